@@ -38,10 +38,10 @@ from networks import Autocast, Checkpointed, Replay, ResNet50
 from opcost.core.profile import Profile
 from opcost.core.profile_schema import dumps
 from opcost.core.report import Report
-from opcost.recorders.options import ProfileOptions
-from opcost.recorders.timing import percentile
+from opcost.recorders.measure import percentile
+from opcost.recorders.registry import ProfileOptions
 from opcost.recorders.torch import record as recorder
-from opcost.recorders.torch.nesting import ASIDE
+from opcost.recorders.torch.events import ASIDE
 from plugged import plug_in
 
 REPEAT = 10

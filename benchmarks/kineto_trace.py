@@ -93,7 +93,7 @@ def read(how: str, path: str) -> None:
 
 
 def read_opcost(path: str) -> str:
-    from opcost.traces.kineto.table import read_table
+    from opcost.traces.kineto.reader import read_table
 
     table = read_table(path)
     return f"{len(table.groups)} groups of {sum(group.host.count for group in table.groups)} executions"

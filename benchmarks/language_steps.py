@@ -241,10 +241,8 @@ def compiled(seconds: float) -> list[dict[str, Any]]:
 def operators(path: Path, families: list[str], seconds: float) -> None:
     """Rows of a calibration: operators of these families alone, timed for about so many seconds."""
     from opcost.devices.calibration import Calibration, Measured, dumps
-    from opcost.recorders.calibration.clock import CudaClock
-    from opcost.recorders.calibration.describe import describe
-    from opcost.recorders.calibration.plan import GPU, SHARES, plan
-    from opcost.recorders.calibration.run import machine
+    from opcost.recorders.calibration.cases import SHARES
+    from opcost.recorders.calibration.run import GPU, CudaClock, describe, machine, plan
 
     device = torch.device("cuda")
     clock = CudaClock(device)

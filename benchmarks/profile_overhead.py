@@ -31,7 +31,7 @@ from transformer import Decoder
 
 import opcost
 from networks import ResNet50
-from opcost.recorders.timing import percentile
+from opcost.recorders.measure import percentile
 from plugged import plug_in
 
 

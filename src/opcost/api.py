@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from opcost.frontends.options import CountOptions
     from opcost.frontends.source import Source
     from opcost.profiles import Profile
-    from opcost.recorders.options import ProfileOptions
-    from opcost.recorders.registry import Recorder
+    from opcost.recorders.registry import ProfileOptions, Recorder
     from opcost.rules.registry import Convention, Rule, Rules
 
 
@@ -279,8 +278,7 @@ def profile(source: Any, inputs: Any = None, **options: Unpack[Profiling]) -> Pr
     from opcost.errors import InputError, UnknownSource
     from opcost.frontends.inputs import check_not_a_shape, parse_dtype, spelled_out
     from opcost.frontends.source import PythonModel
-    from opcost.recorders.options import ProfileOptions
-    from opcost.recorders.registry import recorder_of, recorder_of_file
+    from opcost.recorders.registry import ProfileOptions, recorder_of, recorder_of_file
 
     given = filled(Profiling, options)
     check_not_a_shape(inputs)

@@ -24,8 +24,7 @@ from opcost.errors import InputError, SourceError
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw
 from opcost.frontends.options import CountOptions, Option
 from opcost.frontends.registry import FrontEnd
-from opcost.recorders.options import ProfileOptions
-from opcost.recorders.registry import Recorder
+from opcost.recorders.registry import ProfileOptions, Recorder
 from opcost.rules.registry import AddRules, OpView, Rule, Rules
 from opcost.traces.file import TraceFile
 from opcost.traces.registry import Reader

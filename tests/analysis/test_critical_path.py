@@ -14,7 +14,7 @@ import opcost
 from opcost.analysis.critical_path import Dependencies
 from opcost.errors import OpcostError
 from opcost.profiles import askable
-from opcost.traces.kineto.table import read_table
+from opcost.traces.kineto.reader import read_table
 
 US = 1000
 

@@ -15,7 +15,7 @@ from opcost.core.names import algorithm_of, bus_factor, collective_kind, element
 from opcost.core.profile import Profile
 from opcost.errors import OpcostError, SourceError, UnknownName
 from opcost.profiles import askable
-from opcost.traces.kineto.table import read_table
+from opcost.traces.kineto.reader import read_table
 from opcost.traces.ranks import read_ranks
 
 US = 1000
@@ -312,11 +312,11 @@ def test_memory_without_totals_is_the_sum_of_its_changes(tmp_path: Path) -> None
 
 
 def test_memory_of_a_large_file_is_read_if_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from opcost.traces.kineto import load
+    from opcost.traces.kineto import reader
 
     path = tmp_path / "t.json"
     read(path, *HELD)
-    monkeypatch.setattr(load, "LARGE_BYTES", 0)
+    monkeypatch.setattr(reader, "LARGE_BYTES", 0)
     assert "the profile has no memory events" in str(opcost.read_profile(path).allocations())
     assert opcost.read_profile(path, memory=True).allocations()["peak of each device"][0]["peak"] == 1137
 

@@ -232,19 +232,19 @@ def test_a_source_is_resolved_once(code: Path, opcost_command: Command, monkeypa
 
 
 def test_a_trace_is_sniffed_once(profile: Profile, tmp_path: Path, opcost_command: Command) -> None:
-    from opcost.traces.own import READER
+    from opcost.traces.registry import SAVED_PROFILES
 
     profile.save(tmp_path / "p.json")
     asked: list[bytes] = []
-    usual = type(READER).sniff
+    usual = type(SAVED_PROFILES).sniff
     try:
-        type(READER).sniff = lambda self, head: asked.append(head) or usual(self, head)  # type: ignore[method-assign,func-returns-value]
+        type(SAVED_PROFILES).sniff = lambda self, head: asked.append(head) or usual(self, head)  # type: ignore[method-assign,func-returns-value]
         assert opcost_command("analyze", tmp_path / "p.json").code == 0
         assert len(asked) == 1
         assert opcost_command("compare", "--changes", tmp_path / "p.json", tmp_path / "p.json").code == 0
         assert len(asked) == 3
     finally:
-        type(READER).sniff = usual  # type: ignore[method-assign]
+        type(SAVED_PROFILES).sniff = usual  # type: ignore[method-assign]
 
 
 # -- what editors and type checkers see ---------------------------------------------------------------------------------

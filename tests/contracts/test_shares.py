@@ -16,7 +16,7 @@ from torch import nn
 
 import opcost
 from opcost.core import progress
-from opcost.recorders.timing import timed_runs, warmed_up
+from opcost.recorders.measure import timed_runs, warmed_up
 
 
 class Shares:

@@ -21,7 +21,7 @@ from torch import nn
 import opcost
 from opcost.core.graph import Cost, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
-from opcost.recorders.layout_megengine import dumps
+from opcost.recorders.layouts import megengine_json
 
 PYTHON = os.environ.get("OPCOST_MEGENGINE_PYTHON", "")
 TOOL = os.environ.get("OPCOST_MEGENGINE_TOOL", "")
@@ -118,7 +118,7 @@ QUESTIONS = [
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Profile, Path]:
     profile = PROFILES[request.param]()
     path = tmp_path_factory.mktemp("megengine") / f"{request.param}.json"
-    path.write_text(dumps(profile), encoding="utf-8")
+    path.write_text(megengine_json(profile), encoding="utf-8")
     return profile, path
 
 
@@ -143,7 +143,7 @@ def test_megengines_answers_are_ours(written: tuple[Profile, Path]) -> None:
 
 def test_megengines_tool_sees_costs_and_shapes(tmp_path: Path) -> None:
     path = tmp_path / "profile.json"
-    path.write_text(dumps(torch_profile()), encoding="utf-8")
+    path.write_text(megengine_json(torch_profile()), encoding="utf-8")
     convolution = theirs(path, "--type", "aten::conv2d")
     outputs = BATCH * CHANNELS * SIDE * SIDE
     flops = 2 * outputs * 3 * 3 * 3 + outputs
@@ -154,7 +154,7 @@ def test_megengines_tool_sees_costs_and_shapes(tmp_path: Path) -> None:
 
 def test_a_profile_of_the_host_alone_has_no_device_time(tmp_path: Path) -> None:
     path = tmp_path / "host.json"
-    path.write_text(dumps(torch_profile(host_only=True)), encoding="utf-8")
+    path.write_text(megengine_json(torch_profile(host_only=True)), encoding="utf-8")
     found = totals(theirs(path, "--print-only", "summary"))
     assert found["total device time"] == "N/A"
     assert float(found["total host time"]) > 0
@@ -168,6 +168,6 @@ def test_an_onnx_profile_is_read_as_well(tmp_path: Path, monkeypatch: pytest.Mon
 
     profile = opcost.profile(write(tmp_path / "small.onnx"), repeat=2)
     path = tmp_path / "onnx.json"
-    path.write_text(dumps(profile), encoding="utf-8")
+    path.write_text(megengine_json(profile), encoding="utf-8")
     host = sum(row.host_self_ns or row.host_ns or 0 for row in profile.rows if row.step == 1)
     assert totals(theirs(path))["total host time"] == f"{host / 1e9:g}"

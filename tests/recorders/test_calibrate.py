@@ -10,9 +10,8 @@ import torch
 import opcost
 from opcost.devices.calibration import DOCUMENT
 from opcost.errors import InputError
-from opcost.recorders.calibration.cases import Family
-from opcost.recorders.calibration.describe import describe
-from opcost.recorders.calibration.plan import GPU, PROCESSOR, SHARES, plan
+from opcost.recorders.calibration.cases import SHARES, Draw, Family
+from opcost.recorders.calibration.run import GPU, PROCESSOR, describe, plan
 
 
 def test_the_plan_is_the_same_each_time_and_no_case_comes_twice() -> None:
@@ -39,7 +38,7 @@ def test_every_case_is_one_operator_that_is_known(family: Family, dtype: torch.d
     rng = random.Random(5)
     kinds = set()
     for _ in range(4):
-        found = describe(family(rng, dtype))
+        found = describe(family(Draw(rng, dtype)))
         if found is not None:
             kinds.add(found[0].kind)
     assert kinds

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import opcost
-from opcost.recorders.timing import overhead
+from opcost.recorders.measure import overhead
 
 NET = """
 from torch import nn

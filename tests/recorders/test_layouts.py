@@ -8,7 +8,7 @@ import pytest
 
 from opcost.core.graph import Cost, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
-from opcost.recorders import layout_chrome, layout_megengine
+from opcost.recorders import layouts
 
 EPOCH = 1_794_767_352_396_378_556
 X, Y = TensorSpec((2, 3)), TensorSpec((2, 4), "float16")
@@ -33,7 +33,7 @@ GPU = Profile(
 
 
 def test_megengine_keeps_the_last_execution() -> None:
-    document = layout_megengine.layout(CPU)
+    document = layouts.layout(CPU)
     operators = document["graph_exec"]["operator"]
     assert [entry["name"] for entry in operators.values()] == ["fc.1", "fc.2"]
     assert document["graph_exec"]["comp_seq"] == list(operators)
@@ -41,7 +41,7 @@ def test_megengine_keeps_the_last_execution() -> None:
 
 
 def test_megengines_times_are_seconds_from_the_first_event() -> None:
-    document = layout_megengine.layout(CPU)
+    document = layouts.layout(CPU)
     first, second = document["graph_exec"]["comp_seq"]
     (times,) = document["profiler"]["device"][first].values()
     assert times == {"start": 0.0, "kern": 0.0, "end": pytest.approx(500e-9, rel=1e-12)}
@@ -50,7 +50,7 @@ def test_megengines_times_are_seconds_from_the_first_event() -> None:
 
 
 def test_megengines_footprint_is_flops_and_traffic() -> None:
-    document = layout_megengine.layout(CPU)
+    document = layouts.layout(CPU)
     priced, unpriced = (document["profiler"]["opr_footprint"][number] for number in document["graph_exec"]["comp_seq"])
     assert (priced["computation"], priced["memory"]) == (24, 24 + 16)
     assert (priced["in_shapes"], priced["out_shapes"]) == ([[2, 3]], [[2, 4]])
@@ -58,7 +58,7 @@ def test_megengines_footprint_is_flops_and_traffic() -> None:
 
 
 def test_every_variable_has_a_layout_with_megengines_word_for_its_type() -> None:
-    graph = layout_megengine.layout(CPU)["graph_exec"]
+    graph = layouts.layout(CPU)["graph_exec"]
     (first, *_) = graph["operator"].values()
     (inside,), (out,) = first["input"], first["output"]
     assert graph["var"][inside]["mem_plan"]["layout"] == {"dtype": "Float32", "shape": [2, 3], "stride": [3, 1]}
@@ -67,7 +67,7 @@ def test_every_variable_has_a_layout_with_megengines_word_for_its_type() -> None
 
 
 def test_device_time_is_the_sum_of_the_kernels() -> None:
-    document = layout_megengine.layout(GPU)
+    document = layouts.layout(GPU)
     launching, quiet, _ = document["graph_exec"]["comp_seq"]
     (node,) = document["profiler"]["device"][launching]
     times = document["profiler"]["device"][launching][node]
@@ -78,7 +78,7 @@ def test_device_time_is_the_sum_of_the_kernels() -> None:
 
 
 def test_device_work_without_an_operator_is_an_operator_of_its_own() -> None:
-    document = layout_megengine.layout(GPU)
+    document = layouts.layout(GPU)
     stray = next(n for n, entry in document["graph_exec"]["operator"].items() if entry["type"] == "(unattributed)")
     (times,) = document["profiler"]["device"][stray].values()
     assert times["end"] - times["start"] == pytest.approx(5e-9, rel=1e-6)
@@ -86,13 +86,13 @@ def test_device_work_without_an_operator_is_an_operator_of_its_own() -> None:
 
 
 def test_a_profile_of_the_host_alone_has_no_device_times() -> None:
-    document = layout_megengine.layout(Profile(meta={"host_only": "True"}, rows=CPU.rows))
+    document = layouts.layout(Profile(meta={"host_only": "True"}, rows=CPU.rows))
     assert document["profiler"]["device"] == {}
     assert len(document["profiler"]["host"]) == 2
 
 
 def test_a_chrome_trace_has_every_operator_every_kernel_and_what_is_unattributed() -> None:
-    trace = json.loads(layout_chrome.dumps(GPU))
+    trace = json.loads(layouts.chrome_json(GPU))
     spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     assert [event["name"] for event in spans] == ["fc.0", "memset", "gemm", "fc.1", "stray"]
     assert trace["baseTimeNanoseconds"] == EPOCH
@@ -102,5 +102,5 @@ def test_a_chrome_trace_has_every_operator_every_kernel_and_what_is_unattributed
 
 
 def test_every_flow_of_a_chrome_trace_has_both_ends() -> None:
-    events = json.loads(layout_chrome.dumps(GPU))["traceEvents"]
+    events = json.loads(layouts.chrome_json(GPU))["traceEvents"]
     assert {e["id"] for e in events if e["ph"] == "s"} == {e["id"] for e in events if e["ph"] == "f"} == {"0.0", "0.1"}

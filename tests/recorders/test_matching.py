@@ -6,10 +6,8 @@ import torch
 
 import opcost
 from opcost.core.report import Row
-from opcost.recorders.torch.events import DeviceEvent, HostEvent
-from opcost.recorders.torch.matching import Matcher
-from opcost.recorders.torch.nesting import STEP, Nesting, nest
-from opcost.recorders.torch.rows import RowMaker
+from opcost.recorders.torch.events import STEP, DeviceEvent, HostEvent, Nesting, nest
+from opcost.recorders.torch.rows import Matcher, RowMaker
 
 LONG, SHORT = 7, 5
 REGION = "## Call CompiledFxGraph fabc ##"

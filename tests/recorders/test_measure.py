@@ -13,8 +13,7 @@ import pytest
 import opcost
 from opcost.errors import InputError
 from opcost.recorders import measure
-from opcost.recorders.measure import Measurement
-from opcost.recorders.timing import overhead, percentile
+from opcost.recorders.measure import Measurement, overhead, percentile
 
 
 def test_percentiles_lie_on_the_line_between_the_nearest_values() -> None:

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from opcost.recorders.torch.events import DeviceEvent, HostEvent
-from opcost.recorders.torch.nesting import ASIDE, BACKWARD, MODULE, STEP, Nesting, Node, nest
+from opcost.recorders.torch.events import (
+    ASIDE,
+    BACKWARD,
+    MODULE,
+    STEP,
+    DeviceEvent,
+    EventNode,
+    HostEvent,
+    Nesting,
+    nest,
+)
 from opcost.recorders.torch.rows import RowMaker
 
 MAIN, ENGINE = 100, 200
@@ -34,7 +43,7 @@ def step(*events: HostEvent) -> list[HostEvent]:
     return sorted([host(f"{STEP}0", 0, 1000), *events], key=lambda event: (event.start_ns, -event.end_ns))
 
 
-def everything(nesting: Nesting) -> dict[str, Node]:
+def everything(nesting: Nesting) -> dict[str, EventNode]:
     return {node.event.name: node for root in nesting.roots for node in root.walk()}
 
 

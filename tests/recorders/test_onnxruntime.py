@@ -80,15 +80,15 @@ def test_a_sessions_own_settings_are_used_and_stay(model: Path) -> None:
 def test_the_rows_add_up_to_the_sessions_own_nodes(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import json
 
-    from opcost.recorders import onnxruntime as recorder
+    from opcost.traces.onnxruntime import OnnxRuntimeReader
 
-    read, raw = recorder._read, []
+    read, raw = OnnxRuntimeReader.read, []
 
-    def kept(path: Path) -> Any:
-        raw.extend(json.loads(path.read_text(encoding="utf-8")))
-        return read(path)
+    def kept(reader: Any, file: Any) -> Any:
+        raw.extend(json.loads(file.path.read_text(encoding="utf-8")))
+        return read(reader, file)
 
-    monkeypatch.setattr(recorder, "_read", kept)
+    monkeypatch.setattr(OnnxRuntimeReader, "read", kept)
     profile = opcost.profile(model, repeat=4, warmup=2)
     runs = sorted(event["ts"] for event in raw if event["name"] == "model_run")
     assert len(runs) == 2 + 1 + 4  # warm-up, the profiler's own first run, and what is kept
@@ -155,7 +155,7 @@ def test_an_open_extent_is_given_by_its_name_or_as_the_batch(tmp_path: Path) -> 
         assert {row.cost.macs for row in profile.rows if row.cost is not None and row.cost.macs} == {
             7 * DEPTH * COLUMNS
         }
-    with pytest.raises(InputError, match="n was asked to be 7 and 8"):
+    with pytest.raises(InputError, match="n is given as 7 and as 8"):
         opcost.profile(path, batch=8, options={"dim": "n=7"})
     with pytest.raises(UnknownName, match="unknown dimension 'm'"):
         opcost.profile(path, options={"dim": "m=7"})

@@ -7,9 +7,7 @@ import torch
 from torch import nn
 
 import opcost
-from opcost.recorders.torch.events import HostEvent
-from opcost.recorders.torch.nesting import MODULE, STEP, nest
-from opcost.recorders.torch.outline import laid_over, outline_of
+from opcost.recorders.torch.events import MODULE, STEP, HostEvent, laid_over, nest, outline_of
 
 PATHS = ("", "a", "a.b")
 

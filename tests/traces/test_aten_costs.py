@@ -16,7 +16,7 @@ import opcost
 from opcost.analysis.join import with_costs
 from opcost.core.profile import ProfileRow
 from opcost.rules import default_rules
-from opcost.traces.kineto.meaning import Meaning, meaning
+from opcost.traces.kineto.operators import TracedOperator, traced_operator
 
 
 class Net(nn.Module):
@@ -127,7 +127,7 @@ def _lies_in(row: ProfileRow, outer: str, rows: tuple[ProfileRow, ...]) -> bool:
 )
 def test_a_sum_reads_its_input_once_and_writes_what_is_left(values: list[str], shape: tuple[int, ...]) -> None:
     dims, types = [[2, 3, 4], *([[]] * (len(values) - 1))], ["float", *map(_word, values[1:])]
-    found = meaning("aten::sum", *(json.dumps(each).encode() for each in (dims, types, values, [])))
+    found = traced_operator("aten::sum", *(json.dumps(each).encode() for each in (dims, types, values, [])))
     assert (found.kind, [spec.shape for spec in found.ins]) == ("reduce", [(2, 3, 4)])
     assert [spec.shape for spec in found.outs] == [shape]
 
@@ -138,17 +138,17 @@ def _word(value: str) -> str:
 
 
 def test_a_sum_whose_axes_are_not_told_has_a_kind_and_no_results() -> None:
-    found = meaning("aten::sum", b"[[2, 3], [], []]", b'["float", "ScalarList", "Scalar"]', b"", b"")
+    found = traced_operator("aten::sum", b"[[2, 3], [], []]", b'["float", "ScalarList", "Scalar"]', b"", b"")
     assert (found.kind, [spec.shape for spec in found.ins], found.outs) == ("reduce", [(2, 3)], ())
 
 
 def test_the_name_alone_tells_the_kind_where_a_trace_has_no_shapes() -> None:
-    assert meaning("aten::conv2d", b"", b"", b"", b"") == Meaning("conv", ())
-    assert meaning("aten::gelu_backward", b"", b"", b"", b"") == Meaning("elementwise", ())
-    assert meaning("mylib::conv2d", b"", b"", b"", b"") == Meaning("", ())
+    assert traced_operator("aten::conv2d", b"", b"", b"", b"") == TracedOperator("conv", ())
+    assert traced_operator("aten::gelu_backward", b"", b"", b"", b"") == TracedOperator("elementwise", ())
+    assert traced_operator("mylib::conv2d", b"", b"", b"", b"") == TracedOperator("", ())
 
 
 def test_rows_are_picked_along_an_axis() -> None:
     said = ([[5, 6, 7], [], [4]], ["float", "Scalar", "long int"], ["", "-2", ""], [])
-    found = meaning("aten::index_select", *(json.dumps(each).encode() for each in said))
+    found = traced_operator("aten::index_select", *(json.dumps(each).encode() for each in said))
     assert (found.kind, found.outs[0].shape) == ("gather", (5, 4, 7))

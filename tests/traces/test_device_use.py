@@ -12,7 +12,7 @@ import pytest
 import opcost
 from opcost.analysis.query import query
 from opcost.core.answer import Busy
-from opcost.traces.kineto.table import read_table
+from opcost.traces.kineto.reader import read_table
 
 US = 1000
 UPDATE = "Optimizer.step#SGD.step"

@@ -13,7 +13,7 @@ import pytest
 
 import opcost
 from opcost.core.profile import Profile
-from opcost.traces.kineto.table import read_table
+from opcost.traces.kineto.reader import read_table
 
 DATA = Path(__file__).parent.parent / "data" / "traces" / "kineto"
 CPU = sorted(path for path in DATA.glob("cpu_*.json.gz") if "key_averages" not in path.name)

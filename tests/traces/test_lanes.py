@@ -18,7 +18,7 @@ STREAM = "gpu:0 stream 7"
 
 def grouped(path: Path, monkeypatch: pytest.MonkeyPatch, *, timeline: bool) -> Profile:
     """As if the file were large."""
-    monkeypatch.setattr("opcost.traces.kineto.profile.MANY", 0)
+    monkeypatch.setattr("opcost.traces.kineto.reader.MANY", 0)
     return opcost.read_profile(path, timeline=timeline)
 
 

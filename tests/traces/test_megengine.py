@@ -215,7 +215,7 @@ def test_a_graph_profile_without_any_time_is_refused(tmp_path: Path, length: flo
     whole = gzip.decompress((DATA / "mlp.v2.json.gz").read_bytes())
     path = tmp_path / "cut.json"
     path.write_bytes(whole[: 20 + int(length * len(whole))])
-    with pytest.raises(SourceError, match="stands before the damage"):
+    with pytest.raises(SourceError, match="is before the damage"):
         read(path, partial=True)
 
 

@@ -9,9 +9,9 @@ from opcost.core.kinds import KINDS
 from opcost.frontends.mxnet.infer import kind_of
 from opcost.frontends.mxnet.ops import all_operators
 from opcost.frontends.mxnet.ops.table import Call
-from opcost.traces import openvino_kinds
+from opcost.traces import openvino
 from opcost.traces.mxnet import mxnet_kind
-from opcost.traces.openvino_kinds import openvino_kind
+from opcost.traces.openvino import openvino_kind
 
 ONLY_A_GRAPH_TELLS = {
     "_CachedOp", "_CachedOpThreadSafe", "_NDArray", "_Native", "_cond", "_foreach", "_npi_Custom", "_npi_einsum", "_npx_cond",
@@ -64,9 +64,9 @@ def test_what_only_a_run_tells_stands_beside_the_table() -> None:
 
 
 def test_openvino_has_each_name_once_and_of_a_kind_that_there_is() -> None:
-    names = [name for names in openvino_kinds._NAMES.values() for name in names.split()]
+    names = [name for names in openvino._NAMES.values() for name in names.split()]
     assert len(names) == len(set(names))
-    assert set(openvino_kinds.KINDS.values()) <= set(KINDS)
+    assert set(openvino.KINDS.values()) <= set(KINDS)
     assert (openvino_kind("ReduceMean"), openvino_kind("Subgraph")) == ("reduce", "")
 
 

@@ -129,7 +129,7 @@ def test_times_that_are_none_are_left_out_and_counted(tmp_path: Path) -> None:
     profile = opcost.read_profile(export(tmp_path / "a.sqlite", good, *wrong))
     assert [(kernel.name, kernel.start_ns, kernel.duration_ns) for kernel in profile.unattributed] == [("gemm", 10, 20)]
     assert [note.text for note in profile.notes if note.code == "faulty"] == [
-        "5 events are left out, whose times are none"
+        "5 events without valid times are left out"
     ]
 
 

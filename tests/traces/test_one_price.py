@@ -23,7 +23,7 @@ from opcost.core.profile import Profile, ProfileRow
 from opcost.frontends.torch.operators.translate import translate
 from opcost.rules import default_rules
 from opcost.rules.registry import OpView
-from opcost.traces.kineto.meaning import meaning
+from opcost.traces.kineto.operators import traced_operator
 
 RULES = default_rules()
 SAMPLES = 2
@@ -92,7 +92,7 @@ def counts() -> Counts:
 
 def traced(name: str, written: Written) -> ProfileRow:
     """The row of a trace with this event, priced as every trace is."""
-    found = meaning(name, *written.spelled())
+    found = traced_operator(name, *written.spelled())
     row = ProfileRow(id=0, name=name, type=name, kind=found.kind, ins=found.ins, outs=found.outs, attrs=found.attrs)
     return with_costs(Profile(meta={}, rows=(row,)), RULES).rows[0]
 

@@ -15,8 +15,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from opcost.frontends.aten.promotion import promoted
 from opcost.frontends.aten.tensor import Described
-from opcost.traces.kineto.arguments import DTYPES
-from opcost.traces.kineto.arguments import SCALAR_TYPES as OWN_SCALAR_TYPES
+from opcost.traces.kineto.operators import DTYPES
+from opcost.traces.kineto.operators import SCALAR_TYPES as OWN_SCALAR_TYPES
 
 
 def _recorded(run: Callable[[], Any], folder: Path) -> list[dict[str, Any]]:

@@ -12,7 +12,8 @@ import pytest
 from opcost.analysis.query import query
 from opcost.cli.main import run
 from opcost.errors import SourceError
-from opcost.traces.ranks import cache, columns, read_ranks, reduce, reduce_ranks, usual_folder, workers
+from opcost.traces import ranks
+from opcost.traces.ranks import columns, read_ranks, reduce_ranks, usual_folder
 
 DATA = Path(__file__).parent.parent / "data" / "traces"
 ARRIVALS = {0: (10, 40), 1: (25, 42), 2: (18, 60)}
@@ -120,12 +121,12 @@ def test_a_cache_is_used_until_the_content_changes_and_lies_with_those_of_the_us
     first = reduce_ranks([path]).frame
     assert len(list(caches.iterdir())) == 1
     assert sorted(folder.iterdir()) == before  # nothing is written beside the user's files
-    monkeypatch.setattr(reduce, "reduce_file", lambda path, **_: pytest.fail("the cache was not used"))
+    monkeypatch.setattr(ranks, "reduce_file", lambda path, **_: pytest.fail("the cache was not used"))
     assert reduce_ranks([path]).frame.equals(first)
     moved = folder / "elsewhere.json"
     path.rename(moved)
     assert set(reduce_ranks([moved]).frame["source"]) == {"elsewhere.json"}
-    monkeypatch.setattr(reduce, "reduce_file", columns.reduce_file)
+    monkeypatch.setattr(ranks, "reduce_file", columns.reduce_file)
     changed = trace(0)
     changed["traceEvents"][0]["dur"] = 6
     moved.write_text(json.dumps(changed), encoding="utf-8")
@@ -177,7 +178,7 @@ def test_of_caches_what_was_not_used_for_longest_goes(
     reduce_ranks([folder / "worker9.json"])
     (old,) = caches.iterdir()
     os.utime(old, (0, 0))
-    monkeypatch.setattr(cache, "LARGEST", old.stat().st_size * 2)
+    monkeypatch.setattr(ranks, "LARGEST", old.stat().st_size * 2)
     reduce_ranks([folder / "worker8.json", folder / "worker7.json"], workers=1)
     assert len(list(caches.iterdir())) == 2
     assert not old.exists()
@@ -192,7 +193,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(folder: Path, monkeypatch: 
             raise KeyboardInterrupt
         return columns.reduce_file(path, **options)
 
-    monkeypatch.setattr(reduce, "reduce_file", counted)
+    monkeypatch.setattr(ranks, "reduce_file", counted)
     with pytest.raises(KeyboardInterrupt):
         reduce_ranks([folder], workers=1)
     assert len(reduce_ranks([folder], workers=1).frame["rank"].unique()) == 3
@@ -213,13 +214,13 @@ def test_processes_give_the_same_as_one_and_tell_how_far_they_are(folder: Path) 
 
 def test_there_are_no_more_processes_than_the_memory_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [str(path) for path in folder.iterdir()]
-    monkeypatch.setattr(workers.os, "cpu_count", lambda: 64)
-    one = max(map(workers.memory_of, paths))
+    monkeypatch.setattr(ranks.os, "cpu_count", lambda: 64)
+    one = max(map(ranks._memory_of, paths))
     for room, count in ((one // 2, 1), (2 * one, 2), (10 * one, 3)):
         sizes = {"SC_AVPHYS_PAGES": room, "SC_PAGE_SIZE": 1}
-        monkeypatch.setattr(workers.os, "sysconf", sizes.__getitem__, raising=False)
-        assert workers.processes_for(paths) == count
-    assert workers.processes_for(paths, 2) == 2
+        monkeypatch.setattr(ranks.os, "sysconf", sizes.__getitem__, raising=False)
+        assert ranks.processes_for(paths) == count
+    assert ranks.processes_for(paths, 2) == 2
 
 
 def test_all_that_was_read_is_a_parquet_file_that_others_ask(

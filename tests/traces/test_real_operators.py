@@ -17,7 +17,7 @@ from opcost.analysis.join import with_costs
 from opcost.core.graph import TensorSpec
 from opcost.core.profile import ProfileRow
 from opcost.rules import default_rules
-from opcost.traces.kineto.table import read_table
+from opcost.traces.kineto.reader import read_table
 
 ROWS, COLUMNS = 4, 8
 X = torch.arange(ROWS * COLUMNS, dtype=torch.float32).reshape(ROWS, COLUMNS)

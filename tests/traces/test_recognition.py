@@ -10,7 +10,7 @@ import pytest
 
 import opcost
 from opcost.errors import AmbiguousSource, UnknownName, UnknownSource
-from opcost.traces.kineto.table import read_table
+from opcost.traces.kineto.reader import read_table
 from opcost.traces.registry import readers
 
 OPERATOR = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 5, "dur": 2}

@@ -142,7 +142,7 @@ def test_the_command_takes_a_capture(tmp_path: Path, opcost_command: Any) -> Non
     assert done.code == 0
     assert "aten::relu" in done.out
     several = opcost_command("analyze", trace, capture, "--capture", capture)
-    assert (several.code, "--capture is of one trace" in several.err) == (2, True)
+    assert (several.code, "--capture is for one trace" in several.err) == (2, True)
 
 
 def test_a_format_without_captures_says_so(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from opcost.analysis.join import with_costs
 from opcost.core.graph import Cost
 from opcost.core.profile import Profile, ProfileRow
 from opcost.rules import default_rules
-from opcost.traces.kineto.meaning import meaning
+from opcost.traces.kineto.operators import traced_operator
 
 BF16, FP8 = "c10::BFloat16", "c10::Float8_e4m3fn"
 S = "Scalar"
@@ -22,7 +22,7 @@ def priced(
 ) -> tuple[str, Cost | None]:
     """Kind and cost of a call."""
     spelled = [json.dumps(part).encode() for part in (dims, types, values or [""] * len(dims))]
-    told = meaning(name, *spelled, b"")
+    told = traced_operator(name, *spelled, b"")
     row = ProfileRow(0, name, name, kind=told.kind, ins=told.ins, outs=told.outs, attrs=told.attrs, device_ns=1)
     return told.kind, with_costs(Profile(meta={}, rows=(row,)), default_rules()).rows[0].cost
 

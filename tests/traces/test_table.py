@@ -12,8 +12,9 @@ from opcost.cli.main import run
 from opcost.core.profile import Profile
 from opcost.errors import SourceError
 from opcost.rules import default_rules
-from opcost.traces.kineto import load
-from opcost.traces.kineto.table import Times, read_table
+from opcost.traces.kineto import reader
+from opcost.traces.kineto.reader import read_table
+from opcost.traces.kineto.table import Times
 
 DATA = Path(__file__).parent.parent / "data" / "traces"
 TRACES = sorted(path for path in (DATA / "kineto").glob("*.json.gz") if "key_averages" not in path.name)
@@ -27,7 +28,7 @@ def test_groups_are_the_rows_of_the_profile_put_together(path: Path) -> None:
         expected[key].append((row.host_ns, row.host_self_ns, row.device_ns or 0))
     found = defaultdict(list)
     for group in read_table(path).groups:
-        key = (group.type, group.meaning.ins, group.module, group.phase, group.step)
+        key = (group.type, group.operator.ins, group.module, group.phase, group.step)
         found[key] += zip(group.host.values, group.host_self.values, group.device.values, strict=True)
     assert {key: sorted(times) for key, times in found.items()} == {
         key: sorted(times) for key, times in expected.items()
@@ -37,7 +38,7 @@ def test_groups_are_the_rows_of_the_profile_put_together(path: Path) -> None:
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
 def test_a_large_trace_is_a_profile_of_groups_with_the_same_sums(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = opcost.read_profile(path)
-    monkeypatch.setattr(load, "LARGE_PACKED_BYTES", 0)
+    monkeypatch.setattr(reader, "LARGE_PACKED_BYTES", 0)
     groups = opcost.read_profile(path)
     assert len(groups.rows) <= len(rows.rows)
     assert sum(row.count for row in groups.rows) == len(rows.rows)
@@ -55,15 +56,15 @@ def test_above_many_executions_rows_stand_for_all_that_are_alike_unless_each_is_
 ) -> None:
     path = DATA / "kineto" / "cuda_fwd_stack.json.gz"
     whole = opcost.read_profile(path)
-    monkeypatch.setattr("opcost.traces.kineto.profile.MANY", len(whole.rows) - 1)
+    monkeypatch.setattr("opcost.traces.kineto.reader.MANY", len(whole.rows) - 1)
     grouped = opcost.read_profile(path)
     assert len(grouped.rows) < len(whole.rows) == sum(row.count for row in grouped.rows)
     assert opcost.read_profile(path, executions=True).rows == whole.rows
     for options in (["--executions"], ["--min-time", "0"], ["--where", "time >= 0"], ["--view", "launches"]):
         assert run(["analyze", str(path), *options]) == 0
-        assert "stands for all executions" not in capsys.readouterr().out
+        assert "is a group of all executions" not in capsys.readouterr().out
     assert run(["analyze", str(path)]) == 0
-    assert "stands for all executions" in " ".join(capsys.readouterr().out.split())
+    assert "is a group of all executions" in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_has_no_price_is_counted_by_executions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +78,7 @@ def test_what_has_no_price_is_counted_by_executions(monkeypatch: pytest.MonkeyPa
         ]
 
     each = told()
-    monkeypatch.setattr("opcost.traces.kineto.profile.MANY", 0)
+    monkeypatch.setattr("opcost.traces.kineto.reader.MANY", 0)
     assert each
     assert told() == each
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from opcost.analysis.query import Question
     from opcost.core.devices import Device
     from opcost.core.profile import Profile
-    from opcost.traces.ranks.reduce import Ranks
+    from opcost.traces.ranks import Ranks
 
 ROWS = {"megengine": 3, "table": 10, "html": 5_000}
 """Rows without --top: of MegEngine's own table, of ours, and of a page, which a browser can sort and filter."""
@@ -233,7 +233,7 @@ def question_of(given: Mapping[str, Any], *, top: int) -> Question:
     from opcost.analysis.part import fields as known_fields
     from opcost.analysis.query import Question
     from opcost.analysis.where import compile_where
-    from opcost.traces.megengine.meaning import dtype_of
+    from opcost.traces.megengine.graph import dtype_of
 
     asked = {name: value for name, value in given.items() if name in declared(Querying)}
     if "where" in asked:

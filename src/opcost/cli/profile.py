@@ -95,15 +95,13 @@ def _recorded(source: str, options: Mapping[str, Any], *, quiet: bool) -> Profil
 
 
 def _text(profile: Profile, layout: str) -> str:
-    if layout == "megengine":
-        from opcost.recorders.layout_megengine import dumps
-    else:
-        from opcost.recorders.layout_chrome import dumps
-    return dumps(profile)
+    from opcost.recorders import layouts
+
+    return layouts.megengine_json(profile) if layout == "megengine" else layouts.chrome_json(profile)
 
 
 def _summarize(profile: Profile, output: Path | None, layout: str) -> None:
-    from opcost.recorders.timing import percentile
+    from opcost.recorders.measure import percentile
 
     p10, p50, p90 = (format_time(percentile(profile.timed_ns, percent)) for percent in (10, 50, 90))
     say(f"unprofiled  {p50} per run (p10 {p10}, p90 {p90}, {len(profile.timed_ns)} runs)")

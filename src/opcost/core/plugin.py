@@ -48,19 +48,21 @@ OWN: dict[str, dict[str, str]] = {
         "tensorboard": "opcost.views.tensorboard:TENSORBOARD",
     },
     TRACES: {
-        name: f"opcost.traces.{name}:READER"
-        for name in (
-            "kineto",
-            "megengine",
-            "mxnet",
-            "nsight",
-            "onnxruntime",
-            "openvino",
-            "own",
-            "rocprof",
-            "tensorrt",
-            "xla",
-        )
+        **{
+            name: f"opcost.traces.{name}:READER"
+            for name in (
+                "kineto",
+                "megengine",
+                "mxnet",
+                "nsight",
+                "onnxruntime",
+                "openvino",
+                "rocprof",
+                "tensorrt",
+                "xla",
+            )
+        },
+        "own": "opcost.traces.registry:SAVED_PROFILES",
     },
     RECORDERS: {name: f"opcost.recorders.{name}:RECORDER" for name in ("onnxruntime", "torch")},
     CHECKPOINTS: {

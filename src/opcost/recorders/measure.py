@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import platform
 import sys
-from collections.abc import Callable, Mapping
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from opcost.core.progress import working
 from opcost.core.rendering import brief
 from opcost.core.units import format_bytes, format_time
 from opcost.errors import InputError
-from opcost.recorders.allocated import Allocated, allocated_by
-from opcost.recorders.synchronise import wait_for
-from opcost.recorders.timing import percentile, timed_runs
+from opcost.version import __version__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +29,7 @@ class Measurement:
     items: int = 1
     """What one call works through, such as the images of a batch."""
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Per device: how far above the level before the calls its memory rose; missing where nobody can tell.
+    """Per device: how far above the level before the calls its memory rose; missing where it is unknown.
 
     Of the host it is what a call allocates by the accounts of Python, NumPy and PyTorch. Where PyTorch allocates nothing and the
     resident memory of the process rises by more than twice that, another library is at work, and the rise is reported: it has in
@@ -33,7 +37,7 @@ class Measurement:
     """
 
     def percentile_ns(self, percent: float) -> int:
-        """The duration that so many percent of the calls do not exceed."""
+        """The duration that this many percent of the calls do not exceed."""
         return percentile(self.durations_ns, percent)
 
     @property
@@ -72,7 +76,7 @@ def measure(
 ) -> Measurement:
     """How long `function(*args, **kwargs)` takes, waited for to its end on whatever device it runs.
 
-    After `warmup` calls come `repeat` timed ones, or as many as fit into `seconds`. `items` says what one call works
+    After `warmup` calls come `repeat` timed ones, or as many as fit into `seconds`. `items` is what one call works
     through (the batch size), for the throughput. What the function raises reaches the caller as it is. Memory is that of the
     timed calls and of the last one before them, which finds none kept from calls before and so is not timed; in the one before
     that (with a `warmup` of two and more) allocations are written down. The high-water marks of memory, of the process and of
@@ -146,3 +150,193 @@ def _give_back_unused() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+# -- repeated runs against the clock
+
+FEWEST = 3
+"""Runs that are made even where the given seconds are over sooner."""
+WITHIN_NOISE = "within noise"
+
+
+def timed_runs(
+    run: Callable[[], Any],
+    wait: Callable[[Any], None],
+    *,
+    repeat: int,
+    seconds: float | None,
+    prepare: Callable[[], Any],
+) -> tuple[int, ...]:
+    """Durations in nanoseconds of single runs, each waited for before and after; `prepare` is not part of them."""
+    durations: list[int] = []
+    begun = time.perf_counter()
+    end = None if seconds is None else begun + seconds
+
+    def share() -> tuple[float, float]:
+        return (len(durations), repeat) if seconds is None else (time.perf_counter() - begun, seconds)
+
+    with working(lambda: f"timing run {len(durations) + 1:,}", share=share):
+        while len(durations) < repeat if end is None else len(durations) < FEWEST or time.perf_counter() < end:
+            prepare()
+            wait(None)
+            start = time.perf_counter_ns()
+            wait(run())
+            durations.append(time.perf_counter_ns() - start)
+    return tuple(durations)
+
+
+def warmed_up(run: Callable[[], Any], times: int) -> None:
+    """Run this many times before anything is timed."""
+    done = 0
+    with working(lambda: f"warming up, run {done + 1:,}", share=lambda: (done, times)):
+        for done in range(times):  # noqa: B007 - the progress line reads it
+            run()
+
+
+def percentile(durations: Sequence[int], percent: float) -> int:
+    """The percentile, interpolated between the two nearest values."""
+    ordered = sorted(durations)
+    place = (len(ordered) - 1) * percent / 100
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return round(ordered[below] + (ordered[above] - ordered[below]) * (place - below))
+
+
+def overhead(timed: Sequence[int], recorded: Sequence[int]) -> str:
+    """What recording added to the median run; within noise where runs differ among themselves by as much."""
+    before, after = percentile(timed, 50), percentile(recorded, 50)
+    noise = max(percentile(runs, 90) - percentile(runs, 10) for runs in (timed, recorded))
+    return WITHIN_NOISE if after - before <= noise else f"{after / max(before, 1) - 1:+.2%}"
+
+
+# -- waiting for devices: a timer that does not wait measures the queue, not the work
+
+
+def wait_for(result: Any) -> None:
+    """Wait for everything that the frameworks in use have started, and for `result` where only it can be waited for."""
+    for wait in _waits():
+        wait()
+    if "jax" in sys.modules:
+        sys.modules["jax"].block_until_ready(result)
+
+
+def _waits() -> Iterator[Callable[[], Any]]:
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        for name in ("cuda", "xpu", "mps"):
+            backend = getattr(torch, name, None)
+            if backend is not None and _in_use(backend):
+                yield backend.synchronize
+    if (mxnet := sys.modules.get("mxnet")) is not None:
+        yield mxnet.nd.waitall
+    if (megengine := sys.modules.get("megengine")) is not None:
+        yield megengine._full_sync  # noqa: SLF001 - MegEngine has no public function for it
+
+
+def _in_use(backend: Any) -> bool:
+    """Whether something may be running there; asking must not start the device."""
+    started = getattr(backend, "is_initialized", None)
+    return bool(started()) if started is not None else bool(backend.is_available())
+
+
+# -- memory of a call, as the allocators account for it: Python and NumPy (tracemalloc), and PyTorch
+#
+# The system sees only what a process takes from it: nothing for memory kept from an earlier call, too much where
+# freed memory is in pieces, threads have heaps of their own, a library is loaded or takes scratch space, or another thread works.
+
+
+class Allocated(NamedTuple):
+    """The most bytes that were allocated at a time and not there before, by the account of each allocator."""
+
+    python: int = 0
+    torch: int = 0
+
+    def with_resident(self, rise: int) -> int:
+        """The bytes that a call needed, given by how much the resident memory of the process rose.
+
+        The accounts are about the call, and the rise about the whole process. It is taken only where most of it is in no
+        account, so that another library must have allocated it.
+        """
+        known = max(self)
+        return known if self.torch or rise <= 2 * known else rise
+
+
+def allocated_by(call: Callable[[], Any]) -> Allocated:
+    """What one call allocates."""
+    traces = not tracemalloc.is_tracing()  # the user's own trace is left alone
+    torch_peak = _track_torch() if "torch" in sys.modules else None
+    if traces:
+        tracemalloc.start()
+    python = torch = 0
+    try:
+        call()
+    finally:
+        if traces:
+            python = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        if torch_peak is not None:
+            torch = torch_peak()
+    return Allocated(python, torch)
+
+
+def _track_torch() -> Callable[[], int] | None:
+    """Begin to record what PyTorch allocates on the host; what is returned ends that and gives the peak.
+
+    PyTorch's older profiler is silent and quick to start. None while another profiler runs.
+    """
+    import torch
+    from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
+
+    # The only functions for it are private.
+    if torch.autograd._profiler_enabled():  # noqa: SLF001
+        return None
+    config = ProfilerConfig(ProfilerState.CPU, False, True, False, False, False, _ExperimentalConfig())  # noqa: FBT003
+    torch.autograd._enable_profiler_legacy(config)  # noqa: SLF001
+
+    def peak() -> int:
+        threads = torch.autograd._disable_profiler_legacy()  # noqa: SLF001
+        events = [event for thread in threads for event in thread]
+        moves = sorted((e for e in events if e.kind() == "memory_alloc"), key=lambda event: event.start_us())
+        return max(accumulate((int(event.cpu_memory_usage()) for event in moves), initial=0))
+
+    return peak
+
+
+# -- the machine that a measurement ran on
+
+
+def host_conditions() -> dict[str, str]:
+    """What every measurement depends on, whatever the framework."""
+    return readable_conditions(
+        {
+            "opcost": lambda: __version__,
+            "python": platform.python_version,
+            "system": platform.platform,
+            "cpu": lambda: next(iter(_cpuinfo("model name")), platform.machine()),
+            "cpus": os.cpu_count,
+            "cpu_clock_mhz": lambda: ", ".join(dict.fromkeys(_cpuinfo("cpu MHz"))),
+            "cpu_governor": lambda: _line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        }
+    )
+
+
+def readable_conditions(conditions: Mapping[str, Callable[[], Any]]) -> dict[str, str]:
+    """The conditions by name; one that cannot be read is left out, whatever the reason."""
+    found = {}
+    for name, read in conditions.items():
+        try:
+            value = read()
+        except Exception:  # noqa: BLE001, S112 - clocks need a file that few systems have, and some switches refuse to be read
+            continue
+        if value is not None and str(value):
+            found[name] = str(value)
+    return found
+
+
+def _line(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8").strip()
+
+
+def _cpuinfo(field: str) -> list[str]:
+    lines = _line("/proc/cpuinfo").splitlines()
+    return [line.partition(":")[2].strip() for line in lines if line.startswith(field)]

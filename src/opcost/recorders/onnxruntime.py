@@ -11,10 +11,8 @@ from opcost.core.option import Sizes
 from opcost.core.profile import Profile
 from opcost.errors import ForwardError, InputError, MissingFramework, SourceError, UnknownName
 from opcost.frontends.inputs import DIM, arrays_in, by_place, check_one, filled, parse_dims, requested_inputs
-from opcost.recorders.host import host_conditions
-from opcost.recorders.options import ProfileOptions
-from opcost.recorders.registry import Recorder
-from opcost.recorders.timing import overhead, timed_runs, warmed_up
+from opcost.recorders.measure import host_conditions, overhead, timed_runs, warmed_up
+from opcost.recorders.registry import ProfileOptions, Recorder
 
 if TYPE_CHECKING:
     from opcost.core.report import Report
@@ -60,13 +58,17 @@ def record(source: Any, options: ProfileOptions) -> Profile:
         import onnxruntime
     except ImportError as exc:
         raise MissingFramework("profiling an ONNX model needs onnxruntime", hint="pip install onnxruntime") from exc
-    for name, asked in (
-        ("backward", options.backward),
-        ("cold_l2", options.cold_l2),
-        ("mode='train'", options.mode == "train"),
-    ):
-        if asked:
+    impossible = {
+        "backward": options.backward,
+        "cold_l2": options.cold_l2,
+        "mode='train'": options.mode == "train",
+    }
+    for name, requested in impossible.items():
+        if requested:
             raise InputError(f"{name} is not possible with ONNX Runtime", hint="profile the PyTorch model")
+    from opcost.traces.file import TraceFile
+    from opcost.traces.onnxruntime import READER
+
     model, providers = _model(source)
     plain = _session(onnxruntime, model, _copied(source, onnxruntime.SessionOptions()), providers)
     feed = _feed(plain, options)
@@ -74,7 +76,7 @@ def record(source: Any, options: ProfileOptions) -> Profile:
         warmed_up(lambda: plain.run(None, feed), options.warmup)
         timed = timed_runs(
             lambda: plain.run(None, feed),
-            _finished,
+            _no_wait,
             repeat=options.repeat,
             seconds=options.seconds,
             prepare=lambda: None,
@@ -92,9 +94,9 @@ def record(source: Any, options: ProfileOptions) -> Profile:
         before = options.warmup + 1  # the first run under the profiler pays for its start
         warmed_up(lambda: session.run(None, feed), before)
         recorded = timed_runs(
-            lambda: session.run(None, feed), _finished, repeat=len(timed), seconds=None, prepare=lambda: None
+            lambda: session.run(None, feed), _no_wait, repeat=len(timed), seconds=None, prepare=lambda: None
         )
-        found = _read(Path(session.end_profiling()))
+        found = READER.read(TraceFile(session.end_profiling()))
     rows = [row for row in found.rows if row.step is not None and row.step >= before]
     if options.host_only:
         rows = [row._replace(device_ns=None, device_total_ns=None, kernels=()) for row in rows]
@@ -123,6 +125,10 @@ def record(source: Any, options: ProfileOptions) -> Profile:
     )
 
 
+def _no_wait(result: Any) -> None:
+    """A run returns arrays on the host, so it has ended when it returns."""
+
+
 def _model(source: Any) -> tuple[Any, list[str] | None]:
     """What sessions are made of: the path or the bytes, and the providers of a session that was handed over."""
     if isinstance(source, (str, Path)):
@@ -131,7 +137,7 @@ def _model(source: Any) -> tuple[Any, list[str] | None]:
         return str(source), None
     model = getattr(source, "_model_path", None) or getattr(source, "_model_bytes", None)
     if model is None:
-        raise SourceError("this session does not tell which model it runs", hint="pass the .onnx file itself")
+        raise SourceError("this session does not name the model that it runs", hint="pass the .onnx file itself")
     return model, list(source.get_providers())
 
 
@@ -187,12 +193,13 @@ def _feed(session: Any, options: ProfileOptions) -> dict[str, Any]:
             )
         if item.type not in _NUMPY_TYPES:
             raise InputError(
-                f"the input {name} is a {item.type}, which cannot be made up", hint="pass it in inputs={...}"
+                f"the input {name} is a {item.type}, for which there are no default values",
+                hint="pass it in inputs={...}",
             )
         dtype = np.dtype(_NUMPY_TYPES[item.type])
         if types.get(name, dtype.name) != dtype.name:
             raise InputError(
-                f"the input {name} of the model is {dtype.name}, and {types[name]} was asked for",
+                f"the input {name} of the model is {dtype.name}, not {types[name]}",
                 hint="leave the type out; an ONNX model takes the one that it was exported with",
             )
         if dtype.kind == "f":
@@ -200,14 +207,3 @@ def _feed(session: Any, options: ProfileOptions) -> dict[str, Any]:
         else:
             feed[name] = np.ones(shape, dtype) if dtype.kind == "b" or "mask" in name else np.zeros(shape, dtype)
     return feed
-
-
-def _finished(result: Any) -> None:
-    """A run hands over arrays on the host, so it has ended when it returns."""
-
-
-def _read(path: Path) -> Profile:
-    from opcost.traces.file import TraceFile
-    from opcost.traces.onnxruntime import READER
-
-    return READER.read(TraceFile(path))

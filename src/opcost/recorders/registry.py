@@ -1,20 +1,22 @@
-"""Who runs what: the recorders are asked in turn whose model this is."""
+"""The recorders and their options: which of them runs a file or an object."""
 
 from __future__ import annotations
 
 import sys
 from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from opcost.core.option import Mode, Sizes, check_mode
 from opcost.core.plugin import RECORDERS, usable
-from opcost.errors import AmbiguousSource, UnknownSource
+from opcost.errors import AmbiguousSource, InputError, UnknownSource
 
 if TYPE_CHECKING:
     from opcost.core.profile import Profile
     from opcost.core.report import Report
     from opcost.frontends.options import Option
-    from opcost.recorders.options import ProfileOptions
 
 
 class Recorder(Protocol):
@@ -29,14 +31,14 @@ class Recorder(Protocol):
     suffixes: tuple[str, ...] = ()
     """Suffixes of files that it runs by itself, with the dot; empty for live objects only."""
     options: tuple[Option, ...] = ()
-    """What it can be told and others cannot; on the command line these are flags."""
+    """Options that only it has; on the command line these are flags."""
     understands: frozenset[str] = frozenset()
-    """Which of `sizes` and `dtype` of the options it heeds; others are refused before it is asked."""
+    """Which of `sizes` and `dtype` of the options it supports; others are refused before it is called."""
     wants_report: bool = False
-    """Whether `record` takes a count of the same model, which says what each operator is and costs."""
+    """Whether `record` takes a count of the same model, which has the kind and cost of each operator."""
 
     def owns(self, obj: object) -> bool:
-        """Whether it runs this live object; asked only if the framework is in `sys.modules`."""
+        """Whether it runs this live object; called only if the framework is in `sys.modules`."""
         return False
 
     @abstractmethod
@@ -58,8 +60,8 @@ def recorder_of_file(path: str | Path) -> Recorder | None:
 def recorder_of(obj: object) -> Recorder:
     """The one recorder that runs this object."""
     kind = f"{type(obj).__module__}.{type(obj).__qualname__}".removeprefix("builtins.")
-    asked = [recorder for recorder in recorders() if recorder.framework in sys.modules]
-    found = _only([recorder for recorder in asked if recorder.owns(obj)], f"an object of type {kind}")
+    loaded = [recorder for recorder in recorders() if recorder.framework in sys.modules]
+    found = _only([recorder for recorder in loaded if recorder.owns(obj)], f"an object of type {kind}")
     if found is None:
         names = ", ".join(recorder.name for recorder in recorders())
         raise UnknownSource(
@@ -73,3 +75,42 @@ def _only(claims: list[Recorder], what: str) -> Recorder | None:
     if len(claims) > 1:
         raise AmbiguousSource(f"{' and '.join(recorder.name for recorder in claims)} both claim {what}")
     return claims[0] if claims else None
+
+
+# -- the options of `opcost.profile`, as one value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileOptions:
+    """Inputs, what to run, and how often. The inputs mean what they mean for `opcost.count`."""
+
+    inputs: Any = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    shapes: Any = None
+    dtypes: Any = None
+    sizes: Sizes = field(default_factory=Sizes)
+    dtype: str | None = None
+    """To run the model, and inputs that are made for it, in this floating element type."""
+    backward: bool = False
+    mode: Mode | None = None
+    host_only: bool = False
+    """Record nothing of the device: MegEngine's `--profile-host`."""
+    warmup: int = 3
+    repeat: int = 10
+    """Runs that are timed without a profiler, and as many that are recorded with one."""
+    seconds: float | None = None
+    """Instead of a number of runs: for how long each of the two goes on."""
+    cold_l2: bool = False
+    """Before every run, push the model's data out of the device's last cache."""
+    own: Mapping[str, Any] = field(default_factory=dict)
+    """Options that only this recorder has, by name: those that it declares."""
+
+    def __post_init__(self) -> None:
+        check_mode(self.mode)
+        self.sizes.check()
+        if self.repeat < 1:
+            raise InputError(f"repeat is {self.repeat}; at least one run is needed")
+        if self.warmup < 0:
+            raise InputError(f"warmup is {self.warmup}; it cannot be negative")
+        if self.seconds is not None and not self.seconds > 0:
+            raise InputError(f"seconds is {self.seconds}; it must be above zero")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from decimal import Decimal
 from functools import cached_property
 from itertools import pairwise
 from json import JSONDecodeError
+from math import prod
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -20,9 +24,9 @@ from opcost.core.progress import sharing
 from opcost.errors import SourceError
 
 HEAD_BYTES = 1 << 16
-"""How much of a file, unpacked, a reader sees when it is asked whether it reads it."""
+"""How much of a file, unpacked, `Reader.sniff` is given."""
 HEADS = (HEAD_BYTES, 1 << 20, 1 << 24)
-"""The same again where that much does not tell: what makes a trace may stand behind megabytes of metadata."""
+"""The same again where that is undecided: the events of a trace may come after megabytes of metadata."""
 
 GZIP = b"\x1f\x8b"
 SMALL_UNPACKED = 32 << 20
@@ -39,7 +43,7 @@ DAMAGE = (OSError, EOFError, zlib.error)
 
 
 class TraceFile:
-    """One file; nothing is read before it is asked for."""
+    """One file, read lazily."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
@@ -71,7 +75,7 @@ class TraceFile:
         return self._beginning(HEAD_BYTES)
 
     def heads(self) -> Iterator[bytes]:
-        """Ever longer beginnings, for those who cannot tell by the first, as long as the file has more."""
+        """Ever longer beginnings, where the first is undecided, as long as the file has more."""
         yield self.head
         for before, size in pairwise(HEADS):
             found = self._beginning(size)
@@ -121,7 +125,7 @@ class TraceFile:
         return max(SMALL_UNPACKED, MOST_PACKING * self.size)
 
     def believe(self, size: int) -> None:
-        """Raise if so many bytes came out of a file that is far too small for them."""
+        """Raise if this many bytes came out of a file that is far too small for them."""
         if self.packed and size > self.most_unpacked:
             raise SourceError(
                 f"{self.path} unpacks to more than {size >> 20} MiB from {self.size} bytes, which no trace does",
@@ -153,7 +157,7 @@ class TraceFile:
         return b"".join(found)
 
     def check_whole(self, size: int) -> None:
-        """Raise if so many bytes are more than is read as a whole."""
+        """Raise if this is more than is read as a whole."""
         if size > LARGEST_WHOLE:
             raise SourceError(
                 f"{self.path} has more than {LARGEST_WHOLE >> 20} MiB, and a trace of this format is read as a whole",
@@ -161,13 +165,13 @@ class TraceFile:
             )
 
     def fault(self) -> str:
-        """What is wrong with a gzip file, where that can be said better than by the library that unpacks."""
+        """What is wrong with a gzip file, in better words than those of the library that unpacks."""
         for _ in self._members():
             pass
         return self._fault
 
     def _members(self) -> Iterator[bytes]:
-        """Unpack byte by byte where blocks cannot be unpacked; afterwards `_fault` says why it ended."""
+        """Unpack byte by byte where blocks cannot be unpacked; afterwards `_fault` has the reason why it ended."""
         self._fault = ""
         size = 0
         with opened(self.path) as file:
@@ -253,7 +257,7 @@ def _bytewise(member: Any, block: bytes) -> Iterator[bytes]:
             return
 
 
-TRUNCATED = "the file was cut off; `opcost analyze --partial` (partial=True) reports what stands before the damage"
+TRUNCATED = "the file was cut off; `opcost analyze --partial` (partial=True) reports what is before the damage"
 
 
 def advice(fault: str) -> str:
@@ -264,4 +268,121 @@ def advice(fault: str) -> str:
     return TRUNCATED if "truncated" in fault or "delimiter" in fault or "unterminated" in fault else REPAIR
 
 
-REPAIR = "write the trace again; `opcost analyze --partial` (partial=True) reports what stands before the damage"
+REPAIR = "write the trace again; `opcost analyze --partial` (partial=True) reports what is before the damage"
+
+
+# -- the events of a small Chrome trace, decoded at once, with what is before the damage of a broken file
+
+NS_PER_US = 1000
+
+_LIST = re.compile(r'"traceEvents"\s*:\s*\[|^\s*\[')
+
+
+def events_of(file: TraceFile, *, partial: bool = False) -> tuple[list[dict[str, Any]], str]:
+    """The events, and what is wrong with the file where `partial` allows that."""
+    try:
+        return _whole(file), ""
+    except SourceError as exc:
+        if not partial:
+            raise
+        fault = exc.message
+    # Not above, where the error still holds what was read of the file.
+    return _before_damage(file), f"{fault}; this is what is before it"
+
+
+def _whole(file: TraceFile) -> list[dict[str, Any]]:
+    content = file.json()
+    found = content.get("traceEvents") if isinstance(content, dict) else content
+    if not isinstance(found, list):
+        raise SourceError(f'{file.path}: "traceEvents" is not a list of events')
+    faulty = next((place for place, event in enumerate(found) if not isinstance(event, dict)), None)
+    if faulty is not None:
+        raise SourceError(f"{file.path}: event {faulty} is not an object but {str(found[faulty])[:40]!r}")
+    return found
+
+
+def _before_damage(file: TraceFile) -> list[dict[str, Any]]:
+    """Decode one event after another until one cannot be decoded."""
+    content = file.unpackable() if file.packed else file.content()
+    text = content.decode("utf-8-sig", "replace")
+    opening = _LIST.search(text)
+    found: list[dict[str, Any]] = []
+    place = opening.end() if opening else len(text)
+    decoder = json.JSONDecoder()
+    gap = re.compile(r"[\s,]*")
+    while True:
+        skipped = gap.match(text, place)
+        place = skipped.end() if skipped else place
+        try:
+            event, place = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            return found
+        if not isinstance(event, dict):
+            return found
+        found.append(event)
+
+
+def text(event: dict[str, Any], key: str) -> str:
+    """A field as text, empty where it is missing."""
+    value = event.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def integer(event: dict[str, Any], key: str) -> int | None:
+    """A field that is a whole number such as a clock gives, also one written as text; None where it is not."""
+    value = event.get(key)
+    if isinstance(value, str) and value.isdecimal() and len(value) <= 30:
+        value = int(value)
+    return value if type(value) is int and abs(value) <= LATEST_NS // NS_PER_US else None
+
+
+# -- numbers and names of a trace, each checked to be one that can be added up, divided and printed
+
+LATEST_NS = 2**62
+"""146 years: a time of a clock since 1970 is below, and so is every duration."""
+MOST_ELEMENTS = 2**63
+MOST_AXES = 64
+
+
+def nanoseconds(value: object, unit: int) -> int:
+    """A time in this unit as nanoseconds, to the nearest; a `ValueError` where it is no number, or none of a clock."""
+    if not _is_between(value, -LATEST_NS // unit, LATEST_NS // unit):
+        raise ValueError(f"{str(value)[:40]!r} is not a time")
+    return round(value * unit)  # type: ignore[operator]  # it is a number
+
+
+def executions(value: object) -> int:
+    """How often something ran; a `ValueError` where that is no count."""
+    if isinstance(value, float) or not _is_between(value, 0, MOST_ELEMENTS):
+        raise ValueError(f"{str(value)[:40]!r} is not a count")
+    assert isinstance(value, (int, Decimal))
+    return int(value)
+
+
+def _is_between(value: object, least: int, most: int) -> bool:
+    if not isinstance(value, (int, float, Decimal)) or isinstance(value, bool):
+        return False
+    return not (isinstance(value, Decimal) and value.is_nan()) and least <= value <= most
+
+
+def is_shape(extents: object) -> bool:
+    """Whether this is a list of extents (below zero: unknown) of a tensor that fits into some memory."""
+    if not isinstance(extents, list) or len(extents) > MOST_AXES or not all(type(extent) is int for extent in extents):
+        return False
+    elements: int = prod(max(abs(extent), 1) for extent in extents)
+    return elements < MOST_ELEMENTS
+
+
+def hashable(value: Any) -> int | float | str:
+    """A process, a thread or a stream as a key; whatever else it may be, as its text."""
+    return value if isinstance(value, (int, float, str)) else str(value)[:80]
+
+
+def as_dict(value: object) -> dict[str, Any]:
+    """An object of JSON; empty where it is something else."""
+    return value if isinstance(value, dict) else {}
+
+
+def args_of(event: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an event of a Chrome trace."""
+    return as_dict(event.get("args"))

@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Any
 from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError
-from opcost.traces.events import NS_PER_US, events_of, integer, text
-from opcost.traces.file import TraceFile
-from opcost.traces.values import executions, label, nanoseconds
+from opcost.traces.file import (
+    NS_PER_US,
+    TraceFile,
+    args_of,
+    events_of,
+    executions,
+    hashable,
+    integer,
+    nanoseconds,
+    text,
+)
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
@@ -24,15 +32,14 @@ _AGGREGATE = re.compile(rb'^\s*\{\s*"Time"\s*:\s*\{')
 _TABLE = re.compile(rb"^\s*Profile Statistics")
 _LINE = re.compile(r"(\S.*?)\s+(\d+)" + r"\s+(-?\d+\.\d+)" * 4)
 API = "MXNET_C_API"
-"""Calls of the library, which wait for operators: their time is counted there."""
+"""Calls of the library, which include the operators that they wait on: their time is counted there."""
 
 _MEASURED = {
     "_copy": "copy", "_copyto": "copy", "identity": "copy", "CopyCPU2GPU": "copy", "CopyGPU2CPU": "copy", "_set_value": "create",
     **dict.fromkeys(("_sg_mkldnn_conv", "_sg_onednn_conv"), "conv"),
     **dict.fromkeys(("_sg_mkldnn_fully_connected", "_sg_onednn_fully_connected"), "matmul"),
 }  # fmt: skip
-"""What only a run tells: in a graph a copy is the same tensor again, and what oneDNN fused is more than the part that it is
-named after."""
+"""What only a run has: in a graph a copy is the same tensor again, and what oneDNN fused is more than the part in its name."""
 
 
 class MxnetReader:
@@ -42,9 +49,8 @@ class MxnetReader:
 
     def sniff(self, head: bytes) -> bool:
         head = head.lstrip(b"\xef\xbb\xbf")
-        return bool(_AGGREGATE.match(head) or _TABLE.match(head)) or (
-            bool(_TRACE.match(head)) and bool(_MARKS.search(head))
-        )
+        is_trace = _TRACE.match(head) is not None and _MARKS.search(head) is not None
+        return is_trace or any(pattern.match(head) is not None for pattern in (_AGGREGATE, _TABLE))
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
         meta = {"source": file.name, "format": "mxnet"}
@@ -54,9 +60,9 @@ class MxnetReader:
             return Profile(meta=meta, rows=tuple(_sums(entries)))
         events, damage = events_of(file, partial=partial)
         devices = {
-            label(event, "pid"): str(event["args"]["name"])
+            hashable(event.get("pid")): str(args_of(event)["name"])
             for event in events
-            if event.get("ph") == "M" and event.get("name") == "process_name" and _named(event)
+            if event.get("ph") == "M" and event.get("name") == "process_name" and "name" in args_of(event)
         }
         rows, unfinished = _pairs(events, devices)
         notes = [Note("partial", damage)] if damage else []
@@ -78,10 +84,6 @@ def mxnet_kind(name: str) -> str:
     return _MEASURED.get(operator) or kind_of(operator)
 
 
-def _named(event: dict[str, Any]) -> bool:
-    return isinstance(event.get("args"), dict) and "name" in event["args"]
-
-
 def _pairs(events: list[dict[str, Any]], devices: dict[Any, str]) -> tuple[tuple[ProfileRow, ...], int]:
     """Each operator's begin and end on its device and thread, innermost first to end, and how many never ended."""
     begun: dict[tuple[Any, Any, str], list[int]] = {}
@@ -93,7 +95,7 @@ def _pairs(events: list[dict[str, Any]], devices: dict[Any, str]) -> tuple[tuple
         if time is None:
             raise SourceError(f"the event {text(event, 'name')!r} has no whole number of microseconds in 'ts'")
         name = text(event, "name")
-        stack = begun.setdefault((label(event, "pid"), label(event, "tid"), name), [])
+        stack = begun.setdefault((hashable(event.get("pid")), hashable(event.get("tid")), name), [])
         if event["ph"] == "B":
             stack.append(time)
         elif stack:
@@ -106,8 +108,8 @@ def _pairs(events: list[dict[str, Any]], devices: dict[Any, str]) -> tuple[tuple
             name=name,
             type=name,
             kind=mxnet_kind(name),
-            device=devices.get(label(event, "pid"), str(label(event, "pid"))),
-            stream=str(label(event, "tid")),
+            device=devices.get(hashable(event.get("pid")), str(hashable(event.get("pid")))),
+            stream=str(hashable(event.get("tid"))),
             provider="operator",
             host_start_ns=start * NS_PER_US,
             host_ns=duration * NS_PER_US,

@@ -7,16 +7,19 @@ found by its correlation and process. Ranges that PyTorch's `emit_nvtx` writes a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from opcost.core.graph import Note
 from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.profile import Profile
+from opcost.errors import SourceError
 from opcost.traces.file import TraceFile
-from opcost.traces.kineto.event import OperatorArgs
-from opcost.traces.launched import Correlations, Teller, Told, launched_profile
-from opcost.traces.sqlite import MAGIC, Tables, tables_of
+from opcost.traces.kineto.decoding import OperatorArgs
+from opcost.traces.launched import LaunchEvent, LaunchEvents, launched_profile
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
@@ -33,7 +36,7 @@ COPIES = {
 }  # fmt: skip
 """Directions of copies, as CUPTI numbers them; their names are those of Kineto's traces."""
 _OPERATOR = re.compile(r"([^,]+)(?:, seq = (\d{1,18}))?, op_id = \d+(?:, |$)")
-"""What PyTorch's `emit_nvtx` writes: name, sequence number, number. Shapes may follow, without element types: no price."""
+"""What PyTorch's `emit_nvtx` writes: name, sequence number, number. Shapes may follow, without element types: no cost."""
 _NODE = re.compile(r"Backward\d*$")
 """The end of the name of a node of the backward pass."""
 
@@ -49,9 +52,9 @@ class NsightReader:
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
         with garbage_collector_paused(), tables_of(file) as tables:
             found = _Export(tables)
-            teller = Teller()
+            make = LaunchEvents()
             meta = {"source": file.name, "format": "nsight", **_meta(tables)}
-            return launched_profile(file, found.events(teller), teller, meta=meta, ranges="nvtx", notes=found.notes())
+            return launched_profile(file, found.events(make), make, meta=meta, ranges="nvtx", notes=found.notes())
 
 
 READER: Reader = NsightReader()
@@ -62,7 +65,6 @@ class _Export:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._correlations = Correlations()
         self._strings = {
             number: text for number, text in tables.rows("StringIds", "id", "value") if isinstance(text, str)
         }
@@ -72,27 +74,25 @@ class _Export:
         self._unordered = 0
         """Ranges that begin and end anywhere."""
         self._open = 0
-        """Ranges that nobody ended."""
+        """Ranges without an end."""
 
-    def events(self, teller: Teller) -> Iterator[Told]:
-        yield from self._ranges(teller)
-        yield from self._calls(teller)
-        yield from self._kernels(teller)
-        yield from self._moves(teller)
-        yield from self._graphs(teller)
+    def events(self, make: LaunchEvents) -> Iterator[LaunchEvent]:
+        yield from self._ranges(make)
+        yield from self._calls(make)
+        yield from self._work(make)
 
     def notes(self) -> Iterator[Note]:
-        """Asked when all events have been."""
+        """To be read after all events."""
         if self._unordered:
             text = f"{self._unordered} NVTX ranges were started and ended, not pushed and popped, and own nothing"
-            yield Note("ranges", f"{text}: they may lie across one another")
+            yield Note("ranges", f"{text}: they may cross one another")
         if self._open:
             yield Note("open", f"{self._open} NVTX ranges have no end and are left out")
 
     def _text(self, number: object) -> str:
         return self._strings.get(number, "")
 
-    def _ranges(self, teller: Teller) -> Iterator[Told]:
+    def _ranges(self, make: LaunchEvents) -> Iterator[LaunchEvent]:
         optional = ("eventType", "text", "textId", "globalTid")
         for start, end, sort, text, number, thread in self._tables.rows(
             "NVTX_EVENTS", "start", "end", optional=optional
@@ -105,61 +105,41 @@ class _Export:
                 self._open += 1
             else:
                 name, args = _operator(text if isinstance(text, str) else self._text(number))
-                yield from teller.range(name, _thread(thread), start, end, args)
+                yield from make.range(name, _thread(thread), start, end, args)
 
-    def _calls(self, teller: Teller) -> Iterator[Told]:
+    def _calls(self, make: LaunchEvents) -> Iterator[LaunchEvent]:
         for start, end, name, thread, number in self._tables.rows(
             "CUPTI_ACTIVITY_KIND_RUNTIME", "start", "end", "nameId", optional=("globalTid", "correlationId")
         ):
             where = _thread(thread)
             called = self._text(name).partition("_v")[0]  # cudaLaunchKernel_v7000 is of the interface of CUDA 7.0
-            yield from teller.call(called, where, start, end, self._correlations.of(where[0], number))
+            yield from make.call(called, where, start, end, make.correlation(where[0], number))
 
-    def _kernels(self, teller: Teller) -> Iterator[Told]:
-        optional = ("streamId", "correlationId", "globalPid", "demangledName", "shortName")
-        for start, end, device, stream, number, process, name, short in self._tables.rows(
-            "CUPTI_ACTIVITY_KIND_KERNEL", "start", "end", "deviceId", optional=optional
-        ):
-            called = self._text(name) or self._text(short)
-            yield from self._work(teller, called, (device, stream), (start, end), (process, number))
+    def _work(self, make: LaunchEvents) -> Iterator[LaunchEvent]:
+        """Kernels, copies and fills; and graphs that were traced as a whole, whose kernels are not in the file."""
+        tables: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
+            "KERNEL": (lambda name, short: self._text(name) or self._text(short), ("demangledName", "shortName")),
+            "MEMCPY": (self._copy_name, ("copyKind", "srcKind", "dstKind")),
+            "MEMSET": (self._fill_name, ("memKind",)),
+            "GRAPH_TRACE": (lambda graph: f"CUDA graph {graph}", ("graphId",)),
+        }
+        for table, (name_of, more) in tables.items():
+            optional = ("streamId", "correlationId", "globalPid", "bytes", *more)
+            for start, end, device, stream, number, process, moved, *named in self._tables.rows(
+                f"CUPTI_ACTIVITY_KIND_{table}", "start", "end", "deviceId", optional=optional
+            ):
+                queue = device if type(device) is int else 0, stream if type(stream) is int else 0
+                correlation = make.correlation(_process(process), number)
+                yield from make.work(name_of(*named), queue, start, end, correlation, moved)
 
-    def _moves(self, teller: Teller) -> Iterator[Told]:
-        optional = ("streamId", "correlationId", "globalPid", "bytes", "copyKind", "srcKind", "dstKind")
-        for start, end, device, stream, number, process, moved, kind, *ends in self._tables.rows(
-            "CUPTI_ACTIVITY_KIND_MEMCPY", "start", "end", "deviceId", optional=optional
-        ):
-            memories = [self._memories.get(each, "") for each in ends]
-            between = f" ({' -> '.join(memories)})" if all(memories) else ""
-            name = f"Memcpy {COPIES.get(kind, 'of an unknown direction')}{between}"
-            yield from self._work(teller, name, (device, stream), (start, end), (process, number), moved)
-        for start, end, device, stream, number, process, moved, kind in self._tables.rows(
-            "CUPTI_ACTIVITY_KIND_MEMSET", "start", "end", "deviceId", optional=(*optional[:4], "memKind")
-        ):
-            memory = self._memories.get(kind, "")
-            name = f"Memset ({memory})" if memory else "Memset"
-            yield from self._work(teller, name, (device, stream), (start, end), (process, number), moved)
+    def _copy_name(self, kind: Any, *ends: Any) -> str:
+        memories = [self._memories.get(each, "") for each in ends]
+        between = f" ({' -> '.join(memories)})" if all(memories) else ""
+        return f"Memcpy {COPIES.get(kind, 'of an unknown direction')}{between}"
 
-    def _graphs(self, teller: Teller) -> Iterator[Told]:
-        """Graphs that were traced as a whole, which is as usual: what ran in them is not told."""
-        optional = ("streamId", "correlationId", "globalPid", "graphId")
-        for start, end, device, stream, number, process, graph in self._tables.rows(
-            "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "start", "end", "deviceId", optional=optional
-        ):
-            yield from self._work(teller, f"CUDA graph {graph}", (device, stream), (start, end), (process, number))
-
-    def _work(
-        self,
-        teller: Teller,
-        name: str,
-        queue: tuple[object, object],
-        times: tuple[object, object],
-        launch: tuple[object, object],
-        moved: object = None,
-    ) -> Iterator[Told]:
-        device, stream = (each if type(each) is int else 0 for each in queue)
-        process, number = launch
-        correlation = self._correlations.of(_process(process), number)
-        yield from teller.work(name, (device, stream), *times, correlation, moved if type(moved) is int else None)
+    def _fill_name(self, kind: Any) -> str:
+        memory = self._memories.get(kind, "")
+        return f"Memset ({memory})" if memory else "Memset"
 
 
 def _process(identifier: object) -> int:
@@ -172,12 +152,12 @@ def _thread(identifier: object) -> tuple[int, int]:
 
 
 def _operator(text: str) -> tuple[str, OperatorArgs | None]:
-    """The name of a range and, of an operator of PyTorch, what is told of its arguments."""
+    """The name of a range and, of an operator of PyTorch, its arguments."""
     found = _OPERATOR.match(text)
     if found is None:
         return text, None
     name, sequence = found.groups()
-    # A node of the backward pass bears the number of the operator that it is the gradient of; that of its thread is not told.
+    # A node of the backward pass has the number of the operator that it is the gradient of; its forward thread is unknown.
     backward = 1 if _NODE.search(name) else None
     return name, OperatorArgs(sequence=-1 if sequence is None else int(sequence), forward_thread=backward)
 
@@ -185,9 +165,116 @@ def _operator(text: str) -> tuple[str, OperatorArgs | None]:
 def _meta(tables: Tables) -> dict[str, str]:
     names = [name for (name,) in tables.rows("TARGET_INFO_GPU", "name") if isinstance(name, str)]
     versions = dict(tables.rows("META_DATA_EXPORT", "name", "value"))
-    told: dict[str, Any] = {
+    found: dict[str, Any] = {
         "device": ", ".join(dict.fromkeys(names)),
         "nsight_version": versions.get("EXPORT_PRODUCT_VERSION"),
         "schemaVersion": versions.get("EXPORT_SCHEMA_VERSION"),
     }
-    return {key: value for key, value in told.items() if isinstance(value, str) and value}
+    return {key: value for key, value in found.items() if isinstance(value, str) and value}
+
+
+# -- tables of an untrusted SQLite file: only read, checked, nothing in it is executed
+#
+# What a file calls a table must be one: no view, no virtual table, no function and no recursion is evaluated. A damaged tree
+# of pages may lead in circles, and rows may share pages, so no more rows and no longer texts are taken than the bytes of the
+# file can hold.
+
+MAGIC = b"SQLite format 3\0"
+SMALLEST_ROW = 6
+"""Bytes that a row takes at the least: with its number, the head of its columns and one of each of two."""
+LONGEST_TEXT = 1 << 20
+_ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_PRAGMA)
+_REPAIR = "export it again: nsys export --type sqlite"
+
+
+class Tables:
+    """The tables of one file, by their names."""
+
+    def __init__(self, connection: sqlite3.Connection, file: TraceFile, size: int) -> None:
+        self._connection = connection
+        self._file = file
+        self._size = size
+        self._rows_left = max(size // SMALLEST_ROW, 1)
+        with self._readable():
+            found = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'")
+            self.columns = {
+                name: self._columns(name)
+                for name, sql in self._counted(found)
+                if isinstance(name, str) and isinstance(sql, str) and sql.upper().startswith("CREATE TABLE")
+            }
+
+    def rows(self, table: str, *columns: str, optional: Sequence[str] = ()) -> Iterator[tuple[Any, ...]]:
+        """These columns of every row, in the order of the file; nothing where there is no such table.
+
+        A column that must be there and is not is an error; an optional one is None then.
+        """
+        if table not in self.columns:
+            return
+        missing = [column for column in columns if column not in self.columns[table]]
+        if missing:
+            raise SourceError(f"{self._file.path}: its table {table} has no column {missing[0]!r}", hint=_REPAIR)
+        wanted = [*columns, *(column if column in self.columns[table] else None for column in optional)]
+        listed = ", ".join("NULL" if column is None else f'"{column}"' for column in wanted)
+        with self._readable():
+            # Only names from this file, or from the SQLite file's own list of tables.
+            yield from self._counted(self._connection.execute(f'SELECT {listed} FROM "{table}" NOT INDEXED'))  # noqa: S608
+
+    def _columns(self, table: str) -> frozenset[str]:
+        name = table.replace('"', '""')
+        return frozenset(row[1] for row in self._counted(self._connection.execute(f'PRAGMA table_info("{name}")')))
+
+    def _counted(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        bytes_left = self._size
+        for row in rows:
+            self._rows_left -= 1
+            bytes_left -= sum(len(each) for each in row if isinstance(each, (str, bytes)))
+            if self._rows_left < 0 or bytes_left < 0:
+                raise SourceError(
+                    f"{self._file.path} has more rows, or longer texts, than its bytes can hold", hint=_REPAIR
+                )
+            yield row
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OverflowError, UnicodeDecodeError) as exc:
+            raise SourceError(f"{self._file.path} cannot be read as an SQLite file: {exc}", hint=_REPAIR) from exc
+
+
+@contextmanager
+def tables_of(file: TraceFile) -> Iterator[Tables]:
+    """The tables of a file, which is opened so that nothing is written, locked or looked for beside it."""
+    try:
+        connection, size = _opened(file)
+    except sqlite3.Error as exc:
+        raise SourceError(f"{file.path} cannot be opened as an SQLite file: {exc}", hint=_REPAIR) from exc
+    with closing(connection):
+        connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        for setting in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0"):
+            connection.execute(f"PRAGMA {setting}")
+        if hasattr(connection, "setlimit"):  # since Python 3.11
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_TEXT)  # type: ignore[attr-defined,unused-ignore]
+        connection.set_authorizer(_authorized)
+        yield Tables(connection, file, size)
+
+
+def _opened(file: TraceFile) -> tuple[sqlite3.Connection, int]:
+    """A connection, and the size of the content; what is packed or piped is read into memory first."""
+    if not file.packed and file.path.is_file():
+        where = f"file:{quote(str(file.path.resolve()))}?mode=ro&immutable=1"
+        return sqlite3.connect(where, uri=True), file.size
+    connection = sqlite3.connect(":memory:")
+    if not hasattr(connection, "deserialize"):
+        raise SourceError(
+            f"{file.path} is packed or piped, which Python 3.11 can read", hint="unpack it into a file first"
+        )
+    content = file.content()
+    connection.deserialize(content)
+    return connection, len(content)
+
+
+def _authorized(action: int, first: str | None, *_: object) -> int:
+    if action == sqlite3.SQLITE_PRAGMA:
+        return sqlite3.SQLITE_OK if first == "table_info" else sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
+from math import prod
 from typing import TYPE_CHECKING, Any
 
-from opcost.core.graph import Note, TensorSpec
+from opcost.core.graph import NO_ATTRS, Attrs, Note, TensorSpec
 from opcost.core.parsing import parse
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.errors import SourceError
-from opcost.traces.events import NS_PER_US, events_of, integer, text
-from opcost.traces.file import TraceFile
-from opcost.traces.onnx_kinds import onnx_kind
-from opcost.traces.values import is_shape
+from opcost.traces.file import NS_PER_US, TraceFile, args_of, events_of, integer, is_shape, text
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
@@ -57,7 +55,7 @@ class OnnxRuntimeReader:
                 last_of[row.name] = last_of[name] = row.id
                 rows.append(row)
             elif category == "Kernel":
-                owner = last_of.get(text(_args(event), "parent_name"))
+                owner = last_of.get(text(args_of(event), "parent_name"))
                 (kernels.setdefault(owner, []) if owner is not None else orphans).append(_kernel(event, name))
         if kernels:
             rows = [_with_kernels(row, kernels.get(row.id, [])) for row in rows]
@@ -78,7 +76,7 @@ READER: Reader = OnnxRuntimeReader()
 
 
 def _row(number: int, event: dict[str, Any], name: str, spans: list[tuple[int, int]]) -> ProfileRow:
-    args = _args(event)
+    args = args_of(event)
     start, duration = _ns(event, "ts"), _ns(event, "dur")
     node = name.removesuffix(KERNEL_TIME)
     operator = str(args.get("op_name", ""))
@@ -111,14 +109,14 @@ def _with_kernels(row: ProfileRow, kernels: list[Kernel]) -> ProfileRow:
 
 
 def _kernel(event: dict[str, Any], name: str) -> Kernel:
-    stream = str(_args(event).get("stream", event.get("tid", "")))
+    stream = str(args_of(event).get("stream", event.get("tid", "")))
     return Kernel(name, "gpu:0", stream, _ns(event, "ts"), _ns(event, "dur"))
 
 
 def _module(node: str) -> str:
     """The module in the name that PyTorch's exporter gives a node: `/layer1/layer1.0/conv1/Conv` is `layer1.0.conv1`.
 
-    The exporter repeats a parent's name in a numbered child (`layer1.0` inside `layer1`), so that part stands once.
+    The exporter repeats a parent's name in a numbered child (`layer1.0` inside `layer1`), so that part is dropped once.
     """
     parts = node.split("/")
     if parts[0] or len(parts) < 3:
@@ -149,13 +147,54 @@ def _specs(shapes: object) -> tuple[TensorSpec, ...]:
     return tuple(found)
 
 
-def _args(event: dict[str, Any]) -> dict[str, Any]:
-    args = event.get("args")
-    return args if isinstance(args, dict) else {}
-
-
 def _ns(event: dict[str, Any], key: str) -> int:
     value = integer(event, key)
     if value is None:
         raise SourceError(f"the event {text(event, 'name')!r} has no whole number of microseconds in {key!r}")
     return value * NS_PER_US
+
+
+# -- the common operators of ONNX in our words, from shapes alone: a profile has no attributes
+
+_ELEMENTWISE = {
+    "Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div", "Relu": "relu", "Gelu": "gelu", "FastGelu": "gelu_tanh",
+    "QuickGelu": "quick_gelu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Exp": "exp", "Log": "log", "Sqrt": "sqrt",
+    "Erf": "erf", "Pow": "pow", "Neg": "neg", "Abs": "abs", "Reciprocal": "reciprocal", "Clip": "clamp", "Where": "where",
+    "LeakyRelu": "leaky_relu", "Elu": "elu", "Softplus": "softplus", "Mish": "mish",
+}  # fmt: skip
+_NORMS = {
+    "BatchNormalization": "batch", "LayerNormalization": "layer", "SkipLayerNormalization": "layer",
+    "InstanceNormalization": "instance", "GroupNormalization": "group", "SimplifiedLayerNormalization": "rms",
+}  # fmt: skip
+_VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Shape"})
+_COPIES = frozenset(
+    {"Transpose", "Concat", "Cast", "Pad", "ReorderInput", "ReorderOutput", "Expand", "Slice", "Split", "Tile"}
+)
+
+
+def onnx_kind(operator: str, ins: tuple[TensorSpec, ...], outs: tuple[TensorSpec, ...]) -> tuple[str, Attrs]:
+    """Kind and attributes of a node; no kind where its shapes do not determine the work."""
+    if not ins or not outs or not all(spec.known for spec in (*ins, *outs)):
+        return "", NO_ATTRS
+    if operator in {"Conv", "FusedConv", "NhwcFusedConv"} and len(ins) > 1:
+        return "conv", NO_ATTRS
+    if operator in {"MatMul", "FusedMatMul"} and len(ins) > 1:
+        # One of the two may be taken transposed: products of all pairs, divided among the outputs.
+        a, b = ins[0].dims, ins[1].dims
+        rows = outs[0].dims[-2] if len(outs[0].dims) > 1 and len(a) > 1 else 1
+        matrix = prod(a[-2:])
+        return ("matmul", {"depth": matrix // rows}) if rows and len(b) > 0 else ("", NO_ATTRS)
+    if operator in {"Gemm", "FusedGemm"} and len(outs[0].dims) == 2 and outs[0].dims[0]:
+        attrs: dict[str, int | bool] = {"depth": ins[0].numel // outs[0].dims[0]}
+        if len(ins) > 2:
+            attrs["bias"] = True
+        return "matmul", attrs
+    if operator in _ELEMENTWISE:
+        return "elementwise", {"fn": _ELEMENTWISE[operator]}
+    if operator in _NORMS:
+        return "norm", {"fn": _NORMS[operator]}
+    if operator in {"Softmax", "LogSoftmax"}:
+        return "softmax", {"fn": "softmax" if operator == "Softmax" else "log_softmax"}
+    if operator in _VIEWS:
+        return "view", NO_ATTRS
+    return ("copy", NO_ATTRS) if operator in _COPIES else ("", NO_ATTRS)

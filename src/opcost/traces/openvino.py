@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError
-from opcost.traces.file import TraceFile
-from opcost.traces.openvino_kinds import openvino_kind
-from opcost.traces.values import nanoseconds
+from opcost.traces.file import TraceFile, nanoseconds
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
@@ -38,8 +36,8 @@ class OpenVinoReader:
 
     def sniff(self, head: bytes) -> bool:
         head = head.lstrip(b"\xef\xbb\xbf \r\n")
-        told = head[:1] == b"{" and _JSON.search(head[:4096]) is not None
-        return head.startswith(HEADER) or told or _SUMMARY.match(head) is not None or _is_printed(head)
+        is_json = head[:1] == b"{" and _JSON.search(head[:4096]) is not None
+        return head.startswith(HEADER) or is_json or _SUMMARY.match(head) is not None or _is_printed(head)
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
         head = file.head.lstrip(b"\xef\xbb\xbf \r\n")
@@ -74,7 +72,7 @@ def _csv(file: TraceFile, *, partial: bool) -> tuple[list[tuple[int, list[str]]]
             layers.append((request, fields))
         else:
             if partial:
-                return layers, [Note("partial", f"line {number} is damaged; this is what stands before it")]
+                return layers, [Note("partial", f"line {number} is damaged; this is what is before it")]
             raise SourceError(
                 f"{file.path}, line {number}: {len(fields)} fields where a layer has 6: {';'.join(fields)[:60]!r}"
             )
@@ -151,3 +149,32 @@ def _ns(file: TraceFile, name: str, milliseconds: str) -> int:
         raise SourceError(
             f"{file.path}: the layer {name!r} has the time {milliseconds[:40]!r}, which is not a number"
         ) from None
+
+
+# -- kinds of layers
+
+_NAMES = {
+    "conv": "convolution deconvolution convolutionbackpropdata groupconvolution groupconvolutionbackpropdata "
+    "binaryconvolution deformableconvolution",
+    "matmul": "fullyconnected matmul",
+    "attention": "scaleddotproductattention scaleddotproductattentionwithkvcache",
+    "recurrent": "lstmcell lstmsequence grucell grusequence rnncell rnnsequence",
+    "norm": "batchnorminference lrn mvn normalizel2 rms",
+    "softmax": "softmax logsoftmax",
+    "pool": "pooling maxpool avgpool adaptiveavgpool adaptivemaxpool",
+    "elementwise": "relu sigmoid tanh gelu swish hswish mish elu prelu clamp exp log sqrt power erf add subtract multiply "
+    "divide eltwise negative abs",
+    "reduce": "reducemean reducesum reducemax reducemin reduceprod",
+    "resize": "interpolate",
+    "sort": "topk",
+    "gather": "gather gathernd",
+    "copy": "concat concatenation split slice stridedslice transpose permute reorder pad tile broadcast convert copy",
+    "view": "reshape squeeze unsqueeze",
+    "quantize": "fakequantize",
+}
+KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+
+
+def openvino_kind(layer_type: str) -> str:
+    """The kind; empty for a type that is not known."""
+    return KINDS.get(layer_type.lower(), "")

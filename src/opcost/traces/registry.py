@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from os import PathLike
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from opcost.core.files import keep_pipes
 from opcost.core.plugin import TRACES, faults_attributed, usable, warn_of_fault
-from opcost.errors import AmbiguousSource, OpcostError, SourceError, UnknownName, UnknownSource
+from opcost.core.profile import Profile
+from opcost.core.profile_schema import SCHEMA, loads
+from opcost.errors import AmbiguousSource, OpcostError, SourceError, UnknownName, UnknownSource, shortened, some
 from opcost.traces.file import TraceFile
-from opcost.traces.seen import seen_in
 
 if TYPE_CHECKING:
     from opcost.core.profile import Profile
@@ -21,27 +23,27 @@ class Reader(Protocol):
     name: str
 
     def sniff(self, head: bytes) -> bool:
-        """Whether a file that begins with these bytes (unpacked) is of this format; asked again with more where nobody knows."""
+        """Whether a file that begins with these bytes (unpacked) is of this format; called again with more if undecided."""
         ...
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
-        """The profile; with `partial`, of a damaged file what stands before the damage."""
+        """The profile; with `partial`, of a damaged file what is before the damage."""
         ...
 
 
 @runtime_checkable
-class TellsMore(Protocol):
-    """A reader of large files, whose format may tell more than is read of them unless it is asked for."""
+class ReadsMore(Protocol):
+    """A reader of large files, which reads some of them only if requested."""
 
     def read_more(
         self, file: TraceFile, *, partial: bool, memory: bool | None, timeline: bool, executions: bool
     ) -> Profile:
-        """The profile, with what allocators told (None: as the reader sees fit), with when everything ran, or each execution."""
+        """The profile, with memory over time (None: the reader decides), with a timeline, or with each execution."""
         ...
 
 
 @runtime_checkable
-class Replays(Protocol):
+class ReadsReplays(Protocol):
     """A reader that finds the operators of replayed graphs in a trace of their capture."""
 
     def read_replayed(self, file: TraceFile, capture: TraceFile, *, partial: bool) -> Profile:
@@ -79,7 +81,7 @@ def _claims(reader: Reader, head: bytes) -> bool:
     except (OpcostError, OSError, KeyboardInterrupt):
         raise
     except BaseException as exc:  # noqa: BLE001 - a plug-in may raise anything
-        warn_of_fault(TRACES, reader, "asked whether it reads a trace", exc)
+        warn_of_fault(TRACES, reader, "checked whether it reads a trace", exc)
         return False
 
 
@@ -91,7 +93,7 @@ def check_reader(name: str | None) -> None:
 
 
 def reader_of(file: TraceFile, name: str | None = None) -> Reader:
-    """The reader of this name, or the one that claims the file; that there is none is an error which says what the file is."""
+    """The reader of this name, or the one that claims the file; without one, an error that names what the file is."""
     check_reader(name)
     known = {reader.name: reader for reader in readers()}
     if name is not None:
@@ -100,12 +102,12 @@ def reader_of(file: TraceFile, name: str | None = None) -> Reader:
         return found
     from opcost.frontends.identify import Identity, identify
 
-    told = Identity("gzipped", "") if file.packed else identify(file.path)
+    found_type = Identity("gzipped", "") if file.packed else identify(file.path)
     seen = seen_in(file.head)
     raise UnknownSource(
-        f"{file.path} is not a trace that opcost reads: it is {told.what}{f', with {seen}' if seen else ''}",
-        hint=told.hint
-        if told.is_own
+        f"{file.path} is not a trace that opcost reads: it is {found_type.what}{f', with {seen}' if seen else ''}",
+        hint=found_type.hint
+        if found_type.is_own
         else f"readers: {', '.join(known)}; `opcost analyze --reader NAME` (reader=) takes one of them anyway",
     )
 
@@ -120,38 +122,83 @@ def read(
     executions: bool = False,
     capture: str | PathLike[str] | None = None,
 ) -> Profile:
-    """The profile in this file, of whatever tool it comes from; what is read of it as `opcost.read_profile` says."""
+    """The profile in a file of any tool; the options are those of `opcost.read_profile`."""
     with keep_pipes():
         file = TraceFile(path)
-        if capture is not None:
-            return _read_replayed(file, reader, TraceFile(capture), partial=partial)
-        return _read(file, reader, partial=partial, memory=memory, timeline=timeline, executions=executions)
+        captured = None if capture is None else TraceFile(capture)
+        found = reader_of(file, reader)
+        if captured is not None and not isinstance(found, ReadsReplays):
+            raise OpcostError(
+                f"{file.path}: traces of {found.name} have no captures",
+                hint="leave capture= (`opcost analyze --capture`) out",
+            )
+        with faults_attributed(found, "reading a trace"):
+            if captured is not None and isinstance(found, ReadsReplays):
+                return found.read_replayed(file, captured, partial=partial)
+            if isinstance(found, ReadsMore):
+                profile = found.read_more(
+                    file, partial=partial, memory=memory, timeline=timeline, executions=executions
+                )
+            else:
+                profile = found.read(file, partial=partial)
+        if not profile.rows and not profile.unattributed:
+            raise SourceError(
+                f"{file.path}: as a trace of {found.name}, it has neither an operator nor device work",
+                hint="record the trace again, while the model runs",
+            )
+        return profile
 
 
-def _read_replayed(file: TraceFile, reader: str | None, capture: TraceFile, *, partial: bool) -> Profile:
-    found = reader_of(file, reader)
-    if not isinstance(found, Replays):
-        raise OpcostError(
-            f"{file.path}: traces of {found.name} have no captures",
-            hint="leave capture= (`opcost analyze --capture`) out",
-        )
-    with faults_attributed(found, "reading a trace"):
-        return found.read_replayed(file, capture, partial=partial)
+# -- what is in the beginning of a file that no reader, or more than one, claims: for the error about it
+
+_LONGEST = 40
+_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"(\s*:)?|[{}\[\]]')
+_CATEGORY = re.compile(rb'"cat"\s*:\s*"([^"\\]*)"')
 
 
-def _read(
-    file: TraceFile, reader: str | None, *, partial: bool, memory: bool | None, timeline: bool, executions: bool
-) -> Profile:
-    found = reader_of(file, reader)
-    with faults_attributed(found, "reading a trace"):
-        profile = (
-            found.read_more(file, partial=partial, memory=memory, timeline=timeline, executions=executions)
-            if isinstance(found, TellsMore)
-            else found.read(file, partial=partial)
-        )
-    if not profile.rows and not profile.unattributed:
-        raise SourceError(
-            f"{file.path}: as a trace of {found.name}, it holds neither an operator nor device work",
-            hint="record the trace again, while the model runs",
-        )
-    return profile
+def seen_in(head: bytes) -> str:
+    """The fields of the outermost object and the categories of events; empty where there are neither."""
+    categories = dict.fromkeys(_CATEGORY.findall(head))
+    found = [(word, names) for word, names in (("fields", _fields(head)), ("categories", list(categories))) if names]
+    return " and ".join(f"the {word} {_listed(names)}" for word, names in found)
+
+
+def _fields(head: bytes) -> list[bytes]:
+    """The keys of the object that the text begins with."""
+    depth = 0
+    found: dict[bytes, None] = {}
+    for token in _TOKEN.finditer(head) if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" else ():
+        if token[0] in b"{[":
+            depth += 1
+        elif token[0] in b"}]":
+            depth -= 1
+        elif depth == 1 and token[2] is not None:
+            found[token[1]] = None
+    return list(found)
+
+
+def _listed(names: list[bytes]) -> str:
+    return ", ".join(some([shortened(repr(name.decode("utf-8", "replace")), _LONGEST) for name in names]))
+
+
+# -- profiles that opcost itself saved
+
+_FAMILY = SCHEMA.partition("/")[0].encode()
+
+
+class OwnReader:
+    """The JSON of `core.profile_schema`."""
+
+    name = "opcost"
+
+    def sniff(self, head: bytes) -> bool:
+        return b'"schema"' in head[:64] and b'"' + _FAMILY + b"/" in head[:128]
+
+    def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
+        try:
+            return loads(file.text())
+        except SourceError as exc:
+            raise SourceError(f"{file.path}: {exc.message}", hint=exc.hint) from exc
+
+
+SAVED_PROFILES: Reader = OwnReader()

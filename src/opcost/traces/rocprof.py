@@ -1,4 +1,6 @@
-"""What AMD's profilers write: `rocprofv3 --output-format json`, and the Chrome trace of rocprof before it (`results.json`).
+"""Experimental: what AMD's profilers write, `rocprofv3 --output-format json` and the Chrome trace of rocprof (`results.json`).
+
+Both are read by their documentation; no recording of a real run was available to test against.
 
 A kernel belongs to the innermost ROCTX range that was open on the thread of its launch when it was launched. The launch is found
 by its correlation, in the Chrome trace by the arrow that is drawn from it.
@@ -7,23 +9,21 @@ by its correlation, in the Chrome trace by the arrow that is drawn from it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from opcost.core.graph import Note
 from opcost.core.profile import Profile
 from opcost.errors import SourceError
-from opcost.traces.events import NS_PER_US, events_of
-from opcost.traces.file import TraceFile
-from opcost.traces.launched import Correlations, Teller, Told, launched_profile
-from opcost.traces.values import nanoseconds
+from opcost.traces.file import NS_PER_US, TraceFile, args_of, as_dict, events_of, hashable, nanoseconds
+from opcost.traces.launched import LaunchEvent, LaunchEvents, launched_profile
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
 
 ROOT = "rocprofiler-sdk-tool"
 _PROCESS = re.compile(r"(?:^|\s)(CPU (?:HIP|HSA|KFD) API|Markers and Ranges|COPY|GPU ?(\d+))$")
-"""How processes of the Chrome trace are called, with a number before it where there are several of a sort."""
+"""Names of processes of the Chrome trace, with a number before it where there are several of a sort."""
 _SIGN = re.compile(rb'"name"\s*:\s*"(?:\S+ )?(?:CPU (?:HIP|HSA) API|COPY|GPU ?\d+)"')
 _LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
 _COPIES = {
@@ -44,22 +44,21 @@ class RocprofReader:
         return _LIST.search(head) is not None and _SIGN.search(head) is not None
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
-        teller = Teller()
+        make = LaunchEvents()
         meta = {"source": file.name, "format": "rocprof"}
         if b'"rocprofiler-sdk-tool"' in file.head[:1024]:
-            found = _objects(_dictionary(file.json()).get(ROOT))
+            found = _objects(as_dict(file.json()).get(ROOT))
             if not found:
-                raise SourceError(f"{file.path}: what stands under {ROOT!r} is no record of a run")
-            correlations = Correlations()
-            runs = [_Run(run, number, correlations) for number, run in enumerate(found)]
+                raise SourceError(f"{file.path}: no record of a run under {ROOT!r}")
+            runs = [_Run(run, number, make) for number, run in enumerate(found)]
             names = dict.fromkeys(name for run in runs for name in run.device_names)
             if names:
                 meta["device"] = ", ".join(names)
-            events = (event for run in runs for event in run.events(teller))
-            return launched_profile(file, events, teller, meta=meta, ranges="roctx")
+            events = (event for run in runs for event in run.events())
+            return launched_profile(file, events, make, meta=meta, ranges="roctx")
         drawn, damage = events_of(file, partial=partial)
         notes = [Note("partial", damage)] if damage else []
-        return launched_profile(file, _Chart(drawn).events(teller), teller, meta=meta, ranges="roctx", notes=notes)
+        return launched_profile(file, _Chart(drawn).events(make), make, meta=meta, ranges="roctx", notes=notes)
 
 
 READER: Reader = RocprofReader()
@@ -68,14 +67,15 @@ READER: Reader = RocprofReader()
 class _Run:
     """One process that rocprofv3 recorded."""
 
-    def __init__(self, run: dict[str, Any], number: int, correlations: Correlations) -> None:
-        self._correlations = correlations
-        pid = _dictionary(run.get("metadata")).get("pid")
+    def __init__(self, run: dict[str, Any], number: int, make: LaunchEvents) -> None:
+        self._make = make
+        pid = as_dict(run.get("metadata")).get("pid")
         self._process = pid if type(pid) is int else number
-        self._records = _dictionary(run.get("buffer_records"))
-        told = _dictionary(run.get("strings"))
-        self._words = [_dictionary(kind).get("operations") for kind in _list(told.get("buffer_records"))]
-        self._messages = {_whole(entry.get("key")): entry.get("value") for entry in _objects(told.get("marker_api"))}
+        self._records = as_dict(run.get("buffer_records"))
+        strings = as_dict(run.get("strings"))
+        kinds = strings.get("buffer_records")
+        self._words = [as_dict(kind).get("operations") for kind in (kinds if isinstance(kinds, list) else ())]
+        self._messages = {_whole(entry.get("key")): entry.get("value") for entry in _objects(strings.get("marker_api"))}
         self._kernels = {
             _whole(kernel.get("kernel_id")): _kernel_name(kernel) for kernel in _objects(run.get("kernel_symbols"))
         }
@@ -87,34 +87,29 @@ class _Run:
             _correlation(call): _correlation(call, "ancestor") for call in _objects(self._records.get("hsa_api"))
         }
 
-    def events(self, teller: Teller) -> Iterator[Told]:
+    def events(self) -> Iterator[LaunchEvent]:
+        make = self._make
         for marker in _objects(self._records.get("marker_api")):
             message = self._messages.get(_correlation(marker))
             if isinstance(message, str) and "Range" in self._word(marker):
-                yield from teller.range(message, self._thread(marker), *_times(marker))
+                yield from make.range(message, self._thread(marker), *_times(marker))
         for name in ("hip_api", "rccl_api") if self._calls else ("hsa_api", "rccl_api"):
             for call in _objects(self._records.get(name)):
-                yield from teller.call(self._word(call), self._thread(call), *_times(call), self._number(call))
+                yield from make.call(self._word(call), self._thread(call), *_times(call), self._number(call))
         for dispatch in _objects(self._records.get("kernel_dispatch")):
-            work = _dictionary(dispatch.get("dispatch_info"))
+            work = as_dict(dispatch.get("dispatch_info"))
             name = self._kernels.get(_whole(work.get("kernel_id")), "")
             queue = self._devices.get(_handle(work, "agent_id"), 0), _stream(dispatch, work)
-            yield from teller.work(name, queue, *_times(dispatch), self._number(dispatch))
+            yield from make.work(name, queue, *_times(dispatch), self._number(dispatch))
         for copy in _objects(self._records.get("memory_copy")):
             ends = [_handle(copy, end) for end in ("dst_agent_id", "src_agent_id")]
             device = next((self._devices[end] for end in ends if end in self._devices), 0)
             direction = _COPIES.get(self._word(copy).removeprefix("MEMORY_COPY_"), "of an unknown direction")
-            moved = copy.get("bytes")
-            yield from teller.work(
-                f"Memcpy {direction}",
-                (device, _stream(copy, copy)),
-                *_times(copy),
-                self._number(copy),
-                moved if type(moved) is int else None,
-            )
+            queue = device, _stream(copy, copy)
+            yield from make.work(f"Memcpy {direction}", queue, *_times(copy), self._number(copy), copy.get("bytes"))
 
     def _word(self, record: dict[str, Any]) -> str:
-        """What was called: both the sort and the function are numbers of places in lists."""
+        """The called function: kind and function are places in lists."""
         try:
             return str(self._words[record["kind"]][record["operation"]])
         except (KeyError, IndexError, TypeError):
@@ -125,12 +120,12 @@ class _Run:
         return self._process, thread if type(thread) is int else 0
 
     def _number(self, record: dict[str, Any]) -> int:
-        """What ties work to the call that launched it: of a call of HSA inside one of HIP, the latter."""
+        """What links work to the call that launched it: of a call of HSA inside one of HIP, the latter."""
         number = _correlation(record)
         above = _correlation(record, "ancestor")
         if self._calls and number not in self._calls:
             number = above if above in self._calls else self._above.get(number, number)
-        return -1 if number < 0 else self._correlations.of(self._process, number)
+        return -1 if number < 0 else self._make.correlation(self._process, number)
 
 
 class _Chart:
@@ -142,9 +137,9 @@ class _Chart:
         """By number what a process is, and of a GPU which."""
         for event in events:
             if event.get("ph") == "M" and event.get("name") == "process_name":
-                found = _PROCESS.search(str(_dictionary(event.get("args")).get("name", "")))
+                found = _PROCESS.search(str(args_of(event).get("name", "")))
                 if found:
-                    self._processes[_hashable(event.get("pid"))] = found[1].split()[0], int(found[2] or 0)
+                    self._processes[hashable(event.get("pid"))] = found[1].split()[0], int(found[2] or 0)
         self._hip = any(
             event.get("name", "").startswith("hip") for event in events if isinstance(event.get("name"), str)
         )
@@ -153,41 +148,41 @@ class _Chart:
         first: dict[Any, int] = {}
         for number, event in enumerate(each for each in events if each.get("cat") == "DataFlow"):
             place = _place(event)
-            arrow = _hashable(event.get("id"))
+            arrow = hashable(event.get("id"))
             if event.get("ph") == "s":
                 first[arrow] = self._arrows.setdefault(place, number)
             elif arrow in first:
                 self._arrows[place] = first[arrow]
 
-    def events(self, teller: Teller) -> Iterator[Told]:
+    def events(self, make: LaunchEvents) -> Iterator[LaunchEvent]:
         drawn = [event for event in self._events if event.get("ph") == "X"]
-        exact = all("BeginNs" in _dictionary(event.get("args")) for event in drawn)
+        exact = all("BeginNs" in args_of(event) for event in drawn)
         for event in drawn:
-            sort, device = self._processes.get(_hashable(event.get("pid")), ("", 0))
+            sort, device = self._processes.get(hashable(event.get("pid")), ("", 0))
             name = str(event.get("name", ""))
             start, end = _drawn_times(event, exact=exact)
             arrow = self._arrows.get(_place(event), -1)
-            thread = _hashable(event.get("tid"))
+            thread = hashable(event.get("tid"))
             if sort == "Markers":
-                yield from teller.range(name, (0, thread), start, end)
+                yield from make.range(name, (0, thread), start, end)
             elif sort == "CPU":
                 if not self._hip or name.startswith("hip"):
-                    yield from teller.call(name, (0, thread), start, end, arrow)
+                    yield from make.call(name, (0, thread), start, end, arrow)
             elif sort == "COPY" or sort.startswith("GPU"):
-                args = _dictionary(event.get("args"))
-                told = _number_in(args.get("dev-id"))
-                queue = device if told is None else told, _hashable(args.get("queue-id", thread))
-                yield from teller.work(_copy_name(name), queue, start, end, arrow)
+                args = args_of(event)
+                number = _number_in(args.get("dev-id"))
+                queue = device if number is None else number, hashable(args.get("queue-id", thread))
+                yield from make.work(_copy_name(name), queue, start, end, arrow)
 
 
 def _copy_name(name: str) -> str:
-    """A copy as others call it: `CopyHostToDevice` is one from the host to the device."""
+    """A copy under its common name: `CopyHostToDevice` is `Memcpy HtoD`."""
     found = re.fullmatch(r"(?:hip|hsa_|hcMemcpy|Copy)\w*?(Host|Device)_?[Tt]o_?(Host|Device)\w*", name)
     return f"Memcpy {found[1][0]}to{found[2][0]}" if found else name
 
 
 def _drawn_times(event: dict[str, Any], *, exact: bool) -> tuple[object, object]:
-    args = _dictionary(event.get("args"))
+    args = args_of(event)
     if exact:
         return _number_in(args.get("BeginNs")), _number_in(args.get("EndNs"))
     try:
@@ -205,11 +200,7 @@ def _number_in(value: object) -> int | None:
 
 
 def _place(event: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(_hashable(event.get(key)) for key in ("pid", "tid", "ts"))
-
-
-def _hashable(value: Any) -> Any:
-    return value if isinstance(value, (int, float, str)) else str(value)[:80]
+    return tuple(hashable(event.get(key)) for key in ("pid", "tid", "ts"))
 
 
 def _kernel_name(kernel: dict[str, Any]) -> str:
@@ -222,17 +213,17 @@ def _times(record: dict[str, Any]) -> tuple[object, object]:
 
 
 def _correlation(record: dict[str, Any], which: str = "internal") -> int:
-    return _whole(_dictionary(record.get("correlation_id")).get(which))
+    return _whole(as_dict(record.get("correlation_id")).get(which))
 
 
 def _stream(record: dict[str, Any], work: dict[str, Any]) -> int:
-    """The stream of HIP where that is told, else the queue."""
+    """The stream of HIP where that is given, else the queue."""
     stream = _handle(record, "stream_id")
     return stream if stream >= 0 else max(_handle(work, "queue_id"), 0)
 
 
 def _handle(record: dict[str, Any], key: str) -> int:
-    return _whole(_dictionary(record.get(key)).get("handle"))
+    return _whole(as_dict(record.get(key)).get("handle"))
 
 
 def _whole(value: object) -> int:
@@ -240,15 +231,8 @@ def _whole(value: object) -> int:
     return value if type(value) is int and 0 <= value < 1 << 63 else -1
 
 
-def _dictionary(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 def _objects(value: object) -> list[dict[str, Any]]:
     """The objects in a list; an object alone is one."""
-    listed: Iterable[Any] = [value] if isinstance(value, dict) else _list(value)
-    return [entry for entry in listed if isinstance(entry, dict)]
+    if isinstance(value, dict):
+        return [value]
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError
-from opcost.traces.events import events_of
-from opcost.traces.file import TraceFile
-from opcost.traces.values import executions, nanoseconds
+from opcost.traces.file import TraceFile, events_of, executions, nanoseconds
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader

@@ -13,7 +13,7 @@ import msgspec
 from opcost.core.graph import TensorSpec
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError, UnknownName
-from opcost.traces.megengine.meaning import dtype_of
+from opcost.traces.megengine.graph import dtype_of
 
 Number: TypeAlias = "int | float"
 Shapes: TypeAlias = "list[list[Any]]"

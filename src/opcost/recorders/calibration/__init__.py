@@ -1,1 +1,1 @@
-"""Times single operators on the device at hand, as data for predicting the time of whole models."""
+"""What one operator takes on a device: cases of the sizes that models have, and their timing."""

@@ -1,30 +1,204 @@
-"""A calibration as it goes: cases of the plan, each described and timed, until the time is up."""
+"""A calibration: operators of the sizes that models have, timed one by one on a device until the time is up.
+
+`cases` and `memory_families` draw the cases, `plan` orders them without an end, and `run` times them.
+"""
 
 from __future__ import annotations
 
 import platform
+import random
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import torch
 
+from opcost.core.graph import Op, TensorSpec
 from opcost.devices.calibration import Measured
 from opcost.errors import InputError
-from opcost.recorders.calibration.clock import CudaClock, HostClock
-from opcost.recorders.calibration.describe import describe
-from opcost.recorders.calibration.plan import GPU, PROCESSOR, plan
-from opcost.recorders.torch.clocks import gpu_state
+from opcost.frontends.options import CountOptions
+from opcost.frontends.torch import FRONTEND
+from opcost.recorders.calibration import memory_families  # noqa: F401 - enters its families
+from opcost.recorders.calibration.cases import SHARES, Case, CaseTensor, Draw, Family
+from opcost.recorders.torch.conditions import gpu_state
 
 DTYPES = {"cuda": (torch.bfloat16, torch.float32), "cpu": (torch.float32,)}
 """What models run in on such a device."""
+CALLS = 8
+"""Calls in a row that are timed as one: between two of them is the gap that is between the operators of a model."""
+HOST_CALLS = 3
+"""The same on a processor, where a call takes longer and there is no gap between two."""
+CACHE = 128 * 2**20
+"""No cache of a device is this large: tensors that must come from memory are taken in turn from this many bytes."""
+
+# -- which cases, in which order
+
+
+class Largest(NamedTuple):
+    """Larger cases take long and are at the peak of the device anyhow."""
+
+    nbytes: int
+    flops: int
+    flops32: int
+    """Of products in float32, which are slower."""
+
+
+GPU = Largest(2**31, 10**12, 2 * 10**11)
+PROCESSOR = Largest(2**24, 4 * 10**8, 4 * 10**8)
+
+
+def plan(
+    dtypes: tuple[torch.dtype, ...], largest: Largest, shares: Mapping[Family, int] = MappingProxyType(SHARES)
+) -> Iterator[Case]:
+    """All cases in the order in which they are timed, without an end and the same on every machine.
+
+    Each family gives its next cases in turn, so that a plan cut short is still a whole one.
+    """
+    rng = random.Random(0)  # noqa: S311 - the plan must be the same everywhere
+    seen: set[str] = set()
+    while True:
+        for family, share in shares.items():
+            for dtype in dtypes:
+                most = largest.flops32 if dtype is torch.float32 else largest.flops
+                for _ in range(share):
+                    case = family(Draw(rng, dtype))
+                    size = sum(tensor.nbytes for tensor in case.tensors)
+                    if size <= largest.nbytes and case.flops <= most and case.name not in seen:
+                        seen.add(case.name)
+                        yield case
+
+
+def describe(case: Case) -> tuple[Op, tuple[TensorSpec, ...], tuple[TensorSpec, ...]] | None:
+    """The last operator of a case that does something, as a count has it, with what it reads and makes; None without one."""
+    given = tuple(torch.empty(tensor.shape, dtype=tensor.dtype, device="meta") for tensor in case.tensors)
+
+    def run(*tensors: torch.Tensor) -> Any:
+        return case.run(*(tensors if case.prepare is None else case.prepare(*tensors)))
+
+    graph = FRONTEND.load(run, CountOptions(inputs=given))
+    op = next((op for op in reversed(graph.ops) if op.kind != "view"), None)
+    if op is None:
+        return None
+    return op, tuple(graph.values[i].spec for i in op.inputs), tuple(graph.values[i].spec for i in op.outputs)
+
+
+# -- how long one call takes
+
+
+class Timed(NamedTuple):
+    """What was measured of one call."""
+
+    device_ns: int
+    """From its start to the start of the next one like it, without waiting for the host."""
+    host_ns: int
+    """What the host needs to start it, eagerly."""
+    workspace: int = 0
+    """Bytes taken while it runs, beyond what it returns."""
+
+
+def _calls_of(case: Case, device: torch.device) -> list[Callable[[], Any]]:
+    """The case ready to run, with tensors of its own for each call where they must not come from a cache."""
+
+    def make(tensor: CaseTensor) -> torch.Tensor:
+        if tensor.below or tensor.dtype is torch.bool:
+            return torch.randint(0, tensor.below or 2, tensor.shape, device=device).to(tensor.dtype)
+        return torch.randn(tensor.shape, device=device, dtype=tensor.dtype)
+
+    warm = {i: make(tensor) for i, tensor in enumerate(case.tensors) if not tensor.cold}
+    cold_bytes = sum(tensor.nbytes for tensor in case.tensors if tensor.cold)
+    copies = min(CALLS, -(-CACHE // cold_bytes)) if cold_bytes else 1
+    sets = []
+    for _ in range(copies):
+        given = tuple(make(tensor) if tensor.cold else warm[i] for i, tensor in enumerate(case.tensors))
+        sets.append(given if case.prepare is None else case.prepare(*given))
+    return [partial(case.run, *sets[i % copies]) for i in range(CALLS)]
+
+
+def _quickest(calls: list[Callable[[], Any]], now: Callable[[], int], between: Callable[[], Any]) -> int:
+    """Nanoseconds per call in the quickest of three rounds."""
+    rounds = []
+    for _ in range(3):
+        began = now()
+        for call in calls:
+            call()
+        rounds.append((now() - began) // len(calls))
+        between()
+    return min(rounds)
+
+
+class CudaClock:
+    """Calls captured into one graph, which the device replays without its host."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.stream = torch.cuda.Stream(device)
+
+    def time(self, case: Case) -> Timed:
+        with torch.cuda.stream(self.stream):
+            calls = _calls_of(case, self.device)
+            for call in calls[:3]:
+                call()
+            self.stream.synchronize()
+            workspace = self._workspace(calls[0])
+            # A queue that is full makes the host wait, which is not its own time: the quickest round counts.
+            host = _quickest(calls, time.perf_counter_ns, self.stream.synchronize)
+            return Timed(self._replayed(calls), host, workspace)
+
+    def _workspace(self, call: Callable[[], Any]) -> int:
+        torch.cuda.reset_peak_memory_stats(self.device)
+        before = torch.cuda.memory_allocated(self.device)
+        result = call()
+        self.stream.synchronize()
+        kept = torch.cuda.memory_allocated(self.device)
+        del result
+        return int(torch.cuda.max_memory_allocated(self.device) - max(kept, before))
+
+    def _replayed(self, calls: list[Callable[[], Any]]) -> int:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.stream):
+            for call in calls:
+                call()
+        graph.replay()
+        self.stream.synchronize()
+        taken: list[float] = []
+        for _ in range(7):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record(self.stream)
+            graph.replay()
+            end.record(self.stream)
+            end.synchronize()
+            taken.append(begin.elapsed_time(end) * 1e6 / CALLS)
+        return round(statistics.median(taken))
+
+
+class HostClock:
+    """Calls one after another on the processor, whose own time is all there is.
+
+    On a single thread it is the time that the thread was given, which is not longer where other programs run beside it.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._now = time.thread_time_ns if torch.get_num_threads() == 1 else time.perf_counter_ns
+
+    def time(self, case: Case) -> Timed:
+        calls = _calls_of(case, self.device)[:HOST_CALLS]
+        calls[0]()
+        return Timed(_quickest(calls, self._now, lambda: None), 0)
+
+
+# -- the calibration
 
 Keep = Callable[[int, Measured], None]
 """Takes what was measured, and how many cases of the plan are done with it."""
 
 
 def run(device: torch.device, seconds: float, done: int, keep: Keep) -> None:
-    """Time cases from the first that is not done, and hand each to `keep`, for about so many seconds."""
+    """Time cases from the first that is not done, and pass each to `keep`, for about this many seconds."""
     clock = CudaClock(device) if device.type == "cuda" else HostClock(device)
     cases = plan(DTYPES[device.type], GPU if device.type == "cuda" else PROCESSOR)
     end = time.monotonic() + seconds
@@ -45,7 +219,7 @@ def device_of(name: str | None) -> torch.device:
     device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(
-            "there is no CUDA device here", hint="calibrate where the device is; opcost doctor tells what there is"
+            "there is no CUDA device here", hint="calibrate where the device is; opcost doctor lists what there is"
         )
     if device.type not in DTYPES:
         raise InputError(f"{device.type!r} cannot be calibrated", hint="cuda and cpu can")
@@ -54,11 +228,10 @@ def device_of(name: str | None) -> torch.device:
 
 def machine(device: torch.device) -> dict[str, str]:
     """What the times depend on: the product, versions, clocks, switches."""
-    told = {"torch": torch.__version__, "cudnn_benchmark": "on"}
-    told["tf32_convolutions"] = "on" if torch.backends.cudnn.allow_tf32 else "off"
-    told["tf32_products"] = "off" if torch.get_float32_matmul_precision() == "highest" else "on"
+    found = {"torch": torch.__version__, "cudnn_benchmark": "on"}
+    found["tf32_convolutions"] = "on" if torch.backends.cudnn.allow_tf32 else "off"
+    found["tf32_products"] = "off" if torch.get_float32_matmul_precision() == "highest" else "on"
     if device.type == "cpu":
-        return {"product": platform.processor() or platform.machine(), "threads": str(torch.get_num_threads()), **told}
-    version = torch.backends.cudnn.version()
-    told |= {"cuda": str(torch.version.cuda), "cudnn": str(version)}
-    return {"product": torch.cuda.get_device_name(device), **told, **gpu_state(device)}
+        return {"product": platform.processor() or platform.machine(), "threads": str(torch.get_num_threads()), **found}
+    found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
+    return {"product": torch.cuda.get_device_name(device), **found, **gpu_state(device)}

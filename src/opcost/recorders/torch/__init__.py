@@ -10,7 +10,7 @@ from opcost.recorders.registry import Recorder
 if TYPE_CHECKING:
     from opcost.core.profile import Profile
     from opcost.core.report import Report
-    from opcost.recorders.options import ProfileOptions
+    from opcost.recorders.registry import ProfileOptions
 
 
 class TorchRecorder(Recorder):

@@ -1,39 +1,30 @@
-"""What PyTorch's profiler saw, as plain data: its raw events, in every version that has them."""
+"""The events of PyTorch's profiler as plain data, nested by time; and the outline of a run, so that the others run bare."""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from opcost.core.graph import Phase
+
 PREFIX = "opcost::"
-"""How the recorder's own annotations begin; they tell steps and modules and are no operators."""
+"""How the recorder's own annotations begin; they mark steps and modules and are no operators."""
 
 _RUNTIME = re.compile(r"(?:cuda|cu|hip)[A-Z]\w*$")
 _RUNTIME_ACTIVITIES = frozenset({"cuda_runtime", "cuda_driver", "xpu_runtime", "mtia_runtime", "privateuse1_runtime"})
 
 _NO_WORK = frozenset(
-    {
-        "cpu_instant_event",
-        "overhead",
-        "python_function",
-        "gpu_user_annotation",
-        "cuda_sync",
-        "cuda_event",
-        "hardware_counters",
-    }
+    "cpu_instant_event overhead python_function gpu_user_annotation cuda_sync cuda_event hardware_counters".split()
 )
 """Kinds of events that are neither operators nor work of the device."""
 _OVERHEAD = frozenset(
     {
-        "Activity Buffer Request",
-        "Buffer Flush",
-        "Instrumentation",
-        "Resource",
-        "Command Buffer Full",
-        "Lazy Function Loading",
+        "Activity Buffer Request", "Buffer Flush", "Instrumentation", "Resource", "Command Buffer Full", "Lazy Function Loading",
     }
-)
-"""The profiler's own work, by name, for versions that do not tell the kind."""
+)  # fmt: skip
+"""The profiler's own work, by name, for versions that do not have the kind."""
 
 
 class HostEvent(NamedTuple):
@@ -69,7 +60,7 @@ class DeviceEvent(NamedTuple):
     operator: int
     """The correlation of the operator that launched it, as the profiler linked it; 0 without one."""
     launched_ns: int | None = None
-    """When the host began to launch it, as far as the launch was seen; of what a CUDA graph replays nobody did."""
+    """When the host began to launch it, as far as the launch was seen; None for what a CUDA graph replays."""
 
 
 def read_events(results: Any) -> tuple[list[HostEvent], list[DeviceEvent]]:
@@ -77,16 +68,19 @@ def read_events(results: Any) -> tuple[list[HostEvent], list[DeviceEvent]]:
     host: list[HostEvent] = []
     device: list[DeviceEvent] = []
     for event in results.events():
-        if _asked(event, "is_hidden_event"):
+        if _optional(event, "is_hidden_event"):
             continue
         name = event.name()
-        start, duration = _start_and_duration(event)
-        activity = str(_asked(event, "activity_type", ""))
+        if hasattr(event, "start_ns"):
+            start, duration = event.start_ns(), max(0, event.duration_ns())
+        else:  # before 2.4 the profiler counted in microseconds
+            start, duration = event.start_us() * 1000, max(0, event.duration_us()) * 1000
+        activity = str(_optional(event, "activity_type", ""))
         if "CPU" in str(event.device_type()):
             if activity in _NO_WORK or name in _OVERHEAD:
                 continue
             host.append(_host_event(event, name, start, duration, activity))
-        elif activity not in _NO_WORK and not _asked(event, "is_user_annotation") and not name.startswith(PREFIX):
+        elif activity not in _NO_WORK and not _optional(event, "is_user_annotation") and not name.startswith(PREFIX):
             device.append(
                 DeviceEvent(
                     start,
@@ -106,7 +100,7 @@ def read_events(results: Any) -> tuple[list[HostEvent], list[DeviceEvent]]:
 
 def _host_event(event: Any, name: str, start: int, duration: int, activity: str) -> HostEvent:
     runtime = activity in _RUNTIME_ACTIVITIES if activity else bool(_RUNTIME.match(name))
-    shapes = () if runtime else _asked(event, "structured_input_shapes", None) or event.shapes()
+    shapes = () if runtime else _optional(event, "structured_input_shapes", None) or event.shapes()
     return HostEvent(
         start,
         start + duration,
@@ -123,13 +117,299 @@ def _host_event(event: Any, name: str, start: int, duration: int, activity: str)
     )
 
 
-def _start_and_duration(event: Any) -> tuple[int, int]:
-    """In nanoseconds; before 2.4 the profiler counted in microseconds."""
-    if hasattr(event, "start_ns"):
-        return event.start_ns(), max(0, event.duration_ns())
-    return event.start_us() * 1000, max(0, event.duration_us()) * 1000
+def _optional(event: Any, method: str, otherwise: Any = False) -> Any:  # noqa: FBT002 - for versions without the method
+    read = getattr(event, method, None)
+    return otherwise if read is None else read()
 
 
-def _asked(event: Any, question: str, otherwise: Any = False) -> Any:  # noqa: FBT002 - what an older version answers
-    ask = getattr(event, question, None)
-    return otherwise if ask is None else ask()
+# -- which operator ran inside which, in which module, step and phase, and which kernels each one launched
+
+STEP = f"{PREFIX}step "
+MODULE = f"{PREFIX}module "
+BACKWARD = f"{PREFIX}backward"
+ASIDE = f"{PREFIX}aside"
+"""What the recorder itself runs between steps."""
+GRAPH_LAUNCH = "GraphLaunch"
+"""In the runtime's names of the call that starts a CUDA graph."""
+_ENGINE = ("autograd::", "torch::autograd::")
+_ACCUMULATE = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+"""Hands a parameter its gradient; it has no number of its own and runs right after the node that made the gradient."""
+
+
+class RunPlace(NamedTuple):
+    """Where in the run something happened."""
+
+    step: int | None = None
+    module: str = ""
+    phase: Phase = "forward"
+
+
+class EventNode:
+    """One event of the host with what ran inside it."""
+
+    __slots__ = ("children", "event", "kernels", "place")
+
+    def __init__(self, event: HostEvent, place: RunPlace) -> None:
+        self.event = event
+        self.place = place
+        self.children: list[EventNode] = []
+        self.kernels: list[DeviceEvent] = []
+
+    def walk(self) -> Iterator[EventNode]:
+        """This node and all below it, in order of execution."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+class Nesting(NamedTuple):
+    """Everything that ran outside any other operator, and the device work without a launch."""
+
+    roots: list[EventNode]
+    unattributed: list[DeviceEvent]
+    step_ns: dict[int, tuple[int, int]]
+    """Start and end of every step on the host."""
+
+
+def nest(host: Sequence[HostEvent], device: Sequence[DeviceEvent], paths: Sequence[str]) -> Nesting:
+    """Put the events of each thread into each other. `paths` are the module paths that annotations name by number.
+
+    A backward pass may run on a thread of its own, so the thread of the steps comes first: it has when which step ran and
+    in which module each autograd node was made.
+    """
+    threads: dict[int, list[HostEvent]] = {}
+    for event in host:
+        threads.setdefault(event.thread, []).append(event)
+    first = next((event.thread for event in host if event.name.startswith(STEP)), None)
+    builder = _Builder(paths)
+    for thread in sorted(threads, key=lambda thread: (thread != first, thread)):
+        builder.add_thread(threads[thread], leading=thread == first)
+    unattributed = builder.attribute(device)
+    builder.roots.sort(key=lambda node: node.event.start_ns)
+    return Nesting(builder.roots, unattributed, builder.steps)
+
+
+class _Builder:
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = paths
+        self.roots: list[EventNode] = []
+        self.steps: dict[int, tuple[int, int]] = {}
+        self._made_in: dict[tuple[int, int], str] = {}
+        """The module in which an autograd node was made, by thread and number."""
+        self._evaluated: dict[int, str] = {}
+        """The module of the autograd node that each thread ran last."""
+        self._launches: dict[int, EventNode] = {}
+        self._operators: dict[int, EventNode] = {}
+        self._owner: dict[int, EventNode] = {}
+        """The operator around a launch, by the launch's identity."""
+        self._aside: set[int] = set()
+        """Correlations of what the recorder itself launched between steps."""
+
+    def add_thread(self, events: Sequence[HostEvent], *, leading: bool) -> None:
+        """Nest the events of one thread; `leading` is the thread whose annotations mark the steps."""
+        open_: list[tuple[int, EventNode | None, RunPlace, bool]] = []
+        windows = sorted((start, end, step) for step, (start, end) in self.steps.items())
+        for event in events:
+            while open_ and open_[-1][0] <= event.start_ns:
+                open_.pop()
+            if open_:
+                _, parent, place, aside = open_[-1]
+            else:
+                parent, aside = None, False
+                place = RunPlace() if leading else RunPlace(_window(windows, event.start_ns))
+            if event.name.startswith(PREFIX):
+                place, aside = self._enter(event, place, aside=aside)
+                open_.append((event.end_ns, parent, place, aside))
+                continue
+            if aside:
+                if event.runtime:
+                    self._aside.add(event.correlation)
+                open_.append((event.end_ns, parent, place, aside))
+                continue
+            place = self._place(event, place)
+            node = EventNode(event, place)
+            if parent is None:
+                self.roots.append(node)
+            else:
+                parent.children.append(node)
+            self._remember(event, node, parent)
+            open_.append((event.end_ns, node, place, aside))
+
+    def _enter(self, event: HostEvent, place: RunPlace, *, aside: bool) -> tuple[RunPlace, bool]:
+        if event.name.startswith(STEP):
+            step = int(event.name.removeprefix(STEP))
+            self.steps[step] = event.start_ns, event.end_ns
+            return RunPlace(step), aside
+        if event.name.startswith(MODULE):
+            return place._replace(module=self.paths[int(event.name.removeprefix(MODULE))]), aside
+        if event.name == BACKWARD:
+            return place._replace(phase="backward"), aside
+        return place, True
+
+    def _place(self, event: HostEvent, place: RunPlace) -> RunPlace:
+        """The module of a backward node is the one whose forward pass made it.
+
+        An operator that makes a node sees the node's number, as do those before it that make none: the last one counts.
+        """
+        if event.name == _ACCUMULATE:
+            return place._replace(phase="backward", module=self._evaluated.get(event.thread, place.module))
+        if event.sequence < 0:
+            return place
+        if event.forward_thread:
+            made_in = self._made_in.get((event.forward_thread, event.sequence))
+            place = place._replace(phase="backward", module=place.module if made_in is None else made_in)
+            self._evaluated[event.thread] = place.module
+            return place
+        self._made_in[event.torch_thread, event.sequence] = place.module
+        return place
+
+    def _remember(self, event: HostEvent, node: EventNode, parent: EventNode | None) -> None:
+        if event.runtime:
+            self._launches[event.correlation] = node
+            if parent is not None:
+                # A call of the runtime may make another of the driver; the operator is around both.
+                outer = self._owner.get(parent.event.correlation) if parent.event.runtime else None
+                self._owner[event.correlation] = outer or parent
+        else:
+            self._operators[event.correlation] = node
+
+    def attribute(self, device: Sequence[DeviceEvent]) -> list[DeviceEvent]:
+        """Give every piece of device work to the operator around its launch; what has no launch here is handed back.
+
+        The profiler's own link from kernel to operator serves only where the launch itself was not seen. A launch outside
+        any operator (a CUDA graph, a kernel called from Python) keeps its work itself.
+        """
+        left = []
+        for event in device:
+            launch = self._launches.get(event.correlation)
+            owner = self._owner.get(event.correlation, launch) if launch else self._operators.get(event.operator)
+            if owner is not None:
+                if launch is not None and GRAPH_LAUNCH not in launch.event.name:
+                    event = event._replace(launched_ns=launch.event.start_ns)  # noqa: PLW2901 - the same, and when
+                owner.kernels.append(event)
+            elif event.correlation not in self._aside:
+                left.append(event)
+        return left
+
+
+def _window(windows: Sequence[tuple[int, int, int]], moment: int) -> int | None:
+    at = bisect_right(windows, moment, key=lambda window: window[0]) - 1
+    return windows[at][2] if at >= 0 and moment < windows[at][1] else None
+
+
+def is_operator(name: str) -> bool:
+    """Whether this is an operator of a library (`aten::add`), and not a part of the autograd engine or a plain scope."""
+    return "::" in name and not name.startswith(_ENGINE) and " " not in name
+
+
+# -- what every run does alike: operators in order, their shapes, and the modules around them
+#
+# Noting shapes and module calls slows a model of small operators more than the profiler itself does. So they are learnt in runs
+# of their own, and laid over the recorded ones, in which nothing but the profiler runs. That is right only if the operators are
+# the same, in the same order and one inside the other alike; it is checked, and a model that behaves otherwise is recorded with
+# everything at once.
+
+
+class ModuleSpan(NamedTuple):
+    """A module call: the first and the last operator inside it, and its annotation."""
+
+    first: int
+    last: int
+    name: str
+
+
+class ThreadOutline(NamedTuple):
+    """What one run does on one thread."""
+
+    operators: list[tuple[int, str]]
+    """How many others each one runs in, and its name."""
+    arguments: list[tuple[tuple[Any, ...], tuple[str, ...]]]
+    """Shapes and types."""
+    spans: list[ModuleSpan]
+    """Module calls in order of entry; those in which no operator ran are left out."""
+
+
+Outline = Mapping[int, ThreadOutline]
+"""One run, by the number of the thread."""
+
+
+def outline_of(host: Sequence[HostEvent]) -> Outline | None:
+    """What all steps of this recording have in common; None if they differ."""
+    found = [{thread: _thread(events) for thread, events in threads.items()} for threads in _by_step(host).values()]
+    return found[0] if found and all(outline == found[0] for outline in found) else None
+
+
+def laid_over(host: Sequence[HostEvent], outline: Outline) -> list[HostEvent] | None:
+    """The events with the shapes and module annotations of the outline; None if some step does something else."""
+    changed: dict[int, list[HostEvent]] = {}
+    for threads in _by_step(host).values():
+        if threads.keys() != outline.keys():
+            return None
+        for number, events in threads.items():
+            described = outline[number]
+            if _thread(events).operators != described.operators:
+                return None
+            changed |= _described(events, described)
+    return [new for event in host for new in changed.get(id(event), (event,))]
+
+
+def _by_step(host: Sequence[HostEvent]) -> dict[int, dict[int, list[HostEvent]]]:
+    """The events of each step and thread, the step's own annotation left out."""
+    windows = [event for event in host if event.name.startswith(STEP)]
+    starts = [event.start_ns for event in windows]
+    steps: dict[int, dict[int, list[HostEvent]]] = {number: {} for number in range(len(windows))}
+    for event in host:
+        at = bisect_right(starts, event.start_ns) - 1
+        if at >= 0 and event.start_ns < windows[at].end_ns and event is not windows[at]:
+            steps[at].setdefault(event.thread, []).append(event)
+    return {at: {n: e for n, e in threads.items() if any(_counts(x) for x in e)} for at, threads in steps.items()}
+
+
+def _counts(event: HostEvent) -> bool:
+    """Whether every recording shows this: neither calls of the device's runtime nor annotations of modules do."""
+    return not event.runtime and not event.name.startswith(MODULE)
+
+
+def _thread(events: Iterable[HostEvent]) -> ThreadOutline:
+    operators: list[tuple[int, str]] = []
+    arguments = []
+    spans: list[tuple[int, int, str]] = []
+    lasts: dict[int, int] = {}
+    open_: list[tuple[int, int | None]] = []
+    depth = 0
+    for event in events:
+        if event.runtime:
+            continue
+        while open_ and open_[-1][0] <= event.start_ns:
+            _, span = open_.pop()
+            if span is None:
+                depth -= 1
+            else:
+                lasts[span] = len(operators) - 1
+        if event.name.startswith(MODULE):
+            open_.append((event.end_ns, len(spans)))
+            spans.append((len(operators), 0, event.name))
+        else:
+            open_.append((event.end_ns, None))
+            operators.append((depth, event.name))
+            arguments.append((event.shapes, event.dtypes))
+            depth += 1
+    end = len(operators) - 1
+    kept = [ModuleSpan(first, lasts.get(number, end), name) for number, (first, _, name) in enumerate(spans)]
+    return ThreadOutline(operators, arguments, [span for span in kept if span.last >= span.first])
+
+
+def _described(events: Sequence[HostEvent], described: ThreadOutline) -> dict[int, list[HostEvent]]:
+    """In place of each operator, by its identity: the annotations that begin with it, and itself with its shapes."""
+    own = [event for event in events if _counts(event)]
+    changed = {}
+    waiting: Iterator[ModuleSpan] = iter(described.spans)
+    span = next(waiting, None)
+    for index, (event, (shapes, dtypes)) in enumerate(zip(own, described.arguments, strict=True)):
+        new = []
+        while span is not None and span.first == index:
+            end = max(inner.end_ns for inner in own[span.first : span.last + 1])
+            new.append(event._replace(name=span.name, end_ns=end, sequence=-1, correlation=0, shapes=(), dtypes=()))
+            span = next(waiting, None)
+        changed[id(event)] = [*new, event._replace(shapes=shapes, dtypes=dtypes)]
+    return changed

@@ -3,34 +3,55 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import copy_context
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from opcost.core.graph import Note
 from opcost.core.interrupts import allow_signals, defer_signals
 from opcost.core.profile import Profile
 from opcost.core.report import Report
-from opcost.errors import InputError
-from opcost.frontends.torch.recording.quiet import no_surrounding_modes
-from opcost.recorders.options import ProfileOptions
-from opcost.recorders.synchronise import wait_for
-from opcost.recorders.timing import overhead, timed_runs, warmed_up
-from opcost.recorders.torch.clocks import gpu_state
-from opcost.recorders.torch.events import DeviceEvent, HostEvent, read_events
-from opcost.recorders.torch.machine import conditions
-from opcost.recorders.torch.matching import Matcher
-from opcost.recorders.torch.nesting import ASIDE, STEP, Nesting, nest
-from opcost.recorders.torch.outline import laid_over, outline_of
-from opcost.recorders.torch.rows import RowMaker, kernel_of
-from opcost.recorders.torch.run import Runner, Scope
+from opcost.errors import ForwardError, InputError, OpcostError
+from opcost.frontends.torch.ledger.subclass import has_data
+from opcost.frontends.torch.load import device_of, in_mode, shapes_returned
+from opcost.frontends.torch.models.inputs import as_dtype, attempts_of, make_inputs
+from opcost.frontends.torch.models.lazy import is_waiting, settled_apart
+from opcost.frontends.torch.models.recognise import is_exported
+from opcost.frontends.torch.models.retype import retyped
+from opcost.frontends.torch.models.unwrap import type_name, unwrap
+from opcost.frontends.torch.recording.failure import forward_error
+from opcost.frontends.torch.recording.quiet import checkpoints_for_grad, no_surrounding_modes
+from opcost.frontends.torch.recording.scope import Paths, intercept_calls
+from opcost.frontends.torch.recording.training import loss_of
+from opcost.frontends.torch.tree import map_tensors, tensors_in
+from opcost.frontends.torch.unchanged.runs import real_runs
+from opcost.recorders.measure import overhead, timed_runs, wait_for, warmed_up
+from opcost.recorders.registry import ProfileOptions
+from opcost.recorders.torch.conditions import conditions, gpu_state
+from opcost.recorders.torch.events import (
+    ASIDE,
+    BACKWARD,
+    MODULE,
+    STEP,
+    DeviceEvent,
+    HostEvent,
+    Nesting,
+    laid_over,
+    nest,
+    outline_of,
+    read_events,
+)
+from opcost.recorders.torch.rows import Matcher, RowMaker, kernel_of
 
 CACHE_BYTES = 256 * 2**20
-"""More than the last cache of any device there is; writing so much leaves nothing else in it."""
+"""More than the last cache of any device there is; writing this much leaves nothing else in it."""
 
 
 def record(source: Any, options: ProfileOptions, report: Report | None) -> Profile:
@@ -48,7 +69,9 @@ def record(source: Any, options: ProfileOptions, report: Report | None) -> Profi
 def _measured(runner: Runner, options: ProfileOptions, report: Report | None) -> Profile:
     with_device = runner.device.type == "cuda" and not options.host_only
     with runner.prepared():
-        flush = _flush(runner.device) if options.cold_l2 else _nothing
+        flush: Callable[[], Any] = _nothing
+        if options.cold_l2:
+            flush = torch.empty(CACHE_BYTES, dtype=torch.uint8, device=runner.device).zero_
         with allow_signals():
             warmed_up(lambda: wait_for(runner.run()), options.warmup)
             timed = timed_runs(runner.run, wait_for, repeat=options.repeat, seconds=options.seconds, prepare=flush)
@@ -83,6 +106,10 @@ def _measured(runner: Runner, options: ProfileOptions, report: Report | None) ->
     )
 
 
+def _nothing() -> None:
+    pass
+
+
 def _state_at_work(runner: Runner) -> dict[str, str]:
     """Clocks and temperature while the device works: an idle one turns them down."""
     if runner.device.type != "cuda":
@@ -102,10 +129,10 @@ class _Recording(NamedTuple):
 def _record(
     runner: Runner, steps: int, flush: Callable[[], Any], *, with_device: bool
 ) -> tuple[tuple[int, ...], Nesting, bool]:
-    """So many steps under the profiler: their durations, what ran in them, and whether annotations slowed them.
+    """Steps under the profiler: their durations, what ran in them, and whether annotations slowed them.
 
     Modules and shapes are learnt in two runs before, and the steps themselves run bare. A model whose runs differ, or that
-    launches device work outside any operator (where only the annotation tells the module), is recorded with annotations.
+    launches device work outside any operator (where only the annotation has the module), is recorded with annotations.
     """
     outline = outline_of(_session(runner, 2, flush, with_device=False, annotated=True).host)
     if outline is not None:
@@ -121,14 +148,14 @@ def _record(
 
 def _session(runner: Runner, steps: int, flush: Callable[[], Any], *, with_device: bool, annotated: bool) -> _Recording:
     """One session of the profiler; `annotated` with the shapes of all arguments and a mark around every module call."""
-    scope = _scope()
+    # The quick annotation is young; every version has the other one.
+    scope: Scope = getattr(torch._C._profiler, "_RecordFunctionFast", None) or record_function
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if with_device else [])]
     durations = []
     with profile(activities=activities, record_shapes=annotated) as profiler, allow_signals():
         for step in range(-1, steps):
             # The first step under a profiler pays for its start; it runs aside and is not kept.
-            with ExitStack() as around:
-                around.enter_context(scope(ASIDE))
+            with scope(ASIDE):
                 flush()
                 wait_for(None)
                 if step < 0:
@@ -142,23 +169,6 @@ def _session(runner: Runner, steps: int, flush: Callable[[], Any], *, with_devic
     return _Recording(tuple(durations), *read_events(profiler.profiler.kineto_results))
 
 
-def _scope() -> Scope:
-    """How to annotate: the quick way, which is young, or the one that every version has."""
-    quick: Scope | None = getattr(torch._C._profiler, "_RecordFunctionFast", None)
-    slow: Scope = record_function
-    return slow if quick is None else quick
-
-
-def _flush(device: torch.device) -> Callable[[], Any]:
-    buffer = torch.empty(CACHE_BYTES, dtype=torch.uint8, device=device)
-    flush: Callable[[], Any] = buffer.zero_
-    return flush
-
-
-def _nothing() -> None:
-    pass
-
-
 def _missing(matcher: Matcher, steps: tuple[int, ...]) -> list[Note]:
     """Say what was counted and not found in the recording, so that no cost is lost in silence."""
     rows = [row for row in matcher.unmatched(steps) if row.cost is not None and row.cost.flops]
@@ -170,6 +180,174 @@ def _missing(matcher: Matcher, steps: tuple[int, ...]) -> list[Note]:
         Note(
             "cost-not-placed",
             f"{len(rows)} counted operators ({flops:,} FLOPs: {kinds}) ran under other names or fused with others, so their "
-            "cost stands beside no row",
+            "cost is beside no row",
         )
     ]
+
+
+# -- one run of the user's model, repeatable, with everything of the user's restored
+
+Scope = Callable[[str], Any]
+"""Makes the context manager of an annotation."""
+
+
+class Runner:
+    """A model with its inputs, ready to run."""
+
+    def __init__(self, source: Any, options: ProfileOptions) -> None:
+        inner = unwrap(source)
+        if options.dtype is not None:
+            source = inner = _in_type(source, inner, options.dtype)
+        if is_waiting(inner):
+            source = settled_apart(source, inner)  # the first run gives the lazy ones a shape: the user's stay lazy
+            inner = unwrap(source)
+        self.model = inner if is_exported(source) else source
+        """What is called: with its wrapper, if it has one (a compiled model runs compiled)."""
+        self.inner = inner
+        self.device = device_of(inner)
+        self.label = type_name(inner)
+        self._options = options
+        self._paths = Paths(inner)
+        self._places = Counter(id(module) for _, module in self._paths.all)
+        """How many paths each module of the model has."""
+        self._known: dict[int, tuple[str, str]] = {}
+        self._numbers: dict[str, int] = {}
+        self.paths: list[str] = []
+        """Module paths by the number that annotations carry."""
+        self._running = ""
+        for name, tensor in (*inner.named_parameters(), *inner.named_buffers()):
+            if not has_data(tensor):
+                raise InputError(
+                    f"{name} has no data (it is on the meta device or fake), so the model cannot run",
+                    hint="make the model with its weights; the time on other data would be the same",
+                )
+        made = make_inputs(inner, options, self.device, shapes_returned)
+        generator = torch.Generator().manual_seed(0)
+        attempts = attempts_of(inner, made, training=options.backward)
+        self.args, given = map_tensors(
+            (made.args, [attempt.kwargs for attempt in attempts]), lambda tensor: self._own(tensor, generator)
+        )
+        self.kwargs, *self._others = given
+        self._on_trial = [attempt.on_trial for attempt in attempts]
+        """Whether labels among each of these must give a loss."""
+
+    def _own(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """A copy of the user's tensor, or, where only a shape was given, reproducible noise on the model's device."""
+        if has_data(tensor):
+            own = tensor.detach().clone()
+            if self._options.inputs is None:  # made from shapes, on the CPU
+                own = own.to(self.device)
+            return own.requires_grad_() if tensor.requires_grad else own
+        noise = torch.randn(tensor.shape, dtype=torch.float32, generator=generator)
+        return noise.to(device=self.device, dtype=tensor.dtype)
+
+    @contextmanager
+    def prepared(self) -> Iterator[None]:
+        """The model in the wanted mode, after a first run; on leaving, it and the process are as they were."""
+        with real_runs(self.inner, self.model) as first_run, ExitStack() as undo:
+            undo.enter_context(in_mode(self.inner, self._options.mode))
+            undo.enter_context(torch.set_grad_enabled(self._options.backward))
+            if self._options.backward:
+                undo.enter_context(checkpoints_for_grad())
+            with first_run(), allow_signals():
+                self._first()
+            yield
+
+    def _first(self) -> None:
+        """The run that finds out whether the model takes these inputs: of those that were guessed there may be others."""
+        while True:
+            try:
+                self._reported(self._forward_and_backward, _no_scope, self.inner)
+                return
+            except ForwardError:
+                if not self._others:
+                    raise
+                self.kwargs = self._others.pop(0)
+                self._on_trial.pop(0)
+
+    def run(self, scope: Scope | None = None, *, modules: bool = False) -> Any:
+        """One forward pass, and the backward pass where it is wanted; with `modules`, each module call is annotated."""
+        if scope is None or not modules:
+            return self._reported(self._forward_and_backward, scope or _no_scope, self.model)
+        self._running = ""
+        with defer_signals(), intercept_calls(partial(self._enter, scope), engine=True), allow_signals():
+            return self._reported(self._forward_and_backward, scope, self.model)
+
+    def _reported(self, run: Callable[[Scope, Any], Any], scope: Scope, model: Any) -> Any:
+        """What the user's model raises is reported as such."""
+        try:
+            return run(scope, model)
+        except OpcostError:
+            raise
+        except Exception as exc:
+            raise forward_error(exc, None, self.inner) from exc
+
+    def _forward_and_backward(self, scope: Scope, model: Any) -> Any:
+        result = model(*self.args, **self.kwargs)
+        if not self._options.backward:
+            return result
+        outputs = [tensor for tensor in tensors_in(result) if tensor.requires_grad]
+        loss = loss_of(result, labelled=self.kwargs.get("labels") is not None)
+        if loss is None and self._on_trial[0]:
+            raise ForwardError("the model makes no loss of the labels")
+        outputs = outputs if loss is None else [loss]
+        leaves = [p for p in self.inner.parameters() if p.requires_grad]
+        leaves += [tensor for tensor in tensors_in((self.args, self.kwargs)) if tensor.requires_grad]
+        if not outputs or not leaves:
+            raise ForwardError(
+                "there is nothing to differentiate: "
+                + ("no output" if leaves else "no parameter")
+                + " requires a gradient",
+                hint="profile without backward, or unfreeze a parameter",
+            )
+        with scope(BACKWARD):
+            return torch.autograd.grad(
+                outputs, leaves, grad_outputs=[torch.ones_like(output) for output in outputs], allow_unused=True
+            )
+
+    def _enter(self, scope: Scope, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Called in place of every module call; what it costs is added to every call, so the usual case is looked up."""
+        outer = self._running
+        known = self._known.get(id(module))
+        path, name = known if known is not None else self._named(module, outer)
+        self._running = path
+        try:
+            with scope(name):
+                return module._wrapped_call_impl(*args, **kwargs)
+        finally:
+            self._running = outer
+
+    def _named(self, module: nn.Module, outer: str) -> tuple[str, str]:
+        """The path of a module that is called from inside `outer`, and the name of its annotation."""
+        path = outer if self._is_shell(module) else self._paths.path(module, outer)
+        number = self._numbers.get(path)
+        if number is None:
+            number = self._numbers[path] = len(self.paths)
+            self.paths.append(path)
+        named = path, f"{MODULE}{number}"
+        if self._places[id(module)] == 1:  # it is in the model, and under no other path
+            self._known[id(module)] = named
+        return named
+
+    def _is_shell(self, module: nn.Module) -> bool:
+        """Whether this is no module of the model's but what a compiler or another wrapper put around it."""
+        if module is self.model:
+            return module is not self.inner
+        return isinstance(module, torch.fx.GraphModule) and not self._places[id(module)]
+
+
+def _in_type(source: Any, inner: nn.Module, dtype: str) -> nn.Module:
+    """The model in another floating type, beside the user's own."""
+    if source is not inner:
+        raise InputError(
+            f"a {type(source).__name__} has its own element types",
+            hint="make the model in that type before it is wrapped",
+        )
+    return retyped(inner, as_dtype(dtype), real=True)
+
+
+_NOTHING = nullcontext()
+
+
+def _no_scope(name: str) -> nullcontext[None]:
+    return _NOTHING

@@ -1,6 +1,7 @@
-"""The events of a Kineto trace sorted into columns of numbers: what each thread did, and what each device did.
+"""The events of a Kineto trace as columns of numbers: what each thread did, what each device did, and changes of memory.
 
-A large trace has millions of events, so no object is kept per event: arrays hold nanoseconds and numbers of names.
+A large trace has millions of events, so no object is kept per event: arrays have nanoseconds and numbers of names. `Columns.add`
+sorts a block of events in, first by kind of event and thread, then column by column, which is quickest.
 """
 
 from __future__ import annotations
@@ -10,30 +11,37 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import groupby
+from functools import partial
+from itertools import groupby, islice
 from math import floor
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import attrgetter, itemgetter, lt
+from typing import Any, NamedTuple
 
 from opcost.core.names import is_collective
 from opcost.frontends.aten.known import known
-from opcost.traces.kineto.categories import (
+from opcost.traces.kineto.decoding import (
     ANNOTATION,
     BACKEND,
     DEVICE,
     IGNORED,
     MEMORY,
     MODULE,
+    NO_ARGS,
+    NOTHING,
     OPERATOR,
     OVERHEAD,
     PROVIDERS,
     RUNTIME,
     UNREAD,
+    Event,
+    Number,
+    OperatorArgs,
 )
-from opcost.traces.kineto.lane import INTS, LONGS, NONE, Lane
 
-if TYPE_CHECKING:
-    from opcost.traces.kineto.event import Event, Number, OperatorArgs
+LONGS, INTS, BYTES = partial(array, "q"), partial(array, "i"), partial(array, "b")
+"""Empty columns of 64, 32 and 8 bits."""
+NONE = -1
+"""In a column: no value. Numbers of rows and identifiers of a trace are never below zero."""
 
 CALLS, LEAVES, MODULES = range(3)
 """What a thread's intervals are: operators and annotations, which hold others; runtime calls, which do not; modules."""
@@ -41,17 +49,54 @@ _LANES = {OPERATOR: CALLS, ANNOTATION: CALLS, RUNTIME: LEAVES, OVERHEAD: LEAVES,
 
 MODULE_PREFIX = "nn.Module: "
 STEP_PREFIX = "ProfilerStep#"
-SPEAKS = "record_param_comms"
-"""The operator around the launch of a collective, which bears what is told of it."""
-MESSAGE = ("collective", "group_name", "in_elements", "out_elements", "group_size", "element")
-"""The fields of arguments that tell it."""
+COLLECTIVE_OPERATOR = "record_param_comms"
+"""The operator around the launch of a collective, whose arguments describe it."""
+COLLECTIVE_FIELDS = ("collective", "group_name", "in_elements", "out_elements", "group_size", "element")
+"""The fields of arguments that describe a collective."""
 APART = b"\0"
-"""No JSON text has this byte in it."""
+"""Between the parts of a signature; no JSON text has this byte in it."""
 LARGEST = 2**63
 LATEST, LONGEST = 2**52, 2**42
 """Microseconds: 142 years are later than every clock, and thousands of 50 days are still below 64 bits of nanoseconds."""
 HALVES_BELOW = 2**42
-"""Microseconds; a thousand times that, a float still tells half a nanosecond."""
+"""Microseconds; a thousand times that, a float still has half a nanosecond."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """The intervals of one kind on one thread, in the order of the file, or sorted."""
+
+    start: array[int] = field(default_factory=LONGS)
+    duration: array[int] = field(default_factory=LONGS)
+    signature: array[int] = field(default_factory=INTS)
+    link: array[int] = field(default_factory=LONGS)
+    """The sequence number of an operator, the correlation of a launch."""
+    backward: array[int] = field(default_factory=BYTES)
+    """Whether the backward pass ran this operator, for the forward one with the same sequence number."""
+    external: array[int] = field(default_factory=LONGS)
+    """`External id` of an operator; of a runtime call, the number of the kernel that it launches."""
+
+    def sort(self) -> None:
+        """Order by start, of two that start together the longer first; most profilers write them so."""
+        start, duration = self.start, self.duration
+        if _increases(start):
+            return
+        order = sorted(range(len(start)), key=start.__getitem__)
+        if not _increases([start[place] for place in order]):
+            order.sort(key=lambda place: (start[place], -duration[place]))
+        pick = itemgetter(*order)
+        for name in self.__slots__:
+            column = getattr(self, name)
+            setattr(self, name, array(column.typecode, pick(column)))
+
+    def extend(self, other: Lane) -> None:
+        """Add the intervals of another lane behind the own ones."""
+        for name in self.__slots__:
+            getattr(self, name).extend(getattr(other, name))
+
+
+def _increases(times: Sequence[int]) -> bool:
+    return all(map(lt, times, islice(times, 1, None)))
 
 
 class Signature(NamedTuple):
@@ -79,7 +124,7 @@ class DeviceColumns:
 
 @dataclass(slots=True)
 class MemoryColumns:
-    """What allocators gave and took back, in the order of the file; NONE is what an old trace does not tell."""
+    """Allocations and frees, in the order of the file; NONE is what an old trace does not have."""
 
     time: array[int] = field(default_factory=LONGS)
     thread: array[int] = field(default_factory=INTS)
@@ -87,7 +132,7 @@ class MemoryColumns:
     """The number of the device."""
     address: array[int] = field(default_factory=LONGS)
     changed: array[int] = field(default_factory=LONGS)
-    """Bytes, below zero where they were given back."""
+    """Bytes, below zero where they were freed."""
     allocated: array[int] = field(default_factory=LONGS)
     reserved: array[int] = field(default_factory=LONGS)
     threads: dict[tuple[Number, Number], int] = field(default_factory=dict)
@@ -95,23 +140,22 @@ class MemoryColumns:
     """By type and number, as the profiler writes them."""
 
 
-class _Spelled(dict[str, Callable[[Any], tuple[bytes, ...]]]):
-    """Of each operator, what of its arguments tells two calls of it apart; every event asks, a dictionary answers quickest."""
+class _Pickers(dict[str, Callable[[Any], tuple[bytes, ...]]]):
+    """For each operator, what picks those of its arguments that distinguish two calls of it."""
 
     def __missing__(self, name: str) -> Callable[[Any], tuple[bytes, ...]]:
-        told = known(name)
-        if name == SPEAKS:
-            found = self[name] = attrgetter("dims", "old_dims", "types", *MESSAGE)
-            return found
-        values, strides = ("concrete",) * told.asks_values, ("strides",) * told.asks_strides
-        found = self[name] = attrgetter("dims", "old_dims", "types", *values, *strides)
+        needs = known(name)
+        more: tuple[str, ...] = ("concrete",) * needs.asks_values + ("strides",) * needs.asks_strides
+        if name == COLLECTIVE_OPERATOR:
+            more = COLLECTIVE_FIELDS
+        found = self[name] = attrgetter("dims", "old_dims", "types", *more)
         return found
 
 
 class _Numbers(dict[tuple[str, bytes], int]):
-    """The distinct signatures of one sort and their numbers, given when they are first asked for.
+    """The distinct signatures of one kind and their numbers, given when they are first met.
 
-    The key is the name and, with a zero byte between them, what `_Spelled` picks of the arguments.
+    The key is the name and, joined by APART, what `_Pickers` picks of the arguments.
     """
 
     def __init__(self, sort: int, signatures: list[Signature]) -> None:
@@ -120,18 +164,18 @@ class _Numbers(dict[tuple[str, bytes], int]):
 
     def __missing__(self, key: tuple[str, bytes]) -> int:
         number = self[key] = len(self.signatures)
-        self.signatures.append(self._signature(*key))
+        name, spelled = key
+        signature = Signature(self.sort, name)
+        if spelled:
+            needs = known(name)
+            dims, old_dims, types, *more = spelled.split(APART)
+            if name == COLLECTIVE_OPERATOR:
+                more = [APART.join(more), b""]
+            else:
+                more = [more[0] if needs.asks_values else b"", more[-1] if needs.asks_strides else b""]
+            signature = Signature(self.sort, name, dims or old_dims, types, *more)
+        self.signatures.append(signature)
         return number
-
-    def _signature(self, name: str, spelled: bytes) -> Signature:
-        if not spelled:
-            return Signature(self.sort, name)
-        told = known(name)
-        dims, old_dims, types, *more = spelled.split(APART)
-        if name == SPEAKS:
-            return Signature(self.sort, name, dims or old_dims, types, APART.join(more))
-        concrete = more.pop(0) if told.asks_values else b""
-        return Signature(self.sort, name, dims or old_dims, types, concrete, more.pop() if told.asks_strides else b"")
 
 
 class Columns:
@@ -139,9 +183,9 @@ class Columns:
 
     def __init__(self, *, owners: Sequence[int] = (OPERATOR,), providers: Mapping[int, str] = PROVIDERS) -> None:
         self.owners = owners
-        """Sorts of calls that own what is launched in them."""
+        """Kinds of events that own the device work launched in them."""
         self.providers = providers
-        """What rows of each sort say they come from."""
+        """The provider that rows of each kind name."""
         self.threads: dict[tuple[Number, Number], dict[int, Lane]] = {}
         """By process and thread, the lanes of CALLS, LEAVES and MODULES."""
         self.device = DeviceColumns()
@@ -153,13 +197,13 @@ class Columns:
         self.steps: list[tuple[int, int, int]] = []
         """Start, end and number of each step that the profiler's schedule marked."""
         self.collectives: dict[int, int] = {}
-        """Of device events that are collectives: the number of what is told of them, by their place in the device columns."""
+        """By place in the device columns, the number of a collective's description."""
         self.messages: dict[tuple[bytes, ...], int] = {}
-        """What is told of collectives, as the trace spells it, and its number."""
+        """The descriptions of collectives, as the trace spells them, and their numbers."""
         self.launches: dict[bytes, int] = {}
-        """What calls of the runtime say that they launch, as the trace spells it, and its number."""
+        """The kernels that runtime calls name, as the trace spells them, and their numbers."""
         self.moved: dict[tuple[int, int], int] = {}
-        """Bytes that copies of one queue and name moved, where the trace tells."""
+        """Bytes that copies of one queue and name moved, where the trace has them."""
         self.negative = 0
         """Events with a duration below zero, which counts as none."""
         self.untimed = 0
@@ -167,13 +211,13 @@ class Columns:
         self.unread = 0
         """Work on a device without a category, which is left out."""
         self.beyond = 0
-        """Events with times that no column holds, which are left out."""
-        self._spelled = _Spelled()
-        self._spoken = attrgetter(*MESSAGE)
+        """Events with times that no column can have, which are left out."""
+        self._pickers = _Pickers()
+        self._describe = attrgetter(*COLLECTIVE_FIELDS)
         self._numbers = {sort: _Numbers(sort, self.signatures) for sort in _LANES}
 
     def add(self, events: Iterable[Event]) -> None:
-        """Sort a block of events in, first by sort and thread, then column by column, which is quicker."""
+        """Sort a block of events in."""
         sorts: dict[int, list[Event]] = {}
         unread = 0
         for sort, run in groupby(events, _SORT):
@@ -187,8 +231,13 @@ class Columns:
             work = [event for event in sorts[BACKEND] if event.args is not None and event.args.stream is not None]
             sorts[BACKEND] = [event for event in sorts[BACKEND] if event.args is None or event.args.stream is None]
             sorts[DEVICE] = sorts.get(DEVICE, []) + work
-        memory = self._instants(sorts.pop(MEMORY, []))
-        # All times first: they may be beyond what a column holds, and then nothing of this block is kept.
+        # All times first: they may be beyond what a column can have, and then nothing of this block is kept.
+        memory = [
+            event
+            for event in sorts.pop(MEMORY, [])
+            if event.name == "[memory]" and event.ts is not None and event.args is not None
+        ]
+        memory_times = _nanoseconds([event.ts for event in memory], LATEST)
         timed = [
             (sort, thread, self._timed(bucket))
             for sort, found in sorts.items()
@@ -197,7 +246,8 @@ class Columns:
             )
         ]
         self.unread += unread
-        self._add_memory(*memory)
+        if memory:
+            self._add_memory(memory, memory_times)
         for sort, thread, columns in timed:
             if thread is None:
                 self._add_device(*columns)
@@ -235,11 +285,16 @@ class Columns:
 
     @property
     def library_kernels(self) -> set[int]:
-        """The numbers of kernels that bear the name of a library of collectives."""
+        """The numbers of kernels that have the name of a library of collectives."""
         return {number for name, number in self.kernel_names.items() if is_collective(name)}
 
+    @property
+    def launched_kernels(self) -> list[str]:
+        """The names of kernels that runtime calls launch, by their numbers."""
+        return [text if isinstance(text := decoded(name), str) else "" for name in self.launches]
+
     def fits(self, event: Event) -> bool:
-        """Whether the times of an event are such as columns hold; those that are not are counted."""
+        """Whether columns can have the times of an event; those that they cannot are counted."""
         if event.sort == IGNORED or event.ts is None or (event.sort != MEMORY and event.dur is None):
             return True
         try:
@@ -250,24 +305,16 @@ class Columns:
             return False
         return True
 
-    def _instants(self, events: list[Event]) -> tuple[list[Event], array[int]]:
-        """The changes of memory among events that have no duration, and when they were."""
-        found = [
-            event for event in events if event.name == "[memory]" and event.ts is not None and event.args is not None
-        ]
-        return found, _nanoseconds([event.ts for event in found], LATEST)
-
     def _add_memory(self, bucket: list[Event], times: array[int]) -> None:
-        if not bucket:
-            return
         memory = self.memory
-        told = [_CHANGE(event.args) for event in bucket]
-        address, changed, allocated, reserved, kinds, numbers = zip(*told, strict=True)
+        address, changed, allocated, reserved, kinds, numbers = zip(
+            *(_CHANGE(event.args) for event in bucket), strict=True
+        )
         memory.time.extend(times)
         memory.thread.extend(_numbered(list(map(_THREAD, bucket)), memory.threads))
         memory.place.extend(_numbered(list(zip(kinds, numbers, strict=True)), memory.devices))
         memory.address.extend(_identifiers(address))
-        memory.changed.extend(_signed(changed))
+        memory.changed.extend(_identifiers(changed, _difference))
         memory.allocated.extend(_identifiers(allocated))
         memory.reserved.extend(_identifiers(reserved))
 
@@ -287,12 +334,10 @@ class Columns:
         return events, starts, durations
 
     def _add_operators(self, lane: Lane, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
-        from opcost.traces.kineto.event import NO_ARGS
-
-        numbers, spelled, join = self._numbers[OPERATOR], self._spelled, APART.join
+        numbers, pickers, join = self._numbers[OPERATOR], self._pickers, APART.join
         arguments: list[OperatorArgs] = [event.args or NO_ARGS for event in bucket]
         names = [event.name or "" for event in bucket]
-        found = [numbers[name, join(spelled[name](args))] for name, args in zip(names, arguments, strict=True)]
+        found = [numbers[name, join(pickers[name](args))] for name, args in zip(names, arguments, strict=True)]
         sequences = _identifiers([args.sequence for args in arguments])
         lane.start.extend(starts)
         lane.duration.extend(durations)
@@ -313,31 +358,18 @@ class Columns:
             lane.link.extend(_identifiers([NONE if event.args is None else event.args.correlation for event in bucket]))
         else:
             lane.link.extend(nothing)
-        if sort == ANNOTATION:
-            self._add_steps(bucket, starts, durations)
-
-    def _launched(self, bucket: list[Event]) -> array[int]:
-        """Of calls of the runtime, the number of the kernel that they launch, where it is told."""
-        from opcost.traces.kineto.event import NOTHING
-
-        known = self.launches
-        kernels = [NOTHING if event.args is None else event.args.kernel for event in bucket]
-        return array("q", [NONE if each is NOTHING else known.setdefault(bytes(each), len(known)) for each in kernels])
-
-    @property
-    def launched_kernels(self) -> list[str]:
-        """The names of kernels that calls of the runtime tell, by their numbers."""
-        return [text if isinstance(text := _decoded(name), str) else "" for name in self.launches]
-
-    def _add_steps(self, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
-        for event, start, duration in zip(bucket, starts, durations, strict=True):
+        for event, start, duration in zip(bucket, starts, durations, strict=True) if sort == ANNOTATION else ():
             number = (event.name or "").removeprefix(STEP_PREFIX)
             if number != event.name and number.isdecimal() and len(number) < 20:
                 self.steps.append((start, start + duration, int(number) % LARGEST))
 
-    def _add_device(self, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
-        from opcost.traces.kineto.event import NO_ARGS, NOTHING
+    def _launched(self, bucket: list[Event]) -> array[int]:
+        """Of runtime calls, the number of the kernel that they launch, where the trace names it."""
+        names = self.launches
+        kernels = [NOTHING if event.args is None else event.args.kernel for event in bucket]
+        return array("q", [NONE if each is NOTHING else names.setdefault(bytes(each), len(names)) for each in kernels])
 
+    def _add_device(self, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
         columns, names, queues = self.device, self.kernel_names, self.queues
         arguments = [event.args or NO_ARGS for event in bucket]
         columns.name.extend([names.setdefault(event.name or "", len(names)) for event in bucket])
@@ -347,11 +379,11 @@ class Columns:
             queue = queues.setdefault((device, stream), len(queues))
             columns.queue.append(queue)
             if args.collective is not NOTHING:
-                message = tuple(map(bytes, self._spoken(args)))
+                message = tuple(map(bytes, self._describe(args)))
                 self.collectives[place] = self.messages.setdefault(message, len(self.messages))
             if args.bytes is not None:
                 key = queue, columns.name[place]
-                self.moved[key] = self.moved.get(key, 0) + max(_small(args.bytes), 0)
+                self.moved[key] = self.moved.get(key, 0) + max(_identifier(args.bytes), 0)
         columns.correlation.extend(_identifiers([args.correlation for args in arguments]))
         columns.external.extend(_identifiers([args.external for args in arguments]))
         columns.start.extend(starts)
@@ -385,13 +417,13 @@ def _threads(events: list[Event]) -> Iterable[tuple[tuple[Number, Number], list[
 
 
 def _nanoseconds(microseconds: Sequence[float | Decimal | None], limit: int) -> array[int]:
-    """Floats, integers or decimals, each to the nearest nanosecond; the quick way needs a bit for the half."""
+    """Floats, integers or decimals, each to the nearest nanosecond; the quick path needs a bit for the half."""
     times: list[Any] = list(microseconds)
     if not times:
         return array("q")
     is_exact = type(times[0]) is Decimal
     if is_exact and not all(time is None or time.is_finite() for time in times):
-        raise OverflowError("a time that is no number is none")
+        raise OverflowError("a time is not a number")
     most = max(times)
     if most > limit or min(times) < -limit:
         raise OverflowError("such times, or sums of them, do not fit into 64 bits of nanoseconds")
@@ -400,42 +432,41 @@ def _nanoseconds(microseconds: Sequence[float | Decimal | None], limit: int) -> 
     return array("q", [round(time * 1000) for time in times])
 
 
-def _decoded(spelled: bytes) -> object:
+def decoded(spelled: bytes) -> Any:
+    """The JSON value of a field as the trace spells it; None where it is empty or damaged."""
     try:
-        return json.loads(spelled)
-    except ValueError:
+        return json.loads(spelled) if spelled else None
+    except ValueError:  # also a number of thousands of digits
         return None
 
 
-def _identifiers(values: Sequence[Number]) -> array[int]:
-    """Identifiers as a column; one that is no number, or beyond 63 bits, ties nothing, as one that is below zero."""
-    try:
-        return array("q", values)  # type: ignore[arg-type]  # that they are numbers is what is tried
-    except (TypeError, OverflowError):
-        return array("q", map(_small, values))
-
-
-def _numbered(keys: list[tuple[Number, Number]], known: dict[tuple[Number, Number], int]) -> list[int]:
-    """The number of each of these, given when it is first met; mostly all are the same."""
-    if keys.count(keys[0]) == len(keys):
-        return [known.setdefault(keys[0], len(known))] * len(keys)
-    return [known.setdefault(key, len(known)) for key in keys]
-
-
-def _signed(values: Sequence[Number]) -> array[int]:
-    """Differences as a column; one that is no number, or beyond 63 bits, is none."""
-    try:
-        return array("q", values)  # type: ignore[arg-type]  # that they are numbers is what is tried
-    except (TypeError, OverflowError):
-        return array("q", [value if type(value) is int and -LARGEST <= value < LARGEST else 0 for value in values])
-
-
-def _small(value: Number) -> int:
+def _identifier(value: Number) -> int:
+    """An identifier; what is no number, or beyond 63 bits, links nothing, as one that is below zero."""
     if type(value) is int:
         return value if 0 <= value < LARGEST else NONE
     if isinstance(value, str):
         return int(value) if value.isdecimal() and len(value) < 19 else NONE
     return int(value) if value is not None and 0 <= value < LARGEST else NONE
+
+
+def _difference(value: Number) -> int:
+    """A difference; what is no number, or beyond 63 bits, is none."""
+    return value if type(value) is int and -LARGEST <= value < LARGEST else 0
+
+
+def _identifiers(values: Sequence[Number], one: Callable[[Number], int] = _identifier) -> array[int]:
+    """A column of identifiers, or of what `one` makes of each value; mostly all are plain numbers already."""
+    try:
+        return array("q", values)  # type: ignore[arg-type]  # that they are numbers is what is tried
+    except (TypeError, OverflowError):
+        return array("q", map(one, values))
+
+
+def _numbered(keys: list[tuple[Number, Number]], numbers: dict[tuple[Number, Number], int]) -> list[int]:
+    """The number of each of these, given when it is first met; mostly all are the same."""
+    if keys.count(keys[0]) == len(keys):
+        return [numbers.setdefault(keys[0], len(numbers))] * len(keys)
+    return [numbers.setdefault(key, len(numbers)) for key in keys]
 
 
 def _backward(sequences: array[int], arguments: list[OperatorArgs]) -> array[int]:

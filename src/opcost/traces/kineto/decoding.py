@@ -1,4 +1,8 @@
-"""Events out of text, by msgspec: quickly where all categories are known, exactly where a float would lose nanoseconds."""
+"""Events out of the text of a Kineto trace, by msgspec: which fields are decoded, and with which of four decoders.
+
+msgspec skips every field that is not declared here without making an object of it. The typed decoders know all categories and
+decode only what each needs; the plain ones read any event. Both exist with float times and with exact decimals.
+"""
 
 from __future__ import annotations
 
@@ -6,135 +10,286 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache, reduce
+from operator import or_
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
-from opcost.errors import MissingFramework
-from opcost.traces.kineto.categories import IGNORED
+import msgspec
+from msgspec import Raw
 
-if TYPE_CHECKING:
-    from opcost.traces.kineto.event import Event
+OPERATOR, ANNOTATION, RUNTIME, OVERHEAD, MODULE, DEVICE, MEMORY, BACKEND = range(8)
+"""What an event is. What third-party backends record (BACKEND) is on the host or on their device: where it ran decides."""
+IGNORED, UNREAD = -1, -2
+"""No work; and work on a device without a category, which is counted and not read."""
+PROVIDERS = {
+    OPERATOR: "cpu_op", ANNOTATION: "user_annotation", RUNTIME: "runtime", OVERHEAD: "overhead", BACKEND: "runtime",
+}  # fmt: skip
+
+CATEGORIES: dict[str, int] = {
+    "cpu_op": OPERATOR, "Operator": OPERATOR, "hpu_op": BACKEND,
+    "user_annotation": ANNOTATION,
+    "cuda_runtime": RUNTIME, "cuda_driver": RUNTIME, "Runtime": RUNTIME, "mtia_runtime": RUNTIME, "glow_runtime": RUNTIME,
+    "xpu_runtime": RUNTIME, "xpu_driver": RUNTIME, "privateuse1_runtime": BACKEND, "privateuse1_driver": BACKEND,
+    "hip_runtime": RUNTIME, "hip_driver": RUNTIME,
+    "overhead": OVERHEAD,
+    "python_function": MODULE,
+    "kernel": DEVICE, "Kernel": DEVICE, "gpu_memcpy": DEVICE, "Memcpy": DEVICE, "gpu_memset": DEVICE, "Memset": DEVICE,
+    "mtia_ccp_events": DEVICE, "concurrent_kernel": DEVICE, "privateuse1_kernel": DEVICE,
+    "cpu_instant_event": MEMORY,
+}  # fmt: skip
+"""Kineto's categories, in all versions, that are work or changes of memory."""
+NO_WORK = (
+    "ac2g", "async_cpu_to_gpu", "fwdbwd", "forward_backward", "gpu_user_annotation", "Trace", "cuda_sync",
+    "cuda_event", "cuda_profiler_range", "hardware_counters", "xpu_sync", "collective_comm", "mtia_insight", "mtia_counters", "",
+)  # fmt: skip
+"""Categories that repeat work or are none."""
+
+# -- what is decoded of an event
+
+Number: TypeAlias = int | str | float | None
+"""Old writers put some identifiers between quotes, and re-written files may have them as floats."""
+NOTHING = Raw()
+ABSENT = -1
+
+_NAMES = {
+    "external": "External id", "sequence": "Sequence number", "forward_thread": "Fwd thread id", "concrete": "Concrete Inputs",
+    "types": "Input type", "strides": "Input Strides", "dims": "Input Dims", "old_dims": "Input dims",
+    "collective": "Collective name", "group_name": "Process Group Name", "in_elements": "In msg nelems",
+    "out_elements": "Out msg nelems", "group_size": "Group size", "element": "dtype",
+    "address": "Addr", "changed": "Bytes", "device_id": "Device Id", "device_type": "Device Type",
+    "allocated": "Total Allocated", "reserved": "Total Reserved", "task": "Task Type",
+}  # fmt: skip
+"""Our names of arguments, and the trace's."""
+
+
+class OperatorArgs(msgspec.Struct, gc=False, rename=_NAMES):
+    """The arguments of an operator, in the order in which the profiler writes them."""
+
+    external: Number = ABSENT
+    sequence: Number = ABSENT
+    forward_thread: Number = None
+    concrete: Raw = NOTHING
+    types: Raw = NOTHING
+    strides: Raw = NOTHING
+    dims: Raw = NOTHING
+    old_dims: Raw = NOTHING
+    collective: Raw = NOTHING
+    group_name: Raw = NOTHING
+    in_elements: Raw = NOTHING
+    out_elements: Raw = NOTHING
+    group_size: Raw = NOTHING
+    element: Raw = NOTHING
+
+
+class CallArgs(msgspec.Struct, gc=False):
+    """What links a call of the device's runtime to the work that it launched."""
+
+    correlation: Number = ABSENT
+    kernel: Raw = NOTHING
+    """The name of the launched kernel, which ROCm writes."""
+
+
+class DeviceArgs(msgspec.Struct, gc=False, rename=_NAMES):
+    """What links a piece of device work to its launch, and where it ran."""
+
+    external: Number = ABSENT
+    device: Number = None
+    stream: Number = None
+    correlation: Number = ABSENT
+    bytes: Number = None
+    collective: Raw = NOTHING
+    group_name: Raw = NOTHING
+    in_elements: Raw = NOTHING
+    out_elements: Raw = NOTHING
+    group_size: Raw = NOTHING
+    element: Raw = NOTHING
+
+
+class MemoryArgs(msgspec.Struct, gc=False, rename=_NAMES):
+    """One change of an allocator."""
+
+    address: Number = ABSENT
+    changed: Number = None
+    device_id: Number = None
+    device_type: Number = None
+    allocated: Number = ABSENT
+    reserved: Number = ABSENT
+
+
+class Args(OperatorArgs, gc=False, rename=_NAMES):
+    """All of these, for an event that may be anything."""
+
+    task: Raw = NOTHING
+    """What Ascend's tools write of work on a device, which they give no category."""
+
+    device: Number = None
+    stream: Number = None
+    correlation: Number = ABSENT
+    kernel: Raw = NOTHING
+    bytes: Number = None
+    address: Number = ABSENT
+    changed: Number = None
+    device_id: Number = None
+    device_type: Number = None
+    allocated: Number = ABSENT
+    reserved: Number = ABSENT
+
+
+NO_ARGS = Args()
+
+
+class Event(msgspec.Struct, gc=False):
+    """One event of any category; work has a beginning and a duration, in microseconds."""
+
+    cat: str | None = None
+    name: str | None = None
+    pid: Number = 0
+    tid: Number = 0
+    ts: int | float | None = None
+    dur: int | float | None = None
+    args: Args | None = None
+
+    @property
+    def sort(self) -> int:
+        if self.cat is None:
+            return IGNORED if self.args is None or self.args.task is NOTHING else UNREAD
+        return CATEGORIES.get(self.cat, IGNORED)
+
+
+class DecimalEvent(Event, gc=False):
+    """The same with times that keep every decimal."""
+
+    ts: Decimal | None = None  # type: ignore[assignment]
+    dur: Decimal | None = None  # type: ignore[assignment]
+
+
+class Skipped(msgspec.Struct, gc=False):
+    """An event of a category that is no work: nothing of it is decoded."""
+
+    sort: ClassVar[int] = IGNORED
+
+
+_ARGS: dict[int, Any] = {
+    OPERATOR: OperatorArgs, RUNTIME: CallArgs, DEVICE: DeviceArgs, ANNOTATION: None, OVERHEAD: None, MODULE: None,
+    MEMORY: MemoryArgs, BACKEND: DeviceArgs,
+}  # fmt: skip
+
+
+def _typed(time: Any, *, memory: bool) -> Any:
+    """A union of one type per known category; an event without a category, or with an unknown one, fails."""
+
+    def struct(category: str, fields: list[tuple[str, Any, Any]], base: Any, **own: int) -> Any:
+        name = f"Event_{category}"
+        return msgspec.defstruct(name, fields, bases=(base,), namespace=own, gc=False, tag_field="cat", tag=category)
+
+    skipped = [*NO_WORK, *(category for category, sort in CATEGORIES.items() if sort == MEMORY and not memory)]
+    found = [struct(category, [], Skipped) for category in skipped]
+    for category, sort in CATEGORIES.items():
+        if category in skipped:
+            continue
+        fields = [
+            ("name", str | None, None), ("pid", Number, 0), ("tid", Number, 0), ("ts", time | None, None),
+            ("dur", time | None, None),
+        ]  # fmt: skip
+        if (args := _ARGS[sort]) is not None:
+            fields.append(("args", args | None, None))
+        found.append(struct(category, fields, msgspec.Struct, sort=sort))
+    return reduce(or_, found)
+
+
+# -- how it is decoded
 
 EXACT_BELOW = 2.0**43
 UNSURE = (2.0**42 - 1e11, 2.0**52 / 1000 + 1e11)
 """Microseconds as a float, times 1000 and rounded, are the right nanoseconds below 2**43: what the float is off is less than
 half a nanosecond. Only from 2**42 to 2**52 nanoseconds does the product add half a step of its own. A day more on either
 side, because only some events are looked at."""
-
 SAMPLES = 8
 STRANGE = 4
-"""The quick decoder is no longer tried if it failed in more than one of so many blocks, and more often than this."""
+"""The typed decoder is no longer tried if it failed in more than one of this many blocks, and more often than this."""
 
 _NOT_FINITE = re.compile(rb"([:\[,]\s*)(-?(?:nan|inf|infinity))(?=\s*[,}\]])", re.IGNORECASE)
-
-
 _QUOTED_TIME = re.compile(r"got `str` - at `\$\[\d+\]\.(?:ts|dur)`")
-"""What msgspec says of a time between quotes, as torch_npu writes them; decimals are read out of texts too."""
+"""msgspec's error for a time between quotes, as torch_npu writes them; decimals are read out of texts too."""
+
+MALFORMED: type[Exception] = msgspec.DecodeError
+INVALID: type[Exception] = msgspec.ValidationError
+FAULTS: tuple[type[Exception], ...] = (MALFORMED, UnicodeDecodeError, RecursionError)
+"""All that decoding may raise: text that is no JSON (MALFORMED), of which JSON that is no event (INVALID), and the others."""
 
 
-class Decoders(NamedTuple):
-    """msgspec's decoders of a list of events: the quick ones know all categories, the exact ones keep decimals."""
-
-    quick: Any
-    quick_exact: Any
+class _Decoders(NamedTuple):
+    typed: Any
+    typed_exact: Any
     plain: Any
     plain_exact: Any
-    faults: tuple[type[Exception], ...]
-    """All that decoding may raise; of these, a text that is no JSON, and JSON that is no event."""
-    malformed: type[Exception]
-    invalid: type[Exception]
-
-
-def decoders(*, memory: bool) -> Decoders:
-    """The decoders, if msgspec is there; with changes of memory, or without."""
-    try:
-        import msgspec  # noqa: F401
-    except ModuleNotFoundError as exc:
-        raise MissingFramework("reading a Kineto trace needs msgspec", hint="pip install msgspec") from exc
-    return _made(memory)
 
 
 @cache
-def _made(memory: bool) -> Decoders:  # noqa: FBT001 - of the line above
-    """Their types are put together once: that takes as long as a small trace."""
-    import msgspec
-
-    from opcost.traces.kineto import event
-
-    def decoder(of: Any) -> Any:
-        return msgspec.json.Decoder(list[of])
-
-    return Decoders(
-        quick=decoder(event.quick(int | float, memory=memory)),
-        quick_exact=decoder(event.quick(Decimal, memory=memory)),
-        plain=decoder(event.Event),
-        plain_exact=decoder(event.DecimalEvent),
-        faults=(msgspec.DecodeError, UnicodeDecodeError, RecursionError),
-        malformed=msgspec.DecodeError,
-        invalid=msgspec.ValidationError,
-    )
+def _decoders(memory: bool) -> _Decoders:  # noqa: FBT001 - the key of the cache
+    """The types are put together once: that takes as long as reading a small trace."""
+    types = _typed(int | float, memory=memory), _typed(Decimal, memory=memory), Event, DecimalEvent
+    return _Decoders(*(msgspec.json.Decoder(list[of]) for of in types))  # type: ignore[valid-type]
 
 
 @dataclass(slots=True)
 class EventDecoder:
-    """Decodes the blocks of one file, and remembers which way its events need."""
+    """Decodes the blocks of one file, and remembers which decoder its events need."""
 
-    by: Decoders
+    memory: bool
+    """Whether changes of memory are decoded."""
     exact: bool = False
     blocks: int = 0
     strange: int = 0
 
     def decode(self, text: bytes | memoryview) -> list[Event]:
-        """The events of a list; a number that is none, which some writers put into arguments, counts as missing."""
-        return self._finite(text, self._typed)
+        """The events of a list; NaN and infinity, which some writers put into arguments, count as missing."""
+        return self._finite(text, self._by_category)
 
     def decode_any(self, text: bytes) -> list[Event]:
-        """The same without the quick decoders: bad events say nothing about the categories of a file."""
+        """The same without the typed decoders: bad events say nothing about the categories of a file."""
         return self._finite(text, self._plain)
 
     def _finite(self, text: bytes | memoryview, decode: Callable[[bytes | memoryview], list[Event]]) -> list[Event]:
         try:
             return decode(text)
-        except self.by.malformed as exc:
-            finite = _NOT_FINITE.sub(_blank, bytes(text))
-            if isinstance(exc, self.by.invalid) or finite == text:
+        except MALFORMED as exc:
+            # An empty text as long as what it replaces, so that everything behind keeps its place.
+            finite = _NOT_FINITE.sub(lambda found: found[1] + b'""'.ljust(len(found[2])), bytes(text))
+            if isinstance(exc, INVALID) or finite == text:
                 raise
         return decode(finite)
 
-    def _typed(self, text: bytes | memoryview) -> list[Event]:
+    def _by_category(self, text: bytes | memoryview) -> list[Event]:
         if self.strange <= STRANGE or self.strange * STRANGE < self.blocks:
             self.blocks += 1
+            by = _decoders(self.memory)
             try:
-                return self._timed(text, self.by.quick, self.by.quick_exact)
-            except self.by.invalid:
-                self.strange += 1  # an event of a phase or a category that nobody knows
+                return self._timed(text, by.typed, by.typed_exact)
+            except INVALID:
+                self.strange += 1  # an event of an unknown phase or category
         return self._plain(text)
 
     def _plain(self, text: bytes | memoryview) -> list[Event]:
-        return self._timed(text, self.by.plain, self.by.plain_exact)
+        by = _decoders(self.memory)
+        return self._timed(text, by.plain, by.plain_exact)
 
     def _timed(self, text: bytes | memoryview, decoder: Any, exact: Any) -> list[Event]:
-        if self.exact:
-            found: list[Event] = exact.decode(text)
-            return found
-        try:
-            events: list[Event] = decoder.decode(text)
-        except self.by.invalid as exc:
-            if _QUOTED_TIME.search(str(exc)) is None:
-                raise
-            found = exact.decode(text)
-            self.exact = True
-            return found
-        sample = events[:: len(events) // SAMPLES + 1]  # one clock times all events of a file
-        if not any(event.sort != IGNORED and _needs_decimals(event.ts) for event in sample):
-            return events
+        """Decode with floats, and once a time of the file needs decimals, with those."""
+        found: list[Event]
+        if not self.exact:
+            try:
+                found = decoder.decode(text)
+            except INVALID as exc:
+                if _QUOTED_TIME.search(str(exc)) is None:
+                    raise
+            else:
+                sample = found[:: len(found) // SAMPLES + 1]  # one clock times all events of a file
+                if not any(event.sort != IGNORED and _needs_decimals(event.ts) for event in sample):
+                    return found
+        found = exact.decode(text)
         self.exact = True
-        return self._timed(text, decoder, exact)
-
-
-def _blank(found: re.Match[bytes]) -> bytes:
-    """An empty text as long as what it stands for, so that everything behind stays where it is."""
-    return found[1] + b'""'.ljust(len(found[2]))
+        return found
 
 
 def _needs_decimals(time: float | None) -> bool:

@@ -1,24 +1,35 @@
-"""How the devices of a trace were used: busy and idle time and why, sizes of kernels, and their delays after the launch."""
+"""How the devices of a trace were used: busy and idle time and why, copies, collectives, delays after the launch.
+
+Why a device was idle is what its next piece of work was waiting on. Where the host launched that work only after the device had
+run dry, the host was behind: because it had waited for the device itself (synchronisation), for the next batch (input), or for
+its own code. While the call that launches it runs it is that call, which takes long where it loads a module or a library. After
+the call it is the launch that takes time, and beyond what launches take, whatever else the work needed: an event, another stream.
+"""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
-from opcost.core.answer import Busy
-from opcost.core.names import is_copy, is_transfer
+from opcost.core.answer import IDLE_CAUSES, Busy
+from opcost.core.names import algorithm_of, element_bytes, is_copy, is_transfer, short_kernel_name
 from opcost.core.profile import CollectiveSummary, CopySummary
-from opcost.core.timeline import covered
-from opcost.traces.kineto.columns import DeviceColumns
-from opcost.traces.kineto.idle import Causes
-from opcost.traces.kineto.launches import GRAPH
-from opcost.traces.kineto.link import Linked
-from opcost.traces.kineto.memory_use import MemoryUse
-from opcost.traces.kineto.rows import Translated
-from opcost.traces.kineto.training import RECOMPUTE
+from opcost.core.timeline import covered, long_gaps
+from opcost.traces.kineto.columns import APART, COLLECTIVE_OPERATOR, decoded
+from opcost.traces.kineto.memory_use import MemoryUse, memory_of
+from opcost.traces.kineto.modules import LOADS, RECOMPUTE
+from opcost.traces.kineto.trace import Trace, Unowned
+
+SYNCHRONISES = "Synchronize"
+LONGEST_LAUNCH = 50_000
+"""Nanoseconds; work that does not begin within them after its launch waits for something else, and a call that takes longer
+does more than to launch."""
 
 
 class Uses(NamedTuple):
@@ -30,210 +41,367 @@ class Uses(NamedTuple):
     """In the marked steps, but for the first of several."""
 
 
-def device_uses(translated: Translated) -> Uses:
+def device_uses(trace: Trace) -> Uses:
     """The use of each device."""
-    work = translated.linked.columns.device
     places: dict[str, array[int]] = {}
-    of_queue = [places.setdefault(device, array("i")) for device, _ in translated.queues]
-    for place, queue in enumerate(work.queue):
+    of_queue = [places.setdefault(device, array("i")) for device, _ in trace.queues]
+    for place, queue in enumerate(trace.columns.device.queue):
         of_queue[queue].append(place)
-    causes = Causes(translated.linked)
+    causes = _IdleCauses(trace)
     used = {device: own for device, own in places.items() if own}
-    whole = (_use(translated, causes, device, own) for device, own in used.items())
-    steps = (_use_of_steps(translated, causes, device, own) for device, own in used.items())
+    whole = (_use(trace, causes, device, own) for device, own in used.items())
+    steps = (_use_of_steps(trace, causes, device, own) for device, own in used.items())
     return Uses(tuple(whole), tuple(use for use in steps if use is not None))
 
 
-def _use_of_steps(translated: Translated, causes: Causes, device: str, places: array[int]) -> Busy | None:
+def _use_of_steps(trace: Trace, causes: _IdleCauses, device: str, places: array[int]) -> Busy | None:
     """The use of a device by what was launched in steps: from the end of the work before them to the end of theirs."""
-    linked = translated.linked
-    work = linked.columns.device
-    steps = translated.steps[1:] or translated.steps
-    if not steps or linked.skew:  # steps are on the clock of the host
+    work = trace.columns.device
+    steps = trace.steps[1:] or trace.steps
+    if not steps or trace.skew:  # steps are on the clock of the host
         return None
-    launched = [linked.launched(work.correlation[place]) for place in places]
+    launched = [trace.launched_at(place) for place in places]
     times = [work.start[place] if time is None else time for place, time in zip(places, launched, strict=True)]
     own = array("i", [p for p, time in zip(places, times, strict=True) if steps[0].start <= time < steps[-1].end])
     earlier = [p for p, time in zip(places, times, strict=True) if time < steps[0].start]
     if not own:
         return None
     begin = min(work.start[place] for place in own)
-    if earlier and len(translated.steps) > 1:
+    if earlier and len(trace.steps) > 1:
         begin = min(begin, max(work.start[place] + work.duration[place] for place in earlier))
-    found = _use(translated, causes, device, own, begin, most_gaps=len(steps) - 1)
+    found = _use(trace, causes, device, own, begin, most_gaps=len(steps) - 1)
     return found._replace(steps=len(steps))
 
 
-def extra_of(
-    uses: Uses, copies: Iterable[CopySummary], collectives: Iterable[CollectiveSummary], memory: MemoryUse
-) -> dict[str, list[dict[str, Any]]]:
-    """What a profile says of its devices beside its rows; nothing is said of what there is none of."""
-    parts: dict[str, Iterable[Any]] = {
-        "devices": uses.whole,
-        "steps": uses.steps,
-        "copies": copies,
-        "collectives": collectives,
-        "memory": memory.held,
-        "holders": memory.holders,
-        "memory_over_time": memory.over_time,
-    }
-    told = {name: [entry._asdict() for entry in entries] for name, entries in parts.items()}
-    return {name: entries for name, entries in told.items() if entries or name == "devices"}
-
-
-def copies_of(translated: Translated) -> tuple[CopySummary, ...]:
-    """What copies of each sort moved on each device, in the order of the file."""
-    columns = translated.linked.columns
-    work, names = columns.device, translated.kernel_names
-    moves = {number for number, name in enumerate(names) if is_copy(name)}
-    if not moves:
-        return ()
-    times: dict[tuple[str, int], list[int]] = {}
-    for name, queue, duration in zip(work.name, work.queue, work.duration, strict=True):
-        if name in moves:
-            entry = times.setdefault((translated.queues[queue][0], name), [0, 0])
-            entry[0] += 1
-            entry[1] += duration
-    moved: dict[tuple[str, int], int] = {}
-    for (queue, name), count in columns.moved.items():
-        key = translated.queues[queue][0], name
-        moved[key] = moved.get(key, 0) + count
-    return tuple(
-        CopySummary(device, translated.rank, names[name], number, time, moved.get((device, name)))
-        for (device, name), (number, time) in times.items()
-    )
-
-
 def _use(
-    translated: Translated,
-    causes: Causes,
+    trace: Trace,
+    causes: _IdleCauses,
     device: str,
     places: array[int],
     begin: int | None = None,
     *,
     most_gaps: int | None = None,
 ) -> Busy:
-    linked = translated.linked
-    work, phases = linked.columns.device, linked.rows.phase
+    work, phases = trace.columns.device, trace.rows.phase
     ordered = sorted(places, key=work.start.__getitem__)
     durations = [work.duration[place] for place in places]
-    owners = [owner for owner in [linked.owner[place] for place in places] if owner >= 0]
-    delays = sorted(_delays(translated, places))
-    busy = _covered(work, ordered)
-    classes = _Classes(translated, ordered)
-    steps = [step.end - step.start for step in translated.steps]
+    owned = [(place, owner) for place in places if (owner := trace.owner[place]) >= 0]
+    delays = sorted(_delays(trace, places))
+    steps = [step.end - step.start for step in trace.steps]
+    later_steps = steps[1:] or steps
     begin = work.start[ordered[0]] if begin is None else begin
     end = max(map(int.__add__, [work.start[place] for place in places], durations))
     # What nearly every step has is a habit, and no event.
     most = most_gaps if most_gaps is not None else max(1, len(steps) - 2) if len(steps) > 1 else len(places)
-    idle = causes.of(ordered, begin, end, most)
-    later_steps = steps[1:] or steps
     return Busy(
         device=device,
-        rank=translated.rank,
+        rank=trace.rank,
         span_ns=end - begin,
-        busy_ns=busy,
         work_ns=sum(durations),
         kernels=len(durations),
         median_ns=median(durations),
-        operators=len(set(owners)),
-        owned=len(owners),
+        operators=len({owner for _, owner in owned}),
+        owned=len(owned),
         launches=len(delays),
         delay_ns=median(delays) if delays else None,
-        delay_p90_ns=_ninth_decile(delays) if delays else None,
-        compute_ns=classes.computing,
-        communication_ns=classes.working - classes.computing,
-        copies_ns=busy - classes.working,
-        transfers_ns=classes.transferring - classes.working,
-        all_communication_ns=_covered(work, classes.collectives),
-        all_copies_ns=_covered(work, classes.copies),
-        compute_work_ns=sum([work.duration[place] for place in classes.computes]),
-        fed_ns=_fed(linked, ordered),
-        launch_every_ns=_launch_every(linked, ordered),
-        recomputed_ns=sum(
-            [
-                work.duration[place]
-                for place in places
-                if (owner := linked.owner[place]) >= 0 and phases[owner] == RECOMPUTE
-            ]
-        ),
-        idle_host_ns=idle.host,
-        idle_synchronised_ns=idle.synchronised,
-        idle_input_ns=idle.input,
-        idle_launch_ns=idle.launch,
-        idle_blocked_ns=idle.blocked,
-        idle_call_ns=idle.call,
-        idle_call=idle.call_name,
-        gaps=idle.gaps,
-        gap_ns=idle.gap,
-        longest_gap_ns=idle.longest_gap,
-        longest_gap_at_ns=idle.longest_gap_at,
-        longest_gap_cause=idle.longest_gap_cause,
+        delay_p90_ns=quantiles(delays, n=10, method="inclusive")[8] if len(delays) > 1 else next(iter(delays), None),
+        fed_ns=_fed(trace, ordered),
+        launch_every_ns=_launch_every(trace, ordered),
+        recomputed_ns=sum([work.duration[place] for place, owner in owned if phases[owner] == RECOMPUTE]),
         steps=len(steps),
         first_step_ns=steps[0] if steps else None,
         step_ns=median(later_steps) if steps else None,
         least_step_ns=min(later_steps, default=None),
         most_step_ns=max(later_steps, default=None),
+        **_by_class(trace, ordered),
+        **causes.idle(ordered, begin, end, most),
     )
 
 
-class _Classes:
-    """The work of a device by what it does, each in the order of starts, and the time in which one of several was under way."""
+def _by_class(trace: Trace, ordered: list[int]) -> dict[str, Any]:
+    """Busy time by what the device did: computing, communicating, copying; what overlaps counts for the first of them."""
+    work, names = trace.columns.device, trace.kernel_names
+    collective = trace.columns.library_kernels | {work.name[place] for place in trace.columns.collectives}
+    copy = {number for number, name in enumerate(names) if is_copy(name)}
+    transfer = {number for number in copy if is_transfer(names[number])}
+    others = [place for place in ordered if work.name[place] not in copy] if copy else ordered
+    computes = [place for place in others if work.name[place] not in collective] if collective else others
+    busy = _covered(trace, ordered)
+    working = _covered(trace, others)
+    computing = _covered(trace, computes) if collective else working
+    with_transfers = [place for place in ordered if work.name[place] not in copy - transfer] if transfer else others
+    return {
+        "busy_ns": busy,
+        "compute_ns": computing,
+        "communication_ns": working - computing,
+        "copies_ns": busy - working,
+        "transfers_ns": (_covered(trace, with_transfers) if transfer else working) - working,
+        "all_communication_ns": _covered(trace, [place for place in others if work.name[place] in collective]),
+        "all_copies_ns": _covered(trace, [place for place in ordered if work.name[place] in copy]),
+        "compute_work_ns": sum([work.duration[place] for place in computes]),
+    }
 
-    def __init__(self, translated: Translated, ordered: list[int]) -> None:
-        columns = translated.linked.columns
-        work, names = columns.device, translated.kernel_names
-        speaks = columns.library_kernels | {work.name[place] for place in columns.collectives}
-        moves = {number for number, name in enumerate(names) if is_copy(name)}
-        crosses = {number for number in moves if is_transfer(names[number])}
-        others = [place for place in ordered if work.name[place] not in moves] if moves else ordered
-        self.copies = [place for place in ordered if work.name[place] in moves] if moves else []
-        self.computes = [place for place in others if work.name[place] not in speaks] if speaks else others
-        self.collectives = [place for place in others if work.name[place] in speaks] if speaks else []
-        self.working = _covered(work, others)
-        """Something computed or communicated."""
-        self.computing = _covered(work, self.computes) if speaks else self.working
-        with_transfers = [place for place in ordered if work.name[place] not in moves - crosses]
-        self.transferring = _covered(work, with_transfers) if crosses else self.working
-        """Something computed, communicated or crossed the border."""
 
-
-def _covered(work: DeviceColumns, ordered: Iterable[int]) -> int:
+def _covered(trace: Trace, ordered: Iterable[int]) -> int:
     """The time in which at least one of these, which are ordered by their starts, was under way."""
-    starts, durations = work.start, work.duration
+    starts, durations = trace.columns.device.start, trace.columns.device.duration
     return covered((starts[place], starts[place] + durations[place]) for place in ordered)
 
 
-def _fed(linked: Linked, ordered: list[int]) -> int:
+def _fed(trace: Trace, ordered: list[int]) -> int:
     """The time of work whose successor on the device had been launched before it began."""
-    work, launch_of = linked.columns.device, linked.launched
-    starts, correlations = work.start, work.correlation
+    work, launched_at = trace.columns.device, trace.launched_at
     found = 0
     for place, following in pairwise(ordered):
-        launch = launch_of(correlations[following])
-        if launch is not None and launch <= starts[place]:
+        launch = launched_at(following)
+        if launch is not None and launch <= work.start[place]:
             found += work.duration[place]
     return found
 
 
-def _launch_every(linked: Linked, ordered: list[int]) -> float | None:
+def _launch_every(trace: Trace, ordered: list[int]) -> float | None:
     """From one launch to the next, the median of them."""
-    calls, correlations, starts = linked.launches, linked.columns.device.correlation, linked.rows.start
-    times = sorted({starts[calls[number]] for place in ordered if (number := correlations[place]) in calls})
+    times = sorted({time for place in ordered if (time := trace.launched_at(place)) is not None})
     return median([later - earlier for earlier, later in pairwise(times)]) if len(times) > 1 else None
 
 
-def _delays(translated: Translated, places: array[int]) -> list[int]:
-    """From launch to beginning; two clocks that disagree tell nothing, and what a graph replays nobody launched."""
-    linked = translated.linked
-    work, owner, calls, starts = linked.columns.device, linked.owner, linked.launches, linked.rows.start
+def _delays(trace: Trace, places: array[int]) -> list[int]:
+    """From launch to beginning; two clocks that disagree give nothing, and what a graph replays has no launch of its own."""
+    work, owner, launched_at = trace.columns.device, trace.owner, trace.launched_at
     found = [
-        work.start[place] - starts[calls[work.correlation[place]]]
+        work.start[place] - launch
         for place in places
-        if owner[place] != GRAPH and work.correlation[place] in calls
+        if owner[place] != Unowned.GRAPH and (launch := launched_at(place)) is not None
     ]
     return [delay for delay in found if delay >= 0]
 
 
-def _ninth_decile(ordered: list[int]) -> float:
-    return quantiles(ordered, n=10, method="inclusive")[8] if len(ordered) > 1 else ordered[0]
+# -- why devices were idle
+
+_FIELDS = ("idle_host_ns", "idle_synchronised_ns", "idle_input_ns", "idle_launch_ns", "idle_blocked_ns")
+"""Fields of `Busy` in the order of IDLE_CAUSES."""
+
+
+class _IdleCauses:
+    """What the host did in a trace that left devices idle."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._ends = sorted(start + duration for start, duration in _spans(trace, SYNCHRONISES))
+        loads = sorted(_spans(trace, LOADS))
+        self._load_starts = [start for start, _ in loads]
+        self._load_ends = [start + duration for start, duration in loads]
+
+    def idle(self, ordered: Sequence[int], begin: int, end: int, most_gaps: int) -> dict[str, Any]:
+        """The gaps between pieces of device work, given by their places in the order of starts, as fields of `Busy`.
+
+        Gaps of work that has no launch in the trace have no cause. Long gaps are events of their own and no part of the
+        times by cause, as long as there are no more than `most_gaps` of them.
+        """
+        work = self._trace.columns.device
+        starts, durations = work.start, work.duration
+        spans = ((starts[place], starts[place] + durations[place]) for place in ordered)
+        long = long_gaps(spans, begin, end, len(ordered), most_gaps)
+        excepted = {since for since, _ in long}
+        spent: Counter[str] = Counter()
+        calls: Counter[str] = Counter()
+        longest: Counter[str] = Counter()
+        reached = begin
+        for place in ordered:
+            if starts[place] > reached:
+                if reached not in excepted:
+                    self._add(spent, calls, reached, place)
+                elif reached == long[0][0]:
+                    in_calls: Counter[str] = Counter()
+                    self._add(longest, in_calls, reached, place)
+                    longest.update({f"in {name}": time for name, time in in_calls.items()})
+            reached = max(reached, starts[place] + durations[place])
+        found: dict[str, Any] = {field: spent[cause] for field, cause in zip(_FIELDS, IDLE_CAUSES, strict=True)}
+        found["idle_call_ns"] = calls.total()
+        found["idle_call"] = max(calls, key=calls.__getitem__, default="")
+        if long:
+            since, until = long[0]
+            found |= {
+                "gaps": len(long),
+                "gap_ns": sum(until - since for since, until in long),
+                "longest_gap_ns": until - since,
+                "longest_gap_at_ns": since - begin,
+                "longest_gap_cause": _main_causes(longest),
+            }
+        return found
+
+    def _add(self, spent: Counter[str], calls: Counter[str], reached: int, place: int) -> None:
+        """Find why the device was idle from `reached` until this work began; a long call counts under its own name."""
+        host, synchronised, loading, launching, blocked = IDLE_CAUSES
+        trace = self._trace
+        call = trace.launches.get(trace.columns.device.correlation[place])
+        if call is None:
+            return
+        rows, start = trace.rows, trace.columns.device.start[place]
+        launched = min(start, max(reached, rows.start[call]))
+        returned = min(start, max(launched, rows.start[call] + rows.duration[call]))
+        if returned - launched > LONGEST_LAUNCH:
+            calls[trace.name_of(call)] += returned - launched
+        else:
+            spent[launching] += returned - launched
+        late = min(start - returned, LONGEST_LAUNCH)
+        spent[launching] += late
+        spent[blocked] += start - returned - late
+        if launched > reached:
+            waited = self._loading(reached, launched) if self._load_starts else 0
+            spent[loading] += waited
+            place = bisect_left(self._ends, reached)
+            has_synchronised = place < len(self._ends) and self._ends[place] <= launched
+            spent[synchronised if has_synchronised else host] += launched - reached - waited
+
+    def _loading(self, start: int, end: int) -> int:
+        """How much of this time the host waited for the next batch; such waits of one process do not overlap."""
+        found = 0
+        for place in range(max(bisect_right(self._load_starts, start) - 1, 0), len(self._load_starts)):
+            if self._load_starts[place] >= end:
+                break
+            found += max(0, min(end, self._load_ends[place]) - max(start, self._load_starts[place]))
+        return min(found, end - start)
+
+
+def _main_causes(spent: Counter[str]) -> str:
+    """The causes of at least a tenth of the time, the largest first; empty where none is known."""
+    whole = spent.total()
+    causes = dict.fromkeys((*IDLE_CAUSES, *spent))
+    large = sorted((cause for cause in causes if 10 * spent[cause] >= whole > 0), key=lambda cause: -spent[cause])
+    if len(large) < 2:
+        return "".join(large)
+    return ", ".join(f"{cause} {100 * spent[cause] / whole:.0f} %" for cause in large)
+
+
+def _spans(trace: Trace, word: str) -> list[tuple[int, int]]:
+    """Start and duration of all that has this word in its name."""
+    wanted = {number for number, signature in enumerate(trace.signatures) if word in signature.name}
+    rows = trace.rows
+    found = [row for row, signature in enumerate(rows.signature) if signature in wanted] if wanted else []
+    return [(rows.start[row], rows.duration[row]) for row in found]
+
+
+# -- copies and collectives
+
+
+def copies_of(trace: Trace) -> tuple[CopySummary, ...]:
+    """What copies of each sort moved on each device, in the order of the file."""
+    work, names = trace.columns.device, trace.kernel_names
+    copies = {number for number, name in enumerate(names) if is_copy(name)}
+    if not copies:
+        return ()
+    times: dict[tuple[str, int], list[int]] = {}
+    for name, queue, duration in zip(work.name, work.queue, work.duration, strict=True):
+        if name in copies:
+            times.setdefault((trace.queues[queue][0], name), []).append(duration)
+    moved: Counter[tuple[str, int]] = Counter()
+    for (queue, name), count in trace.columns.moved.items():
+        moved[trace.queues[queue][0], name] += count
+    return tuple(
+        CopySummary(device, trace.rank, names[name], len(spent), sum(spent), moved.get((device, name)))
+        for (device, name), spent in times.items()
+    )
+
+
+class Message(NamedTuple):
+    """What a collective is and moves; None and empty where the trace does not have it."""
+
+    name: str = ""
+    group: str = ""
+    ranks: int | None = None
+    bytes: int | None = None
+    dtype: str = ""
+    algorithm: str = ""
+
+
+class Collective(NamedTuple):
+    """One collective on a device."""
+
+    device: str
+    start: int
+    duration: int
+    message: Message
+
+
+def collectives_of(trace: Trace) -> tuple[Collective, ...]:
+    """Kernels that the profiler marked as collectives, or that have the library's name, by start."""
+    columns = trace.columns
+    work, library, messages = columns.device, columns.library_kernels, list(columns.messages)
+    found = []
+    for place, name in enumerate(work.name):
+        marked = columns.collectives.get(place)
+        if marked is None and name not in library:
+            continue
+        spelt: tuple[bytes, ...] = () if marked is None else messages[marked]
+        owner = trace.owner_of(place)
+        if marked is None and owner is not None and trace.name_of(owner) == COLLECTIVE_OPERATOR:
+            spelt = tuple(trace.signatures[trace.rows.signature[owner]].concrete.split(APART))
+        message = _message(spelt, trace.kernel_names[name])
+        start = trace.base_ns + work.start[place]
+        found.append(Collective(trace.device_of(place), start, work.duration[place], message))
+    return tuple(sorted(found, key=lambda each: each.start))
+
+
+@lru_cache(maxsize=1 << 12)
+def _message(spelt: tuple[bytes, ...], kernel: str) -> Message:
+    """The fields as the trace spells them: name, group, elements in and out, members, element type."""
+    bare = short_kernel_name(kernel)
+    if not any(spelt):
+        return Message(name=bare, algorithm=algorithm_of(kernel))
+    name, group, ins, outs, size, dtype = map(decoded, spelt)
+    width = element_bytes(dtype) if isinstance(dtype, str) else None
+    moved = [elements for elements in (ins, outs) if type(elements) is int]
+    return Message(
+        name=bare if name is None else str(name),
+        group="" if group is None else str(group),
+        ranks=size if type(size) is int else None,
+        bytes=max(moved) * width if moved and width else None,
+        dtype=dtype if isinstance(dtype, str) else "",
+        algorithm=algorithm_of(kernel),
+    )
+
+
+def exchanges(found: Sequence[Collective], rank: int) -> list[CollectiveSummary]:
+    """Those of one sort and size on a device together, in the order of the first of each."""
+    times: dict[tuple[str, Message], list[int]] = {}
+    for each in found:
+        times.setdefault((each.device, each.message), []).append(each.duration)
+    return [
+        CollectiveSummary(
+            device=device,
+            rank=rank,
+            **message._asdict(),
+            number=len(durations),
+            time_ns=sum(durations),
+            least_ns=min(durations),
+            median_ns=median(durations),
+        )
+        for (device, message), durations in times.items()
+    ]
+
+
+# -- all of it, as `Profile.extra` has it
+
+
+def extra_of(
+    uses: Uses, copies: Iterable[CopySummary], collectives: Iterable[CollectiveSummary], memory: MemoryUse
+) -> dict[str, list[dict[str, Any]]]:
+    """What a profile has about its devices beside its rows, without what is empty."""
+    parts: dict[str, Iterable[Any]] = {
+        "devices": uses.whole,
+        "steps": uses.steps,
+        "copies": copies,
+        "collectives": collectives,
+        "memory": memory.peaks,
+        "holders": memory.holders,
+        "memory_over_time": memory.over_time,
+    }
+    found = {name: [entry._asdict() for entry in entries] for name, entries in parts.items()}
+    return {name: entries for name, entries in found.items() if entries or name == "devices"}
+
+
+def extra_of_trace(trace: Trace) -> dict[str, list[dict[str, Any]]]:
+    """The same of a trace."""
+    collectives = exchanges(collectives_of(trace), trace.rank)
+    return extra_of(device_uses(trace), copies_of(trace), collectives, memory_of(trace))

@@ -1,164 +1,100 @@
 """Which operator called which, which module it ran in, which kernels it launched: decided by time and correlation.
 
-Each thread is swept on its own: its calls are nested by time, get modules and phases, and hold its runtime calls. Over all
+Each thread is swept on its own: its calls are nested by time, get modules and phases, and contain its runtime calls. Over all
 threads, what the backward pass ran then gets the modules of the forward pass, executions that were dispatched twice under
 one name become one, and every kernel gets its owner.
+
+A kernel belongs to the innermost operator that was running on the thread of its launch when it was launched; the launch is
+found by its correlation. The field `External id` is only a check: in old traces it is the correlation under another name, and
+would give wrong owners.
 """
 
 from __future__ import annotations
 
+import re
 from array import array
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from opcost.core.timeline import PIECES
-from opcost.traces.kineto.categories import OPERATOR, OVERHEAD
-from opcost.traces.kineto.columns import CALLS, LEAVES, MODULE_PREFIX, MODULES, Columns, Signature
-from opcost.traces.kineto.lane import BYTES, INTS, LONGS, NONE, Lane
-from opcost.traces.kineto.launches import OUTSIDE, Launches, Sorts, open_at
-from opcost.traces.kineto.modules import NEVER, ModuleTree
-from opcost.traces.kineto.training import Training, training_of
+from opcost.traces.kineto.columns import CALLS, LEAVES, MODULE_PREFIX, MODULES, NONE, Columns, Lane
+from opcost.traces.kineto.decoding import ANNOTATION, OPERATOR, OVERHEAD, Number
+from opcost.traces.kineto.modules import NEVER, ModuleTree, steps_of, training_of
+from opcost.traces.kineto.trace import CapturedLaunch, HostRows, Trace, Unowned
 
-if TYPE_CHECKING:
-    from opcost.traces.kineto.event import Number
-
-
-@dataclass(slots=True)
-class Rows:
-    """Every operator, annotation and runtime call, in columns; `parent` and `module` may be NONE.
-
-    The rows of a thread lie together: first operators and annotations by start, then runtime calls by start.
-    """
-
-    start: array[int] = field(default_factory=LONGS)
-    duration: array[int] = field(default_factory=LONGS)
-    self_time: array[int] = field(default_factory=LONGS)
-    signature: array[int] = field(default_factory=INTS)
-    external: array[int] = field(default_factory=LONGS)
-    parent: array[int] = field(default_factory=INTS)
-    module: array[int] = field(default_factory=INTS)
-    phase: array[int] = field(default_factory=BYTES)
+_COPIES = re.compile(r"Mem(?:cpy|set)\w*Async")
+_LAUNCHES = re.compile(r"Launch\w*Kernel")
+SLACK_NS = 100_000
+"""Clocks of host and device are compared now and then, and may be off by less between."""
+FARTHEST_NS = 1_000_000_000
 
 
-@dataclass(slots=True)
-class Linked:
-    """A trace whose parts are tied together."""
-
-    columns: Columns
-    rows: Rows = field(default_factory=Rows)
-    threads: list[tuple[str, int]] = field(default_factory=list)
-    """Name and first row of each thread."""
-    modules: list[str] = field(default_factory=list)
-    joined: dict[int, int] = field(default_factory=dict)
-    """Rows that are the same execution as another row, and which."""
-    first: int = NEVER
-    last: int = -NEVER
-    """The beginning of the first row and the end of the last."""
-    owner: array[int] = field(default_factory=INTS)
-    """Of each piece of device work, the row that launched it, or NONE, GRAPH or OUTSIDE."""
-    launches: dict[int, int] = field(default_factory=dict)
-    """By correlation, the row of the call that launched something; empty where `skew` says that its times tell nothing."""
-    skew: int = 0
-    """Nanoseconds that the clocks of host and device differ by at the least, where that shows."""
-    captured: list[list[tuple[int, int, bool]]] = field(default_factory=list)
-    """Of each graph that was captured its launches, as `Launches` has them."""
-    device: array[int] = field(default_factory=LONGS)
-    """Of each row, the time of the device work that it launched; and with the operators inside."""
-    device_total: array[int] = field(default_factory=LONGS)
-    agreed: int = 0
-    disagreed: int = 0
-    """Kernels whose `External id` names the operator that launched them, and those where it names another."""
-
-    def __len__(self) -> int:
-        return len(self.rows.start)
-
-    @property
-    def signatures(self) -> list[Signature]:
-        return self.columns.signatures
-
-    def launched(self, correlation: int) -> int | None:
-        """When the call that launched this began."""
-        row = self.launches.get(correlation)
-        return None if row is None else self.rows.start[row]
-
-    def steps(self) -> Iterable[int | None]:
-        """Of each row, the step of the profiler's schedule that was under way when it began."""
-        marked = sorted(self.columns.steps)
-        starts = [start for start, _, _ in marked]
-        for time in self.rows.start:
-            place = bisect_right(starts, time) - 1
-            yield marked[place][2] if place >= 0 and time < marked[place][1] else None
-
-
-def link(columns: Columns) -> Linked:
-    """Tie the parts of a trace together."""
-    linked = Linked(columns)
+def link(columns: Columns, base_ns: int = 0, rank: int = 0) -> Trace:
+    """Link the parts of a trace; the lanes of `columns` are used up."""
+    trace = Trace(columns, base_ns, rank, steps_of(columns))
     _separate_processes(columns)
     threads = _with_overhead(columns)
-    calls = [lanes[CALLS] for lanes in threads.values() if CALLS in lanes]
-    sweep = _Sweep(
-        linked=linked,
-        tree=ModuleTree(linked.modules),
-        training=training_of(columns.signatures, calls),
-        launches=Launches(calls=linked.launches, captured=linked.captured),
-        sorts=Sorts(columns.signatures, columns.owners),
-        names=_name_numbers(columns.signatures),
-        module_names=[signature.name[len(MODULE_PREFIX) :] for signature in columns.signatures],
-    )
-    if sweep.sorts.begins:
-        sweep.ran = frozenset(columns.device.correlation)
+    linker = _Linker(trace, [lanes[CALLS] for lanes in threads.values() if CALLS in lanes])
     for thread, lanes in threads.items():
-        linked.threads.append((thread, len(linked)))
-        sweep.thread(lanes)
-    if sweep.training is not None:
-        sweep.training.resolve(linked.rows.module)
-    _join(linked, sweep.repeated)
-    _own_kernels(linked, sweep.launches)
-    linked.skew = _skew(linked)
-    if linked.skew:
-        linked.launches.clear()
-    return linked
+        trace.threads.append((thread, len(trace)))
+        linker.add_thread(lanes)
+    if linker.training is not None:
+        linker.training.resolve(trace.rows.module)
+    _join(trace, linker.repeated)
+    _own_kernels(trace, linker.owner)
+    trace.skew = _skew(trace)
+    if trace.skew:
+        trace.launches.clear()
+    return trace
 
 
-@dataclass(slots=True, kw_only=True)
-class _Sweep:
+class _Linker:
     """Walks one thread after another through time."""
 
-    linked: Linked
-    tree: ModuleTree
-    training: Training | None
-    launches: Launches
-    sorts: Sorts
-    names: list[int]
-    """Of each signature, the number of its name."""
-    module_names: list[str]
-    ran: frozenset[int] = frozenset()
-    """The correlations of device work, if graphs were captured."""
-    repeated: list[int] = field(default_factory=list)
-    """Rows inside one of the same name."""
+    def __init__(self, trace: Trace, calls: list[Lane]) -> None:
+        columns = trace.columns
+        numbers: dict[str, int] = {}
+        names = [signature.name for signature in columns.signatures]
+        self.trace = trace
+        self.tree = ModuleTree(trace.modules)
+        self.training = training_of(columns.signatures, calls)
+        self.owner: dict[int, int] = {}
+        """By correlation, the row that launched something: of calls inside each other the outer one's, or why there is none."""
+        self.repeated: list[int] = []
+        """Rows inside one of the same name."""
+        self.names = [numbers.setdefault(name, len(numbers)) for name in names]
+        """Of each signature, the number of its name."""
+        self.module_names = [name[len(MODULE_PREFIX) :] for name in names]
+        self.is_owner = [signature.sort in columns.owners for signature in columns.signatures]
+        self.graphs = {number for number, name in enumerate(names) if "GraphLaunch" in name}
+        self.own_graphs = ANNOTATION in columns.owners
+        """A graph replays what many operators launched once; what an author marked owns it whole."""
+        self.begins = {number for number, name in enumerate(names) if "BeginCapture" in name}
+        self.ends = {number for number, name in enumerate(names) if "EndCapture" in name}
+        self.copies = {number for number, name in enumerate(names) if _COPIES.search(name)}
+        self.kernels = self.copies | {number for number, name in enumerate(names) if _LAUNCHES.search(name)}
+        self.ran = frozenset(columns.device.correlation) if self.begins else frozenset()
+        """The correlations of device work, if graphs were captured."""
 
-    def thread(self, lanes: dict[int, Lane]) -> None:
+    def add_thread(self, lanes: dict[int, Lane]) -> None:
         """Add the rows of one thread: what holds others, then the runtime calls inside; its lanes are used up."""
         calls, leaves = lanes.get(CALLS, Lane()), lanes.get(LEAVES, Lane())
         changes = self.tree.changes(lanes.get(MODULES, Lane()), self.module_names)
         lanes.clear()
         calls.sort()
         leaves.sort()
-        rows, first = self.linked.rows, len(self.linked)
+        rows, first = self.trace.rows, len(self.trace)
         nested = _nest(calls, self.names)
         self.repeated += [first + row for row in nested.repeated]
-        around = open_at(iter(leaves.start), calls, nested.ends, nested.parents)
-        self.launches.sweep(leaves, around, calls, nested.parents, first, self.sorts)
-        if self.sorts.begins:
-            self.launches.capture(
-                leaves, _operators(around, calls, nested.parents, self.sorts), first, self.sorts, self.ran
-            )
+        around = _open_at(leaves.start, calls, nested)
+        self._link_launches(leaves, around, calls, nested.parents, first)
         _take_off(leaves, around, nested)
-        self._reach(calls.start, nested.ends)
-        self._reach(leaves.start, [start + spent for start, spent in zip(leaves.start, leaves.duration, strict=True)])
+        leaf_ends = [start + spent for start, spent in zip(leaves.start, leaves.duration, strict=True)]
+        for starts, ends in ((calls.start, nested.ends), (leaves.start, leaf_ends)):
+            if ends:  # starts are in order
+                self.trace.first = min(self.trace.first, starts[0])
+                latest = max(ends)
+                self.trace.last = max(self.trace.last, latest)
         modules = changes.at(calls.start)
         rows.phase.extend(self._phases(calls, nested.parents, around, modules, first))
         modules += changes.at(leaves.start)
@@ -175,23 +111,39 @@ class _Sweep:
         rows.module.extend(array("i", modules))
 
     def _phases(self, calls: Lane, parents: list[int], around: list[int], modules: list[int], first: int) -> array[int]:
-        """The phases of calls, and of runtime calls that lie in these."""
+        """The phases of calls, and of the runtime calls in these."""
         if self.training is None:
             return array("b", bytes(len(parents) + len(around)))
         phases, nodes = self.training.sweep(calls, parents, modules, first)
-        self.training.wait([nodes[row] for row in around], range(len(around)), first + len(parents))
+        self.training.note([nodes[row] for row in around], first + len(parents))
         return array("b", [*phases[:-1], *(phases[row] for row in around)])
 
-    def _reach(self, starts: array[int], ends: list[int]) -> None:
-        """Widen the time that the trace covers; starts are in order."""
-        if ends:
-            self.linked.first = min(self.linked.first, starts[0])
-            latest = max(ends)
-            self.linked.last = max(self.linked.last, latest)
+    def _link_launches(self, leaves: Lane, around: list[int], calls: Lane, parents: list[int], first: int) -> None:
+        """Link the runtime calls of a thread, each in the row of `around`, to the innermost operator that contains it."""
+        is_owner, signature_of, owner_of, launches = self.is_owner, calls.signature, self.owner, self.trace.launches
+        captured: list[CapturedLaunch] | None = None
+        columns = zip(leaves.signature, leaves.link, leaves.external, around, strict=True)
+        for number, (signature, correlation, kernel, row) in enumerate(columns, first + len(parents)):
+            while row != NONE and not is_owner[signature_of[row]]:
+                row = parents[row]  # noqa: PLW2901 - up to the next operator
+            operator = NONE if row == NONE else first + row
+            if correlation >= 0:
+                is_graph = signature in self.graphs and (row == NONE or not self.own_graphs)
+                owner = Unowned.GRAPH if is_graph else Unowned.NO_OPERATOR if row == NONE else operator
+                if owner_of.setdefault(correlation, owner) == Unowned.NO_OPERATOR:
+                    owner_of[correlation] = owner
+                launches.setdefault(correlation, number)  # calls are sorted, so the outer one is met first
+            if signature in self.begins:
+                self.trace.captured.append(captured := [])
+            elif signature in self.ends:
+                captured = None
+            elif captured is not None and correlation not in self.ran and (kernel >= 0 or signature in self.kernels):
+                # It ran nothing, and so went into the graph.
+                captured.append(CapturedLaunch(operator, kernel, signature in self.copies))
 
 
 class _Nested(NamedTuple):
-    """How the calls of a thread lie in each other; rows are counted from the thread's first."""
+    """How the calls of a thread are nested; rows are counted from the thread's first."""
 
     parents: list[int]
     ends: list[int]
@@ -228,32 +180,42 @@ def _nest(calls: Lane, names: list[int]) -> _Nested:
     return _Nested(parents, ends, self_time, repeated)
 
 
-def _operators(around: list[int], calls: Lane, parents: list[int], sorts: Sorts) -> list[int]:
-    """Of each runtime call the innermost operator that holds it, given the innermost call."""
+def _open_at(times: array[int], calls: Lane, nested: _Nested) -> list[int]:
+    """The innermost call that is open at each of these times, which only grow."""
+    parents, ends = nested.parents, nested.ends
     found = []
-    for row in around:
-        while row != NONE and not sorts.is_owner[calls.signature[row]]:
-            row = parents[row]  # noqa: PLW2901 - up to the next operator
+    starts = iter(calls.start)
+    call, next_start = NONE, next(starts, NEVER)
+    for time in times:
+        while next_start <= time:
+            call += 1
+            next_start = next(starts, NEVER)
+        row = call
+        while row != NONE and ends[row] <= time:
+            row = parents[row]
         found.append(row)
     return found
 
 
 def _take_off(leaves: Lane, around: list[int], nested: _Nested) -> None:
-    """Take the time of runtime calls off what holds them; by another clock one may seem to last longer, and is left."""
+    """Take the time of runtime calls off what contains them; by another clock one may seem to last longer, and is left."""
     ends, self_time = nested.ends, nested.self_time
     for start, duration, row in zip(leaves.start, leaves.duration, around, strict=True):
         if row != NONE and start + duration <= ends[row]:
             self_time[row] -= duration
 
 
-def _join(linked: Linked, repeated: list[int]) -> None:
+def _join(trace: Trace, repeated: list[int]) -> None:
     """Make one of an operator and the only one inside it where both have one name: it was dispatched twice, run once."""
-    rows, joined = linked.rows, linked.joined
-    inside = _inside(rows, {*repeated, *(rows.parent[row] for row in repeated)})
+    rows, joined = trace.rows, trace.joined
+    inside: dict[int, list[int]] = {row: [] for row in {*repeated, *(rows.parent[row] for row in repeated)}}
+    for row, parent in enumerate(rows.parent) if inside else ():
+        if parent in inside:
+            inside[parent].append(row)
     lasting = {row: sum(_ends_inside(rows, each, row) for each in found) for row, found in inside.items()}
     for row in repeated:
         parent = joined.get(rows.parent[row], rows.parent[row])
-        if lasting[parent] == 1 and linked.signatures[rows.signature[row]].sort == OPERATOR:
+        if lasting[parent] == 1 and trace.signatures[rows.signature[row]].sort == OPERATOR:
             joined[row] = parent
             rows.self_time[parent] += rows.self_time[row]
             lasting[parent] = lasting[row]
@@ -262,52 +224,36 @@ def _join(linked: Linked, repeated: list[int]) -> None:
             rows.parent[each] = parent
 
 
-def _inside(rows: Rows, wanted: set[int]) -> dict[int, list[int]]:
-    """The rows directly in each of these."""
-    found: dict[int, list[int]] = {row: [] for row in wanted}
-    for row, parent in enumerate(rows.parent) if wanted else ():
-        if parent in wanted:
-            found[parent].append(row)
-    return found
-
-
-def _ends_inside(rows: Rows, row: int, around: int) -> bool:
+def _ends_inside(rows: HostRows, row: int, around: int) -> bool:
     return rows.start[row] + rows.duration[row] <= rows.start[around] + rows.duration[around]
 
 
-def _own_kernels(linked: Linked, launches: Launches) -> None:
+def _own_kernels(trace: Trace, launched_by: dict[int, int]) -> None:
     """Give every piece of device work its owner, and rows the time of what they and those inside launched."""
-    work, joined = linked.columns.device, linked.joined
-    linked.device = array("q", bytes(8 * len(linked)))
-    linked.device_total = array("q", bytes(8 * len(linked)))
-    owners = {key: joined.get(row, row) for key, row in launches.owner.items()} if joined else launches.owner
-    linked.owner = array("i", [owners.get(correlation, OUTSIDE) for correlation in work.correlation])
-    parent, externals = linked.rows.parent, linked.rows.external
-    for owner, duration, external in zip(linked.owner, work.duration, work.external, strict=True):
-        if owner < 0:
-            continue
-        linked.device[owner] += duration
+    work, rows, joined = trace.columns.device, trace.rows, trace.joined
+    rows.device = array("q", bytes(8 * len(trace)))
+    rows.device_total = array("q", bytes(8 * len(trace)))
+    owners = {key: joined.get(row, row) for key, row in launched_by.items()} if joined else launched_by
+    trace.owner = array("i", [owners.get(correlation, Unowned.OUTSIDE) for correlation in work.correlation])
+    for place, owner in trace.owned():
+        duration, external = work.duration[place], work.external[place]
+        rows.device[owner] += duration
         if external >= 0:
-            if external == externals[owner]:
-                linked.agreed += 1
+            if external == rows.external[owner]:
+                trace.agreed += 1
             else:
-                linked.disagreed += 1
+                trace.disagreed += 1
         while owner != NONE:
-            linked.device_total[owner] += duration
-            owner = parent[owner]  # noqa: PLW2901 - up to the outermost
+            rows.device_total[owner] += duration
+            owner = rows.parent[owner]  # noqa: PLW2901 - up to the outermost
 
 
-SLACK_NS = 100_000
-"""Clocks of host and device are compared now and then, and may be off by less between."""
-FARTHEST_NS = 1_000_000_000
-
-
-def _skew(linked: Linked) -> int:
+def _skew(trace: Trace) -> int:
     """How far the clocks of host and device are apart at the least, where work began before its launch or always very late."""
-    work, rows = linked.columns.device, linked.rows
+    work, rows = trace.columns.device, trace.rows
     early, soonest, number = [], NEVER, 0
     for start, correlation in zip(work.start, work.correlation, strict=True):
-        call = linked.launches.get(correlation)
+        call = trace.launches.get(correlation)
         if call is None:
             continue
         number += 1
@@ -321,8 +267,11 @@ def _skew(linked: Linked) -> int:
     return soonest if number >= PIECES and soonest > FARTHEST_NS else 0
 
 
+# -- several processes in one file
+
+
 def _separate_processes(columns: Columns) -> None:
-    """Number correlations anew where calls of several processes bear the same ones: each process counts its own."""
+    """Number correlations anew where calls of several processes have the same ones: each process counts its own."""
     lanes = [(pid, found[LEAVES]) for (pid, _), found in columns.threads.items() if LEAVES in found]
     if len({pid for pid, lane in lanes if max(lane.link, default=NONE) >= 0}) < 2:
         return
@@ -350,7 +299,7 @@ def _separate_processes(columns: Columns) -> None:
 def _launching_processes(columns: Columns, calls: dict[Number, dict[int, int]]) -> list[Number]:
     """Of each piece of device work the process that launched it; None where no process did.
 
-    What bears one correlation begins in the order of its launches. Where there are devices enough, each belongs to one process:
+    What has one correlation begins in the order of its launches. Where there are devices enough, each belongs to one process:
     the one that this finds for most of its work.
     """
     work, devices = columns.device, [device for device, _ in columns.queues]
@@ -382,25 +331,18 @@ def _launching_processes(columns: Columns, calls: dict[Number, dict[int, int]]) 
 
 
 def _with_overhead(columns: Columns) -> dict[str, dict[int, Lane]]:
-    """The lanes of each thread; what the profiler did itself is put into the thread that it held up, if there is only one."""
+    """The lanes of each thread; what the profiler did itself is put into the thread that it delayed, if there is only one."""
     found: dict[str, dict[int, Lane]] = {}
-    homeless: list[Lane] = []
+    overhead: list[Lane] = []
     for (pid, tid), lanes in columns.threads.items():
         if set(lanes) == {LEAVES} and all(
             columns.signatures[signature].sort == OVERHEAD for signature in lanes[LEAVES].signature
         ):
-            homeless.append(lanes[LEAVES])
+            overhead.append(lanes[LEAVES])
         else:
             found[f"{pid}/{tid}"] = lanes
     working = [lanes for lanes in found.values() if CALLS in lanes or LEAVES in lanes]
-    for lane in homeless:
-        if len(working) == 1:
-            working[0].setdefault(LEAVES, Lane()).extend(lane)
-        else:
-            found.setdefault("overhead", {}).setdefault(LEAVES, Lane()).extend(lane)
+    for lane in overhead:
+        into = working[0] if len(working) == 1 else found.setdefault("overhead", {})
+        into.setdefault(LEAVES, Lane()).extend(lane)
     return found
-
-
-def _name_numbers(signatures: list[Signature]) -> list[int]:
-    numbers: dict[str, int] = {}
-    return [numbers.setdefault(signature.name, len(numbers)) for signature in signatures]

@@ -1,19 +1,48 @@
-"""The reader of Kineto's traces."""
+"""The reader of Kineto's traces: recognises one, reads it into columns, links them, and makes a profile of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
+from opcost.core.graph import Note
 from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.profile import Profile
-from opcost.errors import SourceError
+from opcost.errors import SourceError, some
 from opcost.traces.file import TraceFile
-from opcost.traces.kineto.load import fault_notes, is_kineto, is_large, meta_of, rank_of, translate
-from opcost.traces.kineto.profile import profile_of
-from opcost.traces.kineto.replays import captures_of
+from opcost.traces.kineto.columns import Columns
+from opcost.traces.kineto.decoding import CATEGORIES
+from opcost.traces.kineto.device_use import extra_of_trace
+from opcost.traces.kineto.link import link
+from opcost.traces.kineto.stream import KinetoStream
+from opcost.traces.kineto.table import Table, table_of, timeline_of
+from opcost.traces.kineto.trace import Capture, Trace, Unowned, captures_of, replayed
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
+
+BEGINNING = 1 << 10
+"""Bytes in which the first field of a file is named."""
+_SIGNS = re.compile(
+    rb'"(?:schemaVersion|deviceProperties|baseTimeNanoseconds|distributedInfo|cuda_runtime_version|trace_id|correlation)"\s*:'
+    rb'|"cat"\s*:\s*"(?:' + b"|".join(name.encode() for name in CATEGORIES if name != "Kernel") + rb')"'
+)
+"""Fields of the file, what links kernels to launches, and categories that no other profiler has."""
+_OTHERS = re.compile(rb'\{\s*"(?:schema|profiler|graph_exec)"\s*:')
+"""Beginnings of other tools' files, which may name the same fields; in none of them is a list of events."""
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+
+LARGE_BYTES = 64 << 20
+LARGE_PACKED_BYTES = LARGE_BYTES // 8
+"""A gzipped file may unpack to a hundred times its size."""
+MANY = 20_000
+"""Above this many executions and kernels a row of a profile is a group of executions that are alike, unless each is requested:
+to make rows of all and to query those takes ten times as long as to read them. Of a large file it always is."""
+
+_META = ("schemaVersion", "host_name", "trace_id", "record_shapes", "with_stack", "profile_memory", "with_flops")
 
 
 class KinetoReader:
@@ -22,7 +51,10 @@ class KinetoReader:
     name = "kineto"
 
     def sniff(self, head: bytes) -> bool:
-        return is_kineto(head)
+        start = head[:BEGINNING].lstrip(b"\xef\xbb\xbf \t\r\n")
+        if start[:1] not in (b"{", b"[") or _SIGNS.search(head) is None:
+            return False
+        return _OTHERS.match(start) is None or _EVENTS.search(head) is not None
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
         return self.read_more(file, partial=partial)
@@ -36,18 +68,18 @@ class KinetoReader:
         timeline: bool = False,
         executions: bool = False,
     ) -> Profile:
-        """The same, with what allocators told if that is asked for (None: where the file is not large).
+        """The same, with the memory over time if requested (None: where the file is not large).
 
-        Rows of single executions tell when they ran: of a small file, and if they are asked for of one that is not large. Else
-        the timeline does, if it is asked for.
+        Rows of single executions have their times: of a small file, and if requested of one that is not large. Else
+        the timeline has them, if requested.
         """
         with garbage_collector_paused():
-            stream, translated = translate(file, partial=partial, memory=memory)
+            found = _Read(file, partial=partial, memory=memory)
             return profile_of(
-                translated,
-                meta_of(file, stream.fields),
-                rank_of(stream.fields),
-                fault_notes(stream, translated.linked.columns),
+                found.trace,
+                found.meta,
+                found.rank,
+                found.notes,
                 large=is_large(file),
                 timeline=timeline,
                 executions=executions,
@@ -56,16 +88,141 @@ class KinetoReader:
     def read_replayed(self, file: TraceFile, capture: TraceFile, *, partial: bool = False) -> Profile:
         """The same, with the operators of the graphs that were captured in another trace."""
         with garbage_collector_paused():
-            captures = captures_of(translate(capture, memory=False)[1], capture.name)
+            captures = captures_of(_Read(capture, memory=False).trace, capture.name)
             if not captures:
                 raise SourceError(
                     f"{capture.path}: no graph is captured in this trace",
                     hint="name a trace of the run that captured it, from the beginning of the capture to its end",
                 )
-            stream, translated = translate(file, partial=partial)
-            notes = fault_notes(stream, translated.linked.columns)
-            meta, rank = meta_of(file, stream.fields), rank_of(stream.fields)
-            return profile_of(translated, meta, rank, notes, large=is_large(file), captures=captures)
+            found = _Read(file, partial=partial)
+            return profile_of(found.trace, found.meta, found.rank, found.notes, large=is_large(file), captures=captures)
 
 
 READER: Reader = KinetoReader()
+
+
+def read_table(path: str | PathLike[str], *, partial: bool = False, memory: bool | None = None) -> Table:
+    """The table of a Kineto trace of any size."""
+    file = TraceFile(path)
+    if not any(map(READER.sniff, file.heads())):
+        raise SourceError(f"{file.path} is not a Kineto trace", hint="opcost.read_profile reads the other formats")
+    return tabulate(file, partial=partial, memory=memory)
+
+
+def tabulate(file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> Table:
+    """The same of a file that is known to be one."""
+    with garbage_collector_paused():
+        found = _Read(file, partial=partial, memory=memory)
+        return table_of(found.trace, found.meta, found.rank, found.notes)
+
+
+def is_large(file: TraceFile) -> bool:
+    """Whether reading it takes so long that what few users need is not read."""
+    return file.size > (LARGE_PACKED_BYTES if file.packed else LARGE_BYTES)
+
+
+def profile_of(
+    trace: Trace,
+    meta: Mapping[str, str],
+    rank: int | None,
+    notes: tuple[Note, ...],
+    *,
+    large: bool = False,
+    timeline: bool = False,
+    executions: bool = False,
+    captures: Sequence[Capture] = (),
+) -> Profile:
+    """The profile of a trace: every execution a row, or, of many, one row for all that are alike.
+
+    `notes` come before those about owners of kernels. Grouped rows may have a timeline beside them. Of replayed graphs,
+    operators are found in these captures and in those of the trace itself, where executions are rows.
+    """
+    separate = executions or bool(captures) or (bool(trace.captured) and Unowned.GRAPH in trace.owner)
+    if large or (not separate and len(trace) + len(trace.owner) > MANY):
+        found = table_of(trace, meta, rank, notes).profile()
+        return replace(found, extra={**found.extra, "timeline": timeline_of(trace)}) if timeline else found
+    rows = trace.executions()
+    replays = replayed(trace, (*captures_of(trace), *captures))
+    rows += tuple(row._replace(id=number) for number, row in enumerate(replays.rows, len(rows)))
+    return Profile(
+        meta=meta,
+        rows=rows,
+        unattributed=replays.unattributed,
+        wall_ns=trace.wall_ns,
+        notes=notes + trace.notes(replays.found) + replays.notes,
+        extra=extra_of_trace(trace),
+    )
+
+
+class _Read:
+    """One file read and linked; changes of memory only if requested, or of a file that is not large."""
+
+    def __init__(self, file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> None:
+        stream = KinetoStream(file, partial=partial, memory=not is_large(file) if memory is None else memory)
+        columns = Columns()
+        for events in stream.blocks():
+            try:
+                columns.add(events)
+            except OverflowError:
+                columns.add([event for event in events if columns.fits(event)])
+        self.notes = _fault_notes(stream, columns)
+        if columns.empty:
+            raise SourceError(
+                f"{file.path}: {_why_empty(stream, columns, self.notes)}",
+                hint="export the trace again, from a run in which operators or kernels were recorded",
+            )
+        columns.move_device_work()
+        fields = stream.fields
+        distributed = fields.get("distributedInfo")
+        rank = distributed.get("rank") if isinstance(distributed, dict) else None
+        self.rank = rank if type(rank) is int else None
+        """The rank that a distributed run wrote into its trace; None where it did not, which is not rank 0."""
+        base = fields.get("baseTimeNanoseconds")
+        self.meta = _meta_of(file, fields)
+        self.trace = link(columns, base if type(base) is int else 0, self.rank or 0)
+
+
+def _why_empty(stream: KinetoStream, columns: Columns, notes: Sequence[Note]) -> str:
+    """Why nothing of a trace was kept."""
+    if columns.untimed:
+        return f"none of its {columns.untimed} operators and kernels has a beginning ('ts') and a duration ('dur')"
+    if stream.damage:
+        return f"{stream.damage}, and no operator or kernel is before the damage"
+    if notes:
+        return "; ".join(note.text for note in notes)
+    if stream.events:
+        return f"none of its {stream.events} events is an operator, a call or a kernel"
+    return 'the list "traceEvents" is empty: nothing was recorded'
+
+
+def _fault_notes(stream: KinetoStream, columns: Columns) -> tuple[Note, ...]:
+    """What was left out of a file, and what was lost of a damaged one."""
+    found = []
+    if stream.damage:
+        found.append(Note("partial", f"{stream.damage}; this is from the {stream.events} events before it"))
+    left = [
+        f"{left.count} {kind} (the first at byte {left.place} of the unpacked file)"
+        for kind, left in stream.left_out.items()
+    ]
+    if columns.beyond:
+        left.append(f"{columns.beyond} with a time beyond 64 bits of nanoseconds")
+    if left:
+        count = columns.beyond + sum(left.count for left in stream.left_out.values())
+        found.append(Note("faulty", f"{count} events are left out: {', '.join(some(left))}"))
+    return tuple(found)
+
+
+def _meta_of(file: TraceFile, fields: Mapping[str, Any]) -> dict[str, str]:
+    """Where the trace comes from and what it was recorded with."""
+    meta = {"source": file.name, "format": "kineto"}
+    devices = fields.get("deviceProperties")
+    names = [device.get("name") for device in devices if isinstance(device, dict)] if isinstance(devices, list) else []
+    if names:
+        meta["device"] = ", ".join(dict.fromkeys(str(name) for name in names))
+    distributed = fields.get("distributedInfo")
+    if isinstance(distributed, dict):
+        keys = ("backend", "rank", "world_size", "nccl_version")
+        meta |= {key: str(distributed[key]) for key in keys if key in distributed}
+    meta |= {key: str(fields[key]) for key in _META if key in fields}
+    meta |= {key: str(value) for key, value in fields.items() if key.endswith("_version")}
+    return meta

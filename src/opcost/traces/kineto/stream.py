@@ -1,9 +1,9 @@
 """A Kineto trace decoded block by block: the events stream by, the file's other fields are kept.
 
-The fields before the events are read first (`_header`). Then blocks are read into a window and decoded where they lie
-(`_straight`); where that fails, at the end of the list, at a cut inside an event or at a bad event, `_decode` finds out which.
-The fields behind the events come last (`_trailer`). Whether a cut was right is not guessed: what was cut inside an event does
-not decode.
+The fields before the events are read first (`_header`). Then blocks are read into a window and decoded in place (`_straight`);
+where that fails, at the end of the list, at a cut inside an event or at a bad event, `_decode` finds out which. The fields behind
+the events come last (`_trailer`). Whether a cut was right is not guessed: what was cut inside an event does not decode.
+Where a block has bad events, `_Sieve` takes it apart by its braces, leaves them out and records what is wrong with them.
 """
 
 from __future__ import annotations
@@ -11,44 +11,49 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from opcost.core.parsing import parse, replace_lone_surrogates
 from opcost.errors import SourceError
 from opcost.traces.file import DAMAGE, REPAIR, TRUNCATED, TraceFile
-from opcost.traces.kineto.cuts import separator_of
-from opcost.traces.kineto.decoding import EventDecoder, decoders
-from opcost.traces.kineto.sifting import blanks, sift
-from opcost.traces.kineto.window import Window
-
-if TYPE_CHECKING:
-    from opcost.traces.kineto.event import Event
+from opcost.traces.kineto.decoding import FAULTS, INVALID, Event, EventDecoder
 
 BLOCK_BYTES = 1 << 16
-"""What is decoded at once; the events of so many bytes stay in a processor's cache."""
+"""What is decoded at once; the events of this many bytes stay in a processor's cache."""
 LARGEST_HEAD = 1 << 24
-"""If fields before the events are damaged, so much of the file is looked through before that is said."""
+"""If fields before the events are damaged, this much of the file is searched before that is reported."""
 LARGEST_EVENT = 1 << 24
-"""In so many bytes an event must end; a text or a list that never does is not waited for."""
+"""An event must end within this many bytes."""
+LARGEST_FIRST = 1 << 22
+"""The first event must end within this many bytes for the separator of events to be found."""
 LARGEST_TRAILER = LARGEST_HEAD
 SMALLEST_EVENT = 32
-"""Bytes that an event has at the least, taken over many: with a name and a time it has twice as many."""
+"""Bytes that an event has at least, on average: with a name and a time it has twice as many."""
 TRIES = 16
-"""How many cuts of one block are tried before its events are taken apart."""
+"""How many cuts of one block, or beginnings of the next event behind a bad one, are tried."""
 MOST_FAULTS = 1_000_000
-"""So many bad events are left out one by one; a file of more is no trace, and would take minutes to say so."""
+"""Bad events that are left out one by one; a file of more is no trace, and would take minutes to report."""
 SIFTED_BYTES = 1 << 20
-"""So many bytes without a cut are taken apart too: the file does not write the same between all events, and what waits for a
-cut stays in memory."""
+"""This many bytes without a cut are taken apart too: the file does not write the same between all events."""
+DEEPEST = 1000
+"""Levels of a value; no decoder goes deeper, and brackets without an end are not counted to theirs."""
 
 CUT = "the file ends in the middle of the list of events"
 
 _LIST = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
-"""The key, and not a text that holds its name."""
+"""The key, and not a text that contains its name."""
 _BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 """A list of events without an object around it."""
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+_NEXT = re.compile(r"\s*,\s*\{")
+_GAP = re.compile(rb"[\s,]*")
+_STRUCTURE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
+_WORD = re.compile(rb"[^\s,{\[\]]+")
+_FIELD = re.compile(r"at `\$\[\d+\](?:\.\w+)?\.(\w+)`")
+_MARK = b'"ph"'
+"""A field that every event has, and nothing inside of an event does."""
 
 
 class _Decoded(NamedTuple):
@@ -56,7 +61,7 @@ class _Decoded(NamedTuple):
 
     events: list[Event]
     used: int
-    ended: bool
+    ended: bool = False
 
 
 class _Damage(Exception):
@@ -78,8 +83,8 @@ class Left:
 class KinetoStream:
     """The events of one file in blocks, and afterwards `fields`: everything beside the events.
 
-    `left_out` are the events that are none, by what is wrong with them. `damage` is set if the file could not be read to its
-    end and `partial` allowed that.
+    `left_out` counts the bad events by what is wrong with them. `damage` is set if the file could not be read to its end and
+    `partial` allowed that.
     """
 
     def __init__(self, file: TraceFile, *, partial: bool = False, memory: bool = False) -> None:
@@ -89,8 +94,7 @@ class KinetoStream:
         self.damage = ""
         self.left_out: dict[str, Left] = {}
         self.events = 0
-        self._decoder = EventDecoder(decoders(memory=memory))
-        self._faults = self._decoder.by.faults
+        self._decoder = EventDecoder(memory)
         self._position = 0
         """Offset of the window's first byte in the unpacked file, for messages."""
         self._read = 0
@@ -108,37 +112,33 @@ class KinetoStream:
             self.damage = str(exc)
 
     def _blocks(self, stream: BinaryIO) -> Iterator[list[Event]]:
-        window = Window(self._header(stream), BLOCK_BYTES)
+        window = _Window(self._header(stream))
         separator = b""
         ended = False
         while not ended:
             read, broken = self._more(stream, window)
             found = self._straight(window, separator)
             if found is None:
-                self._position += (between := blanks(window.content()))
+                self._position += (between := _blanks(window.content()))
                 window.drop(between)
                 buffer = window.content()
                 if not separator or separator not in buffer:
-                    separator = separator_of(buffer)
+                    separator = _separator_of(buffer)
                 found = self._decode(buffer, separator) if read else self._last(buffer, separator, broken)
             if found.events:
-                self._count(len(found.events))
+                self.events += len(found.events)
+                if self.events * SMALLEST_EVENT > self._position + LARGEST_EVENT:  # made to keep a reader busy
+                    raise _Damage(f"there are {self.events} events in the first {self._position} bytes", REPAIR)
                 yield found.events
             ended = found.ended
             self._position += found.used
             window.drop(found.used)
         self._trailer(window.content(), stream)
 
-    def _count(self, events: int) -> None:
-        """Count the events of a block; more than such bytes can hold are made to keep a reader busy."""
-        self.events += events
-        if self.events * SMALLEST_EVENT > self._position + LARGEST_EVENT:
-            raise _Damage(f"{self.events} events stand in the first {self._position} bytes", REPAIR)
+    def _straight(self, window: _Window, separator: bytes) -> _Decoded | None:
+        """The events before the last cut, decoded in place.
 
-    def _straight(self, window: Window, separator: bytes) -> _Decoded | None:
-        """The events before the last cut, decoded where they lie.
-
-        None where there is no cut yet, it was wrong or the list has ended: then the slower way finds out which.
+        None where there is no cut yet, it was wrong or the list has ended: `_decode`, which is slower, finds out which.
         """
         cut = window.last(separator) if separator else None
         if cut is None or len(window) - cut > SIFTED_BYTES:
@@ -146,11 +146,11 @@ class KinetoStream:
         with window.closed(cut + separator.index(b"}") + 1) as text:
             try:
                 events = self._decoder.decode(text)
-            except self._faults:
+            except FAULTS:
                 return None
-        return _Decoded(events, cut + len(separator) - 1, ended=False) if events else None
+        return _Decoded(events, cut + len(separator) - 1) if events else None
 
-    def _more(self, stream: BinaryIO, window: Window) -> tuple[int, str]:
+    def _more(self, stream: BinaryIO, window: _Window) -> tuple[int, str]:
         """Read another block: how many bytes came, and why none if the file is broken there."""
         if self._broken:
             return 0, self._broken
@@ -158,19 +158,15 @@ class KinetoStream:
             read = window.fill(stream)
         except DAMAGE as exc:
             self._broken = self.file.fault() or str(exc)
-            saved = self._salvage() if self.partial else b""
+            saved = self.file.unpackable(self._read) if self.partial and self.file.packed else b""
             window.append(saved)
             return len(saved), "" if saved else self._broken
         self._read += read
         return read, ""
 
-    def _salvage(self) -> bytes:
-        """What can be unpacked of the block in which unpacking failed."""
-        return self.file.unpackable(self._read) if self.file.packed else b""
-
     def _header(self, stream: BinaryIO) -> bytes:
         """Read up to the first event and keep the fields before it; what was read beyond is returned."""
-        window = Window(b"", BLOCK_BYTES)
+        window = _Window(b"")
         while True:
             read, broken = self._more(stream, window)
             buffer = window.content()
@@ -194,19 +190,19 @@ class KinetoStream:
         """The events up to the last cut that is right, or to the end of the list before it; none where no event has ended."""
         cut = buffer.rfind(separator) if separator else -1
         if cut < 0 and len(buffer) < SIFTED_BYTES:
-            return _Decoded([], 0, ended=False)
+            return _Decoded([], 0)
         for _ in range(TRIES):
             if cut < 0 or len(buffer) - cut > SIFTED_BYTES:
                 break
             try:
                 events = self._events(buffer, cut + separator.index(b"}") + 1)
-            except self._faults as exc:
+            except FAULTS as exc:
                 if (end := _end_of_list(exc)) is not None:
                     return _Decoded(self._events(buffer, end, close=b""), end, ended=True)
-                if isinstance(exc, self._decoder.by.invalid):
+                if isinstance(exc, INVALID):
                     break
             else:
-                return _Decoded(events, cut + len(separator) - 1, ended=False)
+                return _Decoded(events, cut + len(separator) - 1)
             cut = buffer.rfind(separator, 0, cut)
         found = self._sifted(buffer, separator)
         if not found.used and len(buffer) > LARGEST_EVENT:
@@ -218,7 +214,7 @@ class KinetoStream:
         """The events that are left when the file has no more blocks."""
         try:
             return _Decoded(self._events(buffer, len(buffer), close=b""), len(buffer), ended=True)
-        except self._faults as exc:
+        except FAULTS as exc:
             if (end := _end_of_list(exc)) is not None:
                 return _Decoded(self._events(buffer, end, close=b""), end, ended=True)
         found = self._sifted(buffer, separator)
@@ -232,13 +228,14 @@ class KinetoStream:
 
     def _sifted(self, buffer: bytes, separator: bytes) -> _Decoded:
         """The good events of a buffer, as far as events end in it; the others are left out, and counted."""
-        found = sift(buffer, separator, self._decoder.decode_any, self._faults)
-        for fault in found.faults:
-            self.left_out.setdefault(fault.kind, Left(0, self._position + fault.place)).count += 1
+        sieve = _Sieve(buffer, separator, self._decoder)
+        events = sieve.good(list(sieve.pieces()))
+        for place, fault in sorted(sieve.faults):
+            self.left_out.setdefault(fault, Left(0, self._position + place)).count += 1
         if sum(left.count for left in self.left_out.values()) > MOST_FAULTS:
             first = min(left.place for left in self.left_out.values())
             raise _Damage(f"more than {MOST_FAULTS:,} of its events are none, the first at byte {first}", REPAIR)
-        return _Decoded(found.events, found.used, found.ended)
+        return _Decoded(events, sieve.place, sieve.ended)
 
     def _events(self, buffer: bytes, end: int, *, close: bytes = b"]") -> list[Event]:
         """Decode the events before `end`; the opening bracket is put in front."""
@@ -246,7 +243,7 @@ class KinetoStream:
 
     def _trailer(self, rest: bytes, stream: BinaryIO) -> None:
         """The fields behind the events; the file must end with them."""
-        window = Window(rest, BLOCK_BYTES)
+        window = _Window(rest)
         while True:
             read, broken = self._more(stream, window)
             if broken:
@@ -256,10 +253,8 @@ class KinetoStream:
             if len(window) > LARGEST_TRAILER:
                 raise _Damage(f"the fields behind the events have more than {LARGEST_TRAILER >> 20} MiB", REPAIR)
         text = window.content().strip()
-        if text.startswith(b","):
-            self._keep(b"{" + text[1:], self._position)
-        elif text not in {b"", b"}"}:
-            self._keep(b"{" + text, self._position)
+        if text not in {b"", b"}"}:
+            self._keep(b"{" + text.removeprefix(b","), self._position)
         elif not text and self.fields and not self.damage:
             raise _Damage("the file ends before its closing brace", TRUNCATED)
 
@@ -288,3 +283,183 @@ def _end_of_list(fault: Exception) -> int | None:
     """
     found = _TRAILING.search(str(fault))
     return None if found is None else int(found[1]) - 2
+
+
+def _separator_of(buffer: bytes) -> bytes:
+    """From the end of an event to the beginning of the next one, as this file writes it; empty if that is not seen yet.
+
+    The indentation before the closing brace belongs to it, so that the same bytes inside an event are seldom taken for it.
+    """
+    text = buffer[:LARGEST_FIRST].decode("utf-8", "replace")
+    try:
+        _, end = json.JSONDecoder().raw_decode(text, len(text) - len(text.lstrip()))
+    except (ValueError, RecursionError):
+        return b""
+    found = _NEXT.match(text, end)
+    if found is None:
+        return b""
+    _, broken, indent = text[:end].rpartition("}")[0].rpartition("\n")
+    return (("\n" + indent if broken and not indent.strip() else "") + "}" + found[0]).encode()
+
+
+def _blanks(text: bytes | memoryview) -> int:
+    """How many bytes are before the first event."""
+    found = _GAP.match(text)
+    return found.end() if found else 0
+
+
+class _Window:
+    """Bytes between a stream and a decoder of lists, with an opening bracket in front of them.
+
+    What was decoded from `closed` may refer to these bytes, so it must be used up before the window is moved.
+    """
+
+    def __init__(self, beginning: bytes) -> None:
+        self._block = BLOCK_BYTES
+        self._bytes = bytearray(b"[" + beginning)
+        self._end = len(self._bytes)
+
+    def fill(self, stream: BinaryIO) -> int:
+        """Read a block behind what is there, or as much as that already is; how many bytes came."""
+        room = max(self._block, self._end)
+        self._reserve(room)
+        free = memoryview(self._bytes)[self._end : self._end + room]
+        read: int = stream.readinto(free)  # type: ignore[attr-defined]  # every binary stream that is opened has it
+        self._end += read
+        return read
+
+    def append(self, more: bytes) -> None:
+        self._reserve(len(more))
+        self._bytes[self._end : self._end + len(more)] = more
+        self._end += len(more)
+
+    def last(self, text: bytes) -> int | None:
+        """Where this text occurs for the last time."""
+        place = self._bytes.rfind(text, 1, self._end)
+        return None if place < 0 else place - 1
+
+    def __len__(self) -> int:
+        return self._end - 1
+
+    def content(self) -> bytes:
+        return bytes(memoryview(self._bytes)[1 : self._end])
+
+    @contextmanager
+    def closed(self, end: int) -> Iterator[memoryview]:
+        """The bytes before `end` as a list: a bracket on either side."""
+        place = end + 1
+        under = self._bytes[place]
+        self._bytes[place] = ord("]")
+        try:
+            yield memoryview(self._bytes)[: place + 1]
+        finally:
+            self._bytes[place] = under
+
+    def drop(self, count: int) -> None:
+        """Forget this many bytes from the beginning."""
+        left = self._end - 1 - count
+        self._bytes[1 : 1 + left] = self._bytes[1 + count : self._end]
+        self._end = 1 + left
+
+    def _reserve(self, room: int) -> None:
+        """Make room; the old bytes may still be referred to, so they are copied and not resized."""
+        if self._end + room > len(self._bytes):
+            self._bytes = self._bytes[: self._end] + bytes(2 * room)
+
+
+class _Sieve:
+    """The events of a text one by one, as far as they end in it; the text begins with one."""
+
+    def __init__(self, text: bytes, separator: bytes, decoder: EventDecoder) -> None:
+        self.text, self.separator, self.decoder = text, separator, decoder
+        self.place = 0
+        self.ended = False
+        self.faults: list[tuple[int, str]] = []
+        """Where a bad event begins and what is wrong, in words that fit behind a number of them."""
+
+    def pieces(self) -> Iterator[tuple[int, int]]:
+        """Beginning and end of each event; `place` is behind the last one, and behind what is between."""
+        text = self.text
+        while True:
+            start = self.place + _blanks(memoryview(text)[self.place :])
+            if text[start : start + 1] == b"]":
+                self.place, self.ended = start + 1, True
+                return
+            end = self._end(start)
+            if end is None:
+                end = self._next(start)
+                if end is None:
+                    return
+                self.faults.append((start, "whose text does not end"))
+            elif text[start : start + 1] == b"{":
+                yield start, end
+            else:
+                self.faults.append((start, "that are no objects"))
+            self.place = end + _blanks(memoryview(text)[end:])
+
+    def good(self, pieces: list[tuple[int, int]]) -> list[Event]:
+        """The events of these pieces; the bad ones are found by halving."""
+        if not pieces:
+            return []
+        try:
+            return self.decoder.decode_any(b"[%b]" % b",".join([self.text[start:end] for start, end in pieces]))
+        except FAULTS as exc:
+            if len(pieces) == 1:
+                self.faults.append((pieces[0][0], _fault_of(exc)))
+                return []
+        half = len(pieces) // 2
+        return self.good(pieces[:half]) + self.good(pieces[half:])
+
+    def _end(self, start: int) -> int | None:
+        """Where the value ends that begins here; None where it does not, or only beyond what looks like the next event."""
+        text = self.text
+        if text[start : start + 1] in (b"{", b"[", b'"'):
+            end = _end_of_value(text, start)
+        else:
+            word = _WORD.match(text, start)
+            end = word.end() if word and word.end() < len(text) else None
+        if end is not None and b"\n" in self.separator:  # which occurs in no event
+            cut = text.find(self.separator, start, end)
+            if 0 <= cut < end - len(self.separator):
+                return None
+        return end
+
+    def _next(self, start: int) -> int | None:
+        """Where the next good event begins, if one can be found."""
+        place = start
+        for _ in range(TRIES if self.separator else 0):
+            cut = self.text.find(self.separator, place + 1)
+            if cut < 0:
+                return None
+            place = cut + len(self.separator) - 1
+            end = _end_of_value(self.text, place)
+            if end is not None and _MARK in self.text[place:end]:
+                try:
+                    self.decoder.decode_any(b"[%b]" % self.text[place:end])
+                except FAULTS:
+                    continue
+                return place
+        return None
+
+
+def _end_of_value(text: bytes, start: int) -> int | None:
+    depth = 0
+    for found in _STRUCTURE.finditer(text, start):
+        first = text[found.start()]
+        depth += (first in b"{[") - (first in b"}]")
+        if depth <= 0:
+            return found.end()
+        if depth > DEEPEST:
+            return None
+    return None
+
+
+def _fault_of(fault: Exception) -> str:
+    text = str(fault)
+    if isinstance(fault, UnicodeDecodeError):
+        return "that are not UTF-8 text"
+    if (field := _FIELD.search(text)) is not None:
+        return f"with a wrong value in {field[1]!r}"
+    if isinstance(fault, RecursionError):
+        return "that hold one another too deeply"
+    return f"that are damaged ({text.partition(' (byte')[0].removeprefix('JSON is malformed: ').partition(' - at')[0]})"

@@ -1,35 +1,40 @@
-"""A Kineto trace of any size, tabulated while it streams by: what repeats is one group, with every duration kept exactly.
+"""A Kineto trace of any size, grouped: executions that are alike are one group, with every duration kept exactly.
 
 A profile has an object for every execution; this has eight bytes for each of its times, so that a trace of gigabytes
-fits into a few hundred megabytes.
+fits into a few hundred megabytes. For such a trace the timeline is made of columns, too.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import repeat
+from functools import partial
+from itertools import pairwise, repeat
 from math import ceil
-from os import PathLike
 from typing import Any, NamedTuple
 
 from opcost.core.graph import Note, Phase
-from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.profile import CopySummary, Kernel, Profile, ProfileRow, Spread
-from opcost.errors import SourceError
-from opcost.traces.file import TraceFile
-from opcost.traces.kineto.device_use import Uses, copies_of, device_uses, extra_of
-from opcost.traces.kineto.lane import NONE
-from opcost.traces.kineto.load import fault_notes, is_kineto, meta_of, rank_of, translate, wall_of
-from opcost.traces.kineto.meaning import Meaning
+from opcost.core.timeline import DEEPEST, LaneColumns, kernel_sort, lane_title, lanes_as_columns, thinned_lanes
+from opcost.traces.kineto.columns import NONE, Lane
+from opcost.traces.kineto.device_use import (
+    Collective,
+    Uses,
+    collectives_of,
+    copies_of,
+    device_uses,
+    exchanges,
+    extra_of,
+)
 from opcost.traces.kineto.memory_use import MemoryUse, memory_of
-from opcost.traces.kineto.messages import Collective, collectives_of, exchanges
-from opcost.traces.kineto.rows import REASONS, Translated
-from opcost.traces.kineto.training import PHASES
+from opcost.traces.kineto.modules import PHASES
+from opcost.traces.kineto.operators import TracedOperator
+from opcost.traces.kineto.trace import REASONS, Trace
 
 LAUNCHING = 128
-"""Is added to the state of a row, which is the number of the kind that has its price, if it does not have one itself."""
+"""Is added to the state of a row, which is the number of the kind that has its cost, if it does not have one itself."""
 
 
 class Times:
@@ -57,7 +62,7 @@ class Times:
         return max(self.values)
 
     def percentile(self, percent: float) -> int:
-        """The smallest duration that so many percent do not exceed."""
+        """The smallest duration that this many percent do not exceed."""
         if not 0 <= percent <= 100:
             raise ValueError(f"{percent} is not a percentage")
         ordered = sorted(self.values)
@@ -78,7 +83,7 @@ class Group:
 
     type: str
     provider: str
-    meaning: Meaning
+    operator: TracedOperator
     module: str
     phase: Phase
     step: int | None
@@ -109,19 +114,18 @@ class Table:
     notes: tuple[Note, ...] = ()
 
     def profile(self) -> Profile:
-        """The groups as rows that stand for many executions each, with sums of times."""
+        """The groups as rows of many executions each, with sums of times."""
         rank = self.rank or 0
         has_device = bool(self.devices.whole)
         rows = []
         for number, group in enumerate(self.groups):
             kernels = tuple(_kernel(queue, times) for queue, times in group.kernels.items())
-            spent = group.device.total if has_device else None
             rows.append(
                 ProfileRow(
                     id=number,
                     name=group.type,
                     type=group.type,
-                    kind=group.meaning.kind,
+                    kind=group.operator.kind,
                     module=group.module,
                     phase=group.phase,
                     device=kernels[0].device if kernels else "cpu",
@@ -131,134 +135,165 @@ class Table:
                     step=group.step,
                     host_ns=group.host.total,
                     host_self_ns=group.host_self.total,
-                    device_ns=spent,
+                    device_ns=group.device.total if has_device else None,
                     device_total_ns=group.device_total if has_device else None,
                     kernels=kernels,
-                    ins=group.meaning.ins,
-                    outs=group.meaning.outs,
-                    attrs=group.meaning.attrs,
+                    ins=group.operator.ins,
+                    outs=group.operator.outs,
+                    attrs=group.operator.attrs,
                     count=group.host.count,
                     spread=Spread(group.host_self.values, group.device.values) if group.host.count > 1 else None,
                 )
             )
-        lost = tuple(
+        unattributed = tuple(
             _kernel(queue, times)._replace(why="" if why == "none" else why, rank=self.rank)
             for (queue, why), times in self.unattributed.items()
         )
-        alike = Note("grouped", "each row stands for all executions of an operator with the same arguments and module")
-        notes = (*self.notes, alike)
+        alike = Note(
+            "grouped", "each row is a group of all executions of an operator with the same arguments and module"
+        )
         return Profile(
             meta=self.meta,
             rows=tuple(rows),
-            unattributed=lost,
+            unattributed=unattributed,
             wall_ns=self.wall_ns,
-            notes=notes,
+            notes=(*self.notes, alike),
             extra=extra_of(self.devices, self.copies, exchanges(self.collectives, rank), self.memory),
         )
 
 
 def _kernel(queue: Queue, times: Times) -> Kernel:
-    spread = times.values if times.count > 1 else ()
-    return Kernel(*queue, 0, times.total, count=times.count, spread=spread)
+    return Kernel(*queue, 0, times.total, count=times.count, spread=times.values if times.count > 1 else ())
 
 
-def read_table(path: str | PathLike[str], *, partial: bool = False, memory: bool | None = None) -> Table:
-    """Tabulate a Kineto trace of any size."""
-    file = TraceFile(path)
-    if not any(map(is_kineto, file.heads())):
-        raise SourceError(f"{file.path} is not a Kineto trace", hint="opcost.read_profile reads the other formats")
-    return tabulate(file, partial=partial, memory=memory)
-
-
-def tabulate(file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> Table:
-    """The same of a file that is known to be one."""
-    with garbage_collector_paused():
-        stream, translated = translate(file, partial=partial, memory=memory)
-        notes = fault_notes(stream, translated.linked.columns)
-        return table_of(translated, meta_of(file, stream.fields), rank_of(stream.fields), notes)
-
-
-def table_of(translated: Translated, meta: Mapping[str, str], rank: int | None, notes: tuple[Note, ...]) -> Table:
-    """The table of what was read of a file; `notes` come before those about who owns kernels."""
+def table_of(trace: Trace, meta: Mapping[str, str], rank: int | None, notes: tuple[Note, ...]) -> Table:
+    """The table of a trace; `notes` come before those about owners of kernels."""
+    work = trace.columns.device
+    unattributed: defaultdict[tuple[Queue, str], Times] = defaultdict(Times)
+    for place, reason in trace.unowned():
+        queue = Queue(trace.kernel_names[work.name[place]], *trace.queues[work.queue[place]])
+        unattributed[queue, REASONS.get(reason, "none")].values.append(work.duration[place])
     return Table(
         meta=meta,
         rank=rank,
-        groups=_groups(translated),
-        unattributed=_unattributed(translated),
-        collectives=collectives_of(translated),
-        copies=copies_of(translated),
-        memory=memory_of(translated),
-        devices=device_uses(translated),
-        wall_ns=wall_of(translated.linked),
-        notes=notes + translated.notes(),
+        groups=_groups(trace),
+        unattributed=unattributed,
+        collectives=collectives_of(trace),
+        copies=copies_of(trace),
+        memory=memory_of(trace),
+        devices=device_uses(trace),
+        wall_ns=trace.wall_ns,
+        notes=notes + trace.notes(),
     )
 
 
-class _Members(dict[Any, "array[int]"]):
-    """Numbers of each group, by what they share."""
-
-    def __missing__(self, key: tuple[int | None, ...]) -> array[int]:
-        found = self[key] = array("q")
-        return found
-
-
-def _groups(translated: Translated) -> tuple[Group, ...]:
-    linked = translated.linked
-    rows, joined = linked.rows, linked.joined
-    steps = linked.steps() if linked.columns.steps else repeat(None)
-    # What launched nothing is no execution on the device, and what lies in one with a price has none: groups of their own.
-    states = bytearray(translated.bearing.covered)
-    for owner in set(linked.owner):
-        if owner >= 0:
-            states[owner] += LAUNCHING
+def _groups(trace: Trace) -> tuple[Group, ...]:
+    rows = trace.rows
+    steps = trace.step_of_rows() if trace.columns.steps else repeat(None)
+    # What launched nothing is no execution on the device, and what is in one with a cost has none: groups of their own.
+    states = bytearray(trace.nested.covered)
+    for owner in {owner for _, owner in trace.owned()}:
+        states[owner] += LAUNCHING
     numbers: dict[tuple[int, int, int, int | None, str, int], int] = {}
     number_of = numbers.setdefault
-    threads = translated.thread_of_rows()
-    keys = zip(rows.signature, rows.module, rows.phase, steps, threads, states, strict=False)
+    keys = zip(rows.signature, rows.module, rows.phase, steps, trace.thread_of_rows(), states, strict=False)
     group_of = array("i", [number_of(key, len(numbers)) for key in keys])
     members: list[array[int]] = [array("i") for _ in numbers]
     add = [own.append for own in members]
     for row, number in enumerate(group_of):
         add[number](row)
-    for number in {group_of[row] for row in joined}:
-        members[number] = array("i", [row for row in members[number] if row not in joined])
+    for number in {group_of[row] for row in trace.joined}:
+        members[number] = array("i", [row for row in members[number] if row not in trace.joined])
     kernels: list[dict[Queue, Times]] = [{} for _ in members]
-    work = linked.columns.device
-    launched = _Members()
-    for owner, name, queue, duration in zip(linked.owner, work.name, work.queue, work.duration, strict=True):
-        if owner >= 0:
-            launched[group_of[owner], name, queue].append(duration)
+    work = trace.columns.device
+    launched: defaultdict[tuple[int, int, int], array[int]] = defaultdict(partial(array, "q"))
+    for place, owner in trace.owned():
+        launched[group_of[owner], work.name[place], work.queue[place]].append(work.duration[place])
     for (number, name, queue), durations in launched.items():
-        kernels[number][Queue(translated.kernel_names[name], *translated.queues[queue])] = Times(durations)
-    return tuple(
-        Group(
-            type=linked.signatures[signature].name,
-            provider=linked.columns.providers[linked.signatures[signature].sort],
-            meaning=translated.bare(signature, covered=state % LAUNCHING, kernels=[queue.kernel for queue in queues]),
-            module="" if module == NONE else linked.modules[module],
+        kernels[number][Queue(trace.kernel_names[name], *trace.queues[queue])] = Times(durations)
+    found = []
+    for (signature, module, phase, step, thread, state), own, queues in zip(numbers, members, kernels, strict=True):
+        if not own:
+            continue
+        names = [queue.kernel for queue in queues]
+        group = Group(
+            type=trace.signatures[signature].name,
+            provider=trace.columns.providers[trace.signatures[signature].sort],
+            operator=trace.costed_operator(signature, covered=state % LAUNCHING, kernels=names),
+            module="" if module == NONE else trace.modules[module],
             phase=PHASES[phase],
             step=step,
             thread=thread,
-            device_total=sum([linked.device_total[row] for row in own]) if translated.has_device else 0,
-            host=_picked(rows.duration, own),
-            host_self=_picked(rows.self_time, own),
-            device=_picked(linked.device, own) if queues else Times(array("q", bytes(8 * len(own)))),
+            device_total=sum([rows.device_total[row] for row in own]) if trace.has_device else 0,
+            host=Times([rows.duration[row] for row in own]),
+            host_self=Times([rows.self_time[row] for row in own]),
+            device=Times([rows.device[row] for row in own] if queues else array("q", bytes(8 * len(own)))),
             kernels=queues,
         )
-        for (signature, module, phase, step, thread, state), own, queues in zip(numbers, members, kernels, strict=True)
-        if own
-    )
+        found.append(group)
+    return tuple(found)
 
 
-def _picked(column: array[int], places: array[int]) -> Times:
-    return Times([column[place] for place in places])
+# -- when everything ran, few enough to be drawn: threads of the host by levels of calls, and streams of devices
 
 
-def _unattributed(translated: Translated) -> dict[tuple[Queue, str], Times]:
-    work = translated.linked.columns.device
-    found: dict[tuple[Queue, str], Times] = {}
-    for place, owner in enumerate(translated.linked.owner):
-        if owner < 0:
-            queue = Queue(translated.kernel_names[work.name[place]], *translated.queues[work.queue[place]])
-            found.setdefault((queue, REASONS.get(owner, "none")), Times()).values.append(work.duration[place])
-    return found
+def timeline_of(trace: Trace) -> dict[str, Any]:
+    """The lanes as `Profile.extra["timeline"]` has them."""
+    operators = [signature.name for signature in trace.signatures]
+    kinds = [operator.kind or name for operator, name in zip(trace.operators, operators, strict=True)]
+    sorts = dict(zip(operators, kinds, strict=True))
+    work = trace.columns.device
+    for name, owner in dict(zip(work.name, trace.owner, strict=True)).items():
+        kernel = trace.kernel_names[name]
+        sorts[kernel] = kernel_sort(kernel, kinds[trace.rows.signature[owner]] if owner >= 0 else "")
+    lanes = {title: _ordered(lane, operators) for title, lane in _host(trace)}
+    for title, lane in _streams(trace):
+        lanes[title] = _ordered(lane, trace.kernel_names)
+    return lanes_as_columns(thinned_lanes(lanes), sorts)
+
+
+def _host(trace: Trace) -> Iterator[tuple[str, Lane]]:
+    """Each thread, what was called inside of others below them."""
+    rows = trace.rows
+    level = array("b", bytes(len(trace)))
+    for row, parent in enumerate(rows.parent):  # a caller comes before what it calls
+        if parent != NONE:
+            level[row] = min(level[parent] + 1, DEEPEST)
+    bounds = pairwise([*(first for _, first in trace.threads), len(trace)])
+    for (thread, _), (first, end) in zip(trace.threads, bounds, strict=True):
+        lanes = [Lane() for _ in range(DEEPEST + 1)]
+        for row in range(first, end):
+            if row not in trace.joined:
+                _append(lanes[level[row]], rows.start[row], rows.duration[row], rows.signature[row])
+        whose = f"host {thread}" if len(trace.threads) > 1 else "host"
+        for depth, lane in enumerate(lanes[:DEEPEST]):
+            if lane.start:
+                yield f"{whose}{f' {depth + 1}' if depth else ''}", lane
+
+
+def _streams(trace: Trace) -> list[tuple[str, Lane]]:
+    work = trace.columns.device
+    lanes = [Lane() for _ in trace.queues]
+    for start, duration, name, queue in zip(work.start, work.duration, work.name, work.queue, strict=True):
+        _append(lanes[queue], start, duration, name)
+    titled = [
+        (lane_title(*queue, (trace.kernel_names[name] for name in set(lane.signature))), lane)
+        for queue, lane in zip(trace.queues, lanes, strict=True)
+        if lane.start
+    ]
+    return sorted(titled, key=lambda found: found[0])
+
+
+def _append(lane: Lane, start: int, duration: int, name: int) -> None:
+    lane.start.append(start)
+    lane.duration.append(duration)
+    lane.signature.append(name)
+
+
+def _ordered(lane: Lane, names: list[str]) -> LaneColumns:
+    columns = lane.start, lane.duration, lane.signature
+    if any(after < before for before, after in pairwise(lane.start)):
+        order = sorted(range(len(lane.start)), key=lane.start.__getitem__)
+        start, duration, name = (array(column.typecode, [column[place] for place in order]) for column in columns)
+        columns = start, duration, name
+    return LaneColumns(*columns, names)

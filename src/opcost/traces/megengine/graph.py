@@ -8,21 +8,20 @@ tool computes with, seconds as they are written included, is kept in `Profile.ex
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.graph import Attr, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.shapes import Mismatch, Unknown
 from opcost.errors import SourceError
-from opcost.frontends.megengine.model import Model, Operator, Tensor, Variable
+from opcost.frontends.megengine.model import SOURCES, Model, Operator, Tensor, Variable
 from opcost.frontends.megengine.operators import ROWS
 from opcost.frontends.megengine.operators.table import OperatorCall
 from opcost.frontends.megengine.schema import DType, Param, plain
 from opcost.frontends.megengine.scopes import DumpScopes
-from opcost.frontends.nodes.meaning import Operand
-from opcost.traces.megengine.meaning import dtype_of, translate
-from opcost.traces.values import is_shape
+from opcost.frontends.nodes.meaning import Operand, Out
+from opcost.traces.file import is_shape
 
 Json: TypeAlias = "dict[str, Any]"
 
@@ -68,7 +67,11 @@ class _Reader:
         self.types_known: set[str] = set()
 
     def profile(self) -> Profile:
-        order = self._execution_order()
+        sequence = self.sequence if isinstance(self.sequence, list) else []
+        named = [key for key in sequence if isinstance(key, str) and key in self.operators]
+        order = list(
+            dict.fromkeys([*named, *self.operators])
+        )  # as they ran, then those that the sequence does not name
         self._spread_dtypes(order)
         modules = self._modules(order)
         rows = [self._row(key, modules.get(key, "")) for key in order if key in self.device or key in self.host]
@@ -82,7 +85,7 @@ class _Reader:
             extra={"megengine": [self._raw(key) for key in self.operators]},
         )
 
-    # -- reading what the file says --------------------------------------------------------------------------------
+    # -- reading the file --------------------------------------------------------------------------------
 
     def _object(self, data: Json, name: str, where: str) -> Json:
         if name not in data:
@@ -104,16 +107,10 @@ class _Reader:
             where = f"profiler.{name}.{key}"
             for place, times in self._is_object(places, where).items():
                 moments = [self._is_object(times, where).get(word) for word in ("start", "kern", "end")]
-                if not all(_is_moment(moment) for moment in moments):
+                if not all(type(moment) in (int, float) and abs(moment or 0) < _FOREVER_S for moment in moments):
                     raise SourceError(f"{self.source}: {where} needs numbers for start, kern and end, not {moments}")
                 found.setdefault(key, []).append(_Times(place, *moments))  # type: ignore[arg-type]
         return found
-
-    def _execution_order(self) -> list[str]:
-        """As they ran; operators that the sequence does not name keep their place after it."""
-        sequence = self.sequence if isinstance(self.sequence, list) else []
-        named = [key for key in sequence if isinstance(key, str) and key in self.operators]
-        return list(dict.fromkeys([*named, *self.operators]))
 
     def _text(self, key: str, name: str) -> str:
         entry = self._is_object(self.operators[key], f"graph_exec.operator.{key}")
@@ -159,7 +156,7 @@ class _Reader:
             given = self._ids(key, "input")
             known = [self.dtypes[variable] for variable in given if variable in self.types_known]
             for variable in given:
-                # What one tensor of an operator is, its partners are; no trace says more.
+                # What one tensor of an operator is, its partners are; no trace has more.
                 self.dtypes.setdefault(variable, known[0] if known else "float32")
             made = self._ids(key, "output")
             for variable, dtype in zip(made, self._made(key, given, len(made)), strict=True):
@@ -294,10 +291,61 @@ def _place(comp_node: str) -> tuple[str, str]:
     return (found[1], found[2]) if found else (comp_node, "")
 
 
-def _is_moment(value: object) -> bool:
-    """Whether this is a number of seconds from which a duration can be made."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _FOREVER_S
-
-
 def _ns(seconds: float) -> int:
     return round(seconds * 1_000_000_000)
+
+
+# -- MegEngine's operators in our words, from type, parameters, shapes and element types in a profile
+
+DTYPES = {
+    "Float32": "float32", "Uint8": "uint8", "Int8": "int8", "Int16": "int16", "Int32": "int32", "IntB1": "int1",
+    "IntB2": "int2", "IntB4": "int4", "Byte": "uint8", "Float16": "float16", "UintB4": "uint4", "Quantized8Asymm": "quint8",
+    "QuantizedS32": "qint32", "QuantizedS8": "qint8", "Quantized4Asymm": "quint4", "QuantizedS4": "qint4",
+    "QuantizedS16": "qint16", "BFloat16": "bfloat16", "Bool": "bool", "Uint16": "uint16", "QuantizedS1": "qint1",
+    "Complex64": "complex64",
+}  # fmt: skip
+"""MegEngine's element types as its tools write them, and ours."""
+
+_NO_WORK = (*SOURCES, "InputCallback", "OutputCallback", "ComputingGraphImpl::CallbackCaller", "DeviceTensor")
+"""Operators that only hand tensors in and out."""
+
+_FLAWS = (IndexError, KeyError, TypeError, ValueError, ArithmeticError)
+"""What a translation may raise where a trace has less than a dump."""
+
+
+class Translated(NamedTuple):
+    """An operator in our words, with its tensors in the order of the kind."""
+
+    kind: str
+    attrs: Mapping[str, Attr]
+    ins: tuple[TensorSpec, ...]
+    outs: tuple[TensorSpec, ...]
+
+
+def dtype_of(name: str) -> str | None:
+    """Our name of an element type; a quantized one is written with its scale, as in `QuantizedS8(0.1)`."""
+    found = re.match(r"\w+", name)
+    return DTYPES.get(found[0]) if found else None
+
+
+def translate(
+    type_name: str, param: Mapping[str, Attr], ins: Sequence[TensorSpec], outs: Sequence[TensorSpec]
+) -> Translated:
+    """Kind, attributes and tensors; the kind is empty where the operator is not known."""
+    name = plain(type_name)
+    if name in _NO_WORK or type_name in _NO_WORK:
+        return Translated("view", {}, tuple(ins), tuple(outs))
+    row = ROWS.get(name)
+    if row is None:
+        return Translated("", dict(param), tuple(ins), tuple(outs))
+    given = [Operand(place, spec.shape, spec.dtype) for place, spec in enumerate(ins)]
+    call = OperatorCall(name, param, given, len(outs), [Out(spec.shape, spec.dtype) for spec in outs])
+    try:
+        kind, attrs = row.meaning(call)
+        reads, results = row.read(call), row.made(call) or ()
+        chosen = tuple(ins) if reads is None else tuple(ins[place] for place in reads)
+        first = tuple(outs[place] for place in results)
+    except (Unknown, Mismatch, *_FLAWS):
+        return Translated("", dict(param), tuple(ins), tuple(outs))
+    others = tuple(spec for place, spec in enumerate(outs) if place not in results)
+    return Translated(kind, {**param, **attrs}, chosen, (*first, *others))

@@ -1,6 +1,6 @@
 """The Chrome timeline of MegEngine's imperative profiler: pairs of begin and end on the worker's and the device's threads.
 
-The worker opens one scope per module and function around each operator; inside the operator stand its inputs and outputs
+The worker opens one scope per module and function around each operator; inside the operator are its inputs and outputs
 with shape and element type. The kernel on the device's thread carries the operator's number.
 """
 
@@ -15,8 +15,8 @@ from opcost.core.graph import Attr, Note, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.frontends.megengine.schema import ENUMS
-from opcost.traces.megengine.meaning import dtype_of, translate
-from opcost.traces.values import is_shape
+from opcost.traces.file import args_of, is_shape
+from opcost.traces.megengine.graph import dtype_of, translate
 
 Json: TypeAlias = "dict[str, Any]"
 Thread: TypeAlias = "tuple[str, str]"
@@ -66,7 +66,7 @@ class _Operator:
 
 
 def read_timeline(events: list[Json], source: str, *, damage: str = "") -> Profile:
-    """The profile in the events of a timeline; `damage` says what is wrong with the file that they are from."""
+    """The profile in the events of a timeline; `damage` is what is wrong with their file."""
     return _Reader(source, damage).read(events)
 
 
@@ -89,7 +89,7 @@ class _Reader:
             elif phase == "E":
                 self._close(thread, event, self._time(event, place))
             elif phase == "M" and event.get("name") == "thread_name":
-                self.names[thread] = str(_args(event).get("name", ""))
+                self.names[thread] = str(args_of(event).get("name", ""))
         rows = [self._row(operator) for operator in self.operators]
         numbers = {operator.number for operator in self.operators}
         loose = [self._kernel(*one) for number, found in self.kernels.items() if number not in numbers for one in found]
@@ -114,7 +114,7 @@ class _Reader:
             self.unpaired += 1
             return
         begun = stack.pop()
-        args = _args(event)
+        args = args_of(event)
         number = args.get("__id__")
         if isinstance(number, int):
             if event.get("cat") == "Kernel":
@@ -190,11 +190,6 @@ class _Reader:
         if left:
             notes.append(Note("unpaired", f"{left} events have a begin or an end only and were left out"))
         return tuple(notes)
-
-
-def _args(event: Json) -> Json:
-    found = event.get("args")
-    return found if isinstance(found, dict) else {}
 
 
 def _module(path: tuple[str, ...]) -> str:

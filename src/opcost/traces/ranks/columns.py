@@ -1,6 +1,6 @@
 """One rank's trace reduced to plain columns, and such columns made into a profile again.
 
-A row of the columns is an operator, a kernel, a note and so on: `what` says which, and the other columns mean what that has.
+A row of the columns is an operator, a kernel, a note and so on: `what` is which, and the other columns depend on that.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from opcost.core.profile import (
     ProfileRow,
 )
 from opcost.traces.file import TraceFile
-from opcost.traces.kineto.device_use import Uses, extra_of
+from opcost.traces.kineto.device_use import Collective, Message, Uses, exchanges, extra_of
 from opcost.traces.kineto.memory_use import MemoryUse
-from opcost.traces.kineto.messages import Collective, Message, exchanges
-from opcost.traces.kineto.reader import KinetoReader
-from opcost.traces.kineto.rows import REASONS
-from opcost.traces.kineto.table import Group, Table, Times, tabulate
+from opcost.traces.kineto.reader import KinetoReader, tabulate
+from opcost.traces.kineto.table import Group, Table, Times
+from opcost.traces.kineto.trace import REASONS
 from opcost.traces.registry import reader_of
 
 if TYPE_CHECKING:
@@ -54,21 +53,21 @@ NUMBERS = (
 )  # fmt: skip
 
 DAMAGES = ("partial", "faulty", "untimed", "negative", "incomplete", "clocks")
-"""Notes that are told of every rank; what the others count is in the rows."""
+"""Notes that are kept of every rank; what the others count is in the rows."""
 _WORDS = ("type", "kind", "module", "phase", "provider", "device", "stream")
 _TIMES = ("count", "host_ns", "host_self_ns", "device_ns", "device_total_ns")
 
 
 def reduce_file(path: str, *, partial: bool = False, reader: str | None = None) -> dict[str, list[Any]]:
-    """The columns of one file: its operators, kernels, device use, collectives; `what` says which a row is."""
+    """The columns of one file: its operators, kernels, device use, collectives; `what` is which a row is."""
     file = TraceFile(path)
     found = reader_of(file, reader)
     if isinstance(found, KinetoReader):
-        rows = _of_table(tabulate(file, partial=partial))
+        table = tabulate(file, partial=partial)
+        entries = [{"rank": table.rank, **row, "source": file.name} for row in _of_table(table)]
     else:
-        rows = _of_profile(found.read(file, partial=partial))
-    source = {"source": file.name}
-    entries = [{**row, **source} for row in rows]
+        profile = found.read(file, partial=partial)
+        entries = [{**row, "source": file.name} for row in _of_profile(profile)]
     texts = {name: [_encodable(entry.get(name, "")) for entry in entries] for name in TEXTS}
     return {**texts, **{name: [entry.get(name) for entry in entries] for name in NUMBERS}}
 
@@ -79,17 +78,11 @@ def is_partial(table: pl.DataFrame) -> bool:
 
 
 def _encodable(text: str) -> str:
-    """Columns are UTF-8, which cannot hold half of a surrogate pair; its escape stands for it."""
+    """Columns are UTF-8, which cannot represent half of a surrogate pair: its escape is written."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _of_table(table: Table) -> Iterator[dict[str, Any]]:
-    """What a table holds, each with the rank."""
-    for row in _parts(table):
-        yield {"rank": table.rank, **row}
-
-
-def _parts(table: Table) -> Iterator[dict[str, Any]]:
     yield {"what": "run", "host_ns": table.wall_ns, "type": table.meta.get("device", "")}
     for note in table.notes:
         yield {"what": "note", "type": note.code, "kind": note.text}
@@ -130,15 +123,15 @@ def _of_group(group: Group, *, has_device: bool) -> dict[str, Any]:
     queue = next(iter(group.kernels), None)
     return {
         "type": group.type,
-        "kind": group.meaning.kind,
+        "kind": group.operator.kind,
         "module": group.module,
         "phase": group.phase,
         "provider": group.provider,
         "device": queue.device if queue else "cpu",
         "stream": queue.stream if queue else group.thread,
-        "ins": _specs(group.meaning.ins),
-        "outs": _specs(group.meaning.outs),
-        "attrs": json.dumps(write_attrs(group.meaning.attrs)),
+        "ins": _specs(group.operator.ins),
+        "outs": _specs(group.operator.outs),
+        "attrs": json.dumps(write_attrs(group.operator.attrs)),
         "step": group.step,
         "count": group.host.count,
         "host_ns": group.host.total,
@@ -224,7 +217,7 @@ def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Pr
 
 
 def _whole(rows: Iterable[Mapping[str, Any]], shape: Callable[..., T]) -> list[T]:
-    """Rows that hold an entry of a profile's `extra` whole, but for the rank."""
+    """Rows that have an entry of a profile's `extra` whole, but for the rank."""
     return [shape(**json.loads(row["attrs"]) | {"rank": row["rank"]}) for row in rows]
 
 

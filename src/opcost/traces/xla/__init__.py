@@ -1,9 +1,387 @@
 """Traces of JAX and everything else that runs on XLA (`jax.profiler.trace`): `*.xplane.pb` and `*.trace.json.gz`.
 
-`planes` and `chart` read the two forms into the same `Executed`; `hlo` reads the compiled programs that the first one holds,
-which tell shapes and work; `reader` makes rows of both.
+Both forms are read into the same `XlaTrace`; `hlo` reads the compiled programs that the first one has, which give shapes and
+work. An executed instruction of a compiled program is a row.
 """
 
-from opcost.traces.xla.reader import READER
+from __future__ import annotations
 
-__all__ = ["READER"]
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from opcost.core.checked import Bad
+from opcost.core.graph import Note
+from opcost.core.interrupts import garbage_collector_paused
+from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.errors import SourceError
+from opcost.frontends.protobuf import Field, Parts, Piece, fields, piece, signed, text, varint, whole
+from opcost.traces.file import LATEST_NS, NS_PER_US, TraceFile, args_of, events_of, hashable, nanoseconds
+from opcost.traces.launched import LaunchEvents, device_extra
+from opcost.traces.xla.hlo import Instruction, instructions, place_of
+
+if TYPE_CHECKING:
+    from opcost.traces.registry import Reader
+
+HOST = "cpu"
+PS_PER_NS = 1000
+METADATA = "/host:metadata"
+BUFFER = "command_buffer"
+"""The beginning of the name of a captured graph of many operators, whose kernels have the operators' names."""
+_VERSIONS = ("jax_version", "jaxlib_version", "gpu_version", "cuda_version", "libtpu_version")
+_PLANES = (b"/host:", b"/device:", b"Task Environment")
+_LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
+_SIGN = re.compile(rb'"(?:hlo_op|hlo_module)"\s*:|"name"\s*:\s*"/(?:host:CPU|device:[A-Za-z]+:\d)')
+_DEVICE = re.compile(r"/device:([A-Za-z]+):(\d{1,9})")
+_COPY = re.compile(r"Memcpy([HDP])2([HDP])")
+_SIZE = re.compile(r"\bsize:(\d{1,18})\b")
+_NUMBER = re.compile(r"(?:\.\d+)+$")
+_ODD = re.compile(r"\W")
+
+
+class XlaReader:
+    """Both forms."""
+
+    name = "xla"
+
+    def sniff(self, head: bytes) -> bool:
+        return _is_xspace(head) or (_LIST.search(head) is not None and _SIGN.search(head) is not None)
+
+    def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
+        with garbage_collector_paused():
+            trace, damage = XlaTrace(), ""
+            if _is_xspace(file.head):
+                try:
+                    for number, plane in fields(bytes(file.content())):
+                        if number == 1:
+                            _Plane(piece(plane)).read(trace)
+                except (Bad, RecursionError) as exc:
+                    raise SourceError(
+                        f"{file.path} is not a whole file of XLA's profiler: {exc}", hint="record it again"
+                    ) from exc
+            else:
+                events, damage = events_of(file, partial=partial)
+                _read_chart(events, trace)
+            notes = [Note("partial", damage)] if damage else []
+            if trace.faulty:
+                notes.append(Note("faulty", f"{trace.faulty} events without valid times are left out"))
+            return _profile(file, trace, tuple(notes))
+
+
+READER: Reader = XlaReader()
+
+
+class Executed(NamedTuple):
+    """One piece of work; on the host only that of compiled operators is."""
+
+    name: str
+    """Of the kernel; on the host, of the operator."""
+    operator: str
+    """The instruction of the program that it belongs to; empty where that is not known."""
+    program: int
+    """Which of the programs, or below zero."""
+    device: str
+    line: str
+    """The stream or thread."""
+    start_ns: int
+    duration_ns: int
+    moved: int | None
+    scope: str
+    """The path in the author's code, if the event itself has it."""
+
+    @property
+    def end_ns(self) -> int:
+        return self.start_ns + self.duration_ns
+
+
+@dataclass(slots=True)
+class XlaTrace:
+    """All of a file."""
+
+    executed: list[Executed] = field(default_factory=list)
+    steps: list[tuple[int, int]] = field(default_factory=list)
+    """When each began, and its number."""
+    programs: dict[int, dict[str, Instruction]] = field(default_factory=dict)
+    """The instructions of each program, by name."""
+    devices: list[str] = field(default_factory=list)
+    """Names of devices."""
+    versions: dict[str, str] = field(default_factory=dict)
+    faulty: int = 0
+
+    def add(self, name: str, device: str, line: str, times: tuple[int, int], stats: Mapping[str, Any]) -> None:
+        """Add an event, given with its start and duration; of the host, operators and steps are kept."""
+        step = stats.get("step_num")
+        if device == HOST and isinstance(step, int):
+            self.steps.append((times[0], step))
+        operator = str(stats.get("hlo_op", ""))
+        if device == HOST and not operator:
+            return
+        program = stats.get("program_id")
+        size = _SIZE.search(str(stats.get("memcpy_details", "")))
+        self.executed.append(
+            Executed(
+                name=_COPY.sub(r"Memcpy \1to\2", name or operator),
+                operator=operator,
+                program=program if isinstance(program, int) else -1,
+                device=device,
+                line=line,
+                start_ns=times[0],
+                duration_ns=times[1],
+                moved=int(size[1]) if size else None,
+                scope=str(stats.get("name", "")),
+            )
+        )
+
+
+def _device_of(plane: str) -> str:
+    """Our word for the device of a plane; empty for one that is none."""
+    found = _DEVICE.match(plane)
+    return f"{found[1].lower()}:{int(found[2])}" if found else ""
+
+
+def _is_work(line: str, lines: set[str]) -> bool:
+    """Whether a line of a device has what ran there, and not what a tool made of it: streams of a GPU, operators of a TPU."""
+    if any(each.startswith("Stream") for each in lines):
+        return line.startswith("Stream")
+    return line == "XLA Ops" if "XLA Ops" in lines else True
+
+
+# -- rows
+
+
+def _profile(file: TraceFile, trace: XlaTrace, notes: tuple[Note, ...]) -> Profile:
+    rows: list[ProfileRow] = []
+    unattributed: list[Kernel] = []
+    steps = sorted(trace.steps)
+    starts = [start for start, _ in steps]
+    programs = {number: _Names(found) for number, found in trace.programs.items()}
+    for work, own_ns in sorted(_nested(trace.executed), key=lambda each: each[0].start_ns):
+        if not work.operator:
+            unattributed.append(Kernel(work.name, work.device, work.line, work.start_ns, own_ns))
+            continue
+        found = bisect_right(starts, work.start_ns) - 1
+        instruction = programs[work.program].of(work) if work.program in programs else None
+        rows.append(_row(len(rows), work, own_ns, instruction, steps[found][1] if found >= 0 else None))
+    make = LaunchEvents()
+    on_device = (
+        event
+        for work in trace.executed
+        if work.device != HOST
+        for event in make.work(work.name, (work.device, work.line), work.start_ns, work.end_ns, -1, work.moved)
+    )
+    extra = device_extra(on_device)
+    meta = {"source": file.name, "format": "xla", **trace.versions}
+    if trace.devices:
+        meta["device"] = ", ".join(dict.fromkeys(trace.devices))
+    begin = min((work.start_ns for work in trace.executed), default=0)
+    return Profile(
+        meta=meta,
+        rows=tuple(rows),
+        unattributed=tuple(unattributed),
+        wall_ns=max(work.end_ns for work in trace.executed) - begin if trace.executed else None,
+        notes=notes,
+        extra=extra,
+    )
+
+
+class _Names:
+    """The instructions of a program by the names that events give them."""
+
+    def __init__(self, instructions: dict[str, Instruction]) -> None:
+        self._by_name = instructions
+        self._by_kernel = {_ODD.sub("_", name): instruction for name, instruction in instructions.items()}
+
+    def of(self, work: Executed) -> Instruction | None:
+        """Of a captured graph, that of the kernel."""
+        if work.operator.startswith(BUFFER):
+            return self._by_kernel.get(work.name)
+        return self._by_name.get(work.operator)
+
+
+def _nested(executed: Iterable[Executed]) -> Iterator[tuple[Executed, int]]:
+    """Work, and its time without that of what is in it: a loop contains what it repeats."""
+    lines: dict[tuple[str, str], list[Executed]] = {}
+    for work in executed:
+        lines.setdefault((work.device, work.line), []).append(work)
+    for found in lines.values():
+        found.sort(key=lambda work: (work.start_ns, -work.duration_ns))
+        own = [work.duration_ns for work in found]
+        around: list[int] = []
+        for place, work in enumerate(found):
+            while around and found[around[-1]].end_ns < work.end_ns:
+                around.pop()
+            if around:
+                own[around[-1]] -= work.duration_ns
+            around.append(place)
+        yield from ((work, max(spent, 0)) for work, spent in zip(found, own, strict=True))
+
+
+def _row(number: int, work: Executed, own_ns: int, instruction: Instruction | None, step: int | None) -> ProfileRow:
+    on_host = work.device == HOST
+    known = instruction or Instruction("")
+    place = place_of(known.scope or work.scope)
+    name = work.name if work.operator.startswith(BUFFER) else work.operator
+    return ProfileRow(
+        id=number,
+        name=name,
+        type=place.primitive or known.opcode or _NUMBER.sub("", name),
+        kind=known.kind,
+        module=place.module,
+        phase=place.phase,
+        device=work.device,
+        stream=work.line,
+        provider="xla",
+        step=step,
+        host_start_ns=work.start_ns,
+        host_ns=work.duration_ns if on_host else None,
+        host_self_ns=own_ns if on_host else None,
+        device_ns=None if on_host else own_ns,
+        device_total_ns=None if on_host else work.duration_ns,
+        kernels=() if on_host else (Kernel(work.name, work.device, work.line, work.start_ns, own_ns),),
+        ins=known.ins,
+        outs=known.outs,
+        attrs=known.attrs,
+    )
+
+
+# -- `*.xplane.pb`: planes (the host, each device) of lines (threads, streams) of events, as protocol buffers
+
+
+def _is_xspace(head: bytes) -> bool:
+    """Whether a file begins with a plane that has a name of XLA's profiler."""
+    if head[:1] != b"\n":
+        return False
+    try:
+        _, at = varint(head, 1)
+        if head[at : at + 1] == b"\x08":
+            _, at = varint(head, at + 1)
+        if head[at : at + 1] != b"\x12":
+            return False
+        length, at = varint(head, at + 1)
+    except Bad:
+        return False
+    return head[at : at + length].startswith(_PLANES)
+
+
+class _Plane:
+    """One plane; its events and statistics have their names in tables."""
+
+    def __init__(self, message: Piece) -> None:
+        self._parts = Parts.of(message)
+        self.name = self._parts.text(2)
+        self._stat_names = {key: entry.text(2) for key, entry in self._table(5)}
+        self._events = dict(self._table(4))
+
+    def _table(self, number: int) -> Iterable[tuple[int, Parts]]:
+        for entry in self._parts.messages(number):
+            for value in entry.messages(2):
+                yield entry.whole(1), value
+
+    def read(self, trace: XlaTrace) -> None:
+        if self.name == METADATA:
+            self._read_programs(trace)
+            stats = self._stats(self._parts.all(6))
+            trace.versions.update({name: str(stats[name]) for name in _VERSIONS if isinstance(stats.get(name), str)})
+            return
+        device = _device_of(self.name)
+        lines = [(line.text(11) or line.text(2), line) for line in self._parts.messages(3)]
+        if device:
+            called = self._stats(self._parts.all(6)).get("gpu_device_name")
+            if isinstance(called, str) and called:
+                trace.devices.append(called)
+            names = {name for name, _ in lines}
+            lines = [(name, line) for name, line in lines if _is_work(name, names)]
+        for name, line in lines:
+            base = line.whole(3) * PS_PER_NS
+            for event in line.all(4):
+                self._read_event(trace, device or HOST, name, base, piece(event))
+
+    def _read_event(self, trace: XlaTrace, device: str, line: str, base: int, message: Piece) -> None:
+        numbers = {1: 0, 2: 0, 3: 0}
+        stats: list[Field] = []
+        for key, value in fields(message):
+            if key in numbers:
+                numbers[key] = whole(value)
+            elif key == 4:
+                stats.append(value)
+        if not stats and device == HOST:
+            return  # what the framework itself did
+        found = self._stats(stats)
+        metadata, start, duration = self._events.get(numbers[1]), base + numbers[2], numbers[3]
+        if not 0 <= start <= LATEST_NS * PS_PER_NS or not 0 <= duration <= LATEST_NS * PS_PER_NS:
+            trace.faulty += 1
+            return
+        start_ns = round(start / PS_PER_NS) if start < 1 << 53 else start // PS_PER_NS
+        name = metadata.text(2) if metadata is not None else ""
+        trace.add(name, device, line, (start_ns, round(duration / PS_PER_NS)), found)
+
+    def _stats(self, stats: Iterable[Field]) -> dict[str, Any]:
+        """Statistics by name: numbers and texts, which may be in the table of names."""
+        found: dict[str, Any] = {}
+        for stat in stats:
+            name = ""
+            value: int | str | None = None
+            for key, content in fields(piece(stat)):
+                if key == 1:
+                    name = self._stat_names.get(whole(content), "")
+                elif key in (3, 4):
+                    value = signed(whole(content))
+                elif key == 5:
+                    value = text(content)
+                elif key == 7:
+                    value = self._stat_names.get(whole(content), "")
+            if name and value is not None:
+                found[name] = value
+        return found
+
+    def _read_programs(self, trace: XlaTrace) -> None:
+        for number, event in self._events.items():
+            for stat in event.messages(5):
+                for proto in stat.all(6) if self._stat_names.get(stat.whole(1)) == "Hlo Proto" else ():
+                    program = self._stats(event.all(5)).get("program_id")
+                    trace.programs[program if isinstance(program, int) else number] = instructions(piece(proto))
+
+
+# -- `*.trace.json.gz`: the same events as a Chrome trace, without programs and so without shapes
+
+
+def _read_chart(events: list[dict[str, Any]], trace: XlaTrace) -> None:
+    """Everything of a file."""
+    planes: dict[Any, str] = {}
+    lines: dict[tuple[Any, Any], str] = {}
+    names: dict[Any, set[str]] = {}
+    for event in events:
+        if event.get("ph") == "M":
+            called, plane = str(args_of(event).get("name", "")), hashable(event.get("pid"))
+            if event.get("name") == "process_name":
+                planes[plane] = called
+            elif event.get("name") == "thread_name":
+                lines[plane, hashable(event.get("tid"))] = called
+    for (plane, _), line in lines.items():
+        names.setdefault(plane, set()).add(line)
+    for event in events:
+        if event.get("ph") != "X":
+            continue
+        plane, thread = hashable(event.get("pid")), hashable(event.get("tid"))
+        device = _device_of(planes.get(plane, ""))
+        line = lines.get((plane, thread), str(thread))
+        if device and not _is_work(line, names.get(plane, set())):
+            continue
+        stats = dict(args_of(event))
+        step = str(stats.pop("step_num", ""))
+        if not stats.get("hlo_op") and step.isdecimal() and len(step) < 19:
+            stats["step_num"] = int(step)
+        if not device and not stats.get("hlo_op") and "step_num" not in stats:
+            continue
+        stats.pop("program_id", None)  # there are no programs in this form
+        try:
+            times = nanoseconds(event.get("ts"), NS_PER_US), nanoseconds(event.get("dur"), NS_PER_US)
+        except ValueError:
+            trace.faulty += 1
+            continue
+        if min(times) < 0:
+            trace.faulty += 1
+        else:
+            trace.add(str(event.get("name", "")), device or HOST, line, times, stats)

@@ -1,6 +1,6 @@
 """The instructions of a compiled program (HloProto): what they make, of what, and the products in them.
 
-Prices are exact or none: a product alone, or in a fusion that else only moves data. What a fusion computes beside is not counted.
+Costs are exact or none: a product alone, or in a fusion that else only moves data. What a fusion computes beside is not counted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from opcost.core.graph import NO_ATTRS, Attrs, Phase, TensorSpec
 from opcost.frontends.protobuf import Parts, Piece
-from opcost.traces.values import is_shape
+from opcost.traces.file import is_shape
 
 _DTYPES = {
     1: "bool", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 7: "uint16", 8: "uint32", 9: "uint64", 10: "float16",
@@ -24,14 +24,7 @@ _MOVES = frozenset(
     "parameter constant bitcast copy transpose broadcast reshape tuple get-tuple-element slice concatenate pad reverse".split()
 )
 """Instructions that compute nothing."""
-_LONE_MOVES = {
-    "copy": "copy",
-    "transpose": "copy",
-    "concatenate": "copy",
-    "pad": "copy",
-    "reverse": "copy",
-    "slice": "copy",
-}
+_COPIES = frozenset({"copy", "transpose", "concatenate", "pad", "reverse", "slice"})
 _WRAPPER = re.compile(r"(\w+)\((.*)\)$")
 _CODE = ("jit", "pjit", "xla_call")
 """Names of wrappers that hold a function, not a module."""
@@ -87,7 +80,7 @@ class _Computation:
         if opcode != "fusion":
             macs = self.macs(message)
             kind = {"dot": "matmul", "convolution": "conv"}.get(opcode, "")
-            return (kind, {"macs": macs}) if macs is not None else (_LONE_MOVES.get(opcode, ""), NO_ATTRS)
+            return (kind, {"macs": macs}) if macs is not None else ("copy" if opcode in _COPIES else "", NO_ATTRS)
         called = [computations[number] for number in message.integers(38) if number in computations]
         inside = [(each, part) for each in called for part in each.names.values() if part.text(2) not in _MOVES]
         if len(inside) != 1:
@@ -98,7 +91,7 @@ class _Computation:
     def macs(self, message: Parts) -> int | None:
         """Multiplications that are summed: of a product, its results times what is contracted; None where there is none.
 
-        A convolution whose input is spread by zeros between its elements, as a gradient is, does not tell which are real.
+        A convolution whose input is spread by zeros between its elements, as a gradient is, does not have which are real.
         """
         operands = [self._specs(number) for number in message.integers(36)]
         outs = _specs_of(message)
@@ -134,7 +127,7 @@ def _shapes(shape: Parts, depth: int) -> tuple[TensorSpec, ...]:
     return (TensorSpec(tuple(extents), dtype),) if dtype and is_shape(extents) and min(extents, default=0) >= 0 else ()
 
 
-class Place(NamedTuple):
+class Origin(NamedTuple):
     """Where an instruction comes from: JAX's word for it, the modules around it, and the pass."""
 
     primitive: str
@@ -142,7 +135,7 @@ class Place(NamedTuple):
     phase: Phase
 
 
-def place_of(scope: str) -> Place:
+def place_of(scope: str) -> Origin:
     """The path of an instruction, without what only wraps functions: `jit(f)/transpose(jvp(Net))/dense/dot_general`."""
     *path, primitive = scope.split("/") if scope else [""]
     phase: Phase = "forward"
@@ -157,4 +150,4 @@ def place_of(scope: str) -> Place:
             name = "" if wrapped[1] in _CODE else wrapped[2]
         if name and name not in _AGAIN:
             modules.append(name)
-    return Place(primitive, ".".join(modules), phase)
+    return Origin(primitive, ".".join(modules), phase)

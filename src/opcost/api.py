@@ -175,9 +175,9 @@ def made_once(
 
 
 def _compared_with(report: Report, model: Any, checkpoint: Path) -> Report:
-    from opcost.frontends.torch.models.expected import held_against
+    from opcost.frontends.torch.models.weights import compare_with_checkpoint
 
-    return replace(report, notes=(*report.notes, *held_against(model, checkpoint)))
+    return replace(report, notes=(*report.notes, *compare_with_checkpoint(model, checkpoint)))
 
 
 def resolve_source(source: Any, settings: Mapping[str, object] | None = None) -> Source | None:

@@ -20,10 +20,10 @@ from opcost.core.interrupts import allow_signals
 from opcost.core.option import Mode
 from opcost.core.report import Report
 from opcost.errors import ForwardError, InputError, some
-from opcost.frontends.torch.models.lazy import is_waiting
+from opcost.frontends.torch.models.weights import has_lazy_parts
 from opcost.frontends.torch.recording.recorder import Recorder
+from opcost.frontends.torch.restore import real_runs
 from opcost.frontends.torch.tree import map_tensors
-from opcost.frontends.torch.unchanged.runs import real_runs
 
 
 def count_a_run(
@@ -87,7 +87,7 @@ def real_run(model: nn.Module, called: Callable[..., Any] | None = None) -> Iter
 
     `called` is a method of the model to be run in place of its forward.
     """
-    if is_waiting(model):  # a run would settle them for good
+    if has_lazy_parts(model):  # a run would settle them for good
         raise InputError(
             "the model has layers that wait for their first input, and here the model itself would be run",
             hint="run it once, so that they have their shapes, or count it with opcost.count",

@@ -212,7 +212,7 @@ def _like(leaf: Any, shape: Sequence[int]) -> Any:
         return tuple(shape)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(leaf, torch.Tensor):
-        from opcost.frontends.torch.models.resize import resized
+        from opcost.frontends.torch.models.inputs import resized
 
         return resized(leaf, shape)
     return InputArray(tuple(shape), str(leaf.dtype))

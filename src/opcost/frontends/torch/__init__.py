@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from opcost.frontends.registry import FrontEnd
-from opcost.frontends.torch.models.recognise import is_countable
+from opcost.frontends.torch.models import is_countable
 
 if TYPE_CHECKING:
     from opcost.core.graph import Graph
@@ -27,7 +27,7 @@ class TorchFrontEnd(FrontEnd):
         """Large tensors are made without memory; small ones stay real."""
         from opcost.core.interrupts import allow_signals, defer_signals
         from opcost.errors import SourceError
-        from opcost.frontends.torch.models.weightless import weightless
+        from opcost.frontends.torch.models.weights import weightless
 
         try:
             with defer_signals(), weightless(), allow_signals():

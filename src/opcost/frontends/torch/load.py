@@ -18,17 +18,22 @@ from opcost.core.progress import sharing, working
 from opcost.core.shapes import text
 from opcost.errors import DataDependent, ForwardError, InputError, OpcostError, shortened
 from opcost.frontends.options import CountOptions
-from opcost.frontends.torch.guessing.guess import features_in, signature, takes_any
+from opcost.frontends.torch.default_inputs.engine import features_in, signature, takes_any
 from opcost.frontends.torch.ledger.tensor import Recorded
-from opcost.frontends.torch.models.exported import by_position
-from opcost.frontends.torch.models.inputs import Inputs, as_dtype, attempts_of, from_guess, in_type, make_inputs
-from opcost.frontends.torch.models.lazy import countable
+from opcost.frontends.torch.models import is_exported
+from opcost.frontends.torch.models.inputs import (
+    Inputs,
+    as_dtype,
+    attempts_of,
+    from_defaults,
+    in_type,
+    make_inputs,
+    note_of_defaults,
+)
 from opcost.frontends.torch.models.optimizers import optimizer_of
-from opcost.frontends.torch.models.read import told_of_guess
-from opcost.frontends.torch.models.recognise import is_exported
-from opcost.frontends.torch.models.retype import retyped
 from opcost.frontends.torch.models.text import text_of, with_cache
-from opcost.frontends.torch.models.unwrap import type_name, unwrap
+from opcost.frontends.torch.models.unwrap import by_position, type_name, unwrap
+from opcost.frontends.torch.models.weights import countable_model, retyped
 from opcost.frontends.torch.real_values import Question, depending, obstacle, products, told
 from opcost.frontends.torch.recording.autocast import autocast_as
 from opcost.frontends.torch.recording.gpu import as_on_a_gpu
@@ -37,8 +42,8 @@ from opcost.frontends.torch.recording.real import RealRecorder
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.recording.run import Run
 from opcost.frontends.torch.recording.training import RunOptions
+from opcost.frontends.torch.restore.process import one_at_a_time
 from opcost.frontends.torch.tree import map_tensors, tensors_in
-from opcost.frontends.torch.unchanged.turns import one_at_a_time
 
 
 def load(source: Any, options: CountOptions) -> Graph:
@@ -73,7 +78,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         model = retyped(model, as_dtype(options.dtype), real=real)
     passes = text_of(model, options, partial(_run_once, model, options.precision)) if any(options.text) else None
     if passes is None:
-        inputs = make_inputs(model, options, device, partial(shapes_returned, real=options.real))
+        inputs = make_inputs(model, options, partial(shapes_returned, real=options.real))
     else:
         inputs = passes.inputs(options.text, options.kwargs)
     if is_exported(source):
@@ -124,7 +129,7 @@ def _with_first_that_fits(
             notes = graph.notes
             if guessed:
                 takes_more = len(attempt.args) + len(attempt.kwargs) < len(signature(model)) or takes_any(model)
-                notes = (*notes, told_of_guess(graph, guessed, label, takes_more=takes_more))
+                notes = (*notes, note_of_defaults(graph, guessed, label, takes_more=takes_more))
             break
         except (ForwardError, InputError) as exc:
             if attempt.on_trial:
@@ -138,7 +143,7 @@ def _with_first_that_fits(
                 better = inputs.read_by(exc.module)
                 inputs = inputs._replace(read_by=None)
                 if better is not None:
-                    again = in_dtype(from_guess(model, better, options.kwargs))
+                    again = in_dtype(from_defaults(model, better, options.kwargs))
                     attempts[place + 1 :] = attempts_of(model, again, training=options.trains)
             fault = fault or (exc.message, exc.hint, getattr(exc, "module", ""))
             if attempt is not attempts[-1]:
@@ -221,7 +226,7 @@ def _ran(
                     recorder.can_run_real = lambda: not real and not obstacle(model, options)
                 else:
                     recorder.avoided, recorder.together = before.avoided, together
-                run = Run(countable(model, real=real), recorder, attempt)
+                run = Run(countable_model(model, real=real), recorder, attempt)
                 said = working(lambda: f"{doing} ({len(recorder.ops):,} operators)") if real else nullcontext()  # noqa: B023
                 try:
                     with said, sharing(run.share):

@@ -14,7 +14,7 @@ from opcost.errors import DataDependent, ForwardError
 from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.ledger.ledger import ASKED, ASSUMPTIONS, NOT_KNOWN
 from opcost.frontends.torch.ledger.subclass import has_data
-from opcost.frontends.torch.models.lazy import is_unsettled
+from opcost.frontends.torch.models.weights import is_uninitialized
 
 AFFORDABLE = 2 << 30
 """A model that was made without its weights is made again with them if they take at most so many bytes."""
@@ -41,7 +41,7 @@ def obstacle(model: nn.Module, options: CountOptions) -> str:
     """Why a model cannot be run on real values, as a hint of what to do; empty where it can."""
     if options.real is False:
         return "leave out real=False (on the command line --no-real): then the model is run on its own weights"
-    held = [(name, t) for name, t in (*model.named_parameters(), *model.named_buffers()) if not is_unsettled(t)]
+    held = [(name, t) for name, t in (*model.named_parameters(), *model.named_buffers()) if not is_uninitialized(t)]
     if options.remake is not None:
         size = sum(tensor.nbytes for _, tensor in held)
         if size <= AFFORDABLE:

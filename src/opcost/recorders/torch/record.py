@@ -21,17 +21,16 @@ from opcost.core.report import Report
 from opcost.errors import ForwardError, InputError, OpcostError
 from opcost.frontends.torch.ledger.subclass import has_data
 from opcost.frontends.torch.load import device_of, in_mode, shapes_returned
+from opcost.frontends.torch.models import is_exported
 from opcost.frontends.torch.models.inputs import as_dtype, attempts_of, make_inputs
-from opcost.frontends.torch.models.lazy import is_waiting, settled_apart
-from opcost.frontends.torch.models.recognise import is_exported
-from opcost.frontends.torch.models.retype import retyped
 from opcost.frontends.torch.models.unwrap import type_name, unwrap
+from opcost.frontends.torch.models.weights import copy_with_lazy_parts, has_lazy_parts, retyped
 from opcost.frontends.torch.recording.failure import forward_error
 from opcost.frontends.torch.recording.quiet import checkpoints_for_grad, no_surrounding_modes
 from opcost.frontends.torch.recording.scope import Paths, intercept_calls
 from opcost.frontends.torch.recording.training import loss_of
+from opcost.frontends.torch.restore import real_runs
 from opcost.frontends.torch.tree import map_tensors, tensors_in
-from opcost.frontends.torch.unchanged.runs import real_runs
 from opcost.recorders.measure import overhead, timed_runs, wait_for, warmed_up
 from opcost.recorders.registry import ProfileOptions
 from opcost.recorders.torch.conditions import conditions, gpu_state
@@ -198,8 +197,10 @@ class Runner:
         inner = unwrap(source)
         if options.dtype is not None:
             source = inner = _in_type(source, inner, options.dtype)
-        if is_waiting(inner):
-            source = settled_apart(source, inner)  # the first run gives the lazy ones a shape: the user's stay lazy
+        if has_lazy_parts(inner):
+            source = copy_with_lazy_parts(
+                source, inner
+            )  # the first run gives the lazy ones a shape: the user's stay lazy
             inner = unwrap(source)
         self.model = inner if is_exported(source) else source
         """What is called: with its wrapper, if it has one (a compiled model runs compiled)."""
@@ -221,7 +222,7 @@ class Runner:
                     f"{name} has no data (it is on the meta device or fake), so the model cannot run",
                     hint="make the model with its weights; the time on other data would be the same",
                 )
-        made = make_inputs(inner, options, self.device, shapes_returned)
+        made = make_inputs(inner, options, shapes_returned)
         generator = torch.Generator().manual_seed(0)
         attempts = attempts_of(inner, made, training=options.backward)
         self.args, given = map_tensors(

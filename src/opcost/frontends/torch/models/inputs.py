@@ -1,19 +1,22 @@
-"""Inputs for a model: the user's own, made from shapes, or what the model itself says it takes."""
+"""Inputs for a model: the user's own, made from shapes, or the defaults of the model or its library."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
+from opcost.core.graph import Graph, Note
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.inputs import InputRequest, Tree, arguments, check_one, nested, parse_dtype
-from opcost.frontends.torch.guessing.families import guess
-from opcost.frontends.torch.guessing.guess import Guess, Maker, Other, Probe, needed, signature
-from opcost.frontends.torch.guessing.layers import example
+from opcost.frontends.torch.default_inputs import engine
+from opcost.frontends.torch.default_inputs.engine import DefaultInputs, InputMaker, Probe, needed, signature
+from opcost.frontends.torch.default_inputs.layers import example
+from opcost.frontends.torch.default_inputs.libraries import default_inputs
 from opcost.frontends.torch.models.unwrap import Function, type_name
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 
@@ -26,17 +29,17 @@ class Inputs(NamedTuple):
     names: dict[int, str]
     """A name for every tensor among them, by its id."""
     guessed: str = ""
-    """Where they come from, if nobody gave them."""
+    """Where they come from, if the user gave none."""
     others: tuple[Inputs, ...] = ()
-    """What was guessed too, to be tried in this order where the model fails with the first."""
+    """Other defaults, to be tried in this order where the model fails with the first."""
     note: str = ""
-    """What is less about them than about the first, if anything."""
+    """What these lack in comparison with the first, if anything."""
     on_trial: bool = False
     """With labels of which the model may make no loss: then others follow without them."""
     hint: str = ""
     """How to give inputs, where the model fails with all that were generated."""
-    read_by: Callable[[str], Guess | None] | None = None
-    """As in `Guess`."""
+    read_by: Callable[[str], DefaultInputs | None] | None = None
+    """As in `DefaultInputs`."""
 
 
 def attempts_of(model: nn.Module, inputs: Inputs, *, training: bool) -> list[Inputs]:
@@ -46,7 +49,7 @@ def attempts_of(model: nn.Module, inputs: Inputs, *, training: bool) -> list[Inp
 
 
 def _with_labels(model: nn.Module, inputs: Inputs) -> list[Inputs]:
-    """Guessed inputs with labels, in the forms in which a model may take them, the likeliest first."""
+    """Default inputs with labels, in the shapes in which a model may take them, the likeliest first."""
     given = inputs.kwargs
     if not inputs.guessed or "labels" in given or "labels" not in argument_names(model):
         return []
@@ -68,43 +71,39 @@ def _with_labels(model: nn.Module, inputs: Inputs) -> list[Inputs]:
     return made
 
 
-def make_inputs(model: nn.Module, options: InputRequest, device: torch.device, probe: Probe) -> Inputs:
-    """The inputs that were given, or made from shapes, or else what the model itself says it takes."""
+def make_inputs(model: nn.Module, options: InputRequest, probe: Probe) -> Inputs:
+    """The inputs that were given, or made from shapes, or else the model's defaults."""
     kwargs = dict(options.kwargs)
     check_one(options)
+    args: tuple[Any, ...] = ()
     if options.inputs is not None:
         args, given = _given(model, options.inputs)
         kwargs = {**given, **kwargs}
     elif options.shapes is not None:
-        args, made = _from_shapes(model, options.shapes, options.dtypes, device)
-        kwargs = {**made, **kwargs}
-    elif tensors_in(kwargs):
-        args = ()
-    else:
-        found = _from_model(model, options, probe)
-        return from_guess(model, found, kwargs)
+        ordered, named = arguments(options.shapes, options.dtypes, argument_names(model))
+        args = tuple(_made(model, tree) for tree in ordered)
+        kwargs = {**{name: _made(model, tree) for name, tree in nested(named).items()}, **kwargs}
+    elif not tensors_in(kwargs):
+        return from_defaults(model, _defaults(model, options, probe), kwargs)
     if any(options.sizes):
         raise InputError(
-            "a batch, tokens or image size was asked for, and inputs were given too", hint="give one of them"
+            "a batch, tokens or image size was requested, and inputs were given too", hint="give one of them"
         )
     _check_fit(model, args, kwargs)
     return Inputs(args, kwargs, input_names(model, args, kwargs))
 
 
-def from_guess(model: nn.Module, found: Guess, given: Mapping[str, Any]) -> Inputs:
-    """What was guessed, with the arguments that were given; those that may be tried instead are among its others."""
-    others = tuple(_other(model, other, {**other.kwargs, **given}, found.source) for other in found.others)
+def from_defaults(model: nn.Module, found: DefaultInputs, given: Mapping[str, Any]) -> Inputs:
+    """Default inputs, with the arguments that were given."""
+    inputs = _with_names(model, found, given)
+    _check_fit(model, inputs.args, inputs.kwargs)
+    return inputs._replace(others=tuple(_with_names(model, other, given) for other in found.others))
+
+
+def _with_names(model: nn.Module, found: DefaultInputs, given: Mapping[str, Any]) -> Inputs:
     kwargs = {**found.kwargs, **given}
-    _check_fit(model, found.args, kwargs)
-    return Inputs(
-        found.args,
-        kwargs,
-        input_names(model, found.args, kwargs),
-        found.source,
-        others,
-        hint=found.hint,
-        read_by=found.read_by,
-    )
+    names = input_names(model, found.args, kwargs)
+    return Inputs(found.args, kwargs, names, found.source, note=found.note, hint=found.hint, read_by=found.read_by)
 
 
 def in_type(inputs: Inputs, dtype: torch.dtype) -> Inputs:
@@ -123,12 +122,8 @@ def in_type(inputs: Inputs, dtype: torch.dtype) -> Inputs:
     )
 
 
-def _other(model: nn.Module, other: Other, kwargs: dict[str, Any], guessed: str) -> Inputs:
-    return Inputs(other.args, kwargs, input_names(model, other.args, kwargs), other.source or guessed, note=other.note)
-
-
 def _given(model: nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and keyword arguments: a tuple holds the first, a mapping of argument names is the second.
+    """Positional and keyword arguments: a tuple is the first, a mapping of argument names is the second.
 
     A tuple with named fields, as a packed sequence, is one argument, and so is any other mapping.
     """
@@ -140,7 +135,7 @@ def _given(model: nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str, An
 
 
 def _check_fit(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Whether forward can be called so; a misspelt name is told here, where the right ones are known."""
+    """Raise if forward cannot be called so; a misspelt name is reported here, where the right ones are known."""
     if model._forward_pre_hooks:  # they may change the arguments
         return
     try:
@@ -158,23 +153,25 @@ def _check_fit(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         raise InputError(f"the inputs do not fit {what}.forward{signature}: {exc}") from exc
 
 
-def _from_shapes(
-    model: nn.Module, shapes: Any, dtypes: Any, device: torch.device
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    ordered, named = arguments(shapes, dtypes, argument_names(model))
-    return (
-        tuple(_made(model, tree, device) for tree in ordered),
-        {name: _made(model, tree, device) for name, tree in nested(named).items()},
-    )
-
-
-def _made(model: nn.Module, tree: Tree, device: torch.device) -> Any:
-    """Tensors in the place of shapes."""
+def _made(model: nn.Module, tree: Tree) -> Any:
+    """Tensors in the place of shapes: floats take no memory; integers are zeros and masks ones, because models read them."""
     if isinstance(tree, dict):
-        return {name: _made(model, inner, device) for name, inner in tree.items()}
+        return {name: _made(model, inner) for name, inner in tree.items()}
     if isinstance(tree, list):
-        return [_made(model, inner, device) for inner in tree]
-    return _tensor(model, tree.name.rpartition(".")[2], tree.shape, as_dtype(tree.dtype or None), device)
+        return [_made(model, inner) for inner in tree]
+    name, dtype = tree.name.rpartition(".")[2], as_dtype(tree.dtype or None)
+    if dtype is None:
+        dtype = torch.int64 if name in _TOKENS or name in _MASKS else engine.float_type(model)
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.empty(tuple(tree.shape), dtype=dtype, device="meta")
+    value = int(dtype is torch.bool or name in _MASKS)
+    return torch.full(tuple(tree.shape), value, dtype=dtype, device="cpu")
+
+
+_MASKS = frozenset({"attention_mask", "decoder_attention_mask"})
+_TOKENS = frozenset(
+    {"input_ids", "token", "tokens", "idx", "ids", "decoder_input_ids", "token_ids", "token_type_ids", "position_ids"}
+)
 
 
 def as_dtype(wanted: Any) -> Any:
@@ -188,59 +185,23 @@ def as_dtype(wanted: Any) -> Any:
     return found
 
 
-_TOKEN_NAMES = (
-    "input_ids",
-    "token",
-    "tokens",
-    "idx",
-    "ids",
-    "decoder_input_ids",
-    "token_ids",
-    "token_type_ids",
-    "position_ids",
-)
-_MASK_NAMES = ("attention_mask", "decoder_attention_mask")
-
-
-def _tensor(model: nn.Module, name: str, shape: Any, dtype: torch.dtype | None, device: torch.device) -> torch.Tensor:
-    """An input of this shape. Floats take no memory; integers are zeros and masks ones, because models look at them."""
-    if dtype is None:
-        if name in _TOKEN_NAMES or name in _MASK_NAMES:
-            dtype = torch.int64
-        else:
-            dtype = next((p.dtype for p in model.parameters() if p.dtype.is_floating_point), torch.get_default_dtype())
-    if dtype.is_floating_point or dtype.is_complex:
-        return torch.empty(tuple(shape), dtype=dtype, device="meta")
-    if dtype is torch.bool or name in _MASK_NAMES:
-        return torch.ones(tuple(shape), dtype=dtype, device="cpu")
-    return torch.zeros(tuple(shape), dtype=dtype, device="cpu")
-
-
 def argument_names(model: nn.Module) -> list[str]:
-    """The names of forward's arguments, as far as it says them."""
-    if (exported := vars(model).get("graph_signature")) is not None:
-        return [str(name) for name in exported.user_inputs]
-    named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    schema = getattr(model.forward, "schema", None)
-    if schema is not None:  # of a scripted or traced module, whose signature, if it has one, takes anything
-        return [argument.name for argument in schema.arguments][1:]
-    try:
-        return [p.name for p in inspect.signature(model.forward).parameters.values() if p.kind in named]
-    except (TypeError, ValueError):
-        return []
+    """The names of forward's arguments, as far as it names them."""
+    exported = vars(model).get("graph_signature")
+    return engine.arguments(model) if exported is None else [str(name) for name in exported.user_inputs]
 
 
-def _from_model(model: nn.Module, options: InputRequest, probe: Probe) -> Guess:
-    """What the model itself, or its library, says it takes, and who says so."""
-    maker = Maker(model, options.sizes, probe, options.kwargs)
-    found = guess(model, maker)
+def _defaults(model: nn.Module, options: InputRequest, probe: Probe) -> DefaultInputs:
+    """The defaults of the model or its library, in the requested sizes."""
+    maker = InputMaker(model, options.sizes, probe, options.kwargs)
+    found = default_inputs(model, maker)
+    if found is not None and maker.unused:
+        raise InputError(
+            f"{' and '.join(sorted(maker.unused))} cannot be changed: nothing that {type_name(model)} is given, from "
+            f"{found.source}, has such a size",
+            hint="leave it out, or give the inputs: shapes=..., on the command line --input name:SHAPE",
+        )
     if found is not None:
-        if maker.unheeded:
-            raise InputError(
-                f"{' and '.join(sorted(maker.unheeded))} cannot be changed: nothing that {type_name(model)} is given, from "
-                f"{found.source}, has such a size",
-                hint="leave it out, or give the inputs: shapes=..., on the command line --input name:SHAPE",
-            )
         return found
     if any(options.sizes):
         raise InputError(
@@ -248,20 +209,16 @@ def _from_model(model: nn.Module, options: InputRequest, probe: Probe) -> Guess:
             hint="pass shapes=(1, 3, 224, 224) or, on the command line, --input 1x3x224x224",
         )
     missing = [name for name in needed(model) if name not in options.kwargs]
-    if missing or not (options.kwargs or _runs_alone(model)):
+    all_have_values = all(p.default is not None and p.default is not p.empty for p in signature(model))
+    if missing or not (options.kwargs or all_have_values):
         function = type_name(model) if isinstance(model, Function) else f"{type_name(model)}.forward"
         named = f"{function}({', '.join(map(str, signature(model)))})"
         raise InputError(f"{named} needs inputs, and none were given", hint=example(model, None, (missing or ["x"])[0]))
-    return Guess((), {}, "the defaults of its forward" if signature(model) and not options.kwargs else "")
-
-
-def _runs_alone(model: nn.Module) -> bool:
-    """Whether forward has no parameters, or only those with a default that is a value."""
-    return all(p.default is not None and p.default is not p.empty for p in signature(model))
+    return DefaultInputs((), {}, "the defaults of its forward" if signature(model) and not options.kwargs else "")
 
 
 def input_names(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, str]:
-    """A readable name for each input tensor, after the argument in which it comes."""
+    """A readable name for each input tensor, after its argument."""
     known = argument_names(model)
     names: dict[int, str] = {}
     pairs = [(known[i] if i < len(known) else f"input{i}", arg) for i, arg in enumerate(args)]
@@ -273,3 +230,58 @@ def input_names(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any])
             for index, tensor in enumerate(found):
                 names.setdefault(id(tensor), whole if len(found) == 1 else f"{whole}.{index}")
     return names
+
+
+def resized(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """A tensor like this one in another shape: floats take no memory; integers are repeated, because models read them."""
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        made = torch.empty(tuple(shape), dtype=tensor.dtype, device="meta")
+        return made.requires_grad_(tensor.requires_grad)
+    for dim, (wanted, extent) in enumerate(zip(shape, tensor.shape, strict=True)):
+        if wanted != extent:
+            places = torch.arange(wanted, device=tensor.device) % max(1, extent)
+            tensor = tensor.index_select(dim, places)
+    return tensor
+
+
+# -- whether default inputs reach the model ---------------------------------------------------------------------------
+
+CHANGE = "--batch, --tokens, --image or --input (in Python shapes=) change them"
+
+
+def note_of_defaults(graph: Graph, source: str, label: str, *, takes_more: bool) -> Note:
+    """The report's note on default inputs; where they leave most parameters unread and forward takes more, an error."""
+    inputs = [graph.values[value] for value in graph.inputs]
+    made = ", ".join(f"{value.name} {value.spec} {value.spec.dtype}" for value in inputs) or "nothing"
+    unread, total = _unread(graph)
+    if takes_more and 2 * sum(unread.values()) > total:
+        worst = max(unread, key=lambda name: unread[name])
+        raise InputError(
+            f"no inputs were given, and what could be made from {source} ({made}) leaves {sum(unread.values()) / total:.0%} of "
+            f"the parameters of {label} unread, most of them in {worst or 'the model itself'}",
+            hint="pass inputs=..., shapes=... or, on the command line, --input name:SHAPE for what the model takes besides",
+        )
+    rest = "".join(
+        f"; {count:,} parameters of {name} are not read" for name, count in unread.items() if 20 * count > total
+    )
+    return Note("guessed-inputs", f"no inputs were given: {made}, from {source}{rest}; {CHANGE}")
+
+
+def _unread(graph: Graph) -> tuple[dict[str, int], int]:
+    """Elements of parameters that no operator reads, by the part of the model that owns them, and of all."""
+    read = {graph.values[value].storage for op in graph.ops for value in op.inputs}
+    seen: set[int] = set()
+    unread: dict[str, int] = {}
+    total = 0
+    for module in graph.modules:
+        for _, place in module.parameters:
+            value = graph.values[place]
+            if value.storage in seen or not value.spec.known:
+                continue
+            seen.add(value.storage)
+            elements = prod(value.spec.dims)
+            total += elements
+            if value.storage not in read:
+                part = module.path.partition(".")[0]
+                unread[part] = unread.get(part, 0) + elements
+    return unread, total

@@ -34,11 +34,11 @@ EIGHT_BIT = {
     "Adagrad8bit": _Kept("adagrad", 1),
 }
 BLOCK = 256
-"""So many elements share a scale."""
+"""Elements that share a scale."""
 FEWEST = 4096
 """Parameters of fewer elements are remembered in float32."""
 LEVELS = 256
-"""Each of the values that eight bits can stand for, in float32: one table for the first number and one for the second."""
+"""The values of eight bits, in float32: one table for the first number and one for the second."""
 
 
 @cache
@@ -58,7 +58,7 @@ def _kernels() -> tuple[torch.library.Library, Any, Any]:
 
 
 class EightBit(torch.optim.Optimizer):
-    """What bitsandbytes keeps and runs, told without it: one operator for each parameter, and no temporary memory."""
+    """The state and the operators of bitsandbytes, without it: one operator for each parameter, and no temporary memory."""
 
     def __init__(self, params: list[torch.Tensor], kept: _Kept) -> None:
         super().__init__(params, {})
@@ -90,7 +90,7 @@ def _pair(tensors: list[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
 
 
 def optimizer_of(wanted: Any, *, together: bool) -> Make | None:
-    """What makes the optimizer that was asked for; `together` all its parameters are updated at once, where it can do that."""
+    """What makes the requested optimizer; `together` all its parameters are updated at once, where it can do that."""
     if wanted is None or wanted is False:
         return None
     if callable(wanted):

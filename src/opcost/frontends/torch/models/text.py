@@ -1,13 +1,14 @@
 """Inputs of one pass of a language model over a text: its first tokens, or the next ones against a cache of those before.
 
-What a cache holds is not known from outside: heads may share it, layers may keep a window, a compressed form or a state of fixed
-size. So the model is run once on a few tokens, and what it hands to its cache is handed to another one again, as long as wanted.
+The content of a cache is not known from outside: heads may share it, layers may keep a window, a compressed form or a state of
+fixed size. So the model is run once on a few tokens, and its calls of the cache are repeated on another one, with more tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -18,8 +19,8 @@ from opcost.core.graph import Graph, Note, nbytes
 from opcost.core.option import Text
 from opcost.errors import InputError
 from opcost.frontends.options import CountOptions
-from opcost.frontends.torch.guessing.configuration import Configuration
-from opcost.frontends.torch.guessing.guess import comes_from
+from opcost.frontends.torch.default_inputs.engine import comes_from
+from opcost.frontends.torch.default_inputs.modalities import Configuration
 from opcost.frontends.torch.models.inputs import Inputs, argument_names, input_names
 from opcost.frontends.torch.models.unwrap import type_name
 
@@ -27,13 +28,13 @@ Run = Callable[[dict[str, Any]], None]
 """Runs the model once without data, on these arguments."""
 
 _CACHES = ("past_key_values", "cache_params")
-"""What models call the argument that is their cache."""
+"""Names of the argument that is the cache."""
 _WITH_TOKENS = ("update", "update_indexer")
-"""What a model calls with something for each token, which stand on the last axis but one."""
+"""Methods that take something for each token, on the last axis but one."""
 _WATCHED = (*_WITH_TOKENS, "update_conv_state", "update_recurrent_state")
 _NOWHERE = torch.device("meta")
 _FEW = 2
-"""Tokens of the run that only shows what goes into a cache."""
+"""Tokens of the run that only finds out what goes into a cache."""
 
 
 class _Spec(NamedTuple):
@@ -41,7 +42,7 @@ class _Spec(NamedTuple):
     dtype: torch.dtype
 
 
-class _Handed(NamedTuple):
+class _CacheCall(NamedTuple):
     """One call of a cache, with the shapes of tensors in their places."""
 
     method: str
@@ -49,17 +50,8 @@ class _Handed(NamedTuple):
     kwargs: dict[str, Any]
 
 
-class Held(NamedTuple):
-    """What a cache takes after some tokens."""
-
-    tokens: int
-    nbytes: int
-    per_token: int
-    """What one more token adds; nothing where the cache has its full length from the start."""
-
-
 class CachedText:
-    """The passes of one language model over `batch` texts at once."""
+    """The passes of one language model over a batch of texts."""
 
     def __init__(self, model: nn.Module, options: CountOptions, run: Run) -> None:
         names = argument_names(model)
@@ -93,18 +85,16 @@ class CachedText:
         given.update(more)
         return Inputs((), given, input_names(self.model, (), given))
 
-    def held(self, tokens: int, dtype: str | None = None) -> Held:
-        """What the cache takes when it holds so many tokens, in its own element type or in another."""
-        now, then = (sum(_bytes(self.filled(length), dtype)) for length in (tokens, tokens + (self.static is None)))
-        return Held(tokens, now, then - now)
+    def nbytes(self, tokens: int, dtype: str | None) -> int:
+        """The bytes of a cache of some tokens, in its own element type or in another."""
+        return sum(_bytes(self.filled(tokens), dtype))
 
     def filled(self, tokens: int) -> Any:
-        """A cache of so many tokens, without data."""
+        """A cache of some tokens, without data."""
         cache = self._empty()
-        for call in self._handed():
-            length = tokens if call.method in _WITH_TOKENS else None
-            args, kwargs = ([_made(value, length) for value in call.args], call.kwargs)
-            getattr(cache, call.method)(*args, **{name: _made(value, length) for name, value in kwargs.items()})
+        for method, args, kwargs in self._cache_calls():
+            made = partial(_made, tokens=tokens if method in _WITH_TOKENS else None)
+            getattr(cache, method)(*map(made, args), **{name: made(value) for name, value in kwargs.items()})
         for layer in cache.layers:
             if isinstance(getattr(layer, "cumulative_length", None), torch.Tensor):
                 layer.cumulative_length = torch.tensor(tokens)
@@ -133,38 +123,38 @@ class CachedText:
                 if module.num_embeddings - offset < tokens:
                     raise InputError(
                         f"{type_name(self.model)} has positions for {module.num_embeddings - offset} tokens ({name}), and "
-                        f"{tokens} were asked for"
+                        f"{tokens} were requested"
                     )
 
     def _key(self) -> tuple[Any, ...]:
         return (self.config.to_json_string(), self.batch, self.static is not None, self._autocast)
 
-    def _handed(self) -> list[_Handed]:
+    def _cache_calls(self) -> list[_CacheCall]:
         known = _seen.setdefault(self.model, {})
         if self._key() not in known:
             self._run(self._given(_FEW, self._watched()))
         return known[self._key()]
 
     def _watched(self) -> Any:
-        """An empty cache that notes what is handed to it."""
+        """An empty cache that records its calls."""
         cache = self._empty()
-        calls: list[_Handed] = []
+        calls: list[_CacheCall] = []
         kind = type(cache)
         watching = {name: _noting(getattr(kind, name), calls) for name in _WATCHED if hasattr(kind, name)}
-        # As one of transformers' classes it is put back after the run like everything that is not ours.
+        # With the module of transformers' class it is restored after the run, as nothing of opcost's own is.
         cache.__class__ = type(kind.__name__, (kind,), {**watching, "__module__": kind.__module__})
         _seen.setdefault(self.model, {})[self._key()] = calls
         return cache
 
 
-_seen: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], list[_Handed]]] = WeakKeyDictionary()
-"""What models hand to their caches: many lengths of one model are counted one after another."""
+_seen: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], list[_CacheCall]]] = WeakKeyDictionary()
+"""The calls of models to their caches: many lengths of one model are counted one after another."""
 
 
-def _noting(method: Callable[..., Any], calls: list[_Handed]) -> Callable[..., Any]:
+def _noting(method: Callable[..., Any], calls: list[_CacheCall]) -> Callable[..., Any]:
     def noted(cache: Any, *args: Any, **kwargs: Any) -> Any:
-        handed = {name: _spec(value) for name, value in kwargs.items()}
-        calls.append(_Handed(method.__name__, tuple(map(_spec, args)), handed))
+        specs = {name: _spec(value) for name, value in kwargs.items()}
+        calls.append(_CacheCall(method.__name__, tuple(map(_spec, args)), specs))
         return method(cache, *args, **kwargs)
 
     return noted
@@ -183,48 +173,52 @@ def _made(value: Any, tokens: int | None) -> Any:
     return torch.empty(shape, dtype=value.dtype, device=_NOWHERE)
 
 
-def _bytes(cache: Any, kept: str | None) -> Iterator[int]:
-    """The bytes of every tensor of a cache that stands for tokens; those that only count them have no axes."""
+def _bytes(cache: Any, dtype: str | None) -> Iterator[int]:
+    """The bytes of every tensor of a cache that is of tokens; those that only count them have no axes."""
     for layer in cache.layers:
         for value in vars(layer).values():
-            held = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
-            for tensor in held:
+            tensors = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+            for tensor in tensors:
                 if isinstance(tensor, torch.Tensor) and tensor.dim():
                     own = str(tensor.dtype).removeprefix("torch.")
-                    yield nbytes(tensor.numel(), kept if kept is not None and tensor.is_floating_point() else own)
+                    yield nbytes(tensor.numel(), dtype if dtype is not None and tensor.is_floating_point() else own)
 
 
 def text_of(model: nn.Module, options: CountOptions, run: Run) -> CachedText:
-    """The passes of a model whose prefill or decode was asked for."""
+    """The passes of a model whose prefill or decode was requested."""
     for name in ("inputs", "shapes"):
         if getattr(options, name) is not None:
-            raise InputError(f"prefill or decode was asked for, and {name} were given too", hint="give one of them")
+            raise InputError(f"prefill or decode was requested, and {name} were given too", hint="give one of them")
     if options.sizes.tokens is not None or options.sizes.image is not None:
-        raise InputError("prefill and decode say how many tokens there are", hint="leave tokens and image out")
+        raise InputError("prefill and decode give the number of tokens", hint="leave tokens and image out")
     return CachedText(model, options, run)
 
 
 def with_cache(graph: Graph, text: Text, passes: CachedText) -> Graph:
-    """The graph of a pass, told what its cache holds afterwards."""
+    """The graph of a pass, with the size of its cache afterwards."""
     new = text.prefill or text.decode or 1
-    held = passes.held((text.cache or 0) + new, text.cache_dtype)
-    told = {
-        "text": text.described,
+    tokens = (text.cache or 0) + new
+    size = passes.nbytes(tokens, text.cache_dtype)
+    grows = passes.static is None  # a static cache has its full length from the start
+    meta = {
+        "text": text.told,
         "text_tokens": new,
         "batch": passes.batch,
-        "cache_tokens": held.tokens,
-        "cache_bytes": held.nbytes,
-        "cache_bytes_per_token": held.per_token,
+        "cache_tokens": tokens,
+        "cache_bytes": size,
+        "cache_bytes_per_token": passes.nbytes(tokens + 1, text.cache_dtype) - size if grows else 0,
     }
     notes = graph.notes
     if text.cache_dtype is not None:
-        said = f"the cache is told in {text.cache_dtype}; the operators are those of a cache in the model's own type"
-        notes = (*notes, Note("cache-type", said))
-    return replace(graph, meta={**graph.meta, **{name: str(value) for name, value in told.items()}}, notes=notes)
+        what = (
+            f"the cache is reported in {text.cache_dtype}; the operators are those of a cache in the model's own type"
+        )
+        notes = (*notes, Note("cache-type", what))
+    return replace(graph, meta={**graph.meta, **{name: str(value) for name, value in meta.items()}}, notes=notes)
 
 
 def windows(model: nn.Module) -> tuple[int, ...]:
-    """Lengths of a cache at which a step may change: layers that look back only so far have a full window then."""
+    """Lengths of a cache at which a step may change, because the window of a layer is full then."""
     found = {
         value + more
         for place in Configuration(model).text

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from opcost.errors import UnknownSource
-from opcost.frontends.torch.models.exported import as_module
-from opcost.frontends.torch.models.recognise import is_exported, is_function
+from opcost.frontends.torch.models import is_exported, is_function
 
 
 class Function(nn.Module):
@@ -57,7 +57,7 @@ def _is_shell(source: Any) -> bool:
 
 
 def type_name(module: nn.Module) -> str:
-    """The class that a module's author wrote, also where scripting or exporting has put another in its place."""
+    """The class that a module's author wrote, also where scripting or exporting has replaced it."""
     if isinstance(module, Function):
         function = getattr(module.forward, "func", module.forward)  # of a partial
         return str(getattr(function, "__name__", type(function).__name__))
@@ -73,3 +73,40 @@ def _written_class(cls: type) -> type:
     """The class below the one that `fully_shard` makes: of its own and the author's, under a name of both."""
     bases = cls.__bases__
     return bases[1] if len(bases) == 2 and bases[0].__name__ == "FSDPModule" else cls
+
+
+# -- exported programs -----------------------------------------------------------------------------------------------
+
+
+def as_module(program: torch.export.ExportedProgram) -> nn.Module:
+    """A module that runs the program, with the modules of the original if the program has their names."""
+    try:
+        with _Shared():
+            return torch.export.unflatten(program)
+    except Exception:  # not every program can be taken apart again; its operators are then all the root's
+        return program.module()  # type: ignore[return-value]
+
+
+def by_position(
+    program: torch.export.ExportedProgram, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments that were given by name where the program takes them in order."""
+    names = [str(name) for name in program.graph_signature.user_inputs]
+    expected = len(program.example_inputs[0]) if program.example_inputs else len(names)
+    kwargs = dict(kwargs)
+    while len(args) < min(expected, len(names)) and names[len(args)] in kwargs:
+        args = (*args, kwargs.pop(names[len(args)]))
+    return args, kwargs
+
+
+class _Shared(TorchDispatchMode):
+    """Lets unflattened modules share the program's weights instead of copying them."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # True would import torch._dynamo
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.clone.default:
+            return args[0].detach()
+        return func(*args, **(kwargs or {}))

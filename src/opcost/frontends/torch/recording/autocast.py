@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
-from opcost.frontends.torch.unchanged.replaced import replaced
+from opcost.frontends.torch.restore.process import replaced
 
 How: TypeAlias = Literal["lower", "float32", "float32 result", "float32 norm", "widest", "refused", "as it is"]
 """What becomes of an operator's arguments: all in the lower type; all in float32; its result asked in float32, where it asks for

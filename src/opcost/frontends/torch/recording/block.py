@@ -20,7 +20,7 @@ from opcost.frontends.torch.recording.real import RealRecorder
 from opcost.frontends.torch.recording.run import Run
 from opcost.frontends.torch.recording.scope import intercept_calls
 from opcost.frontends.torch.recording.training import RunOptions
-from opcost.frontends.torch.unchanged.replaced import as_written
+from opcost.frontends.torch.restore.process import as_written
 
 
 class Block:

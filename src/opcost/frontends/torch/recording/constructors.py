@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from opcost.frontends.torch.ledger.ledger import Ledger
 from opcost.frontends.torch.ledger.subclass import is_foreign
 from opcost.frontends.torch.ledger.tensor import Recorded
-from opcost.frontends.torch.unchanged.replaced import replaced
+from opcost.frontends.torch.restore.process import replaced
 
 _COPIED = ("tolist", "__reduce_ex__")
 _SHARED = ("numpy", "__dlpack__")

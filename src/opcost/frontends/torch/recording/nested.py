@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from opcost.errors import InputError
-from opcost.frontends.torch.unchanged.replaced import replaced
+from opcost.frontends.torch.restore.process import replaced
 
 
 def is_strided(tensor: torch.Tensor) -> bool:

@@ -21,13 +21,18 @@ from torch.utils.checkpoint import (
 
 from opcost.frontends.torch.ledger.ledger import counting_thread
 from opcost.frontends.torch.ledger.tensor import Recorded
-from opcost.frontends.torch.models.lazy import settling_unseen
+from opcost.frontends.torch.models.weights import unrecorded_initialization
 from opcost.frontends.torch.operators.packed import pad_packed
 from opcost.frontends.torch.recording.nested import attention_apart
 from opcost.frontends.torch.recording.sharded import as_one_rank
-from opcost.frontends.torch.unchanged.generators import random_state
-from opcost.frontends.torch.unchanged.replaced import as_written, no_inference_mode, no_sharing, replaced
-from opcost.frontends.torch.unchanged.switches import switches
+from opcost.frontends.torch.restore.process import (
+    as_written,
+    no_inference_mode,
+    no_sharing,
+    random_state,
+    replaced,
+    switches,
+)
 
 
 @contextmanager
@@ -46,7 +51,7 @@ def quiet_globals() -> Iterator[None]:
         undo.enter_context(replaced(torch.backends.mha, "get_fastpath_enabled", lambda: False))
         undo.enter_context(as_written())
         undo.enter_context(replaced(torch._VF, "_pad_packed_sequence", pad_packed))
-        undo.enter_context(settling_unseen())
+        undo.enter_context(unrecorded_initialization())
         undo.enter_context(checkpoints_for_grad())
         undo.enter_context(_checkpoints_anywhere())
         undo.enter_context(replaced(torch.Tensor, "__deepcopy__", _deep_copy))

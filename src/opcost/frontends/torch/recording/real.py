@@ -19,8 +19,8 @@ from opcost.frontends.torch.operators.call import Call, Trial
 from opcost.frontends.torch.operators.describe import describe
 from opcost.frontends.torch.operators.without_data import is_composite
 from opcost.frontends.torch.recording.recorder import Recorder
+from opcost.frontends.torch.restore import WrittenMemory, written_by
 from opcost.frontends.torch.tree import tensors_passed
-from opcost.frontends.torch.unchanged.written import WrittenMemory, written_by
 
 _ITEM = torch.ops.aten._local_scalar_dense.default
 

@@ -27,7 +27,7 @@ from opcost.frontends.torch.ledger.ledger import counting_thread
 from opcost.frontends.torch.ledger.lowbit import held
 from opcost.frontends.torch.ledger.subclass import is_foreign, parts, rebuilt
 from opcost.frontends.torch.ledger.tensor import Recorded
-from opcost.frontends.torch.models import lazy
+from opcost.frontends.torch.models import weights
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.operators.jagged import STRIDED
 from opcost.frontends.torch.operators.recurrent import whole_layers
@@ -41,11 +41,10 @@ from opcost.frontends.torch.recording.scope import Here, Paths, Threads, interce
 from opcost.frontends.torch.recording.scripted import marked, markers
 from opcost.frontends.torch.recording.sharded import is_fully_sharded, note_of
 from opcost.frontends.torch.recording.training import RunOptions, Training, loss_of
+from opcost.frontends.torch.restore import restored
+from opcost.frontends.torch.restore.leftovers import empty_caches, remove_leftovers
+from opcost.frontends.torch.restore.process import one_at_a_time, replaced
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
-from opcost.frontends.torch.unchanged import unchanged
-from opcost.frontends.torch.unchanged.replaced import replaced
-from opcost.frontends.torch.unchanged.survivors import empty_caches, leave_none
-from opcost.frontends.torch.unchanged.turns import one_at_a_time
 
 _run_backward = torch.autograd.graph._engine_run_backward
 _Held = tuple[list[tuple[str, int]], list[tuple[str, int]]]
@@ -137,8 +136,8 @@ class Run:
         replay = self.recorder.replay
         entered = replay.enter(module, given, path) if replay is not None else None
         try:
-            if lazy.is_lazy(module):
-                lazy.settle(module, args, kwargs)
+            if weights.is_lazy(module):
+                weights.initialize(module, args, kwargs)
                 self._register_late(path, module)
             if isinstance(module, nn.RNNBase):
                 with whole_layers(self.recorder, apart=self.options.backward):
@@ -231,7 +230,7 @@ class Run:
                     empty_caches()  # what its traceback holds besides goes with it
                 raise
             self.failed = None  # an exception that the model itself caught; its frames hold tensors
-            leave_none(self.recorder)
+            remove_leftovers(self.recorder)
         return graph
 
     def _forget(self, exc: BaseException | None) -> None:
@@ -247,7 +246,7 @@ class Run:
         recorder = self.recorder
         with ExitStack() as undo:
             undo.enter_context(one_at_a_time)
-            undo.enter_context(unchanged(self.model, args, kwargs))
+            undo.enter_context(restored(self.model, args, kwargs))
             undo.enter_context(quiet_globals())
             undo.enter_context(torch.inference_mode(mode=False))
             graded = self.options.backward or self.options.gradients
@@ -362,7 +361,7 @@ class Run:
         params: list[tuple[str, int]] = []
         buffers: list[tuple[str, int]] = []
         for name, p in module._parameters.items():
-            if p is None or lazy.is_unsettled(p):
+            if p is None or weights.is_uninitialized(p):
                 continue
             for part in held(name, p):
                 is_param = part.role == "param"
@@ -377,7 +376,7 @@ class Run:
         buffers += [
             (part, recorder.leaf(tensor, stem + part, "buffer").origin)
             for name, b in module._buffers.items()
-            if b is not None and not lazy.is_unsettled(b)
+            if b is not None and not weights.is_uninitialized(b)
             for part, tensor in parts(name, b)
         ]
         if params or buffers:
@@ -480,7 +479,7 @@ def _listed(recorder: Recorder) -> tuple[tuple[Value, ...], tuple[Op, ...]]:
 
 def _settled(module: nn.Module) -> int:
     """How many parameters of its own a module has that have a shape."""
-    return sum(p is not None and not lazy.is_unsettled(p) for p in module._parameters.values())
+    return sum(p is not None and not weights.is_uninitialized(p) for p in module._parameters.values())
 
 
 def _named(role: tuple[str, Any, bool], spec: TensorSpec, storage: int) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from opcost.core.graph import UNSEEN
 from opcost.errors import OpcostError
 from opcost.frontends.torch.ledger.ledger import Ledger, counting_thread, joined
-from opcost.frontends.torch.unchanged.replaced import replaced
+from opcost.frontends.torch.restore.process import replaced
 
 _active = threading.local()
 

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from opcost.errors import InputError
 from opcost.frontends.torch.ledger.tensor import Recorded
-from opcost.frontends.torch.unchanged.replaced import replaced
+from opcost.frontends.torch.restore.process import replaced
 
 _PROPAGATION = "torch.distributed.tensor._sharding_prop"
 _FULLY_SHARDED = "torch.distributed.fsdp._fully_shard"

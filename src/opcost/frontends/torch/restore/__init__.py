@@ -1,28 +1,84 @@
-"""The content of memory that a real run writes to: copied before the first write, put back afterwards."""
+"""Restoring the user's process after a run: the model, all that it and its code reach, and the switches of the process.
+
+A forward pass does change things: caches, counters, buffers assigned anew, lists appended to, globals, class attributes.
+Without this, tensors without data would stay behind. Everything is compared by identity and restored only where it differs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn.parameter import UninitializedTensorMixin
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from opcost.core.interrupts import defer_signals
 from opcost.errors import StateError
 from opcost.frontends.torch.ledger.subclass import has_data
+from opcost.frontends.torch.restore.process import (
+    as_written,
+    no_inference_mode,
+    no_sharing,
+    one_at_a_time,
+    random_state,
+    switches,
+)
+from opcost.frontends.torch.restore.snapshot import KeptTensor, Snapshot, version_of
 from opcost.frontends.torch.tree import tensors_passed
-from opcost.frontends.torch.unchanged.tensors import KeptTensor, version_of
+
+
+@contextmanager
+def restored(*roots: Any) -> Iterator[Snapshot]:
+    """Restore models, and whatever else is given, whatever happens inside."""
+    before = Snapshot(roots)
+    try:
+        yield before
+    finally:
+        before.restore()
+
+
+@contextmanager
+def real_runs(model: nn.Module, *others: Any) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Inside, the model may run with data as often as needed, the first time within the context that is yielded.
+
+    That context finds out which memory the model writes to, and keeps its content, which slows the run down: runs that are timed
+    are made without it. Interrupts are deferred until the caller lets them through.
+    """
+    with defer_signals(), ExitStack() as undo:
+        undo.enter_context(one_at_a_time)
+        # Switches are entered first and so restored last, because what is freed before may change them too.
+        undo.enter_context(switches())
+        before = undo.enter_context(restored(model, *others))
+        written = KeepWritten(before.tensors, model.buffers())
+        undo.callback(written.put_back)
+        undo.enter_context(random_state())
+        undo.enter_context(no_sharing())
+        sys.setrecursionlimit(2 * sys.getrecursionlimit())  # module calls that are annotated nest deeper
+        yield partial(_first_run, written)
+
+
+@contextmanager
+def _first_run(written: KeepWritten) -> Iterator[None]:
+    with as_written(), no_inference_mode(), written:
+        yield
+
+
+# -- the content of memory that a real run writes to: copied before the first write, restored afterwards -----------------
 
 
 class WrittenMemory:
-    """Copies of memory of the user's, each made just before something is written there."""
+    """Copies of the user's memory, each made just before something is written there."""
 
     def __init__(self) -> None:
         self._copies: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
 
     def keep(self, tensor: torch.Tensor) -> None:
-        """Copy the memory in which a tensor lies, if that has not been done."""
+        """Copy the memory of a tensor, if that has not been done."""
         if tensor.layout is not torch.strided or not has_data(tensor):
             return
         memory = tensor.untyped_storage()
@@ -41,7 +97,7 @@ class WrittenMemory:
 
 
 def written_by(func: Any, args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    """The tensors that an operator's schema says it writes to."""
+    """The tensors to which an operator writes, by its schema."""
     schema = getattr(func, "_schema", None)
     found: list[torch.Tensor] = []
     if schema is not None and schema.is_mutable:
@@ -52,14 +108,14 @@ def written_by(func: Any, args: Any, kwargs: dict[str, Any]) -> list[torch.Tenso
 
 
 class KeepWritten(TorchDispatchMode):
-    """While it is on, every operator runs, and memory of the user's is copied before the first operator that writes to it."""
+    """Runs every operator, and copies the user's memory before the first operator that writes to it."""
 
     def __init__(self, kept: Iterable[KeptTensor], buffers: Iterable[torch.Tensor]) -> None:
         super().__init__()
         self._memory = WrittenMemory()
         self._kept = [one for one in kept if type(one.tensor) in (torch.Tensor, torch.nn.Parameter)]
         self._users = {one.tensor.untyped_storage()._cdata for one in self._kept if one.tensor.layout is torch.strided}
-        for buffer in buffers:  # not every operator that writes to a buffer says so: batch normalization does not
+        for buffer in buffers:  # batch normalization writes to buffers, and its schema does not declare it
             if not isinstance(buffer, UninitializedTensorMixin):
                 self._memory.keep(buffer)
 
@@ -74,7 +130,7 @@ class KeepWritten(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def put_back(self) -> None:
-        """Put the content back. A write that no earlier run made, and nobody was prepared for, is told."""
+        """Restore the content, and raise for a tensor to which only a later run wrote."""
         self._memory.put_back()
         for one in self._kept:
             if version_of(one.tensor) != one.version and one.is_in_place() and not self._memory.has(one.tensor):

@@ -1,21 +1,25 @@
-"""The switches of the process that a forward pass may turn: read before, and turned back where they differ."""
+"""The state of the whole process that a run may change: switches, random generators, and functions of PyTorch."""
 
 from __future__ import annotations
 
 import gc
 import logging
 import os
+import random
 import signal
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from threading import RLock
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
-from opcost.core.interrupts import handlers
+from opcost.core.interrupts import allow_signals, handlers
+from opcost.frontends.torch.ledger.ledger import counting_thread
 
 _Switch = tuple[Callable[[], Any], Callable[[Any], Any]]
 
@@ -30,7 +34,7 @@ def _autocast(device: str) -> Iterator[_Switch]:
 
 
 def default_device() -> Any:
-    """What `torch.set_default_device` was told last in this thread, or None."""
+    """The argument of the last `torch.set_default_device` in this thread, or None."""
     context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
     return None if context is None else context.device
 
@@ -46,10 +50,6 @@ def _set_filters(before: list[Any]) -> None:
     warnings._filters_mutated()  # type: ignore[attr-defined]
 
 
-def _anomaly() -> tuple[bool, bool]:
-    return torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
-
-
 def _directory() -> str | None:
     try:
         return os.getcwd()  # noqa: PTH109 - a comparison of texts
@@ -62,7 +62,7 @@ def _content(listed: list[Any]) -> _Switch:
 
 
 def _umask() -> int:
-    """The mask can only be read by setting it: for that time to one under which no file becomes readable."""
+    """The mask can only be read by setting it: meanwhile to one under which no file becomes readable."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
@@ -83,12 +83,12 @@ def _loggers() -> dict[logging.Logger, tuple[Any, ...]]:
 
 
 def _of_logger(logger: Any) -> tuple[Any, ...]:
-    held = logger.__dict__
-    handlers, filters = held["handlers"], held["filters"]
+    state = logger.__dict__
+    handlers, filters = state["handlers"], state["filters"]
     if not handlers and not filters:  # as most have none
-        return held["level"], held["propagate"], held["disabled"], (), (), ()
+        return state["level"], state["propagate"], state["disabled"], (), (), ()
     levels = tuple([one.level for one in handlers])
-    return held["level"], held["propagate"], held["disabled"], tuple(handlers), tuple(filters), levels
+    return state["level"], state["propagate"], state["disabled"], tuple(handlers), tuple(filters), levels
 
 
 def _set_loggers(before: dict[logging.Logger, tuple[Any, ...]]) -> None:
@@ -119,7 +119,7 @@ def _set_decimal(state: tuple[Any, ...]) -> None:
 
 
 def _autocasts() -> int:
-    """How many blocks of autocast stand around; casts are kept until the outermost ends."""
+    """The depth of nested autocast blocks; casts are cached until the outermost ends."""
     torch.autocast_increment_nesting()
     return int(torch.autocast_decrement_nesting())
 
@@ -134,7 +134,7 @@ def _set_autocasts(wanted: int) -> None:
 
 
 def _remove_modules(before: frozenset[str]) -> None:
-    """Take away the modules that no import has brought: somebody made them by hand, to keep something in."""
+    """Remove modules that no import has added: code of the model made them, to keep something in."""
     for name in sys.modules.keys() - before:
         if getattr(sys.modules[name], "__spec__", None) is None:
             del sys.modules[name]
@@ -147,7 +147,10 @@ _SWITCHES: tuple[_Switch, ...] = (
     (default_device, torch.set_default_device),
     (torch.is_grad_enabled, torch._C._set_grad_enabled),
     (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
-    (_anomaly, lambda state: torch.set_anomaly_enabled(*state)),
+    (
+        lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
+        lambda state: torch.set_anomaly_enabled(*state),
+    ),
     (torch.get_num_threads, torch.set_num_threads),
     (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
@@ -190,7 +193,7 @@ _SWITCHES: tuple[_Switch, ...] = (
 
 @contextmanager
 def switches() -> Iterator[None]:
-    """Turn every switch back that was turned inside."""
+    """Restore every switch that was changed inside."""
     before = [_read(read) for read, _ in _SWITCHES]
     try:
         yield
@@ -204,8 +207,121 @@ _UNREADABLE = object()
 
 
 def _read(read: Callable[[], Any]) -> Any:
-    """What a switch says; some of PyTorch's refuse to answer where the older and the newer way to turn them were mixed."""
+    """The value of a switch; some of PyTorch's raise where its older and its newer interface were mixed."""
     try:
         return read()
     except (RuntimeError, AttributeError):
         return _UNREADABLE
+
+
+@contextmanager
+def random_state() -> Iterator[None]:
+    """Restore the random generators of torch, Python and numpy.
+
+    They belong to the whole process: what other threads drew meanwhile is drawn again.
+    """
+    with ExitStack() as undo:
+        undo.callback(_restore_generator, torch.get_rng_state())
+        if torch.cuda.is_initialized():
+            undo.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
+        undo.callback(random.setstate, random.getstate())
+        numpy = sys.modules.get("numpy.random")
+        if numpy is not None:
+            undo.callback(numpy.set_state, numpy.get_state())
+        yield
+
+
+def _restore_generator(state: torch.Tensor) -> None:
+    if not torch.equal(torch.get_rng_state(), state):
+        torch.set_rng_state(state)
+
+
+class _InterruptibleLock:
+    """A lock that signals can interrupt while a thread waits for it."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+
+    def __enter__(self) -> None:
+        while not self._lock.acquire(timeout=0.05):
+            with allow_signals():
+                pass
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+one_at_a_time = _InterruptibleLock()
+"""Counts change switches of the whole process, so those of several threads run one after another."""
+
+
+# -- functions of PyTorch replaced during a count, because they would hide operators or outlast a run -------------------
+
+
+@contextmanager
+def replaced(owner: Any, name: str, stand_in: Callable[..., Any]) -> Iterator[None]:
+    """Replace a function for the calls of this thread and those it starts; other threads reach the original."""
+    original = getattr(owner, name)
+    inherited = name not in vars(owner)
+    here = counting_thread()
+
+    def choose(*args: Any, **kwargs: Any) -> Any:
+        return (stand_in if counting_thread() == here else original)(*args, **kwargs)
+
+    setattr(owner, name, choose)
+    try:
+        yield
+    finally:
+        if inherited:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, original)
+
+
+@contextmanager
+def as_written() -> Iterator[None]:
+    """Let compiled functions run as they are written."""
+    with ExitStack() as undo:
+        if "torch._dynamo" in sys.modules:
+            undo.enter_context(torch.compiler.set_stance("force_eager"))  # type: ignore[no-untyped-call]
+        undo.enter_context(replaced(torch, "compile", _uncompiled))
+        yield
+
+
+def no_inference_mode() -> AbstractContextManager[None]:
+    """Inference mode as `no_grad`: it dispatches composite operators whole, and left open it would keep a mode active."""
+    return replaced(torch.inference_mode, "__enter__", _without_grad)
+
+
+@contextmanager
+def no_sharing() -> Iterator[None]:
+    """Do not move memory to where other processes see it, because it would stay there.
+
+    Copies that storages make by themselves are made, and are no operators of the run.
+    """
+    with ExitStack() as undo:
+        undo.enter_context(replaced(torch.UntypedStorage, "share_memory_", lambda storage, *_: storage))
+        for name in ("_share_fd_cpu_", "_share_filename_cpu_", "copy_"):
+            undo.enter_context(replaced(torch.UntypedStorage, name, _unseen(getattr(torch.UntypedStorage, name))))
+        yield
+
+
+def _unseen(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of storages outside of dispatch modes; PyTorch raises for one that has no memory."""
+
+    def called(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
+        with _disable_current_modes():
+            storage.data_ptr()
+            return method(storage, *args, **kwargs)
+
+    return called
+
+
+def _uncompiled(model: Any = None, **_: Any) -> Any:
+    return model if model is not None else lambda function: function
+
+
+def _without_grad(mode: Any) -> None:
+    """Enter inference mode as if it were `no_grad`; leaving it is the same for both."""
+    mode._inference_mode_context = torch.no_grad() if mode.mode else torch._C._InferenceMode(mode.mode)
+    mode._inference_mode_context.__enter__()

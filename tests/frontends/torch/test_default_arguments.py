@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import opcost
-from opcost.frontends.torch.guessing.guess import features_in
+from opcost.frontends.torch.default_inputs.engine import features_in
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.zoo

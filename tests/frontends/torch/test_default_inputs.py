@@ -557,8 +557,8 @@ def test_speech_and_series_are_as_long_as_the_configuration_says() -> None:
 def test_a_model_with_several_main_inputs_is_no_riddle() -> None:
     """OneFormer names two, in a list."""
     from opcost.core.option import Sizes
-    from opcost.frontends.torch.guessing.guess import Maker
-    from opcost.frontends.torch.guessing.transformers import _Inputs
+    from opcost.frontends.torch.default_inputs.engine import InputMaker
+    from opcost.frontends.torch.default_inputs.transformers import TransformersInputs
 
     class Two(nn.Module):
         main_input_name = ["pixel_values", "task_inputs"]  # noqa: RUF012
@@ -570,7 +570,7 @@ def test_a_model_with_several_main_inputs_is_no_riddle() -> None:
 
         def forward(self, pixel_values: Tensor, task_inputs: Tensor) -> Tensor: ...
 
-    made = _Inputs(Two(), Maker(Two(), Sizes(), lambda method, given: [])).all()
+    made = TransformersInputs(Two(), InputMaker(Two(), Sizes(), lambda method, given: [])).all()
     assert {name: tuple(tensor.shape) for name, tensor in made.items()} == {
         "pixel_values": (1, 3, 16, 16), "task_inputs": (1, 5),
     }  # fmt: skip

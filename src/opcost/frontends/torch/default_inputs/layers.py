@@ -1,12 +1,12 @@
-"""Inputs of any model: the form from the layer that reads them, the sizes from attributes, the rest from argument names.
+"""Inputs of any model: the shape from the layer that reads them, the sizes from attributes, the rest from argument names.
 
-Several forms may fit one layer. They are tried in order, the usual ones first, and the first with which the model runs is taken.
+Several shapes may fit one layer. They are tried in order, the usual ones first, and the first with which the model runs is taken.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice, product, zip_longest
 from math import prod
@@ -15,12 +15,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from opcost.frontends.torch.guessing.guess import TOKENS, Guess, Maker, Other, needed, parameters_of, signature
+from opcost.frontends.torch.default_inputs.engine import (
+    TOKENS,
+    DefaultInputs,
+    InputMaker,
+    by_name,
+    needed,
+    parameters_of,
+    signature,
+)
 
 _MOST = 32
 """Attempts at one model."""
 _READERS = 6
-"""Layers whose forms are tried."""
+"""Layers whose shapes are tried."""
 _KINDS = {
     "image": "image images img imgs picture rgb pixel_values left right img1 img2 image1 image2",
     "volume": "volume vol video videos frames clip clips",
@@ -32,7 +40,7 @@ _KINDS = {
     "label": "y label labels class_labels classes",
 }
 """Names of arguments by what they bring."""
-_WORDS = {name: kind for kind, names in _KINDS.items() for name in names.split()}
+_KIND_OF = by_name(_KINDS)
 _AXES = {"image": 2, "volume": 3, "audio": 1, "text": -1}
 """Of the layers that read these."""
 _BESIDE = ("time", "lengths", "mask", "label")
@@ -52,10 +60,10 @@ _DETECTED = 640
 _RATE = 16_000
 """Samples of a second of speech."""
 _POINTS = 1024
-"""Steps of a sequence of measured values, or points of a cloud, where nothing says how many."""
+"""Steps of a sequence of measured values, or points of a cloud, where no attribute has a number."""
 
 
-class _Reader(NamedTuple):
+class _Layer(NamedTuple):
     """A layer that may read the inputs."""
 
     path: str
@@ -71,118 +79,108 @@ class _Reader(NamedTuple):
 
 
 class _Form(NamedTuple):
+    """A shape without the batch, and what it is."""
+
     kind: str
     shape: tuple[int, ...]
-    """Without the batch."""
     sizes: frozenset[str] = frozenset({"batch"})
     """Options that change it."""
     batch_axis: int = 0
+
+    def tensor(self, maker: InputMaker) -> torch.Tensor:
+        if self.kind == "text":
+            return maker.integers(*self.shape, value=1)
+        return maker.floats(*self.shape).movedim(0, self.batch_axis)
 
 
 _IMAGE, _TOKENS = frozenset({"batch", "image"}), frozenset({"batch", "tokens"})
 
 
-def from_layers(model: nn.Module, maker: Maker, place: str | None = None) -> Guess | None:
-    """What the first layers of a model read, or the one at a place; None where nothing is known of them."""
-    names = [name for name in needed(model) or _optional(model) if name not in maker.given]
+def from_layers(model: nn.Module, maker: InputMaker, place: str | None = None) -> DefaultInputs | None:
+    """What the first layers of a model read, or the one at a path; None where no layer is known."""
+    names = [name for name in needed(model) or _first_optional(model) if name not in maker.given]
     if not names or (not needed(model) and maker.given):
         return None
-    main = next((name for name in names if _WORDS.get(name) not in _BESIDE), names[0])
-    axes = _AXES.get(_WORDS.get(main.lower(), ""))
-    readers = [reader for reader in _readers(model) if place in (None, reader.path)]
-    readers.sort(key=lambda reader: axes is not None and reader.axes != axes)
-    readers = list({reader[1:]: reader for reader in reversed(readers)}.values())[::-1][:_READERS]
-    sizes = _Sizes(model, maker, readers)
-    in_turn = zip_longest(*([(reader, form) for form in sizes.forms(reader)] for reader in readers))
+    main = next((name for name in names if _KIND_OF.get(name) not in _BESIDE), names[0])
+    kind = _KIND_OF.get(main.lower())
+    axes = _AXES.get(kind or "")
+    layers = [layer for layer in _layers(model) if place in (None, layer.path)]
+    layers.sort(key=lambda layer: axes is not None and layer.axes != axes)
+    layers = list({layer[1:]: layer for layer in reversed(layers)}.values())[::-1][:_READERS]
+    sizes = _Sizes(model, maker, layers)
+    in_turn = zip_longest(*([(layer, form) for form in sizes.forms(layer)] for layer in layers))
     made = [pair for turn in in_turn for pair in turn if pair is not None]
-    made.sort(key=lambda pair: not _fits(pair[1].kind, _WORDS.get(main.lower())))
-    wanted = {name for name, size in maker.sizes._asdict().items() if size is not None}
-    heeding = [pair for pair in made if wanted <= pair[1].sizes] or made
-    if not heeding:
+    made.sort(key=lambda pair: kind is not None and pair[1].kind != kind)
+    requested = {name for name, size in maker.sizes._asdict().items() if size is not None}
+    fitting = [pair for pair in made if requested <= pair[1].sizes] or made
+    if not fitting:
         return None
-    found: dict[Any, Other] = {}
-    for reader, form in heeding:
-        for given in _arguments(model, names, main, form, maker, made):
-            key = tuple((name, tuple(value.shape), value.dtype) for name, value in given.items())
-            found.setdefault(key, Other(given, source=f"its first layer, a {reader.label}"))
-    maker.unheeded = wanted - heeding[0][1].sizes
-    first, *others = islice((_positional(model, other) for other in found.values()), _MOST)
-    hint = example(model, heeding[0][1].kind, main, (maker.batch, *heeding[0][1].shape))
-    read_by = partial(from_layers, model, maker) if place is None else None
-    return Guess(first.args, first.kwargs, first.source, tuple(others), hint, read_by)
-
-
-def _fits(kind: str, word: str | None) -> bool:
-    return word is None or kind == word
-
-
-def _optional(model: nn.Module) -> list[str]:
-    """The first argument of a forward that needs none: one that is None by default, or any number of them."""
-    found = (p.name for p in signature(model) if p.default is None or p.kind is p.VAR_POSITIONAL)
-    return list(islice(found, 1))
-
-
-def _positional(model: nn.Module, other: Other) -> Other:
-    """Arguments of a forward that takes any number of them have no names."""
     unnamed = {p.name for p in signature(model) if p.kind in (p.VAR_POSITIONAL, p.POSITIONAL_ONLY)}
-    if unnamed.isdisjoint(other.kwargs):
-        return other
-    return other._replace(args=tuple(other.kwargs.values()), kwargs={})
+    found: dict[Any, DefaultInputs] = {}
+    for layer, form in fitting:
+        source = f"its first layer, a {layer.label}"
+        for given in _arguments(names, main, form, maker, made):
+            key = tuple((name, tuple(value.shape), value.dtype) for name, value in given.items())
+            by_place = not unnamed.isdisjoint(given)
+            args, kwargs = (tuple(given.values()), {}) if by_place else ((), given)
+            found.setdefault(key, DefaultInputs(args, kwargs, source))
+    form = fitting[0][1]
+    maker.unused = requested - form.sizes
+    first, *others = islice(found.values(), _MOST)
+    hint = example(model, form.kind, main, (maker.batch, *form.shape))
+    read_by = partial(from_layers, model, maker) if place is None else None
+    return first._replace(others=tuple(others), hint=hint, read_by=read_by)
+
+
+def _first_optional(model: nn.Module) -> list[str]:
+    """The first argument of a forward that needs none: one that is None by default, or any number of them."""
+    return [p.name for p in signature(model) if p.default is None or p.kind is p.VAR_POSITIONAL][:1]
 
 
 def _arguments(
-    model: nn.Module, names: list[str], main: str, form: _Form, maker: Maker, made: list[tuple[_Reader, _Form]]
+    names: list[str], main: str, form: _Form, maker: InputMaker, made: list[tuple[_Layer, _Form]]
 ) -> Iterator[dict[str, torch.Tensor]]:
-    """A tensor for each argument: the main one in this form, others by their names, or in the same form."""
+    """A tensor for each argument: the main one in this shape, others by their names, or in the same shape."""
     longest = max(form.shape, default=1)
-    kinds = {name: _WORDS.get(name.lower()) for name in names}
-    for time in (False, True) if "time" in kinds.values() else (False,):
+    kinds = {name: _KIND_OF.get(name.lower()) for name in names}
+    for whole_times in (False, True) if "time" in kinds.values() else (True,):
         given: dict[str, torch.Tensor] = {}
-        for name in names:
-            kind = kinds[name]
-            if name == main or kind not in _BESIDE:
-                own = next(
-                    (f for _, f in made if name != main and kind not in (None, form.kind) and f.kind == kind), form
-                )
-                given[name] = _tensor(own, maker)
+        for name, kind in kinds.items():
+            if name == main or kind is None or kind == form.kind:
+                given[name] = form.tensor(maker)
             elif kind == "mask":
                 given[name] = maker.integers(longest, value=1).bool()
-            elif kind == "time" and not time:
+            elif kind == "time" and not whole_times:
                 given[name] = maker.floats()
-            else:
+            elif kind in _BESIDE:
                 given[name] = maker.integers(value=longest if kind == "lengths" else 0)
+            else:
+                given[name] = next((other for _, other in made if other.kind == kind), form).tensor(maker)
         yield given
-
-
-def _tensor(form: _Form, maker: Maker) -> torch.Tensor:
-    if form.kind == "text":
-        return maker.integers(*form.shape, value=1)
-    made = maker.floats(*form.shape)
-    return made.movedim(0, form.batch_axis) if form.batch_axis else made
 
 
 # -- layers ------------------------------------------------------------------------------------------------------------
 
 
-def _readers(model: nn.Module) -> Iterator[_Reader]:
+def _layers(model: nn.Module) -> Iterator[_Layer]:
     """Layers that may read the inputs, in the order in which the model has them; recognised by their attributes."""
     cut: tuple[str, str, tuple[int, ...]] | None = None
     for path, module in model.named_modules():
         label = type(module).__name__
         if (patch := _cut(module)) is not None:
             cut = path, label, patch
-        if (reader := _reader(module, path, label)) is not None:
+        if (layer := _layer(module, path, label)) is not None:
             extents = cut[2] if cut is not None else ()
-            if cut is not None and not reader.patch and reader.axes != -1 and reader.width % prod(extents) == 0:
+            if cut is not None and not layer.patch and layer.axes != -1 and layer.width % prod(extents) == 0:
                 patch = () if cut[1] == "Unfold" else extents  # those of `nn.Unfold` overlap
-                whole = _Reader(cut[0], cut[1], reader.width // prod(extents), len(extents), patch)
+                whole = _Layer(cut[0], cut[1], layer.width // prod(extents), len(extents), patch)
                 yield whole
                 yield whole._replace(path=path)
             cut = None
-            yield reader
+            yield layer
 
 
-def _reader(module: nn.Module, path: str, label: str) -> _Reader | None:
+def _layer(module: nn.Module, path: str, label: str) -> _Layer | None:
     def number(name: str) -> int | None:
         value = getattr(module, name, None)
         return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
@@ -191,28 +189,23 @@ def _reader(module: nn.Module, path: str, label: str) -> _Reader | None:
     if (width := number("in_channels")) is not None and isinstance(kernel, tuple) and 1 <= len(kernel) <= 3:
         stride = getattr(module, "stride", ())
         whole = kernel if stride == kernel and prod(kernel) > 1 and not getattr(module, "transposed", False) else ()
-        return _Reader(path, label, width, len(kernel), whole)
+        return _Layer(path, label, width, len(kernel), whole)
     if isinstance(module, torch.nn.modules.lazy.LazyModuleMixin):
         axes = re.search(r"Conv\w*([123])d", label)
-        return _Reader(path, label, 3, int(axes[1])) if axes else None
+        return _Layer(path, label, 3, int(axes[1])) if axes else None
     if (width := number("num_embeddings")) is not None:
-        return _Reader(path, label, width, -1)
-    swapped = not getattr(module, "batch_first", True)
-    if (width := number("input_size")) is not None and number("hidden_size") is not None:
-        return _Reader(path, label, width, -2, swapped=swapped)
-    if (width := number("embed_dim")) is not None and isinstance(module, nn.MultiheadAttention):
-        return _Reader(path, label, width, -2, swapped=swapped)
-    if (width := number("in_features")) is not None:
-        return _Reader(path, label, width, 0)
-    if (width := getattr(getattr(module, "irreps_in", None), "dim", None)) is not None:
-        return _Reader(path, label, width, 0)
+        return _Layer(path, label, width, -1)
+    recurrent = number("input_size") if number("hidden_size") is not None else None
+    attention = number("embed_dim") if isinstance(module, nn.MultiheadAttention) else None
+    if (width := recurrent or attention) is not None:
+        return _Layer(path, label, width, -2, swapped=not getattr(module, "batch_first", True))
+    if (width := number("in_features") or getattr(getattr(module, "irreps_in", None), "dim", None)) is not None:
+        return _Layer(path, label, width, 0)
     axes = re.search(r"Norm([123])d", label)
     if (width := number("num_features")) is not None and axes:
-        return _Reader(path, label, width, int(axes[1]) if axes[1] != "1" else 0)
+        return _Layer(path, label, width, int(axes[1]) if axes[1] != "1" else 0)
     shape = getattr(module, "normalized_shape", None)
-    if isinstance(shape, tuple) and len(shape) == 1:
-        return _Reader(path, label, shape[0], -2)
-    return None
+    return _Layer(path, label, shape[0], -2) if isinstance(shape, tuple) and len(shape) == 1 else None
 
 
 def _cut(module: nn.Module) -> tuple[int, ...] | None:
@@ -235,56 +228,50 @@ def _cut(module: nn.Module) -> tuple[int, ...] | None:
 
 
 class _Sizes:
-    """The extents that a model may expect: those that its attributes or its tables of positions give, then usual ones."""
+    """The extents that a model may expect: those of its attributes or its tables of positions, then usual ones."""
 
-    def __init__(self, model: nn.Module, maker: Maker, readers: list[_Reader]) -> None:
-        self.maker = maker
+    def __init__(self, model: nn.Module, maker: InputMaker, layers: list[_Layer]) -> None:
+        self.requested = maker.sizes
         self.own = [module for module in model.modules() if not type(module).__module__.startswith("torch.nn")]
         self.positions = list(dict.fromkeys(_positions(model)))
-        patches = (reader.patch for reader in readers if reader.patch)
-        self.patch = next(patches, ())
-        self.spatial = any(reader.axes > 0 for reader in readers)
+        self.patch = next((layer.patch for layer in layers if layer.patch), ())
+        self.spatial = any(layer.axes > 0 for layer in layers)
         stride = vars(model).get("stride")
-        self.usual = (
-            _DETECTED if isinstance(stride, torch.Tensor) and stride.numel() and stride.max() > 1 else _SQUARES[0]
-        )
+        detects = isinstance(stride, torch.Tensor) and stride.numel() and stride.max() > 1
+        self.usual = _DETECTED if detects else _SQUARES[0]
 
-    def forms(self, reader: _Reader) -> Iterator[_Form]:
-        width = reader.width
-        if reader.axes == 3:
-            kinds = (_VIDEOS, _VOLUMES) if width == 3 else (_VOLUMES, _VIDEOS)
-            for extents in dict.fromkeys([*self.extents(3, reader.patch), *kinds[0], *kinds[1]]):
-                asked = (extents[0], *self.maker_image()) if self.maker.sizes.image else extents
-                yield _Form("volume", (width, *asked), _IMAGE)
-        elif reader.axes == 2:
-            for extents in self.images(reader.patch):
-                yield _Form("image", (width, *(self.maker_image() if self.maker.sizes.image else extents)), _IMAGE)
-            yield _Form("image", (width, 1, 1))
-        elif reader.axes == 1:
-            yield from self._sequences(width, reader.patch)
-        elif reader.axes == -1:
-            yield from (_Form("text", (length,), _TOKENS) for length in self.lengths())
+    def forms(self, layer: _Layer) -> Iterator[_Form]:
+        width = layer.width
+        if layer.axes >= 2:
+            for extents in self._volumes(layer) if layer.axes == 3 else self._images(layer.patch):
+                side = self.requested.image
+                spatial = extents if side is None else (*extents[:-2], side, side)
+                yield _Form("volume" if layer.axes == 3 else "image", (width, *spatial), _IMAGE)
+            if layer.axes == 2:
+                yield _Form("image", (width, 1, 1))
+        elif layer.axes == 1:
+            yield from self._sequences(width, layer.patch)
+        elif layer.axes == -1:
+            yield from (_Form("text", (length,), _TOKENS) for length in self._lengths())
             yield _Form("text", ())
         else:
-            sequence = [_Form("features", (n, width), _TOKENS, int(reader.swapped)) for n in self.lengths(_POINTS)]
-            yield from (
-                (*sequence, _Form("features", (width,))) if reader.axes else (_Form("features", (width,)), *sequence)
-            )
+            alone = _Form("features", (width,))
+            sequence = [_Form("features", (n, width), _TOKENS, int(layer.swapped)) for n in self._lengths(_POINTS)]
+            yield from (*sequence, alone) if layer.axes else (alone, *sequence)
             for channels in () if self.spatial else (1, 3):
                 side = round((width / channels) ** 0.5)
                 if side > 3 and channels * side * side == width:
                     yield _Form("image", (channels, side, side))
 
-    def images(self, patch: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """Of images: the extents that the model gives, then usual ones that are not smaller."""
-        found = dict.fromkeys(self.extents(2, patch))
-        least = max((min(extents) for extents in found), default=0)
-        usual = [side for side in (self.usual, *_SQUARES) if side >= least]
-        yield from dict.fromkeys([*found, *((side, side) for side in usual)])
+    def _volumes(self, layer: _Layer) -> Iterable[tuple[int, ...]]:
+        usual = (*_VIDEOS, *_VOLUMES) if layer.width == 3 else (*_VOLUMES, *_VIDEOS)
+        return dict.fromkeys([*self._extents(3, layer.patch), *usual])
 
-    def maker_image(self) -> tuple[int, int]:
-        size = self.maker.sizes.image or 0
-        return size, size
+    def _images(self, patch: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
+        """The extents from the model, then usual ones that are not smaller."""
+        found = list(self._extents(2, patch))
+        least = max(map(min, found), default=0)
+        return dict.fromkeys([*found, *((side, side) for side in (self.usual, *_SQUARES) if side >= least)])
 
     def _sequences(self, channels: int, patch: tuple[int, ...]) -> Iterator[_Form]:
         """Of a convolution over one axis: a wave where there are one or two channels, else measured values."""
@@ -293,21 +280,17 @@ class _Sizes:
             yield _Form("audio", (channels, rate))
             if channels == 1:
                 yield _Form("audio", (rate,))
-        for length in (*(extents[0] for extents in self.extents(1, patch)), *self.lengths(_POINTS)):
+        for length in (*(extents[0] for extents in self._extents(1, patch)), *self._lengths(_POINTS)):
             yield _Form("features", (channels, length), _TOKENS)
             yield _Form("features", (length, channels), _TOKENS)
 
-    def extents(self, axes: int, patch: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    def _extents(self, axes: int, patch: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Height and width, or also depth, from attributes and from the number of positions of patches."""
         for value in self._values(*_IMAGE_SIZES):
             if isinstance(value, int) and value > 1:
                 frames = next(self._numbers("frames", "num_frames"), value)
                 yield (frames, *(value,) * (axes - 1)) if axes == 3 else (value,) * axes
-            elif (
-                isinstance(value, (tuple, list, torch.Size))
-                and len(value) >= axes
-                and all(isinstance(v, int) for v in value)
-            ):
+            elif isinstance(value, (tuple, list)) and len(value) >= axes and all(isinstance(v, int) for v in value):
                 yield tuple(value[-axes:])
         patch = patch or self.patch
         for count, extra in product(self.positions, (0, 1, 2)):
@@ -319,10 +302,10 @@ class _Sizes:
             if len(patch) == axes == 2 and side > 1 and 2 * side * side == count - extra:
                 yield from ((2 * side * patch[0], side * patch[1]), (side * patch[0], 2 * side * patch[1]))
 
-    def lengths(self, usual: int = TOKENS) -> Iterator[int]:
+    def _lengths(self, usual: int = TOKENS) -> Iterator[int]:
         """Tokens or steps."""
-        if self.maker.sizes.tokens:
-            yield self.maker.sizes.tokens
+        if self.requested.tokens:
+            yield self.requested.tokens
             return
         found = [min(length, TOKENS) for length in (*self._numbers(*_LENGTHS), *self.positions) if length > 1]
         yield from dict.fromkeys([*found, usual, 512, 128, 64, 16])
@@ -354,7 +337,7 @@ def _positions(model: nn.Module) -> Iterator[int]:
                 yield value.shape[-2]
 
 
-# -- what is said where nothing fits -----------------------------------------------------------------------------------
+# -- the hint where nothing fits ---------------------------------------------------------------------------------------
 
 _EXAMPLES = {
     "image": (1, 3, 224, 224),

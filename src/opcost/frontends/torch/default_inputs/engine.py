@@ -1,0 +1,225 @@
+"""The engine of default inputs: candidates, words for shapes, and tensors that need no memory.
+
+A library has a table from the name of an argument to a shape in words, such as `B T hidden_size` (see `ShapeWords.make`), and a
+subclass of `ShapeWords` that knows the library's own words.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+from math import prod
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import nn
+
+from opcost.core.option import Sizes
+from opcost.errors import InputError
+
+TOKENS = 2048
+"""Of a language model, unless it reads fewer."""
+
+Probe = Callable[..., list[tuple[int, ...]]]
+"""The shapes that a method of the model returns for these arguments, found without data."""
+
+
+class DefaultInputs(NamedTuple):
+    """Arguments of `forward`, and a phrase for their origin."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    source: str
+    others: tuple[DefaultInputs, ...] = ()
+    """What to try instead, in order."""
+    hint: str = ""
+    """How to give inputs of this kind, where the model fails with all of these."""
+    read_by: Callable[[str], DefaultInputs | None] | None = None
+    """What the module of this path reads: the one in which the model failed on its inputs as they were given."""
+    note: str = ""
+    """What these lack in comparison with the first, if anything."""
+
+
+def candidates(made: Iterable[dict[str, Any]], source: str) -> DefaultInputs:
+    """Keyword arguments, and those to try instead."""
+    first, *others = (DefaultInputs((), kwargs, source) for kwargs in made)
+    return first._replace(others=tuple(others))
+
+
+class InputMaker:
+    """Makes inputs for one model: floats as its weights are, without data, and integers with their content."""
+
+    def __init__(self, model: nn.Module, sizes: Sizes, probe: Probe, given: Iterable[str] = ()) -> None:
+        self.given = frozenset(given)
+        """Arguments that the caller gives."""
+        self.sizes = sizes
+        self.probe = probe
+        self.unused = {name for name, size in sizes._asdict().items() if size is not None}
+        """Requested sizes that no input has so far."""
+        self.dtype = float_type(model)
+
+    @property
+    def batch(self) -> int:
+        """The batch size."""
+        self.unused.discard("batch")
+        return self.sizes.batch or 1
+
+    def floats(self, *shape: int) -> torch.Tensor:
+        """Numbers of which only the shape is known: the batch, then these extents."""
+        return self.empty(self.batch, *shape)
+
+    def empty(self, *shape: int) -> torch.Tensor:
+        """The same without a batch."""
+        return torch.empty(shape, dtype=self.dtype, device="meta")
+
+    def integers(self, *shape: int, value: int = 0) -> torch.Tensor:
+        """Tokens, masks and the like, all equal."""
+        return torch.full((self.batch, *shape), value, dtype=torch.int64, device="cpu")
+
+    def rows(self, row: list[int]) -> torch.Tensor:
+        """The same integers for each sample of the batch."""
+        return torch.tensor([row] * self.batch, dtype=torch.int64, device="cpu")
+
+    def image(self, usual: int | tuple[int, int]) -> tuple[int, int]:
+        """Height and width of an image: the requested ones, or the model's usual ones."""
+        self.unused.discard("image")
+        usual = self.sizes.image or usual
+        return (usual, usual) if isinstance(usual, int) else usual
+
+    def tokens(self, most: int | None) -> int:
+        """Tokens of a sequence: those requested, else the usual number, if the model reads that many."""
+        self.unused.discard("tokens")
+        return self.sizes.tokens or min(TOKENS, most or TOKENS)
+
+
+def float_type(model: nn.Module) -> torch.dtype:
+    """The element type of a model's floating parameters."""
+    return next((p.dtype for p in model.parameters() if p.dtype.is_floating_point), torch.get_default_dtype())
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+_SPEC = re.compile(r"(int|bool)?(?:=(\S+))? ?(.*)")
+
+
+class ShapeWords:
+    """What words in shapes mean for one model: one of `words`, else an entry of the model's configuration."""
+
+    words: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    """The library's own words; upper-case where the user can request the size."""
+
+    def __init__(self, model: nn.Module, maker: InputMaker) -> None:
+        self.model = model
+        self.maker = maker
+
+    def entry(self, name: str) -> int | None:
+        """A number of the model's configuration."""
+        raise NotImplementedError
+
+    def make(self, spec: str | Callable[[Any], Any]) -> Any:
+        """What is specified in words or by a function, or None where a word has no value for this model.
+
+        `B T width` is a tensor of floats, `int=1 B T` one of ones, `bool B` one of False, and `=T` the number itself. A word may
+        join others: `a|b` is the first that has a value, `a*b` the product, `a+b` the sum. A tuple adds several axes.
+        """
+        if not isinstance(spec, str):
+            return spec(self)
+        kind, value, shape = _SPEC.fullmatch(spec).groups()  # type: ignore[union-attr]
+        words = shape.split()
+        found: dict[str, Any] = {}
+        # Sizes that can be requested are read last, so that they count as used only where all else is known.
+        for word in sorted([*words, value] if value else words, key=str.isupper):
+            if (extent := self.value(word)) is None:
+                return None
+            found[word] = extent
+        if kind is None and value:
+            return found[value]
+        extents = (found[word] for word in words)
+        size = tuple(chain.from_iterable(each if isinstance(each, tuple) else (each,) for each in extents))
+        if kind is None:
+            return self.maker.empty(*size)
+        dtype = torch.bool if kind == "bool" else torch.int64
+        return torch.full(size, found[value] if value else 0, dtype=dtype, device="cpu")
+
+    def value(self, word: str) -> Any:
+        """The number, or the tuple of numbers, that a word means; None where it has none for this model."""
+        if "|" in word:
+            return next((value for part in word.split("|") if (value := self.value(part)) is not None), None)
+        for sign, join in (("+", sum), ("*", prod)):
+            if sign in word:
+                parts = [self.value(part) for part in word.split(sign)]
+                return None if None in parts else join(parts)
+        if word.isdigit():
+            return int(word)
+        if word == "B":
+            return self.maker.batch
+        return self.words[word](self) if word in self.words else self.entry(word)
+
+
+def by_name(shapes: Mapping[str, str]) -> dict[str, str]:
+    """A table from shapes to the names of arguments, turned into one from each name to its shape."""
+    return {name: shape for shape, names in shapes.items() for name in names.split()}
+
+
+# -- the signature of a model ------------------------------------------------------------------------------------------
+
+
+def comes_from(model: nn.Module, package: str) -> bool:
+    """Whether a class of the model, or one above, is a module of this package."""
+    bases = (cls for cls in type(model).__mro__ if issubclass(cls, nn.Module))
+    return any(cls.__module__.partition(".")[0] == package for cls in bases)
+
+
+def parameters_of(model: nn.Module) -> list[inspect.Parameter]:
+    """The named parameters of forward."""
+    return [p for p in signature(model) if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
+def arguments(model: nn.Module) -> list[str]:
+    """The names of forward's arguments, as far as it names them."""
+    return [parameter.name for parameter in parameters_of(model)]
+
+
+def needed(model: nn.Module) -> list[str]:
+    """Those without a default."""
+    return [parameter.name for parameter in parameters_of(model) if parameter.default is parameter.empty]
+
+
+def takes_any(model: nn.Module) -> bool:
+    """Whether forward takes keyword arguments that it does not name."""
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature(model))
+
+
+def signature(model: nn.Module) -> list[inspect.Parameter]:
+    """All parameters of forward; those of a scripted or traced module, whose signature takes anything, are in its schema."""
+    if (schema := getattr(model.forward, "schema", None)) is not None:
+        each = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return [inspect.Parameter(argument.name, each) for argument in schema.arguments[1:]]
+    try:
+        return list(inspect.signature(model.forward).parameters.values())
+    except (TypeError, ValueError):  # a method of a traced module
+        return []
+
+
+def cannot(model: nn.Module, name: str) -> InputError:
+    """The error for a needed argument of no known kind."""
+    return InputError(
+        f"{type(model).__name__}.forward needs {', '.join(needed(model))}, and {name} cannot be guessed",
+        hint=f"pass kwargs={{{name!r}: ...}}, or shapes (on the command line --input {name}:SHAPE)",
+    )
+
+
+def features_in(result: Any) -> list[torch.Tensor]:
+    """The tensors of features in what a method returns: the pooled ones where there are such."""
+    for name in ("pooler_output", "deepstack_features", "last_hidden_state"):
+        if (found := getattr(result, name, None)) is not None:
+            return features_in(found)
+    if isinstance(result, torch.Tensor):
+        return [result]
+    if not isinstance(result, (list, tuple)):
+        return []
+    if result and isinstance(result[0], tuple):  # of several layers, each with its number: of the first
+        return features_in(result[0][1:])
+    return [tensor for part in result for tensor in features_in(part)]

@@ -1,0 +1,349 @@
+"""All libraries in the order in which they are tried, and those whose models have one kind of input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from opcost.errors import InputError
+from opcost.frontends.torch.default_inputs.diffusers import diffusers
+from opcost.frontends.torch.default_inputs.engine import (
+    DefaultInputs,
+    InputMaker,
+    ShapeWords,
+    arguments,
+    by_name,
+    candidates,
+    cannot,
+    comes_from,
+    needed,
+    signature,
+    takes_any,
+)
+from opcost.frontends.torch.default_inputs.layers import example, from_layers
+from opcost.frontends.torch.default_inputs.modalities import Configuration
+from opcost.frontends.torch.default_inputs.transformers import transformers
+from opcost.frontends.torch.tree import map_tensors, tensors_in
+
+_FRAMES = 16
+"""Of a video: all of torchvision's models were trained with this number."""
+_FLOW = (520, 960)
+"""Of a pair of frames: the size in torchvision's own example."""
+
+
+def default_inputs(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+    """Inputs by the first library that knows the model or its largest part, or else by what its first layers read."""
+    if _names_no_argument(model) and (found := _of_largest_part(model, maker)) is not None:
+        return found
+    return _by_library(model, maker) or _of_largest_part(model, maker) or from_layers(model, maker)
+
+
+def _by_library(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+    return next((found for library in _LIBRARIES if (found := library(model, maker)) is not None), None)
+
+
+def _of_largest_part(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+    """The inputs of the part with nearly all parameters, where the model takes arguments of the same names or just one.
+
+    A model whose forward names no argument passes all of them to that part.
+    """
+    sizes = {part: _parameters(part) for part in model.children()}
+    part = max(sizes, key=lambda part: sizes[part], default=None)
+    contained = isinstance(part, (nn.ModuleList, nn.ModuleDict))
+    if part is None or contained or 10 * sizes[part] < 9 * _parameters(model):
+        return None
+    if _names_no_argument(model):
+        found = default_inputs(part, maker)
+        if found is not None and not takes_any(model):
+            others = tuple(map(_positional, found.others))
+            found = _positional(found)._replace(others=others)
+        return found and found._replace(hint=found.hint or example(model, None, "x"))
+    found = _by_library(part, maker) or _of_largest_part(part, maker)
+    if found is None:
+        return None
+    named = {**dict(zip(arguments(part), found.args, strict=False)), **found.kwargs}
+    source = f"{found.source}, as its {type(part).__name__} takes it"
+    wanted, names = needed(model), arguments(model)
+    if set(wanted) <= named.keys():
+        made = [
+            {name: each[name] for name in names if name in each} for each in (named, *(o.kwargs for o in found.others))
+        ]
+        return DefaultInputs((), made[0], source, tuple(DefaultInputs((), kwargs, source) for kwargs in made[1:]))
+    return DefaultInputs((*named.values(),), {}, source) if len(wanted) == len(named) == 1 else None
+
+
+def _positional(found: DefaultInputs) -> DefaultInputs:
+    return found._replace(args=(*found.args, *found.kwargs.values()), kwargs={})
+
+
+def _names_no_argument(model: nn.Module) -> bool:
+    return bool(signature(model)) and not arguments(model)
+
+
+def _parameters(model: nn.Module) -> int:
+    """Elements of all parameters that have a shape already."""
+    return sum(parameter.numel() for parameter in model.parameters() if not is_lazy(parameter))
+
+
+# -- images ------------------------------------------------------------------------------------------------------------
+
+
+def timm(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+    """A model of timm, or one that has its image size in timm's way."""
+    for name in ("pretrained_cfg", "default_cfg"):
+        size = (getattr(model, name, None) or {}).get("input_size")
+        if size is not None:
+            channels, height, width = size
+            return DefaultInputs((maker.floats(channels, *maker.image((height, width))),), {}, f"its {name}")
+    return None
+
+
+def torchvision(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+    """A model of torchvision: a detector takes a list of images, a video model frames, a flow model two images."""
+    if not comes_from(model, "torchvision"):
+        return None
+    module = type(model).__module__
+    if ".detection." in module:
+        transform = getattr(model, "transform", None)
+        fixed, least = getattr(transform, "fixed_size", None), getattr(transform, "min_size", (800,))
+        size = (int(least[-1]), int(least[-1])) if fixed is None else (int(fixed[1]), int(fixed[0]))
+        images = [maker.empty(3, *maker.image(size)) for _ in range(maker.batch)]
+        return DefaultInputs((images,), {}, "the size to which its own transform brings images")
+    if ".optical_flow." in module:
+        pair = tuple(maker.floats(3, *maker.image(_FLOW)) for _ in range(2))
+        return DefaultInputs(pair, {}, "the size of torchvision's own example")
+    size, source = _trained_on(model)
+    image = maker.image(size)
+    if ".video." in module:
+        return DefaultInputs((maker.floats(3, _FRAMES, *image),), {}, f"{_FRAMES} frames, and {source}")
+    return DefaultInputs((maker.floats(3, *image),), {}, source)
+
+
+def _trained_on(model: nn.Module) -> tuple[tuple[int, int], str]:
+    """The size of images in the transforms of the weights that fit this model: those with as many parameters."""
+    least: tuple[int, int] | None = None
+    count = sum(parameter.numel() for parameter in model.parameters())
+    for weights in _weights(type(model)):
+        settings = getattr(weights.transforms, "keywords", {})
+        size = settings.get("crop_size") or settings.get("resize_size")
+        if not isinstance(size, (int, list, tuple)):
+            continue
+        crop = (int(size), int(size)) if isinstance(size, int) else (int(size[0]), int(size[-1]))
+        if weights.meta.get("num_params") == count:
+            return crop, f"the transforms of its weights {weights}"
+        least = crop if least is None else min(least, crop)
+    return least or (224, 224), "the transforms of its family's weights" if least else "the usual size"
+
+
+def _weights(cls: type) -> Iterator[Any]:
+    """All weights that the file of a class, or of one above, has."""
+    for base in cls.__mro__:
+        if base.__module__.startswith("torchvision.models"):
+            for value in vars(sys.modules[base.__module__]).values():
+                if isinstance(value, type) and value.__name__.endswith("_Weights") and hasattr(value, "__members__"):
+                    yield from value  # type: ignore[misc]
+
+
+def open_clip(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+    """An image and a text, as open_clip's models take them, or what one of their two parts takes."""
+    if not comes_from(model, "open_clip"):
+        return None
+    size = getattr(getattr(model, "visual", model), "image_size", None)
+    text = getattr(model, "text", model)
+    length = getattr(model, "context_length", None) or getattr(text, "context_length", None)
+    given = []
+    if size is not None or "image" in arguments(model):
+        size = 224 if size is None else size
+        given.append(maker.floats(3, *maker.image(size if isinstance(size, int) else (size[0], size[1]))))
+    if length is not None or "text" in arguments(model):
+        given.append(maker.integers(maker.tokens(length or 77)))
+    return DefaultInputs(tuple(given), {}, "its image size and context length") if given else None
+
+
+# -- examples and texts ------------------------------------------------------------------------------------------------
+
+
+def lightning(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+    """Lightning's `example_input_array`, in the element type of the weights and with the requested batch size."""
+    example = getattr(model, "example_input_array", None)
+    if example is None:
+        return None
+    batches = {tensor.shape[0] if tensor.dim() else 0 for tensor in tensors_in(example)}
+    batch = maker.sizes.batch and maker.batch
+    if batch and (len(batches) != 1 or 0 in batches):
+        raise InputError(
+            f"a batch of {batch} was requested, and the tensors of the model's own example begin with different lengths",
+            hint="give the inputs: shapes=..., or on the command line --input name:SHAPE",
+        )
+
+    def changed(tensor: torch.Tensor) -> torch.Tensor:
+        tensor = tensor.to(maker.dtype) if tensor.is_floating_point() else tensor
+        return tensor[:1].expand(batch, *tensor.shape[1:]) if batch else tensor
+
+    example = map_tensors(example, changed)
+    if isinstance(example, Mapping):
+        return DefaultInputs((), dict(example), "its example_input_array")
+    return DefaultInputs(example if isinstance(example, tuple) else (example,), {}, "its example_input_array")
+
+
+def sentence_transformers(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+    """The tokens of a sentence, in the mapping that the parts of a sentence model pass on."""
+    layers = list(model.modules())
+    if not comes_from(model, "sentence_transformers") or not any(
+        isinstance(layer, (nn.Embedding, nn.EmbeddingBag)) for layer in layers
+    ):
+        return None
+    inner = next((layer for layer in layers if comes_from(layer, "transformers") and hasattr(layer, "config")), None)
+    most = [getattr(model, "max_seq_length", None), None if inner is None else Configuration(inner).positions()]
+    count = maker.tokens(min((length for length in most if length), default=None))
+    tokens = maker.integers(count, value=1)
+    if any(isinstance(layer, nn.EmbeddingBag) for layer in layers):  # all sentences in one row, and where each begins
+        features = {"input_ids": tokens.flatten(), "offsets": torch.arange(maker.batch) * count}
+    else:
+        features = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+        if any(isinstance(layer, nn.LSTM) for layer in layers):
+            features["sentence_lengths"] = torch.full((maker.batch,), count)
+    return DefaultInputs((features,), {}, "its max_seq_length")
+
+
+# -- graphs: models of torch-geometric, and nets built of its layers -------------------------------------------------------
+
+_NODES, _EDGES = 1000, 5000
+"""Of a graph: about what a small citation graph has."""
+_SPACE = 3
+"""Coordinates of a point."""
+
+Width = int | tuple[int, int]
+
+
+def torch_geometric(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+    """A graph without structure, as arguments or as the one `Data` object that a net takes."""
+    if not any(comes_from(module, "torch_geometric") for module in model.modules()):
+        return None
+    encoder = getattr(model, "encoder", None)
+    reader = encoder if isinstance(encoder, nn.Module) and not arguments(model) else model
+    wanted = needed(reader)
+    whole = wanted[0] if len(wanted) == 1 and wanted[0] in ("data", "graph") else None
+    if not wanted or (whole is None and wanted[0] not in _GRAPH_ARGUMENTS):
+        return None
+    graphs = [_Graph(reader, maker, width) for width in _widths(reader)]
+    made = [{whole: graph.as_data()} if whole else graph.as_arguments() for graph in graphs]
+    if not made:
+        return None
+    return candidates(made, f"a graph of {graphs[0].value('nodes')} nodes and {graphs[0].value('edges')} edges")
+
+
+def _widths(model: nn.Module) -> Iterator[Width]:
+    """The features of a node, the likeliest number first: the model's own, or what its first layer reads.
+
+    A layer of edges reads both ends of one, and one of points their coordinates too.
+    """
+    own = _width(model)
+    first = own or next((width for module in model.modules() if (width := _width(module)) is not None), None)
+    if first is None:
+        if "x" not in needed(model):  # it has a table of nodes, or reads coordinates
+            yield 1
+    elif own is not None or isinstance(first, tuple):
+        yield first
+    else:
+        yield from dict.fromkeys(width for width in (first, first // 2, first - _SPACE) if width > 0)
+
+
+def _width(module: nn.Module) -> Width | None:
+    for name in ("in_channels", "channels", "in_features", "input_size"):
+        width = getattr(module, name, None)
+        if isinstance(width, int) and width > 0:
+            return width
+        if isinstance(width, (list, tuple)) and len(width) == 2 and all(isinstance(w, int) and w > 0 for w in width):
+            return width[0], width[1]
+    return None
+
+
+class _Graph(ShapeWords):
+    """One copy of a graph for each sample of the batch, without an edge between them."""
+
+    def __init__(self, model: nn.Module, maker: InputMaker, width: Width) -> None:
+        super().__init__(model, maker)
+        self.width = width
+        fixed = getattr(model, "num_nodes", None)
+        self.copies = 1 if isinstance(fixed, int) else maker.batch
+        self.each = fixed if isinstance(fixed, int) else _NODES
+
+    words: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        "nodes": lambda self: self.each * self.copies,
+        "edges": lambda self: _EDGES * self.copies,
+        "edge_width": lambda self: self.edge_width() or 1,
+    }
+
+    def as_arguments(self) -> dict[str, Any]:
+        wanted = needed(self.model)
+        for name in wanted:
+            if name not in _GRAPH_ARGUMENTS:
+                raise cannot(self.model, name)
+        optional = {"edge_attr": self.edge_width(), "edge_type": self._attribute("num_relations")}
+        known = [name for name, width in optional.items() if width is not None and name in arguments(self.model)]
+        return {name: self.make(_GRAPH_ARGUMENTS[name]) for name in dict.fromkeys((*wanted, *known))}
+
+    def as_data(self) -> Any:
+        from torch_geometric.data import Data
+
+        return Data(
+            **{name: self.make(_GRAPH_ARGUMENTS[name]) for name in ("x", "edge_index", "edge_attr", "pos", "batch")}
+        )
+
+    def _attribute(self, *names: str) -> int | None:
+        """The first number of such a name that the model or a layer of it has."""
+        found = (getattr(module, name, None) for module in self.model.modules() for name in names)
+        return next((value for value in found if isinstance(value, int) and value > 0), None)
+
+    def edge_width(self) -> int | None:
+        """What the model has for its edges, or what the net reads that makes a layer's weights of them."""
+        own = self._attribute("edge_dim", "dim")
+        net = getattr(self.model, "nn", None)
+        if own is not None or not isinstance(net, nn.Module):
+            return own
+        read = next((width for module in net.modules() if (width := _width(module)) is not None), None)
+        return read if isinstance(read, int) else None
+
+    def features(self) -> Any:
+        if isinstance(self.width, tuple):
+            return tuple(self.make(f"nodes {width}") for width in self.width)
+        return self.make(f"B {_NODES} {self.width}" if "adj" in arguments(self.model) else f"nodes {self.width}")
+
+    def edges(self) -> torch.Tensor:
+        ends = torch.arange(_EDGES)
+        one = torch.stack([ends % self.each, (ends * 7 + 1) % self.each])
+        return torch.cat([one + copy * self.each for copy in range(self.copies)], dim=1)
+
+    def coordinates(self) -> torch.Tensor:
+        """With their content, because models compare distances."""
+        nodes = self.value("nodes")
+        steps = torch.arange(nodes * _SPACE, dtype=torch.float64) * 0.6180339887498949
+        return steps.frac().reshape(nodes, _SPACE).to(self.maker.dtype)
+
+
+_GRAPH_ARGUMENTS: dict[str, str | Callable[[_Graph], Any]] = {
+    **by_name(
+        {
+            "edges edge_width": "edge_attr",
+            "edges": "edge_weight",
+            "int edges": "edge_type",
+            f"B {_NODES} {_NODES}": "adj",
+            "int=1 nodes": "z",
+        }
+    ),
+    **dict.fromkeys(("x", "x_0"), _Graph.features),
+    **dict.fromkeys(("edge_index", "hyperedge_index", "pos_edge_index", "neg_edge_index"), _Graph.edges),
+    "pos": _Graph.coordinates,
+    "batch": lambda graph: torch.arange(graph.copies).repeat_interleave(graph.each),
+}
+
+
+_LIBRARIES: tuple[Callable[[nn.Module, InputMaker], DefaultInputs | None], ...] = (
+    lightning, sentence_transformers, diffusers, open_clip, transformers, timm, torchvision, torch_geometric,
+)  # fmt: skip

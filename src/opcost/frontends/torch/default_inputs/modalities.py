@@ -1,0 +1,423 @@
+"""What configurations of Hugging Face give: entries, and images, sounds and series in the shapes in which models take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any, ClassVar, TypeGuard
+
+import torch
+from torch import nn
+
+from opcost.frontends.torch.default_inputs.engine import InputMaker, ShapeWords
+
+_TEXT = ("text_config", "llm_config", "language_config", "decoder", "text_encoder")
+_IMAGES = (
+    "vision_config", "vit_config", "image_config", "backbone_config", "encoder", "image_encoder", "perceptual_encoder",
+)  # fmt: skip
+_SOUND = (
+    "audio_config", "audio_encoder", "speech_config", "encoder_config", "audio_encoder_config", "semantic_model_config",
+)  # fmt: skip
+_PARTS = {"image": _IMAGES, "video": _IMAGES, "audio": _SOUND}
+_POSITIONS = (
+    "max_text_len", "max_text_positions", "max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length",
+    "max_seq_length", "n_ctx", "seq_length", "max_target_positions", "block_size",
+)  # fmt: skip
+
+
+class Configuration:
+    """The configuration of a model, and those inside of it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.own: Any = getattr(model, "config", None)
+        around = getattr(self.own, "vlm_config", None)
+        self.whole = [self.own] if around is None else [around, self.own]
+        """The configuration itself, and that of a model with images around which another is built."""
+        self.text = [*self._inner(_TEXT), *self.whole]
+        self.images = [*self._inner(_IMAGES), *self.whole]
+        self.sound = [*self._inner(_SOUND), *self.whole]
+
+    def _inner(self, names: tuple[str, ...]) -> Iterator[Any]:
+        for whole, name in product(self.whole, names):
+            found = getattr(whole, name, None)
+            if found is not None and hasattr(found, "to_dict"):
+                deeper = (getattr(found, inner, None) for inner in names)
+                yield from (each for each in deeper if hasattr(each, "to_dict"))
+                yield found
+
+    def has_part(self, kind: str) -> bool:
+        """Whether there is a configuration of what reads images or sounds."""
+        return next(self._inner(_PARTS[kind]), None) is not None
+
+    def lacks(self, kind: str) -> bool:
+        """Whether the model was made without what reads images or sound: its configuration has an entry for it that is None."""
+        entries = product(self.whole, _PARTS.get(kind, ()))
+        found = [getattr(whole, name) for whole, name in entries if name.endswith("_config") and hasattr(whole, name)]
+        return bool(found) and all(part is None for part in found)
+
+    def number(self, places: list[Any], *names: str) -> int | None:
+        """The first of these entries that is a number above zero."""
+        for name, place in product(names, places):
+            if _is_size(value := getattr(place, name, None)):
+                return value
+        return None
+
+    def side(self, *names: str) -> int | None:
+        """Of a square in images: one number, or the first of two."""
+        for name, place in product(names, self.images):
+            size = getattr(place, name, None)
+            size = size[0] if isinstance(size, (list, tuple)) and size else size
+            if _is_size(size):
+                return size
+        return None
+
+    def has(self, places: list[Any], name: str) -> bool:
+        return any(getattr(place, name, None) is not None for place in places)
+
+    def positions(self) -> int | None:
+        """The longest text in tokens. A table of positions whose first are for padding has fewer for tokens."""
+        most = self.number(self.text, *_POSITIONS)
+        for name, module in self.model.named_modules():
+            padding, table = getattr(module, "padding_idx", None), getattr(module, "weight", None)
+            if "position" in name and isinstance(padding, int) and isinstance(table, torch.Tensor):
+                return min(most or len(table), len(table) - padding - 1)
+        return most
+
+    def shorter(self, than: int) -> list[int]:
+        """Smaller numbers of tokens: that of another part of the model, or two less, if the model adds a begin and an end."""
+        parts = [part for part in vars(self.own).values() if hasattr(part, "to_dict")]
+        known = (self.number([part], *_POSITIONS) for part in (*parts, *self.whole))
+        return sorted(
+            {length for length in (*known, than - 2) if length is not None and 0 < length < than}, reverse=True
+        )
+
+    def token(self, *kinds: str) -> int | None:
+        """The token in the place of an image, or a sound, or an end, in a text."""
+        for kind, ending, place in product(kinds, ("token_id", "token_index", "placeholder_token_id"), self.whole):
+            value = getattr(place, f"{kind}_{ending}", None)
+            if isinstance(value, int) and value >= 0:
+                return value
+        return None
+
+    def word(self) -> int:
+        """A token without a special meaning: neither padding nor a border nor the place of an image."""
+        special = {
+            value
+            for place in (*self.text, self.own)
+            for name, value in vars(place).items()
+            if name.endswith(("token_id", "token_index")) and isinstance(value, int)
+        }
+        return next(token for token in range(len(special) + 1) if token not in special)
+
+    def image_size(self, usual: int) -> int | tuple[int, int]:
+        """Height and width of images, also where a model of timm inside has them."""
+        for name, place in product(("image_size", "input_size", "img_size", "max_img_size"), self.images):
+            size = getattr(place, name, None)
+            if isinstance(size, dict):
+                size = (size.get("height"), size.get("width"))
+            if isinstance(size, (list, tuple)) and size and all(isinstance(extent, int) for extent in size):
+                return size[-2] if len(size) > 1 else size[0], size[-1]
+            if _is_size(size):
+                return size
+        for module in self.model.modules():
+            size = getattr(module, "img_size", None)
+            if isinstance(size, (tuple, list)) and len(size) == 2 and all(isinstance(extent, int) for extent in size):
+                return size[0], size[1]
+        return usual
+
+    def channels(self) -> int:
+        return self.number(self.images, "num_channels", "in_channels", "in_chans") or 3
+
+    def patch(self) -> int:
+        return self.side("patch_size") or 14
+
+
+def _is_size(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+# -- images, sounds and series in time --------------------------------------------------------------------------------
+
+_WINDOW = 448
+"""Of an image for a model that takes any size: 32 by 32 patches of 14."""
+_FRAMES = 8
+"""Of a video, where the configuration has no number."""
+_SECONDS, _RATE = 10, 16_000
+"""Of a recording, for a model that takes any length."""
+STEPS = 1000
+"""Of a spectrogram of ten seconds, one every ten milliseconds."""
+_STRIDES = 53_760
+"""Samples that nearly all strides of models of sound divide: 2⁹·3·5·7."""
+_BINS = (
+    "num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "feature_size", "n_mels", "input_feat_size",
+    "input_dim", "audio_embed_dim",
+)  # fmt: skip
+"""Entries with the frequencies of a spectrogram."""
+_FINE = 128
+"""Frequencies in the spectrograms of younger models."""
+
+Form = dict[str, Any]
+"""The arguments that bring an image or a sound, and what goes with it."""
+
+
+class Modalities(ShapeWords):
+    """Inputs that are not text, of one model, whose forward has arguments of these names and takes inputs of these kinds."""
+
+    def __init__(self, model: nn.Module, maker: InputMaker) -> None:
+        super().__init__(model, maker)
+        self.config = Configuration(model)
+        self.names: list[str] = []
+        self.kinds: set[str] = set()
+
+    words: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        "T": lambda self: self.maker.tokens(self.config.positions()),
+        "H": lambda self: self.image_size()[0],
+        "W": lambda self: self.image_size()[1],
+        "C": lambda self: self.config.channels(),
+        "P": lambda self: self.config.patch(),
+        "frames": lambda self: self.frames() or _FRAMES,
+        "any_tokens": lambda self: self.maker.tokens(None),
+        "flat_patch": lambda self: (
+            self.config.number(self.config.images, "patch_embed_hidden_size") or self.value("C*P*P")
+        ),
+        "past": lambda self: (
+            self.value("context_length|prediction_length|32")
+            + int(max(getattr(self.config.own, "lags_sequence", None) or [0]))
+        ),
+        "future": lambda self: (
+            self.entry("prediction_length") if self.config.has([self.config.own], "lags_sequence") else None
+        ),
+        "time_features": lambda self: self.value("num_time_features|0") + self.value("num_dynamic_real_features|0"),
+        "channels": lambda self: self._series_channels(),
+    }
+
+    def entry(self, name: str) -> int | None:
+        return self.config.number([self.config.own], name)
+
+    def _series_channels(self) -> tuple[int, ...]:
+        """The axis of channels of a series, where there is one."""
+        if (channels := self.entry("num_input_channels")) is not None:
+            return (channels,)
+        width = self.entry("input_size") or 1
+        return (width,) if width > 1 else ()
+
+    def _named(self, *names: str) -> str | None:
+        """The first of these arguments that forward has."""
+        return next((name for name in names if name in self.names), None)
+
+    # -- images --------------------------------------------------------------------------------------------------------
+
+    def image_forms(self) -> Iterator[Form]:
+        """What may be meant by an image, the most usual for such a model first."""
+        if self.grid_name() is not None:
+            yield from self._with_grid()
+            return
+        if (positions := self._named("image_position_ids", "pixel_position_ids")) is not None:
+            yield self._with_positions(positions)
+            return
+        if "aspect_ratio_ids" in self.names:
+            yield self._tiled()
+            return
+        yield self._companions({"pixel_values": self.images()})
+        (height, width), patch = self.image_size(), self.config.patch()
+        rows, columns = height // patch, width // patch
+        whole = self.make("B C H W")
+        if "image_sizes" in self.names:
+            yield {"pixel_values": whole, "image_sizes": self.maker.rows([height, width])}
+        if (target := self._named("target_sizes", "tgt_sizes")) is not None:
+            sizes: Form = {target: self.maker.rows([rows, columns])}
+            yield {"pixel_values": whole, **sizes}
+            yield {"pixel_values": self.make(f"1 C P B*{rows}*W"), **sizes}  # all patches of all images in one row
+        if self.entry("num_images") is not None:
+            yield {"pixel_values": self.make("B num_images C H W")}
+        if self.frames() is not None or "video" in self.kinds:
+            film = self.make("B frames C H W")
+            yield from ({"pixel_values": form} for form in (film, film.reshape(-1, *film.shape[2:])))
+        if "input_ids" in self.names:  # one of several images of a text, which every token sees
+            one = self.make("B 1 C H W")
+            yield {"pixel_values": one, "image_attention_mask": self.make("int=1 B T 1")}
+            if "pixel_attention_mask" in self.names:  # which of several cameras there are
+                yield {"pixel_values": one, "pixel_attention_mask": self.make("bool=1 B 1")}
+        else:  # two images, which are compared
+            yield {"pixel_values": self.make("B 2 C H W")}
+        if "input_ids" in self.names:
+            yield {"pixel_values": self.make(f"B*{rows}*{columns} C*P*P")}
+        yield {"pixel_values": self.make(f"B {rows}*{columns} C*P*P")}
+
+    def _with_grid(self) -> Iterator[Form]:
+        """Patches of all images in one row, and the rows and columns of each image: flat, or as small images."""
+        rows, columns = self._grid()
+        depth = self.config.number(self.config.images, "temporal_patch_size", "patch_temporal") or 1
+        grid: Form = {name: self.grid() for name in ("image_grid_thw", "grid_thw") if name in self.names}
+        grid |= {name: self.merged() for name in ("merge_sizes", "image_merge_sizes") if name in self.names}
+        if "images_per_sample" in self.names and "image_grid_thw" in grid:  # one that is given, and one to be made
+            grid["image_grid_thw"] = grid["image_grid_thw"].repeat_interleave(2, 0)
+            grid["images_per_sample"] = self.make("int=2 B")
+        for shape in (
+            f"B*{rows}*{columns} {depth}*C*P*P",
+            f"B*{rows}*{columns} C P P",
+            f"B {rows}*{columns} {depth}*C*P*P",
+        ):
+            yield {"pixel_values": self.make(shape), **grid}
+
+    def _with_positions(self, name: str) -> Form:
+        """Flat patches, and the column and row of each."""
+        group, patch = self.config.side("pooling_kernel_size") or 1, self.config.patch()
+        image = self.maker.image(self.config.image_size(_WINDOW))
+        rows, columns = (max(extent // (patch * group), 1) * group for extent in image)
+        places = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).flip(-1)
+        return {"pixel_values": self.make(f"B {rows}*{columns} C*P*P"), name: places.expand(self.maker.batch, -1, -1)}
+
+    def _tiled(self) -> Form:
+        """An image that fills the first of several tiles, and the arrangement of the tiles."""
+        tiles = self.config.number(self.config.images, "max_num_tiles") or 1
+        mask = self.make(f"int B 1 {tiles}")
+        mask[..., 0] = 1
+        return {
+            "pixel_values": self.make(f"B 1 {tiles} C H W"),
+            "aspect_ratio_ids": self.make("int=1 B 1"),
+            "aspect_ratio_mask": mask,
+        }
+
+    def images(self) -> Any:
+        """The most usual form."""
+        if self.grid_name() is not None:
+            return next(self._with_grid())["pixel_values"]
+        if "spatial_shapes" in self.names:
+            return self.make(f"B {self._patches()} C*P*P")
+        if "video" in self.kinds and "image" not in self.kinds:
+            return self.make("B frames C H W")
+        if "pixel_attention_mask" in self.names and "input_ids" in self.names:  # several images of one text
+            return self.make("B 1 C H W")
+        pinpoints = getattr(self.config.own, "image_grid_pinpoints", None)
+        if "image_sizes" in self.names and pinpoints:  # the tiles into which an image is cut, and once the whole
+            height, width = self.image_size()
+            tiles = int((pinpoints[0][0] // height) * (pinpoints[0][1] // width) + 1)
+            return self.make(f"B {tiles} C H W")
+        return self.make("B C H W")
+
+    def _patches(self) -> int:
+        return self.config.number(self.config.images, "num_patches") or 256
+
+    def grid(self) -> torch.Tensor:
+        return self.maker.rows([1, *self._grid()])
+
+    def merged(self) -> Any:
+        """For each image, how many patches of a row become one token."""
+        return self.make(f"int={self._merge()} B")
+
+    def masked(self) -> torch.Tensor:
+        """Which patches are hidden, to be predicted: the first half."""
+        (height, width), each = self.image_size(), self.config.patch()
+        depth = self.config.number(self.config.images, "tubelet_size")
+        patches = (height // each) * (width // each) * (self.value("frames") // depth if depth else 1)
+        return self.maker.rows([int(2 * patch < patches) for patch in range(patches)]).bool()
+
+    def _companions(self, form: Form) -> Form:
+        """What goes with a whole image where the model has an argument for it."""
+        images, own = form["pixel_values"], self.config.own
+        if "pixel_mask" in self.names and self._detects():
+            form["pixel_mask"] = self.maker.integers(*images.shape[-2:], value=1)
+        if "pixel_attention_mask" in self.names:  # all patches, or all points of several images
+            every = torch.ones((*images.shape[:2], *images.shape[-2:]), dtype=torch.bool, device="cpu")
+            form["pixel_attention_mask"] = self.make(f"int=1 B {images.shape[1]}") if images.dim() == 3 else every
+        if "spatial_shapes" in self.names:
+            form["spatial_shapes"] = self.maker.rows([int(self._patches() ** 0.5)] * 2)
+        finer = getattr(getattr(own, "high_res_vision_config", None), "image_size", None)
+        if "high_res_pixel_values" in self.names and finer:  # the same image once more
+            form["high_res_pixel_values"] = self.make(f"B C {finer} {finer}")
+        pinpoints = getattr(own, "image_grid_pinpoints", None)
+        if "image_sizes" in self.names and pinpoints:  # of an image that is cut into several, its size as a whole
+            form["image_sizes"] = self.maker.rows(list(pinpoints[0]))
+        return form
+
+    def _detects(self) -> bool:
+        return self.config.has([self.config.own], "num_queries")
+
+    def image_size(self) -> tuple[int, int]:
+        """Height and width, such that whole windows of patches fill them where the model has a number of windows."""
+        config, requested = self.config, self.maker.sizes.image is not None
+        ratios = getattr(config.own, "scaled_images_ratios", None)  # the smallest of several sizes still is a patch
+        usual = 800 if self._detects() else round(config.patch() / min(ratios)) if ratios else 224
+        height, width = self.maker.image(config.image_size(usual))
+        if "prompt_pixel_values" in self.names and not requested:  # both are in one image
+            height //= 2
+        windows = None if requested else config.number(config.images, "num_windows_side", "num_windows")
+        step = config.patch() * (windows or 0)
+        return (height // step * step or step, width // step * step or step) if step else (height, width)
+
+    def grid_name(self) -> str | None:
+        return self._named("image_grid_thw", "grid_thw")
+
+    def frames(self) -> int | None:
+        return self.config.number(self.config.images, "num_frames", "frames_per_clip")
+
+    def _grid(self) -> tuple[int, int]:
+        """Rows and columns of patches, in whole groups of those that become one token."""
+        merge = self._merge()
+        step = self.config.patch() * merge
+        height, width = self.maker.image(self.config.image_size(_WINDOW))
+        return max(height // step, 1) * merge, max(width // step, 1) * merge
+
+    def _merge(self) -> int:
+        return self.config.side("spatial_merge_size", "merge_size", "merge_kernel_size") or 1
+
+    # -- sound ---------------------------------------------------------------------------------------------------------
+
+    def sound_forms(self, name: str) -> Iterator[Form]:
+        """What may be meant by a sound, the most usual first, with masks that hide no step where the model takes such."""
+        named = ("input_features_mask", "feature_attention_mask") if name == "input_features" else ()
+        masks = [mask for mask in named if mask in self.names]
+        for sound in self._spectrograms() if name == "input_features" else self._waves():
+            bins_first = sound.dim() == 3 and sound.shape[1] == self.config.number(self.config.sound, *_BINS)
+            ones = self.make(f"int=1 B {sound.shape[-1] if bins_first else sound.shape[1]}")
+            for mask in (ones.bool(), ones, None) if masks else (None,):
+                yield {name: sound, **dict.fromkeys(masks, mask)}
+
+    def _spectrograms(self) -> Iterator[torch.Tensor]:
+        """Frequencies over time: in Whisper's order where the model has a fixed length, else time first."""
+        config, floats = self.config, self.maker.floats
+        known = config.number(config.sound, *_BINS)
+        bins = known or 80
+        if (side := config.number(config.sound, "spec_size")) is not None:
+            yield floats(1, side * side // bins, bins)
+            return
+        if (most := config.number(config.sound, "max_source_positions")) and config.has(config.sound, "num_mel_bins"):
+            yield floats(bins, 2 * most)
+        stacked = config.number(config.sound, "input_channels") if config.has(config.sound, "conv_channels") else None
+        yield floats(STEPS, bins * (stacked or 1))
+        yield floats(bins, STEPS)
+        if (frames := config.number(config.sound, "num_stacked_frames")) is not None:
+            yield floats(STEPS, bins * frames)
+        if known is None:
+            yield floats(STEPS, _FINE)
+        first = self._first_layer()
+        if isinstance(first, nn.Linear):  # several frames side by side
+            yield floats(STEPS, first.in_features)
+        elif first is not None:
+            yield floats(first.in_channels, STEPS)
+
+    def _waves(self) -> Iterator[torch.Tensor]:
+        """A recording as it is; a spectrogram where the model has a number of frequencies."""
+        config, floats = self.config, self.maker.floats
+        if (bins := config.number(config.sound, "num_mel_bins")) and (
+            length := config.number(config.sound, "max_length")
+        ):
+            yield floats(length, bins)
+            return
+        samples = _SECONDS * (config.number(config.sound, "sampling_rate", "sample_rate") or _RATE)
+        mono, mixed = floats(samples), floats(self.entry("audio_channels") or 1, samples)
+        has_channels = any(config.has([config.own], name) for name in ("audio_channels", "codebook_size"))
+        yield from (mixed, mono) if has_channels else (mono, mixed)
+        yield floats(-(-samples // _STRIDES) * _STRIDES)
+
+    def convolved(self) -> Any:
+        """What a model convolves first over time: samples where there is one channel, else what another model made of them."""
+        first = self._first_layer()
+        if not isinstance(first, nn.Conv1d):
+            return None
+        return self.make(f"B {first.in_channels} {_SECONDS * _RATE if first.in_channels == 1 else 'any_tokens'}")
+
+    def _first_layer(self) -> nn.Linear | nn.Conv1d | None:
+        return next((layer for layer in self.model.modules() if isinstance(layer, (nn.Linear, nn.Conv1d))), None)

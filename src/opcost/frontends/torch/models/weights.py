@@ -1,0 +1,228 @@
+"""The weights of a model: made without memory, initialized where they are lazy, in another type, compared with a checkpoint."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter, UninitializedTensorMixin
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from opcost.errors import InputError, UnknownSource
+from opcost.frontends.torch.restore.process import random_state, replaced
+from opcost.frontends.torch.tree import map_tensors
+
+if TYPE_CHECKING:
+    from opcost.core.graph import Note
+    from opcost.frontends.checkpoint.agreement import Expected, Shapes
+
+LARGE = 1 << 14
+"""A tensor of more elements is made without memory. Smaller ones stay real because constructors read them:
+`[x.item() for x in torch.linspace(0, rate, depth)]`, index tables, scalar buffers."""
+LONG_RANGE = 1 << 24
+"""Ranges stay real up to more elements, because models read their values: ten million positions have been seen."""
+META = torch.device("meta")
+_aten = torch.ops.aten
+_RANGES = (_aten.arange.start_step, _aten.arange.start, _aten.arange.default)
+
+
+@contextmanager
+def weightless() -> Iterator[None]:
+    """Inside, large tensors take no memory. Random generators are restored."""
+    with random_state(), _Weightless():
+        yield
+
+
+class _Weightless(TorchDispatchMode):
+    """Sends factories of large tensors, and every operator on a tensor without memory, to the meta device."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # as in Recorder
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if _touches_meta((args, *kwargs.values())):
+            if func is _aten.copy_.default:
+                return args[0]
+            if func is _aten._to_copy.default:
+                return func(*args, **{**kwargs, "device": META})
+            return func(*_to_meta(args), **_to_meta(kwargs))
+        sized = args and isinstance(args[0], (list, tuple)) and all(type(extent) is int for extent in args[0])
+        if sized and prod(args[0]) > LARGE:
+            if any(argument.name == "device" for argument in func._schema.arguments):
+                kwargs = {**kwargs, "device": META}
+        elif func in _RANGES and _extent(*args) > LONG_RANGE:
+            kwargs = {**kwargs, "device": META}
+        return func(*args, **kwargs)
+
+
+def _extent(first: float, end: float | None = None, step: float = 1) -> float:
+    start, end = (0, first) if end is None else (first, end)
+    return (end - start) / step if step else 0
+
+
+def _touches_meta(args: Any) -> bool:
+    for arg in args:
+        if isinstance(arg, torch.Tensor):
+            if arg.device.type == "meta":
+                return True
+        elif isinstance(arg, (list, tuple)) and _touches_meta(arg):
+            return True
+    return False
+
+
+def _to_meta(tree: Any) -> Any:
+    if isinstance(tree, torch.Tensor):
+        return tree if tree.device.type == "meta" else tree.to(META)
+    if isinstance(tree, torch.device):
+        return META
+    if type(tree) in (list, tuple):
+        return type(tree)(_to_meta(item) for item in tree)
+    if isinstance(tree, dict):
+        return {name: _to_meta(value) for name, value in tree.items()}
+    return tree
+
+
+# -- lazy modules: parameters get shapes from the first input, on a copy, so those of the user stay lazy -----------------
+
+
+def countable_model(model: nn.Module, *, real: bool = False) -> nn.Module:
+    """The model itself, or, where something in it is lazy, a copy that shares every tensor that already exists.
+
+    What is lazy is initialized without memory, unless the run is `real`.
+    """
+    return copy_with_lazy_parts(model, model, None if real else "meta") if has_lazy_parts(model) else model
+
+
+def has_lazy_parts(model: nn.Module) -> bool:
+    """Whether something in a model has no shape yet."""
+    return any(is_uninitialized(tensor) for tensor in (*model.parameters(), *model.buffers()))
+
+
+def copy_with_lazy_parts(source: Any, model: nn.Module, device: str | None = None) -> Any:
+    """A copy of a model, or of its wrapper, in which the lazy parts can be initialized; the rest is shared."""
+    memo: dict[int, Any] = {}
+    for tensor in (*model.parameters(), *model.buffers()):
+        where = device or tensor.device
+        if isinstance(tensor, UninitializedParameter):
+            memo[id(tensor)] = UninitializedParameter(tensor.requires_grad, device=where, dtype=tensor.dtype)  # type: ignore[no-untyped-call]
+        elif isinstance(tensor, UninitializedBuffer):
+            memo[id(tensor)] = UninitializedBuffer(device=where, dtype=tensor.dtype)  # type: ignore[no-untyped-call]
+        else:
+            memo[id(tensor)] = tensor
+    return copy.deepcopy(source, memo)
+
+
+def unrecorded_initialization() -> AbstractContextManager[None]:
+    """Let forward itself give shapes to parameters and buffers, which reads tensors that have none yet."""
+    settle_one = UninitializedTensorMixin.materialize
+
+    def materialize(tensor: Any, *args: Any, **kwargs: Any) -> None:
+        with _disable_current_modes():
+            settle_one(tensor, *args, **kwargs)  # type: ignore[no-untyped-call]
+
+    return replaced(UninitializedTensorMixin, "materialize", materialize)
+
+
+def is_uninitialized(tensor: torch.Tensor) -> bool:
+    """Whether a parameter or buffer has no shape yet."""
+    return isinstance(tensor, UninitializedTensorMixin)
+
+
+def is_lazy(module: nn.Module) -> bool:
+    """Whether this module has not seen its first input yet."""
+    return isinstance(module, LazyModuleMixin) and module.has_uninitialized_params()  # type: ignore[misc]
+
+
+def initialize(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Give a lazy module its parameters, on the meta device, from the shapes of its inputs."""
+    with _disable_current_modes():
+        args, kwargs = map_tensors(
+            (args, kwargs), lambda tensor: tensor.sig.meta() if hasattr(tensor, "sig") else tensor
+        )
+        module._infer_parameters(module, args, kwargs)
+
+
+# -- another floating element type ----------------------------------------------------------------------------------------
+
+
+def retyped(model: nn.Module, dtype: torch.dtype, *, real: bool) -> nn.Module:
+    """A copy whose floats are of this type; without data, unless it is to run on its own weights."""
+    if not dtype.is_floating_point:
+        raise InputError(
+            f"a model cannot compute in {str(dtype).removeprefix('torch.')}", hint="give a floating type: bf16"
+        )
+    memo: dict[int, Any] = {}
+    for tensor in (*model.parameters(), *model.buffers()):
+        if id(tensor) in memo:
+            continue
+        wanted = dtype if tensor.dtype.is_floating_point else tensor.dtype
+        keeps = real or not tensor.dtype.is_floating_point
+        made = tensor.detach().to(wanted) if keeps else torch.empty_like(tensor, dtype=wanted, device="meta")
+        if isinstance(tensor, nn.Parameter):
+            made = nn.Parameter(made, requires_grad=tensor.requires_grad and wanted.is_floating_point)
+        memo[id(tensor)] = made
+    try:
+        return copy.deepcopy(model, memo)
+    except (RuntimeError, TypeError, NotImplementedError) as exc:
+        raise InputError(
+            f"{type(model).__name__} cannot be copied, so it cannot be counted in another type: {exc}",
+            hint="make the model in that type",
+        ) from exc
+
+
+# -- checkpoints ---------------------------------------------------------------------------------------------------------
+
+
+def compare_with_checkpoint(model: Any, checkpoint: Path) -> tuple[Note, ...]:
+    """Where the weights in a folder differ from the code; nothing where the folder has no weights."""
+    from opcost.frontends.checkpoint.agreement import disagreements
+    from opcost.frontends.checkpoint.scan import scan_files
+
+    try:
+        found = scan_files([checkpoint])
+    except UnknownSource:
+        return ()
+    return disagreements(found, expected_of(model))
+
+
+def expected_of(model: Any) -> Expected:
+    """The layouts in which a checkpoint of this model may come, with and without the prefix of its base."""
+    from opcost.frontends.checkpoint.agreement import Expected
+
+    state = {name: torch.empty_like(tensor, device="meta") for name, tensor in model.state_dict().items()}
+    layouts = [_shapes(state)]
+    try:
+        from transformers.core_model_loading import revert_weight_conversion
+
+        layouts.append(_shapes(revert_weight_conversion(model, dict(state))))
+    except Exception:  # noqa: S110 - an older library stores what the code has; what this one cannot convert stays as it is
+        pass
+    if prefix := getattr(model, "base_model_prefix", ""):
+        longer = [{f"{prefix}.{name}": shape for name, shape in layout.items()} for layout in layouts]
+        shorter = [{name.removeprefix(f"{prefix}."): shape for name, shape in layout.items()} for layout in layouts]
+        layouts += longer + shorter
+    return Expected(layouts, frozenset(name for layout in layouts for name in _optional(model, layout)))
+
+
+def _shapes(state: dict[str, Any]) -> Shapes:
+    return {name: tuple(tensor.shape) for name, tensor in state.items()}
+
+
+def _optional(model: Any, layout: Shapes) -> Iterator[str]:
+    """Names that a checkpoint may lack: of tied weights, and of those that the library computes."""
+    tied = getattr(model, "all_tied_weights_keys", None)
+    if tied is None:  # of an older library
+        tied = getattr(model, "_tied_weights_keys", None) or ()
+    made = [re.compile(pattern) for pattern in getattr(model, "_keys_to_ignore_on_load_missing", None) or ()]
+    yield from tied
+    yield from (name for name in layout if any(pattern.search(name) for pattern in made))

@@ -1,0 +1,463 @@
+"""Shallow copies of everything changeable that can be reached from some objects, and restoring what differs.
+
+No code of the user's classes runs here: the methods of a subclass of a container or tensor, its length, attributes, comparison
+or hash, may raise or change something. So methods are those of Python's own classes, and keys are identities.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import types
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from operator import is_
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from opcost.core.progress import is_only_thread
+from opcost.errors import StateError
+from opcost.frontends.torch.ledger.tensor import Recorded
+from opcost.frontends.torch.restore.code import Code, restorer_of
+from opcost.frontends.torch.restore.leftovers import path_to
+from opcost.frontends.torch.restore.values import SUSPENDED, Keeper, copied_types, keeper_of, position, twin
+from opcost.frontends.torch.tree import ABSENT, dictionary_of, slots_of
+
+_UNCHANGEABLE = frozenset(
+    {
+        int, float, complex, bool, str, bytes, range, slice, type(None), type(Ellipsis),
+        types.GenericAlias, types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodWrapperType, types.ModuleType,
+        types.UnionType, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.ScriptObject,
+    }
+)  # fmt: skip
+_FIXED = frozenset(map(id, _UNCHANGEABLE))
+_EMPTY = frozenset(map(id, (dict, OrderedDict, set)))
+_LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Event, threading.Thread)
+
+_TUPLE = id(tuple)
+_OF_ERRORS: tuple[Any, ...] = tuple(
+    vars(BaseException)[f"__{name}__"] for name in ("traceback", "context", "cause", "suppress_context")
+)
+"""In the order in which they are restored: setting a cause sets the last."""
+_CLASS: Any = vars(object)["__class__"]
+_CELL: Any = vars(types.CellType)["cell_contents"]
+_DEFAULTS: tuple[Any, ...] = tuple(vars(types.FunctionType)[f"__{name}__"] for name in ("defaults", "kwdefaults"))
+_ARGUMENTS: Any = vars(BaseException)["args"]
+
+_Take = Callable[["Snapshot", Any], None]
+
+
+class Snapshot:
+    """The present state of some objects, and of all that is reached from them."""
+
+    def __init__(self, roots: Iterable[Any]) -> None:
+        self._roots = tuple(roots)
+        self._seen: dict[int, Any] = {}
+        """Everything visited, referenced so that its id stays its own."""
+        self._todo: list[Any] = [*self._roots]
+        self._kinds: dict[int, _Take | None] = dict.fromkeys(_FIXED)
+        """How objects are kept, by the identity of their class."""
+        self._copied = copied_types()
+        self._alone = is_only_thread()
+        self._places: list[tuple[Any, Any, Any]] = []
+        """Descriptors (of slots, cells, classes, defaults), the objects that have them, and their values."""
+        self._mappings: list[tuple[Any, type[dict[Any, Any]], list[Any], list[Any]]] = []
+        self._empty: list[Any] = []
+        self._lists: list[tuple[Any, Any, list[Any]]] = []
+        self._sets: list[tuple[set[Any], frozenset[Any]]] = []
+        self._twins: dict[int, Any] = {}
+        self._suspended: list[tuple[Any, tuple[Any, ...]]] = []
+        self._others: list[Callable[[], Any]] = []
+        self._code = Code(self._todo.append)
+        self.tensors: list[KeptTensor] = []
+        """All tensors that were reached."""
+        self._layouts: dict[Layout, Layout] = {}
+        with torch._C.DisableTorchFunctionSubclass():
+            self._walk()
+
+    # -- taking --------------------------------------------------------------------------------------------------------
+
+    def _walk(self) -> None:
+        todo, seen, kinds = self._todo, self._seen, self._kinds
+        while todo:
+            value = todo.pop()
+            cls = type(value)
+            try:
+                take = kinds[id(cls)]
+            except KeyError:
+                take = kinds[id(cls)] = None if id(cls) in self._copied else _taker(cls)
+            if take is None or id(value) in seen:
+                continue
+            seen[id(value)] = value
+            take(self, value)
+
+    def _follow(self, values: list[Any]) -> None:
+        """Visit those among some values that can change."""
+        kinds = {*map(id, map(type, values))} - _FIXED
+        if kinds:
+            self._todo += values if len(kinds) == 1 and len(values) < 8 else [v for v in values if id(type(v)) in kinds]
+
+    def _take_mapping(self, mapping: dict[Any, Any], exact: type[dict[Any, Any]]) -> None:
+        """`exact` is the class whose own methods are used, where a subclass changed what they do."""
+        keys, values = list(exact.keys(mapping)), list(exact.values(mapping))
+        self._mappings.append((mapping, exact, keys, values))
+        kinds = {*map(id, map(type, values))} - _FIXED
+        if kinds & self._copied:
+            for key, value in zip(keys, values, strict=True):
+                exact.__setitem__(mapping, key, self._stand_in(value))
+            self._todo += values
+        elif kinds:
+            self._todo += [value for value in values if id(type(value)) in kinds]
+        if {*map(id, map(type, keys))} - _FIXED:
+            self._todo += keys
+
+    def _stand_in(self, value: Any) -> Any:
+        """During the run, a copy in place of an iterator, which could not be rewound."""
+        if id(type(value)) not in self._copied:
+            return value
+        made = self._twins.get(id(value))
+        if made is None:
+            made = self._twins[id(value)] = twin(value) or value
+        return made
+
+    def _take_module(self, module: nn.Module) -> None:
+        attributes = dictionary_of(module)
+        if attributes is None:
+            return
+        self._mappings.append((attributes, dict, list(attributes), list(attributes.values())))
+        for key, value in attributes.items():
+            kind = id(type(value))
+            if kind in _FIXED:
+                continue
+            if kind in _EMPTY and not value:
+                self._empty.append(value)  # every module has a dozen of these, for its hooks
+            elif kind == _TUPLE and _FIXED.issuperset(map(id, map(type, value))):  # strides, paddings
+                continue
+            elif kind in self._copied:
+                attributes[key] = self._stand_in(value)
+            else:
+                self._todo.append(value)
+        self._keep(_CLASS, module)  # parametrizations change it
+
+    def _keep(self, place: Any, owner: Any) -> None:
+        """Keep the value of a descriptor."""
+        value = _value(place, owner)
+        self._places.append((place, owner, value))
+        if id(type(value)) in self._copied:
+            place.__set__(owner, self._stand_in(value))
+        else:
+            self._todo.append(value)
+
+    def _take_dict(self, mapping: dict[Any, Any], exact: type[dict[Any, Any]]) -> None:
+        self._take_mapping(mapping, exact)
+        if type(mapping) is not exact:
+            self._take_attributes(mapping)
+
+    def _take_sequence(self, sequence: Any, exact: Any) -> None:
+        """A list or deque, which can change, or a tuple or frozenset, of which only the items can."""
+        content = list(exact.__iter__(sequence))
+        if exact is list or exact is deque:
+            self._lists.append((sequence, exact, content))
+            for index, value in enumerate(content):
+                if id(type(value)) in self._copied:
+                    exact.__setitem__(sequence, index, self._stand_in(value))
+        self._follow(content)
+        if type(sequence) is not exact:
+            self._take_attributes(sequence)
+
+    def _take_set(self, group: set[Any]) -> None:
+        self._sets.append((group, frozenset(group)))  # which copies the hashes too
+        self._follow(list(set.__iter__(group)))
+        if type(group) is not set:
+            self._take_attributes(group)
+
+    def _take_object(self, value: Any) -> None:
+        attributes = None if self._alone else dictionary_of(value)
+        if attributes is not None and any(issubclass(type(one), _LOCKS) for one in list(attributes.values())):
+            return  # it is guarded by a lock, so other threads may be at work on it right now
+        self._keep(_CLASS, value)  # before its slots, which are the class's
+        self._take_attributes(value)
+
+    def _take_attributes(self, value: Any) -> None:
+        if (attributes := dictionary_of(value)) is not None:
+            self._take_mapping(attributes, dict)
+        for slot in slots_of(type(value)).values():
+            self._keep(slot, value)
+
+    def _take_tensor(self, tensor: torch.Tensor) -> None:
+        kept = KeptTensor.of(tensor, self._layouts)
+        self.tensors.append(kept)
+        self._todo += [one for one in (kept.grad, kept.hooks) if one is not None]
+        if kept.attributes:
+            self._take_mapping(dictionary_of(tensor) or {}, dict)
+
+    def _take_function(self, function: types.FunctionType) -> None:
+        if _is_ours(function.__module__):
+            return
+        self._todo += function.__closure__ or ()
+        for place, value in zip(_DEFAULTS, (function.__defaults__, function.__kwdefaults__), strict=True):
+            self._places.append((place, function, value))
+            if value is not None:
+                self._todo.append(value)
+        (self._todo if function.__dict__ else self._empty).append(function.__dict__)
+        self._code.take_function(function)
+
+    def _take_partial(self, part: functools.partial[Any]) -> None:
+        exact: Any = functools.partial
+        self._todo += (exact.func.__get__(part), exact.args.__get__(part), exact.keywords.__get__(part))
+        self._take_attributes(part)
+
+    def _take_cache(self, cache: Any) -> None:
+        self._others.append(restorer_of(cache))
+        self._todo.append(cache.__wrapped__)
+
+    def _take_error(self, error: BaseException) -> None:
+        """Raising an error that the model keeps gives it a traceback, whose frames refer to the tensors of the run."""
+        self._take_object(error)
+        self._places += [(part, error, part.__get__(error)) for part in _OF_ERRORS]
+        self._todo += _ARGUMENTS.__get__(error)
+
+    def take_value(self, keeper: Keeper, value: Any) -> None:
+        """An object that is restored as a whole."""
+        if (restore := keeper.keep(value)) is not None:
+            self._others.append(restore)
+        self._take_attributes(value)
+
+    # -- restoring -----------------------------------------------------------------------------------------------------
+
+    def restore(self) -> None:
+        """Make everything what it was. What cannot be restored is named in an error, after all the rest is done."""
+        with torch._C.DisableTorchFunctionSubclass():
+            lost = self._restore()
+        if lost:
+            raise StateError(
+                f"the model changed {lost[0]}, which cannot be put back",
+                hint="count a copy of the model that may be thrown away: copy.deepcopy(model)",
+            )
+
+    def _restore(self) -> list[str]:
+        lost = []
+        self._code.restore()
+        for container in self._empty:
+            if container:
+                container.clear()
+        for mapping, exact, keys, values in self._mappings:
+            if not _restore_mapping(mapping, exact, keys, values):
+                lost.append(f"a {type(mapping).__name__} whose keys raise when they are hashed")
+        for sequence, exact, content in self._lists:
+            if exact.__len__(sequence) != len(content) or not all(map(is_, exact.__iter__(sequence), content)):
+                exact.clear(sequence)
+                exact.extend(sequence, content)
+        for group, members in self._sets:
+            now = set.__iter__(group)
+            if set.__len__(group) != len(members) or {*map(id, now)} != {*map(id, members)}:
+                set.clear(group)
+                set.update(group, members)
+        for place, owner, value in self._places:
+            if _value(place, owner) is not value:
+                if value is ABSENT:
+                    place.__delete__(owner)
+                else:
+                    place.__set__(owner, value)
+        for restore in self._others:
+            restore()
+        set_versions([kept for kept in self.tensors if kept.restore()])
+        moved = [generator for generator, before in self._suspended if position(generator) != before]
+        return lost + [f"a suspended generator that it keeps ({path_to(one, self._roots)})" for one in moved]
+
+
+def _value(place: Any, owner: Any) -> Any:
+    try:
+        return place.__get__(owner)
+    except (AttributeError, ValueError):  # a slot or a cell that is not assigned
+        return ABSENT
+
+
+def _restore_mapping(mapping: Any, exact: type[dict[Any, Any]], keys: list[Any], values: list[Any]) -> bool:
+    """Make a mapping what it was; False where a key cannot be inserted."""
+    same_keys = exact.__len__(mapping) == len(keys) and all(map(is_, exact.keys(mapping), keys))
+    if same_keys and all(map(is_, exact.values(mapping), values)):
+        return True
+    try:
+        kept = dict(zip(keys, values, strict=True))
+    except Exception:  # the hash of a key is code of a user
+        return False
+    if not same_keys:  # also where only the order is another
+        exact.clear(mapping)
+    if exact is dict:
+        dict.update(mapping, kept)  # with the hashes that are known by now
+    else:
+        for key, value in kept.items():
+            exact.__setitem__(mapping, key, value)
+    return True
+
+
+def _exactly(base: Any, take: Callable[[Snapshot, Any, Any], None]) -> tuple[Any, _Take]:
+    return base, lambda snapshot, value: take(snapshot, value, base)
+
+
+_TAKERS: tuple[tuple[Any, _Take | None], ...] = (
+    (Recorded, None),  # of a count around this one
+    (nn.parameter.UninitializedTensorMixin, None),  # lazy models run as a copy
+    ((logging.Logger, logging.StreamHandler, *_LOCKS), None),  # they belong to the whole process
+    (torch.Tensor, Snapshot._take_tensor),
+    (nn.Module, Snapshot._take_module),
+    *(_exactly(base, Snapshot._take_dict) for base in (OrderedDict, dict)),
+    *(_exactly(base, Snapshot._take_sequence) for base in (list, deque, tuple, frozenset)),
+    (set, Snapshot._take_set),
+    (type, lambda snapshot, cls: snapshot._code.take_class(cls)),
+    (types.FunctionType, Snapshot._take_function),
+    (types.CellType, lambda snapshot, cell: snapshot._keep(_CELL, cell)),
+    (types.MethodType, lambda snapshot, method: snapshot._todo.extend((method.__self__, method.__func__))),
+    (
+        types.BuiltinFunctionType,
+        lambda snapshot, method: snapshot._todo.append(method.__self__),
+    ),  # as `some_list.append`
+    (functools.partial, Snapshot._take_partial),
+    (functools._lru_cache_wrapper, Snapshot._take_cache),
+    (SUSPENDED, lambda snapshot, generator: snapshot._suspended.append((generator, position(generator)))),
+    (memoryview, lambda snapshot, view: snapshot._todo.append(view.obj)),
+    (BaseException, Snapshot._take_error),
+)
+
+
+def _taker(cls: type) -> _Take | None:
+    """How an object of this class is kept; None: not at all, as objects of opcost that observe the model."""
+    if _is_ours(type.__getattribute__(cls, "__module__")) and not issubclass(cls, nn.Module):
+        return None
+    for known, take in _TAKERS:
+        if issubclass(cls, known):
+            return take
+    if (keeper := keeper_of(cls)) is not None:
+        return lambda snapshot, value: snapshot.take_value(keeper, value)
+    return Snapshot._take_object
+
+
+def _is_ours(module: Any) -> bool:
+    return isinstance(module, str) and module.startswith("opcost.")
+
+
+# -- tensors: what can change besides their content --------------------------------------------------------------------
+
+Layout = tuple[torch.dtype, int, tuple[int, ...], tuple[int, ...]]
+"""The view of memory that a tensor is: element type, offset, shape, strides."""
+
+_BASE = torch.Tensor
+_data, _grad, _hooks, _is_leaf, _requires_grad, _dtype, _shape, _layout, _version, _is_nested = (
+    getattr(_BASE, name).__get__
+    for name in "data grad _backward_hooks is_leaf requires_grad dtype shape layout _version is_nested".split()
+)
+"""Those of the base class, which a subclass may override."""
+_ORDINARY = (torch.Tensor, torch.nn.Parameter)
+_NUMBERS = frozenset(
+    {
+        torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.int64,
+        torch.uint8, torch.bool,
+    }
+)  # fmt: skip
+"""Element types of tensors that are plain views of memory: others are scaled, or conjugated."""
+
+
+class KeptTensor(NamedTuple):
+    """A tensor as it was."""
+
+    tensor: torch.Tensor
+    memory: torch.UntypedStorage | torch.Tensor
+    """Its storage, because `.data = ...` replaces it; where the storage is not enough, another tensor of the same data."""
+    layout: Layout | None
+    """Of an ordinary tensor."""
+    version: int
+    grad: torch.Tensor | None
+    hooks: Any
+    attributes: bool
+    leaf: bool
+    requires_grad: bool
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor, layouts: dict[Layout, Layout]) -> KeptTensor:
+        """`layouts` are those of other tensors, of which many are the same."""
+        leaf, version = _is_leaf(tensor), version_of(tensor)
+        ordinary = type(tensor) in _ORDINARY and _dtype(tensor) in _NUMBERS and version >= 0
+        found = _view_of(tensor) if ordinary else None
+        return cls(
+            tensor,
+            _data(tensor) if found is None else found[0],
+            None if found is None else layouts.setdefault(found[1], found[1]),
+            version,
+            _grad(tensor) if leaf else None,
+            _hooks(tensor),
+            bool(dictionary_of(tensor)),
+            leaf,
+            _requires_grad(tensor),
+        )
+
+    def is_in_place(self) -> bool:
+        """Whether the tensor still is the same view of the same memory."""
+        tensor, kept = self.tensor, self.memory
+        if self.layout is not None:
+            found = _view_of(tensor)
+            return found is not None and found[1] == self.layout and found[0]._cdata == kept._cdata
+        assert isinstance(kept, torch.Tensor)
+        if _layout(kept) is not torch.strided or _is_nested(kept):  # these have no strides to compare
+            return bool(_layout(tensor) is _layout(kept))
+        now, before = _view_of(tensor), _view_of(kept)
+        return now is not None and before is not None and now[1] == before[1] and now[0]._cdata == before[0]._cdata
+
+    def _before(self) -> torch.Tensor:
+        """A tensor that is the same view of memory as this one was."""
+        if self.layout is None:
+            return self.memory  # type: ignore[return-value]
+        dtype, offset, shape, stride = self.layout
+        with torch.inference_mode(mode=False), torch.no_grad():
+            return torch.empty(0, dtype=dtype, device=self.memory.device).set_(self.memory, offset, shape, stride)  # type: ignore[call-overload]
+
+    def restore(self) -> bool:
+        """Restore everything but the version counter, and return whether that one has moved."""
+        tensor = self.tensor
+        if not self.is_in_place():
+            _BASE.data.__set__(tensor, self._before())  # type: ignore[attr-defined]
+        if self.leaf:
+            if not _is_leaf(tensor):  # written to, in place, by something that has a gradient
+                _BASE.detach_(tensor)
+            if _requires_grad(tensor) != self.requires_grad:
+                _BASE.requires_grad_(tensor, self.requires_grad)
+            if _grad(tensor) is not self.grad:
+                _BASE.grad.__set__(tensor, self.grad)  # type: ignore[attr-defined]
+        if _hooks(tensor) is not self.hooks:
+            _BASE._backward_hooks.__set__(tensor, self.hooks)  # type: ignore[attr-defined]
+        if not self.attributes and (added := dictionary_of(tensor)):
+            added.clear()
+        return self.version >= 0 and version_of(tensor) != self.version
+
+
+def _view_of(tensor: torch.Tensor) -> tuple[torch.UntypedStorage, Layout] | None:
+    """The memory of a tensor and its view of it; None for one that is sparse, nested or opaque."""
+    try:
+        layout = _dtype(tensor), _BASE.storage_offset(tensor), _shape(tensor), _BASE.stride(tensor)
+        return _BASE.untyped_storage(tensor), layout
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """How often a tensor was written to, as autograd counts; -1 for tensors of inference mode, which have no counter."""
+    try:
+        return int(_version(tensor))
+    except RuntimeError:
+        return -1
+
+
+def set_versions(kept: list[KeptTensor]) -> None:
+    """In-place operators count up a tensor's version before they reach the recorder, which then does not write."""
+    if not kept:
+        return
+    tensors, versions = [one.tensor for one in kept], [one.version for one in kept]
+    put = torch._C._autograd._unsafe_set_version_counter
+    try:
+        put(tuple(tensors), tuple(versions))
+    except TypeError:  # before torch 2.6 it took one tensor
+        for tensor, version in zip(tensors, versions, strict=True):
+            put(tensor, version)  # type: ignore[arg-type]

@@ -199,7 +199,7 @@ class Recording:
         from opcost.errors import MissingFramework
 
         try:
-            from opcost.frontends.torch.recording.block import Block
+            from opcost.frontends.torch.recording.real_run import Block
         except ModuleNotFoundError as exc:
             raise MissingFramework("a recording needs PyTorch", hint="install torch") from exc
         self._rules = rules

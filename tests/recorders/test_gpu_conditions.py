@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from opcost.frontends.torch.recording.scope import intercept_calls
+from opcost.frontends.torch.recording.module_calls import intercept_calls
 from opcost.recorders.torch import conditions
 
 CLOCKS = {1: 1755, 2: 3201}

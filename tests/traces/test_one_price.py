@@ -20,7 +20,7 @@ import opcost
 from opcost.analysis.join import with_costs
 from opcost.core.graph import Cost, TensorSpec
 from opcost.core.profile import Profile, ProfileRow
-from opcost.frontends.torch.operators.translate import translate
+from opcost.frontends.torch.operators.calls import translate
 from opcost.rules import default_rules
 from opcost.rules.registry import OpView
 from opcost.traces.kineto.operators import traced_operator

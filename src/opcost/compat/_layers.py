@@ -18,8 +18,8 @@ from opcost.core.graph import TensorSpec
 from opcost.core.option import Mode
 from opcost.core.report import Parameter, Report, Row
 from opcost.frontends.torch.models.unwrap import unwrap
+from opcost.frontends.torch.recording.module_calls import Paths
 from opcost.frontends.torch.recording.recorder import Recorder
-from opcost.frontends.torch.recording.scope import Paths
 
 Structure: TypeAlias = Any
 """The arguments or the result of a call: a TensorSpec for each tensor, inside the same tuples, lists and dicts."""

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import opcost
-from opcost.frontends.torch.recording.training import Training
+from opcost.frontends.torch.recording.training_step import Training
 
 Saved = Callable[..., Path]
 TOTALS = (

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opcost.frontends.torch.operators.call import META, substitute
+from opcost.frontends.torch.operators.calls import META, substitute
 from opcost.frontends.torch.operators.closed_form import _FORMS, closed_form
 
 aten = torch.ops.aten

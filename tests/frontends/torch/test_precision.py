@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import opcost
 from opcost.errors import ForwardError, InputError, UnknownName
-from opcost.frontends.torch.recording.autocast import RULES, autocast_as
+from opcost.frontends.torch.recording.device_rules import RULES, autocast_as
 
 pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
 N, K, M, C = 4, 16, 32, 8

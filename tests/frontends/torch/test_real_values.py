@@ -19,7 +19,6 @@ from opcost.compat import fvcore, thop
 from opcost.core import progress
 from opcost.errors import DataDependent, ForwardError
 from opcost.frontends.options import CountOptions
-from opcost.frontends.torch import real_values
 from opcost.frontends.torch.load import load
 
 B, D = 4, 6
@@ -297,7 +296,7 @@ def test_a_model_made_without_weights_is_made_again_with_them() -> None:
 
 def test_a_large_model_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     size = 4 * (2 * (D * D + D) + 1)  # bytes of two layers and the buffer
-    monkeypatch.setattr(real_values, "AFFORDABLE", size - 1)
+    monkeypatch.setattr("opcost.frontends.torch.load.AFFORDABLE", size - 1)
     options = CountOptions(inputs=X, remake=lambda: pytest.fail("it was made"))
     with pytest.raises(DataDependent) as caught:
         load(made_without(checked), options)

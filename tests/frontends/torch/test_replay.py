@@ -26,10 +26,10 @@ from opcost.core.report import Report
 from opcost.core.schema import to_dict
 from opcost.core.steps import PatternedOps, PatternedValues
 from opcost.frontends.options import CountOptions
-from opcost.frontends.torch.ledger.tensor import Recorded
+from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.load import load
 from opcost.frontends.torch.recording import recorder
-from opcost.frontends.torch.recording.training import Training
+from opcost.frontends.torch.recording.training_step import Training
 from opcost.rules import default_rules
 
 TURNS = 40

@@ -13,7 +13,7 @@ from helpers_state import differences, fingerprint
 from torch import Tensor, nn
 
 import opcost
-from opcost.frontends.torch.ledger.tensor import Recorded
+from opcost.frontends.torch.ledger.tensors import Recorded
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "forward": {},

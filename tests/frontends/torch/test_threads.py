@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import opcost
 from opcost.errors import ForwardError
-from opcost.frontends.torch.ledger.ledger import joined
+from opcost.frontends.torch.ledger.recorder_state import joined
 
 
 def together(*jobs: Callable[[], Any]) -> list[Any]:

@@ -19,16 +19,16 @@ from opcost.core.interrupts import allow_signals, defer_signals
 from opcost.core.profile import Profile
 from opcost.core.report import Report
 from opcost.errors import ForwardError, InputError, OpcostError
-from opcost.frontends.torch.ledger.subclass import has_data
+from opcost.frontends.torch.ledger.parameters import has_data
 from opcost.frontends.torch.load import device_of, in_mode, shapes_returned
 from opcost.frontends.torch.models import is_exported
 from opcost.frontends.torch.models.inputs import as_dtype, attempts_of, make_inputs
 from opcost.frontends.torch.models.unwrap import type_name, unwrap
 from opcost.frontends.torch.models.weights import copy_with_lazy_parts, has_lazy_parts, retyped
+from opcost.frontends.torch.recording.environment import checkpoints_for_grad, no_surrounding_modes
 from opcost.frontends.torch.recording.failure import forward_error
-from opcost.frontends.torch.recording.quiet import checkpoints_for_grad, no_surrounding_modes
-from opcost.frontends.torch.recording.scope import Paths, intercept_calls
-from opcost.frontends.torch.recording.training import loss_of
+from opcost.frontends.torch.recording.module_calls import Paths, intercept_calls
+from opcost.frontends.torch.recording.training_step import loss_of
 from opcost.frontends.torch.restore import real_runs
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 from opcost.recorders.measure import overhead, timed_runs, wait_for, warmed_up

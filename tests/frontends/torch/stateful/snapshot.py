@@ -33,7 +33,7 @@ from stateful import process
 from stateful.registry import Made
 from torch import Tensor, nn
 
-from opcost.frontends.torch.ledger.tensor import Recorded
+from opcost.frontends.torch.ledger.tensors import Recorded
 
 _PLAIN = (
     int,

@@ -7,7 +7,7 @@ from typing import overload
 
 from opcost.core.graph import Op
 from opcost.core.steps import Pattern, PatternedOps, PatternOp, Single, Steps
-from opcost.frontends.torch.ledger.entry import Entry, OpRecord
+from opcost.frontends.torch.ledger.tensors import Entry, OpRecord
 
 
 class Journal(Sequence[OpRecord]):

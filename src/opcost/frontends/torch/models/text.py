@@ -201,7 +201,7 @@ def with_cache(graph: Graph, text: Text, passes: CachedText) -> Graph:
     size = passes.nbytes(tokens, text.cache_dtype)
     grows = passes.static is None  # a static cache has its full length from the start
     meta = {
-        "text": text.told,
+        "text": text.described,
         "text_tokens": new,
         "batch": passes.batch,
         "cache_tokens": tokens,

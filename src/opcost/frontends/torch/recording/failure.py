@@ -14,7 +14,7 @@ from torch import nn
 
 from opcost.core.graph import TensorSpec
 from opcost.errors import DataDependent, ForwardError
-from opcost.frontends.torch.ledger.tensor import Recorded
+from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.models.unwrap import type_name
 
 _OPCOST = Path(__file__).resolve().parents[3]

@@ -16,12 +16,10 @@ from typing import Any
 import torch
 
 from opcost.core.interrupts import pending, raise_pending
-from opcost.frontends.torch.ledger.entry import Entry, ForeignTensor, State
-from opcost.frontends.torch.ledger.ledger import Ledger
-from opcost.frontends.torch.ledger.tensor import Recorded
-from opcost.frontends.torch.operators import higher_order, special, values
-from opcost.frontends.torch.operators.call import Call
-from opcost.frontends.torch.operators.without_data import is_composite, work_out
+from opcost.frontends.torch.ledger.recorder_state import RecorderState
+from opcost.frontends.torch.ledger.tensors import Entry, ForeignTensor, Recorded, State
+from opcost.frontends.torch.operators import contents, layers, special
+from opcost.frontends.torch.operators.calls import Call, is_composite, work_out
 from opcost.frontends.torch.recording.replay import Replay
 
 _PLAIN = frozenset(
@@ -34,7 +32,7 @@ REPLAYS_AFTER = 4000
 _HANDLERS = {id(func): handler for func, handler in special.HANDLERS.items()}
 
 
-class Recorder(Ledger):
+class Recorder(RecorderState):
     """Answers every operator with tensors without data."""
 
     without_data = True
@@ -81,14 +79,14 @@ class Recorder(Ledger):
     ) -> Any:
         """Record one operator and return what it would return."""
         if not isinstance(func, torch._ops.OpOverload):
-            return higher_order.run(self, func, args, kwargs)
+            return layers.run(self, func, args, kwargs)
         if (handler := _HANDLERS.get(id(func))) is not None:
             result = handler(Call(self, func, args, kwargs, states))
             if result is not NotImplemented:
                 return result
-        known = known and values.computable(func, args, states)
-        if known and values.depends_on_content(func):
-            return values.run(Call(self, func, args, kwargs, states))
+        known = known and contents.computable(func, args, states)
+        if known and contents.depends_on_content(func):
+            return contents.run(Call(self, func, args, kwargs, states))
         entry = self._memo.get(hashed := tuple(key)) if key is not None else None
         if entry is None:
             if is_composite(func):  # inside control flow operators arrive before autograd has taken them apart
@@ -97,9 +95,9 @@ class Recorder(Ledger):
             entry = work_out(Call(self, func, args, kwargs, states))
             if key is not None:
                 self._memo[hashed] = entry
-        if known and values.is_small(entry):
+        if known and contents.is_small(entry):
             with suppress(NotImplementedError):  # a library may have no kernel for the CPU
-                return values.run(Call(self, func, args, kwargs, states), entry)
+                return contents.run(Call(self, func, args, kwargs, states), entry)
         result = self.emit(entry, states)
         if self.packages:
             self.add_packed(args)

@@ -21,13 +21,13 @@ from torch import nn
 from opcost.core.graph import TensorSpec
 from opcost.core.steps import PatternOp, Place, Single, Step
 from opcost.frontends.torch.ledger.journal import Journal
-from opcost.frontends.torch.ledger.tensor import Recorded
+from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.recording.replayed import ASKING, GETITEM, REPLAYED, answered_by, index_key
 from opcost.frontends.torch.recording.turns import MISSES, Expected, Kept, Like, Result, Turn, Turns
 from opcost.frontends.torch.tree import tensors_passed
 
 if TYPE_CHECKING:
-    from opcost.frontends.torch.ledger.ledger import Ledger
+    from opcost.frontends.torch.ledger.recorder_state import RecorderState
 
 _usual_way: Callable[..., Any] = torch._C._disabled_torch_function_impl
 _gradients: Callable[[], bool] = torch.is_grad_enabled
@@ -54,7 +54,7 @@ class _Function:
 class Replay:
     """Stands in the place of the ordinary way from PyTorch's functions to a ledger, from `start` to `stop`."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: RecorderState) -> None:
         self._ledger = ledger
         self._dtype = torch.get_default_dtype()
         self._functions: dict[Any, _Function] = {call: _Function(call) for call in REPLAYED}

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from opcost.frontends.torch.ledger.tensor import Recorded
+from opcost.frontends.torch.ledger.tensors import Recorded
 
 _NAMES = """
     abs add addcdiv addcmul addmm all amax amin any atan2 baddbmm bfloat16 bitwise_and bitwise_not bitwise_or bmm broadcast_to

@@ -23,24 +23,25 @@ from opcost.core.steps import PatternedOps, PatternedValues
 from opcost.errors import ForwardError, OpcostError
 from opcost.frontends.building import with_above
 from opcost.frontends.torch.ledger.journal import Journal
-from opcost.frontends.torch.ledger.ledger import counting_thread
-from opcost.frontends.torch.ledger.lowbit import held
-from opcost.frontends.torch.ledger.subclass import is_foreign, parts, rebuilt
-from opcost.frontends.torch.ledger.tensor import Recorded
+from opcost.frontends.torch.ledger.parameters import held, is_foreign, parts, rebuilt
+from opcost.frontends.torch.ledger.recorder_state import counting_thread
+from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.models import weights
 from opcost.frontends.torch.models.unwrap import type_name
-from opcost.frontends.torch.operators.jagged import STRIDED
-from opcost.frontends.torch.operators.recurrent import whole_layers
-from opcost.frontends.torch.recording.checkpoints import Checkpoints
-from opcost.frontends.torch.recording.constructors import reading_contents
+from opcost.frontends.torch.operators.layers import STRIDED, whole_layers
+from opcost.frontends.torch.recording.environment import as_jagged, is_strided, reading_contents, settings_for_run
 from opcost.frontends.torch.recording.failure import Place, extra_of, forward_error, locate
-from opcost.frontends.torch.recording.nested import as_jagged, is_strided
-from opcost.frontends.torch.recording.quiet import quiet_globals
+from opcost.frontends.torch.recording.module_calls import (
+    Checkpoints,
+    Here,
+    Paths,
+    Threads,
+    intercept_calls,
+    marked,
+    markers,
+)
 from opcost.frontends.torch.recording.recorder import Recorder
-from opcost.frontends.torch.recording.scope import Here, Paths, Threads, intercept_calls
-from opcost.frontends.torch.recording.scripted import marked, markers
-from opcost.frontends.torch.recording.sharded import is_fully_sharded, note_of
-from opcost.frontends.torch.recording.training import RunOptions, Training, loss_of
+from opcost.frontends.torch.recording.training_step import RunOptions, Training, is_fully_sharded, loss_of, note_of
 from opcost.frontends.torch.restore import restored
 from opcost.frontends.torch.restore.leftovers import empty_caches, remove_leftovers
 from opcost.frontends.torch.restore.process import one_at_a_time, replaced
@@ -247,7 +248,7 @@ class Run:
         with ExitStack() as undo:
             undo.enter_context(one_at_a_time)
             undo.enter_context(restored(self.model, args, kwargs))
-            undo.enter_context(quiet_globals())
+            undo.enter_context(settings_for_run())
             undo.enter_context(torch.inference_mode(mode=False))
             graded = self.options.backward or self.options.gradients
             undo.enter_context(torch.set_grad_enabled(graded))

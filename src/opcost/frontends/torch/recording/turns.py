@@ -17,7 +17,7 @@ import torch
 
 from opcost.core.graph import TensorSpec
 from opcost.core.steps import Joined, Part, Place, Single, Steps
-from opcost.frontends.torch.ledger.tensor import Mark, Recorded, Signature, recorded
+from opcost.frontends.torch.ledger.tensors import Mark, Recorded, Signature, recorded
 
 WINDOW = 384
 """So many steps are looked at together for a loop; a turn that comes again is at most a third of them."""

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from opcost.core.interrupts import defer_signals
 from opcost.errors import StateError
-from opcost.frontends.torch.ledger.subclass import has_data
+from opcost.frontends.torch.ledger.parameters import has_data
 from opcost.frontends.torch.restore.process import (
     as_written,
     no_inference_mode,

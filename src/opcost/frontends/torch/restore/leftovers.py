@@ -16,8 +16,8 @@ from typing import Any
 from weakref import finalize
 
 from opcost.errors import StateError
-from opcost.frontends.torch.ledger.ledger import Ledger
-from opcost.frontends.torch.ledger.tensor import Recorded
+from opcost.frontends.torch.ledger.recorder_state import RecorderState
+from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.restore.code import store_of
 from opcost.frontends.torch.tree import dictionary_of
 
@@ -28,7 +28,7 @@ _DEEPEST = 6
 """The depth to which a result is searched for tensors."""
 
 
-def remove_leftovers(ledger: Ledger) -> None:
+def remove_leftovers(ledger: RecorderState) -> None:
     """Remove, or replace by real ones, all tensors of a run that still exist."""
     attempts: tuple[Callable[[], Any], ...] = (
         lambda: gc.collect(0),  # all that a run makes is young
@@ -50,7 +50,7 @@ def remove_leftovers(ledger: Ledger) -> None:
         )
 
 
-def _survivors(ledger: Ledger) -> list[Recorded]:
+def _survivors(ledger: RecorderState) -> list[Recorded]:
     return [one for one in gc.get_objects() if type(one) is Recorded and one.mark is ledger.mark]
 
 
@@ -96,7 +96,7 @@ class _Search:
         return False
 
 
-def _make_real(ledger: Ledger) -> None:
+def _make_real(ledger: RecorderState) -> None:
     """Replace each survivor whose content is known by a real tensor."""
     known = [one for one in _survivors(ledger) if one.content is not None]
     olds: list[Any] = list(known)

@@ -19,7 +19,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from opcost.core.interrupts import allow_signals, handlers
-from opcost.frontends.torch.ledger.ledger import counting_thread
+from opcost.frontends.torch.ledger.recorder_state import counting_thread
 
 _Switch = tuple[Callable[[], Any], Callable[[Any], Any]]
 

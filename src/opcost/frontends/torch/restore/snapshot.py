@@ -20,7 +20,7 @@ from torch import nn
 
 from opcost.core.progress import is_only_thread
 from opcost.errors import StateError
-from opcost.frontends.torch.ledger.tensor import Recorded
+from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.restore.code import Code, restorer_of
 from opcost.frontends.torch.restore.leftovers import path_to
 from opcost.frontends.torch.restore.values import SUSPENDED, Keeper, copied_types, keeper_of, position, twin

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
+from contextlib import ExitStack
 from itertools import zip_longest
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from opcost.core.graph import Role
+from opcost.core.graph import Graph, Role
 from opcost.errors import InputError
-from opcost.frontends.torch.ledger.entry import Entry, ForeignTensor, Leaf, OpRecord, State
-from opcost.frontends.torch.ledger.subclass import has_data, is_foreign
-from opcost.frontends.torch.ledger.tensor import Signature
-from opcost.frontends.torch.operators import higher_order, special
-from opcost.frontends.torch.operators.call import Call, Trial
-from opcost.frontends.torch.operators.describe import describe
-from opcost.frontends.torch.operators.without_data import is_composite
+from opcost.frontends.torch.ledger.parameters import has_data, is_foreign
+from opcost.frontends.torch.ledger.recorder_state import RecorderState
+from opcost.frontends.torch.ledger.tensors import Entry, ForeignTensor, OpRecord, Signature, State, TensorRecord
+from opcost.frontends.torch.operators import layers, special
+from opcost.frontends.torch.operators.calls import Call, Trial, describe, is_composite
+from opcost.frontends.torch.recording.module_calls import intercept_calls
 from opcost.frontends.torch.recording.recorder import Recorder
+from opcost.frontends.torch.recording.run import Run
+from opcost.frontends.torch.recording.training_step import RunOptions
 from opcost.frontends.torch.restore import WrittenMemory, written_by
+from opcost.frontends.torch.restore.process import as_written
 from opcost.frontends.torch.tree import tensors_passed
 
 _ITEM = torch.ops.aten._local_scalar_dense.default
@@ -48,7 +53,9 @@ class RealRecorder(Recorder):
         self._written = WrittenMemory()
         self._generator = torch.Generator().manual_seed(0)
 
-    def leaf(self, tensor: torch.Tensor, name: str = "", role: Role = "const", *, trainable: bool = False) -> Leaf:
+    def leaf(
+        self, tensor: torch.Tensor, name: str = "", role: Role = "const", *, trainable: bool = False
+    ) -> TensorRecord:
         if not has_data(tensor) and role in ("param", "buffer"):
             raise InputError(
                 f"{name} has no data (it lies on the meta device or is fake), so the model cannot run for real",
@@ -106,8 +113,8 @@ class RealRecorder(Recorder):
             return func(*args)
         if self.told and (tell := self.told.get(func)) is not None:
             return tell(*args)
-        if higher_order.is_control_flow(func):
-            return higher_order.run(self, func, args, kwargs)
+        if layers.is_control_flow(func):
+            return layers.run(self, func, args, kwargs)
         if func not in special.HANDLERS and isinstance(func, torch._ops.OpOverload) and is_composite(func):
             if any(is_foreign(tensor) for tensor in tensors_passed((args, kwargs), [])):
                 return NotImplemented
@@ -169,3 +176,65 @@ def _gather(tree: Any, found: list[torch.Tensor]) -> None:
     elif isinstance(tree, dict):
         for item in tree.values():
             _gather(item, found)
+
+
+# -- block: Recording whatever runs inside a block of the user's code: every operator runs as it would, and is written down.
+#
+# Nothing is held back or put back: what the block computes and changes is the user's own doing.
+
+
+class Block:
+    """One block; modules that it calls go by `<Class>`, and what is below them by its name."""
+
+    def __init__(self) -> None:
+        self.recorder = _Onlooker(torch.get_default_device())
+        # Recurrent layers run as they do without us, which is how they are taken apart for a backward pass.
+        self._run = Run(nn.Module(), self.recorder, RunOptions(backward=True))
+        self.recorder.where = self._where
+        self._undo = ExitStack()
+
+    def enter(self) -> None:
+        """Begin to record."""
+        if any(
+            isinstance(mode, RecorderState) for mode in torch.utils._python_dispatch._get_current_dispatch_mode_stack()
+        ):
+            raise InputError("a recording runs inside another recording or count", hint="end the outer one first")
+        self._undo.enter_context(as_written())  # a compiler would trace the recorder, as flex attention's does
+        self._undo.enter_context(intercept_calls(self._run.enter, engine=True))
+        self._undo.enter_context(self.recorder)
+
+    def leave(self) -> None:
+        """End the recording."""
+        self._undo.close()
+        self._run.failed = None  # what a module raised; its frames hold tensors
+
+    def graph(self) -> Graph:
+        """What ran so far."""
+        root = self._run.model
+        root.training = any(module.training for _, module in self._run.paths.all if module is not root)
+        return dataclasses.replace(self._run.graph_of(()), source="recording")
+
+    def _where(self) -> str:
+        """The running module; inside the autograd engine, the one whose forward made the node that runs."""
+        if torch._C._current_autograd_node() is None:
+            self.recorder.phase = "forward"
+            return self._run.where_graded()
+        self.recorder.phase = "backward"
+        return self._run.where_backward()
+
+
+class _Onlooker(RealRecorder):
+    """Records real operators and saves nothing, since nothing is to be put back."""
+
+    def leaf(
+        self, tensor: torch.Tensor, name: str = "", role: Role = "const", *, trainable: bool = False
+    ) -> TensorRecord:
+        leaf = RecorderState.leaf(self, tensor, name, role, trainable=trainable)
+        if (
+            role != "const" and self.leaves[leaf.origin][1] == "const"
+        ):  # made in the block, and known before its module was
+            self.leaves[leaf.origin] = (name, role, trainable)
+        return leaf
+
+    def _save_written(self, func: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        pass

@@ -12,12 +12,23 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from opcost.core.graph import ASSUMED, Note, Phase, Role, TensorSpec
 from opcost.errors import DataDependent, ForwardError
-from opcost.frontends.torch.ledger.entry import SMALL, Entry, ForeignTensor, Leaf, OpRecord, State
-from opcost.frontends.torch.ledger.lifetimes import Held, Lives
-from opcost.frontends.torch.ledger.memory import Memory
-from opcost.frontends.torch.ledger.packages import Packages
-from opcost.frontends.torch.ledger.subclass import has_data, is_foreign, laid_out
-from opcost.frontends.torch.ledger.tensor import Mark, Recorded, Signature, Signatures, recorded, reshape
+from opcost.frontends.torch.ledger.parameters import Memory, Packages, has_data, is_foreign, laid_out
+from opcost.frontends.torch.ledger.tensors import (
+    SMALL,
+    Entry,
+    ForeignTensor,
+    Held,
+    Lives,
+    Mark,
+    OpRecord,
+    Recorded,
+    Signature,
+    Signatures,
+    State,
+    TensorRecord,
+    recorded,
+    reshape,
+)
 
 ASSUMPTIONS = {
     "balanced": "which elements win a topk, sort or argmax depends on data: every candidate is taken to win equally often, "
@@ -65,7 +76,7 @@ class Choice:
         return self.compared == set(range(len(self.compared)))
 
 
-class Ledger(TorchDispatchMode):
+class RecorderState(TorchDispatchMode):
     """What is written down while operators run; `where` tells the running module's path.
 
     How an operator is answered is the matter of the classes below. It is their dispatch mode already, because operators
@@ -105,7 +116,7 @@ class Ledger(TorchDispatchMode):
         """Name, role and trainability of the values that are not activations."""
         self.notes: dict[Note, None] = {}
         self.signatures = Signatures()
-        self._leaf_of: dict[int, Leaf] = {}
+        self._leaf_of: dict[int, TensorRecord] = {}
         self._memory = Memory()
         self._unknown_storages: set[int] = set()
         self._assumed_storages: dict[int, tuple[str, Choice | None]] = {}
@@ -130,7 +141,9 @@ class Ledger(TorchDispatchMode):
         self.storages.append(vid if storage is None else storage)
         return vid
 
-    def leaf(self, tensor: torch.Tensor, name: str = "", role: Role = "const", *, trainable: bool = False) -> Leaf:
+    def leaf(
+        self, tensor: torch.Tensor, name: str = "", role: Role = "const", *, trainable: bool = False
+    ) -> TensorRecord:
         """The record of a tensor of the user's; tensors that are the same memory share a storage."""
         if type(tensor) is Recorded:
             return self._made_leaf(tensor, (name, role, trainable))
@@ -146,17 +159,17 @@ class Ledger(TorchDispatchMode):
         if inside:
             self.storages = [vid if at in inside else at for at in self.storages]
         self.leaves[vid] = (name, role, trainable)
-        leaf = Leaf(tensor, sig, vid, _content(tensor, role))
+        leaf = TensorRecord(tensor, sig, vid, _content(tensor, role))
         self._leaf_of[id(tensor)] = leaf
         return leaf
 
-    def _made_leaf(self, tensor: Recorded, role: tuple[str, Role, bool]) -> Leaf:
+    def _made_leaf(self, tensor: Recorded, role: tuple[str, Role, bool]) -> TensorRecord:
         """The record of a parameter that forward itself made: an operator's result, which the model keeps."""
         if role[1] != "const":
             self.leaves[tensor.vid] = role
-        return Leaf(tensor, tensor.sig, tensor.vid, None)
+        return TensorRecord(tensor, tensor.sig, tensor.vid, None)
 
-    def leaf_of(self, tensor: Any) -> Leaf | None:
+    def leaf_of(self, tensor: Any) -> TensorRecord | None:
         """The record of a tensor of the user's that was seen before."""
         return self._leaf_of.get(id(tensor))
 
@@ -184,7 +197,7 @@ class Ledger(TorchDispatchMode):
     def _sparse(self, sig: Signature, vid: int) -> torch.Tensor:
         """A sparse result. It has memory, because there are no sparse tensors without."""
         tensor = sig.zeros()
-        self._leaf_of[id(tensor)] = Leaf(tensor, sig, vid, None)
+        self._leaf_of[id(tensor)] = TensorRecord(tensor, sig, vid, None)
         return tensor
 
     def _reshape(self, state: State, sig: Signature) -> None:
@@ -242,7 +255,7 @@ class Ledger(TorchDispatchMode):
     def content_asked(self, state: State, func: Any = None, *, shares: bool = False) -> torch.Tensor:
         """What a tensor holds, for the model's own code to decide by; with `shares` it gets access to the memory."""
         if not self.knows(state):
-            if not isinstance(state, Leaf) or not has_data(state.tensor) or not state.untouched:
+            if not isinstance(state, TensorRecord) or not has_data(state.tensor) or not state.untouched:
                 raise self.unknown(f"the content of a {state.sig.spec} {state.sig.spec.dtype} tensor", func)
             with _disable_current_modes():
                 state.content = state.tensor.detach().to("cpu", copy=True)

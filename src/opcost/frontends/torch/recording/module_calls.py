@@ -8,20 +8,25 @@ threads of the autograd engine are an exception on demand: with checkpoints, a b
 from __future__ import annotations
 
 import itertools
+import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.thread import _worker as _pool_worker
 from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatchcase
+from functools import cache, partial, reduce
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack, _pop_mode, _push_mode
+from torch.utils.checkpoint import checkpoint
 
 from opcost.core.graph import UNSEEN
-from opcost.errors import OpcostError
-from opcost.frontends.torch.ledger.ledger import Ledger, counting_thread, joined
+from opcost.errors import InputError, OpcostError, UnknownName
+from opcost.frontends.torch.ledger.recorder_state import RecorderState, counting_thread, joined
+from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.restore.process import replaced
 
 _active = threading.local()
@@ -106,7 +111,7 @@ class Threads:
     the same order every time, and the operators of a module call stay together.
     """
 
-    def __init__(self, recorder: Ledger, here: Here, enter: Callable[..., Any], *, backward: bool) -> None:
+    def __init__(self, recorder: RecorderState, here: Here, enter: Callable[..., Any], *, backward: bool) -> None:
         self._recorder = recorder
         self._here = here
         self._enter = enter
@@ -157,7 +162,7 @@ class Threads:
 
     def _is_recording(self) -> bool:
         """Whether operators are recorded here now: not inside one of them."""
-        return any(isinstance(mode, (Ledger, _Follower)) for mode in _get_current_dispatch_mode_stack())
+        return any(isinstance(mode, (RecorderState, _Follower)) for mode in _get_current_dispatch_mode_stack())
 
     def _wait(self, ended: threading.Event) -> None:
         recorder = self._recorder
@@ -315,3 +320,175 @@ class Paths:
             name = f"<{type(module).__name__} {serial}>"
         self._add_tree(f"{stem}{name}", module)
         return f"{stem}{name}"
+
+
+# -- scripted: Scripted and traced modules, whose submodules are called by PyTorch's interpreter, where nobody sees it.
+#
+# The calls are told by two operators of our own, written into a copy of the module's code around each call, which is put in place
+# there. The module's own code stays as it is.
+
+_METHOD_CALL = "prim::CallMethod"
+_SCHEMAS = {"enter": "enter(str path, Tensor[] given) -> ()", "leave": "leave(Tensor[] made) -> ()"}
+
+
+class Markers:
+    """The operators that tell of a call: `enter` with the path below the caller, and `leave`."""
+
+    def __init__(self) -> None:
+        self._library = torch.library.Library("opcost", "FRAGMENT")
+        for name, schema in _SCHEMAS.items():
+            self._library.define(schema)
+            self._library.impl(name, lambda *_: None, "CompositeExplicitAutograd")
+        self.enter = torch.ops.opcost.enter.default
+        self.leave = torch.ops.opcost.leave.default
+
+
+@cache
+def markers() -> Markers:
+    """The operators, made when the first scripted module is met."""
+    return Markers()
+
+
+def marked(module: torch.jit.ScriptModule) -> Callable[..., Any] | None:
+    """What a call of a scripted module runs, with its submodules' calls marked; None: it has none, or they cannot be."""
+    if not len(module._modules) or _has_hooks(module):
+        return None
+    try:
+        markers()
+        method = module._c._get_method("forward")
+        run = torch._C._create_function_from_graph("forward", _with_marks(module, "forward"))
+    except RuntimeError:  # code of a kind that cannot be copied: it runs as it is
+        return None
+    arguments = method.schema.arguments[1:]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = list(args)
+        for argument in arguments[len(args) :]:
+            if argument.name in kwargs:
+                given.append(kwargs.pop(argument.name))
+            elif argument.has_default_value():
+                given.append(argument.default_value)
+        if kwargs or len(given) != len(arguments):
+            return module._call_impl(*args, **kwargs)  # which says what is wrong
+        with torch.jit.optimized_execution(should_optimize=False):  # else a later run is of other operators
+            return run(module._c, *given)
+
+    return call
+
+
+def _has_hooks(module: Any) -> bool:
+    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
+
+
+def _with_marks(module: torch.jit.ScriptModule, method: str) -> Any:
+    """A copy of a method's code with every call of a submodule put in place, between marks."""
+    graph = module._c._get_method(method).graph.copy()
+    itself = next(graph.inputs())
+    for node in graph.findAllNodes(_METHOD_CALL, recurse=True):
+        path = _attributes(next(node.inputs()), itself)
+        if path is None:
+            continue  # not one of its own: its operators stand here
+        called = reduce(lambda outer, name: outer._modules[name], path, module)
+        inside = _with_marks(called, node.s("name"))
+        graph.setInsertPoint(node)
+        if path:
+            _mark(graph, "enter", list(node.inputs())[1:], graph.insertConstant(".".join(path)))
+        made = graph.insertGraph(inside, list(node.inputs()))
+        if path:
+            _mark(graph, "leave", made)
+        for old, new in zip(node.outputs(), made, strict=True):
+            old.replaceAllUsesWith(new)
+        node.destroy()
+    return graph
+
+
+def _attributes(value: Any, itself: Any) -> list[str] | None:
+    """The names by which a module is reached from the one whose code this is; None: it is not reached so."""
+    names: list[str] = []
+    while value.debugName() != itself.debugName():
+        maker = value.node()
+        if maker.kind() != "prim::GetAttr":
+            return None
+        names.insert(0, maker.s("name"))
+        value = next(maker.inputs())
+    return names
+
+
+def _mark(graph: Any, name: str, values: list[Any], *first: Any) -> None:
+    """Write a mark at the place where the graph is being written, with the tensors among the values."""
+    tensors = [tensor for value in values for tensor in _tensors(graph, value)]
+    listed = graph.create("prim::ListConstruct", tensors, 1)
+    listed.output().setType(torch._C.ListType.ofTensors())
+    graph.insertNode(listed)
+    graph.insertNode(graph.create(f"opcost::{name}", [*first, listed.output()], 0))
+
+
+def _tensors(graph: Any, value: Any) -> Iterator[Any]:
+    """A value that is a tensor, or those in a tuple, which is taken apart for it."""
+    kind = value.type().kind()
+    if kind == "TensorType":
+        yield value
+    elif kind == "TupleType":
+        items = value.type().elements()
+        unpacked = graph.create("prim::TupleUnpack", [value], len(items))
+        for item, held in zip(unpacked.outputs(), items, strict=True):
+            item.setType(held)
+        graph.insertNode(unpacked)
+        for item in list(unpacked.outputs()):
+            yield from _tensors(graph, item)
+
+
+# -- activation checkpoints around chosen modules, for the time of one run
+
+Enter = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Any]
+"""Takes a call of a module in place of the module."""
+
+
+_NO_CACHE: dict[str, Any] = {"use_cache": False, "past_key_values": None, "past_key_value": None, "layer_past": None}
+"""A layer that runs twice would write twice to a cache; transformers too gives its layers none when it checkpoints them."""
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """Whether a path ends so; a star stands for a part of one name and never for several."""
+    names, wanted = path.split("."), pattern.split(".")
+    return len(wanted) <= len(names) and all(map(fnmatchcase, names[-len(wanted) :], wanted))
+
+
+class Checkpoints:
+    """Calls the modules whose paths end as one of the patterns through PyTorch's own checkpoint."""
+
+    def __init__(self, patterns: Sequence[str], paths: Paths, enter: Enter) -> None:
+        self._patterns = patterns
+        self._enter = enter
+        self._modules: dict[int, tuple[str, nn.Module]] = {}
+        self._called = False
+        self._inside: nn.Module | None = None
+        """The module that a checkpoint is about to call."""
+        for pattern in patterns:
+            found = {id(module): (path, module) for path, module in paths.all if path and _matches(path, pattern)}
+            if not found:
+                alike = dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", path) for path, _ in paths.all if path)
+                raise UnknownName("module path", pattern, alike, hint="a star stands for any one name: 'layers.*'")
+            self._modules.update(found)
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if id(module) not in self._modules or self._inside is module or not torch.is_grad_enabled():
+            self._inside = None
+            return self._enter(module, args, kwargs)
+        self._called = True
+        kept = {name: _NO_CACHE.get(name, value) for name, value in kwargs.items()}
+        return checkpoint(partial(self._run, module), *args, use_reentrant=False, **kept)
+
+    def _run(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        """What a checkpoint runs, and runs again in the backward pass."""
+        self._inside = module
+        return module(*args, **kwargs)
+
+    def check(self) -> None:
+        """Raise where forward has called none of the modules: a list of layers, for instance, is not called itself."""
+        if not self._called:
+            path, module = next(iter(self._modules.values()))
+            raise InputError(
+                f"no module that checkpoint={', '.join(self._patterns)} means is called: {path} ({type_name(module)})",
+                hint=f"mean the modules in it: {self._patterns[0]}.*",
+            )

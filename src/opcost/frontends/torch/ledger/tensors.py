@@ -1,20 +1,63 @@
-"""Tensors without data: the recorded tensor, and the interned signature that stands for shape, strides, type and device."""
+"""Tensors without data, their signatures and lifetimes, and the records of operators that ran."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from array import array
+from collections.abc import Callable, Sized
+from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import ref
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from opcost.core.graph import TensorSpec
+from opcost.core.graph import Attrs, Phase, TensorSpec
 from opcost.errors import ForwardError
 from opcost.frontends.aten.strides import row_major
-from opcost.frontends.torch.ledger.lifetimes import Held
 from opcost.frontends.torch.tree import tensors_passed
+
+
+class Lives:
+    """The storages that are gone, in the order in which they went, and how many operators had run by then."""
+
+    __slots__ = ("_watched", "ops", "storages", "times")
+
+    def __init__(self, ops: Sized) -> None:
+        self.ops = ops
+        """What has run so far; by its length the time is told."""
+        self.storages = array("i")
+        self.times = array("i")
+        self._watched: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+
+    def watch(self, tensor: torch.Tensor, storage: int) -> None:
+        """The same for a tensor with data: its memory itself says when it is freed."""
+        if tensor.layout is torch.strided:
+            self._watched[storage] = weakref.ref(tensor.untyped_storage(), partial(self._freed, storage))
+
+    def _freed(self, storage: int, _: object) -> None:
+        del self._watched[storage]
+        self.storages.append(storage)
+        self.times.append(len(self.ops))
+
+
+class Held:
+    """One storage, held by every tensor that lies in it; tensors have no other memory."""
+
+    __slots__ = ("_lives", "_storage")
+
+    def __init__(self, lives: Lives, storage: int) -> None:
+        self._lives = lives
+        self._storage = storage
+
+    def __del__(self) -> None:
+        lives = self._lives
+        lives.storages.append(self._storage)
+        lives.times.append(len(lives.ops))
+
+
+# -- tensors without data, and the interned signature of shape, strides, type and device
 
 _make_wrapper = torch.Tensor._make_wrapper_subclass
 _refuse_access: Callable[[torch.Tensor], None] = torch._C._set_throw_on_mutable_data_ptr  # type: ignore[attr-defined]
@@ -259,3 +302,69 @@ def recorded(sig: Signature, vid: int, mark: Mark, held: Held | None, content: t
     tensor.held = held
     tensor.content = content
     return tensor
+
+
+# -- entry: What the recorder remembers: the user's tensors, what an operator is and makes, and that it ran.
+
+SMALL = 1 << 18
+"""Tensors of at most so many elements may carry their real content (see `values`)."""
+
+
+class TensorRecord:
+    """A tensor of the user's: a parameter, a buffer, an input, a constant. Held so that its id stays its own."""
+
+    __slots__ = ("content", "origin", "sig", "tensor", "untouched", "vid")
+
+    def __init__(self, tensor: torch.Tensor, sig: Signature, vid: int, content: torch.Tensor | None) -> None:
+        self.tensor = tensor
+        self.sig = sig
+        self.vid = vid
+        """The value it holds now; an in-place operator gives it a new one."""
+        self.origin = vid
+        self.content = content
+        self.untouched = True
+        """Nothing was written to it, so the user's own tensor still tells its content."""
+
+    held = None
+    """Its memory is the user's, which nobody lets go."""
+
+
+State = Recorded | TensorRecord
+
+
+class Out(NamedTuple):
+    """One output of an operator: its signature and the input whose memory it shares (-1: none)."""
+
+    sig: Signature
+    base: int
+    same: bool
+    """It is that very input object: an in-place result."""
+
+
+class Entry(NamedTuple):
+    """What is known of an operator with given signatures and arguments."""
+
+    kind: str
+    raw: str
+    attrs: Attrs
+    order: tuple[int, ...] | None
+    """Which tensor arguments are the inputs, in the order of the kind; None: all, as they come."""
+    outs: tuple[Out, ...]
+    pack: Callable[[list[Any]], Any] | None
+    """Puts outputs into the operator's own structure; None for one plain tensor."""
+    written: tuple[int, ...] = ()
+    """Tensor arguments that the operator writes to."""
+
+
+class OpRecord(NamedTuple):
+    """One executed operator."""
+
+    entry: Entry
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    module: str
+    phase: Phase
+
+
+class ForeignTensor(Exception):
+    """An argument is a tensor subclass with its own dispatch: it must take its turn first."""

@@ -1,0 +1,409 @@
+"""One call of an operator: its trial without the user's data, its translation, and the description of what it makes."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+
+from opcost.core.graph import Attr
+from opcost.core.interrupts import is_delivered
+from opcost.errors import RuleError
+from opcost.frontends import aten
+from opcost.frontends.aten.call import Call as AtenCall
+from opcost.frontends.aten.schema import parse
+from opcost.frontends.aten.tensor import Tensor
+from opcost.frontends.torch.ledger.parameters import has_package
+from opcost.frontends.torch.ledger.recorder_state import RecorderState
+from opcost.frontends.torch.ledger.tensors import QUANTIZED, Entry, Out, State, TensorRecord
+from opcost.frontends.torch.operators.closed_form import closed_form
+
+META = torch.device("meta")
+CPU = torch.device("cpu")
+
+
+class Trial(NamedTuple):
+    """The arguments of a call with stand-ins for its tensors."""
+
+    tensors: list[torch.Tensor]
+    args: Any
+    kwargs: dict[str, Any]
+
+
+class Call(NamedTuple):
+    """One call of an operator as it reached the recorder."""
+
+    ledger: RecorderState
+    func: Any
+    args: Any
+    kwargs: dict[str, Any]
+    states: list[State]
+    """What is known of the tensors among the arguments, in their order."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the results lie: where the operator was told, else where its first tensor that is no mere scalar lies."""
+        if (asked := self.kwargs.get("device")) is not None:
+            asked = torch.device(asked)
+            return self.ledger.device if asked.type == "meta" else asked
+        for state in self.states:
+            if state.sig.shape:
+                return state.sig.device
+        return self.states[0].sig.device if self.states else self.ledger.default_device
+
+    def argument(self, name: str) -> Any:
+        """An argument by its name in the schema, or its default."""
+        for index, argument in enumerate(self.func._schema.arguments):
+            if argument.name == name:
+                return self.args[index] if index < len(self.args) else self.kwargs.get(name, argument.default_value)
+        raise KeyError(name)
+
+    def has(self, name: str) -> bool:
+        """Whether the schema knows an argument of this name."""
+        return any(argument.name == name for argument in self.func._schema.arguments)
+
+    def on_meta(self) -> Trial:
+        """The call on the meta device."""
+        return self.on([state.sig.meta() for state in self.states], META)
+
+    def on(self, tensors: list[torch.Tensor], device: torch.device) -> Trial:
+        """The call with these tensors, which lie on `device`."""
+        feed = iter(tensors)
+        return Trial(tensors, substitute(self.args, feed, device), substitute(self.kwargs, feed, device))
+
+
+def substitute(tree: Any, feed: Iterator[torch.Tensor], device: torch.device) -> Any:
+    """The arguments with the next stand-in for every tensor, and `device` for every device."""
+    if isinstance(tree, torch.Tensor):
+        return next(feed)
+    kind = type(tree)
+    if kind is list:
+        return [substitute(item, feed, device) for item in tree]
+    if kind is tuple:
+        return tuple([substitute(item, feed, device) for item in tree])
+    if isinstance(tree, dict):
+        return {name: substitute(value, feed, device) for name, value in tree.items()}
+    if kind is torch.device:
+        return device
+    return tree
+
+
+# -- ranks: Operators that talk to other ranks: which they are, and how many ranks take part.
+
+RANKS = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "_dtensor", "symm_mem"})
+"""The libraries of such operators. None of them is ever run without data: the other ranks do not count, and would not answer."""
+
+
+def group_size(args: dict[str, Any]) -> int | None:
+    """How many ranks are in the group that is named or handed over among the arguments of an operator; None: not told."""
+    group, name = args.get("process_group"), args.get("group_name")
+    if group is None and not isinstance(name, str):
+        return None
+    from torch._C._distributed_c10d import ProcessGroup, _resolve_process_group
+
+    try:
+        found = ProcessGroup.unbox(group) if group is not None else _resolve_process_group(name)  # type: ignore[arg-type]
+        return int(found.size())
+    except (RuntimeError, TypeError, ValueError):  # a group that is gone
+        return None
+
+
+# -- asked: Which gradients the running autograd node is asked for, where its operator computes all of them in one.
+
+_INPUT, _STATE = 0, 5
+"""Places of the input and of the first state among what oneDNN's layer is differentiated by."""
+
+
+def unasked_of_layer(call: AtenCall) -> dict[str, Attr]:
+    """What a recurrent layer of oneDNN need not be differentiated by: an input or a first state that requires no gradient."""
+    node = torch._C._current_autograd_node()
+    if call.base != "mkldnn_rnn_layer_backward" or node is None:
+        return {}
+    followed = [function is not None for function, _ in node.next_functions]
+    unasked: dict[str, Attr] = {}
+    if not followed[_INPUT]:
+        unasked["constant_input"] = True
+    if not followed[_STATE]:
+        unasked["constant_states"] = call["hx_"].numel() // call["hidden_size"]
+    return unasked
+
+
+# -- translate: PyTorch's operators as objects, translated by the table of `frontends.aten`.
+
+Tensor.register(torch.Tensor)
+
+
+def translate(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[torch.Tensor, ...]
+) -> aten.Translation:
+    """What this call of an operator overload or a higher-order operator computes.
+
+    `args`, `kwargs` and `outs` hold tensors whose shape, strides and type are valid; their data is never looked at. An
+    operator that nobody knows is of the kind `unknown`.
+    """
+    plan = _plan(func)
+    call = plan.call(args, kwargs, outs)  # type: ignore[arg-type]
+    found = aten.translate(plan, call)
+    if found.kind == "collective" and "group" not in found.attrs and (size := group_size(call.args)) is not None:
+        found.attrs["group"] = size
+    if found.kind == "unknown" and (formula := _formulas().get(getattr(func, "_overloadpacket", None))) is not None:
+        return aten.Translation("custom", {"flops": _flops_by(formula, func, args, kwargs, outs)})
+    if found.kind == "recurrent" and "grad" in found.attrs:
+        found.attrs.update(unasked_of_layer(call))
+    return found
+
+
+def _formulas() -> dict[Any, Any]:
+    """The formulas that were registered with PyTorch's own counter, beside those that it brings for PyTorch's operators."""
+    counter = sys.modules.get("torch.utils.flop_counter")
+    return {} if counter is None else counter.flop_registry
+
+
+def _flops_by(formula: Any, func: Any, args: Any, kwargs: Any, outs: tuple[torch.Tensor, ...]) -> int:
+    try:
+        return int(formula(*args, **kwargs, out_val=outs[0] if len(outs) == 1 else outs))
+    except Exception as exc:
+        raise RuleError(f"the FLOP formula registered for {func} raised {type(exc).__name__}: {exc}") from exc
+
+
+@cache
+def _plan(func: Any) -> aten.Plan:
+    schema = getattr(func, "_schema", None)
+    return (
+        aten.plan_of(parse(str(schema)))
+        if schema is not None
+        else aten.plan_without_schema(f"higher_order::{func.name()}")
+    )
+
+
+# -- describe: What a call was, told from a trial of it: its kind and attributes, and the signatures and memory of its outputs.
+
+_untyped_storage = torch.Tensor.untyped_storage  # itself, not what replaces it during a count
+
+
+def record(call: Call, trial: Trial, result: Any, contents: list[torch.Tensor | None] | None = None) -> Any:
+    """Write a call down whose trial gave `result`, and make its outputs."""
+    return call.ledger.emit(describe(call, trial, result), call.states, contents)
+
+
+def describe(call: Call, trial: Trial, result: Any, device: torch.device | None = None) -> Entry:
+    """The entry for a call whose trial gave `result`; `device` is where the result lies if the call does not tell."""
+    ledger, func, states = call.ledger, call.func, call.states
+    device = call.device if device is None else device
+    tensors = trial.tensors
+    flat: list[torch.Tensor] = []
+    pack = _packer(result, flat)
+    position = {id(tensor): index for index, tensor in reversed(list(enumerate(tensors)))}
+    memory = {key: index for index, tensor in reversed(list(enumerate(tensors))) if (key := _storage(tensor))}
+    outs = []
+    for tensor in flat:
+        index = position.get(id(tensor))
+        if index is not None:  # in place, where the shape may change as well
+            outs.append(Out(ledger.signatures.of(tensor, states[index].sig.device), index, same=True))
+        else:
+            base = memory.get(_storage(tensor), -1)
+            outs.append(Out(ledger.signatures.of(tensor, device), base, same=False))
+    translation = translate(func, trial.args, trial.kwargs, tuple(flat))
+    if not flat and translation.outs:  # it returns nothing and writes into its arguments
+        outs = [
+            Out(states[at].sig, at, same=True)
+            for tensor in translation.outs
+            if (at := position.get(id(tensor))) is not None
+        ]
+    order = None
+    if translation.ins is not None:
+        order = tuple([position[id(tensor)] for tensor in translation.ins])
+    return Entry(
+        translation.kind,
+        name_of(func),
+        translation.attrs,
+        order,
+        tuple(outs),
+        pack,
+        _written(func, trial.args, trial.kwargs, position),
+    )
+
+
+def name_of(func: Any) -> str:
+    """The operator's name as traces and schemas write it, without the overload."""
+    schema = getattr(func, "_schema", None)
+    return (
+        str(schema.name) if schema is not None else f"higher_order::{func.name() if callable(func.name) else func.name}"
+    )
+
+
+def _written(func: Any, args: Any, kwargs: dict[str, Any], position: dict[int, int]) -> tuple[int, ...]:
+    """The tensor arguments that the schema says are written."""
+    schema = getattr(func, "_schema", None)
+    if schema is None or not schema.is_mutable:
+        return ()
+    found: list[int] = []
+    for index, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = args[index] if index < len(args) else kwargs.get(argument.name)
+            for tensor in given if isinstance(given, (list, tuple)) else (given,):
+                found += [position[id(tensor)]] if isinstance(tensor, torch.Tensor) else []
+    return tuple(found)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    if tensor.layout is not torch.strided:
+        return 0
+    return int(_untyped_storage(tensor)._cdata)
+
+
+def _packer(result: Any, flat: list[torch.Tensor]) -> Callable[[list[Any]], Any] | None:
+    """Collect the tensors of a result into `flat`; the function returned rebuilds the result around new ones."""
+    if isinstance(result, torch.Tensor):
+        flat.append(result)
+        return None
+    if type(result) in (tuple, list) and all(isinstance(item, torch.Tensor) for item in result):
+        flat.extend(result)
+        return type(result)
+    template = _template(result, flat)
+    return lambda outputs: _fill(template, outputs)
+
+
+class _Slot(int):
+    """The place of an output in a template."""
+
+
+def _template(result: Any, flat: list[torch.Tensor]) -> Any:
+    if isinstance(result, torch.Tensor):
+        flat.append(result)
+        return _Slot(len(flat) - 1)
+    if isinstance(result, (tuple, list)):
+        return type(result)([_template(item, flat) for item in result])
+    return result
+
+
+def _fill(template: Any, outputs: list[Any]) -> Any:
+    if type(template) is _Slot:
+        return outputs[template]
+    if isinstance(template, (tuple, list)):
+        return type(template)([_fill(item, outputs) for item in template])
+    return template
+
+
+# -- strict: What PyTorch's real kernels refuse and its meta kernels let pass.
+
+_aten = torch.ops.aten
+_ONE_TYPE = frozenset(
+    {
+        _aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default, _aten.addbmm.default,
+        _aten.mv.default, _aten.addmv.default, _aten.dot.default, _aten.vdot.default, _aten.convolution.default,
+    }
+)  # fmt: skip
+
+
+def refuse(func: Any, states: list[State]) -> None:
+    """Raise where the operands of a product differ in their element type."""
+    if func in _ONE_TYPE:
+        kinds = dict.fromkeys(state.sig.spec.dtype for state in states)
+        if len(kinds) > 1:
+            raise RuntimeError(f"{func._schema.name} needs operands of one element type, but got {' and '.join(kinds)}")
+
+
+# -- without_data: What an operator makes, found without the user's data: in closed form, on the meta device, or on zeros.
+
+_QUANTIZING = frozenset(
+    {
+        torch.ops.aten.quantize_per_tensor.default,
+        torch.ops.aten.quantize_per_tensor.tensor_qparams,
+        torch.ops.aten.quantize_per_tensor_dynamic.default,
+        torch.ops.aten.quantize_per_channel.default,
+    }
+)
+"""On the meta device these make plain tensors."""
+_ZEROS_LIMIT = 1 << 30
+"""An operator without a meta kernel is run on zeros if its tensors take at most so many bytes."""
+
+
+@functools.cache
+def is_composite(func: Any) -> bool:
+    """Whether PyTorch itself expresses the operator in others, on processors and GPUs too: `silu_backward` is a kernel there."""
+    has_kernel: Callable[[str, str], bool] = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "CPU")
+
+
+def work_out(call: Call) -> Entry:
+    """Describe an operator: its kind and attributes, and its outputs' signatures and memory."""
+    refuse(call.func, call.states)
+    imported = len(sys.modules)
+    entry = describe(call, *(_tried_on_meta(call) if _has_meta_kernel(call) else _tried_on_zeros(call, None)))
+    if len(sys.modules) != imported:
+        # What PyTorch imports the first time leaves frames that hold one another, and through those below them the
+        # tensors of this call, which would then seem to live to the end.
+        gc.collect(0)
+    return entry
+
+
+def _has_meta_kernel(call: Call) -> bool:
+    """Whether an operator may be tried on the meta device: not with packages, sparse or quantized tensors."""
+    return call.func not in _QUANTIZING and all(_plain(state) for state in call.states) and not has_package(call.args)
+
+
+def _tried_on_meta(call: Call) -> tuple[Trial, Any]:
+    """A trial without memory, and what it gave; where the meta device refuses the operator, one on zeros."""
+    trial = call.on_meta()
+    result = closed_form(call.func, trial.args, trial.kwargs)
+    if result is not NotImplemented:
+        return trial, result
+    try:
+        return trial, call.func(*trial.args, **trial.kwargs)
+    except (NotImplementedError, RuntimeError, AttributeError) as failure:
+        if is_delivered(failure):
+            raise
+        if any(tag in call.func.tags for tag in (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)):
+            raise call.ledger.unknown("the size of a result", call.func) from failure
+        return _tried_on_zeros(call, failure)
+
+
+def _tried_on_zeros(call: Call, failure: Exception | None) -> tuple[Trial, Any]:
+    """Some operators (quantized, sparse, a user's own without a meta kernel) know only real tensors."""
+    if call.func.namespace in RANKS:
+        return _told_by_nobody(call, failure)
+    if sum(state.sig.spec.nbytes for state in call.states if _replaceable(state)) > _ZEROS_LIMIT:
+        raise failure or MemoryError(f"{call.func} would need more than {_ZEROS_LIMIT} bytes of zeros")
+    trial = call.on([_zeros_for(state) for state in call.states], CPU)
+    try:
+        return trial, call.func(*trial.args, **trial.kwargs)
+    except Exception as exc:
+        if failure is None or is_delivered(exc):
+            raise
+        raise failure from None
+
+
+def _told_by_nobody(call: Call, failure: Exception | None) -> tuple[Trial, Any]:
+    """A collective is never run, as the other ranks do not count. One of a process group writes to arguments and returns work."""
+    if call.func.namespace != "c10d" or [str(out.type).rpartition(".")[2] for out in call.func._schema.returns] != [
+        "Work"
+    ]:
+        raise failure or NotImplementedError(f"{call.func} on sparse or quantized tensors needs the other ranks")
+    from torch._C._distributed_c10d import FakeWork
+
+    return call.on_meta(), FakeWork().boxed()
+
+
+def _zeros_for(state: State) -> torch.Tensor:
+    """Zeros in the place of a tensor; a quantized or blocked one of the user's, for which there are none, stands for itself."""
+    if isinstance(state, TensorRecord) and not _replaceable(state) and state.sig.stored is None:
+        return state.tensor
+    return state.sig.zeros()
+
+
+def _plain(state: State) -> bool:
+    """A tensor that one on the meta device can replace."""
+    return _replaceable(state) and state.sig.dtype not in QUANTIZED
+
+
+def _replaceable(state: State) -> bool:
+    """A tensor that a stand-in of the same shape and strides can replace."""
+    return not isinstance(state, TensorRecord) or (
+        state.tensor.layout is torch.strided and not state.tensor.is_quantized
+    )

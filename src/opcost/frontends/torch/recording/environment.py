@@ -1,0 +1,259 @@
+"""What a count changes in the process for its time: nested tensors, reading of contents, switches and global functions.
+
+The jagged layout is a class of PyTorch's that takes an operator apart into operators on the elements of all components, and
+those are seen. The strided layout is taken apart in compiled code, unseen, so it is counted in the jagged layout.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils.checkpoint import CheckpointFunction, checkpoint, set_checkpoint_early_stop
+from torch.utils.checkpoint import _allowed_determinism_checks_to_fns as _CHECKS
+
+from opcost.errors import InputError
+from opcost.frontends.torch.ledger.parameters import is_foreign
+from opcost.frontends.torch.ledger.recorder_state import RecorderState, counting_thread
+from opcost.frontends.torch.ledger.tensors import Recorded
+from opcost.frontends.torch.models.weights import unrecorded_initialization
+from opcost.frontends.torch.operators.layers import pad_packed
+from opcost.frontends.torch.recording.training_step import as_one_rank
+from opcost.frontends.torch.restore.process import (
+    as_written,
+    no_inference_mode,
+    no_sharing,
+    random_state,
+    replaced,
+    switches,
+)
+
+
+def is_strided(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is a nested one of the layout that compiled code takes apart."""
+    return tensor.is_nested and tensor.layout is torch.strided
+
+
+def as_jagged(tensor: torch.Tensor, name: str) -> torch.Tensor:
+    """A nested input in the jagged layout."""
+    try:
+        made = torch.nested.as_nested_tensor(list(tensor.detach().unbind()), layout=torch.jagged)
+    except (RuntimeError, ValueError, TypeError) as exc:
+        raise InputError(
+            f"the input {name or 'tensor'} is nested in the strided layout, and not in a way that the jagged layout knows: {exc}",
+            hint="let its components differ in one dimension only, or pass them one by one",
+        ) from exc
+    return made.requires_grad_() if tensor.requires_grad else made
+
+
+@contextmanager
+def attention_apart() -> Iterator[None]:
+    """Attention on jagged tensors as that of each component: on the CPU, PyTorch changes to the strided layout for it."""
+    jagged = sys.modules.get("torch.nested._internal.ops")
+    name = "jagged_scaled_dot_product_attention"
+    if jagged is None or not hasattr(jagged, name):
+        yield
+        return
+    with replaced(jagged, name, _attention(getattr(jagged, name))):
+        yield
+
+
+def _attention(own: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def attend(query: Any, key: Any, value: Any, attn_mask: Any = None, *rest: Any, **options: Any) -> torch.Tensor:
+        if attn_mask is not None or query._ragged_idx != 2:
+            return own(query, key, value, attn_mask, *rest, **options)
+        heads_last = [each.transpose(1, 2) for each in (query, key, value)]
+        lengths = [each.offsets().diff().tolist() for each in heads_last]
+        split = [each.values().split(sizes) for each, sizes in zip(heads_last, lengths, strict=True)]
+        made = [
+            F.scaled_dot_product_attention(*(part.transpose(0, 1)[None] for part in parts), None, *rest, **options)
+            for parts in zip(*split, strict=True)
+        ]
+        values = torch.cat([part[0].transpose(0, 1) for part in made])
+        return torch.nested.nested_tensor_from_jagged(values, heads_last[0].offsets()).transpose(1, 2)
+
+    return attend
+
+
+# -- reading a tensor's numbers without an operator: `torch.tensor([sizes.max(), 1])`, `self.table.numpy()`
+
+_COPIED = ("tolist", "__reduce_ex__")
+_SHARED = ("numpy", "__dlpack__")
+_ADDRESSED = ("data_ptr", "untyped_storage")
+"""What is asked of large weights too, to tell them apart: of one that nothing was written to, its own memory is given."""
+
+
+@contextmanager
+def reading_contents(ledger: RecorderState) -> Iterator[None]:
+    """Inside, what reads a tensor gets the content that the ledger knows.
+
+    Tensors without data have no memory to read, and what operators write to the user's own is not written there.
+    """
+    with ExitStack() as undo:
+        for owner, name, position in ((torch, "tensor", 0), (torch, "as_tensor", 0), (torch.Tensor, "new_tensor", 1)):
+            undo.enter_context(replaced(owner, name, _with_contents(getattr(owner, name), position)))
+        for name in (*_COPIED, *_SHARED, *_ADDRESSED):
+            undo.enter_context(replaced(torch.Tensor, name, _of_plain(ledger, name)))
+        undo.enter_context(replaced(torch.utils.dlpack, "to_dlpack", lambda tensor: tensor.__dlpack__()))
+        yield
+
+
+def _of_plain(ledger: RecorderState, name: str) -> Callable[..., Any]:
+    """A method of tensors that answers by the content where the ledger knows the tensor."""
+    method = getattr(torch.Tensor, name)
+
+    def read(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if type(tensor) is Recorded:
+            return getattr(tensor, name)(*args, **kwargs)
+        leaf = ledger.leaf_of(tensor)
+        if leaf is None or is_foreign(tensor) or tensor.layout is not torch.strided:
+            with _disable_current_modes():
+                return method(tensor, *args, **kwargs)
+        if name not in _ADDRESSED or not leaf.untouched or ledger.knows(leaf):
+            tensor = ledger.content_asked(leaf, shares=name not in _COPIED)
+        with _disable_current_modes():
+            return method(tensor, *args, **kwargs)
+
+    return read
+
+
+def _with_contents(make: Callable[..., Any], position: int) -> Callable[..., Any]:
+    """The constructor that is called with contents; its data is the argument at `position`."""
+
+    def made(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > position and type(args[position]) in (list, tuple):
+            args = (*args[:position], _read(args[position]), *args[position + 1 :])
+        elif type(kwargs.get("data")) in (list, tuple):
+            kwargs["data"] = _read(kwargs["data"])
+        return make(*args, **kwargs)
+
+    return made
+
+
+def _read(items: Any) -> Any:
+    """A list as it is, or one of the same structure with contents in the place of tensors without data."""
+    kinds = {*map(type, items)}
+    if kinds.isdisjoint((Recorded, list, tuple)):
+        return items
+    return [
+        item.answer(lambda content: content)
+        if type(item) is Recorded
+        else _read(item)
+        if type(item) in (list, tuple)
+        else item
+        for item in items
+    ]
+
+
+# -- quiet: What a count turns in the whole process for its time: for the counting thread alone where that is possible.
+
+
+@contextmanager
+def settings_for_run() -> Iterator[None]:
+    """Random generators, and the switches that a forward may turn or that hide operators."""
+    with ExitStack() as undo:
+        undo.enter_context(random_state())
+        undo.enter_context(switches())
+        # Between two modules of a nest there are more calls here than in a plain run.
+        sys.setrecursionlimit(2 * sys.getrecursionlimit())
+        torch.set_anomaly_enabled(False)  # else every gradient is asked for its values
+        # A weight is cast once in an autocast region and kept: not from an earlier run, nor for a later one.
+        torch.clear_autocast_cache()
+        undo.callback(torch.clear_autocast_cache)
+        # The fused path of nn.MultiheadAttention is one opaque operator; the plain one shows what it consists of.
+        undo.enter_context(replaced(torch.backends.mha, "get_fastpath_enabled", lambda: False))
+        undo.enter_context(as_written())
+        undo.enter_context(replaced(torch._VF, "_pad_packed_sequence", pad_packed))
+        undo.enter_context(unrecorded_initialization())
+        undo.enter_context(checkpoints_for_grad())
+        undo.enter_context(_checkpoints_anywhere())
+        undo.enter_context(replaced(torch.Tensor, "__deepcopy__", _deep_copy))
+        undo.enter_context(replaced(torch.Tensor, "_make_subclass", _subclassed))
+        undo.enter_context(no_sharing())
+        undo.enter_context(no_inference_mode())
+        undo.enter_context(as_one_rank())
+        undo.enter_context(attention_apart())
+        # Where there are GPUs it would copy the model's inputs to them.
+        undo.enter_context(replaced(torch.nn.DataParallel, "forward", lambda wrapper, *a, **k: wrapper.module(*a, **k)))
+        yield
+
+
+def checkpoints_for_grad() -> AbstractContextManager[None]:
+    """Make reentrant checkpoints work with `torch.autograd.grad`."""
+    return replaced(CheckpointFunction, "apply", _checkpoint)
+
+
+def _checkpoint(function: Callable[..., Any], *given: Any) -> Any:
+    """Reentrant checkpointing by the other variant, since it demands `.backward()`, which writes to every `.grad`.
+
+    It recomputes all of the function, and only where some argument requires a gradient.
+    """
+    preserve, *args = given
+    if not any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args):
+        with torch.no_grad():
+            return function(*args)
+    with set_checkpoint_early_stop(False):
+        return checkpoint(function, *args, use_reentrant=False, preserve_rng_state=preserve)
+
+
+@contextmanager
+def _checkpoints_anywhere() -> Iterator[None]:
+    """Let checkpoints compare what they recompute but for where it lies: a weight without memory lies nowhere."""
+    before, here = _CHECKS["default"], counting_thread()
+
+    def told(tensor: torch.Tensor) -> Any:
+        found = before(tensor)
+        return {**found, "device": None} if counting_thread() == here else found
+
+    _CHECKS["default"] = told
+    try:
+        yield
+    finally:
+        _CHECKS["default"] = before
+
+
+def _deep_copy(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
+    """A copy by an operator that is seen; PyTorch's own copies the memory, and there may be none."""
+    if id(tensor) not in memo:
+        memo[id(tensor)] = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+    return memo[id(tensor)]  # type: ignore[no-any-return]
+
+
+_make_subclass = torch.Tensor._make_subclass
+
+
+def _subclassed(cls: type, data: torch.Tensor, require_grad: bool = False, **options: Any) -> torch.Tensor:  # noqa: FBT001, FBT002
+    """A parameter of a class of the model's own made in forward; a tensor without data stays of its own class."""
+    if type(data) is Recorded:
+        return data.detach().requires_grad_(require_grad)
+    return _make_subclass(cls, data, require_grad, **options)
+
+
+_HOOKS_OF_ALL_MODULES = tuple(
+    hooks
+    for name, hooks in vars(torch.nn.modules.module).items()
+    if name.startswith("_global_") and name.endswith("_hooks") and isinstance(hooks, dict)
+)
+
+
+@contextmanager
+def no_surrounding_modes() -> Iterator[None]:
+    """Outside of whatever is at work around: other dispatch modes (fake tensors, counters) and transforms (vmap, grad)."""
+    with ExitStack() as undo:
+        if torch._C._len_torch_dispatch_stack():
+            undo.enter_context(_disable_current_modes())
+            for hooks in _HOOKS_OF_ALL_MODULES:  # with which some modes follow the modules
+                undo.callback(hooks.update, dict(hooks))
+                hooks.clear()
+        if (tracing := torch._C._get_tracing_state()) is not None:
+            undo.callback(torch._C._set_tracing_state, tracing)
+            torch._C._set_tracing_state(None)
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            undo.enter_context(temporarily_clear_interpreter_stack())
+        yield

@@ -28,7 +28,7 @@ from opcost.traces.kineto.operators import traced_operator
 RULES = default_rules()
 SAMPLES = 2
 
-UNTOLD = {
+UNKNOWN_VALUE = {
     "a text is not written": "gelu gelu_backward index_reduce linalg_qr scatter_reduce segment_reduce _segment_reduce_backward",
     "types in lists of tensors are not written": "_chunk_cat block_diag cat stack",
     "lists of tensors that may be absent are not written": "_unsafe_masked_index _unsafe_masked_index_put_accumulate "
@@ -124,7 +124,7 @@ def test_a_trace_tells_the_price_that_a_count_tells_or_none(counts: Counts) -> N
     print(*sorted(both), sep="\n")
     print(len(both), "operators have one price")
     assert len(both) > 400, "PyTorch has samples of far more, and what a trace tells is enough for most"
-    expected = {f"aten::{name}" for names in UNTOLD.values() for name in names.split()}
+    expected = {f"aten::{name}" for names in UNKNOWN_VALUE.values() for name in names.split()}
     assert {name for name in silent - both if name.startswith("aten::")} <= expected
 
 

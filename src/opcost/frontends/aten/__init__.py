@@ -8,28 +8,12 @@ from __future__ import annotations
 
 from opcost.frontends.aten import (  # noqa: F401  (imported for their entries in the table)
     attention,
-    collective,
     contraction,
-    convolution,
     elementwise,
-    fixed,
-    library,
-    linalg,
-    lowbit,
-    move,
-    norm,
-    optimizer,
-    pool,
-    prims,
+    layers,
+    libraries,
+    movement,
     quantized,
-    random,
-    recurrent,
-    reduce,
-    sample,
-    serving,
-    sort,
-    sparse,
-    vision,
 )
 from opcost.frontends.aten.call import HANDLERS, Translation
 from opcost.frontends.aten.resolve import Plan, plan_of, plan_without_schema, translate

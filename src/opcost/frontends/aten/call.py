@@ -1,13 +1,14 @@
-"""One operator call under its schema's argument names, and the table in which the families register their handlers."""
+"""One operator call under its schema's argument names, the tensors in it, and the table in which families register handlers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from abc import ABC
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.graph import Attr
-from opcost.frontends.aten.tensor import Tensor
 
 
 class Translation(NamedTuple):
@@ -103,3 +104,97 @@ def per_axis(value: Any, axes: int) -> tuple[int, ...]:
     if isinstance(value, int):
         return (value,) * axes
     return tuple(value) * axes if len(value) == 1 else tuple(value)
+
+
+# -- what the table may ask of one; a live tensor, one that a file describes and one of a trace are alike
+
+
+class Tensor(ABC):
+    """Shape, strides, element type, place, layout, and whether it takes gradients. Data is never asked for."""
+
+    shape: Sequence[int]
+    dtype: Any
+    device: Any
+    layout: Any
+    requires_grad: bool
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def numel(self) -> int:
+        return prod(self.shape)
+
+    def stride(self) -> tuple[int, ...]:
+        raise NotImplementedError
+
+
+@dataclass(slots=True, eq=False)
+class Described(Tensor):
+    """A tensor of which only the description is there."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    device: str = "cpu"
+    layout: str = "strided"
+    requires_grad: bool = field(default=False, kw_only=True)
+
+    def stride(self) -> tuple[int, ...]:
+        return self.strides
+
+
+def type_name(tensor: Tensor) -> str:
+    """The element type in our words."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def layout_name(tensor: Tensor) -> str:
+    """`strided`, or how only some of the elements are stored."""
+    return str(tensor.layout).removeprefix("torch.")
+
+
+# -- calls of which not everything is known: an unknown value is never guessed, and reading it is an error
+
+
+class NotKnown(Exception):
+    """Something was asked that the source of a call does not tell; the call has no price then."""
+
+
+UNKNOWN_VALUE = object()
+"""Stands for an argument that was given and is not known."""
+
+
+class PartlyKnown(Call):
+    """A call some of whose arguments may not be told; to pass them by is fine, to look at them is not."""
+
+    __slots__ = ()
+
+    def __getitem__(self, name: str) -> Any:
+        value = self.args[name]
+        if value is UNKNOWN_VALUE:
+            raise NotKnown(name)
+        return value
+
+    def get(self, *names: str) -> Any:
+        for name in names:
+            if name in self.args and (value := self[name]) is not None:
+                return value
+        return None
+
+    def tensors(self, *names: str) -> tuple[Tensor, ...]:
+        for name in names:
+            if name in self.args:
+                self[name]
+        return super().tensors(*names)
+
+
+class Unplaced(Described):
+    """A tensor whose strides are not told."""
+
+    __slots__ = ()
+
+    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+        super().__init__(shape, (), dtype)
+
+    def stride(self) -> tuple[int, ...]:
+        raise NotKnown("strides")

@@ -1,8 +1,12 @@
-"""Arithmetic element by element: each operator's name in the table of FLOPs per element."""
+"""Plain operators: arithmetic element by element, reductions, sorting, random values, solvers, optimizers."""
 
 from __future__ import annotations
 
-from opcost.frontends.aten.call import Call, Translation, on
+from functools import partial
+
+from opcost.core.graph import Attr
+from opcost.core.parsing import packaged_table
+from opcost.frontends.aten.call import Call, Constant, Tensor, Translation, on
 
 
 def elementwise(fn: str) -> Translation:
@@ -57,3 +61,186 @@ def _log_sigmoid_forward(call: Call) -> Translation:
 @on("cosine_similarity", "pairwise_distance")
 def _pairs(call: Call) -> Translation:
     return Translation("reduce", {"fn": "dot" if call.base == "cosine_similarity" else "norm"})
+
+
+# -- reductions and running sums
+
+
+@on("segment_reduce")
+def _segment_reduce(call: Call) -> Translation:
+    return Translation("reduce", {"fn": call["reduce"]}, call.tensors("data", "lengths", "indices", "offsets"))
+
+
+# -- sorting, selection by rank, and search in sorted values
+
+
+def sort(length: int, selected: int | None = None, ins: tuple[Tensor, ...] | None = None) -> Translation:
+    """So many elements compared together, all of them ordered or only some kept."""
+    attrs: dict[str, Attr] = {"length": length}
+    if selected is not None:
+        attrs["selected"] = selected
+    return Translation("sort", attrs, ins)
+
+
+def _extent(call: Call) -> int:
+    """Elements along the axis that is compared; the whole tensor where there is no axis."""
+    x: Tensor = call["self"]
+    dim = call.get("dim")
+    if dim is None:
+        return x.numel() if call.base in _WHOLE else x.shape[-1] if x.dim() else 1
+    return x.shape[dim] if x.dim() else 1
+
+
+_WHOLE = ("median", "nanmedian", "unique_consecutive", "quantile", "nanquantile")
+
+
+@on("sort", "argsort", "msort")
+def _sort(call: Call) -> Translation:
+    return sort(call["self"].shape[0] if call.base == "msort" else _extent(call))
+
+
+@on(
+    "median",
+    "nanmedian",
+    "mode",
+    "quantile",
+    "nanquantile",
+    "unique_dim",
+    "unique_consecutive",
+    "unique_dim_consecutive",
+)
+def _by_axis(call: Call) -> Translation:
+    return sort(_extent(call))
+
+
+@on("topk", "kthvalue")
+def _select(call: Call) -> Translation:
+    return sort(_extent(call), call["k"])
+
+
+@on("_unique", "_unique2")
+def _unique(call: Call) -> Translation:
+    return sort(call["self"].numel())
+
+
+@on("searchsorted")
+def _searchsorted(call: Call) -> Translation:
+    """Each value is found by bisection, so the sequence's length counts by its logarithm."""
+    ins = call.tensors("self", "sorted_sequence", "sorter")
+    return sort(call["sorted_sequence"].shape[-1], ins=ins)
+
+
+@on("bucketize")
+def _bucketize(call: Call) -> Translation:
+    return sort(call["boundaries"].numel())
+
+
+@on("isin")
+def _isin(call: Call) -> Translation:
+    """Both sides are sorted together."""
+    return sort(sum(tensor.numel() for tensor in call.tensors("elements", "element", "test_elements", "test_element")))
+
+
+# -- drawn values. Dropout that does not run (evaluation) reaches the dispatcher as nothing at all
+
+
+@on(
+    "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "normal", "random", "uniform",
+    "_philox_normal", "_philox_uniform", "_fill_mem_eff_dropout_mask",
+)  # fmt: skip
+def _fill(call: Call) -> Translation:
+    """What is filled lends only its shape; tensors of probabilities, means and deviations are read."""
+    reads = call.tensors("p", "mean", "std", "key")
+    if call.base == "bernoulli" and "p" not in call.args:
+        reads = call.tensors("self")
+    return Translation("random", {}, reads)
+
+
+@on("dropout", "quantized::dropout")
+def _dropout(call: Call) -> Translation:
+    """Nothing is drawn where nothing is to be dropped."""
+    drops = call.get("train", "training") and call["p"]
+    return Translation("random", {"fn": "dropout"}) if drops else Translation("view", {})
+
+
+# -- factorisations and solvers; the rule wants the matrix first, then the right-hand side
+
+
+@on("cholesky_inverse")
+def _cholesky_inverse(call: Call) -> Translation:
+    """Two triangular solves with the identity: as many right-hand sides as rows, twice."""
+    return Translation("linalg", {"fn": "inverse"})
+
+
+@on("cholesky_solve", "_cholesky_solve_helper", "lu_solve", "linalg_lu_solve", "linalg_ldl_solve")
+def _two_triangles(call: Call) -> Translation:
+    """A factorised matrix is solved by two triangular systems."""
+    factor = call.tensors("input2", "A", "LU_data", "LU", "LD")
+    right = call.tensors("B", "self")
+    return Translation("linalg", {"fn": "factored_solve"}, (*factor, *right))
+
+
+# -- sparse and nested layouts: conversions and bookkeeping. Their arithmetic stands with the dense operators
+
+
+@on("_coalesce", "coalesce")
+def _coalesce(call: Call) -> Translation:
+    """The indices are sorted, and values at equal places added."""
+    return Translation("sort", {"length": max(call["self"]._nnz(), 1)})
+
+
+# -- operators that mean the same in every call: a kind with fixed attributes
+#
+# `operators.json` lists them; a name without a library belongs to aten, and `reads` names the arguments that are inputs where
+# they do not come in the order of the kind. Views proper are found by their schema. Under the kind `view` stand those that torch
+# declares as if they made something new, memory that is handed out but not written (`empty`; what fills it counts), and orders
+# that leave data alone: `set_` and `resize_` change which memory a tensor looks at, not what lies in it.
+
+for _entry in packaged_table(__package__, "operators.json"):
+    on(*_entry.pop("ops"))(Constant(_entry.pop("kind"), tuple(_entry.pop("reads", ())), _entry))
+
+
+# -- the primitive operators into which exported programs may have been taken apart; most share aten's names
+
+
+@on("prims::fft_c2c", "prims::fft_r2c", "prims::fft_c2r")
+def _fft(call: Call) -> Translation:
+    """The real side holds the whole length of the last axis."""
+    x = call.outs[0] if call.base == "fft_c2r" else call["self"]
+    attrs: dict[str, Attr] = {"lengths": tuple(x.shape[d] for d in call["dim"])}
+    if call.base != "fft_c2c":
+        attrs["real"] = True
+    return Translation("fft", attrs)
+
+
+# -- fused updates over lists of parameters. `_foreach_` operators are translated as the operator they repeat
+
+_STATE = {
+    "_fused_adam": ("self", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"),
+    "_fused_adamw": ("self", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"),
+    "_fused_sgd": ("self", "momentum_buffer_list"),
+    "_fused_adagrad": ("self", "state_sums"),
+}
+"""What each step writes: the parameters and its own state."""
+
+
+def _step(call: Call, fn: str) -> Translation:
+    elements = sum(parameter.numel() for parameter in call["self"])
+    outs = call.tensors(*_STATE[call.base]) if call.in_place else None
+    return Translation("elementwise", {"fn": fn, "elements": elements}, outs=outs)
+
+
+@on("_fused_sgd")
+def _sgd(call: Call) -> Translation:
+    return _step(call, "momentum_step" if call["momentum"] else "sgd_step")
+
+
+for _step_name in ("adam", "adamw", "adagrad"):
+    on(f"_fused_{_step_name}")(partial(_step, fn=f"{_step_name}_step"))
+
+
+@on("_amp_foreach_non_finite_check_and_unscale")
+def _unscale(call: Call) -> Translation:
+    """Each gradient is checked and scaled."""
+    elements = sum(gradient.numel() for gradient in call["self"])
+    return Translation("elementwise", {"fn": "fma", "elements": elements})

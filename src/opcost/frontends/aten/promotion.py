@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opcost.core.graph import BITS, COMPLEX
-from opcost.frontends.aten.tensor import Tensor, type_name
+from opcost.frontends.aten.call import Tensor, type_name
 
 _BOOL, _INTEGER, _REAL, _COMPLEX = range(4)
 _DEFAULTS = {_BOOL: "bool", _INTEGER: "int64", _REAL: "float32", _COMPLEX: "complex64"}

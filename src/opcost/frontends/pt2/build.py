@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from opcost.core.checked import LARGEST, Bad, get, instance, objects, short
-from opcost.frontends.aten.tensor import Described
+from opcost.frontends.aten.call import Described
 from opcost.frontends.programs import Emitter, ProgramBuilder, ProgramOperator, ProgramTensor, operator_named, stack_of
 from opcost.frontends.pt2 import control
 from opcost.frontends.pt2.program import Meta, Scope, Subgraph

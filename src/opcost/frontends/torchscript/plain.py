@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-from opcost.frontends.aten.strides import row_major
-from opcost.frontends.aten.tensor import Described
+from opcost.frontends.aten.call import Described
+from opcost.frontends.aten.views import row_major
 from opcost.frontends.torchscript.results import SCALAR_TYPES
 
 LONGEST = 1 << 16

@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opcost.core.shapes import broadcast
-from opcost.frontends.aten.call import Call
+from opcost.frontends.aten.call import Call, Described, NotKnown, Tensor, type_name
 from opcost.frontends.aten.outputs import outputs_of
 from opcost.frontends.aten.outputs.table import axis_of, like, made
 from opcost.frontends.aten.promotion import promoted
 from opcost.frontends.aten.resolve import is_view
 from opcost.frontends.aten.schema import Argument, Schema, overloads
-from opcost.frontends.aten.tensor import Described, Tensor, type_name
-from opcost.frontends.aten.told import NotTold
 from opcost.frontends.aten.views import VIEWS, views_of
 from opcost.frontends.programs import ProgramOperator
 
@@ -91,12 +89,12 @@ def results_of(operator: ProgramOperator, call: Call) -> tuple[Tensor, ...]:
         return tuple(own(call))
     schema = operator.schema
     if schema is None:
-        raise NotTold(f"results of {operator.name}")
+        raise NotKnown(f"results of {operator.name}")
     if call.base in VIEWS and (is_view(schema) or not schema.writes):
         return views_of(call)
     found = outputs_of(schema, operator.plan, call)
     if not found and schema.returns_tensor:
-        raise NotTold(f"views of {operator.name}")
+        raise NotKnown(f"views of {operator.name}")
     if schema.writes:  # what was written to is the same tensor, and another value
         return tuple(Described(tuple(x.shape), x.stride(), type_name(x), x.device) for x in found)
     return found
@@ -121,7 +119,7 @@ def _index(call: Call) -> Sequence[Tensor]:
     """Indices broadcast; they stand where the first of them stood, or in front where others lie between."""
     x, indices = call["self"], call["indices"]
     if any(index is not None and type_name(index) in ("bool", "uint8") for index in indices):
-        raise NotTold("how much a mask picks")
+        raise NotKnown("how much a mask picks")
     places = [at for at, index in enumerate(indices) if index is not None]
     picked = broadcast([tuple(indices[at].shape) for at in places])
     rest = [n for at, n in enumerate(x.shape) if at not in places]
@@ -148,7 +146,7 @@ def _meshgrid(call: Call) -> Sequence[Tensor]:
 def _repeat_interleave(call: Call) -> Sequence[Tensor]:
     x, times = call["self"], call["repeats"]
     if isinstance(times, Tensor):
-        raise NotTold("how often elements are repeated")
+        raise NotKnown("how often elements are repeated")
     dim = call.get("dim")
     if dim is None:
         return (made((x.numel() * times,), type_name(x)),)

@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 
 from opcost.core.checked import Bad
 from opcost.errors import InputError, SourceError, shortened
-from opcost.frontends.aten.call import Call
-from opcost.frontends.aten.strides import row_major
-from opcost.frontends.aten.tensor import Described
-from opcost.frontends.aten.told import NotTold
+from opcost.frontends.aten.call import Call, Described, NotKnown
+from opcost.frontends.aten.views import row_major
 from opcost.frontends.building import check_extents
 from opcost.frontends.programs import (
     MOST_AXES,
@@ -407,7 +405,7 @@ class Run:
         call = Call(plan.name, plan.overload, bound, (), in_place=plan.in_place)
         try:
             outs = results_of(which, call)
-        except (NotTold, *_FLAWS) as exc:
+        except (NotKnown, *_FLAWS) as exc:
             raise self.refuse(f"what {name} makes cannot be told from the text ({exc})") from exc
         for out in outs:
             check_extents(tuple(out.shape), f"{self._line()}, {name}", MOST_AXES)

@@ -7,10 +7,9 @@ from typing import Any
 from opcost.core.checked import Bad
 from opcost.core.graph import Role
 from opcost.errors import counted
-from opcost.frontends.aten.call import Call
+from opcost.frontends.aten.call import Call, Described
 from opcost.frontends.aten.resolve import is_view
-from opcost.frontends.aten.strides import row_major
-from opcost.frontends.aten.tensor import Described
+from opcost.frontends.aten.views import row_major
 from opcost.frontends.checkpoint.described import Tensor as Stored
 from opcost.frontends.programs import ProgramBuilder, ProgramOperator, ProgramTensor, made_in
 from opcost.frontends.torchscript.archive import Constant, Object, Script

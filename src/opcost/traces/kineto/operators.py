@@ -20,13 +20,20 @@ from opcost.core.kinds import CONTRACTIONS
 from opcost.core.names import is_copy
 from opcost.core.parsing import parse
 from opcost.frontends.aten import plan_of, translate
-from opcost.frontends.aten.call import flat
-from opcost.frontends.aten.known import FLAWS, known
+from opcost.frontends.aten.call import (
+    UNKNOWN_VALUE,
+    Described,
+    NotKnown,
+    PartlyKnown,
+    Tensor,
+    Unplaced,
+    flat,
+    type_name,
+)
 from opcost.frontends.aten.outputs import outputs_of
 from opcost.frontends.aten.outputs.table import like
+from opcost.frontends.aten.resolve import FLAWS, known
 from opcost.frontends.aten.schema import Argument, Schema, is_implicit, is_of_library, overloads
-from opcost.frontends.aten.tensor import Described, Tensor, type_name
-from opcost.frontends.aten.told import UNTOLD, NotTold, PartlyTold, Unplaced
 from opcost.traces.file import is_shape
 
 DTYPES: dict[str, str] = {
@@ -135,15 +142,15 @@ def _older(schemas: Iterable[Schema], entries: list[_Entry]) -> Iterator[_Readin
 
 def _translated(schema: Schema, arguments: dict[str, Any], places: tuple[Tensor, ...]) -> TracedOperator:
     plan = plan_of(schema)
-    call = PartlyTold(plan.name, plan.overload, arguments, (), in_place=plan.in_place)
+    call = PartlyKnown(plan.name, plan.overload, arguments, (), in_place=plan.in_place)
     call.outs = outputs_of(schema, plan, call)
     if places:  # these may get their shape only while the operator runs, but have their type before
         call.outs = tuple(like(y, type_name(place)) for y, place in zip(call.outs, places, strict=True))
     found = translate(plan, call)
     if found.kind == "unknown":
-        raise NotTold("what it does")
-    if found.ins is None and any(arguments[each.name] is UNTOLD for each in schema.arguments if each.is_tensor):
-        raise NotTold("all that is read")
+        raise NotKnown("what it does")
+    if found.ins is None and any(arguments[each.name] is UNKNOWN_VALUE for each in schema.arguments if each.is_tensor):
+        raise NotKnown("all that is read")
     ins = flat(arguments.values()) if found.ins is None else found.ins
     outs = call.outs if found.outs is None else found.outs
     is_whole = (bool(outs) or found.kind == "view") and not is_implicit(schema)
@@ -237,7 +244,7 @@ def _wanted(type_text: str) -> _Wanted:
     """A type such as `SymInt[2]?` or `Tensor(a!)[]`, taken apart."""
     found = _TYPE.match(type_text)
     if found is None:
-        raise NotTold(type_text)
+        raise NotKnown(type_text)
     base, first, several, last = found.groups()
     return _Wanted(base, bool(several), bool(last or (first and not several)), bool(first and several))
 
@@ -281,13 +288,13 @@ def _value(schema: Schema, argument: Argument, want: _Wanted, entry: _Entry) -> 
     if entry.holds == TENSORS:
         return list(entry.tensors)
     if entry.holds in (NOTHING, UNSURE):
-        return _MODES.get(argument.name, None if _is_absent(want, entry) else UNTOLD)
+        return _MODES.get(argument.name, None if _is_absent(want, entry) else UNKNOWN_VALUE)
     if not entry.text:
-        return UNTOLD
+        return UNKNOWN_VALUE
     if entry.holds == NUMBERS:
         return [_number(text) for text in entry.text.strip("[]").split(", ") if text]
     number = _number(entry.text)
-    return SCALAR_TYPES.get(number, UNTOLD) if want.base == "ScalarType" else number
+    return SCALAR_TYPES.get(number, UNKNOWN_VALUE) if want.base == "ScalarType" else number
 
 
 def _is_absent(want: _Wanted, entry: _Entry) -> bool:
@@ -303,14 +310,14 @@ def _number(text: str) -> Any:
     try:
         return int(text) if _INTEGER.match(text) else float(text)
     except ValueError:
-        return UNTOLD
+        return UNKNOWN_VALUE
 
 
 def _share_type(arguments: dict[str, Any]) -> None:
     """Give the tensors in lists the type of the first argument."""
     first = next(iter(arguments.values()))
     if not isinstance(first, Tensor):
-        raise NotTold("the type of tensors in lists")
+        raise NotKnown("the type of tensors in lists")
     for value in arguments.values():
         for tensor in value if isinstance(value, list) else ():
             if isinstance(tensor, Tensor):

@@ -7,12 +7,9 @@ program costs what the model costs. Those that are not here cost the same either
 from __future__ import annotations
 
 from opcost.frontends.aten.composite import (  # noqa: F401  (imported for their entries in the table)
-    arithmetic,
-    attention,
-    cells,
     layers,
     products,
 )
-from opcost.frontends.aten.composite.parts import COMPOSITES, Step, taken_apart
+from opcost.frontends.aten.composite.products import COMPOSITES, Step, taken_apart
 
 __all__ = ["COMPOSITES", "Step", "taken_apart"]

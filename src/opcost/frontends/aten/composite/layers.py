@@ -1,13 +1,13 @@
-"""Normalisation with what it keeps for a gradient, and pooling."""
+"""Normalisation, pooling, attention and recurrent cells as the operators they consist of."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from opcost.frontends.aten.call import Call
-from opcost.frontends.aten.composite.parts import Parts, look, new, of
-from opcost.frontends.aten.strides import is_contiguous
-from opcost.frontends.aten.tensor import Tensor, type_name
+from opcost.core.shapes import broadcast
+from opcost.frontends.aten.call import Call, Tensor, type_name
+from opcost.frontends.aten.composite.products import Parts, look, new, of, product
+from opcost.frontends.aten.views import is_contiguous
 
 
 @of("batch_norm")
@@ -101,3 +101,115 @@ def _adaptive_pool(do: Parts, call: Call) -> bool | None:
         return False
     do("mean.dim", call.outs[0], self=call["self"], dim=list(range(-len(sizes), 0)))
     return None
+
+
+# -- attention in one kernel, or by its products where no kernel takes it, and dropout
+
+
+@of("scaled_dot_product_attention")
+def _attention(do: Parts, call: Call) -> None:
+    q, k, v, mask, y = call["query"], call["key"], call["value"], call["attn_mask"], call.outs[0]
+    causal, gone = bool(call["is_causal"]), call["dropout_p"]
+    whole = all(x.dim() == 4 for x in (q, k, v)) and not gone and q.shape[-1] == v.shape[-1]
+    if mask is not None and type_name(mask) == "bool":
+        mask = _weights_of(do, mask, q)
+    if whole:
+        kept = new(q.shape[:-1], q, "float64" if type_name(q) == "float64" else "float32")
+        do(
+            "_scaled_dot_product_flash_attention_for_cpu",
+            y, kept, query=q, key=k, value=v, attn_mask=mask, is_causal=causal,
+        )  # fmt: skip
+        return
+    q = do.like("mul.Tensor", q, other=1.0)
+    if causal:
+        square = new((q.shape[-2], k.shape[-2]), q, "bool")
+        mask = _weights_of(do, do.like("tril", do("ones", square)), q)
+    turned = do.turned(k)
+    turned = do.like("mul.Tensor", turned, other=1.0)
+    scores = new((*broadcast([q.shape[:-2], k.shape[:-2]]), q.shape[-2], k.shape[-2]), q)
+    product(do, q, turned, scores)
+    if mask is not None:
+        scores = do("add.Tensor", new(scores.shape, scores), self=scores, other=mask)  # type: ignore[assignment]
+    chances = do.like("_safe_softmax", scores, dim=-1)
+    if gone:
+        chances = _dropped(do, chances, new(chances.shape, chances))
+    product(do, chances, v, y)
+
+
+def _weights_of(do: Parts, mask: Tensor, like: Tensor) -> Tensor:
+    """A mask of truths as numbers to add."""
+    zero, far = (do("scalar_tensor", new((), like)) for _ in range(2))
+    return do("where.self", new(mask.shape, like), condition=mask, self=zero, other=far)
+
+
+@of("dropout")
+def _dropout(do: Parts, call: Call) -> bool | None:
+    if not call["train"] or not call["p"]:
+        return False
+    _dropped(do, call["input"], call.outs[0])
+    return None
+
+
+def _dropped(do: Parts, x: Tensor, y: Tensor) -> Tensor:
+    noise = do.in_place("bernoulli_.float", do.like("empty_like", x))
+    return do("mul.Tensor", y, self=x, other=do.in_place("div_.Scalar", noise, other=1.0))
+
+
+# -- recurrent cells as their products and gates
+
+
+def _gates(do: Parts, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    y = new((*x.shape[:-1], weight.shape[0]), x)
+    if bias is None:
+        return do("mm", y, self=x, mat2=do.turned(weight))
+    return do("addmm", y, self=bias, mat1=x, mat2=do.turned(weight))
+
+
+def _quarters(do: Parts, x: Tensor, count: int) -> list[Tensor]:
+    shape = (*x.shape[:-1], x.shape[-1] // count)
+    return [do.view(x, shape, x.stride()) for _ in range(count)]
+
+
+@of("lstm_cell")
+def _lstm_cell(do: Parts, call: Call) -> None:
+    state, cell = call["hx"]
+    all_gates = do.in_place(
+        "add_.Tensor",
+        _gates(do, call["input"], call["w_ih"], call["b_ih"]),
+        other=_gates(do, state, call["w_hh"], call["b_hh"]),
+    )
+    parts = _quarters(do, all_gates, 4)
+    enter, forget, leave = (do.in_place("sigmoid_", parts[i]) for i in (0, 1, 3))
+    new_cell = do.in_place("tanh_", parts[2])
+    kept = do("mul.Tensor", call.outs[1], self=forget, other=cell)
+    kept = do.in_place("add_.Tensor", kept, other=do.like("mul.Tensor", enter, other=new_cell))
+    do("mul.Tensor", call.outs[0], self=leave, other=do.like("tanh", kept))
+
+
+@of("gru_cell")
+def _gru_cell(do: Parts, call: Call) -> None:
+    state = call["hx"]
+    of_input = _quarters(do, _gates(do, call["input"], call["w_ih"], call["b_ih"]), 3)
+    of_state = _quarters(do, _gates(do, state, call["w_hh"], call["b_hh"]), 3)
+    reset, update = (
+        do.in_place("sigmoid_", do.in_place("add_.Tensor", of_state[i], other=of_input[i])) for i in (0, 1)
+    )
+    fresh = do(
+        "add.Tensor",
+        new(state.shape, state),
+        self=of_input[2],
+        other=do.in_place("mul_.Tensor", of_state[2], other=reset),
+    )
+    fresh = do.in_place("tanh_", fresh)
+    step = do.in_place("mul_.Tensor", do.like("sub.Tensor", state, other=fresh), other=update)
+    do("add_.Tensor", call.outs[0], self=step, other=fresh)
+
+
+@of("rnn_tanh_cell", "rnn_relu_cell")
+def _rnn_cell(do: Parts, call: Call) -> None:
+    both = do.in_place(
+        "add_.Tensor",
+        _gates(do, call["input"], call["w_ih"], call["b_ih"]),
+        other=_gates(do, call["hx"], call["w_hh"], call["b_hh"]),
+    )
+    do("tanh" if "tanh" in call.base else "relu", call.outs[0], self=both)

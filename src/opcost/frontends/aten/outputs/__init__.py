@@ -6,23 +6,15 @@ else than its name's default. An operator that is not here, or whose results dep
 
 from __future__ import annotations
 
-from opcost.frontends.aten.call import Call, Constant, flat
+from opcost.frontends.aten.call import Call, Constant, NotKnown, Tensor, flat
 from opcost.frontends.aten.outputs import (  # noqa: F401  (imported for their entries in the table)
-    attention,
     contraction,
-    fixed,
     layer,
-    linalg,
-    loss,
-    move,
-    reduce,
+    table,
 )
-from opcost.frontends.aten.outputs.elementwise import elementwise
-from opcost.frontends.aten.outputs.table import OUTPUTS
+from opcost.frontends.aten.outputs.table import OUTPUTS, elementwise
 from opcost.frontends.aten.resolve import Plan, is_view
 from opcost.frontends.aten.schema import Schema
-from opcost.frontends.aten.tensor import Tensor
-from opcost.frontends.aten.told import NotTold
 
 __all__ = ["outputs_of"]
 
@@ -42,4 +34,4 @@ def outputs_of(schema: Schema, plan: Plan, call: Call) -> tuple[Tensor, ...]:
             return ()
         if plan.handler.kind == "elementwise":
             return elementwise(call, str(plan.handler.attrs["fn"]))
-    raise NotTold(f"results of {plan.name}")
+    raise NotKnown(f"results of {plan.name}")

@@ -1,4 +1,4 @@
-"""Results of matrix products and convolutions, and of their gradients."""
+"""Results of matrix products, convolutions, attention and solvers, and of their gradients."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from opcost.core.shapes import broadcast
-from opcost.frontends.aten.call import Call, per_axis
+from opcost.frontends.aten.call import Call, Described, Tensor, per_axis, type_name
 from opcost.frontends.aten.outputs.table import like, made, on, on_each, only
-from opcost.frontends.aten.tensor import Described, Tensor, type_name
+from opcost.frontends.aten.promotion import complex_of, real_of
 
 
 def product(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
@@ -151,5 +151,217 @@ on_each(
         "addr": lambda call: (made((*call["vec1"].shape, *call["vec2"].shape), type_name(call["self"])),),
         "convolution_backward convolution_backward_overrideable": lambda call: _conv_grads(call, "input"),
         "_slow_conv2d_backward": lambda call: _conv_grads(call, "self"),
+    }
+)
+
+
+# -- results of attention kernels: the values, and what each kernel keeps for its gradient
+
+_ROWS = 32
+"""The efficient kernel keeps the logarithms of its sums for blocks of so many rows."""
+
+
+def _values(call: Call) -> Described:
+    q, v = call["query"], call["value"]
+    return made((*q.shape[:-1], v.shape[-1]), type_name(q))
+
+
+@on("scaled_dot_product_attention")
+def _public(call: Call) -> tuple[Described, ...]:
+    return (_values(call),)
+
+
+@on("_scaled_dot_product_flash_attention_for_cpu")
+def _on_cpu(call: Call) -> tuple[Described, ...]:
+    q = call["query"]
+    kept = "float64" if type_name(q) == "float64" else "float32"
+    return _values(call), made(q.shape[:-1], kept)
+
+
+@on("_scaled_dot_product_flash_attention")
+def _flash(call: Call) -> tuple[Described, ...]:
+    """Values, logarithms of the sums, the state of the random numbers, and two tensors without elements."""
+    q = call["query"]
+    if call["return_debug_mask"]:
+        raise ValueError("the mask for debugging has a size of the kernel's choice")
+    return (
+        _values(call),
+        made(q.shape[:-1], "float32"),
+        made((2,), "uint64"),
+        made((), "uint64"),
+        made((0,), type_name(q)),
+    )
+
+
+@on("_scaled_dot_product_efficient_attention")
+def _efficient(call: Call) -> tuple[Described, ...]:
+    batch, heads, length, _ = call["query"].shape
+    rows = -(-length // _ROWS) * _ROWS if call["compute_log_sumexp"] else 0
+    return _values(call), made((batch, heads, rows), "float32"), made((), "int64"), made((), "int64")
+
+
+@on("_efficient_attention_forward")
+def _below_efficient(call: Call) -> tuple[Described, ...]:
+    """As above with heads behind the length; packed sequences are padded as their longest needs it, which is not told."""
+    if call["cu_seqlens_q"] is not None:
+        raise ValueError("sequences are packed")
+    batch, length, heads, _ = call["query"].shape
+    rows = -(-length // _ROWS) * _ROWS if call["compute_log_sumexp"] else 0
+    return _values(call), made((batch, heads, rows), "float32"), made((), "int64"), made((), "int64")
+
+
+@on("_scaled_dot_product_cudnn_attention", "_cudnn_attention_forward")
+def _cudnn(call: Call) -> tuple[Described, ...]:
+    if call.get("cum_seq_q") is not None:
+        raise ValueError("sequences are packed")
+    batch, heads, length, _ = call["query"].shape
+    if call["return_debug_mask"]:
+        raise ValueError("the mask for debugging has a size of the kernel's choice")
+    return _values(call), made((batch, heads, length, 1), "float32"), made((), "int64"), made((), "int64")
+
+
+@on("_flash_attention_forward")
+def _below_flash(call: Call) -> tuple[Described, ...]:
+    """As above with heads behind the length; packed sequences keep their sums by head."""
+    q = call["query"]
+    if call["return_debug_mask"]:
+        raise ValueError("the mask for debugging has a size of the kernel's choice")
+    *batch, length, heads, _ = q.shape
+    kept = made((*batch, heads, length), "float32")
+    return like(q), kept, made((2,), "uint64"), made((), "uint64"), made((0,), type_name(q))
+
+
+@on(
+    "_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_flash_attention_for_cpu_backward",
+    "_scaled_dot_product_cudnn_attention_backward", "_flash_attention_backward", "_cudnn_attention_backward",
+)  # fmt: skip
+def _backward(call: Call) -> tuple[Tensor, ...]:
+    return tuple(like(call[name]) for name in ("query", "key", "value"))
+
+
+@on("_scaled_dot_product_efficient_attention_backward")
+def _efficient_backward(call: Call) -> tuple[Any, ...]:
+    """The gradient of the mask too, where it is asked for."""
+    names = ("query", "key", "value", "attn_bias")
+    return tuple(like(call[name]) for name in only(names, call["grad_input_mask"]))
+
+
+# -- results of factorisations and solvers
+
+
+def _batch(x: Tensor) -> tuple[int, ...]:
+    return tuple(x.shape[:-2])
+
+
+def _info(x: Tensor) -> Described:
+    """One number for each matrix that says whether it could be done."""
+    return made(_batch(x), "int32")
+
+
+@on("linalg_lu_factor_ex")
+def _lu(call: Call) -> tuple[Described, ...]:
+    a = call["A"]
+    return like(a), made((*_batch(a), min(a.shape[-2:])), "int32"), _info(a)
+
+
+@on("_linalg_det")
+def _det(call: Call) -> tuple[Described, ...]:
+    a = call["A"]
+    return made(_batch(a), type_name(a)), like(a), made(a.shape[:-1], "int32")
+
+
+@on("_linalg_slogdet")
+def _slogdet(call: Call) -> tuple[Described, ...]:
+    a = call["A"]
+    sign, size = made(_batch(a), type_name(a)), made(_batch(a), real_of(type_name(a)))
+    return sign, size, like(a), made(a.shape[:-1], "int32")
+
+
+@on("_linalg_eigh")
+def _eigh(call: Call) -> tuple[Described, ...]:
+    a = call["A"]
+    vectors = like(a) if call["compute_v"] else made((0,), type_name(a))
+    return made(a.shape[:-1], real_of(type_name(a))), vectors
+
+
+@on("_linalg_svd")
+def _svd(call: Call) -> tuple[Described, ...]:
+    a = call["A"]
+    (*batch, rows, columns), dtype = a.shape, type_name(a)
+    rank = min(rows, columns)
+    inner = (rows, columns) if call["full_matrices"] else (rank, rank)
+    sizes = ((rows, inner[0]), (inner[1], columns)) if call["compute_uv"] else ((0,), (0,))
+    u, v = (made((*batch, *size) if call["compute_uv"] else size, dtype) for size in sizes)
+    return u, made((*batch, rank), real_of(dtype)), v
+
+
+@on("linalg_householder_product", "geqrf", "ormqr")
+def _householder(call: Call) -> tuple[Tensor, ...]:
+    if call.base == "ormqr":
+        return (like(call["input3"]),)
+    if call.base == "geqrf":
+        a = call["self"]
+        return like(a), made((*_batch(a), min(a.shape[-2:])), type_name(a))
+    return (like(call["input"]),)
+
+
+@on("linalg_eig")
+def _eig(call: Call) -> tuple[Described, ...]:
+    """The eigenvalues of real matrices are complex too."""
+    a = call["self"]
+    dtype = complex_of(type_name(a))
+    return made(a.shape[:-1], dtype), made(a.shape, dtype)
+
+
+@on("linalg_ldl_factor_ex")
+def _ldl(call: Call) -> tuple[Described, ...]:
+    a = call["self"]
+    return like(a), made(a.shape[:-1], "int32"), _info(a)
+
+
+@on("linalg_lu", "lu_unpack")
+def _triangles(call: Call) -> tuple[Described, ...]:
+    """A permutation and two triangles, each empty where it is not asked for."""
+    a = call[next(iter(call.args))]
+    (*batch, rows, columns), dtype = a.shape, type_name(a)
+    rank = min(rows, columns)
+    has_permutation, has_triangles = call.get("pivot", "unpack_pivots"), call.base == "linalg_lu" or call["unpack_data"]
+    shapes = (has_permutation, (rows, rows)), (has_triangles, (rows, rank)), (has_triangles, (rank, columns))
+    permutation, lower, upper = (made((*batch, *shape) if asked else (0,), dtype) for asked, shape in shapes)
+    return permutation, lower, upper
+
+
+@on("linalg_pinv")
+def _pseudoinverse(call: Call) -> tuple[Described, ...]:
+    (*batch, rows, columns) = call["self"].shape
+    return (made((*batch, columns, rows), type_name(call["self"])),)
+
+
+def _solution(a: Tensor, b: Tensor) -> Described:
+    """As many right-hand sides as were given, for each matrix of either batch."""
+    return made((*broadcast([_batch(a), _batch(b)]), *b.shape[-2:]), type_name(b))
+
+
+@on("_linalg_solve_ex")
+def _solve(call: Call) -> tuple[Described, ...]:
+    a, b = call["A"], call["B"]
+    is_vector = b.dim() == 1 or (b.dim() == a.dim() - 1 and tuple(b.shape) == tuple(a.shape[:-1]))
+    solution = made((*_batch(a), b.shape[-1]), type_name(b)) if is_vector else _solution(a, b)
+    return solution, like(a), made(a.shape[:-1], "int32"), _info(a)
+
+
+@on("triangular_solve")
+def _triangular_solve(call: Call) -> tuple[Described, ...]:
+    b, a = call["self"], call["A"]
+    return _solution(a, b), _solution(b, a)
+
+
+on_each(
+    {
+        "linalg_cholesky_ex": lambda call: (like(call["self"]), _info(call["self"])),
+        "linalg_inv_ex": lambda call: (like(call["A"]), _info(call["A"])),
+        "linalg_solve_triangular": lambda call: (_solution(call["self"], call["B"]),),
+        "linalg_lu_solve": lambda call: (_solution(call["LU"], call["B"]),),
+        "linalg_ldl_solve": lambda call: (_solution(call["LD"], call["B"]),),
     }
 )

@@ -1,14 +1,15 @@
-"""The table of result functions, and the words they are written in."""
+"""The table of result functions, the words they are written in, and results of plain operators."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from opcost.frontends.aten.call import Call
-from opcost.frontends.aten.strides import row_major
-from opcost.frontends.aten.tensor import Described, Tensor, type_name
-from opcost.frontends.aten.told import NotTold
+from opcost.core.parsing import packaged_table
+from opcost.core.shapes import broadcast
+from opcost.frontends.aten.call import UNKNOWN_VALUE, Call, Described, NotKnown, Tensor, type_name
+from opcost.frontends.aten.promotion import complex_of, floating, is_integer, promoted, real_of, summed
+from opcost.frontends.aten.views import row_major
 
 Outputs: TypeAlias = Callable[[Call], Iterable[Tensor]]
 OUTPUTS: dict[str, Outputs] = {}
@@ -75,5 +76,264 @@ def first(call: Call) -> Tensor:
     """The first argument, which is a tensor."""
     value = call[next(iter(call.args))]
     if not isinstance(value, Tensor):
-        raise NotTold("a tensor")
+        raise NotKnown("a tensor")
     return value
+
+
+# -- results like arguments: `results.json` names these for each list of operators, as `self self:int64`
+
+_FIRST = "(first)"
+"""The first argument, whatever it is called."""
+
+
+def _like(words: str) -> Outputs:
+    """Results like the arguments of these names, of their types or of those behind the colon."""
+    wanted = [word.partition(":") for word in words.split()]
+    return lambda call: [like(first(call) if name == _FIRST else call[name], dtype) for name, _, dtype in wanted]
+
+
+for _words, _names in packaged_table(__package__, "results.json").items():
+    on(*_names)(_like(_words))
+
+
+# -- results of arithmetic element by element: the common shape, and a type that depends on the function
+
+_TRUTHS = frozenset({"compare", "logical", "nan_check"})
+_REAL = frozenset({"abs", "angle"})
+"""Of complex numbers they make real ones."""
+_FLOATING = frozenset(
+    """
+    div sqrt rsqrt exp exp2 expm1 log log2 log10 log1p reciprocal sin cos tan asin acos atan atan2 sinh cosh asinh acosh
+    atanh sinc deg2rad rad2deg angle erf erfc erfcx erfinv lgamma digamma polygamma gammainc gammaincc zeta ndtri log_ndtr
+    bessel polynomial xlogy entropy logit sigmoid tanh copysign ldexp hypot
+    """.split()
+)
+"""Of integers they make real numbers."""
+_NUMBERS = ("self", "other", "exponent", "x", "n", "end", "min", "max", "value")
+"""The numbers that take part in the arithmetic; other plain arguments only say how it is done."""
+
+
+def elementwise(call: Call, fn: str) -> tuple[Tensor, ...]:
+    """One result, as large as the operands together."""
+    operands = [value for value in call.args.values() if isinstance(value, Tensor)]
+    numbers = [call.args[name] for name in _NUMBERS if name in call.args]
+    dtype = promoted(*operands, *(number for number in numbers if isinstance(number, (int, float, complex))))
+    if fn in _TRUTHS:
+        dtype = "bool"
+    elif fn in _FLOATING:
+        dtype = floating(dtype)
+    elif UNKNOWN_VALUE in numbers and is_integer(dtype):
+        raise NotKnown("whether the number that an integer meets is a whole one")
+    return (made(common_shape(operands), real_of(dtype) if fn in _REAL else dtype),)
+
+
+def common_shape(operands: list[Tensor]) -> tuple[int, ...]:
+    """The shape of all together."""
+    return broadcast([operand.shape for operand in operands])
+
+
+@on("float_power")
+def _float_power(call: Call) -> tuple[Tensor, ...]:
+    (y,) = elementwise(call, "")
+    return (like(y, "complex128" if type_name(y).startswith("complex") else "float64"),)
+
+
+@on("where")
+def _where(call: Call) -> tuple[Tensor, ...]:
+    """The condition takes part in the shape alone."""
+    operands = [call["condition"], call["self"], call["other"]]
+    shape = common_shape([operand for operand in operands if isinstance(operand, Tensor)])
+    return (made(shape, promoted(*operands[1:])),)
+
+
+@on("lerp")
+def _lerp(call: Call) -> tuple[Tensor, ...]:
+    operands = [value for value in call.args.values() if isinstance(value, Tensor)]
+    return (made(common_shape(operands), type_name(call["self"])),)
+
+
+@on("glu")
+def _glu(call: Call) -> tuple[Described, ...]:
+    x = call["self"]
+    axis = axis_of(x, call["dim"])
+    return (made((n // 2 if i == axis else n for i, n in enumerate(x.shape)), type_name(x)),)
+
+
+@on("log_sigmoid_forward")
+def _log_sigmoid(call: Call) -> tuple[Tensor, ...]:
+    """The second result is a buffer that only the CPU fills."""
+    return like(call["self"]), like(call["self"])
+
+
+on_each(
+    {
+        "add sub rsub subtract pow clamp clip gelu gelu_backward clamp_min clamp_max": lambda call: elementwise(
+            call, ""
+        ),
+        "div divide": lambda call: elementwise(call, "div" if call.get("rounding_mode") is None else "floor_divide"),
+        "masked_fill": lambda call: (made(common_shape([call["self"], call["mask"]]), type_name(call["self"])),),
+        "polar": lambda call: (made(common_shape([call["abs"], call["angle"]]), complex_of(type_name(call["abs"]))),),
+        "complex": lambda call: (
+            made(common_shape([call["real"], call["imag"]]), complex_of(type_name(call["real"]))),
+        ),
+    }
+)
+
+
+# -- results of reductions, running sums, sorting and selection
+
+
+def left(x: Tensor, dims: Any, *, keep: bool) -> tuple[int, ...]:
+    """The shape that is left when axes are reduced: one, several, or with None or an empty list all of them."""
+    listed: Iterable[int] = (dims,) if isinstance(dims, int) else dims or range(x.dim())
+    gone = {axis_of(x, dim) for dim in listed}
+    return tuple(1 if axis in gone else n for axis, n in enumerate(x.shape) if keep or axis not in gone)
+
+
+def _shape(call: Call) -> tuple[int, ...]:
+    dims = call["dim"] if "dim" in call.args else None
+    return left(call["self"], dims, keep=bool("keepdim" in call.args and call["keepdim"]))
+
+
+def _to(dtype: str) -> Outputs:
+    return lambda call: (made(_shape(call), dtype or type_name(call["self"])),)
+
+
+@on("mean", "nanmean", "logsumexp")
+def _mean(call: Call) -> tuple[Described, ...]:
+    dtype = call.get("dtype") if "dtype" in call.args else None
+    return (made(_shape(call), dtype or floating(type_name(call["self"]))),)
+
+
+@on("var", "std", "norm", "linalg_vector_norm", "frobenius_norm", "linalg__powsum")
+def _spread(call: Call) -> tuple[Described, ...]:
+    dtype = call.get("dtype") if "dtype" in call.args else None
+    return (made(_shape(call), real_of(dtype or floating(type_name(call["self"])))),)
+
+
+@on("var_mean", "std_mean")
+def _with_mean(call: Call) -> tuple[Described, ...]:
+    x, shape = type_name(call["self"]), _shape(call)
+    return made(shape, real_of(x)), made(shape, x)
+
+
+on("amax", "amin")(_to(""))
+on("argmax", "argmin", "count_nonzero")(_to("int64"))
+
+
+@on("any", "all", "_is_any_true", "_is_all_true")
+def _truth(call: Call) -> tuple[Described, ...]:
+    """Of bytes they make bytes, as in the time before there were truths."""
+    return (made(_shape(call), "uint8" if type_name(call["self"]) == "uint8" else "bool"),)
+
+
+@on("max", "min", "median", "nanmedian", "mode", "kthvalue")
+def _extreme(call: Call) -> tuple[Described, ...]:
+    """Of two tensors the larger elements; along an axis the largest and where it was; or the largest of all."""
+    if "other" in call.args:
+        return elementwise(call, "max")  # type: ignore[return-value]
+    y = made(_shape(call), type_name(call["self"]))
+    return (y, like(y, "int64")) if "dim" in call.args else (y,)
+
+
+@on("aminmax", "_aminmax")
+def _both_extremes(call: Call) -> tuple[Described, ...]:
+    y = made(_shape(call), type_name(call["self"]))
+    return y, like(y)
+
+
+@on("topk")
+def _topk(call: Call) -> tuple[Described, ...]:
+    y = made(replaced(call["self"], call["dim"], call["k"]), type_name(call["self"]))
+    return y, like(y, "int64")
+
+
+@on("searchsorted", "bucketize")
+def _searched(call: Call) -> tuple[Described, ...]:
+    dtype = "int32" if call["out_int32"] else "int64"
+    values = call["self"]
+    return (like(values, dtype) if isinstance(values, Tensor) else made((), dtype),)
+
+
+@on("isin")
+def _isin(call: Call) -> tuple[Described, ...]:
+    elements = call.get("elements", "element")
+    return (like(elements, "bool") if isinstance(elements, Tensor) else made((), "bool"),)
+
+
+on_each(
+    {
+        "sum nansum prod": lambda call: (made(_shape(call), default_type(call, summed(type_name(call["self"])))),),
+        "trace": lambda call: (made((), summed(type_name(call["self"]))),),
+        "dist": lambda call: (made((), real_of(type_name(call["self"]))),),
+        "hash_tensor": lambda call: (made(_shape(call), "uint64"),),
+        "histc": lambda call: (made((call["bins"],), type_name(call["self"])),),
+        "cumsum cumprod": lambda call: (like(call["self"], default_type(call, summed(type_name(call["self"])))),),
+        "logcumsumexp _logcumsumexp": lambda call: (like(call["self"], floating(type_name(call["self"]))),),
+    }
+)
+
+
+# -- results of losses, distances and transforms
+
+
+def _reduced(call: Call, each: Described) -> tuple[Described, ...]:
+    """Each value, or with a reduction one number."""
+    return (made((), type_name(each)) if call["reduction"] else each,)
+
+
+@on(
+    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
+    "soft_margin_loss",
+)  # fmt: skip
+def _pointwise(call: Call) -> tuple[Described, ...]:
+    x, target = call["self"], call["target"]
+    return _reduced(call, made(broadcast([x.shape, target.shape]), promoted(x, target)))
+
+
+@on("multilabel_margin_loss_forward")
+def _by_row(call: Call) -> tuple[Described, ...]:
+    x = call["self"]
+    return *_reduced(call, made(x.shape[:-1], type_name(x))), like(call["target"], type_name(x))
+
+
+@on("nll_loss_forward", "nll_loss2d_forward")
+def _nll(call: Call) -> tuple[Described, ...]:
+    """The loss, and the sum of the weights, by which a mean is divided."""
+    dtype = type_name(call["self"])
+    return *_reduced(call, made(call["target"].shape, dtype)), made((), dtype)
+
+
+@on("cdist", "_cdist_forward", "_euclidean_dist")
+def _distances(call: Call) -> tuple[Described, ...]:
+    a, b = call["x1"], call["x2"]
+    return (made((*broadcast([a.shape[:-2], b.shape[:-2]]), a.shape[-2], b.shape[-2]), type_name(a)),)
+
+
+@on("pdist", "_pdist_forward")
+def _pairs(call: Call) -> tuple[Described, ...]:
+    rows = call["self"].shape[0]
+    return (made((rows * (rows - 1) // 2,), type_name(call["self"])),)
+
+
+@on("_cdist_backward")
+def _distances_backward(call: Call) -> tuple[Described, ...]:
+    a, b = call["x1"], call["x2"]
+    return (made((*broadcast([a.shape[:-2], b.shape[:-2]]), *a.shape[-2:]), type_name(a)),)
+
+
+@on("_fft_r2c")
+def _from_real(call: Call) -> tuple[Described, ...]:
+    """Of a real signal half of the spectrum says all."""
+    x, last = call["self"], call["dim"][-1]
+    shape = replaced(x, last, x.shape[last] // 2 + 1) if call["onesided"] else tuple(x.shape)
+    return (made(shape, complex_of(type_name(x))),)
+
+
+@on("_fft_c2r")
+def _to_real(call: Call) -> tuple[Described, ...]:
+    x = call["self"]
+    return (made(replaced(x, call["dim"][-1], call["last_dim_size"]), real_of(type_name(x))),)
+
+
+on_each({"multi_margin_loss": lambda call: _reduced(call, made(call["target"].shape, type_name(call["self"])))})

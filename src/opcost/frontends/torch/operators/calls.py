@@ -16,8 +16,8 @@ from opcost.core.interrupts import is_delivered
 from opcost.errors import RuleError
 from opcost.frontends import aten
 from opcost.frontends.aten.call import Call as AtenCall
+from opcost.frontends.aten.call import Tensor
 from opcost.frontends.aten.schema import parse
-from opcost.frontends.aten.tensor import Tensor
 from opcost.frontends.torch.ledger.parameters import has_package
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
 from opcost.frontends.torch.ledger.tensors import QUANTIZED, Entry, Out, State, TensorRecord

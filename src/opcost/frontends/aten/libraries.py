@@ -1,18 +1,81 @@
-"""Fused operators of vLLM, SGLang, aiter and flash-attn, as far as their shapes tell what they do.
-
-Not those whose work depends on data: attention over pages of a cache, whose lengths stand in no shape, and a layer of experts
-that is called by its name alone. For traces `library_schemas.txt` has the arguments that come first in all versions.
-"""
+"""Operators that well-known libraries register: general ones, and fused operators of vLLM, SGLang, aiter and flash-attn."""
 
 from __future__ import annotations
 
 from opcost.core.graph import Attr
 from opcost.frontends.aten.attention import heads_last
-from opcost.frontends.aten.call import Call, Translation, on
+from opcost.frontends.aten.call import Call, Described, NotKnown, Tensor, Translation, on, type_name
+from opcost.frontends.aten.contraction import product
 from opcost.frontends.aten.outputs.table import like, made
 from opcost.frontends.aten.outputs.table import on as makes
-from opcost.frontends.aten.tensor import Described, Tensor, type_name
-from opcost.frontends.aten.told import NotTold
+
+
+@on("transformers::grouped_mm_fallback")
+def _grouped_mm(call: Call) -> Translation:
+    """Each row meets the matrix of its own group."""
+    return product(call, "input", "weight")
+
+
+@on("torch_nn::_linear_cross_entropy_batch_chunked")
+def _linear_cross_entropy(call: Call) -> Translation:
+    """The logits are one product; the gradients asked for are worked out in the same pass."""
+    return _logits(call, 1 + bool(call["compute_input_grad"]) + bool(call["compute_linear_weight_grad"]))
+
+
+@on("torch_nn::_linear_cross_entropy_batch_chunked_no_reduction")
+def _linear_cross_entropy_each(call: Call) -> Translation:
+    return _logits(call, 1)
+
+
+def _logits(call: Call, products: int) -> Translation:
+    features = call["input"].shape[-1]
+    macs = products * call["input"].numel() * call["linear_weight"].shape[0]
+    return Translation("matmul", {"depth": features, "macs": macs})
+
+
+@on("symm_mem::fused_all_gather_matmul", "symm_mem::fused_all_gather_scaled_matmul")
+def _gathered_matmul(call: Call) -> Translation:
+    """Rows are gathered from all ranks, then multiplied with each of several matrices."""
+    macs = sum(out.numel() * b.shape[0] for out, b in zip(call.outs[-len(call["Bs"]) :], call["Bs"], strict=True))
+    return Translation("matmul", {"depth": call["A"].shape[-1], "macs": macs})
+
+
+@on("symm_mem::fused_matmul_reduce_scatter", "symm_mem::fused_scaled_matmul_reduce_scatter")
+def _scattered_matmul(call: Call) -> Translation:
+    """The whole product is worked out here, its sum over the ranks is left in parts."""
+    a, b = call["A"], call["B"]
+    return product(call, "A", "B", macs=a.numel() * b.shape[-1])
+
+
+@on("flash_attn::_flash_attn_forward", "flash_attn::_flash_attn_varlen_forward")
+def _flash(call: Call) -> Translation:
+    return Translation("attention", heads_last(call), call.tensors("q", "k", "v"))
+
+
+@on("flash_attn::_flash_attn_backward", "flash_attn::_flash_attn_varlen_backward")
+def _flash_backward(call: Call) -> Translation:
+    attrs: dict[str, Attr] = {"grad": True, "products": 5, **heads_last(call)}
+    outs = call.tensors("dq", "dk", "dv") or None
+    return Translation("attention", attrs, call.tensors("dout", "q", "k", "v"), outs)
+
+
+@on("fsdp::all_gather_copy_in")
+def _gather_copy_in(call: Call) -> Translation:
+    """The shards of this rank are put into their place in the memory that the gathered ones will fill."""
+    shards = call.tensors("all_gather_inputs")
+    attrs: dict[str, Attr] = {"fn": "copy", "overwrites": True, "elements": sum(shard.numel() for shard in shards)}
+    return Translation("scatter", attrs, (call["all_gather_output"], *shards))
+
+
+@on("fsdp::split_with_sizes_copy", "fsdp::chunk_cat")
+def _gather_copy_out(call: Call) -> Translation:
+    return Translation("copy", {}, call.tensors("all_gather_output", "tensors"), call.tensors("out"))
+
+
+# -- fused operators of vLLM, SGLang, aiter and flash-attn, as far as their shapes tell what they do
+#
+# Not those whose work depends on data: attention over pages of a cache, whose lengths stand in no shape, and a layer of experts
+# that is called by its name alone. For traces `library_schemas.txt` has the arguments that come first in all versions.
 
 # -- norms and gates --------------------------------------------------------------------------------------------------
 
@@ -95,7 +158,7 @@ def _experts(call: Call) -> Translation:
     """Every token meets both matrices of each of its experts; no more experts are read than there are tokens for them."""
     hidden, up, down, chosen = (call[name] for name in ("hidden_states", "w1", "w2", "topk_ids"))
     if up.shape[-1] != hidden.shape[-1] or down.shape[-2] != hidden.shape[-1]:
-        raise NotTold("how weights are packed")
+        raise NotKnown("how weights are packed")
     count = up.shape[0]
     macs = chosen.numel() * (up.numel() + down.numel()) // count
     read = [made((min(count, chosen.numel()), *weight.shape[1:]), type_name(weight)) for weight in (up, down)]
@@ -120,7 +183,7 @@ def _prefill(call: Call) -> Translation:
     """Keys lie in pages of a cache. Where all queries together are as many as the longest sequence lets be, all are that long."""
     q, count = call["q"], call["cu_seqlens_q"].numel() - 1
     if count < 1 or q.shape[0] != count * call["max_seqlen_q"]:
-        raise NotTold("how long the sequences are")
+        raise NotKnown("how long the sequences are")
     read = [made((count * call["max_seqlen_k"], *x.shape[-2:]), type_name(x)) for x in call.tensors("k", "v")]
     return Translation("attention", heads_last(call), (q, *read))
 

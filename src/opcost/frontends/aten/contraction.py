@@ -12,7 +12,7 @@ from typing import Any
 from opcost.core.graph import Attr
 from opcost.core.shapes import Mismatch, explicit
 from opcost.frontends.aten.call import Call, Handler, Tensor, Translation, layout_name, on, type_name
-from opcost.frontends.aten.views import has_channels_last
+from opcost.frontends.aten.strides import has_channels_last
 
 
 def product(

@@ -6,7 +6,7 @@ from typing import Any
 
 from opcost.core.graph import Attr
 from opcost.frontends.aten.call import Call, Tensor, Translation, on, type_name
-from opcost.frontends.aten.views import lie_alike, seen_as
+from opcost.frontends.aten.strides import lie_alike, seen_as
 
 # -- lookups ----------------------------------------------------------------------------------------------------------
 

@@ -11,10 +11,9 @@ from opcost.core.graph import Graph, Role
 from opcost.errors import SourceError
 from opcost.frontends.options import CountOptions, refuse_running
 from opcost.frontends.programs import ProgramBuilder, ProgramTensor, again_removed
-from opcost.frontends.pt2.archive import Archive, read_archive
 from opcost.frontends.pt2.build import Run, described
 from opcost.frontends.pt2.inputs import Input, bind
-from opcost.frontends.pt2.program import Meta, Scope, name_of, one
+from opcost.frontends.pt2.program import Archive, Meta, Scope, name_of, one, read_archive
 
 SCHEMA = 8
 """The major version of the format that is read."""

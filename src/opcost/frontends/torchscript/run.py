@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from opcost.core.checked import Bad
 from opcost.errors import InputError, SourceError, shortened
 from opcost.frontends.aten.call import Call, Described, NotKnown
-from opcost.frontends.aten.views import row_major
+from opcost.frontends.aten.strides import row_major
 from opcost.frontends.building import check_extents
 from opcost.frontends.programs import (
     MOST_AXES,
@@ -20,10 +20,19 @@ from opcost.frontends.programs import (
     operator_named,
     tensors_of,
 )
-from opcost.frontends.torchscript.archive import Object, Script
-from opcost.frontends.torchscript.plain import ANSWERS, HOLDS, LONGEST, PLAIN, QUESTIONS, Number, fused
-from opcost.frontends.torchscript.results import SCALAR_TYPES, matched, results_of
-from opcost.frontends.torchscript.weights import Weights
+from opcost.frontends.torchscript.archive import Object, Script, Weights
+from opcost.frontends.torchscript.results import (
+    ANSWERS,
+    HOLDS,
+    LONGEST,
+    PLAIN,
+    QUESTIONS,
+    SCALAR_TYPES,
+    Number,
+    fused,
+    matched,
+    results_of,
+)
 
 MOST_STEPS = 200_000
 """Expressions that are followed; those of the largest nets are some tens of thousands."""

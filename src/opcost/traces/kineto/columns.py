@@ -18,7 +18,7 @@ from operator import attrgetter, itemgetter, lt
 from typing import Any, NamedTuple
 
 from opcost.core.names import is_collective
-from opcost.frontends.aten.resolve import known
+from opcost.frontends.aten.known import known
 from opcost.traces.kineto.decoding import (
     ANNOTATION,
     BACKEND,

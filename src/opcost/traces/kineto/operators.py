@@ -30,9 +30,9 @@ from opcost.frontends.aten.call import (
     flat,
     type_name,
 )
+from opcost.frontends.aten.known import FLAWS, known
 from opcost.frontends.aten.outputs import outputs_of
 from opcost.frontends.aten.outputs.table import like
-from opcost.frontends.aten.resolve import FLAWS, known
 from opcost.frontends.aten.schema import Argument, Schema, is_implicit, is_of_library, overloads
 from opcost.traces.file import is_shape
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.shapes import Mismatch, broadcast, explicit
 from opcost.frontends.aten.call import Call, Described, Tensor, type_name
-from opcost.frontends.aten.views import is_contiguous, row_major, seen_as
+from opcost.frontends.aten.strides import is_contiguous, row_major, seen_as
 
 
 class Step(NamedTuple):

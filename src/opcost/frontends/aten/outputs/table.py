@@ -9,7 +9,7 @@ from opcost.core.parsing import packaged_table
 from opcost.core.shapes import broadcast
 from opcost.frontends.aten.call import UNKNOWN_VALUE, Call, Described, NotKnown, Tensor, type_name
 from opcost.frontends.aten.promotion import complex_of, floating, is_integer, promoted, real_of, summed
-from opcost.frontends.aten.views import row_major
+from opcost.frontends.aten.strides import row_major
 
 Outputs: TypeAlias = Callable[[Call], Iterable[Tensor]]
 OUTPUTS: dict[str, Outputs] = {}

@@ -1,0 +1,107 @@
+"""What the name of an operator tells before any call of it is seen: its kind, and what else its translation asks for.
+
+This is found out by translating calls that are made up after the operator's schemas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from opcost.frontends.aten.call import UNKNOWN_VALUE, Call, Described, NotKnown, PartlyKnown, Tensor, Unplaced
+from opcost.frontends.aten.outputs import outputs_of
+from opcost.frontends.aten.resolve import Plan, plan_of, translate
+from opcost.frontends.aten.schema import Argument, Schema, overloads
+from opcost.frontends.aten.strides import row_major
+
+_RANKS = (4, 3, 2, 1, 5, 0)
+_EXTENT = 2
+FLAWS = (NotKnown, ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError)
+"""What a translation may fail with where the call is not one that PyTorch would take, or not all of it is known."""
+
+
+class Known(NamedTuple):
+    """What a name tells."""
+
+    kind: str
+    """Empty where it depends on the call, or where nobody knows the operator."""
+    asks_values: bool
+    """Whether the values of plain arguments decide what a call means or makes."""
+    asks_strides: bool
+
+
+@lru_cache(maxsize=4096)
+def known(name: str) -> Known:
+    """What the name of one of PyTorch's own operators tells."""
+    made = [(schema, plan_of(schema)) for schema in overloads(name)]
+    kinds = {kind for schema, plan in made for kind in _kinds(schema, plan)}
+    kind = kinds.pop() if len(kinds) == 1 else ""
+    return Known(
+        "" if kind == "unknown" else kind,
+        asks_values=any(_asks_values(schema, plan) for schema, plan in made),
+        asks_strides=any(_asks_strides(schema, plan) for schema, plan in made),
+    )
+
+
+def _kinds(schema: Schema, plan: Plan) -> Iterator[str]:
+    """The kinds of calls whose results lie as the arguments do, and otherwise."""
+    for turned in (False, True):
+        for rank in _RANKS:
+            x, y = _tensor(rank, turned=turned), _tensor(rank)
+            y = Described((x.numel(),), (1,), "float64") if turned else y
+            arguments = {argument.name: _argument(argument, x) for argument in schema.arguments}
+            made = Call(plan.name, plan.overload, arguments, (y,) * len(schema.returns), in_place=plan.in_place)
+            try:
+                yield translate(plan, made).kind
+            except FLAWS:
+                continue
+            break
+
+
+def _asks_values(schema: Schema, plan: Plan) -> bool:
+    """Whether a plain argument is looked at."""
+    plain = {argument.name for argument in schema.arguments if not argument.is_tensor}
+    return any(plain & _asked(schema, plan, _tensor(rank), plain) for rank in _RANKS)
+
+
+def _asks_strides(schema: Schema, plan: Plan) -> bool:
+    return any("strides" in _asked(schema, plan, Unplaced((_EXTENT,) * rank, "float32"), set()) for rank in _RANKS)
+
+
+def _asked(schema: Schema, plan: Plan, x: Tensor, untold: set[str]) -> set[str]:
+    """What a made-up call asks for and is not told."""
+    arguments = {
+        argument.name: UNKNOWN_VALUE if argument.name in untold else _argument(argument, x)
+        for argument in schema.arguments
+    }
+    made = PartlyKnown(plan.name, plan.overload, arguments, (), in_place=plan.in_place)
+    found = set()
+    asks: tuple[Callable[[], tuple[Tensor, ...]], ...] = (
+        lambda: outputs_of(schema, plan, made),
+        lambda: (x,) * len(schema.returns),
+    )
+    for ask in asks:
+        try:
+            made.outs = ask()
+            translate(plan, made)
+        except NotKnown as exc:
+            found.add(str(exc))
+        except FLAWS:
+            continue
+    return found
+
+
+def _tensor(rank: int, *, turned: bool = False) -> Described:
+    shape = (_EXTENT,) * rank
+    strides = row_major(shape)
+    return Described(shape, strides[::-1] if turned else strides, "float32")
+
+
+def _argument(argument: Argument, x: Tensor) -> Any:
+    """Something of the argument's type."""
+    if argument.is_tensor:
+        return [x, x] if "[" in argument.type else x
+    if "[" in argument.type:
+        return [1] * max(x.dim(), 1)
+    return argument.default if argument.default is not None else 1

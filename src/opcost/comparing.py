@@ -79,8 +79,10 @@ def _profiles(
     from opcost.errors import InputError, UnknownName
 
     if len(profiles) != 2 or None in profiles:
+        label = next(label for label, profile in zip(labels, profiles, strict=True) if profile is not None)
         raise InputError(
-            "a profile is compared with one other profile", hint="name two profiles, or models and reports"
+            f"{label} is a profile, which is compared with one other profile",
+            hint="name two profiles, or models and reports",
         )
     if counting:
         raise InputError("options about counting do not apply to profiles", hint="leave them out")
@@ -92,6 +94,7 @@ def _profiles(
 
 def results_of(sources: Sequence[Any], options: Mapping[str, Any]) -> list[Report | Scan]:
     """The reports and scans of sources; `options` are for those that are counted, and an error where none is."""
+    from opcost.core.progress import sharing
     from opcost.core.report import Report
     from opcost.core.scan import Scan
     from opcost.errors import InputError
@@ -112,11 +115,12 @@ def results_of(sources: Sequence[Any], options: Mapping[str, Any]) -> list[Repor
             hint="count the models again with them",
         )
     results: list[Report | Scan] = []
-    for each in found:
-        if isinstance(each, (Report, Scan)):
-            results.append(each)
-        else:
-            results.append(load_report(each.path) if isinstance(each, SavedReport) else count(each, **options))
+    with sharing(lambda: (len(results), len(found))):
+        for each in found:
+            if isinstance(each, (Report, Scan)):
+                results.append(each)
+            else:
+                results.append(load_report(each.path) if isinstance(each, SavedReport) else count(each, **options))
     return results
 
 

@@ -180,7 +180,7 @@ def test_a_condition_on_a_lower_bound_is_not_known(opcost_command: Callable, tmp
     assert done.code == 1
     assert "unknown" in done.err
     assert opcost_command(*words, "--allow-uncounted").code == 0
-    assert opcost_command(*words[:3], "--fail-if", "params>+1%", "-q").code == 0  # parameters need no price
+    assert opcost_command(*words[:4], "--fail-if", "params>+1%", "-q").code == 0  # parameters need no price
 
 
 def test_the_terminal_gets_some_lines_and_a_file_all(opcost_command: Callable, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_the_command_tells_the_latency_its_band_and_what_it_comes_from(
     lines = capsys.readouterr().out.splitlines()
     told = {line.split()[0]: line for line in lines if line and not line.startswith(" ")}
     assert "aten::convolution" in told
-    assert "four of five between" in told["latency"]
+    assert "80 % interval" in told["latency"]
     assert "NVIDIA H200" in told["calibration"]
     assert max(map(len, lines)) <= 80
     saved = opcost.read_profile(path)
@@ -115,11 +115,11 @@ def test_the_command_tells_of_a_text_its_first_token_its_throughput_and_its_cach
         assert run(["predict", source, "--dtype", "bf16", "--batch", "2", *asked]) == 0
         lines = capsys.readouterr().out.splitlines()
         told = {line.split("  ")[0]: line for line in lines}
-        assert "tokens/s of 2 at once" in told["throughput"]
+        assert "tokens/s at batch size 2" in told["throughput"]
         assert ("first token" in told) == ("--prefill" in asked)
         assert ("each token" in told) == ("--prefill" not in asked or "--generate" in asked)
         tokens = {"--decode": 65, "--prefill": 64}[asked[0]] + (9 if "--generate" in asked else 0)
-        assert f"for {tokens} tokens a text" in told["cache"]
+        assert f"for {tokens} tokens a sequence" in told["cache"]
         assert max(map(len, lines)) <= 80
 
 

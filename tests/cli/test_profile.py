@@ -100,12 +100,15 @@ def test_a_file_that_cannot_be_run_is_refused(opcost_command: Callable[..., Any]
 
 def test_the_flags_of_a_model_and_its_inputs_are_those_of_count(opcost_command: Callable[..., Any]) -> None:
     def flags(command: str) -> set[str]:
-        words = opcost_command(command, "--help").out.partition("The model")[2].partition("╰")[0]
-        return set(re.findall("--[a-z]+", words))
+        text = opcost_command(command, "--help").out
+        groups = [
+            text.partition(f"─ {title} ─")[2].partition("╰")[0] for title in ("Inputs", "One file format or library")
+        ]
+        return set(re.findall("--[a-z]+", "".join(groups)))
 
     only_of_files = {"--epoch", "--function", "--params", "--signature"}
     assert flags("profile") == flags("count") - only_of_files
-    assert {"--set", "--input", "--batch", "--tokens", "--image", "--dtype", "--arg", "--dim"} <= flags("profile")
+    assert {"--set", "--input", "--batch", "--tokens", "--image", "--arg", "--dim"} <= flags("profile")
 
 
 SIZED = """

@@ -67,8 +67,8 @@ def test_sizes_at_which_a_model_does_not_run_are_told(linear: nn.Linear) -> None
     norm = nn.BatchNorm1d(INS)
     found = opcost.sweep(norm, shapes=(3, INS), vary="batch=1,2,3", mode="train")
     assert [bool(point.amounts) for point in found.points] == [False, True, True]
-    assert found.notes[0].startswith("it does not run at 1: ")
-    with pytest.raises(InputError, match="runs at none of these sizes: it does not run at 1"):
+    assert found.notes[0].startswith("the model does not run at 1: ")
+    with pytest.raises(InputError, match="runs at none of these sizes: the model does not run at 1"):
         opcost.sweep(norm, shapes=(3, INS), vary="batch=1", mode="train")
 
 
@@ -93,7 +93,7 @@ def test_points_that_do_not_fit_the_device_are_marked_in_every_form() -> None:
     found = opcost.sweep(Adds(), **asked, device="t4")
     assert [point.fits for point in found.points] == [True, True, True, False]
     assert all(point.latency_ns for point in found.points)
-    assert found.notes[0] == "1 of 4 points do not fit on t4: their latency is that with enough memory"
+    assert found.notes[0] == "1 of 4 points do not fit on t4: their latency assumes enough memory"
     for view in ("table", "md", "html"):
         shown = found.render(view)
         assert "fits on t4" in shown
@@ -125,7 +125,7 @@ def test_what_is_not_understood(linear: nn.Linear, vary: Any, error: type[Except
 
 
 def test_a_way_to_run_needs_a_device(linear: nn.Linear) -> None:
-    with pytest.raises(InputError, match="no device"):
+    with pytest.raises(InputError, match="need a device"):
         opcost.sweep(linear, shapes=(3, INS), vary="batch=1,2", execution="eager")
 
 

@@ -72,7 +72,7 @@ def test_a_profile_and_two_of_them(opcost_command: Callable[..., Any], tmp_path:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "nothing is named"),
+        ((), "no source is named"),
         (("SOURCE", "-o", "page.pdf"), "does not end in .html"),
         (("SOURCE", "-o", "no/such/page.html"), "no/such"),
         (("SOURCE", "--serve", "-o", "page.html"), "--serve shows the page"),
@@ -98,7 +98,7 @@ def test_without_a_file_it_is_opened(
     path = Path(done.out.splitlines()[0])
     assert opened == [path.as_uri()]
     assert HtmlPage(path.read_text()).data["tree"]["root"] == "Sequential"
-    assert ("no browser is here" in done.out) is not opens
+    assert ("no browser was found" in done.out) is not opens
     path.unlink()
 
 

@@ -48,7 +48,7 @@ APPEARS: tuple[tuple[str, frozenset[str]], ...] = (
     ("traces/ranks/", frozenset({"analyze"})),
     ("traces/", READING),
     ("analysis/", frozenset({"analyze"})),
-    ("views/answer_page.py", frozenset({"analyze"})),
+    ("views/profile.py", frozenset({"analyze"})),
     ("predicting.py", frozenset({"predict", "sweep", "check"})),
     ("sizing.py", frozenset({"fit"})),
     ("", frozenset(COMMANDS)),

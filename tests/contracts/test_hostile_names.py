@@ -418,7 +418,7 @@ def test_a_plug_in_cannot_steer_the_terminal(
     opcost_command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = EntryPoint(EVIL, f"nothing{EVIL}", "opcost.views")
-    monkeypatch.setattr("opcost.cli.doctor.find", lambda group: {EVIL: entry})
+    monkeypatch.setattr("opcost.cli.about.find", lambda group: {EVIL: entry})
     done = opcost_command("doctor")
     assert done.code == 2
     assert_harmless(done.out)

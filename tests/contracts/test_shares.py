@@ -147,17 +147,15 @@ def test_the_nodes_of_a_file(shares: Shares, monkeypatch: pytest.MonkeyPatch, tm
     assert shares.told() == [n / 8 for n in range(8)]
 
 
-def test_several_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from opcost.cli import counting
-    from opcost.cli.options import CountChoice
+def test_several_models(shares: Shares, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from opcost import comparing
 
-    shares = Shares()
     report = opcost.count(nn.Linear(2, 2), shapes=(1, 2))
     paths = [str(tmp_path / f"{number}.json") for number in range(4)]
     for path in paths:
         report.save(path)
-    monkeypatch.setattr(counting, "report_of", shares.around(counting.report_of))
-    counting.sources_of(paths, CountChoice(), quiet=True)
+    monkeypatch.setattr(comparing, "load_report", shares.around(comparing.load_report))
+    comparing.results_of(paths, {})
     assert shares.told() == [n / 4 for n in range(4)]
 
 
@@ -185,7 +183,7 @@ def test_rounds_that_take_longer_than_usual_stay_in_their_last_step() -> None:
 
 def test_calibrating(shares: Shares, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What one operator tells of itself is a second at most of all of them."""
-    from opcost.cli import calibrate as command
+    from opcost.cli import profile as command
 
     def timed(*_: Any, progress: Callable[[int, float], None], **__: Any) -> Any:
         for operators in range(4):

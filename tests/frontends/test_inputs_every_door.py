@@ -199,7 +199,7 @@ def test_a_batch_is_asked_for_where_the_source_says_its_shapes(source: Any) -> N
 
 
 def test_a_size_and_a_shape_together_are_refused_everywhere(source: Any) -> None:
-    with pytest.raises(OpcostError, match="and inputs were given too"):
+    with pytest.raises(OpcostError, match="was given, and inputs too"):
         opcost.count(source, shapes=SHAPE, batch=2)
 
 

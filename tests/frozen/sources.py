@@ -98,7 +98,7 @@ def scratch(name: str, content: bytes | str = b"") -> Path:
 
 
 def torch_room() -> Sources:
-    import nets
+    import frozen_nets as nets
 
     def run(build: Callable[[], Any], inputs: Any, options: dict[str, Any]) -> Any:
         return count(build(), inputs, **options)
@@ -355,7 +355,7 @@ def coreml_room() -> Sources:
 
 
 def pt2_room() -> Sources:
-    import nets
+    import frozen_nets as nets
     import torch
 
     def run(build: Callable[[], Any], inputs: tuple[Any, ...], *, decomposed: bool = False, **options: Any) -> Any:
@@ -440,7 +440,7 @@ PARITY = {
 
 
 def checkpoint_room() -> Sources:
-    import nets
+    import frozen_nets as nets
     import torch
     from checkpoint_making import write_gguf, write_safetensors, write_sharded
 
@@ -631,7 +631,7 @@ def traces_room() -> Sources:
 
 
 def predict_room() -> Sources:
-    import nets
+    import frozen_nets as nets
 
     resnet, language, net = cache(nets.resnet), cache(nets.Language), cache(nets.Net)
     image = {"shapes": (8, 3, 64, 64)}
@@ -694,9 +694,9 @@ def _timeless(text: str) -> str:
 
 
 def peers_room() -> Sources:  # noqa: PLR0915 - one short function for each peer
-    import nets
+    import frozen_nets as nets
     import torch
-    from nets import IMAGE, SEQUENCE, TOKENS, Attention, Language, Net, convolutions, mlp, resnet
+    from frozen_nets import IMAGE, SEQUENCE, TOKENS, Attention, Language, Net, convolutions, mlp, resnet
 
     from opcost import compat  # noqa: F401 - the package that holds all of them
 
@@ -848,7 +848,7 @@ def _measured(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def views_room() -> Sources:
-    import nets
+    import frozen_nets as nets
 
     @cache
     def results() -> dict[str, Any]:

@@ -111,10 +111,9 @@ def test_many_outputs_of_different_shapes_are_not_all_printed(view: str) -> None
 
 
 def test_uncounted_operators_are_cut_on_stderr_too(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
-    from opcost.cli.options import ShowChoice
-    from opcost.cli.showing import show
+    from opcost.cli.output import Output
 
-    show(with_uncounted(report), ShowChoice(view="json"))
+    Output({"format": "json"}, "report").show(with_uncounted(report))
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 8
     assert said[-1].endswith("and 2,993 more")

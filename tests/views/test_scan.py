@@ -150,7 +150,7 @@ def test_the_command_prints_and_writes(path: Path, opcost_command: Command, tmp_
     assert json.loads((tmp_path / "x.json").read_text())["totals"]["params"] == opcost.scan(path).totals.params
     assert "| **total** |" in (tmp_path / "x.md").read_text()
     assert opcost_command("scan", path, "-q", "-o", tmp_path / "x.txt").out == ""
-    assert opcost_command("scan", path, "--view", "csv").out == opcost.scan(path).render("csv")
+    assert opcost_command("scan", path, "--format", "csv").out == opcost.scan(path).render("csv")
 
 
 @pytest.mark.parametrize("name", ["x.xlsx", "x.jsn", "x"])

@@ -128,7 +128,7 @@ def keywords(typed: Mapping[str, Any] | None, *, also: Iterable[str] = ()) -> di
     return given
 
 
-_DECLARED = frozenset(name for each in _VERBS for name in declared(each))
+_DECLARED = frozenset(name for each in _VERBS for name, (_, option) in declared(each).items() if not option.python_only)
 
 
 def parse_settings(pairs: Iterable[str], option: str) -> dict[str, object]:

@@ -52,7 +52,7 @@ def test_batch_and_image_change_what_is_made() -> None:
 
 
 def test_sizes_and_inputs_together_are_refused() -> None:
-    with pytest.raises(InputError, match="and inputs were given too"):
+    with pytest.raises(InputError, match="was given, and inputs too"):
         opcost.count(Images(), shapes=(1, 3, 8, 8), batch=2)
 
 

@@ -116,5 +116,5 @@ def test_greedy_writing_without_weights_is_counted_at_full_length_and_not_called
 
 @pytest.mark.parametrize("asked", [{}, {"prefill": 8, "decode": 1}, {"prefill": 8, "generate": 0}])
 def test_what_cannot_be_written_is_refused(asked: dict[str, int]) -> None:
-    with pytest.raises(InputError, match="after a text that was read"):
+    with pytest.raises(InputError, match="after a prompt"):
         opcost.predict(mistral(None), **{"generate": 5, **asked})  # type: ignore[arg-type]

@@ -34,11 +34,7 @@ def render() -> str:
             flags = option.flags or (f"--{name.replace('_', '-')}",)
             typed = [*flags, option.negative] if option.negative else flags
             flag = "" if option.python_only else ", ".join(f"`{each}`" for each in typed)
-            meaning = (
-                option.help
-                if option.default in (None, (), False, True)
-                else f"{option.help} Default: {option.default}."
-            )
+            meaning = f"{option.help} Default: {option.default}." if option.shows_default else option.help
             rows.setdefault((name, flag, meaning), []).append(verb)
     lines = [f"| `{name}` | {flag} | {meaning} | {', '.join(verbs)} |" for (name, flag, meaning), verbs in rows.items()]
     return INTRODUCTION + "\n".join(line.replace("N|all", "N") for line in lines) + "\n"

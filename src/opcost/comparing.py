@@ -42,23 +42,34 @@ def compare(*sources: Any, **options: Unpack[Comparing]) -> Comparison:
     labels = given.labels
     if labels is not None and len(labels) != len(sources):
         raise InputError(f"there are {len(labels)} labels for {len(sources)} sources")
-    counting = {name: value for name, value in options.items() if name not in _COMPARING}
+    counting = {name: value for name, value in options.items() if name not in COMPARING}
     profiles = [_profile_of(source) for source in sources]
     if any(profile is not None for profile in profiles):
+        _refuse_columns(options, "of profiles the time is compared")
         return _profiles(profiles, labels or [result_label(source) for source in sources], given.by, counting)
     check_comparison(given.by, given.quantities)
-    named = [result_label(source) for source in sources]
-    found = [
-        costs_of(result, name) for result, name in zip(results_of(sources, counting), labels or named, strict=True)
-    ]
-    if not given.changes:
-        return side_by_side(found, by=given.by, quantities=given.quantities, depth=given.depth)
-    if len(found) != 2:
-        raise InputError(f"changes are between two sources, and {len(found)} are given")
-    return diff(*found, by=given.by)
+    if given.changes:
+        _refuse_columns(options, "changes are of every quantity and module")
+        if len(sources) != 2:
+            raise InputError(f"changes are between two sources, and {len(sources)} are given")
+    labels = labels or [result_label(source) for source in sources]
+    found = [costs_of(result, label) for result, label in zip(results_of(sources, counting), labels, strict=True)]
+    if given.changes:
+        return diff(*found, by=given.by)
+    return side_by_side(found, by=given.by, quantities=given.quantities, depth=given.depth)
 
 
-_COMPARING = ("labels", "by", "quantities", "depth", "changes")
+COMPARING = ("labels", "by", "quantities", "depth", "changes")
+"""Options of a comparison that are not those of a count."""
+
+
+def _refuse_columns(options: Mapping[str, Any], why: str) -> None:
+    """Raise for options that choose quantities and modules, where these are not chosen."""
+    from opcost.errors import InputError
+
+    if name := next((name for name in ("quantities", "depth") if name in options), None):
+        flag = declared(Comparing)[name][1].flags or (f"--{name}",)
+        raise InputError(f"{name} ({flag[0]}) does not apply: {why}", hint="leave it out")
 
 
 def _profile_of(source: Any) -> Profile | None:
@@ -124,6 +135,16 @@ def results_of(sources: Sequence[Any], options: Mapping[str, Any]) -> list[Repor
     return results
 
 
+def autocast_on(options: Mapping[str, Any], device: str | None) -> dict[str, Any]:
+    """Options of a count, with autocast as on the device where the model would run."""
+    from opcost.core.devices import autocasts_like
+    from opcost.frontends.inputs import parse_precision
+
+    if device is None or options.get("precision") is None:
+        return dict(options)
+    return {**options, "precision": parse_precision(options["precision"], autocasts_like(device))}
+
+
 def _is_code(source: str | Path) -> bool:
     try:
         return not Path(source).exists()
@@ -186,7 +207,7 @@ def check(source: Any, inputs: Any = None, **options: Unpack[Checking]) -> Verdi
     if inputs is not None:
         counting["inputs"] = inputs
     counting = {name: value for name, value in counting.items() if value is not None}
-    (result,) = results_of([source], counting)
+    (result,) = results_of([source], autocast_on(counting, given.device))
     label = result_label(source if isinstance(source, (str, Path)) else result)
     costs, wanted = with_latency(costs_of(result, label), result, wanted, place)
     name = costs.compared.label

@@ -454,7 +454,7 @@ class Showing(TypedDict, total=False):
     sort: Annotated[
         str | None, Option("Column to sort by, largest first; +COLUMN for smallest first.", SHOWING, "COLUMN")
     ]
-    top: Annotated[int | None, Option("Show at most N rows; files have all.", SHOWING, "N")]
+    top: Annotated[int | None, Option("Show at most N rows.", SHOWING, "N")]
     columns: Annotated[str | None, Option("The columns to show, in this order.", SHOWING, "A,B,...")]
     exact: Annotated[bool, Option("All digits of numbers instead of K, M, G.", SHOWING, default=False)]
     width: Annotated[int | None, Option("Width in characters. Without it, that of the terminal.", SHOWING, "N")]

@@ -127,7 +127,7 @@ def askable(found: measured.Profile) -> Profile:
     return Profile(**{field.name: getattr(found, field.name) for field in fields(found)})
 
 
-class Trace(NamedTuple):
+class ClaimedTrace(NamedTuple):
     """A file that a reader of traces claims, and that reader."""
 
     file: TraceFile
@@ -137,7 +137,7 @@ class Trace(NamedTuple):
         return self.reader.read(self.file)
 
 
-def find_trace(path: str | PathLike[str]) -> Trace | None:
+def find_trace(path: str | PathLike[str]) -> ClaimedTrace | None:
     """The trace that a source is; None for any other source."""
     from opcost.traces.file import TraceFile
     from opcost.traces.registry import claimant
@@ -149,4 +149,4 @@ def find_trace(path: str | PathLike[str]) -> Trace | None:
         return None
     file = TraceFile(path)
     reader = claimant(file)
-    return None if reader is None else Trace(file, reader)
+    return None if reader is None else ClaimedTrace(file, reader)

@@ -12,6 +12,8 @@ import pytest
 from html_page import HtmlPage, column
 from onnx_making import helper, tensor, weight
 
+import opcost
+
 ROWS, WIDTH, CLASSES = 3, 8, 5
 
 
@@ -166,6 +168,26 @@ def test_the_offending_totals_are_named(opcost_command: Callable, saved: Path, l
     assert "flops<1" not in done.err
     wrong = opcost_command("compare", "--changes", saved, larger, "--fail-if", "parms>+1%")
     assert (wrong.code, "did you mean 'params'" in wrong.err) == (2, True)
+
+
+def test_a_condition_may_be_on_a_total_that_the_table_does_not_have(
+    opcost_command: Callable, saved: Path, larger: Path
+) -> None:
+    """The bytes moved are those read and those written, which a comparison shows apart."""
+    before, after = (opcost.load_report(path).totals for path in (saved, larger))
+    old, new = (totals.bytes_read + totals.bytes_written for totals in (before, after))
+    for words in ((), ("--quantity", "macs"), ("--changes",)):
+        done = opcost_command("compare", saved, larger, *words, "--fail-if", f"bytes>{old}B", "-q")
+        assert (done.code, f"{old:,} → {new:,}" in done.err) == (1, True), done.err
+        assert opcost_command("compare", saved, larger, *words, "--fail-if", f"bytes>{new}B", "-q").code == 0
+
+
+@pytest.mark.parametrize("words", [("--quantity", "macs"), ("--depth", "2")])
+def test_options_that_changes_do_not_heed_are_refused(
+    opcost_command: Callable, saved: Path, larger: Path, words: tuple[str, ...]
+) -> None:
+    done = opcost_command("compare", saved, larger, "--changes", *words)
+    assert (done.code, f"({words[0]}) does not apply" in done.err) == (2, True)
 
 
 def test_a_condition_on_a_lower_bound_is_not_known(opcost_command: Callable, tmp_path: Path) -> None:

@@ -91,6 +91,44 @@ def test_step_and_text_stand_for_their_keywords() -> None:
         opcost.count(model, shapes=(2, 4), text=opcost.Text(prefill=4, decode=1, cache=3))
 
 
+def test_a_default_that_is_a_number_is_named_in_the_help(opcost_command: Any) -> None:
+    text = " ".join(opcost_command("count", "--help").out.replace("│", " ").split())
+    assert "(gradient accumulation) (default 1)" in text
+    assert "Add the backward pass. --train" in text  # a switch that is off has none
+
+
+def test_inputs_for_a_saved_report_are_refused_whatever_they_are(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    opcost.count(torch.nn.Linear(4, 3), shapes=(2, 4)).save(tmp_path / "r.json")
+    for inputs in (torch.ones(2, 4), torch.ones(2, 4).numpy(), (torch.ones(2, 4),)):
+        with pytest.raises(opcost.OpcostError, match="is a saved report"):
+            opcost.count(tmp_path / "r.json", inputs)
+    assert opcost.count(tmp_path / "r.json", backward=False, accumulate=1).totals.macs == 2 * 4 * 3
+
+
+def test_autocast_of_a_check_is_that_of_its_device() -> None:
+    """On CUDA `pow` is cast to float32, on a CPU it is not: the casts move other bytes."""
+    nn = pytest.importorskip("torch").nn
+
+    class Powers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x) ** 3
+
+    options: dict[str, Any] = {"shapes": (2, 4), "precision": "bf16-mixed"}
+    on_device = opcost.predict(Powers(), device="h200", **options)
+    moved = sum(row.cost.bytes_written for row in on_device.rows if row.cost is not None)
+    here = opcost.count(Powers(), **options).totals.bytes_written
+    assert moved > here
+    verdict = opcost.check(Powers(), device="h200", latency="<1s", bytes_written=f"<={moved}B", **options)
+    assert verdict
+    with pytest.raises(opcost.OpcostError, match="bytes written"):
+        opcost.check(Powers(), device="h200", latency="<1s", bytes_written=f"<{moved}B", **options)
+
+
 def test_the_page_of_options_is_the_declared_one() -> None:
     sys.path.insert(0, str(ROOT / "docs"))
     try:

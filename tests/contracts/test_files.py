@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -44,3 +45,10 @@ def test_no_file_names_a_machine_or_a_package_registry(path: Path) -> None:
 @pytest.mark.parametrize("path", [p for p in CODE if "src" in p.parts], ids=name)
 def test_a_module_says_in_one_sentence_what_it_is(path: Path) -> None:
     assert path.read_text(encoding="utf-8").startswith('"""')
+
+
+@pytest.mark.parametrize("path", [path for path in CODE if "__main__" in path.read_text(encoding="utf-8")], ids=name)
+def test_what_runs_a_module_as_a_program_is_its_last_statement(path: Path) -> None:
+    statements = ast.parse(path.read_text(encoding="utf-8")).body
+    programs = [number for number, statement in enumerate(statements, 1) if "__name__" in ast.unparse(statement)[:12]]
+    assert programs in ([], [len(statements)])

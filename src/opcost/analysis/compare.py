@@ -157,7 +157,7 @@ def _totals(sources: Sequence[Costs], quantities: Iterable[Quantity]) -> list[En
             quantity=quantity,
             amounts=tuple(source.totals.get(quantity.name) for source in sources),
             present=(True,) * len(sources),
-            partial=tuple(bool(source.missed) and quantity.priced for source in sources),
+            partial=tuple(bool(source.missed) and quantity.needs_costs for source in sources),
         )
         for quantity in quantities
     ]
@@ -213,7 +213,7 @@ def _entry(part: EntryPart, name: str, quantity: Quantity, places: Sequence[Grou
         quantity=quantity,
         amounts=tuple(None if place is None else _amount(place, quantity.name) for place in places),
         present=tuple(place is not None for place in places),
-        partial=tuple(place is not None and quantity.priced and place.stats.uncounted > 0 for place in places),
+        partial=tuple(place is not None and quantity.needs_costs and place.stats.uncounted > 0 for place in places),
     )
 
 
@@ -458,7 +458,7 @@ def _checked(
             f"{limit or quantity.name}: {model.compared.label} has no such quantity",
             hint=f"known are {', '.join(model.totals)}",
         )
-    partial = quantity.priced and bool(model.missed)
+    partial = quantity.needs_costs and bool(model.missed)
     return LimitCheck(
         model=model.compared.label,
         quantity=quantity,

@@ -32,8 +32,8 @@ PARQUET = ".parquet"
 FORMATS = Literal["table", "json", "csv", "md", "html", "megengine"]
 
 
-class MegEngine(TypedDict, total=False):
-    """Flags of MegEngine's profile_analyze that Python has no keyword for, and ours about the output."""
+class Analyzing(TypedDict, total=False):
+    """Flags that `opcost.query` has no keyword for: of MegEngine's profile_analyze, of the output, and of many ranks."""
 
     view: Annotated[
         Literal["operators", "breakdown", "communication", "memory", "critical-path", "launches"],
@@ -95,7 +95,7 @@ class MegEngine(TypedDict, total=False):
     ]
 
 
-AnalyzeFlags: Any = flags(Querying, MegEngine, Reading, Showing, only=("columns", "exact", "width", "quiet"))
+AnalyzeFlags: Any = flags(Querying, Analyzing, Reading, Showing, only=("columns", "exact", "width", "quiet"))
 
 _OURS = (
     "kind", "module", "where", "group_by", "depth", "percentiles", "side", "device", "peak_flops", "peak_bandwidth", "columns",
@@ -105,7 +105,7 @@ _OURS = (
 _THEIRS = ("copy_time", "dump_only_opr", "confluence")
 """Options whose answer is MegEngine's text, whatever the trace."""
 _OF_SHEETS = ("view", "format", "columns", "sort", "top", "exact", "width", "output")
-_OF_READING = (*declared(Reading), "scheduler", "rank_cache", "model", "shapes", "quiet")
+_OF_READING = ("partial", "reader", "capture", "scheduler", "rank_cache", "model", "shapes", "quiet")
 
 
 def analyze(
@@ -219,7 +219,7 @@ def _write_parquet(paths: list[str], given: Mapping[str, Any], output: Path) -> 
 
 
 def _flag(name: str) -> str:
-    for each in (Querying, MegEngine, Showing):
+    for each in (Querying, Analyzing, Showing):
         if name in declared(each) and declared(each)[name][1].flags:
             return declared(each)[name][1].flags[0]
     return f"--{name.replace('_', '-')}"

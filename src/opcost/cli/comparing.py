@@ -7,27 +7,25 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any, get_args
 
 from opcost.cli.flags import SOURCE, depth_of, frontend_flags, group, keywords, parameter, split
 from opcost.cli.models import TABLE, counting
 from opcost.cli.output import Output
 from opcost.cli.printing import warn
-from opcost.comparing import Place, check_place, results_of, with_latency
+from opcost.comparing import COMPARING, Place, autocast_on, check_place, results_of, with_latency
 from opcost.core.files import check_writable, read_whole
 from opcost.core.limits import Limit, parse_condition, parse_limit
 from opcost.core.option import declared
-from opcost.core.quantity import LIMITED
+from opcost.core.quantity import LIMITED, QUANTITIES
 from opcost.errors import OpcostError, SourceError, UnknownName, shortened
 from opcost.options import BUDGET, Checking, Comparing, Pairs, Showing
+from opcost.profiles import find_trace
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-if TYPE_CHECKING:
-    from opcost.core.results import Comparison
 
 CompareFlags: Any = frontend_flags(Comparing, Showing, only=TABLE)
 CheckFlags: Any = frontend_flags(Checking, Showing, only=TABLE)
@@ -54,6 +52,7 @@ def compare(
     flags: CompareFlags = None,
 ) -> int:
     """Compare what models cost, side by side, or where the time of two profiles goes."""
+    from opcost.analysis.compare import TIME, costs_of
     from opcost.comparing import compare as compare_sources
 
     output = Output({name: value for name, value in (flags or {}).items() if name not in ("by", "depth")}, "tables")
@@ -68,28 +67,38 @@ def compare(
         options["quantities"] = split(options["quantities"])
     if "depth" in options:
         options["depth"] = depth_of(options["depth"])
-    conditions = [parse_condition(text, {**LIMITED, **_time()}) for text in fail_if if text != "changed"]
+    claimed = [find_trace(source) for source in sources]
+    traces = any(claimed)
+    conditions = [
+        parse_condition(text, {"time": TIME} if traces else QUANTITIES) for text in fail_if if text != "changed"
+    ]
+    totals: list[Mapping[str, int]]
     with counting(f"comparing {' and '.join(sources[:2])}", quiet=output.quiet):
-        found = compare_sources(*sources, labels=sources, **options)
+        if traces:
+            read = [trace.read() if trace else source for trace, source in zip(claimed, sources, strict=True)]
+            found = compare_sources(*read, labels=sources, **options)
+            time = found.total("time")
+            totals = [{"time": (time.amounts[place] if time else 0) or 0} for place in (0, -1)]
+            partial = False
+        else:
+            counted = {name: options.pop(name) for name in list(options) if name not in COMPARING}
+            results = results_of(sources, counted)
+            found = compare_sources(*results, labels=sources, **options)
+            costs = [costs_of(result, label) for result, label in zip(results, sources, strict=True)]
+            totals = [costs[0].totals, costs[-1].totals]
+            partial = any(each.missed for each in costs) and not allow_uncounted
     output.show(found)
-    failed = [condition for condition in conditions if _holds(condition, found, allow_uncounted=allow_uncounted)]
+    failed = [condition for condition in conditions if _holds(condition, *totals, partial=partial)]
     return 1 if failed or ("changed" in fail_if and found.changed()) else 0
 
 
-def _time() -> dict[str, Any]:
-    from opcost.analysis.compare import TIME
-
-    return {"time": TIME}
-
-
-def _holds(condition: Limit, found: Comparison, *, allow_uncounted: bool) -> bool:
+def _holds(condition: Limit, before: Mapping[str, int], after: Mapping[str, int], *, partial: bool) -> bool:
     """Whether a condition holds, with a message; where a total is a lower bound, that is unknown and does not pass."""
     from opcost.core.units import format_time
 
-    total = found.total(condition.quantity.name)
-    old, new = (None, None) if total is None else (total.amounts[0], total.amounts[-1])
+    old, new = before.get(condition.quantity.name), after.get(condition.quantity.name)
     if old is None or new is None:
-        raise OpcostError(f"{condition}: not known of these sources", hint="of checkpoints, name params or param_bytes")
+        raise OpcostError(f"{condition}: a checkpoint does not have it", hint="name params or param_bytes")
     if condition.holds(new, old):
         percent = f"{(new - old) / old:+.2%}" if old else "new"
         amounts = (
@@ -97,7 +106,7 @@ def _holds(condition: Limit, found: Comparison, *, allow_uncounted: bool) -> boo
         )
         warn(f"{condition}: {' → '.join(amounts)} ({percent})")
         return True
-    if total is not None and any(total.partial) and not allow_uncounted:
+    if partial and condition.quantity.needs_costs:
         warn(f"{condition}: unknown, because some operators have no cost model (--allow-uncounted judges without them)")
         return True
     return False
@@ -199,7 +208,7 @@ def check(
     counted = {}
     with counting("counting models", share=lambda: (len(judged), len(models)), quiet=output.quiet):
         for model in models:
-            (result,) = results_of([model.source], model.counting())
+            (result,) = results_of([model.source], autocast_on(model.options, model.place.device))
             costs, limited = with_latency(costs_of(result, model.name), result, model.limits, model.place)
             counted[model.name] = (model.source, costs.totals)
             judged.append(
@@ -271,16 +280,6 @@ class Budgeted:
     allow_uncounted: bool = False
     place: Place = field(default_factory=Place)
     """Where it would run, for a limit on its latency."""
-
-    def counting(self) -> dict[str, Any]:
-        """The keyword arguments of the count: autocast as on the device where it would run."""
-        from opcost.core.devices import autocasts_like
-        from opcost.frontends.inputs import parse_precision
-
-        options = dict(self.options)
-        if "precision" in options:
-            options["precision"] = parse_precision(options["precision"], autocasts_like(self.place.device))
-        return options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,9 +84,8 @@ def _flag(name: str, kind: Any, option: Option) -> Any:
         words["name"] = list(option.flags)
     if typed is bool:
         words["negative"] = option.negative
-    default = option.default
-    if default not in (None, False, True, ()) and option.help:
-        words["help"] = f"{option.help.rstrip('.')} (default {default})."
+    if option.shows_default:
+        words["help"] = f"{option.help.rstrip('.')} (default {option.default})."
     return Annotated[typed, parameter(**words)]
 
 

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group
 
-from opcost.cli.flags import SOURCE, SourceArgument, frontend_flags, keywords, parameter
+from opcost.cli.flags import SOURCE, SourceArgument, frontend_flags, group, keywords, parameter
 from opcost.cli.flags import flags as flags_of
 from opcost.cli.output import Output, check_file
 from opcost.cli.printing import put, say, warn
-from opcost.core.devices import autocasts_like
 from opcost.core.devices import device as find_device
 from opcost.core.progress import working
 from opcost.core.units import format_count, format_time, parse_time
 from opcost.errors import InputError, OpcostError
-from opcost.options import Costing, Counting, Fitting, Predicting, Showing, Sweeping
+from opcost.options import SHOWING, Costing, Counting, Fitting, Predicting, Showing, Sweeping
 
 if TYPE_CHECKING:
     from opcost.core.report import Report
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 TABLE = ("format", "top", "exact", "width", "output", "quiet")
 """What can be chosen of a table that is not a report's."""
 CountFlags: Any = frontend_flags(Counting, Showing)
-PredictFlags: Any = frontend_flags(Predicting, Showing, only=("by", "top", "output", "quiet"))
+PredictFlags: Any = frontend_flags(Predicting, Showing, only=("output", "quiet"))
 FitFlags: Any = frontend_flags(Fitting, Showing, only=TABLE)
 SweepFlags: Any = frontend_flags(Sweeping, Showing, only=TABLE)
 CostFlags: Any = frontend_flags(Costing, Showing, only=("quiet",))
@@ -52,16 +51,30 @@ def count(source: SourceArgument, /, *, flags: CountFlags = None) -> int:
 def report_of(source: str | Source, options: Mapping[str, Any], *, quiet: bool, runs_on: str | None = None) -> Report:
     """The report of a source: read if it was saved, else counted; autocast as on the device where it `runs_on`."""
     from opcost.api import count
-    from opcost.frontends.inputs import parse_precision
+    from opcost.comparing import autocast_on
 
-    asked = dict(options)
-    if runs_on is not None and "precision" in asked:
-        asked["precision"] = parse_precision(asked["precision"], autocasts_like(runs_on))
     with counting(f"counting {source if isinstance(source, str) else source.label}", quiet=quiet):
-        return count(source, **asked)
+        return count(source, **autocast_on(options, runs_on))
 
 
-def predict(source: SourceArgument, /, *, flags: PredictFlags = None) -> int:
+def predict(
+    source: SourceArgument,
+    /,
+    *,
+    by: Annotated[
+        str,
+        parameter(
+            group=group(SHOWING),
+            metavar="KEY",
+            show_default=True,
+            help="One row per type, kind or name of operator, per module, or per bound.",
+        ),
+    ] = "type",
+    top: Annotated[
+        int, parameter(group=group(SHOWING), metavar="N", show_default=True, help="Show at most N rows; 0 shows all.")
+    ] = 15,
+    flags: PredictFlags = None,
+) -> int:
     """Predict how long a model takes on a device, operator by operator, without running it."""
     from opcost.predicting import predict as predict_model
 
@@ -74,7 +87,7 @@ def predict(source: SourceArgument, /, *, flags: PredictFlags = None) -> int:
     for path in files:
         found.save(path)
     if not (quiet and files):
-        put(found.query(aggregate_by=flags.get("by", "type"), sort="time", top=flags.get("top", 15)).render("table"))
+        put(found.query(aggregate_by=by, sort="time", top=top).render("table"))
         for line in ("", *found.lines):
             say(line)
     return 0

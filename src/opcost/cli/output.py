@@ -10,7 +10,7 @@ from typing import Any
 from opcost.cli.flags import depth_of
 from opcost.cli.printing import put, use_color, warn
 from opcost.core.escaping import printable
-from opcost.core.files import check_writable, write_text
+from opcost.core.files import check_writable
 from opcost.core.option import declared
 from opcost.core.plugin import faults_attributed, load_view, view_for_suffix
 from opcost.core.report import Report
@@ -59,15 +59,12 @@ class Output:
         return not (self.quiet and self._files)
 
     def show(self, result: Any) -> None:
-        """Write the files, which have all rows, then print the view."""
+        """Write the files, then print the view; files of tables have all rows, whatever `--top` is."""
         for path in self._files:
             view = view_for_suffix(str(path), self._kind)
             options = self._known(view, {**self._options, "top": None} if self._kind != "report" else self._options)
             with faults_attributed(view, "writing the result"):
-                if hasattr(result, "save"):
-                    result.save(path, **options)
-                else:
-                    write_text(path, str(view.render(result, **options)))
+                result.save(path, **options)
         if self.printed:
             options = self._known(self._view, self._options)
             if "color" in option_names(self._view, self._kind) and use_color(sys.stdout):

@@ -29,6 +29,11 @@ class Option(NamedTuple):
     """The flag that says the opposite."""
     python_only: bool = False
 
+    @property
+    def shows_default(self) -> bool:
+        """Whether the default is a number or a word, and not nothing or a switch."""
+        return isinstance(self.default, (int, float, str)) and not isinstance(self.default, bool)
+
 
 Declared: TypeAlias = "dict[str, tuple[Any, Option]]"
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -102,12 +107,15 @@ def changed(options: type, given: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in given.items()
-        if value not in (None, (), {}) and not _is_default(known, name, value)
+        if not (
+            value is None or _is_same(value, known[name][1].default if name in known else None) or _is_same(value, {})
+        )
     }
 
 
-def _is_default(known: Declared, name: str, value: Any) -> bool:
-    return name in known and type(value) is type(known[name][1].default) and value == known[name][1].default
+def _is_same(value: Any, default: Any) -> bool:
+    """Whether a value is its default; an array, which compares element by element, never is."""
+    return type(value) is type(default) and bool(value == default)
 
 
 # -- options that travel together ------------------------------------------------------------------------------------------

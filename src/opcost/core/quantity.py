@@ -17,7 +17,7 @@ class Quantity(NamedTuple):
     name: str
     title: str
     unit: CountedIn
-    priced: bool = False
+    needs_costs: bool = False
     """It is a lower bound where an operator has no cost: behind that sizes may be unknown, which take part in nothing."""
 
 
@@ -49,7 +49,7 @@ QUANTITIES: dict[str, Quantity] = {
     for name, title in _TITLES.items()
 }
 """What a report tells of the whole model: the sums of `Stats`, the bytes that move, and the highest memory."""
-LATENCY = Quantity("latency", "latency", "time", priced=True)
+LATENCY = Quantity("latency", "latency", "time", needs_costs=True)
 """What is predicted of a device, and no report tells by itself."""
 LIMITED: dict[str, Quantity] = {**QUANTITIES, LATENCY.name: LATENCY}
 """What models can be held to."""

@@ -233,7 +233,7 @@ def _by_module(
         raise UnknownName("quantity of a picture", quantity, SIZES)
     size = SIZES[quantity]
     unit = format_bytes if QUANTITIES[quantity].unit == "bytes" else format_count
-    least = "≥" if QUANTITIES[quantity].priced and report.totals.uncounted else ""
+    least = "≥" if QUANTITIES[quantity].needs_costs and report.totals.uncounted else ""
     about = f"{QUANTITIES[quantity].title} by module, {least}{unit(size(report.totals))} in all"
     return _titled(heading_of(report)[0], about, width, height), size, unit
 

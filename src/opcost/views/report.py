@@ -61,7 +61,7 @@ def _stat_columns(of: Callable[[Any], Stats], total_macs: int, *, prefix: str = 
             word + _TITLES[name],
             of=lambda item: getattr(of(item), name),
             blank=(0,) if name == "uncounted" else (),
-            has_cost=QUANTITIES[name].priced,
+            has_cost=QUANTITIES[name].needs_costs,
             extra=prefix + name in _EXTRA,
         )
 

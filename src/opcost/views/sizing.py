@@ -279,7 +279,7 @@ def _cell(point: Point, quantity: Quantity) -> Cell:
     number = _number(point, quantity)
     if number is None:
         return ""
-    return Amount(number, quantity.unit, quantity.priced and point.amounts.get("uncounted", 0) > 0)
+    return Amount(number, quantity.unit, quantity.needs_costs and point.amounts.get("uncounted", 0) > 0)
 
 
 _FORMATS: dict[str, Callable[[float], str]] = {"bytes": format_bytes, "time": format_time, "count": format_count}

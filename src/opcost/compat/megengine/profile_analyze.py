@@ -174,10 +174,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-if __name__ == "__main__":
-    main()
-
-
 # -- text: a summary, and a table of operators, boxed or for a wiki -----------------------------------------------------
 
 _PREFIXES = ("", "K", "M", "G", "T", "P", "E", "Z", "Y")
@@ -410,3 +406,7 @@ def _is_whole(cell: Cell) -> bool:
     except ValueError:
         return False
     return True
+
+
+if __name__ == "__main__":
+    main()

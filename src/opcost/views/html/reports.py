@@ -72,7 +72,13 @@ def _tree(report: Report) -> PageData:
         if any(own) or name in ("params", "macs", "flops"):
             quantity = QUANTITIES[name]
             quantities.append(
-                {"name": name, "title": quantity.title, "unit": quantity.unit, "priced": quantity.priced, "own": own}
+                {
+                    "name": name,
+                    "title": quantity.title,
+                    "unit": quantity.unit,
+                    "priced": quantity.needs_costs,
+                    "own": own,
+                }
                 | ({"remark": f"{FLOPS_PER_MAC} per MAC, and all other arithmetic"} if name == "flops" else {})
                 | ({"usual": True} if name == ("macs" if report.totals.macs else "params") else {})
             )

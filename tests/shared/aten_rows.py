@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from opcost.frontends.aten import HANDLERS, Translation, plan_of
-from opcost.frontends.aten.call import Call, Described
+from opcost.frontends.aten.call import Call, Described, row_major
 from opcost.frontends.aten.schema import overloads
-from opcost.frontends.aten.strides import row_major
 
 P, Q, R, S, T = 3, 5, 7, 11, 13
 

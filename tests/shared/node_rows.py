@@ -13,9 +13,8 @@ from opcost.analysis.costing import cost_graph
 from opcost.core.graph import Module, bits
 from opcost.errors import InputError, SourceError
 from opcost.frontends.building import GraphBuilder
-from opcost.frontends.nodes.meaning import Operand, OperatorTable
-from opcost.frontends.nodes.model import Content, DeclaredValue, GraphNode, NodeGraph
-from opcost.frontends.nodes.scopes import Scopes
+from opcost.frontends.nodes.inputs import Scopes
+from opcost.frontends.nodes.meaning import Content, DeclaredValue, GraphNode, NodeGraph, Operand, OperatorTable
 from opcost.frontends.nodes.walk import Walk
 from opcost.rules import default_rules
 

@@ -16,8 +16,7 @@ from opcost.core.parsing import BadArchive, archive_in
 from opcost.frontends.aten import Plan, Translation, plan_of, plan_without_schema, translate
 from opcost.frontends.aten.call import Call, Described, flat, layout_name
 from opcost.frontends.aten.composite import taken_apart
-from opcost.frontends.aten.resolve import is_view
-from opcost.frontends.aten.schema import Schema, shipped
+from opcost.frontends.aten.schema import Schema, is_view, shipped
 from opcost.frontends.building import GraphBuilder, above, check_extents, tree_order
 
 

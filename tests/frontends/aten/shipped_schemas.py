@@ -14,8 +14,7 @@ import torch
 import torch.ao.quantization.fx._decomposed
 
 from opcost.frontends.aten.composite import COMPOSITES
-from opcost.frontends.aten.resolve import find_handler
-from opcost.frontends.aten.schema import Schema, parse
+from opcost.frontends.aten.schema import Schema, find_handler, parse
 
 LIBRARIES = ("aten", "prims", "quantized", "quantized_decomposed")
 OF_NO_USE = re.compile("_test_|mps")

@@ -7,9 +7,17 @@ from math import prod
 
 import torch
 
-from opcost.frontends.aten.call import Described
-from opcost.frontends.aten.promotion import complex_of, floating, is_integer, real_of, summed
-from opcost.frontends.aten.strides import is_contiguous, row_major, seen_as
+from opcost.frontends.aten.call import (
+    Described,
+    complex_of,
+    floating,
+    is_contiguous,
+    is_integer,
+    real_of,
+    row_major,
+    seen_as,
+    summed,
+)
 
 EXTENTS = (0, 1, 2, 3)
 SHAPES = [shape for rank in range(4) for shape in product(EXTENTS, repeat=rank)]

@@ -152,9 +152,9 @@ _STORAGE = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0c
 _END = b"K\0K\x04\x85K\x01\x85\x89NtRs"
 _CALL = b"\x80\x02}X\x01\0\0\0wctorch._utils\n_rebuild_tensor_v2\n("
 HOSTILE = {
-    "a size beyond the data": (_CALL + _STORAGE + b"K\0K\x63\x85K\x01\x85\x89NtRs.", "lies outside of its data"),
+    "a size beyond the data": (_CALL + _STORAGE + b"K\0K\x63\x85K\x01\x85\x89NtRs.", "is outside of its data"),
     "a negative size": (_CALL + _STORAGE + b"K\0J\xff\xff\xff\xff\x85K\x01\x85\x89NtRs.", "a tensor of the size"),
-    "a gigantic size": (_CALL + _STORAGE + b"K\0\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f\x85K\x01\x85\x89NtRs.", "lies outside"),
+    "a gigantic size": (_CALL + _STORAGE + b"K\0\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f\x85K\x01\x85\x89NtRs.", "is outside"),
     "a number of thousands of bits": (b"\x80\x02}N\x8b" + (4000).to_bytes(4, "little") + b"\x7f" * 4000 + b"s.", "too large"),
     "data that is not there": (_CALL + _STORAGE.replace(b"\x000X", b"\x007X") + _END + b".", "is missing"),
     "data that is shorter": (_CALL + _STORAGE.replace(b"cpuK\x04", b"cpuK\x05") + _END + b".", "is cut short"),

@@ -81,7 +81,7 @@ def test_the_index_may_not_lead_out_of_its_folder(tmp_path: Path) -> None:
     for name in ("../m.safetensors", str(tmp_path / "m.safetensors"), "a\\b", "..", ""):
         index = inner / "model.safetensors.index.json"
         index.write_text(json.dumps({"weight_map": {"q.weight": name}}))
-        with pytest.raises(SourceError, match="does not lie beside it"):
+        with pytest.raises(SourceError, match="is not beside it"):
             opcost.scan(index)
 
 

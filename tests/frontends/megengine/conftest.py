@@ -17,8 +17,7 @@ from opcost.frontends.megengine.load import build_graph
 from opcost.frontends.megengine.model import Model, Operator, Tensor, Variable
 from opcost.frontends.megengine.operators.table import OperatorCall
 from opcost.frontends.megengine.schema import _TABLES, DType, Param, read_param
-from opcost.frontends.nodes.meaning import Operand
-from opcost.frontends.nodes.model import Content
+from opcost.frontends.nodes.meaning import Content, Operand
 from opcost.frontends.options import CountOptions
 from opcost.rules import default_rules
 

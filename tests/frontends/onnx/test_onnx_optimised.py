@@ -12,7 +12,7 @@ from onnx_making import FLOAT, helper, numpy_helper, onnx, tensor
 
 import opcost
 from opcost.errors import SourceError
-from opcost.frontends.nodes.model import DeclaredValue, GraphNode, NodeGraph, StoredTensor
+from opcost.frontends.nodes.meaning import DeclaredValue, GraphNode, NodeGraph, StoredTensor
 from opcost.frontends.onnx.runtime import with_channels
 
 LEVELS = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_LAYOUT", "ORT_ENABLE_ALL")

@@ -7,7 +7,7 @@ from node_rows import P, Q, R, Row, S, T, Tensor, c, check, check_refused, check
 from onnx_making import BOOL, INT64, Written, helper, integers, tensor, weight
 
 import opcost
-from opcost.frontends.nodes.model import Content, StoredTensor
+from opcost.frontends.nodes.meaning import Content, StoredTensor
 from opcost.frontends.onnx.walk import NCHWC, TABLE
 
 M = "com.microsoft::"

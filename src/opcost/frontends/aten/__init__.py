@@ -13,9 +13,8 @@ from opcost.frontends.aten import (  # noqa: F401  (imported for their entries i
     layers,
     libraries,
     movement,
-    quantized,
 )
 from opcost.frontends.aten.call import HANDLERS, Translation
-from opcost.frontends.aten.resolve import Plan, plan_of, plan_without_schema, translate
+from opcost.frontends.aten.schema import Plan, plan_of, plan_without_schema, translate
 
 __all__ = ["HANDLERS", "Plan", "Translation", "plan_of", "plan_without_schema", "translate"]

@@ -1,8 +1,8 @@
 """Scaled dot-product attention by every kernel the dispatcher can pick, its gradients, and layers that contain it.
 
 The whole square of queries and keys is counted unless the kernel says that it is causal, which is handed on; a sparse
-block mask (`flex_attention`) lies in data and is not seen. Sequences packed one after another (`cum_seq_q`) are taken
-as equally long, since only their number stands in the shapes.
+block mask (`flex_attention`) is in data and is not seen. Sequences packed one after another (`cum_seq_q`) are taken
+as equally long, since only their number is in the shapes.
 """
 
 from __future__ import annotations
@@ -119,10 +119,8 @@ def _encoder_layer(call: Call) -> Translation:
     return Translation("matmul", {"depth": call["embed_dim"], "macs": macs, "bias": True})
 
 
-@on("_transform_bias_rescale_qkv")
-def _bias_rescale(call: Call) -> Translation:
-    """It has three results, so it does not stand among the operators of a fixed meaning, which make one like their input."""
-    return Translation("elementwise", {"fn": "addcmul"})
+# It has three results, so it is not among the operators of a fixed meaning, which make one like their input
+on("_transform_bias_rescale_qkv")(lambda call: Translation("elementwise", {"fn": "addcmul"}))
 
 
 # -- recurrent layers and cells. Sizes come from the input and the states, so packed weights need not be opened

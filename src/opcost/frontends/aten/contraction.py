@@ -11,8 +11,7 @@ from typing import Any
 
 from opcost.core.graph import Attr
 from opcost.core.shapes import Mismatch, explicit
-from opcost.frontends.aten.call import Call, Handler, Tensor, Translation, layout_name, on, type_name
-from opcost.frontends.aten.strides import has_channels_last
+from opcost.frontends.aten.call import Call, Handler, Tensor, Translation, has_channels_last, layout_name, on, type_name
 
 
 def product(
@@ -106,9 +105,7 @@ def _addbmm(call: Call) -> Translation:
     return product(call, "batch1", "batch2", "self", depth=batch * depth)
 
 
-@on("linear", "mkldnn_linear")
-def _linear(call: Call) -> Translation:
-    return product(call, "input" if "input" in call.args else "self", "weight", "bias")
+on("linear", "mkldnn_linear")(lambda call: product(call, "input" if "input" in call.args else "self", "weight", "bias"))
 
 
 @on("linear_backward", "mkldnn_linear_backward")
@@ -140,7 +137,7 @@ def _scaled_mm(call: Call) -> Translation:
 
 
 def _depth_of(a: Tensor) -> int:
-    """The summed extent of a left operand; four-bit floats lie two to an element."""
+    """The summed extent of a left operand; four-bit floats are stored two to an element."""
     return int(a.shape[-1]) * (2 if type_name(a) == "float4_e2m1fn_x2" else 1)
 
 
@@ -165,9 +162,7 @@ def _packed_weight_mm(call: Call) -> Translation:
     return Translation("matmul", {"depth": call["self"].shape[-1]})
 
 
-@on("_dyn_quant_matmul_4bit")
-def _dyn_quant_matmul(call: Call) -> Translation:
-    return Translation("matmul", {"depth": call["in_features"]})
+on("_dyn_quant_matmul_4bit")(lambda call: Translation("matmul", {"depth": call["in_features"]}))
 
 
 @on("_mixed_dtypes_linear")
@@ -271,7 +266,7 @@ def is_sparse(tensor: Any) -> bool:
 def sparse_product(call: Call, a: str, b: str, added: str = "") -> Translation:
     """A product with one sparse operand: every stored value meets each of the other's columns (or rows).
 
-    With two sparse operands the number depends on where the values lie, so nobody knows it from shapes.
+    With two sparse operands the number depends on where the values are, which shapes do not say.
     """
     left, right = call[a], call[b]
     if is_sparse(left) and is_sparse(right):
@@ -295,14 +290,8 @@ def _sparse_mm(call: Call) -> Translation:
     return sparse_product(call, "sparse", "dense")
 
 
-@on("hspmm")
-def _hspmm(call: Call) -> Translation:
-    return sparse_product(call, "mat1", "mat2")
-
-
-@on("_sparse_mm_reduce_impl")
-def _sparse_mm_reduce(call: Call) -> Translation:
-    return sparse_product(call, "self", "other")
+on("hspmm")(lambda call: sparse_product(call, "mat1", "mat2"))
+on("_sparse_mm_reduce_impl")(lambda call: sparse_product(call, "self", "other"))
 
 
 @on("_sparse_mm_reduce_impl_backward")
@@ -365,14 +354,12 @@ def _conv_transpose(call: Call) -> Translation:
     return conv(call, transposed=True)
 
 
-@on("cudnn_convolution_relu", "miopen_convolution_relu")
-def _conv_relu(call: Call) -> Translation:
-    return conv(call, then=("relu",))
+on("cudnn_convolution_relu", "miopen_convolution_relu")(lambda call: conv(call, then=("relu",)))
 
 
 @on("cudnn_convolution_add_relu", "miopen_convolution_add_relu")
 def _conv_add_relu(call: Call) -> Translation:
-    # the rule counts one addition for whatever stands after the weight
+    # the rule counts one addition for whatever follows the weight
     then = ("relu",) if call["bias"] is None else ("add", "relu")
     return conv(call, then=then, added="z")
 
@@ -392,7 +379,7 @@ def _conv_tbc_backward(call: Call) -> Translation:
 
 
 def conv_backward(call: Call, x: str, mask: Any, *, transposed: bool = False) -> Translation:
-    """Gradients of a convolution: those that the mask asks for."""
+    """Gradients of a convolution: those that the mask requests."""
     grads = tuple(name for name, wanted in zip(_GRADS, mask, strict=False) if wanted)
     attrs: dict[str, Attr] = {"grads": grads}
     if transposed:
@@ -414,6 +401,4 @@ def _self_backward(call: Call) -> Translation:
     return conv_backward(call, "self", mask)
 
 
-@on("mps_convolution_transpose_backward")
-def _mps_transpose_backward(call: Call) -> Translation:
-    return conv_backward(call, "self", call["output_mask"], transposed=True)
+on("mps_convolution_transpose_backward")(lambda call: conv_backward(call, "self", call["output_mask"], transposed=True))

@@ -22,9 +22,7 @@ def _add(call: Call) -> Translation:
     return elementwise("add" if call.base == "add" else "sub")
 
 
-@on("div", "divide")
-def _div(call: Call) -> Translation:
-    return elementwise("div" if call.get("rounding_mode") is None else "floor_divide")
+on("div", "divide")(lambda call: elementwise("div" if call.get("rounding_mode") is None else "floor_divide"))
 
 
 @on("pow")
@@ -42,14 +40,8 @@ def _clamp(call: Call) -> Translation:
     return elementwise("max" if call["max"] is None else "clamp")
 
 
-@on("gelu")
-def _gelu(call: Call) -> Translation:
-    return elementwise("gelu_tanh" if call["approximate"] == "tanh" else "gelu")
-
-
-@on("gelu_backward")
-def _gelu_backward(call: Call) -> Translation:
-    return elementwise("gelu_tanh_grad" if call["approximate"] == "tanh" else "gelu_grad")
+on("gelu")(lambda call: elementwise("gelu_tanh" if call["approximate"] == "tanh" else "gelu"))
+on("gelu_backward")(lambda call: elementwise("gelu_tanh_grad" if call["approximate"] == "tanh" else "gelu_grad"))
 
 
 @on("log_sigmoid_forward")
@@ -75,7 +67,7 @@ def _segment_reduce(call: Call) -> Translation:
 
 
 def sort(length: int, selected: int | None = None, ins: tuple[Tensor, ...] | None = None) -> Translation:
-    """So many elements compared together, all of them ordered or only some kept."""
+    """`length` elements compared together, all of them ordered or only some kept."""
     attrs: dict[str, Attr] = {"length": length}
     if selected is not None:
         attrs["selected"] = selected
@@ -94,9 +86,7 @@ def _extent(call: Call) -> int:
 _WHOLE = ("median", "nanmedian", "unique_consecutive", "quantile", "nanquantile")
 
 
-@on("sort", "argsort", "msort")
-def _sort(call: Call) -> Translation:
-    return sort(call["self"].shape[0] if call.base == "msort" else _extent(call))
+on("sort", "argsort", "msort")(lambda call: sort(call["self"].shape[0] if call.base == "msort" else _extent(call)))
 
 
 @on(
@@ -113,9 +103,7 @@ def _by_axis(call: Call) -> Translation:
     return sort(_extent(call))
 
 
-@on("topk", "kthvalue")
-def _select(call: Call) -> Translation:
-    return sort(_extent(call), call["k"])
+on("topk", "kthvalue")(lambda call: sort(_extent(call), call["k"]))
 
 
 @on("_unique", "_unique2")
@@ -130,9 +118,7 @@ def _searchsorted(call: Call) -> Translation:
     return sort(call["sorted_sequence"].shape[-1], ins=ins)
 
 
-@on("bucketize")
-def _bucketize(call: Call) -> Translation:
-    return sort(call["boundaries"].numel())
+on("bucketize")(lambda call: sort(call["boundaries"].numel()))
 
 
 @on("isin")
@@ -166,10 +152,8 @@ def _dropout(call: Call) -> Translation:
 # -- factorisations and solvers; the rule wants the matrix first, then the right-hand side
 
 
-@on("cholesky_inverse")
-def _cholesky_inverse(call: Call) -> Translation:
-    """Two triangular solves with the identity: as many right-hand sides as rows, twice."""
-    return Translation("linalg", {"fn": "inverse"})
+# Two triangular solves with the identity: as many right-hand sides as rows, twice
+on("cholesky_inverse")(lambda call: Translation("linalg", {"fn": "inverse"}))
 
 
 @on("cholesky_solve", "_cholesky_solve_helper", "lu_solve", "linalg_lu_solve", "linalg_ldl_solve")
@@ -180,7 +164,7 @@ def _two_triangles(call: Call) -> Translation:
     return Translation("linalg", {"fn": "factored_solve"}, (*factor, *right))
 
 
-# -- sparse and nested layouts: conversions and bookkeeping. Their arithmetic stands with the dense operators
+# -- sparse and nested layouts: conversions and bookkeeping. Their arithmetic is with the dense operators
 
 
 @on("_coalesce", "coalesce")
@@ -192,9 +176,9 @@ def _coalesce(call: Call) -> Translation:
 # -- operators that mean the same in every call: a kind with fixed attributes
 #
 # `operators.json` lists them; a name without a library belongs to aten, and `reads` names the arguments that are inputs where
-# they do not come in the order of the kind. Views proper are found by their schema. Under the kind `view` stand those that torch
+# they do not come in the order of the kind. Views proper are found by their schema. Under the kind `view` are those that torch
 # declares as if they made something new, memory that is handed out but not written (`empty`; what fills it counts), and orders
-# that leave data alone: `set_` and `resize_` change which memory a tensor looks at, not what lies in it.
+# that leave data alone: `set_` and `resize_` change which memory a tensor looks at, not its content.
 
 for _entry in packaged_table(__package__, "operators.json"):
     on(*_entry.pop("ops"))(Constant(_entry.pop("kind"), tuple(_entry.pop("reads", ())), _entry))
@@ -230,9 +214,7 @@ def _step(call: Call, fn: str) -> Translation:
     return Translation("elementwise", {"fn": fn, "elements": elements}, outs=outs)
 
 
-@on("_fused_sgd")
-def _sgd(call: Call) -> Translation:
-    return _step(call, "momentum_step" if call["momentum"] else "sgd_step")
+on("_fused_sgd")(lambda call: _step(call, "momentum_step" if call["momentum"] else "sgd_step"))
 
 
 for _step_name in ("adam", "adamw", "adagrad"):

@@ -1,6 +1,6 @@
-"""What the name of an operator tells before any call of it is seen: its kind, and what else its translation asks for.
+"""What the name of an operator says before any call of it is seen: its kind, and what else its translation reads.
 
-This is found out by translating calls that are made up after the operator's schemas.
+This is found out by translating calls that are generated from the operator's schemas.
 """
 
 from __future__ import annotations
@@ -9,11 +9,18 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from opcost.frontends.aten.call import UNKNOWN_VALUE, Call, Described, NotKnown, PartlyKnown, Tensor, Unplaced
+from opcost.frontends.aten.call import (
+    UNKNOWN_VALUE,
+    Call,
+    Described,
+    NotKnown,
+    PartlyKnown,
+    Tensor,
+    Unplaced,
+    row_major,
+)
 from opcost.frontends.aten.outputs import outputs_of
-from opcost.frontends.aten.resolve import Plan, plan_of, translate
-from opcost.frontends.aten.schema import Argument, Schema, overloads
-from opcost.frontends.aten.strides import row_major
+from opcost.frontends.aten.schema import Argument, Plan, Schema, overloads, plan_of, translate
 
 _RANKS = (4, 3, 2, 1, 5, 0)
 _EXTENT = 2
@@ -22,10 +29,10 @@ FLAWS = (NotKnown, ArithmeticError, AttributeError, LookupError, StopIteration, 
 
 
 class Known(NamedTuple):
-    """What a name tells."""
+    """What a name says."""
 
     kind: str
-    """Empty where it depends on the call, or where nobody knows the operator."""
+    """Empty where it depends on the call, or where the operator is unknown."""
     asks_values: bool
     """Whether the values of plain arguments decide what a call means or makes."""
     asks_strides: bool
@@ -62,28 +69,28 @@ def _kinds(schema: Schema, plan: Plan) -> Iterator[str]:
 def _asks_values(schema: Schema, plan: Plan) -> bool:
     """Whether a plain argument is looked at."""
     plain = {argument.name for argument in schema.arguments if not argument.is_tensor}
-    return any(plain & _asked(schema, plan, _tensor(rank), plain) for rank in _RANKS)
+    return any(plain & _missing(schema, plan, _tensor(rank), plain) for rank in _RANKS)
 
 
 def _asks_strides(schema: Schema, plan: Plan) -> bool:
-    return any("strides" in _asked(schema, plan, Unplaced((_EXTENT,) * rank, "float32"), set()) for rank in _RANKS)
+    return any("strides" in _missing(schema, plan, Unplaced((_EXTENT,) * rank, "float32"), set()) for rank in _RANKS)
 
 
-def _asked(schema: Schema, plan: Plan, x: Tensor, untold: set[str]) -> set[str]:
-    """What a made-up call asks for and is not told."""
+def _missing(schema: Schema, plan: Plan, x: Tensor, unknown: set[str]) -> set[str]:
+    """What a generated call reads although it is unknown."""
     arguments = {
-        argument.name: UNKNOWN_VALUE if argument.name in untold else _argument(argument, x)
+        argument.name: UNKNOWN_VALUE if argument.name in unknown else _argument(argument, x)
         for argument in schema.arguments
     }
     made = PartlyKnown(plan.name, plan.overload, arguments, (), in_place=plan.in_place)
     found = set()
-    asks: tuple[Callable[[], tuple[Tensor, ...]], ...] = (
+    outcomes: tuple[Callable[[], tuple[Tensor, ...]], ...] = (
         lambda: outputs_of(schema, plan, made),
         lambda: (x,) * len(schema.returns),
     )
-    for ask in asks:
+    for outcome in outcomes:
         try:
-            made.outs = ask()
+            made.outs = outcome()
             translate(plan, made)
         except NotKnown as exc:
             found.add(str(exc))

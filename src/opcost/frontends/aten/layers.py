@@ -12,7 +12,7 @@ from opcost.frontends.aten.call import Call, Tensor, Translation, on, per_axis, 
 
 
 def norm(call: Call, fn: str, *, training: bool | None = None) -> Translation:
-    """The rule must know whether a weight and a bias are applied, since other tensors may stand in their places."""
+    """The rule must know whether a weight and a bias are applied, since other tensors may be in their places."""
     attrs: dict[str, Attr] = {"fn": fn, "affine": len(call.tensors("weight", "bias"))}
     if training is not None:
         attrs["training"] = training
@@ -22,7 +22,7 @@ def norm(call: Call, fn: str, *, training: bool | None = None) -> Translation:
 def norm_grad(
     call: Call, fn: str, *, training: bool | None = None, first: tuple[str, str] = ("grad_out", "input")
 ) -> Translation:
-    """Gradients of the input and, where the mask asks for them, of weight and bias."""
+    """Gradients of the input and, where the mask requests them, of weight and bias."""
     mask = call["output_mask"] if "output_mask" in call.args else (True, True, True)
     attrs: dict[str, Attr] = {"fn": fn, "grad": True, "affine": sum(map(bool, mask[1:]))}
     if training is not None:
@@ -48,9 +48,7 @@ def _batch_norm(call: Call) -> Translation:
     return norm(call, "batch", training=bool(call["training"]))
 
 
-@on("native_batch_norm_backward")
-def _batch_norm_backward(call: Call) -> Translation:
-    return norm_grad(call, "batch", training=bool(call["train"]))
+on("native_batch_norm_backward")(lambda call: norm_grad(call, "batch", training=bool(call["train"])))
 
 
 @on("_batch_norm_impl_index_backward")
@@ -58,9 +56,7 @@ def _batch_norm_backward_index(call: Call) -> Translation:
     return norm_grad(call, "batch", training=bool(call["train"]), first=("grad_output", "input"))
 
 
-@on("batch_norm_backward")
-def _batch_norm_backward_update(call: Call) -> Translation:
-    return norm_grad(call, "batch", training=bool(call["update"]))
+on("batch_norm_backward")(lambda call: norm_grad(call, "batch", training=bool(call["update"])))
 
 
 @on("batch_norm_gather_stats", "batch_norm_gather_stats_with_counts")
@@ -79,9 +75,7 @@ for _fn, _forward, _backward in (
     on(_backward)(partial(norm_grad, fn=_fn))
 
 
-@on("instance_norm")
-def _instance_norm(call: Call) -> Translation:
-    return norm(call, "instance", training=bool(call["use_input_stats"]))
+on("instance_norm")(lambda call: norm(call, "instance", training=bool(call["use_input_stats"])))
 
 
 @on("embedding_renorm")
@@ -95,7 +89,7 @@ def _embedding_renorm(call: Call) -> Translation:
 
 
 def pool(fn: str, window: int, *, grad: bool = False, **geometry: Attr) -> Translation:
-    """A pooling with so many elements under one output; the geometry tells the receptive field and no cost."""
+    """A pooling with `window` elements under one output; the geometry gives the receptive field and no cost."""
     attrs: dict[str, Attr] = {"fn": fn, "window": window}
     return Translation("pool", attrs | ({"grad": True} if grad else geometry))
 
@@ -144,9 +138,7 @@ def _adaptive(call: Call) -> Translation:
     return pool(fn, prod(kernel), grad=grad, kernel=kernel, stride=stride)
 
 
-@on("max_unpool2d", "max_unpool3d")
-def _unpool(call: Call) -> Translation:
-    return pool("unpool", 1)
+on("max_unpool2d", "max_unpool3d")(lambda call: pool("unpool", 1))
 
 
 # -- values at computed positions: resizing, grids, distances between points, transforms
@@ -156,7 +148,7 @@ _SUPPORT = {"bilinear": 1, "bicubic": 2, "lanczos": 3}
 
 
 def _resize(call: Call) -> Translation:
-    """`upsample_bilinear2d` and its relatives; the method stands in the name."""
+    """`upsample_bilinear2d` and its relatives; the method is in the name."""
     method = call.base.removeprefix("_").removeprefix("upsample_")
     grad = method.endswith("_backward")
     method = method.removesuffix("_backward")
@@ -205,9 +197,7 @@ def _grid_sampler(call: Call) -> Translation:
     return _sample(call, taps=_TAPS[call["interpolation_mode"]][grid.shape[-1]])
 
 
-@on("cudnn_grid_sampler", "cudnn_grid_sampler_backward")
-def _cudnn_grid_sampler(call: Call) -> Translation:
-    return _sample(call, taps=4)
+on("cudnn_grid_sampler", "cudnn_grid_sampler_backward")(lambda call: _sample(call, taps=4))
 
 
 def _sample(call: Call, *, taps: int) -> Translation:
@@ -237,7 +227,7 @@ def _fft_to_real(call: Call) -> Translation:
 
 @on(*(f"fft_{kind}{suffix}" for kind in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft") for suffix in ("", "2", "n")))
 def _fft_public(call: Call) -> Translation:
-    """The public functions pad or cut the axes to the lengths asked for, then transform them."""
+    """The public functions pad or cut the axes to the requested lengths, then transform them."""
     name = call.base.removeprefix("fft_")
     x: Tensor = call["self"]
     y = call.outs[0]
@@ -263,9 +253,7 @@ def _stft(call: Call) -> Translation:
     return Translation("fft", attrs)
 
 
-@on("istft")
-def _istft(call: Call) -> Translation:
-    return Translation("fft", {"lengths": (call["n_fft"],), "real": True})
+on("istft")(lambda call: Translation("fft", {"lengths": (call["n_fft"],), "real": True}))
 
 
 # -- torchvision's own operators

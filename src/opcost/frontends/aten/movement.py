@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from opcost.core.graph import Attr
-from opcost.frontends.aten.call import Call, Tensor, Translation, on, type_name
-from opcost.frontends.aten.strides import lie_alike, seen_as
+from opcost.frontends.aten.call import Call, Tensor, Translation, lie_alike, on, seen_as, type_name
 
 # -- lookups ----------------------------------------------------------------------------------------------------------
 
@@ -27,19 +26,15 @@ def _embedding_bag(call: Call) -> Translation:
 
 @on("_embedding_bag_backward", "_embedding_bag_dense_backward", "_embedding_bag_sparse_backward")
 def _embedding_bag_backward(call: Call) -> Translation:
-    return _into_table(call, call["grad"].shape[-1])
+    # Every looked-up element is added to its row of a new table
+    elements = call["indices"].numel() * call["grad"].shape[-1]
+    return Translation("scatter", {"fn": "add", "elements": elements})
 
 
 @on("_embedding_bag_per_sample_weights_backward")
 def _per_sample_weights_backward(call: Call) -> Translation:
     """For each index the product of its row with its bag's gradient, summed."""
     return Translation("elementwise", {"fn": "fma", "elements": call["indices"].numel() * call["weight"].shape[-1]})
-
-
-def _into_table(call: Call, width: int) -> Translation:
-    """Every looked-up element is added to its row of a new table."""
-    elements = call["indices"].numel() * width
-    return Translation("scatter", {"fn": "add", "elements": elements})
 
 
 # -- scatters ---------------------------------------------------------------------------------------------------------
@@ -79,7 +74,7 @@ def _masked_index_put(call: Call) -> Translation:
 def _places(call: Call) -> int:
     """Elements that an index names: its own extents, broadcast, times the axes that are not indexed.
 
-    How many a mask names stands in its data; all of it is counted.
+    How many a mask names is in its data; all of it is counted.
     """
     x = call["self"]
     shape: list[int] = []
@@ -109,24 +104,10 @@ def _scatter(call: Call) -> Translation:
     return scatter(call, fn, "index", "src")
 
 
-@on("scatter_add")
-def _scatter_add(call: Call) -> Translation:
-    return scatter(call, "add", "index", "src")
-
-
-@on("index_add")
-def _index_add(call: Call) -> Translation:
-    return scatter(call, "add", "index", "source")
-
-
-@on("index_copy")
-def _index_copy(call: Call) -> Translation:
-    return scatter(call, "copy", "index", "source")
-
-
-@on("index_reduce")
-def _index_reduce(call: Call) -> Translation:
-    return scatter(call, _REDUCTIONS[call["reduce"]], "index", "source")
+on("scatter_add")(lambda call: scatter(call, "add", "index", "src"))
+on("index_add")(lambda call: scatter(call, "add", "index", "source"))
+on("index_copy")(lambda call: scatter(call, "copy", "index", "source"))
+on("index_reduce")(lambda call: scatter(call, _REDUCTIONS[call["reduce"]], "index", "source"))
 
 
 @on("index_fill")
@@ -136,14 +117,8 @@ def _index_fill(call: Call) -> Translation:
     return scatter(call, "copy", "index", elements=x.numel() // max(extent, 1) * index.numel())
 
 
-@on("put")
-def _put(call: Call) -> Translation:
-    return scatter(call, "add" if call["accumulate"] else "copy", "index", "source")
-
-
-@on("masked_scatter")
-def _masked_scatter(call: Call) -> Translation:
-    return scatter(call, "copy", "mask", "source", call["mask"].numel())
+on("put")(lambda call: scatter(call, "add" if call["accumulate"] else "copy", "index", "source"))
+on("masked_scatter")(lambda call: scatter(call, "copy", "mask", "source", call["mask"].numel()))
 
 
 @on("gather_backward", "index_select_backward", "value_selecting_reduction_backward", "masked_select_backward")

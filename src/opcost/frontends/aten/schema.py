@@ -1,7 +1,7 @@
 """Operator schemas, as PyTorch writes them: `aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`.
 
-Those of PyTorch's own operators lie beside this file, because a file that names an operator leaves out the arguments that
-have their default. Only the lines that are asked for are parsed. Beside them lie the names of those that PyTorch takes apart.
+Those of PyTorch's own operators are stored beside this file, because a file that names an operator leaves out the arguments that
+have their default. Only the lines that are needed are parsed. Beside them are the names of those that PyTorch takes apart.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
+
+from opcost.frontends.aten.call import HANDLERS, Call, Handler, Tensor, Translation, flat, layout
 
 
 class Argument(NamedTuple):
@@ -142,7 +144,7 @@ def _argument(text: str) -> Argument:
 
 
 def _default(kind: str, text: str) -> Any:
-    """A default; words such as `contiguous_format` stay words, and one number may stand for a list of them: `int[2] x=0`."""
+    """A default; words such as `contiguous_format` stay words, and one number may mean a list of them: `int[2] x=0`."""
     try:
         value = ast.literal_eval(text) if text else None
     except (ValueError, SyntaxError):
@@ -152,7 +154,7 @@ def _default(kind: str, text: str) -> Any:
 
 
 def _split(text: str) -> Iterator[str]:
-    """The parts between commas that stand in no brackets and no quotes."""
+    """The parts between commas outside of brackets and quotes."""
     depth, begin = 0, 0
     for found in _MARK.finditer(text):
         if found[0] == "," and not depth:
@@ -160,3 +162,114 @@ def _split(text: str) -> Iterator[str]:
             begin = found.end()
         depth += (found[0] in "([") - (found[0] in ")]")
     yield text[begin:].strip()
+
+
+# -- from an operator to its handler, by its name and schema
+
+
+class Plan(NamedTuple):
+    """How calls of one overload are translated."""
+
+    name: str
+    overload: str
+    handler: Handler
+    parameters: tuple[tuple[str, Any], ...]
+    """Names and defaults of the arguments in order; empty for operators without a schema."""
+    reads: tuple[str, ...] | None
+    """The arguments that are read, where some are only written (`out=`)."""
+    writes: tuple[str, ...] | None
+    """The arguments that are written, where the operator returns no tensor."""
+    in_place: bool = False
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[Tensor, ...]) -> Call:
+        if not self.parameters:
+            named = {str(i): value for i, value in enumerate(args)}
+        else:
+            given = len(args)
+            named = {
+                name: args[i] if i < given else kwargs.get(name, default)
+                for i, (name, default) in enumerate(self.parameters)
+            }
+        return Call(self.name, self.overload, named, outs, in_place=self.in_place)
+
+
+_BY_LAYOUT = frozenset({"elementwise", "norm"})
+"""Kinds whose kernels read in vectors where all tensors lie alike, and element by element, or after a copy, elsewhere."""
+_OWN_LIBRARIES = frozenset({"aten", "mkldnn", "prims", "profiler", "quantized"})
+"""PyTorch's libraries whose questions are known to be only that; anybody else's operator might do anything."""
+
+
+def plan_of(schema: Schema) -> Plan:
+    """The plan of an operator with a schema."""
+    name, handler = find_handler(schema)
+    written = schema.writes
+    outs = {argument.name for argument in schema.arguments if argument.out}
+    return Plan(
+        name,
+        schema.overload,
+        handler,
+        tuple((argument.name, argument.default) for argument in schema.arguments),
+        tuple(argument.name for argument in schema.arguments if argument.name not in outs) if outs else None,
+        written if written and not schema.returns_tensor else None,
+        in_place=bool(written) and not outs,
+    )
+
+
+def plan_without_schema(name: str, overload: str = "") -> Plan:
+    """The plan of an operator of which only the name is known: a higher-order one, or one of another library."""
+    handler = HANDLERS.get(f"{name}.{overload}") or HANDLERS.get(name, _unknown)
+    return Plan(name, overload, handler, (), None, None)
+
+
+def find_handler(schema: Schema) -> tuple[str, Handler]:
+    """The handler of an operator and the name it is registered under: its own entry, else what its name or schema says."""
+    library, _, base = schema.name.partition("::")
+    # The names under which an operator may be registered, its own first
+    plain = base[:-1] if base.endswith("_") and not base.endswith("__") else base
+    repeated = [
+        plain.removeprefix(prefix) for prefix in ("_foreach_", "_unsafe_", "special_") if plain.startswith(prefix)
+    ]
+    for spelling in (base, plain, *repeated):
+        for name in (f"{library}::{spelling}.{schema.overload}", f"{library}::{spelling}"):
+            if name in HANDLERS:
+                return f"{library}::{spelling}", HANDLERS[name]
+    if library == "aten" and base.endswith("_copy"):
+        return schema.name, _copy
+    # Whether the operator neither returns nor writes a tensor: it reads metadata, or checks something
+    if is_view(schema) or (library in _OWN_LIBRARIES and (not schema.returns_tensor and not schema.writes)):
+        return schema.name, _view
+    return schema.name, _unknown
+
+
+def is_view(schema: Schema) -> bool:
+    """Whether every result is a look at an argument's memory that the operator does not write."""
+    return bool(schema.returns) and all(returned.alias and not returned.writes for returned in schema.returns)
+
+
+def translate(plan: Plan, call: Call) -> Translation:
+    """What this call computes: kind, attributes, and its tensors in the order of the kind.
+
+    The handler says it; the schema fills in what it leaves open: inputs without `out=`, outputs of in-place lists.
+    """
+    found = plan.handler(call)
+    if found.ins is None and plan.reads is not None:
+        found = found._replace(ins=call.tensors(*plan.reads))
+    if found.outs is None and plan.writes is not None and not call.outs:
+        found = found._replace(outs=tuple(flat(call[name] for name in plan.writes)))
+    if found.kind in _BY_LAYOUT and call.outs:
+        given = (argument for argument in call.args.values() if isinstance(argument, Tensor))
+        if apart := layout(given, call.outs[0]):
+            found = found._replace(attrs={**found.attrs, **apart})
+    return found
+
+
+def _unknown(call: Call) -> Translation:
+    return Translation("unknown", {})
+
+
+def _view(call: Call) -> Translation:
+    return Translation("view", {})
+
+
+def _copy(call: Call) -> Translation:
+    return Translation("copy", {})

@@ -1,14 +1,13 @@
-"""What views of a tensor look like: shapes and strides, worked out from the arguments, for programs that tell nothing else."""
+"""What views of a tensor look like: shapes and strides, worked out from the arguments, for programs that give nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from opcost.frontends.aten.call import Call, Described, NotKnown, Tensor, type_name
+from opcost.frontends.aten.call import Call, Described, NotKnown, Tensor, row_major, seen_as, type_name
 from opcost.frontends.aten.composite.products import look
 from opcost.frontends.aten.outputs.table import axis_of
-from opcost.frontends.aten.strides import row_major, seen_as
 
 MOST_PIECES = 1 << 14
 """Tensors that one operator makes."""
@@ -28,7 +27,7 @@ def on(*names: str) -> Callable[[View], View]:
 
 
 def views_of(call: Call) -> tuple[Tensor, ...]:
-    """The results of a call that makes views; `NotTold` where nobody knows them."""
+    """The results of a call that makes views; `NotKnown` where it is unknown."""
     view = VIEWS.get(call.base)
     if view is None:
         raise NotKnown(f"views of {call.name}")
@@ -70,9 +69,7 @@ def _view(call: Call) -> Sequence[Tensor]:
     return _seen(x, wanted)
 
 
-@on("view_as", "reshape_as")
-def _view_as(call: Call) -> Sequence[Tensor]:
-    return _seen(call["self"], call["other"].shape)
+on("view_as", "reshape_as")(lambda call: _seen(call["self"], call["other"].shape))
 
 
 @on("flatten")
@@ -181,11 +178,11 @@ def _expand(call: Call) -> Sequence[Tensor]:
     added = len(wanted) - x.dim()
     shape, strides = list(wanted), [0] * len(wanted)
     for place, (n, stride) in enumerate(zip(x.shape, x.stride(), strict=True)):
-        asked = shape[added + place]
-        if asked not in (-1, n) and n != 1:
+        wanted_extent = shape[added + place]
+        if wanted_extent not in (-1, n) and n != 1:
             raise ValueError(f"{tuple(x.shape)} cannot be stretched to {tuple(wanted)}")
-        strides[added + place] = stride if asked in (-1, n) else 0
-        shape[added + place] = n if asked == -1 else asked
+        strides[added + place] = stride if wanted_extent in (-1, n) else 0
+        shape[added + place] = n if wanted_extent == -1 else wanted_extent
     return (_with(x, shape, strides),)
 
 
@@ -194,15 +191,17 @@ def _pieces(call: Call) -> Sequence[Tensor]:
     x = call["self"]
     axis = axis_of(x, call["dim"])
     extent = x.shape[axis]
-    told: Any = call.get("chunks", "split_size", "split_sizes", "sections", "indices")
+    pieces: Any = call.get("chunks", "split_size", "split_sizes", "sections", "indices")
     if "chunk" in call.base:
-        told = max(-(-extent // told), 1)
+        pieces = max(-(-extent // pieces), 1)
     if call.base == "tensor_split":
         raise NotKnown("pieces of tensor_split")
-    if isinstance(told, int) and told * MOST_PIECES < extent:
-        raise NotKnown("so many pieces")
+    if isinstance(pieces, int) and pieces * MOST_PIECES < extent:
+        raise NotKnown("more pieces than are listed")
     sizes = (
-        told if isinstance(told, (list, tuple)) else [min(told, extent - at) for at in range(0, max(extent, 1), told)]
+        pieces
+        if isinstance(pieces, (list, tuple))
+        else [min(pieces, extent - at) for at in range(0, max(extent, 1), pieces)]
     )
     return [_cut(x, axis, size) for size in sizes]
 
@@ -212,7 +211,7 @@ def _unbind(call: Call) -> Sequence[Tensor]:
     x = call["self"]
     axis = axis_of(x, call["dim"])
     if x.shape[axis] > MOST_PIECES:
-        raise NotKnown("so many pieces")
+        raise NotKnown("more pieces than are listed")
     one = (*x.shape[:axis], *x.shape[axis + 1 :]), (*x.stride()[:axis], *x.stride()[axis + 1 :])
     return [_with(x, *one) for _ in range(x.shape[axis])]
 

@@ -1,6 +1,6 @@
-"""What lies in a pickle of PyTorch's: tensors by their paths. Nothing is made but descriptions, and nothing is called.
+"""The content of a pickle of PyTorch's: tensors by their paths. Nothing is made but descriptions, and nothing is called.
 
-What a pickle asks for by name is one of ours: a function that notes a tensor, a word, or a class without any behaviour whose
+What a pickle names is one of ours: a function that notes a tensor, a word, or a class without any behaviour whose
 objects keep what they are filled with, so that the tensors of a whole module are found as its state dictionary names them. A
 pickle that would call anything else is refused by the name of that.
 """
@@ -22,7 +22,7 @@ from opcost.frontends.checkpoint.reader import LARGEST_EXTENT, MOST_AXES
 from opcost.frontends.input_data import OBJECT_STEPS, BadPickle, Limits, check_steps
 
 LARGEST_PICKLE = 32 << 20
-"""Bytes; a tensor takes about two hundred of them, and its data lies elsewhere."""
+"""Bytes; a tensor takes about two hundred of them, and its data is elsewhere."""
 LIMITS = Limits(steps=500_000, number=(1 << 64) - 1, allowed=OBJECT_STEPS)
 DEEPEST = 64
 LONGEST_NAME = 1 << 12
@@ -50,7 +50,7 @@ class Storage(NamedTuple):
 
 
 class Tensor(NamedTuple):
-    """A tensor, and where its data lies; without a storage it has none."""
+    """A tensor, and where its data is; without a storage it has none."""
 
     storage: Storage | None
     offset: int
@@ -73,12 +73,12 @@ class _Dict(dict[Any, Any]):
 
 
 class _Class(type):
-    """A class that a pickle asks for. It may be made without a call; a call could be one of anything, and is refused."""
+    """A class that a pickle names. It may be made without a call; a call could be one of anything, and is refused."""
 
-    asked: str
+    named: str
 
     def __call__(cls, *args: object, **named: object) -> object:
-        raise BadPickle(f"it asks for {shortened(cls.asked)}, which could run code; nothing of it was run")
+        raise BadPickle(f"it asks for {shortened(cls.named)}, which could run code; nothing of it was run")
 
 
 class _Object:
@@ -133,7 +133,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def described(stream: BytesIO) -> object:
-    """The next pickle of a stream, which stands behind it afterwards."""
+    """The next pickle of a stream, which is at its end afterwards."""
     begin = stream.tell()
     try:
         check_steps(stream, LIMITS, "no checkpoint")
@@ -175,7 +175,7 @@ def _holds(found: object) -> bool:
 
 
 def _parts(found: Any) -> Iterator[tuple[Keys, object]]:
-    """What lies in it, and what that adds to the path."""
+    """What is in it, and what that adds to the path."""
     if isinstance(found, _Object):
         for state in found.state:
             if isinstance(state, dict) and "_modules" in state:
@@ -190,7 +190,7 @@ def _parts(found: Any) -> Iterator[tuple[Keys, object]]:
         yield from (((str(place),), each) for place, each in enumerate(found))
 
 
-# -- stand-ins -------------------------------------------------------------------------------------------------------------
+# -- substitutes -------------------------------------------------------------------------------------------------------------
 
 
 def _stand_in(module: str, name: str) -> object:
@@ -199,7 +199,7 @@ def _stand_in(module: str, name: str) -> object:
         return function
     if module in ("torch", "torch.storage"):
         return _Word(module, name)
-    return _Class("_Asked", (_Object,), {"__slots__": (), "asked": f"{module}.{name}"[:LONGEST_NAME]})
+    return _Class("_Named", (_Object,), {"__slots__": (), "named": f"{module}.{name}"[:LONGEST_NAME]})
 
 
 def _tensor(storage: object, offset: object, size: object, dtype: str | None = None) -> Tensor:
@@ -210,8 +210,8 @@ def _tensor(storage: object, offset: object, size: object, dtype: str | None = N
     return Tensor(storage, offset, size, dtype or storage.dtype)
 
 
-def _of_dtype(storage: object, offset: object, size: object, _stride: object, *told: object) -> Tensor:
-    word = told[2] if len(told) > 2 else None
+def _of_dtype(storage: object, offset: object, size: object, _stride: object, *more: object) -> Tensor:
+    word = more[2] if len(more) > 2 else None
     if not isinstance(word, _Word):
         raise BadPickle("it makes a tensor without a type")
     return _tensor(storage, offset, size, _SPELT.get(word.name, word.name))
@@ -321,8 +321,8 @@ def disagreements(scan: Scan, expected: Expected) -> tuple[Note, ...]:
     ]
     if found:
         return tuple(found)
-    told = f"the checkpoint beside it fits the code: {len(stored):,} tensors, {format_count(scan.totals.params)} parameters"
-    return (Note("checkpoint", told, scan.source),)
+    fits = f"the checkpoint beside it fits the code: {len(stored):,} tensors, {format_count(scan.totals.params)} parameters"
+    return (Note("checkpoint", fits, scan.source),)
 
 
 def _plain_name(tensor: StoredTensor) -> str:
@@ -334,7 +334,7 @@ def _plain_name(tensor: StoredTensor) -> str:
 
 
 def _fits(tensor: StoredTensor, shape: tuple[int, ...]) -> bool:
-    """A packed weight may lie the other way round."""
+    """A packed weight may be transposed."""
     return tensor.shape == shape or (bool(tensor.scheme) and prod(tensor.shape) == prod(shape))
 
 

@@ -217,7 +217,7 @@ class _Walk:
             raise fault(self.path, _WHAT, f"its header goes on beyond the end of the file at {self.size:,}")
 
     def _need(self, length: int) -> None:
-        """Have so many bytes at hand from here on."""
+        """Have `count` bytes at hand from here on."""
         if self.at + length <= len(self.data):
             return
         self._skip(0)

@@ -55,7 +55,7 @@ class KerasReader(CheckpointReader):
 
 
 def _inside(archive: ZipFile, file: BinaryIO) -> Any:
-    """The file of weights in an archive, read where it lies if it is stored as it is."""
+    """The file of weights in an archive, read in place if it is stored uncompressed."""
     try:
         info = archive.getinfo(_WEIGHTS)
     except KeyError:

@@ -1,4 +1,4 @@
-"""ONNX: the initializers of a graph, whose data may lie in files beside it; of those only the size is asked."""
+"""ONNX: the initializers of a graph, whose data may be in files beside it; of those only the size is read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from opcost.frontends.checkpoint.reader import (
     Raw,
     fault,
 )
-from opcost.frontends.nodes.model import plain
+from opcost.frontends.nodes.meaning import plain
 from opcost.frontends.onnx.model import DTYPES
 from opcost.frontends.protobuf import Parts, Piece, Span, fields, piece, size_of
 
@@ -83,8 +83,8 @@ def _raw(parts: Parts, path: Path, files: dict[str, int]) -> Raw:
 
 def _outside(parts: Parts, name: str, needed: int, path: Path, files: dict[str, int]) -> int:
     """The bytes of data in another file, which must lie in the folder of the model and be long enough."""
-    told = {entry.text(1): entry.text(2) for entry in parts.messages(13)}
-    place = told.get("location", "")
+    entries = {entry.text(1): entry.text(2) for entry in parts.messages(13)}
+    place = entries.get("location", "")
     if place not in files:
         target = Path(place)
         if not place or "\0" in place or target.is_absolute() or ".." in target.parts or "\\" in place:
@@ -96,7 +96,7 @@ def _outside(parts: Parts, name: str, needed: int, path: Path, files: dict[str, 
         if not any(real.is_relative_to(folder) for folder in (path.parent.resolve(), path.resolve().parent)):
             raise Bad(f"the data of {shortened(name)} at {shortened(place)!r} is a link that leads out of the folder")
         files[place] = real.stat().st_size
-    numbers = {key: told.get(key, "") for key in ("offset", "length")}
+    numbers = {key: entries.get(key, "") for key in ("offset", "length")}
     if any(value and not (value.isdecimal() and len(value) < 20) for value in numbers.values()):
         raise Bad(f"the place of {shortened(name)} in {shortened(place)} is said to be {shortened(str(numbers))}")
     length = int(numbers["length"] or needed)

@@ -82,7 +82,7 @@ def _stack(file: BinaryIO) -> tuple[object, dict[str, int]]:
     known = {tensor.storage.key: tensor.storage for _, tensor in tensors_in(found) if tensor.storage is not None}
     at, sizes = stream.tell(), {}
     for key in keys:
-        # Data that no tensor uses has a length too, which is read where it lies.
+        # Data that no tensor uses has a length too, which is read in place.
         file.seek(at)
         elements = int.from_bytes(file.read(8), "little", signed=True)
         storage = known.get(key)
@@ -127,11 +127,11 @@ def _check(name: str, tensor: Tensor, sizes: Mapping[str, int]) -> None:
         raise BadPickle(f"the data of {shortened(name)} is {'cut short' if there >= 0 else 'missing'}")
     # A tensor may be expanded, but then its elements are stored once, and it is no weight of its own.
     if nbytes(tensor.offset + prod(tensor.shape), tensor.dtype) > there and 1 not in tensor.shape:
-        raise BadPickle(f"{shortened(name)} of {tensor.shape} lies outside of its data")
+        raise BadPickle(f"{shortened(name)} of {tensor.shape} is outside of its data")
 
 
 def _roles(tensors: Mapping[Keys, Tensor]) -> dict[Keys, Role]:
-    """What an optimizer keeps is no weight, and weights that stand there twice, as averaged ones do, are copies."""
+    """What an optimizer keeps is no weight, and weights that are there twice, as averaged ones do, are copies."""
     roles: dict[Keys, Role] = {}
     sections: dict[str, dict[Keys, tuple[int, ...]]] = {}
     for path, tensor in tensors.items():
@@ -140,10 +140,10 @@ def _roles(tensors: Mapping[Keys, Tensor]) -> dict[Keys, Role]:
         if len(path) > 1 and not kept:
             sections.setdefault(path[0], {})[path[1:]] = tensor.shape
     seen: list[dict[Keys, tuple[int, ...]]] = []
-    for top, held in sections.items():
-        if held in seen and any(word in top.lower() for word in _AGAIN):
-            roles.update(dict.fromkeys(((top, *rest) for rest in held), "copy"))
-        seen.append(held)
+    for top, names in sections.items():
+        if names in seen and any(word in top.lower() for word in _AGAIN):
+            roles.update(dict.fromkeys(((top, *rest) for rest in names), "copy"))
+        seen.append(names)
     return roles
 
 

@@ -75,10 +75,10 @@ def tied(tensors: list[StoredTensor], facts: Mapping[str, Any]) -> tuple[list[St
         names = {tensor.name for tensor in tensors}
         once = {_GGUF_EMBEDDING, _GGUF_NORM} <= names and _GGUF_HEAD not in names
         return tensors, (_once(_GGUF_EMBEDDING),) if once else ()
-    told = facts.get("tie_word_embeddings")
-    if told is None and isinstance(facts.get("text_config"), dict):
-        told = facts["text_config"].get("tie_word_embeddings")
-    embedding = next((each for each in tensors if _is_called(each.name, _EMBEDDINGS)), None) if told is True else None
+    given = facts.get("tie_word_embeddings")
+    if given is None and isinstance(facts.get("text_config"), dict):
+        given = facts["text_config"].get("tie_word_embeddings")
+    embedding = next((each for each in tensors if _is_called(each.name, _EMBEDDINGS)), None) if given is True else None
     if embedding is None:
         return tensors, ()
     place = next((at for at, each in enumerate(tensors) if _is_called(each.name, _HEADS)), None)
@@ -245,7 +245,16 @@ class _Look:
             case "uint8":
                 return self._uint8(tensor)
             case "uint32" if (scales := self.tensors.get(f"{stem}.scales")) is not None and shape:
-                return self._mlx(tensor, scales, stem)
+                given = self.config.get("quantization", self.config.get("quantization_config"))
+                entries = given if isinstance(given, dict) else {}
+                own = entries.get(stem)
+                entries = {**entries, **own} if isinstance(own, dict) else entries
+                bits, group = _width(entries.get("bits")), entries.get("group_size", 64)
+                if bits is None and type(group) is int and scales.shape and scales.shape[-1] * group > 0:
+                    bits = _width(WORD * tensor.shape[-1] / (scales.shape[-1] * group))
+                if bits is None:
+                    return None
+                return Packed((*tensor.shape[:-1], tensor.shape[-1] * WORD // bits), f"int{bits}", "mlx")
             case "int8":
                 if f"{stem}.SCB" in self.tensors:
                     return Packed(shape, "int8", "bitsandbytes")
@@ -300,18 +309,6 @@ class _Look:
         if shape and f"{name}_scale_2" in self.tensors:
             return Packed((*shape[:-1], 2 * shape[-1]), "nvfp4", "nvfp4")
         return None
-
-    def _mlx(self, tensor: Raw, scales: Raw, stem: str) -> Packed | None:
-        told = self.config.get("quantization", self.config.get("quantization_config"))
-        entries = told if isinstance(told, dict) else {}
-        own = entries.get(stem)
-        entries = {**entries, **own} if isinstance(own, dict) else entries
-        bits, group = _width(entries.get("bits")), entries.get("group_size", 64)
-        if bits is None and type(group) is int and scales.shape and scales.shape[-1] * group > 0:
-            bits = _width(WORD * tensor.shape[-1] / (scales.shape[-1] * group))
-        if bits is None:
-            return None
-        return Packed((*tensor.shape[:-1], tensor.shape[-1] * WORD // bits), f"int{bits}", "mlx")
 
     def _told(self, *names: str) -> int | None:
         """A number of the configuration's part about quantization, however deep."""

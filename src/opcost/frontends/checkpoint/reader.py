@@ -35,7 +35,7 @@ class Raw(NamedTuple):
     storage: object = None
     """Equal for tensors that are the same piece of the file; None where each is stored on its own."""
     content: Content = b""
-    """Of the few that describe others: what stands in them."""
+    """Of the few that describe others: their content."""
 
 
 class Contents(NamedTuple):
@@ -57,7 +57,7 @@ class CheckpointReader(Protocol):
     suffixes: tuple[str, ...]
     """Of its files, with the dot; they choose between readers where the content fits several."""
     ordered: bool = True
-    """The tensors stand in an order that means something."""
+    """The order of the tensors means something."""
 
     @abstractmethod
     def sniff(self, head: bytes, path: Path) -> bool:

@@ -60,7 +60,7 @@ _NAMES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENTRY = msgspec.json.Decoder(_Entry)
 _FAULTS = (msgspec.MsgspecError, RecursionError, ValueError)
 _MOST_COMMAS = 1 << 20
-"""Beside those of a usual header, which has at most so many as its tensors have axes: a longer list is looked at one by one."""
+"""Beside those of a usual header, which has at most as many as its tensors have axes: a longer list is looked at one by one."""
 
 
 class SafetensorsReader(CheckpointReader):
@@ -145,7 +145,7 @@ def _at_once(header: bytes, declared: int) -> dict[str, _Any] | None:
 
 
 def _one_by_one(header: bytes, declared: int, path: Path) -> dict[str, _Any]:
-    """The entries; what is wrong with one is told by its name."""
+    """The entries; what is wrong with one is reported with its name."""
     name = ""
     found: dict[str, _Any] = {}
     try:
@@ -153,19 +153,15 @@ def _one_by_one(header: bytes, declared: int, path: Path) -> dict[str, _Any]:
         metadata = entries.pop(_METADATA, None)
         declared -= 0 if metadata is None else bytes(metadata).count(b'"data_offsets"')
         for name, raw in entries.items():
-            entry = _entry(raw)
+            if len(raw) > _LONGEST_ENTRY:
+                raise ValueError(f"its entry has {len(raw):,} bytes")
+            entry = _ENTRY.decode(raw)
             found[name] = _Any(entry.dtype, entry.shape, entry.data_offsets)
     except _FAULTS as exc:
         raise fault(path, _WHAT, f"its header cannot be read: {shortened(f'{name} {exc}'.strip())}") from exc
     if len(found) != declared:
         raise fault(path, _WHAT, f"its header names {declared:,} tensors, of which {declared - len(found):,} twice")
     return found
-
-
-def _entry(raw: msgspec.Raw) -> _Entry:
-    if len(raw) > _LONGEST_ENTRY:
-        raise ValueError(f"its entry has {len(raw):,} bytes")
-    return _ENTRY.decode(raw)
 
 
 def _in_place(entries: dict[str, _Any]) -> Iterable[tuple[str, _Any]]:

@@ -26,9 +26,9 @@ _SHARD = re.compile(r"[-_.]\d{5}-of-\d{5}$")
 _ORDER = (
     ".safetensors", ".gguf", ".bin", ".pth", ".pt", ".ckpt", ".keras", ".h5", ".params", ".npz", ".onnx", ".mge",
 )  # fmt: skip
-"""Of what lies in a folder in several formats, the first of these is taken."""
+"""Of a folder with several formats, the first of these is taken."""
 _USUAL = ("model", "diffusion_pytorch_model", "pytorch_model", "adapter_model")
-"""The name that is taken where several checkpoints lie in a folder."""
+"""The name that is taken where a folder has several checkpoints."""
 _NO_WEIGHTS = frozenset(
     "training_args.bin optimizer.bin optimizer.pt scheduler.pt scheduler.bin scaler.pt rng_state.pth tokenizer.model".split()
 )
@@ -42,7 +42,7 @@ _INDEX = msgspec.json.Decoder(_Index)
 
 
 class Part(NamedTuple):
-    """A file of a checkpoint, and what stands before the names of its tensors."""
+    """A file of a checkpoint, and what precedes the names of its tensors."""
 
     path: Path
     prefix: str = ""
@@ -53,7 +53,7 @@ class Found(NamedTuple):
 
     parts: list[Part]
     folder: Path
-    """Where the configuration lies."""
+    """Where the configuration is."""
     notes: tuple[Note, ...] = ()
     promised: frozenset[str] | None = None
     """The names that an index promises."""
@@ -62,7 +62,21 @@ class Found(NamedTuple):
 def files_of(path: Path) -> Found:
     """The files of the checkpoint at this path."""
     if path.is_dir():
-        return _folder(path)
+        # The checkpoint of a folder, or those of its subfolders, each under the name of its folder
+        found = _best(path)
+        if found is not None:
+            return found
+        parts: list[Part] = []
+        notes: list[Note] = []
+        for folder in sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith(".")):
+            inner = _best(folder)
+            if inner is not None:
+                parts += [Part(part.path, f"{folder.name}.") for part in inner.parts]
+                notes += inner.notes
+        if not parts:
+            known = ", ".join(sorted({suffix for reader in readers() for suffix in reader.suffixes}))
+            raise UnknownSource(f"{path} holds no checkpoint", hint=f"its files end with one of {known}")
+        return Found(parts, path, tuple(notes))
     if path.name.endswith(INDEX):
         return _indexed(path)
     return Found([Part(path)], path.parent)
@@ -80,7 +94,7 @@ def _indexed(path: Path) -> Found:
     for name in files:
         if name in (".", "..") or re.search(r"[/\\\0]", name) or not name:
             raise SourceError(
-                f"{path} names the file {shortened(ascii(name))}, which does not lie beside it",
+                f"{path} names the file {shortened(ascii(name))}, which is not beside it",
                 hint="an index names files of its own folder; nothing elsewhere is opened",
             )
     there = set(_names(path.parent))
@@ -93,24 +107,6 @@ def _indexed(path: Path) -> Found:
     return Found([Part(path.parent / name) for name in files], path.parent, promised=frozenset(named))
 
 
-def _folder(path: Path) -> Found:
-    """The checkpoint of a folder, or those of its subfolders, each under the name of its folder."""
-    found = _best(path)
-    if found is not None:
-        return found
-    parts: list[Part] = []
-    notes: list[Note] = []
-    for folder in sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith(".")):
-        inner = _best(folder)
-        if inner is not None:
-            parts += [Part(part.path, f"{folder.name}.") for part in inner.parts]
-            notes += inner.notes
-    if not parts:
-        known = ", ".join(sorted({suffix for reader in readers() for suffix in reader.suffixes}))
-        raise UnknownSource(f"{path} holds no checkpoint", hint=f"its files end with one of {known}")
-    return Found(parts, path, tuple(notes))
-
-
 def _names(folder: Path) -> list[str]:
     """The files of a folder, in the order of their names."""
     with os.scandir(folder) as entries:
@@ -118,7 +114,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _best(folder: Path) -> Found | None:
-    """One checkpoint of a folder: by its format, its index and its name; a note tells of the others."""
+    """One checkpoint of a folder: by its format, its index and its name; a note names the others."""
     files = [name for name in _names(folder) if name not in _NO_WEIGHTS and name.lower().endswith(_ORDER)]
     for suffix in _ORDER:
         ours = [name for name in files if name.lower().endswith(suffix)]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from opcost.core.checked import Bad
 from opcost.errors import SourceError
 from opcost.frontends.coreml.network import network_graph
-from opcost.frontends.nodes.model import (
+from opcost.frontends.nodes.meaning import (
     MOST_AXES,
     MOST_CONTENT,
     MOST_DEPTH,

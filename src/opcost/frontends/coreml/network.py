@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from opcost.core.checked import Bad
-from opcost.frontends.nodes.model import (
+from opcost.frontends.nodes.meaning import (
     MOST_CONTENT,
     MOST_DEPTH,
     Content,

@@ -96,14 +96,8 @@ def _gelu(call: NodeCall) -> OperatorMeaning:
     return results.pointwise(fn, [call["x"]])
 
 
-@handles("prelu")
-def _prelu(call: NodeCall) -> OperatorMeaning:
-    return like(call["x"], "elementwise", {"fn": "prelu"}, [call["x"], call["alpha"]])
-
-
-@handles("cast")
-def _cast(call: NodeCall) -> OperatorMeaning:
-    return results.converted(call["x"], call.out_dtype)
+handles("prelu")(lambda call: like(call["x"], "elementwise", {"fn": "prelu"}, [call["x"], call["alpha"]]))
+handles("cast")(lambda call: results.converted(call["x"], call.out_dtype))
 
 
 @handles("quantize", "dequantize")
@@ -200,9 +194,7 @@ def _update_state(call: NodeCall) -> OperatorMeaning:
     return OperatorMeaning("copy", NO_ATTRS, [Out(value.shape, value.dtype)] * len(call.node.outputs), [value])
 
 
-@handles("reshape_like")
-def _reshape_like(call: NodeCall) -> OperatorMeaning:
-    return results.viewed(call["x"], None)
+handles("reshape_like")(lambda call: results.viewed(call["x"], None))
 
 
 def _begins_or_ends(call: NodeCall, name: str, rank: int) -> Dims:
@@ -240,9 +232,7 @@ def _slice_by_size(call: NodeCall) -> OperatorMeaning:
     return results.copied(x, tuple(shape))
 
 
-@handles("slice_update")
-def _slice_update(call: NodeCall) -> OperatorMeaning:
-    return like(call["x"], "scatter", NO_ATTRS, [call["x"], call["begin"], call["update"]])
+handles("slice_update")(lambda call: like(call["x"], "scatter", NO_ATTRS, [call["x"], call["begin"], call["update"]]))
 
 
 @handles("crop")
@@ -263,9 +253,7 @@ def _scatter(call: NodeCall) -> OperatorMeaning:
     return like(call["data"], "scatter", {"fn": fn} if fn else NO_ATTRS, reads)
 
 
-@handles("non_zero")
-def _non_zero(call: NodeCall) -> OperatorMeaning:
-    return one("gather", NO_ATTRS, (None, len(call["x"].dims)), "int32", [call["x"]])
+handles("non_zero")(lambda call: one("gather", NO_ATTRS, (None, len(call["x"].dims)), "int32", [call["x"]]))
 
 
 @handles("make_list", "list_read", "list_write", "list_gather", "list_scatter", "list_length")

@@ -15,10 +15,8 @@ from opcost.frontends.building import GraphBuilder
 from opcost.frontends.coreml import MANIFEST
 from opcost.frontends.coreml.model import Model, read_model
 from opcost.frontends.coreml.operators import TABLE
-from opcost.frontends.nodes.inputs import given_inputs
-from opcost.frontends.nodes.meaning import Operand
-from opcost.frontends.nodes.model import DeclaredValue, GraphNode, NodeGraph
-from opcost.frontends.nodes.scopes import Scopes
+from opcost.frontends.nodes.inputs import Scopes, given_inputs
+from opcost.frontends.nodes.meaning import DeclaredValue, GraphNode, NodeGraph, Operand
 from opcost.frontends.nodes.walk import MOST_TURNS, Walk
 from opcost.frontends.options import CountOptions, refuse_running
 from opcost.frontends.protobuf import Span

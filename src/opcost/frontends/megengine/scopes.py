@@ -16,7 +16,7 @@ from opcost.core.graph import Module, Op, Role, Value
 from opcost.frontends.building import GraphBuilder, above, tree_order, with_above
 from opcost.frontends.megengine.model import HOLDERS, Model, Operator, Tensor
 from opcost.frontends.megengine.schema import FLOATING, QUANTIZED
-from opcost.frontends.nodes.scopes import Scopes
+from opcost.frontends.nodes.inputs import Scopes
 
 DEEPEST = 64
 """Modules inside each other, as far as a name is believed."""

@@ -17,8 +17,7 @@ from opcost.frontends.megengine.operators import ROWS
 from opcost.frontends.megengine.operators.elements import content_of
 from opcost.frontends.megengine.operators.table import OperatorCall, Row
 from opcost.frontends.megengine.scopes import DumpScopes, role_of
-from opcost.frontends.nodes.meaning import Operand, OperatorMeaning, Out
-from opcost.frontends.nodes.model import Content, GraphNode, NodeGraph
+from opcost.frontends.nodes.meaning import Content, GraphNode, NodeGraph, Operand, OperatorMeaning, Out
 from opcost.frontends.nodes.walk import Walk
 
 DOMAIN = "mge"

@@ -16,6 +16,7 @@ from opcost.core.graph import NO_ATTRS
 from opcost.core.shapes import Extent, Mismatch, Unknown, known  # fmt: skip
 from opcost.frontends.nodes import results
 from opcost.frontends.nodes.meaning import (
+    Content,
     Handler,
     NodeCall,
     Operator,
@@ -29,7 +30,6 @@ from opcost.frontends.nodes.meaning import (
     one,
     operator_row,
 )
-from opcost.frontends.nodes.model import Content
 
 _HANDLERS: dict[str, Handler] = {}
 """The handlers by the names that rows use."""
@@ -89,23 +89,15 @@ def _same(call: NodeCall) -> OperatorMeaning:
     return like(call["x"], call.text("kind"), attrs, call.given if "rest" in call.places else [call["x"]])
 
 
-@_shared
-def _copy(call: NodeCall) -> OperatorMeaning:
-    return results.copied(call["x"], call["x"].shape)
-
-
-@_shared
-def _copy_declared(call: NodeCall) -> OperatorMeaning:
-    """Elements moved into the shape that the file declares."""
-    return results.copied(call["x"], None)
+_HANDLERS["copy"] = lambda call: results.copied(call["x"], call["x"].shape)
+# Elements moved into the shape that the file declares
+_HANDLERS["copy_declared"] = lambda call: results.copied(call["x"], None)
 
 
 # -- the same memory -----------------------------------------------------------------------------------------------------
 
 
-@_shared
-def _view(call: NodeCall) -> OperatorMeaning:
-    return results.viewed(call["x"], call["x"].shape)
+_HANDLERS["view"] = lambda call: results.viewed(call["x"], call["x"].shape)
 
 
 @_shared
@@ -151,9 +143,7 @@ def _transpose(call: NodeCall) -> OperatorMeaning:
     return results.turned(x, shapes.axes_of(order, rank) if order else tuple(reversed(range(rank))))
 
 
-@_shared
-def _concat(call: NodeCall) -> OperatorMeaning:
-    return results.joined(call.several("values"), call.whole("axis"))
+_HANDLERS["concat"] = lambda call: results.joined(call.several("values"), call.whole("axis"))
 
 
 @_shared
@@ -193,9 +183,7 @@ def _pad(call: NodeCall) -> OperatorMeaning:
     return results.copied(x, shapes.padded(x.dims, [(0, 0)] * (len(x.dims) - len(pairs)) + pairs))
 
 
-@_shared
-def _tile(call: NodeCall) -> OperatorMeaning:
-    return results.copied(call["x"], shapes.tiled(call["x"].dims, call.integers("reps") or ()))
+_HANDLERS["tile"] = lambda call: results.copied(call["x"], shapes.tiled(call["x"].dims, call.integers("reps") or ()))
 
 
 @_shared
@@ -203,14 +191,8 @@ def _broadcast_to(call: NodeCall) -> OperatorMeaning:
     return results.stretched(call["x"], shapes.broadcast([call["x"].dims, call.extents("shape") or ()]))
 
 
-@_shared
-def _depth_to_space(call: NodeCall) -> OperatorMeaning:
-    return _blocks(call, shapes.times, shapes.divided)
-
-
-@_shared
-def _space_to_depth(call: NodeCall) -> OperatorMeaning:
-    return _blocks(call, shapes.divided, shapes.times)
+_HANDLERS["depth_to_space"] = lambda call: _blocks(call, shapes.times, shapes.divided)
+_HANDLERS["space_to_depth"] = lambda call: _blocks(call, shapes.divided, shapes.times)
 
 
 def _blocks(call: NodeCall, of_space: Callable[..., Extent], of_channels: Callable[..., Extent]) -> OperatorMeaning:
@@ -251,10 +233,8 @@ def _gather_nd(call: NodeCall) -> OperatorMeaning:
     return one("gather", NO_ATTRS, (*indices.dims[:-1], *x.dims[depth:]), x.dtype, [x, indices])
 
 
-@_shared
-def _update(call: NodeCall) -> OperatorMeaning:
-    """Some elements of x replaced."""
-    return like(call["x"], "scatter", NO_ATTRS, [call["x"], call["indices"], call["updates"]])
+# Some elements of x replaced
+_HANDLERS["update"] = lambda call: like(call["x"], "scatter", NO_ATTRS, [call["x"], call["indices"], call["updates"]])
 
 
 # -- from nothing --------------------------------------------------------------------------------------------------------
@@ -283,9 +263,7 @@ def _fill(call: NodeCall) -> OperatorMeaning:
     return results.filled_with(value.first if value is not None else call.attrs.get("value", 0), wanted, call.out_dtype)
 
 
-@_shared
-def _fill_like(call: NodeCall) -> OperatorMeaning:
-    return results.created(call["ref_tensor"].shape, call.out_dtype)
+_HANDLERS["fill_like"] = lambda call: results.created(call["ref_tensor"].shape, call.out_dtype)
 
 
 @_shared

@@ -10,8 +10,19 @@ from typing import Any, NamedTuple
 from opcost.core import shapes
 from opcost.core.graph import NO_ATTRS, Attr
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, known
-from opcost.frontends.nodes.meaning import Operand, OperatorMeaning, Out, common, fitting, numel, one, with_bias
-from opcost.frontends.nodes.model import MOST_CONTENT, Content, Number
+from opcost.frontends.nodes.meaning import (
+    MOST_CONTENT,
+    Content,
+    Number,
+    Operand,
+    OperatorMeaning,
+    Out,
+    common,
+    fitting,
+    numel,
+    one,
+    with_bias,
+)
 
 # -- functions of each element -------------------------------------------------------------------------------------------
 

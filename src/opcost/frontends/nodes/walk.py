@@ -12,18 +12,21 @@ from opcost.core.report import DATA
 from opcost.core.shapes import Mismatch, Shape, Unknown, complete, merge, text
 from opcost.errors import InputError, SourceError, some
 from opcost.frontends.building import GraphBuilder, check_extents
-from opcost.frontends.nodes.meaning import Operand, OperatorMeaning, OperatorTable, Out
-from opcost.frontends.nodes.model import (
+from opcost.frontends.nodes.inputs import Scopes
+from opcost.frontends.nodes.meaning import (  # fmt: skip
     MOST_AXES,
     Content,
     GraphNode,
     NodeGraph,
     Number,
+    Operand,
+    OperatorMeaning,
+    OperatorTable,
+    Out,
     StoredTensor,
     known_shape,
     plain,
-)  # fmt: skip
-from opcost.frontends.nodes.scopes import Scopes
+)
 
 MOST_STEPS = 1 << 16
 """Nodes that are walked beside 64 times those that there are: graphs that run each other may never end."""

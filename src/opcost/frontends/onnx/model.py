@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.checked import Bad
-from opcost.frontends.nodes.model import (
+from opcost.frontends.nodes.meaning import (
     MOST_AXES,
     MOST_CONTENT,
     MOST_DEPTH,

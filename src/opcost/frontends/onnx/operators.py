@@ -15,17 +15,18 @@ from opcost.core.shapes import Dims, Mismatch, Unknown, known  # fmt: skip
 from opcost.frontends.nodes import results
 from opcost.frontends.nodes.meaning import (
     NodeCall,
+    Number,
     Operand,
     OperatorMeaning,
     OperatorTable,
     Out,
+    StoredTensor,
     common,
     fitting,
     like,
     numel,
     one,
 )
-from opcost.frontends.nodes.model import Number, StoredTensor
 from opcost.frontends.nodes.operators import add_functions, add_rows
 from opcost.frontends.onnx.model import DTYPES
 
@@ -315,7 +316,22 @@ def _make_sequence(call: NodeCall) -> OperatorMeaning:
             items.pop(call[1].integers[0] if call.at(1) else -1)
             return _sequence(items)
         case "SplitToSequence":
-            return _sequence(_pieces(call))
+            x, given = call[0], call.at(1)
+            axis = shapes.axis_of(call.whole("axis"), len(x.dims))
+            extent = known(x.dims[axis : axis + 1])[0]
+            if given is None:
+                lengths = [1] * min(extent, _MOST_PIECES + 1)
+            elif given.dims:
+                lengths = list(given.integers)
+            else:
+                size = given.integers[0]
+                lengths = [min(size, extent - begin) for begin in range(0, extent, size)[: _MOST_PIECES + 1]]
+            if len(lengths) > _MOST_PIECES:
+                raise Unknown
+            dims_of_all = [shapes.replaced(x.dims, axis, length) for length in lengths]
+            if given is None and not call.flag("keepdims", default=True):
+                dims_of_all = [shapes.replaced(x.dims, axis) for _ in lengths]
+            return _sequence(call.step("copy", NO_ATTRS, [x], [Out(shape, x.dtype) for shape in dims_of_all]))
         case "Optional":
             return _view(call[0]) if call.given else _sequence(None)
     return _sequence(call.given)
@@ -326,25 +342,6 @@ def _view(x: Operand, *, content: bool = False) -> OperatorMeaning:
 
 
 _MOST_PIECES = 4096
-
-
-def _pieces(call: NodeCall) -> list[Operand]:
-    x, given = call[0], call.at(1)
-    axis = shapes.axis_of(call.whole("axis"), len(x.dims))
-    extent = known(x.dims[axis : axis + 1])[0]
-    if given is None:
-        lengths = [1] * min(extent, _MOST_PIECES + 1)
-    elif given.dims:
-        lengths = list(given.integers)
-    else:
-        size = given.integers[0]
-        lengths = [min(size, extent - begin) for begin in range(0, extent, size)[: _MOST_PIECES + 1]]
-    if len(lengths) > _MOST_PIECES:
-        raise Unknown
-    dims_of_all = [shapes.replaced(x.dims, axis, length) for length in lengths]
-    if given is None and not call.flag("keepdims", default=True):
-        dims_of_all = [shapes.replaced(x.dims, axis) for _ in lengths]
-    return call.step("copy", NO_ATTRS, [x], [Out(shape, x.dtype) for shape in dims_of_all])
 
 
 @handles("SequenceAt", "OptionalGetElement", "SequenceLength", "OptionalHasElement", "ConcatFromSequence")

@@ -15,8 +15,19 @@ from typing import Any
 from opcost.core.graph import NO_ATTRS
 from opcost.core.shapes import Dims, Extent, known, reduced, times
 from opcost.frontends.nodes import results
-from opcost.frontends.nodes.meaning import NodeCall, Operand, OperatorMeaning, Out, common, like, numel, one, with_bias
-from opcost.frontends.nodes.model import GraphNode, NodeGraph
+from opcost.frontends.nodes.meaning import (
+    GraphNode,
+    NodeCall,
+    NodeGraph,
+    Operand,
+    OperatorMeaning,
+    Out,
+    common,
+    like,
+    numel,
+    one,
+    with_bias,
+)
 from opcost.frontends.onnx.model import DTYPES
 from opcost.frontends.onnx.operators import MICROSOFT, NCHWC, TABLE
 from opcost.frontends.onnx.products import added_then, then
@@ -64,10 +75,8 @@ def _bias_dropout(call: NodeCall) -> OperatorMeaning:
     return OperatorMeaning("elementwise", attrs, [Out(x.shape, x.dtype), mask], [x, others[-1]])
 
 
-@handles("ComplexMul", "ComplexMulConj")
-def _complex(call: NodeCall) -> OperatorMeaning:
-    """Pairs of numbers are complex ones: a b - c d and a d + b c, three operations for each number."""
-    return results.pointwise("mul_mul_add", call.given)
+# Pairs of numbers are complex ones: a b - c d and a d + b c, three operations for each number
+handles("ComplexMul", "ComplexMulConj")(lambda call: results.pointwise("mul_mul_add", call.given))
 
 
 @handles("MulInteger", inputs="a a_zero b b_zero")
@@ -147,9 +156,7 @@ def _embed_norm(call: NodeCall) -> OperatorMeaning:
     return OperatorMeaning("norm", {"fn": "layer"}, outs, [total, call.at(5), call.at(6)])
 
 
-@handles("BranchwiseRMSNorm")
-def _branchwise_norm(call: NodeCall) -> OperatorMeaning:
-    return like(call[0], "norm", {"fn": "rms"}, [call[0], call.at(1)])
+handles("BranchwiseRMSNorm")(lambda call: like(call[0], "norm", {"fn": "rms"}, [call[0], call.at(1)]))
 
 
 @handles("QOrderedLayerNormalization")
@@ -251,9 +258,7 @@ def _streams(call: NodeCall) -> OperatorMeaning:
 # -- in other places -----------------------------------------------------------------------------------------------------
 
 
-@handles("QLinearConcat")
-def _concat(call: NodeCall) -> OperatorMeaning:
-    return results.joined(call.given[2::3], call.whole("axis"))
+handles("QLinearConcat")(lambda call: results.joined(call.given[2::3], call.whole("axis")))
 
 
 @handles("TorchEmbedding")
@@ -267,9 +272,7 @@ def _restored(call: NodeCall) -> OperatorMeaning:
     return one("scatter", NO_ATTRS, (*call[1].dims, call[0].dims[-1]), call[0].dtype, call.given)
 
 
-@handles("NGramRepeatBlock")
-def _blocked_tokens(call: NodeCall) -> OperatorMeaning:
-    return like(call[1], "scatter", NO_ATTRS, [call[1], call[0]])
+handles("NGramRepeatBlock")(lambda call: like(call[1], "scatter", NO_ATTRS, [call[1], call[0]]))
 
 
 @handles("UnfoldTensor")

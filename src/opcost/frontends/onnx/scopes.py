@@ -11,9 +11,8 @@ from math import prod
 from opcost.core.graph import INTEGER, Role
 from opcost.core.shapes import known
 from opcost.frontends.building import GraphBuilder, with_above
-from opcost.frontends.nodes.meaning import Operand
-from opcost.frontends.nodes.model import GraphNode, NodeGraph
-from opcost.frontends.nodes.scopes import Scopes, clean
+from opcost.frontends.nodes.inputs import Scopes, clean
+from opcost.frontends.nodes.meaning import GraphNode, NodeGraph, Operand
 from opcost.frontends.onnx.operators import NCHWC
 from opcost.frontends.onnx.runtime import unpadded
 

@@ -15,8 +15,7 @@ from opcost.errors import InputError, SourceError, some
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.inputs import Usual
 from opcost.frontends.nodes.inputs import given_inputs
-from opcost.frontends.nodes.meaning import Operand, Out
-from opcost.frontends.nodes.model import Content, DeclaredValue, GraphNode, NodeGraph, StoredTensor
+from opcost.frontends.nodes.meaning import Content, GraphNode, NodeGraph, Operand, Out, StoredTensor
 from opcost.frontends.nodes.walk import FAULTS, Walk
 from opcost.frontends.onnx.model import Function, Model, Reference, read_model
 from opcost.frontends.onnx.operators import NCHWC, PREVIEW, TABLE
@@ -84,7 +83,12 @@ class OnnxWalk(Walk):
             case "Constant":
                 env[node.outputs[0]] = self._constant(node)
             case "If":
-                self._if(node, graph, env)
+                # The branch that is taken, where that is known; else both
+                condition = self.found(node.inputs[0], graph, env).first
+                blocks = [self._inside(node.attrs.get(name), node) for name in ("then_branch", "else_branch")]
+                branches = [partial(self.inner, block, graph, env) for block in blocks]
+                results = self.choose(node, None if condition is None else 0 if condition else 1, branches)
+                env.update(zip(node.outputs, results, strict=False))
             case "Loop":
                 self._loop(node, graph, env)
             case "Scan" if self.model.opsets.get("ai.onnx", 9) > 8:  # the first version has a batch in front
@@ -140,18 +144,12 @@ class OnnxWalk(Walk):
             raise SourceError(f"{node}: a graph that it runs is missing")
         return graph
 
-    def _if(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> None:
-        """The branch that is taken, where that is known; else both."""
-        condition = self.found(node.inputs[0], graph, env).first
-        blocks = [self._inside(node.attrs.get(name), node) for name in ("then_branch", "else_branch")]
-        branches = [partial(self.inner, block, graph, env) for block in blocks]
-        results = self.choose(node, None if condition is None else 0 if condition else 1, branches)
-        env.update(zip(node.outputs, results, strict=False))
-
     def _loop(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> None:
         body = self._inside(node.attrs.get("body"), node)
         ins = [self.found(name, graph, env) if name else None for name in node.inputs]
-        limit = _limit(ins)
+        # How often a loop turns at most, where that is known; a huge number means no limit
+        found = ins[0].first if ins and ins[0] is not None else None
+        limit = max(int(found), 0) if found is not None and found < MOST_TRIPS else None
         turns = self.once(node) if limit is None else limit
         start = [made for made in ins[2:] if made is not None]
         counter = Operand(self.maker.value("", self.maker.spec((), "int64"), "const"), (), "int64")
@@ -250,12 +248,6 @@ def _bound(node: GraphNode, given: Mapping[str, Any], call: GraphNode) -> GraphN
     )
 
 
-def _limit(ins: Sequence[Operand | None]) -> int | None:
-    """How often a loop turns at most, where that is known; a huge number means no limit."""
-    found = ins[0].first if ins and ins[0] is not None else None
-    return max(int(found), 0) if found is not None and found < MOST_TRIPS else None
-
-
 # -- from a file ----------------------------------------------------------------------------------------------------------
 
 OLDEST = 7
@@ -283,7 +275,16 @@ def graph_of(model: Model, options: CountOptions, source: str, walks: type[OnnxW
     if version < OLDEST:
         raise SourceError(f"its operators are of version {version}, and versions from {OLDEST} on are read")
     inputs = model.graph.inputs
-    _check_batch(inputs, options.sizes.batch)
+    # Refuse another batch where the file fixes it: shapes inside the file hold for that one only
+    batch = options.sizes.batch
+    first = {declared.name: declared.shape[0] for declared in inputs if declared.shape}
+    fixed = {name: extent for name, extent in first.items() if isinstance(extent, int)}
+    if batch is not None and fixed and len(fixed) == len(first) and batch not in fixed.values():
+        name, extent = next(iter(fixed.items()))
+        raise InputError(
+            f"dimension 0 of the input {name!r} is fixed at {extent} in the file, not {batch}",
+            hint="export the model with a dynamic batch (dynamic_shapes, dynamic_axes), or count it without --batch",
+        )
     maker = GraphBuilder()
     usual = Usual.of(model.metadata, detector=any(node.op in _DETECTING for node in model.graph.nodes))
     given = given_inputs(inputs, options, maker, usual)
@@ -293,15 +294,3 @@ def graph_of(model: Model, options: CountOptions, source: str, walks: type[OnnxW
     if model.producer:
         meta["producer"] = model.producer
     return walk.finished(source, meta, model.graph.name, given.made, outputs)
-
-
-def _check_batch(inputs: Sequence[DeclaredValue], batch: int | None) -> None:
-    """Refuse another batch where the file fixes it: shapes inside the file hold for that one only."""
-    first = {declared.name: declared.shape[0] for declared in inputs if declared.shape}
-    fixed = {name: extent for name, extent in first.items() if isinstance(extent, int)}
-    if batch is not None and fixed and len(fixed) == len(first) and batch not in fixed.values():
-        name, extent = next(iter(fixed.items()))
-        raise InputError(
-            f"dimension 0 of the input {name!r} is fixed at {extent} in the file, not {batch}",
-            hint="export the model with a dynamic batch (dynamic_shapes, dynamic_axes), or count it without --batch",
-        )

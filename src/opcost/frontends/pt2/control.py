@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from opcost.core.checked import Bad
-from opcost.frontends.aten.call import Described
-from opcost.frontends.aten.strides import row_major
+from opcost.frontends.aten.call import Described, row_major
 from opcost.frontends.programs import ProgramBuilder, ProgramTensor
 from opcost.frontends.pt2.program import Subgraph
 

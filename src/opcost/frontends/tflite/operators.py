@@ -10,6 +10,7 @@ from opcost.core.graph import NO_ATTRS, Attr
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, known  # fmt: skip
 from opcost.frontends.nodes import results
 from opcost.frontends.nodes.meaning import (  # fmt: skip
+    MOST_AXES,
     Handler,
     NodeCall,
     OperatorMeaning,
@@ -21,7 +22,6 @@ from opcost.frontends.nodes.meaning import (  # fmt: skip
     numel,
     one,
 )
-from opcost.frontends.nodes.model import MOST_AXES
 from opcost.frontends.nodes.operators import add_functions, add_rows
 
 TABLE = OperatorTable()
@@ -122,9 +122,7 @@ def _activated(handler: Handler) -> Handler:
 # -- functions of each element -------------------------------------------------------------------------------------------
 
 
-@handles("GELU")
-def _gelu(call: NodeCall) -> OperatorMeaning:
-    return results.pointwise("gelu_tanh" if call.flag("approximate") else "gelu", call.given)
+handles("GELU")(lambda call: results.pointwise("gelu_tanh" if call.flag("approximate") else "gelu", call.given))
 
 
 @handles("SQUARED_DIFFERENCE")
@@ -132,19 +130,9 @@ def _squared_difference(call: NodeCall) -> OperatorMeaning:
     return one("elementwise", results.added(call.given, "sub", more=1), common(call.given), call[0].dtype)
 
 
-@handles("STABLEHLO_CLAMP")
-def _clamp(call: NodeCall) -> OperatorMeaning:
-    return like(call[1], "elementwise", {"fn": "clamp"})
-
-
-@handles("CAST", "STABLEHLO_CONVERT")
-def _cast(call: NodeCall) -> OperatorMeaning:
-    return results.converted(call[0], call.out_dtype)
-
-
-@handles("BITCAST")
-def _bitcast(call: NodeCall) -> OperatorMeaning:
-    return OperatorMeaning("view", NO_ATTRS, [Out(None, call.out_dtype, home=call[0])], [call[0]])
+handles("STABLEHLO_CLAMP")(lambda call: like(call[1], "elementwise", {"fn": "clamp"}))
+handles("CAST", "STABLEHLO_CONVERT")(lambda call: results.converted(call[0], call.out_dtype))
+handles("BITCAST")(lambda call: OperatorMeaning("view", NO_ATTRS, [Out(None, call.out_dtype, home=call[0])], [call[0]]))
 
 
 @handles("QUANTIZE", "DEQUANTIZE")
@@ -185,9 +173,7 @@ def _slice_by_attributes(call: NodeCall) -> OperatorMeaning:
     return results.sliced(call[0], range(len(call[0].dims)), at["begins"], at["ends"], at["steps"])
 
 
-@handles("STABLEHLO_DYNAMIC_SLICE")
-def _slice_anywhere(call: NodeCall) -> OperatorMeaning:
-    return results.copied(call[0], tuple(call.attrs["sizes"]))
+handles("STABLEHLO_DYNAMIC_SLICE")(lambda call: results.copied(call[0], tuple(call.attrs["sizes"])))
 
 
 @handles("STRIDED_SLICE", inputs="x begin end strides")
@@ -263,9 +249,7 @@ def _batches(call: NodeCall) -> OperatorMeaning:
     )
 
 
-@handles("MATRIX_DIAG")
-def _diagonal(call: NodeCall) -> OperatorMeaning:
-    return results.copied(call[0], (*call[0].dims, call[0].dims[-1]))
+handles("MATRIX_DIAG")(lambda call: results.copied(call[0], (*call[0].dims, call[0].dims[-1])))
 
 
 @handles("STABLEHLO_BROADCAST_IN_DIM")
@@ -285,10 +269,8 @@ def _gather_windows(call: NodeCall) -> OperatorMeaning:
     return one("gather", NO_ATTRS, tuple(shape), call.out_dtype)
 
 
-@handles("STABLEHLO_SCATTER")
-def _scatter(call: NodeCall) -> OperatorMeaning:
-    """Numbers put at places; what a little graph does with those that are there is one operation."""
-    return like(call[0], "scatter", {"fn": "add"}, [call[0], call[1], call[2]])
+# Numbers put at places; what a little graph does with those that are there is one operation
+handles("STABLEHLO_SCATTER")(lambda call: like(call[0], "scatter", {"fn": "add"}, [call[0], call[1], call[2]]))
 
 
 @handles("SCATTER_ND", inputs="indices updates shape")
@@ -333,9 +315,7 @@ def _hash_table(call: NodeCall) -> OperatorMeaning:
     return results.created((1,), call.out_dtype)
 
 
-@handles("RANK")
-def _rank(call: NodeCall) -> OperatorMeaning:
-    return results.created((), "int32", [len(call[0].dims)])
+handles("RANK")(lambda call: results.created((), "int32", [len(call[0].dims)]))
 
 
 @handles("BROADCAST_ARGS", inputs="a b")
@@ -343,19 +323,9 @@ def _stretch_shapes(call: NodeCall) -> OperatorMeaning:
     return results.shape_of(shapes.broadcast([call.extents("a") or (), call.extents("b") or ()]), call.out_dtype)
 
 
-@handles("ZEROS_LIKE")
-def _zeros(call: NodeCall) -> OperatorMeaning:
-    return results.filled_with(0, call[0].dims, call[0].dtype)
-
-
-@handles("STABLEHLO_IOTA")
-def _iota(call: NodeCall) -> OperatorMeaning:
-    return results.created(None, call.out_dtype)
-
-
-@handles("MULTINOMIAL")
-def _multinomial(call: NodeCall) -> OperatorMeaning:
-    return one("random", NO_ATTRS, (call[0].dims[0], call[1].integers[0]), call.out_dtype, [])
+handles("ZEROS_LIKE")(lambda call: results.filled_with(0, call[0].dims, call[0].dtype))
+handles("STABLEHLO_IOTA")(lambda call: results.created(None, call.out_dtype))
+handles("MULTINOMIAL")(lambda call: one("random", NO_ATTRS, (call[0].dims[0], call[1].integers[0]), call.out_dtype, []))
 
 
 @handles("STABLEHLO_RNG_BIT_GENERATOR")

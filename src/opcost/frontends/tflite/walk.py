@@ -13,10 +13,8 @@ from opcost.core.graph import INTEGER, NO_ATTRS, Graph, Role
 from opcost.errors import SourceError, UnknownName, some
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.flatbuffer import pages_of
-from opcost.frontends.nodes.inputs import given_inputs
-from opcost.frontends.nodes.meaning import Operand, Out
-from opcost.frontends.nodes.model import MOST_DEPTH, GraphNode, NodeGraph, plain
-from opcost.frontends.nodes.scopes import Scopes, path_in_name
+from opcost.frontends.nodes.inputs import Scopes, given_inputs, path_in_name
+from opcost.frontends.nodes.meaning import MOST_DEPTH, GraphNode, NodeGraph, Operand, Out, plain
 from opcost.frontends.nodes.walk import Walk
 from opcost.frontends.options import CountOptions, refuse_running
 from opcost.frontends.tflite import products as _products  # noqa: F401 - it enters its operators in the table
@@ -38,7 +36,16 @@ def load(path: Path, options: CountOptions) -> Graph:
 def graph_of(model: Model, options: CountOptions, source: str) -> Graph:
     """The graph of one signature of a model on the requested inputs."""
     maker = GraphBuilder()
-    signature = _signature(model, str(options.own.get("signature", "")), maker)
+    # The requested one, or the first; a model without any has its first graph
+    requested = str(options.own.get("signature", ""))
+    found = {signature.name: signature for signature in model.signatures}
+    if requested and requested not in found:
+        raise UnknownName("signature", requested, found)
+    if len(found) > 1 and not requested:
+        text = f"the model has the signatures {', '.join(some([*found]))}, of which the first is counted"
+        maker.note("signatures", f"{text}; choose another by --signature NAME")
+    chosen = found[requested] if requested else model.signatures[0] if model.signatures else None
+    signature = chosen or Signature("", 0, {})
     lite = model.graphs[signature.graph]
     names = {tensor: name for name, tensor in signature.inputs.items()}
     for declared in lite.graph.inputs:  # without what TensorFlow puts around it: `serving_default_x:0` is x
@@ -52,18 +59,6 @@ def graph_of(model: Model, options: CountOptions, source: str) -> Graph:
     if model.description:
         meta["producer"] = model.description
     return walk.finished(source, meta, signature.name, given.made, outputs)
-
-
-def _signature(model: Model, requested: str, maker: GraphBuilder) -> Signature:
-    """The requested one, or the first; a model without any has its first graph."""
-    found = {signature.name: signature for signature in model.signatures}
-    if requested and requested not in found:
-        raise UnknownName("signature", requested, found)
-    if len(found) > 1 and not requested:
-        text = f"the model has the signatures {', '.join(some([*found]))}, of which the first is counted"
-        maker.note("signatures", f"{text}; choose another by --signature NAME")
-    chosen = found[requested] if requested else model.signatures[0] if model.signatures else None
-    return chosen or Signature("", 0, {})
 
 
 def _renamed(options: CountOptions, names: Mapping[str, str]) -> CountOptions:

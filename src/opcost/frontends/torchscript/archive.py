@@ -17,9 +17,8 @@ from opcost.core.files import opened
 from opcost.core.graph import Role
 from opcost.core.parsing import BadArchive, archive_in
 from opcost.errors import counted
-from opcost.frontends.aten.call import Call, Described
-from opcost.frontends.aten.resolve import is_view
-from opcost.frontends.aten.strides import row_major
+from opcost.frontends.aten.call import Call, Described, row_major
+from opcost.frontends.aten.schema import is_view
 from opcost.frontends.checkpoint.described import LARGEST_PICKLE, Tensor, described
 from opcost.frontends.checkpoint.described import Tensor as Stored
 from opcost.frontends.input_data import BadPickle
@@ -171,7 +170,7 @@ class _Plain:
         state = getattr(found, "state", None)
         if isinstance(state, list):
             held = next((each for each in state if isinstance(each, dict)), {})
-            made = self._seen[id(found)] = Object(str(getattr(type(found), "asked", "")), {})
+            made = self._seen[id(found)] = Object(str(getattr(type(found), "named", "")), {})
             made.attributes.update({str(key): self(value, depth + 1) for key, value in held.items()})
             return made
         if isinstance(found, dict):

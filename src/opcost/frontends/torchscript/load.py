@@ -8,8 +8,7 @@ from typing import Any
 from opcost.core.checked import Bad
 from opcost.core.graph import Graph
 from opcost.errors import InputError, SourceError
-from opcost.frontends.aten.call import Described
-from opcost.frontends.aten.strides import row_major
+from opcost.frontends.aten.call import Described, row_major
 from opcost.frontends.inputs import requested_inputs
 from opcost.frontends.options import CountOptions, refuse_running
 from opcost.frontends.programs import ProgramBuilder, ProgramTensor, made_in

@@ -10,13 +10,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from opcost.core.shapes import broadcast
-from opcost.frontends.aten.call import Call, Described, NotKnown, Tensor, type_name
+from opcost.frontends.aten.call import Call, Described, NotKnown, Tensor, promoted, row_major, type_name
 from opcost.frontends.aten.outputs import outputs_of
 from opcost.frontends.aten.outputs.table import axis_of, like, made
-from opcost.frontends.aten.promotion import promoted
-from opcost.frontends.aten.resolve import is_view
-from opcost.frontends.aten.schema import Argument, Schema, overloads
-from opcost.frontends.aten.strides import row_major
+from opcost.frontends.aten.schema import Argument, Schema, is_view, overloads
 from opcost.frontends.aten.views import VIEWS, views_of
 from opcost.frontends.programs import ProgramOperator
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from opcost.core.checked import Bad
 from opcost.errors import InputError, SourceError, shortened
-from opcost.frontends.aten.call import Call, Described, NotKnown
-from opcost.frontends.aten.strides import row_major
+from opcost.frontends.aten.call import Call, Described, NotKnown, row_major
 from opcost.frontends.building import check_extents
 from opcost.frontends.programs import (
     MOST_AXES,

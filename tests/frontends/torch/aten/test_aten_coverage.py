@@ -11,8 +11,7 @@ import torch.distributed._functional_collectives  # it registers operators of it
 
 from opcost.core.kinds import KINDS
 from opcost.frontends.aten.call import HANDLERS, Constant
-from opcost.frontends.aten.resolve import find_handler
-from opcost.frontends.aten.schema import parse
+from opcost.frontends.aten.schema import find_handler, parse
 
 UNKNOWN = {
     "_sparse_sparse_matmul": "its products depend on where the values of both operands lie",

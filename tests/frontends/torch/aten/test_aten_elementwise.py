@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from opcost.frontends.aten.call import Constant
-from opcost.frontends.aten.resolve import find_handler
-from opcost.frontends.aten.schema import parse
+from opcost.frontends.aten.schema import find_handler, parse
 from opcost.rules.elementwise import FLOPS_PER_ELEMENT
 
 aten = torch.ops.aten

@@ -1,6 +1,6 @@
 """What operators consist of that PyTorch itself takes apart: a program may name them whole, a run never shows them.
 
-Each function tells the operators that a run on the CPU shows in the place of one, with the tensors between them, so that a
+Each function gives the operators that a run on the CPU shows in the place of one, with the tensors between them, so that a
 program costs what the model costs. Those that are not here cost the same either way.
 """
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from opcost.core.shapes import broadcast
-from opcost.frontends.aten.call import Call, Tensor, type_name
+from opcost.frontends.aten.call import Call, Tensor, is_contiguous, type_name
 from opcost.frontends.aten.composite.products import Parts, look, new, of, product
-from opcost.frontends.aten.strides import is_contiguous
 
 
 @of("batch_norm")

@@ -7,8 +7,7 @@ from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.shapes import Mismatch, broadcast, explicit
-from opcost.frontends.aten.call import Call, Described, Tensor, type_name
-from opcost.frontends.aten.strides import is_contiguous, row_major, seen_as
+from opcost.frontends.aten.call import Call, Described, Tensor, is_contiguous, row_major, seen_as, type_name
 
 
 class Step(NamedTuple):
@@ -84,7 +83,7 @@ def of(*names: str) -> Callable[[Take], Take]:
 
 
 def taken_apart(call: Call) -> list[Step] | None:
-    """The operators that a call consists of; None if it stands for itself."""
+    """The operators that a call consists of; None if it is not taken apart."""
     take = COMPOSITES.get(call.name)
     if take is None:
         return None
@@ -137,7 +136,7 @@ def product(do: Parts, a: Tensor, b: Tensor, y: Tensor) -> None:
 def _folds(large: Tensor, small: Tensor) -> bool:
     """Whether the axes before the last are taken as one, so that the other side need not be repeated.
 
-    They are if they are one axis in memory; and, copied if need be, if the gradient of the other side will be asked for.
+    They are if they are one axis in memory; and, copied if need be, if the gradient of the other side will be needed.
     """
     shape, strides = large.shape, large.stride()
     one_axis = all(strides[i] == strides[i + 1] * shape[i + 1] for i in range(large.dim() - 2))
@@ -155,7 +154,7 @@ def _stacked(do: Parts, x: Tensor, batch: Sequence[int]) -> Tensor:
 
 @of("einsum")
 def _einsum(do: Parts, call: Call) -> bool | None:
-    """Operands are joined from the left, two by two; what only one of them has and nobody needs later is summed first."""
+    """Operands are joined from the left, two by two; what only one of them has and no later one needs is summed first."""
     operands = list(call["tensors"])
     try:
         equation = explicit(call["equation"], [x.dim() for x in operands])
@@ -219,7 +218,7 @@ def _presummed(do: Parts, x: Tensor, labels: str, needed: set[str]) -> tuple[Ten
 
 
 def _ordered(do: Parts, x: Tensor, labels: str, order: Sequence[str]) -> Tensor:
-    """The axes by label; one that the tensor does not have, or has only once, lies anywhere."""
+    """The axes by label; one that the tensor does not have, or has only once, may be anywhere."""
     at = {label: axis for axis, label in enumerate(labels)}
     shape = [x.shape[at[c]] if c in at else 1 for c in order]
     strides = [x.stride()[at[c]] if c in at else 0 for c in order]
@@ -384,7 +383,7 @@ def _where(do: Parts, call: Call) -> bool | None:
 
 @of("repeat_interleave")
 def _repeat_interleave(do: Parts, call: Call) -> bool | None:
-    """Every element so many times over is a copy of a widened view."""
+    """Every element repeated is a copy of a widened view."""
     if call.overload != "self_int":
         return False
     y = call.outs[0]

@@ -13,8 +13,7 @@ from opcost.frontends.aten.outputs import (  # noqa: F401  (imported for their e
     table,
 )
 from opcost.frontends.aten.outputs.table import OUTPUTS, elementwise
-from opcost.frontends.aten.resolve import Plan, is_view
-from opcost.frontends.aten.schema import Schema
+from opcost.frontends.aten.schema import Plan, Schema, is_view
 
 __all__ = ["outputs_of"]
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from opcost.core.shapes import broadcast
-from opcost.frontends.aten.call import Call, Described, Tensor, per_axis, type_name
+from opcost.frontends.aten.call import Call, Described, Tensor, complex_of, per_axis, real_of, type_name
 from opcost.frontends.aten.outputs.table import like, made, on, on_each, only
-from opcost.frontends.aten.promotion import complex_of, real_of
 
 
 def product(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
@@ -95,10 +94,6 @@ def _list(call: Call, name: str, axes: int, otherwise: int) -> tuple[int, ...]:
     return per_axis(call[name], axes) if name in call.args else (otherwise,) * axes
 
 
-def _turned(call: Call) -> bool:
-    return bool(call["transposed"]) if "transposed" in call.args else "transpose" in call.base
-
-
 @on(
     "conv1d", "conv2d", "conv3d", "_slow_conv2d_forward", "slow_conv3d_forward", "slow_conv3d", "thnn_conv2d",
     "slow_conv_dilated2d", "slow_conv_dilated3d", "_conv_depthwise2d", "conv_depthwise3d", "cudnn_convolution",
@@ -116,7 +111,7 @@ def _convolution(call: Call) -> tuple[Described, ...]:
     padding, stride = (0,) * axes if valid else _list(call, "padding", axes, 0), _list(call, "stride", axes, 1)
     dilation = _list(call, "dilation", axes, 1)
     sizes = zip(x.shape[-axes:], weight.shape[2:], stride, padding, dilation, strict=True)
-    if _turned(call):
+    if bool(call["transposed"]) if "transposed" in call.args else "transpose" in call.base:
         extra = _list(call, "output_padding", axes, 0)
         spatial = [(n - 1) * s - 2 * p + d * (k - 1) + 1 + e for (n, k, s, p, d), e in zip(sizes, extra, strict=True)]
         channels = weight.shape[1] * (call["groups"] if "groups" in call.args else 1)

@@ -7,9 +7,8 @@ from math import ceil
 from typing import Any
 
 from opcost.core.shapes import broadcast
-from opcost.frontends.aten.call import Call, Described, NotKnown, Tensor, per_axis, type_name
+from opcost.frontends.aten.call import Call, Described, NotKnown, Tensor, per_axis, promoted, type_name
 from opcost.frontends.aten.outputs.table import axis_of, default_type, like, made, on, on_each, only, replaced
-from opcost.frontends.aten.promotion import promoted
 
 _HALF = ("float16", "bfloat16")
 

@@ -7,9 +7,21 @@ from typing import Any, TypeAlias
 
 from opcost.core.parsing import packaged_table
 from opcost.core.shapes import broadcast
-from opcost.frontends.aten.call import UNKNOWN_VALUE, Call, Described, NotKnown, Tensor, type_name
-from opcost.frontends.aten.promotion import complex_of, floating, is_integer, promoted, real_of, summed
-from opcost.frontends.aten.strides import row_major
+from opcost.frontends.aten.call import (
+    UNKNOWN_VALUE,
+    Call,
+    Described,
+    NotKnown,
+    Tensor,
+    complex_of,
+    floating,
+    is_integer,
+    promoted,
+    real_of,
+    row_major,
+    summed,
+    type_name,
+)
 
 Outputs: TypeAlias = Callable[[Call], Iterable[Tensor]]
 OUTPUTS: dict[str, Outputs] = {}

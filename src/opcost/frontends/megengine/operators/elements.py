@@ -44,7 +44,7 @@ from opcost.frontends.megengine.operators.table import (
     stretched,
 )
 from opcost.frontends.megengine.schema import FLOATING, NO_AXIS, QUANTIZED
-from opcost.frontends.nodes.model import Content
+from opcost.frontends.nodes.meaning import Content
 
 # -- arithmetic, type conversion and quantization ----------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from opcost.core.graph import Attrs, Phase, TensorSpec
 from opcost.errors import ForwardError
-from opcost.frontends.aten.strides import row_major
+from opcost.frontends.aten.call import row_major
 from opcost.frontends.torch.tree import tensors_passed
 
 

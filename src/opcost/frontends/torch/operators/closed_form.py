@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from opcost.core.shapes import Mismatch, broadcast
-from opcost.frontends.aten.strides import row_major
+from opcost.frontends.aten.call import row_major
 
 _aten = torch.ops.aten
 _META = torch.device("meta")

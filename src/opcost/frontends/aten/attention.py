@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from opcost.core.graph import Attr
-from opcost.frontends.aten.call import Call, Tensor, Translation, on
+from opcost.frontends.aten.call import Call, Tensor, Translation, means, on
 
 _CAUSAL_MASKS = (1, 2)
 """`custom_mask_type` of the efficient kernels: causal from the top left, or from the bottom right."""
@@ -155,12 +155,8 @@ def layer(
         for depth in range(layers)
         for _ in range(directions)
     )
-    attrs: dict[str, Attr] = {"cell": cell, "steps": prod(x.shape[:-1]), "layers": sizes}
-    if bias:
-        attrs["bias"] = True
-    if grad:
-        attrs["grad"] = True
-    return Translation("recurrent", attrs, ins)
+    steps = prod(x.shape[:-1])
+    return means("recurrent", ins, cell=cell, steps=steps, layers=sizes, bias=bias or None, grad=grad or None)
 
 
 @on("lstm", "gru", "rnn_tanh", "rnn_relu", "quantized_lstm", "quantized_gru", "_lstm_mps")

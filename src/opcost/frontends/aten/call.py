@@ -23,6 +23,13 @@ class Translation(NamedTuple):
     """Tensors of the arguments that are written, for operators that return nothing; None: what was returned."""
 
 
+def means(
+    kind: str, ins: tuple[Tensor, ...] | None = None, outs: tuple[Tensor, ...] | None = None, **attrs: Attr | None
+) -> Translation:
+    """A translation with these attributes, without those that are None."""
+    return Translation(kind, {name: value for name, value in attrs.items() if value is not None}, ins, outs)
+
+
 @dataclass(slots=True, eq=False)
 class Call:
     """An operator with its arguments by name, defaults filled in, and its outputs."""

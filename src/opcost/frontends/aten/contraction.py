@@ -11,7 +11,17 @@ from typing import Any
 
 from opcost.core.graph import Attr
 from opcost.core.shapes import Mismatch, explicit
-from opcost.frontends.aten.call import Call, Handler, Tensor, Translation, has_channels_last, layout_name, on, type_name
+from opcost.frontends.aten.call import (
+    Call,
+    Handler,
+    Tensor,
+    Translation,
+    has_channels_last,
+    layout_name,
+    means,
+    on,
+    type_name,
+)
 
 
 def product(
@@ -27,16 +37,15 @@ def product(
 ) -> Translation:
     """A product of two named arguments, plus a third one if it is there; the depth is the first one's last extent."""
     left: Tensor = call[a]
-    attrs: dict[str, Attr] = {"depth": left.shape[-1] if depth is None else depth}
-    if added and call[added] is not None:
-        attrs["bias"] = True
-    if groups is not None:
-        attrs["groups"] = groups
-    if macs is not None:
-        attrs["macs"] = macs
-    if then:
-        attrs["then"] = then
-    return Translation("matmul", attrs, call.tensors(a, b, *([added] if added else [])))
+    return means(
+        "matmul",
+        call.tensors(a, b, *([added] if added else [])),
+        depth=left.shape[-1] if depth is None else depth,
+        bias=bool(added and call[added] is not None) or None,
+        groups=groups,
+        macs=macs,
+        then=then or None,
+    )
 
 
 _PRODUCTS: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -381,12 +390,8 @@ def _conv_tbc_backward(call: Call) -> Translation:
 def conv_backward(call: Call, x: str, mask: Any, *, transposed: bool = False) -> Translation:
     """Gradients of a convolution: those that the mask requests."""
     grads = tuple(name for name, wanted in zip(_GRADS, mask, strict=False) if wanted)
-    attrs: dict[str, Attr] = {"grads": grads}
-    if transposed:
-        attrs["transposed"] = True
-    if has_channels_last(call[x]):
-        attrs["channels_last"] = True
-    return Translation("conv", attrs, call.tensors("grad_output", x, "weight"))
+    ins, last = call.tensors("grad_output", x, "weight"), has_channels_last(call[x])
+    return means("conv", ins, grads=grads, transposed=transposed or None, channels_last=last or None)
 
 
 @on("convolution_backward", "convolution_backward_overrideable")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from opcost.core.graph import Attr
 from opcost.core.parsing import packaged_table
-from opcost.frontends.aten.call import Call, Constant, Tensor, Translation, on
+from opcost.frontends.aten.call import Call, Constant, Tensor, Translation, means, on
 
 
 def elementwise(fn: str) -> Translation:
@@ -68,10 +67,7 @@ def _segment_reduce(call: Call) -> Translation:
 
 def sort(length: int, selected: int | None = None, ins: tuple[Tensor, ...] | None = None) -> Translation:
     """`length` elements compared together, all of them ordered or only some kept."""
-    attrs: dict[str, Attr] = {"length": length}
-    if selected is not None:
-        attrs["selected"] = selected
-    return Translation("sort", attrs, ins)
+    return means("sort", ins, length=length, selected=selected)
 
 
 def _extent(call: Call) -> int:
@@ -191,10 +187,7 @@ for _entry in packaged_table(__package__, "operators.json"):
 def _fft(call: Call) -> Translation:
     """The real side holds the whole length of the last axis."""
     x = call.outs[0] if call.base == "fft_c2r" else call["self"]
-    attrs: dict[str, Attr] = {"lengths": tuple(x.shape[d] for d in call["dim"])}
-    if call.base != "fft_c2c":
-        attrs["real"] = True
-    return Translation("fft", attrs)
+    return means("fft", lengths=tuple(x.shape[d] for d in call["dim"]), real=call.base != "fft_c2c" or None)
 
 
 # -- fused updates over lists of parameters. `_foreach_` operators are translated as the operator they repeat

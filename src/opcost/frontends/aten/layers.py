@@ -8,15 +8,12 @@ from math import ceil, prod
 
 from opcost.core.graph import Attr
 from opcost.core.shapes import adaptive_windows
-from opcost.frontends.aten.call import Call, Tensor, Translation, on, per_axis, type_name
+from opcost.frontends.aten.call import Call, Tensor, Translation, means, on, per_axis, type_name
 
 
 def norm(call: Call, fn: str, *, training: bool | None = None) -> Translation:
     """The rule must know whether a weight and a bias are applied, since other tensors may be in their places."""
-    attrs: dict[str, Attr] = {"fn": fn, "affine": len(call.tensors("weight", "bias"))}
-    if training is not None:
-        attrs["training"] = training
-    return Translation("norm", attrs)
+    return means("norm", fn=fn, affine=len(call.tensors("weight", "bias")), training=training)
 
 
 def norm_grad(
@@ -24,10 +21,8 @@ def norm_grad(
 ) -> Translation:
     """Gradients of the input and, where the mask requests them, of weight and bias."""
     mask = call["output_mask"] if "output_mask" in call.args else (True, True, True)
-    attrs: dict[str, Attr] = {"fn": fn, "grad": True, "affine": sum(map(bool, mask[1:]))}
-    if training is not None:
-        attrs["training"] = training
-    return Translation("norm", attrs, call.tensors(*first, *(name for name in call.args if name not in first)))
+    ins = call.tensors(*first, *(name for name in call.args if name not in first))
+    return means("norm", ins, fn=fn, grad=True, affine=sum(map(bool, mask[1:])), training=training)
 
 
 on("_native_batch_norm_legit_no_training", "_batch_norm_no_update", "batch_norm_elemt", "quantized_batch_norm")(
@@ -152,12 +147,9 @@ def _resize(call: Call) -> Translation:
     method = call.base.removeprefix("_").removeprefix("upsample_")
     grad = method.endswith("_backward")
     method = method.removesuffix("_backward")
-    attrs: dict[str, Attr] = {"fn": next(m for m in _METHODS if method.startswith(m))}
-    if grad:
-        attrs["grad"] = True
-    if method.endswith("_aa"):
-        attrs["taps"] = _antialiased_taps(call, str(attrs["fn"]), grad=grad)
-    return Translation("resize", attrs)
+    fn = next(m for m in _METHODS if method.startswith(m))
+    taps = _antialiased_taps(call, fn, grad=grad) if method.endswith("_aa") else None
+    return means("resize", fn=fn, grad=grad or None, taps=taps)
 
 
 _METHODS = ("nearest", "linear", "bilinear", "trilinear", "bicubic", "lanczos")
@@ -201,20 +193,15 @@ on("cudnn_grid_sampler", "cudnn_grid_sampler_backward")(lambda call: _sample(cal
 
 
 def _sample(call: Call, *, taps: int) -> Translation:
-    attrs: dict[str, Attr] = {"taps": taps}
-    if call.base.endswith("_backward"):
-        attrs["grad"] = True
-        return Translation("sample", attrs, call.tensors("grad_output", "input", "self", "grid"))
-    return Translation("sample", attrs)
+    grad = call.base.endswith("_backward")
+    ins = call.tensors("grad_output", "input", "self", "grid") if grad else None
+    return means("sample", ins, taps=taps, grad=grad or None)
 
 
 @on("_fft_c2c", "_fft_r2c")
 def _fft(call: Call) -> Translation:
     x: Tensor = call["self"]
-    attrs: dict[str, Attr] = {"lengths": tuple(x.shape[d] for d in call["dim"])}
-    if call.base == "_fft_r2c":
-        attrs["real"] = True
-    return Translation("fft", attrs)
+    return means("fft", lengths=tuple(x.shape[d] for d in call["dim"]), real=call.base == "_fft_r2c" or None)
 
 
 @on("_fft_c2r")
@@ -238,19 +225,14 @@ def _fft_public(call: Call) -> Translation:
     to_real = name.rstrip("2n") in ("irfft", "hfft")
     whole = y if to_real else x
     lengths = tuple(whole.shape[d] for d in dims) if wanted is None else per_axis(wanted, len(dims))
-    attrs: dict[str, Attr] = {"lengths": lengths}
-    if to_real or name.rstrip("2n") in ("rfft", "ihfft"):
-        attrs["real"] = True
-    return Translation("fft", attrs)
+    return means("fft", lengths=lengths, real=to_real or name.rstrip("2n") in ("rfft", "ihfft") or None)
 
 
 @on("stft")
 def _stft(call: Call) -> Translation:
     """Frames of the signal, each transformed; a real signal has half of a spectrum."""
-    attrs: dict[str, Attr] = {"lengths": (call["n_fft"],)}
-    if not type_name(call["self"]).startswith("complex"):
-        attrs["real"] = True
-    return Translation("fft", attrs)
+    real = not type_name(call["self"]).startswith("complex")
+    return means("fft", lengths=(call["n_fft"],), real=real or None)
 
 
 on("istft")(lambda call: Translation("fft", {"lengths": (call["n_fft"],), "real": True}))
@@ -298,10 +280,7 @@ def _roi_pool_backward(call: Call) -> Translation:
 
 
 def _sampled(call: Call, taps: int) -> Translation:
-    attrs: dict[str, Attr] = {"taps": taps}
-    if call.base.endswith("_backward"):
-        attrs["grad"] = True
-    return Translation("sample", attrs)
+    return means("sample", taps=taps, grad=call.base.endswith("_backward") or None)
 
 
 @on("torchvision::deform_conv2d")

@@ -7,7 +7,7 @@ from typing import Any
 
 from opcost.core.graph import Attr
 from opcost.frontends.aten.attention import heads_last
-from opcost.frontends.aten.call import Call, Described, NotKnown, Tensor, Translation, on, type_name
+from opcost.frontends.aten.call import Call, Described, NotKnown, Tensor, Translation, means, on, type_name
 from opcost.frontends.aten.contraction import conv, product
 from opcost.frontends.aten.outputs.table import like, made
 from opcost.frontends.aten.outputs.table import on as makes
@@ -52,10 +52,8 @@ _LINEAR = (
 )  # fmt: skip
 def _linear(call: Call) -> Translation:
     """The input's last extent is the depth, whatever the package has."""
-    attrs: dict[str, Attr] = {"depth": call["X"].shape[-1], **_then_attr(call.base)}
-    if has_bias(_packed(call)):
-        attrs["bias"] = True
-    return Translation("matmul", attrs)
+    depth = call["X"].shape[-1]
+    return means("matmul", depth=depth, then=_then(call.base) or None, bias=has_bias(_packed(call)) or None)
 
 
 def _then(base: str) -> tuple[str, ...]:
@@ -65,11 +63,6 @@ def _then(base: str) -> tuple[str, ...]:
 
 
 _WORDS = {"add": "add", "relu": "relu", "leakyrelu": "leaky_relu", "tanh": "tanh"}
-
-
-def _then_attr(base: str) -> dict[str, Attr]:
-    then = _then(base)
-    return {"then": then} if then else {}
 
 
 def has_bias(packed: Any) -> bool:
@@ -112,12 +105,13 @@ def _packed_conv(call: Call, *, transposed: bool) -> Translation:
     weight, bias = _packed(call).unpack()
     side = call["qx"] if transposed else call.outs[0]
     depth = prod(weight.shape[1:])
-    attrs: dict[str, Attr] = {"macs": side.numel() * depth, **_then_attr(call.base)}
-    if transposed:
-        attrs["transposed"] = True
-    if bias is not None:
-        attrs["bias"] = True
-    return Translation("conv", attrs)
+    return means(
+        "conv",
+        macs=side.numel() * depth,
+        then=_then(call.base) or None,
+        transposed=transposed or None,
+        bias=None if bias is None else True,
+    )
 
 
 # -- oneDNN -----------------------------------------------------------------------------------------------------------
@@ -192,11 +186,8 @@ def _embedding_bag(call: Call) -> Translation:
 @on("bitsandbytes::gemm_4bit", "bitsandbytes::gemv_4bit")
 def _product_4bit(call: Call) -> Translation:
     """The weight is packed, whatever its own shape; its scales are read as well, and may have scales themselves."""
-    attrs: dict[str, Attr] = {"depth": call["A"].shape[-1]}
-    if call.get("bias") is not None:
-        attrs["bias"] = True
-    scales = ("absmax", "code", "absmax_8bit", "absmax_code", "absmax_offset")
-    return Translation("matmul", attrs, call.tensors("A", "B", "bias", *scales))
+    ins = call.tensors("A", "B", "bias", "absmax", "code", "absmax_8bit", "absmax_code", "absmax_offset")
+    return means("matmul", ins, depth=call["A"].shape[-1], bias=call.get("bias") is not None or None)
 
 
 on("bitsandbytes::int8_linear_matmul")(lambda call: product(call, "A", "B"))
@@ -237,10 +228,8 @@ def _update(call: Call) -> Translation:
         return Translation("unknown", {})
     if fn == "adam_step" and call.get("weight_decay"):
         fn = "adamw_step"
-    attrs: dict[str, Attr] = {"fn": fn, "elements": call["p"].numel()}
-    return Translation(
-        "elementwise", attrs, call.tensors("g", "p", *_KEPT, "qmap1", "qmap2"), call.tensors("p", *_KEPT)
-    )
+    ins, outs = call.tensors("g", "p", *_KEPT, "qmap1", "qmap2"), call.tensors("p", *_KEPT)
+    return means("elementwise", ins, outs, fn=fn, elements=call["p"].numel())
 
 
 # -- torchao ----------------------------------------------------------------------------------------------------------
@@ -281,8 +270,8 @@ def _block_scaled(call: Call) -> Translation:
 
 @on("torchao::qscaled_dot_product")
 def _quantized_attention(call: Call) -> Translation:
-    attrs: dict[str, Attr] = {"causal": True} if call["is_causal"] else {}
-    return Translation("attention", attrs, call.tensors("query", "key", "value", "attn_mask"))
+    ins = call.tensors("query", "key", "value", "attn_mask")
+    return means("attention", ins, causal=bool(call["is_causal"]) or None)
 
 
 @on("torchao::_scaled_embedding_bag")
@@ -421,11 +410,10 @@ def _quantize(call: Call) -> Translation:
 
 @on("_C::cutlass_scaled_mm", "sgl_kernel::fp8_scaled_mm", "sgl_kernel::int8_scaled_mm")
 def _scaled_product(call: Call) -> Translation:
-    attrs: dict[str, Attr] = {"depth": call.get("a", "mat_a").shape[-1]}
-    if call.get("bias") is not None:
-        attrs["bias"] = True
+    depth, bias = call.get("a", "mat_a").shape[-1], call.get("bias")
     names = ("a", "mat_a", "b", "mat_b", "bias", "a_scales", "scales_a", "b_scales", "scales_b")
-    return Translation("matmul", attrs, call.tensors(*names), _written(call) or None)
+    outs = _written(call) or None
+    return means("matmul", call.tensors(*names), outs, depth=depth, bias=None if bias is None else True)
 
 
 @makes("fp8_scaled_mm", "int8_scaled_mm")

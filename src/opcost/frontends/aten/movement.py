@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from opcost.core.graph import Attr
-from opcost.frontends.aten.call import Call, Tensor, Translation, lie_alike, on, seen_as, type_name
+from opcost.frontends.aten.call import Call, Tensor, Translation, lie_alike, means, on, seen_as, type_name
 
 # -- lookups ----------------------------------------------------------------------------------------------------------
 
@@ -18,10 +17,8 @@ _BAG_MODES = ("sum", "mean", "max")
     "quantized::embedding_bag_2bit_rowwise_offsets",
 )  # fmt: skip
 def _embedding_bag(call: Call) -> Translation:
-    attrs: dict[str, Attr] = {"reduce": _BAG_MODES[call["mode"]]}
-    if call["per_sample_weights"] is not None:
-        attrs["weighted"] = True
-    return Translation("embedding", attrs)
+    weighted = call["per_sample_weights"] is not None
+    return means("embedding", reduce=_BAG_MODES[call["mode"]], weighted=weighted or None)
 
 
 @on("_embedding_bag_backward", "_embedding_bag_dense_backward", "_embedding_bag_sparse_backward")
@@ -52,12 +49,8 @@ _REDUCTIONS = {
 
 def scatter(call: Call, fn: str, indices: str, source: str = "", elements: int | None = None) -> Translation:
     """Elements put into the first argument; in place only these move."""
-    attrs: dict[str, Attr] = {"fn": fn}
-    if elements is not None:
-        attrs["elements"] = elements
-    if call.in_place:
-        attrs["overwrites"] = True
-    return Translation("scatter", attrs, call.tensors("self", indices, source))
+    ins = call.tensors("self", indices, source)
+    return means("scatter", ins, fn=fn, elements=elements, overwrites=call.in_place or None)
 
 
 @on("index_put", "_index_put_impl")
@@ -240,11 +233,8 @@ def _fn(base: str) -> str:
     "_dtensor::shard_dim_alltoall",
 )  # fmt: skip
 def _functional(call: Call) -> Translation:
-    attrs: dict[str, Attr] = {"fn": _fn(call.base)}
     size = call.get("group_size")
-    if isinstance(size, int):
-        attrs["group"] = size
-    return Translation("collective", attrs)
+    return means("collective", fn=_fn(call.base), group=size if isinstance(size, int) else None)
 
 
 @on(
@@ -260,14 +250,11 @@ def _functional(call: Call) -> Translation:
 )  # fmt: skip
 def _process_group(call: Call) -> Translation:
     """Outputs are handed in as the first argument, except where one tensor is both."""
-    attrs: dict[str, Attr] = {"fn": _fn(call.base)}
     size = _group_size(call.args.get("process_group"))
-    if size:
-        attrs["group"] = size
     inputs = call.tensors("input_tensor", "input_tensors", "input_list", "inputs", "input")
     outputs = call.tensors("output_tensor", "output_tensors", "output_lists", "outputs", "output")
     both = call.tensors("tensors", "tensor")
-    return Translation("collective", attrs, inputs or both, outputs or both)
+    return means("collective", inputs or both, outputs or both, fn=_fn(call.base), group=size or None)
 
 
 def _group_size(group: Any) -> int:

@@ -12,7 +12,7 @@ from onnx_making import FLOAT, helper, numpy_helper, onnx, tensor
 
 import opcost
 from opcost.errors import SourceError
-from opcost.frontends.nodes.meaning import DeclaredValue, GraphNode, NodeGraph, StoredTensor
+from opcost.frontends.nodes.meaning import DeclaredValue, GraphNode, NodeGraph, StoredValue
 from opcost.frontends.onnx.runtime import with_channels
 
 LEVELS = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_LAYOUT", "ORT_ENABLE_ALL")
@@ -400,8 +400,8 @@ def test_channels_are_those_of_the_nodes_behind_and_of_declared_values() -> None
         conv("flat_nchwc", "h", "x", "full"), conv("open_nchwc", "i", "x", "full"), conv("none_nchwc", "j", "x", "full"),
     )  # fmt: skip
     stored = {
-        "full": StoredTensor("full", (16, 4, 1, 1), "float32"),
-        "each": StoredTensor("each", (16, 1, 3, 3), "float32"),
+        "full": StoredValue("full", (16, 4, 1, 1), "float32"),
+        "each": StoredValue("each", (16, 1, 3, 3), "float32"),
     }
     shapes = {"v": (1, 8, 3, 5), "flat": (1, 8, 3), "open": (1, "channels", 3, 5), "none": None}
     declared = {name: DeclaredValue(name, "float32", shape) for name, shape in shapes.items()}  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from node_rows import P, Q, R, Row, S, T, Tensor, c, check, check_refused, check
 from onnx_making import BOOL, INT64, Written, helper, integers, tensor, weight
 
 import opcost
-from opcost.frontends.nodes.meaning import Content, StoredTensor
+from opcost.frontends.nodes.meaning import Content, StoredValue
 from opcost.frontends.onnx.walk import NCHWC, TABLE
 
 M = "com.microsoft::"
@@ -697,7 +697,7 @@ MOVES = [
     Row("ConstantOfShape", [c(2)], [c(0, 0, dtype="float32")], read=()),
     *(Row("ConstantOfShape", [c(length)], [x(length)], read=()) for length in (1024, 1025)),
     Row("ConstantOfShape", [Tensor((2,), "int64", (None, Q))], [x(None, Q)], open=True),
-    Row("ConstantOfShape", [c(2)], [c(9, 9)], {"value": StoredTensor("", (1,), "int64", Content((1,), (9,)))}, read=()),
+    Row("ConstantOfShape", [c(2)], [c(9, 9)], {"value": StoredValue("", (1,), "int64", Content((1,), (9,)))}, read=()),
     Row("Range", [n(1), n(9), n(3)], [c(1, 4, 7)], read=()),
     *(Row(M + "Range", [n(4), n(7), *step], [c(4, 5, 6)], read=()) for step in ([], [n(1)])),
     Row("MelWeightMatrix", [n(8), n(16), n(8000), n(0), n(4000)], [x(9, 8, dtype="float16")], {"output_datatype": 10}, read=()),

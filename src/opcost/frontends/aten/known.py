@@ -28,7 +28,7 @@ FLAWS = (NotKnown, ArithmeticError, AttributeError, LookupError, StopIteration, 
 """What a translation may fail with where the call is not one that PyTorch would take, or not all of it is known."""
 
 
-class Known(NamedTuple):
+class NameFacts(NamedTuple):
     """What a name says."""
 
     kind: str
@@ -39,12 +39,12 @@ class Known(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def known(name: str) -> Known:
+def known(name: str) -> NameFacts:
     """What the name of one of PyTorch's own operators tells."""
     made = [(schema, plan_of(schema)) for schema in overloads(name)]
     kinds = {kind for schema, plan in made for kind in _kinds(schema, plan)}
     kind = kinds.pop() if len(kinds) == 1 else ""
-    return Known(
+    return NameFacts(
         "" if kind == "unknown" else kind,
         asks_values=any(_asks_values(schema, plan) for schema, plan in made),
         asks_strides=any(_asks_strides(schema, plan) for schema, plan in made),

@@ -49,7 +49,7 @@ class Storage(NamedTuple):
     elements: int
 
 
-class Tensor(NamedTuple):
+class PickledTensor(NamedTuple):
     """A tensor, and where its data is; without a storage it has none."""
 
     storage: Storage | None
@@ -145,7 +145,7 @@ def described(stream: BytesIO) -> object:
     return found
 
 
-def tensors_in(root: object) -> Iterator[tuple[Keys, Tensor]]:
+def tensors_in(root: object) -> Iterator[tuple[Keys, PickledTensor]]:
     """All tensors with their paths, as they come; modules are named as in a state dictionary."""
     seen: set[int] = set()
     levels: list[tuple[Keys, Iterator[tuple[Keys, object]]]] = [((), iter([((), root)]))]
@@ -156,7 +156,7 @@ def tensors_in(root: object) -> Iterator[tuple[Keys, Tensor]]:
             levels.pop()
             continue
         path, found = (*outer, *part[0]), part[1]
-        if isinstance(found, Tensor):
+        if isinstance(found, PickledTensor):
             if sum(map(len, path)) > LONGEST_NAME:
                 raise BadPickle(f"a tensor has a name of more than {LONGEST_NAME:,} letters")
             yield path, found
@@ -202,22 +202,22 @@ def _stand_in(module: str, name: str) -> object:
     return _Class("_Named", (_Object,), {"__slots__": (), "named": f"{module}.{name}"[:LONGEST_NAME]})
 
 
-def _tensor(storage: object, offset: object, size: object, dtype: str | None = None) -> Tensor:
+def _tensor(storage: object, offset: object, size: object, dtype: str | None = None) -> PickledTensor:
     if not isinstance(storage, Storage) or not isinstance(offset, int) or not isinstance(size, tuple):
         raise BadPickle("it makes a tensor of something else than data, offset and size")
     if len(size) > MOST_AXES or any(type(extent) is not int or not 0 <= extent <= LARGEST_EXTENT for extent in size):
         raise BadPickle(f"it holds a tensor of the size {short(size)}")
-    return Tensor(storage, offset, size, dtype or storage.dtype)
+    return PickledTensor(storage, offset, size, dtype or storage.dtype)
 
 
-def _of_dtype(storage: object, offset: object, size: object, _stride: object, *more: object) -> Tensor:
+def _of_dtype(storage: object, offset: object, size: object, _stride: object, *more: object) -> PickledTensor:
     word = more[2] if len(more) > 2 else None
     if not isinstance(word, _Word):
         raise BadPickle("it makes a tensor without a type")
     return _tensor(storage, offset, size, _SPELT.get(word.name, word.name))
 
 
-def _without_data(dtype: object, size: object, *_more: object) -> Tensor:
+def _without_data(dtype: object, size: object, *_more: object) -> PickledTensor:
     word = dtype.name if isinstance(dtype, _Word) else ""
     return _tensor(Storage("", "uint8", 0), 0, size, _SPELT.get(word, word))._replace(storage=None)
 
@@ -290,7 +290,7 @@ Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 _PACKED = {"qweight": "weight", "weight_packed": "weight"}
 
 
-class Expected(NamedTuple):
+class ExpectedTensors(NamedTuple):
     """What the code of a model would load."""
 
     layouts: Sequence[Shapes]
@@ -299,7 +299,7 @@ class Expected(NamedTuple):
     """Names that may be missing, because they are tied to others or made anew."""
 
 
-def disagreements(scan: Scan, expected: Expected) -> tuple[Note, ...]:
+def disagreements(scan: Scan, expected: ExpectedTensors) -> tuple[Note, ...]:
     """What differs, or that nothing does."""
     stored = {_plain_name(tensor): tensor for tensor in scan.tensors if tensor.role == "weight"}
     shapes = max(expected.layouts, key=lambda layout: len(layout.keys() & stored.keys()))

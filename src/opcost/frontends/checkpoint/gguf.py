@@ -22,7 +22,7 @@ from opcost.frontends.checkpoint.reader import (
     Contents,
     Raw,
     fault,
-)  # fmt: skip
+)
 
 _WHAT = "a GGUF file"
 _BLOCK = 1 << 20

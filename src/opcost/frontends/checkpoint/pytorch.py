@@ -13,7 +13,7 @@ from opcost.core.graph import BITS, nbytes
 from opcost.core.parsing import BadArchive, archive_in
 from opcost.core.scan import Role
 from opcost.errors import shortened
-from opcost.frontends.checkpoint.described import LARGEST_PICKLE, Keys, Storage, Tensor, described, tensors_in
+from opcost.frontends.checkpoint.described import LARGEST_PICKLE, Keys, PickledTensor, Storage, described, tensors_in
 from opcost.frontends.checkpoint.reader import MOST_TENSORS, CheckpointReader, Contents, Raw, fault, first_member
 from opcost.frontends.input_data import BadPickle
 
@@ -115,7 +115,7 @@ def _contents(root: object, sizes: Mapping[str, int]) -> Contents:
     return Contents(found)
 
 
-def _check(name: str, tensor: Tensor, sizes: Mapping[str, int]) -> None:
+def _check(name: str, tensor: PickledTensor, sizes: Mapping[str, int]) -> None:
     """Its data must be there."""
     if tensor.dtype not in BITS:
         raise BadPickle(f"{shortened(name)} has the unknown type {shortened(tensor.dtype)!r}")
@@ -130,7 +130,7 @@ def _check(name: str, tensor: Tensor, sizes: Mapping[str, int]) -> None:
         raise BadPickle(f"{shortened(name)} of {tensor.shape} is outside of its data")
 
 
-def _roles(tensors: Mapping[Keys, Tensor]) -> dict[Keys, Role]:
+def _roles(tensors: Mapping[Keys, PickledTensor]) -> dict[Keys, Role]:
     """What an optimizer keeps is no weight, and weights that are there twice, as averaged ones do, are copies."""
     roles: dict[Keys, Role] = {}
     sections: dict[str, dict[Keys, tuple[int, ...]]] = {}

@@ -20,7 +20,7 @@ from opcost.frontends.checkpoint.reader import (
     Contents,
     Raw,
     fault,
-)  # fmt: skip
+)
 
 LARGEST_HEADER = 32 << 20
 """Bytes of a header. 100,000 tensors take some twelve million."""

@@ -41,17 +41,17 @@ class _Index(msgspec.Struct):
 _INDEX = msgspec.json.Decoder(_Index)
 
 
-class Part(NamedTuple):
+class CheckpointFile(NamedTuple):
     """A file of a checkpoint, and what precedes the names of its tensors."""
 
     path: Path
     prefix: str = ""
 
 
-class Found(NamedTuple):
+class CheckpointFiles(NamedTuple):
     """What a path means."""
 
-    parts: list[Part]
+    parts: list[CheckpointFile]
     folder: Path
     """Where the configuration is."""
     notes: tuple[Note, ...] = ()
@@ -59,30 +59,30 @@ class Found(NamedTuple):
     """The names that an index promises."""
 
 
-def files_of(path: Path) -> Found:
+def files_of(path: Path) -> CheckpointFiles:
     """The files of the checkpoint at this path."""
     if path.is_dir():
         # The checkpoint of a folder, or those of its subfolders, each under the name of its folder
         found = _best(path)
         if found is not None:
             return found
-        parts: list[Part] = []
+        parts: list[CheckpointFile] = []
         notes: list[Note] = []
         for folder in sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith(".")):
             inner = _best(folder)
             if inner is not None:
-                parts += [Part(part.path, f"{folder.name}.") for part in inner.parts]
+                parts += [CheckpointFile(part.path, f"{folder.name}.") for part in inner.parts]
                 notes += inner.notes
         if not parts:
             known = ", ".join(sorted({suffix for reader in readers() for suffix in reader.suffixes}))
             raise UnknownSource(f"{path} holds no checkpoint", hint=f"its files end with one of {known}")
-        return Found(parts, path, tuple(notes))
+        return CheckpointFiles(parts, path, tuple(notes))
     if path.name.endswith(INDEX):
         return _indexed(path)
-    return Found([Part(path)], path.parent)
+    return CheckpointFiles([CheckpointFile(path)], path.parent)
 
 
-def _indexed(path: Path) -> Found:
+def _indexed(path: Path) -> CheckpointFiles:
     """The shards that an index names, each a file beside it."""
     try:
         named = _INDEX.decode(read_whole(path, _LARGEST_INDEX, "index")).weight_map
@@ -104,7 +104,9 @@ def _indexed(path: Path) -> Found:
             f"{path} names {len(files):,} files, of which {len(missing):,} are not there: {', '.join(some(missing))}",
             hint="fetch them, or scan the files that are there by their names",
         )
-    return Found([Part(path.parent / name) for name in files], path.parent, promised=frozenset(named))
+    return CheckpointFiles(
+        [CheckpointFile(path.parent / name) for name in files], path.parent, promised=frozenset(named)
+    )
 
 
 def _names(folder: Path) -> list[str]:
@@ -113,7 +115,7 @@ def _names(folder: Path) -> list[str]:
         return sorted(entry.name for entry in entries if entry.is_file())
 
 
-def _best(folder: Path) -> Found | None:
+def _best(folder: Path) -> CheckpointFiles | None:
     """One checkpoint of a folder: by its format, its index and its name; a note names the others."""
     files = [name for name in _names(folder) if name not in _NO_WEIGHTS and name.lower().endswith(_ORDER)]
     for suffix in _ORDER:
@@ -137,7 +139,7 @@ def _best(folder: Path) -> Found | None:
             return _indexed(index)._replace(notes=notes)
         if suffix == ".gguf":
             kept = kept[:1]  # which names its other parts
-        return Found([Part(folder / name) for name in kept], folder, notes)
+        return CheckpointFiles([CheckpointFile(folder / name) for name in kept], folder, notes)
     return None
 
 

@@ -20,7 +20,7 @@ from opcost.frontends.nodes.meaning import (
     DeclaredValue,
     GraphNode,
     NodeGraph,
-    StoredTensor,
+    StoredValue,
 )
 from opcost.frontends.protobuf import Parts, Piece, Span, fields, floats, integers, piece, text
 
@@ -49,7 +49,7 @@ class _Value(NamedTuple):
 class _Known(NamedTuple):
     """The constants that a block sees: its own and those around it."""
 
-    stored: dict[str, StoredTensor]
+    stored: dict[str, StoredValue]
     texts: dict[str, tuple[str, ...]]
 
 
@@ -121,7 +121,7 @@ def _operation(
     for key, given in attrs.items():  # what older versions have beside their inputs
         if isinstance(given, _Value) and not given.words:
             stored = f"{outs[0].name if outs else op}:{key}"
-            known.stored[stored] = StoredTensor(stored, given.shape, given.dtype, given.content)
+            known.stored[stored] = StoredValue(stored, given.shape, given.dtype, given.content)
             places[key] = (len(names),)
             names.append(stored)
     blocks = tuple(_block(piece(each), f"{op}.{at}", (), known, depth + 1) for at, each in enumerate(parts.all(4)))
@@ -141,14 +141,14 @@ def _keep(out: DeclaredValue, value: Any, known: _Known) -> None:
     if value.words:
         known.texts[out.name] = value.words
     else:
-        known.stored[out.name] = StoredTensor(out.name, value.shape, value.dtype, value.content)
+        known.stored[out.name] = StoredValue(out.name, value.shape, value.dtype, value.content)
 
 
-def _whole_weight(node: GraphNode, out: DeclaredValue, stored: Mapping[str, StoredTensor]) -> StoredTensor:
+def _whole_weight(node: GraphNode, out: DeclaredValue, stored: Mapping[str, StoredValue]) -> StoredValue:
     """A weight as it is meant: all its elements, in the bits of those that are stored."""
     places = node.attrs["@"]
 
-    def given(name: str) -> StoredTensor | None:
+    def given(name: str) -> StoredValue | None:
         return stored.get(node.inputs[places[name][0]]) if places.get(name) else None
 
     shape = tuple(extent for extent in out.shape or () if isinstance(extent, int))
@@ -160,7 +160,7 @@ def _whole_weight(node: GraphNode, out: DeclaredValue, stored: Mapping[str, Stor
         count = table.shape[0] if len(table.shape) == 1 else table.shape[-2]
         bits = int(log2(count)) if count > 0 and count & (count - 1) == 0 and count <= 256 else 8
         dtype = f"uint{max(bits, 1)}"
-    return StoredTensor(out.name, shape, dtype)
+    return StoredValue(out.name, shape, dtype)
 
 
 def _bindings(entry: Parts) -> list[Parts]:
@@ -177,7 +177,7 @@ def _binding(parts: Parts, name: str, known: _Known) -> str:
             known.texts[name] = given.words
         else:
             place = f"{name}.{len(known.stored)}" if name in known.stored else name
-            known.stored[place] = StoredTensor(place, given.shape, given.dtype, given.content)
+            known.stored[place] = StoredValue(place, given.shape, given.dtype, given.content)
             return place
     return name
 
@@ -265,7 +265,7 @@ _ARRAYS = {65568: "float32", 65600: "float64", 131104: "int32", 65552: "float16"
 """Element types of arrays by Core ML's numbers."""
 
 
-class Model(NamedTuple):
+class CoremlModel(NamedTuple):
     """Inputs as the model declares them, and its graphs by the names of functions."""
 
     inputs: Mapping[str, DeclaredValue]
@@ -274,7 +274,7 @@ class Model(NamedTuple):
     version: int
 
 
-def read_model(message: Piece) -> Model:
+def read_model(message: Piece) -> CoremlModel:
     """The model in these bytes."""
     parts = Parts.of(message)
     version = parts.whole(1)
@@ -288,7 +288,7 @@ def read_model(message: Piece) -> Model:
         main = description.text(21) or ("main" if "main" in graphs else next(iter(graphs)))
         if main not in graphs:
             raise Bad(f"its main function {main!r} is not there")
-        return Model(inputs, graphs, main, version)
+        return CoremlModel(inputs, graphs, main, version)
     for number in NETWORKS:
         if number in parts.found:
             outputs = [each.text(1) for each in description.messages(10)]
@@ -296,7 +296,7 @@ def read_model(message: Piece) -> Model:
                 each.text(1) for each in description.messages(1) if any(4 in kind.found for kind in each.messages(3))
             }
             graph = network_graph(piece(parts.all(number)[-1]), list(inputs.values()), images, outputs)
-            return Model(inputs, {"": graph}, "", version)
+            return CoremlModel(inputs, {"": graph}, "", version)
     for number, words in _OTHERS.items():
         if number in parts.found:
             raise SourceError(

@@ -18,7 +18,7 @@ from opcost.frontends.nodes.meaning import (
     DeclaredValue,
     GraphNode,
     NodeGraph,
-    StoredTensor,
+    StoredValue,
 )
 from opcost.frontends.protobuf import Parts, Piece, fields, floats, piece, size_of, text
 
@@ -68,7 +68,7 @@ class _Reader:
     def __init__(self, depth: int = 0) -> None:
         self.depth = depth
         self.nodes: list[GraphNode] = []
-        self.stored: dict[str, StoredTensor] = {}
+        self.stored: dict[str, StoredValue] = {}
 
     def layer(self, message: Piece) -> None:
         parts = Parts.of(message)
@@ -155,7 +155,7 @@ class _Reader:
         if any(extent < 0 for extent in shape):
             raise Bad(f"the layer {self.name!r} has a weight of the shape {shape}")
         name = f"{self.name}.{label}"
-        self.stored[name] = StoredTensor(name, shape, dtype, content)
+        self.stored[name] = StoredValue(name, shape, dtype, content)
         return name
 
     # -- layers with weights --------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class _Reader:
                 if all(number in weights.found for number in numbers):
                     found = self.weight(weights, numbers[0], f"{label}{suffix}", *shape)
                     stored = self.stored[found]
-                    self.stored[found] = StoredTensor(found, shape, stored.dtype)
+                    self.stored[found] = StoredValue(found, shape, stored.dtype)
                     reads.append(found)
                     names.append(f"{label}{suffix}")
         direction = "bidirectional" if directions > 1 else "forward"
@@ -291,7 +291,7 @@ class _Reader:
         """Two tensors, then the next, and so on; one alone meets a number."""
         if len(ins) == 1:
             number, name = floats(layer.all(1)[-1])[0] if 1 in layer.found else 0.0, f"{self.name}.alpha"
-            self.stored[name] = StoredTensor(name, (), "float32", Content((), (number,)))
+            self.stored[name] = StoredValue(name, (), "float32", Content((), (number,)))
             ins = (*ins, name)
         last = ins[0]
         for place, other in enumerate(ins[1:]):

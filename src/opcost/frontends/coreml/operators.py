@@ -109,13 +109,13 @@ def _quantize(call: NodeCall) -> OperatorMeaning:
 # -- products ------------------------------------------------------------------------------------------------------------
 
 
-def _window(call: NodeCall, kernel: Dims, space: Dims) -> results.Window:
+def _window(call: NodeCall, kernel: Dims, space: Dims) -> results.SlidingWindow:
     """The window of an operator, with Core ML's defaults."""
     mode = call.text("pad_type", "valid")
     pads = (call.integers("pad") if mode == "custom" else None) or ()
     pairs = tuple(zip(pads[::2], pads[1::2], strict=False))
     stride, dilation = call.integers("strides"), call.integers("dilations")
-    return results.Window(
+    return results.SlidingWindow(
         kernel, space, stride=stride, dilation=dilation, pads=pairs, same=mode in ("same", "same_lower")
     )
 

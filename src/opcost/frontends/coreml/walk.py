@@ -13,7 +13,7 @@ from opcost.core.parsing import parse
 from opcost.errors import SourceError, UnknownName
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.coreml import MANIFEST
-from opcost.frontends.coreml.model import Model, read_model
+from opcost.frontends.coreml.model import CoremlModel, read_model
 from opcost.frontends.coreml.operators import TABLE
 from opcost.frontends.nodes.inputs import Scopes, given_inputs
 from opcost.frontends.nodes.meaning import DeclaredValue, GraphNode, NodeGraph, Operand
@@ -34,7 +34,7 @@ def load(path: Path, options: CountOptions) -> Graph:
         raise SourceError(f"{path} is not a Core ML model that can be read: {exc}") from exc
 
 
-def graph_of(model: Model, options: CountOptions, source: str) -> Graph:
+def graph_of(model: CoremlModel, options: CountOptions, source: str) -> Graph:
     """The graph of one function of a model on the requested inputs."""
     function = str(options.own.get("function", "") or model.main)
     if function not in model.graphs:
@@ -49,7 +49,7 @@ def graph_of(model: Model, options: CountOptions, source: str) -> Graph:
     return walk.finished(source, meta, function, given.made, outputs)
 
 
-def _input(declared: DeclaredValue, model: Model) -> DeclaredValue:
+def _input(declared: DeclaredValue, model: CoremlModel) -> DeclaredValue:
     """An input of a function, with the sizes of the model's description where it has such."""
     described = model.inputs.get(declared.name)
     shape = declared.shape

@@ -123,7 +123,7 @@ def _strides(shape: Sequence[int]) -> list[int]:
     return found[::-1]
 
 
-class StoredTensor(NamedTuple):
+class StoredValue(NamedTuple):
     """A tensor that is stored in the file, or in another one that it names."""
 
     name: str
@@ -166,7 +166,7 @@ class NodeGraph:
 
     name: str
     nodes: tuple[GraphNode, ...]
-    stored: Mapping[str, StoredTensor]
+    stored: Mapping[str, StoredValue]
     inputs: tuple[DeclaredValue, ...]
     outputs: tuple[DeclaredValue, ...]
     declared: Mapping[str, DeclaredValue]
@@ -374,7 +374,7 @@ class NodeCall:
 Handler: TypeAlias = "Callable[[NodeCall], OperatorMeaning]"
 
 
-class Operator(NamedTuple):
+class OperatorRow(NamedTuple):
     """How one operator of a format is read: by a handler, which finds inputs and attributes under its own names for them."""
 
     handler: Handler
@@ -397,7 +397,7 @@ class Operator(NamedTuple):
 _MOST_INPUTS = 1 << 16
 
 
-def operator_row(handler: Handler, words: Iterable[str] = ()) -> Operator:
+def operator_row(handler: Handler, words: Iterable[str] = ()) -> OperatorRow:
     """An operator from the words of its row.
 
     `x`: the next input; `*x`: all from here on; `axis<dim`: the node calls this attribute dim; `axis=-1`: it is always -1.
@@ -416,10 +416,10 @@ def operator_row(handler: Handler, words: Iterable[str] = ()) -> Operator:
         else:
             places[word.lstrip("*")] = range(at, _MOST_INPUTS) if word.startswith("*") else (at,)
             at += 1
-    return Operator(handler, places, constants, renamed)
+    return OperatorRow(handler, places, constants, renamed)
 
 
-class OperatorTable(dict[tuple[str, str], Operator]):
+class OperatorTable(dict[tuple[str, str], OperatorRow]):
     """What the operators of a format mean, by domain and name; the domain of the format itself is the empty text."""
 
     def handles(self, *names: str, domains: Sequence[str] = ("",), inputs: str = "") -> Callable[[Handler], Handler]:

@@ -19,8 +19,8 @@ from opcost.frontends.nodes.meaning import (
     Content,
     Handler,
     NodeCall,
-    Operator,
     OperatorMeaning,
+    OperatorRow,
     OperatorTable,
     Out,
     common,
@@ -62,7 +62,7 @@ def add_functions(
     """
     for name, fn in functions.items():
         constants = {"fn": fn, "computed": (computed or {}).get(name, name.lower()), "inputs": inputs}
-        row = Operator(_function, {}, constants, {})
+        row = OperatorRow(_function, {}, constants, {})
         table.update({(domain, name): row for domain in domains})
 
 

@@ -249,7 +249,7 @@ def product(
     return one("matmul", with_bias(bias, depth=depth, **attrs), shape, dtype or a.dtype, reads)
 
 
-class Window:
+class SlidingWindow:
     """Kernel, stride, dilation and padding along each axis; what is not given is 1, or nothing.
 
     `same`: the axes are padded so that only the stride shortens them.

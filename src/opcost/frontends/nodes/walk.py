@@ -13,7 +13,7 @@ from opcost.core.shapes import Mismatch, Shape, Unknown, complete, merge, text
 from opcost.errors import InputError, SourceError, some
 from opcost.frontends.building import GraphBuilder, check_extents
 from opcost.frontends.nodes.inputs import Scopes
-from opcost.frontends.nodes.meaning import (  # fmt: skip
+from opcost.frontends.nodes.meaning import (
     MOST_AXES,
     Content,
     GraphNode,
@@ -23,7 +23,7 @@ from opcost.frontends.nodes.meaning import (  # fmt: skip
     OperatorMeaning,
     OperatorTable,
     Out,
-    StoredTensor,
+    StoredValue,
     known_shape,
     plain,
 )
@@ -95,14 +95,14 @@ class Walk:
             found = self.stored(stored)
         return found
 
-    def stored(self, tensor: StoredTensor) -> Operand:
+    def stored(self, tensor: StoredValue) -> Operand:
         """A tensor of the file, one however many graphs read it."""
         found = self._stored.get(id(tensor))
         if found is None:
             found = self._stored[id(tensor)] = self.stored_value(tensor, constant=False)
         return found
 
-    def stored_value(self, tensor: StoredTensor, *, constant: bool) -> Operand:
+    def stored_value(self, tensor: StoredValue, *, constant: bool) -> Operand:
         """A new value for a tensor of the file; its role follows from the nodes that read it."""
         spec = self.maker.spec(tensor.shape, plain(tensor.dtype))
         value = self.maker.value(tensor.name, spec, "const")

@@ -16,7 +16,7 @@ from opcost.frontends.nodes.meaning import (
     DeclaredValue,
     GraphNode,
     NodeGraph,
-    StoredTensor,
+    StoredValue,
 )
 from opcost.frontends.protobuf import Parts, Piece, Span, fields, floats, long_text, piece, text
 
@@ -59,7 +59,7 @@ _PLAIN = frozenset((1, 2, 3, 4, 6, 7, 8))
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class OnnxModel:
     """A graph, the functions it calls, and the versions of the operators."""
 
     graph: NodeGraph
@@ -71,7 +71,7 @@ class Model:
     """What else the file notes of the model."""
 
 
-def read_model(message: Piece) -> Model:
+def read_model(message: Piece) -> OnnxModel:
     """The model in these bytes."""
     parts = Parts.of(message)
     if 7 not in parts.found:
@@ -88,14 +88,14 @@ def read_model(message: Piece) -> Model:
     metadata = {
         each.text(1): long_text(each.all(2)[-1], MOST_METADATA) for each in parts.messages(14) if 2 in each.found
     }
-    return Model(_graph(piece(parts.all(7)[-1]), 0, seen), functions, opsets, producer, parts.whole(1), metadata)
+    return OnnxModel(_graph(piece(parts.all(7)[-1]), 0, seen), functions, opsets, producer, parts.whole(1), metadata)
 
 
 def _graph(message: Piece, depth: int, seen: Attributes) -> NodeGraph:
     if depth > MOST_DEPTH:
         raise Bad(f"graphs are nested, more than {MOST_DEPTH} deep")
     nodes: list[GraphNode] = []
-    stored: dict[str, StoredTensor] = {}
+    stored: dict[str, StoredValue] = {}
     inputs: list[tuple[str, Piece]] = []
     outputs: list[DeclaredValue] = []
     inside: dict[str, DeclaredValue | Piece] = {}
@@ -227,7 +227,7 @@ def _untyped(parts: Parts) -> Any:
     return tuple(value for each in parts.all(7) for value in floats(each)) or None
 
 
-def _tensor(message: Piece) -> StoredTensor:
+def _tensor(message: Piece) -> StoredValue:
     parts = Parts.of(message)
     found = parts.found
     shape = tuple(parts.integers(1)) if 1 in found else ()
@@ -238,7 +238,7 @@ def _tensor(message: Piece) -> StoredTensor:
     content = None
     if elements <= MOST_CONTENT and (14 not in found or parts.whole(14) != 1):  # else its data is in another file
         content = _content(parts, dtype, shape, elements)
-    return StoredTensor(parts.text(8), shape, dtype, content)
+    return StoredValue(parts.text(8), shape, dtype, content)
 
 
 _NUMBERS = {
@@ -260,10 +260,10 @@ def _content(parts: Parts, dtype: str, shape: tuple[int, ...], elements: int) ->
     return Content(shape, tuple(items)) if len(items) == elements else None
 
 
-def _sparse(message: Piece) -> StoredTensor:
+def _sparse(message: Piece) -> StoredValue:
     parts = Parts.of(message)
-    values = _tensor(piece(parts.all(1)[-1])) if 1 in parts.found else StoredTensor("", (0,), "float32")
-    return StoredTensor(values.name, tuple(parts.integers(3)), values.dtype)
+    values = _tensor(piece(parts.all(1)[-1])) if 1 in parts.found else StoredValue("", (0,), "float32")
+    return StoredValue(values.name, tuple(parts.integers(3)), values.dtype)
 
 
 def _declared(message: Piece) -> DeclaredValue:

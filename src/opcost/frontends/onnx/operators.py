@@ -20,7 +20,7 @@ from opcost.frontends.nodes.meaning import (
     OperatorMeaning,
     OperatorTable,
     Out,
-    StoredTensor,
+    StoredValue,
     common,
     fitting,
     like,
@@ -376,7 +376,7 @@ def _constant_of_shape(call: NodeCall) -> OperatorMeaning:
     wanted, value = call[0].numbers, call.attrs.get("value")
     if any(n is not None and n < 0 for n in wanted):
         raise Mismatch(f"its shape would be {wanted}")
-    if not isinstance(value, StoredTensor):
+    if not isinstance(value, StoredValue):
         return results.filled_with(0, wanted, "float32")
     return results.filled_with(
         value.content.items[0] if value.content and value.content.items else 0, wanted, value.dtype

@@ -8,7 +8,7 @@ from math import prod
 from opcost.core.graph import NO_ATTRS, Attr
 from opcost.core.shapes import Dims, Extent, Shape, Unknown, axes_of, axis_of, known, reduced, replaced
 from opcost.frontends.nodes.meaning import NodeCall, Operand, OperatorMeaning, Out, numel, one
-from opcost.frontends.nodes.results import Window
+from opcost.frontends.nodes.results import SlidingWindow
 from opcost.frontends.onnx.operators import MICROSOFT, NCHWC, handles
 
 # -- normalizations ------------------------------------------------------------------------------------------------------
@@ -45,13 +45,13 @@ def _norm(call: NodeCall) -> OperatorMeaning:
 # -- windows -------------------------------------------------------------------------------------------------------------
 
 
-def window(call: NodeCall, kernel: Dims, space: Dims) -> Window:
+def window(call: NodeCall, kernel: Dims, space: Dims) -> SlidingWindow:
     """The window of a node, with ONNX's defaults."""
     rank, auto = len(kernel), call.text("auto_pad", "NOTSET")
     pads = (call.integers("pads") if auto == "NOTSET" else None) or ()
     pairs = tuple(zip(pads[:rank], pads[rank:], strict=False))
     stride, dilation = call.integers("strides"), call.integers("dilations")
-    return Window(
+    return SlidingWindow(
         kernel, space, stride=stride, dilation=dilation, pads=pairs, same=auto in ("SAME_UPPER", "SAME_LOWER")
     )
 

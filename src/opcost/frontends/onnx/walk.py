@@ -15,9 +15,9 @@ from opcost.errors import InputError, SourceError, some
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.inputs import Usual
 from opcost.frontends.nodes.inputs import given_inputs
-from opcost.frontends.nodes.meaning import Content, GraphNode, NodeGraph, Operand, Out, StoredTensor
+from opcost.frontends.nodes.meaning import Content, GraphNode, NodeGraph, Operand, Out, StoredValue
 from opcost.frontends.nodes.walk import FAULTS, Walk
-from opcost.frontends.onnx.model import Function, Model, Reference, read_model
+from opcost.frontends.onnx.model import Function, OnnxModel, Reference, read_model
 from opcost.frontends.onnx.operators import NCHWC, PREVIEW, TABLE
 from opcost.frontends.onnx.runtime import with_channels
 from opcost.frontends.onnx.scopes import OnnxScopes
@@ -39,7 +39,7 @@ class OnnxWalk(Walk):
     table = TABLE
     scopes: OnnxScopes
 
-    def __init__(self, model: Model, maker: GraphBuilder, sizes: Mapping[str, int], *, trusted: bool) -> None:
+    def __init__(self, model: OnnxModel, maker: GraphBuilder, sizes: Mapping[str, int], *, trusted: bool) -> None:
         super().__init__(maker, OnnxScopes(model.graph), sizes, trusted=trusted)
         self.model = model
         self._calls = 0
@@ -111,16 +111,16 @@ class OnnxWalk(Walk):
 
     def _constant(self, node: GraphNode) -> Operand:
         for name, value in node.attrs.items():
-            if isinstance(value, StoredTensor):
+            if isinstance(value, StoredValue):
                 return self.stored_value(value._replace(name=node.outputs[0]), constant=True)
             if name in ("value_int", "value_ints", "value_float", "value_floats"):
                 many = value if isinstance(value, tuple) else (value,)
                 shape = (len(many),) if isinstance(value, tuple) else ()
                 dtype = "int64" if "int" in name else "float32"
                 return self.stored_value(
-                    StoredTensor(node.outputs[0], shape, dtype, Content(shape, many)), constant=True
+                    StoredValue(node.outputs[0], shape, dtype, Content(shape, many)), constant=True
                 )
-        return self.stored_value(StoredTensor(node.outputs[0], (), "uint8"), constant=True)
+        return self.stored_value(StoredValue(node.outputs[0], (), "uint8"), constant=True)
 
     def _function(
         self, node: GraphNode, function: Function, ins: list[Operand | None], env: dict[str, Operand]
@@ -269,7 +269,7 @@ def load(path: Path, options: CountOptions) -> Graph:
         raise SourceError(f"{path} is not an ONNX model that can be read: {exc}") from exc
 
 
-def graph_of(model: Model, options: CountOptions, source: str, walks: type[OnnxWalk] = OnnxWalk) -> Graph:
+def graph_of(model: OnnxModel, options: CountOptions, source: str, walks: type[OnnxWalk] = OnnxWalk) -> Graph:
     """The graph of a model on the requested inputs; `walks` may be a class that records more of the walk."""
     version = model.opsets.get("ai.onnx", OLDEST)
     if version < OLDEST:

@@ -16,7 +16,7 @@ from opcost.frontends.nodes.meaning import (
     DeclaredValue,
     GraphNode,
     NodeGraph,
-    StoredTensor,
+    StoredValue,
 )
 
 DTYPES = dict(
@@ -169,7 +169,7 @@ def _option_value(table: Table, slot: int, form: str, default: int) -> Any:
 IDENTIFIER = b"TFL3"
 
 
-class Tensor(NamedTuple):
+class LiteTensor(NamedTuple):
     """What the file declares of one tensor; `stored_data`: it has data in the file, or keeps its data from call to call."""
 
     name: str
@@ -187,12 +187,12 @@ class LiteGraph(NamedTuple):
     """One graph, and the tensors in it by their names."""
 
     graph: NodeGraph
-    tensors: dict[str, Tensor]
+    tensors: dict[str, LiteTensor]
     order: tuple[str, ...]
     """The names of tensors by their numbers."""
 
 
-class Signature(NamedTuple):
+class LiteSignature(NamedTuple):
     """A name by which a graph is called, and what it calls the graph's inputs."""
 
     name: str
@@ -201,16 +201,16 @@ class Signature(NamedTuple):
     """The name of the tensor, by the name of the input."""
 
 
-class Model(NamedTuple):
+class LiteModel(NamedTuple):
     """Graphs, the first of which is the model's own, and signatures."""
 
     graphs: tuple[LiteGraph, ...]
-    signatures: tuple[Signature, ...]
+    signatures: tuple[LiteSignature, ...]
     version: int
     description: str
 
 
-def read_model(pages: Pages) -> Model:
+def read_model(pages: Pages) -> LiteModel:
     """The model in these bytes."""
     root = Buffer(pages, 0, pages.size, pages.what).root(IDENTIFIER)
     codes = [_operator(code) for code in root.tables(1)]
@@ -225,8 +225,8 @@ def read_model(pages: Pages) -> Model:
             raise Bad(f"a signature calls the graph {place}, and there are {len(graphs)}")
         order = graphs[place].order
         inputs = {entry.text(0): _named(order, entry.number(1, U32)) for entry in each.tables(0)}
-        signatures.append(Signature(each.text(2), place, inputs))
-    return Model(graphs, tuple(signatures), root.number(0, U32), root.text(3))
+        signatures.append(LiteSignature(each.text(2), place, inputs))
+    return LiteModel(graphs, tuple(signatures), root.number(0, U32), root.text(3))
 
 
 def _operator(code: Table) -> tuple[str, str]:
@@ -237,8 +237,8 @@ def _operator(code: Table) -> tuple[str, str]:
 
 
 def _graph(table: Table, codes: Sequence[tuple[str, str]], buffer: Buffer, buffers: Sequence[int]) -> LiteGraph:
-    tensors: dict[str, Tensor] = {}
-    stored: dict[str, StoredTensor] = {}
+    tensors: dict[str, LiteTensor] = {}
+    stored: dict[str, StoredValue] = {}
     for place, each in enumerate(table.tables(0)):
         label = each.text(3)
         name = label if label and label not in tensors else f"{label}#{place}"
@@ -247,7 +247,7 @@ def _graph(table: Table, codes: Sequence[tuple[str, str]], buffer: Buffer, buffe
         if tensor.stored_data:
             shape = _whole_shape(tensor)
             content = None if tensor.sparse else _content(buffer, where, shape, tensor.dtype)
-            stored[name] = StoredTensor(name, shape, tensor.dtype, content)
+            stored[name] = StoredValue(name, shape, tensor.dtype, content)
     order = tuple(tensors)
     nodes = tuple(_node(each, codes, order) for each in table.tables(3))
     declared = {name: DeclaredValue(name, tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
@@ -255,14 +255,14 @@ def _graph(table: Table, codes: Sequence[tuple[str, str]], buffer: Buffer, buffe
     made = {each.name for each in ends[0]}.union(*(node.outputs for node in nodes))
     for name, tensor in tensors.items():
         if 0 in tensor.now and name not in made:  # nothing is stored of a tensor without elements
-            stored[name] = StoredTensor(name, tensor.now, tensor.dtype, Content(tensor.now, ()))
+            stored[name] = StoredValue(name, tensor.now, tensor.dtype, Content(tensor.now, ()))
     kept = {name: tensor for name, tensor in stored.items() if name not in made}
     return LiteGraph(
         NodeGraph(table.text(4), _named_by_readers(nodes, kept), kept, ends[0], ends[1], declared), tensors, order
     )
 
 
-def _named_by_readers(nodes: Sequence[GraphNode], stored: Mapping[str, StoredTensor]) -> tuple[GraphNode, ...]:
+def _named_by_readers(nodes: Sequence[GraphNode], stored: Mapping[str, StoredValue]) -> tuple[GraphNode, ...]:
     """Nodes, where those that widen a stored weight have the name of the layer that reads it."""
     widened = {node.outputs[0]: node.inputs[0] for node in nodes if _widens(node, stored)}
     readers = {name: node for node in reversed(nodes) for name in node.inputs if name in widened}
@@ -278,18 +278,18 @@ def _named_by_readers(nodes: Sequence[GraphNode], stored: Mapping[str, StoredTen
     return tuple(node._replace(name=name_of(node)) if node.op == "DEQUANTIZE" else node for node in nodes)
 
 
-def _widens(node: GraphNode, stored: Mapping[str, StoredTensor]) -> bool:
+def _widens(node: GraphNode, stored: Mapping[str, StoredValue]) -> bool:
     return node.op == "DEQUANTIZE" and bool(node.inputs and node.outputs) and node.inputs[0] in stored
 
 
-def _whole_shape(tensor: Tensor) -> tuple[int, ...]:
+def _whole_shape(tensor: LiteTensor) -> tuple[int, ...]:
     shape = tensor.now or tensor.shape or ()
     if None in shape:
         raise Bad(f"the stored tensor {tensor.name!r} has an open shape")
     return shape  # type: ignore[return-value]
 
 
-def _tensor(table: Table, name: str, *, stored_data: bool) -> Tensor:
+def _tensor(table: Table, name: str, *, stored_data: bool) -> LiteTensor:
     written = table.numbers(0, "i", 4)
     signature = table.numbers(7, "i", 4) or written
     if len(written) > MOST_AXES or any(extent < -1 for extent in (*written, *signature)):
@@ -303,7 +303,7 @@ def _tensor(table: Table, name: str, *, stored_data: bool) -> Tensor:
     known = bool(written) or stored_data or variable or bool(table.number(8, U8))
     shape: tuple[int | None, ...] = tuple(None if extent < 0 else extent for extent in signature)
     whole = tuple(extent for extent in written if extent >= 0)
-    return Tensor(
+    return LiteTensor(
         name,
         shape if known else None,
         DTYPES[number],

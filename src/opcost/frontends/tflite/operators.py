@@ -339,10 +339,10 @@ def _random_bits(call: NodeCall) -> OperatorMeaning:
 SAME = 0
 
 
-def window(call: NodeCall, space: Dims, kernel: Dims, axes: str) -> results.Window:
+def window(call: NodeCall, space: Dims, kernel: Dims, axes: str) -> results.SlidingWindow:
     """The window of an operator along the axes `hw` or `dhw`."""
     stride, dilation = ([call.whole(f"{name}_{axis}", 1) for axis in axes] for name in ("stride", "dilation"))
-    return results.Window(kernel, space, stride=stride, dilation=dilation, same=call.whole("padding") == SAME)
+    return results.SlidingWindow(kernel, space, stride=stride, dilation=dilation, same=call.whole("padding") == SAME)
 
 
 def swept(extent: Extent, kernel: Extent, stride: int, dilation: int, spread: int, pads: tuple[int, int]) -> Extent:

@@ -18,7 +18,7 @@ from opcost.frontends.nodes.meaning import MOST_DEPTH, GraphNode, NodeGraph, Ope
 from opcost.frontends.nodes.walk import Walk
 from opcost.frontends.options import CountOptions, refuse_running
 from opcost.frontends.tflite import products as _products  # noqa: F401 - it enters its operators in the table
-from opcost.frontends.tflite.model import Model, Signature, Tensor, read_model
+from opcost.frontends.tflite.model import LiteModel, LiteSignature, LiteTensor, read_model
 from opcost.frontends.tflite.operators import TABLE
 
 
@@ -33,7 +33,7 @@ def load(path: Path, options: CountOptions) -> Graph:
         raise SourceError(f"{path} is not a TensorFlow Lite model that can be read: {exc}") from exc
 
 
-def graph_of(model: Model, options: CountOptions, source: str) -> Graph:
+def graph_of(model: LiteModel, options: CountOptions, source: str) -> Graph:
     """The graph of one signature of a model on the requested inputs."""
     maker = GraphBuilder()
     # The requested one, or the first; a model without any has its first graph
@@ -45,7 +45,7 @@ def graph_of(model: Model, options: CountOptions, source: str) -> Graph:
         text = f"the model has the signatures {', '.join(some([*found]))}, of which the first is counted"
         maker.note("signatures", f"{text}; choose another by --signature NAME")
     chosen = found[requested] if requested else model.signatures[0] if model.signatures else None
-    signature = chosen or Signature("", 0, {})
+    signature = chosen or LiteSignature("", 0, {})
     lite = model.graphs[signature.graph]
     names = {tensor: name for name, tensor in signature.inputs.items()}
     for declared in lite.graph.inputs:  # without what TensorFlow puts around it: `serving_default_x:0` is x
@@ -84,7 +84,7 @@ class LiteScopes(Scopes):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tensors: Mapping[str, Tensor] = {}
+        self.tensors: Mapping[str, LiteTensor] = {}
         """The tensors of the graph that is walked."""
         self._widened: dict[tuple[int, str], tuple[str, Operand]] = {}
         """The stored tensor, with its name, of which a DEQUANTIZE makes the tensor of a graph and a name."""
@@ -144,7 +144,7 @@ class LiteWalk(Walk):
     typed = True
     scopes: LiteScopes
 
-    def __init__(self, model: Model, maker: GraphBuilder, *, trusted: bool) -> None:
+    def __init__(self, model: LiteModel, maker: GraphBuilder, *, trusted: bool) -> None:
         super().__init__(maker, LiteScopes(), trusted=trusted)
         self.model = model
         self._depth = 0

@@ -19,8 +19,8 @@ from opcost.core.parsing import BadArchive, archive_in
 from opcost.errors import counted
 from opcost.frontends.aten.call import Call, Described, row_major
 from opcost.frontends.aten.schema import is_view
-from opcost.frontends.checkpoint.described import LARGEST_PICKLE, Tensor, described
-from opcost.frontends.checkpoint.described import Tensor as Stored
+from opcost.frontends.checkpoint.described import LARGEST_PICKLE, PickledTensor, described
+from opcost.frontends.checkpoint.described import PickledTensor as Stored
 from opcost.frontends.input_data import BadPickle
 from opcost.frontends.programs import ProgramBuilder, ProgramOperator, ProgramTensor, made_in
 from opcost.frontends.torchscript.results import Number
@@ -57,7 +57,7 @@ class Object(NamedTuple):
 class Constant(NamedTuple):
     """A tensor among the constants; its number where it has only one."""
 
-    tensor: Tensor
+    tensor: PickledTensor
     number: Any
 
 
@@ -142,7 +142,7 @@ def _member(archive: ZipFile, name: str, most: int) -> bytes:
 
 
 def _constant(archive: ZipFile, top: str, found: object) -> Any:
-    if not isinstance(found, Tensor):
+    if not isinstance(found, PickledTensor):
         return _Plain()(found)
     form = _FORMS.get(found.dtype)
     if found.storage is None or form is None or found.shape not in ((), (1,)):
@@ -165,7 +165,7 @@ class _Plain:
     def __call__(self, found: Any, depth: int = 0) -> Any:
         if depth > 64:
             raise Bad("its modules are nested more than 64 deep")
-        if isinstance(found, Tensor) or id(found) in self._seen:
+        if isinstance(found, PickledTensor) or id(found) in self._seen:
             return self._seen.get(id(found), found)
         state = getattr(found, "state", None)
         if isinstance(state, list):

@@ -10,6 +10,6 @@ from opcost.frontends.aten.composite import (  # noqa: F401  (imported for their
     layers,
     products,
 )
-from opcost.frontends.aten.composite.products import COMPOSITES, Step, taken_apart
+from opcost.frontends.aten.composite.products import COMPOSITES, ComposedStep, taken_apart
 
-__all__ = ["COMPOSITES", "Step", "taken_apart"]
+__all__ = ["COMPOSITES", "ComposedStep", "taken_apart"]

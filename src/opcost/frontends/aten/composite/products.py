@@ -10,7 +10,7 @@ from opcost.core.shapes import Mismatch, broadcast, explicit
 from opcost.frontends.aten.call import Call, Described, Tensor, is_contiguous, row_major, seen_as, type_name
 
 
-class Step(NamedTuple):
+class ComposedStep(NamedTuple):
     """One operator: its full name with the overload, its arguments and its results."""
 
     operator: str
@@ -22,11 +22,11 @@ class Parts:
     """Collects the operators that one consists of."""
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[ComposedStep] = []
 
     def __call__(self, operator: str, /, *outs: Tensor, **args: Any) -> Tensor:
         """Put an operator of aten behind the others; its first result comes back."""
-        self.steps.append(Step(operator, args, outs))
+        self.steps.append(ComposedStep(operator, args, outs))
         return outs[0]
 
     def like(self, operator: str, x: Tensor, /, **args: Any) -> Tensor:
@@ -82,7 +82,7 @@ def of(*names: str) -> Callable[[Take], Take]:
     return register
 
 
-def taken_apart(call: Call) -> list[Step] | None:
+def taken_apart(call: Call) -> list[ComposedStep] | None:
     """The operators that a call consists of; None if it is not taken apart."""
     take = COMPOSITES.get(call.name)
     if take is None:

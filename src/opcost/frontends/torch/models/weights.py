@@ -22,7 +22,7 @@ from opcost.frontends.torch.tree import map_tensors
 
 if TYPE_CHECKING:
     from opcost.core.graph import Note
-    from opcost.frontends.checkpoint.described import Expected, Shapes
+    from opcost.frontends.checkpoint.described import ExpectedTensors, Shapes
 
 LARGE = 1 << 14
 """A tensor of more elements is made without memory. Smaller ones stay real because constructors read them:
@@ -195,9 +195,9 @@ def compare_with_checkpoint(model: Any, checkpoint: Path) -> tuple[Note, ...]:
     return disagreements(found, expected_of(model))
 
 
-def expected_of(model: Any) -> Expected:
+def expected_of(model: Any) -> ExpectedTensors:
     """The layouts in which a checkpoint of this model may come, with and without the prefix of its base."""
-    from opcost.frontends.checkpoint.described import Expected
+    from opcost.frontends.checkpoint.described import ExpectedTensors
 
     state = {name: torch.empty_like(tensor, device="meta") for name, tensor in model.state_dict().items()}
     layouts = [_shapes(state)]
@@ -211,7 +211,7 @@ def expected_of(model: Any) -> Expected:
         longer = [{f"{prefix}.{name}": shape for name, shape in layout.items()} for layout in layouts]
         shorter = [{name.removeprefix(f"{prefix}."): shape for name, shape in layout.items()} for layout in layouts]
         layouts += longer + shorter
-    return Expected(layouts, frozenset(name for layout in layouts for name in _optional(model, layout)))
+    return ExpectedTensors(layouts, frozenset(name for layout in layouts for name in _optional(model, layout)))
 
 
 def _shapes(state: dict[str, Any]) -> Shapes:

@@ -165,7 +165,7 @@ def test_an_operator_without_what_its_rule_needs_has_no_price() -> None:
 
 
 def test_the_documented_peaks_are_those_of_the_table() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "analyze.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
     lines = [line.strip("| \n").split(" | ") for line in page.splitlines() if line.startswith("| ")]
     heads = next(cells for cells in lines if cells[:2] == ["device", "float64"])
     told = {cells[0]: dict(zip(heads, cells, strict=True)) for cells in lines if cells[0] in DEVICES}

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-PAGES = (README, *(ROOT / "docs" / name for name in ("tutorial.md", "how-to.md", "coming-from.md", "gallery.md")))
+PAGES = (README, *(ROOT / "docs" / name for name in ("tutorial.md", "guide.md", "compat.md", "gallery.md")))
 IN_CHINESE = {"README.md": "README.zh-CN.md", "docs/tutorial.md": "docs/tutorial.zh-CN.md"}
 MARKED = re.compile(
     r"<!-- run -->\n```(?P<language>sh|python)\n(?P<code>.*?)```\n(?:\n```text\n(?P<output>.*?)```\n)?", re.DOTALL

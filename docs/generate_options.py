@@ -18,9 +18,9 @@ VERBS = {
 INTRODUCTION = """\
 # Options
 
-This page is generated from `opcost/options.py` and `opcost/core/devices.json` (`python docs/generate_options.py`); a test compares them.
-An option has the same name as a keyword argument in Python, as a flag (with hyphens) and as a key of a [budget file](budgets.md), and
-the same meaning for every function and command that takes it. [Devices](#devices) are below.
+This page is generated from `opcost/options.py` and `opcost/core/devices.json` (`python docs/generate_options.py`); a test
+compares them. An option has the same name as a keyword argument in Python, as a flag (with hyphens) and as a key of a
+[budget file](budgets.md), and the same meaning for every function and command that takes it. [Devices](#devices) are below.
 
 | keyword | flag | meaning | of |
 |---|---|---|---|
@@ -29,9 +29,9 @@ DTYPES = ("float64", "float32", "tf32", "float16", "bfloat16", "float8", "int8")
 PEAKS = f"""
 ## Devices
 
-Names for `--device`, with published dense peaks: TFLOP/s by element type, memory in GB/s. A source is the maker's document, linked there
-or at a page that repeats its figures. "Halved" marks documents that print matrix rates with sparsity. No published figure was found for
-an empty cell, and rates of that type have no percentage.
+Names for `--device`, with published dense peaks: TFLOP/s by element type, memory in GB/s. A source is the maker's document,
+linked there or at a page that repeats its figures. "Halved" marks documents that print matrix rates with sparsity. No
+published figure was found for an empty cell, and rates of that type have no percentage.
 
 | device | {" | ".join(DTYPES)} | memory | source |
 |---|{"---:|" * (len(DTYPES) + 1)}---|

@@ -52,3 +52,14 @@ def test_the_chinese_page_has_the_same_commands_and_outputs(page: str) -> None:
 def _without_remarks(code: str) -> str:
     """What a shell or Python is told; the words behind it may be in either language."""
     return re.sub(r"[ \t]+#.*$", "", code, flags=re.MULTILINE)
+
+
+NAMED_FILE = re.compile(r"`(?!build/)((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|json|txt))`")
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_every_file_that_a_page_for_contributors_names_exists(page: str) -> None:
+    package = ROOT / "src" / "opcost"
+    for name in NAMED_FILE.findall((ROOT / page).read_text(encoding="utf-8")):
+        path = name.replace("FORMAT", "onnx")
+        assert any((place / path).exists() for place in (ROOT, package)) or any(package.rglob(path)), name

@@ -63,3 +63,22 @@ def test_every_file_that_a_page_for_contributors_names_exists(page: str) -> None
     for name in NAMED_FILE.findall((ROOT / page).read_text(encoding="utf-8")):
         path = name.replace("FORMAT", "onnx")
         assert any((place / path).exists() for place in (ROOT, package)) or any(package.rglob(path)), name
+
+
+GENERATED = ("rules.md", "options.md", "api.md")
+PAGES_TO_READ = [
+    *(ROOT / name for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md")),
+    *(page for page in sorted(ROOT.glob("docs/*.md")) if page.name not in GENERATED),
+]
+OLD_DIALECT = re.compile(
+    r"\b(?:told|asked|wish(?:es)?|held|nobody|doors?|prices?|priced|dear(?:er)?|won back|so many)\b", re.I
+)
+
+
+def test_what_is_to_be_read_has_at_most_20_000_words() -> None:
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in PAGES_TO_READ) <= 20_000
+
+
+@pytest.mark.parametrize("page", PAGES_TO_READ, ids=lambda page: page.name)
+def test_a_page_is_in_plain_words(page: Path) -> None:
+    assert not OLD_DIALECT.findall(page.read_text(encoding="utf-8"))

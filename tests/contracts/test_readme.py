@@ -71,7 +71,7 @@ PAGES_TO_READ = [
     *(page for page in sorted(ROOT.glob("docs/*.md")) if page.name not in GENERATED),
 ]
 OLD_DIALECT = re.compile(
-    r"\b(?:told|asked|wish(?:es)?|held|nobody|doors?|prices?|priced|dear(?:er)?|won back|so many)\b", re.I
+    r"\b(?:told|asked|wish(?:es)?|held|nobody|doors?|prices?|priced|dear(?:er)?|won back|so many)\b", re.IGNORECASE
 )
 
 

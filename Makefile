@@ -83,7 +83,7 @@ bench: $(STAMPS)/test
 	$(BIN)/python benchmarks/speed.py $(ARGS)
 
 bench-timm: $(STAMPS)/test
-	$(BIN)/python benchmarks/timm_table.py $(ARGS)
+	$(BIN)/python benchmarks/exact.py timm $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

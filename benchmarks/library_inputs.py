@@ -1,16 +1,15 @@
-"""Count every model type of transformers, or every model class of diffusers, with no inputs given, and say what came of it.
+"""Count every model type of transformers, or every model class of diffusers, on default inputs, and list the outcomes.
 
     python benchmarks/library_inputs.py {transformers,diffusers} [--only PATTERN] [--jobs N] [--limit SECONDS] [--to FILE]
 
-Nothing is downloaded: a model is made from the library's own default configuration, without weights and with few layers, or
-with all if it cannot be counted so. A default configuration is not one that anybody trained: some have parts that do not fit
-together (`settle` repairs what it knows of) or lack what the model needs.
-Prints how many models were counted and on what, and why the others were not; `--to` writes one JSON row a model.
+Nothing is downloaded: a model is made from the default configuration of the library, without weights and with few layers, or
+with all layers if it cannot be counted so. Some default configurations have parts that do not fit together (`settle` repairs
+known ones) or lack what the model needs. Prints how many models were counted on which inputs, and why the others were not;
+`--to` writes one JSON row for each model.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import multiprocessing
@@ -24,6 +23,8 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
+
+from harness import Table, arguments, load_torchvision
 
 LAYERS = 2
 DEPTHS = (
@@ -42,16 +43,16 @@ OPEN = {
     "prediction_length": 24,
     "sliding_window": 512,
 }
-"""Entries that some default configurations leave open, and a value for each."""
+"""Entries that some default configurations leave as None, and a value for each."""
 CAUSES = {
     "was not guessed": r"cannot be guessed|nothing was given",
     "most parameters unread": r"unread, most of them",
-    "asks for values of its weights": r"depends on values",
+    "depends on values of its weights": r"depends on values",
     "took too long": r"took more than",
     "has no forward": r"missing the required \"forward\"",
     "library not installed": r"library but it was not found|requires the",
 }
-"""What is said of a failure, by what its message says; any other was raised by the model itself on what it was given."""
+"""Outcomes by the message of the error; any other was raised by the model itself on its inputs."""
 
 
 def transformers_classes() -> list[str]:
@@ -90,7 +91,7 @@ def shrink(config: Any) -> None:
 
 
 def settle(config: Any) -> None:
-    """What a part that reads images or sound hands over is as wide as what the text takes, and what is left out gets a value."""
+    """Give outputs of the image and sound parts the width of the text part, and a value to each missing entry."""
     width = getattr(config.get_text_config(), "hidden_size", None)
     for part in parts(config):
         names = ["out_hidden_size", "text_hidden_size", *(["hidden_size"] if hasattr(part, "embed_dim") else [])]
@@ -107,7 +108,7 @@ def settle(config: Any) -> None:
 
 
 def complete(config: Any) -> None:
-    """Values for what a configuration leaves open and the model needs, and sections of rotations that fill a head."""
+    """Set entries that a configuration leaves as None, and rotary sections that fill a head."""
     wide, heads = getattr(config, "hidden_size", None), getattr(config, "num_attention_heads", None)
     each = wide // heads if isinstance(wide, int) and isinstance(heads, int) else None
     for name, value in {**OPEN, "head_dim": each, "num_key_value_heads": heads}.items():
@@ -123,7 +124,7 @@ def complete(config: Any) -> None:
 
 
 def parts(config: Any) -> Iterator[Any]:
-    """The configurations inside of one."""
+    """The configurations inside one."""
     return (part for part in vars(config).values() if hasattr(part, "to_dict"))
 
 
@@ -141,7 +142,7 @@ def model(library: str, name: str, few: bool) -> Any:  # noqa: FBT001 - set by n
 
 
 def count(library: str, name: str) -> dict[str, Any]:
-    """What came of one model."""
+    """The outcome of one model."""
     import opcost
 
     faults = []
@@ -152,17 +153,17 @@ def count(library: str, name: str) -> dict[str, Any]:
         except Exception as exc:
             faults.append(f"{type(exc).__name__}: {exc}")
             continue
-        said = "".join(note.text for note in report.notes if note.code == "guessed-inputs")
-        row = {"kind": "counted", "macs": report.totals.macs, "params": report.totals.params, "why": said}
-        if "a text alone" not in said:
+        inputs = "".join(note.text for note in report.notes if note.code == "guessed-inputs")
+        row = {"kind": "counted", "macs": report.totals.macs, "params": report.totals.params, "why": inputs}
+        if "a text alone" not in inputs:
             return row
-        alone = alone or {**row, "kind": "counted on a text alone"}  # which too few layers may be the cause of
+        alone = alone or {**row, "kind": "counted on a text alone"}  # too few layers may be the cause
     if alone is not None:
         return alone
     made = next((fault for fault in faults if "could not be made" not in fault), None)
     if made is None:
         return {"kind": "could not be made", "why": faults[0]}
-    cause = next((cause for cause, words in CAUSES.items() if re.search(words, made)), "fails on what it was given")
+    cause = next((cause for cause, words in CAUSES.items() if re.search(words, made)), "fails on its inputs")
     return {"kind": f"not counted: {cause}", "why": made}
 
 
@@ -200,8 +201,8 @@ def sweep(
 
 
 def main() -> int:
-    """Sweep, then print how often each outcome came."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    """Sweep, then print how often each outcome occurred."""
+    parser = arguments(__doc__)
     parser.add_argument("library", choices=["transformers", "diffusers"])
     parser.add_argument("--only", default="", help="a regular expression")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -210,14 +211,12 @@ def main() -> int:
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
-    from opcost.frontends.zoo import declare_torchvision_operators
-
-    declare_torchvision_operators()
+    load_torchvision()
     from torch import nn
 
     import opcost
 
-    opcost.count(nn.Linear(1, 1), shapes=(1, 1))  # what every model needs is imported once
+    opcost.count(nn.Linear(1, 1), shapes=(1, 1))  # common imports, once
     classes = transformers_classes() if options.library == "transformers" else diffusers_classes()
     fork = multiprocessing.get_context("fork")
 
@@ -226,13 +225,17 @@ def main() -> int:
         process.start()
         return process
 
+    if options.quick:
+        options.only = options.only or "^(BertForM|GPT2|AutoencoderTiny)"
     rows = []
     for row in sweep([name for name in classes if re.search(options.only, name)], start, options.jobs, options.limit):
         rows.append(row)
         if options.to is not None:
             options.to.write_text("".join(f"{json.dumps(each)}\n" for each in rows), encoding="utf-8")
+    table = Table(f"inputs_{options.library}", ("outcome", "classes"))
     for kind, number in Counter(row["kind"] for row in rows).most_common():
-        print(f"{number:5}  {kind}")
+        table.add(kind, number)
+    table.finish(options)
     return 0
 
 

@@ -1,91 +1,59 @@
-"""Predicted against measured times of whole models on an H200, beside the plain roofline of the data sheet.
+"""Predictions against measurements: time, memory, operators and the largest batch, of an H200, and time of the processor at hand.
 
-    python benchmarks/predict.py            every row of h200_models.json, and what they add up to
-    python benchmarks/predict.py resnet     only those whose name has this in it
+    python benchmarks/predict.py latency [WORD]     times of whole models in h200_models.json; WORD: only names that contain it
+    python benchmarks/predict.py memory [WORD]      their peak memory
+    python benchmarks/predict.py language [WORD]    prefill, decode and compiled models (h200_language.json, h200_compiled.json)
+    python benchmarks/predict.py steps [WORD]       training steps (tests/data/h200_steps.json): peak memory and operators
+    python benchmarks/predict.py fit [WORD]         the largest batch within 24 GiB (h200_fit.json)
+    python benchmarks/predict.py hardware [WORD]    operations and bytes by Nsight Compute (tests/data/h200_counters.json)
+    python benchmarks/predict.py processor [WORD] --calibration FILE
+                                                    times on this processor; first: opcost calibrate --device cpu -o FILE
 
-The measured rows were taken on a device of that kind with the models of torchvision, timm and transformers, random weights;
-none of them was calibrated on: the calibration times single operators of sizes drawn by chance. Nothing here needs a GPU.
+measure_gpu.py wrote the measured files on an H200; none of its models was calibrated on, since the calibration times single
+operators of random sizes. Only `processor` measures anything here: the fastest of several runs, on the threads of the
+calibration.
 """
 
+from __future__ import annotations
+
+import argparse
 import json
-import statistics
-import sys
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import opcost
-from opcost.frontends.zoo import declare_torchvision_operators
+from gpu_models import OPERATORS, STEP_NETS, compiled_model, inputs, language_model, made
+from harness import ERRORS, HERE, ROOT, Table, arguments, error_row
 
-declare_torchvision_operators()
-
-import timm  # noqa: E402
-import torchvision  # noqa: E402
-import transformers  # noqa: E402
-
-ROWS = json.loads((Path(__file__).parent / "h200_models.json").read_text())["rows"]
-
-LANGUAGE: dict[str, tuple[Callable[[], Any], int]] = {
-    "distilbert": (lambda: transformers.DistilBertModel(transformers.DistilBertConfig()), 256),
-    "opt-125m": (lambda: transformers.OPTForCausalLM(transformers.OPTConfig()), 512),
-    "llama-tiny": (
-        lambda: transformers.LlamaForCausalLM(
-            transformers.LlamaConfig(
-                hidden_size=1024,
-                intermediate_size=2816,
-                num_hidden_layers=12,
-                num_attention_heads=16,
-                num_key_value_heads=8,
-            )
-        ),
-        1024,
-    ),
-    "t5-small-enc": (lambda: transformers.T5EncoderModel(transformers.T5Config()), 256),
-    "roberta": (lambda: transformers.RobertaModel(transformers.RobertaConfig()), 128),
-    "bert-base": (lambda: transformers.BertModel(transformers.BertConfig()), 128),
-    "gpt2": (lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config()), 1024),
-    "qwen2-0.5b": (
-        lambda: transformers.Qwen2ForCausalLM(
-            transformers.Qwen2Config(
-                hidden_size=896,
-                intermediate_size=4864,
-                num_hidden_layers=24,
-                num_attention_heads=14,
-                num_key_value_heads=2,
-                vocab_size=151936,
-            )
-        ),
-        1024,
-    ),
-    "clip-text": (lambda: transformers.CLIPTextModel(transformers.CLIPTextConfig()), 77),
-    "modernbert": (lambda: transformers.ModernBertModel(transformers.ModernBertConfig()), 512),
-    "whisper-tiny-encdec": (lambda: transformers.WhisperModel(transformers.WhisperConfig()), 32),
+FILES = {
+    "models": HERE / "h200_models.json",
+    "language": HERE / "h200_language.json",
+    "compiled": HERE / "h200_compiled.json",
+    "fit": HERE / "h200_fit.json",
+    "steps": ROOT / "tests/data/h200_steps.json",
+    "hardware": ROOT / "tests/data/h200_counters.json",
 }
-"""How each was made and the length of its text."""
 
 
-def made(name: str) -> Any:
-    library, _, model = name.partition("/")
-    if library == "hf":
-        return LANGUAGE[model][0]()
-    if library == "timm":
-        return timm.create_model(model)
-    wishes = {"init_weights": False} if model == "googlenet" else {}
-    return torchvision.models.get_model(model, **wishes)
+def table_of(name: str, kind: str, columns: Sequence[str], detail_columns: Sequence[str] = ()) -> Table:
+    """A table with the machine on which the file of a kind was measured."""
+    found = json.loads(FILES[kind].read_text())
+    text = found["measured"].partition(";")[0] if "measured" in found else f"{found['device']}, torch {found['torch']}"
+    return Table(name, columns, detail_columns, machine=f"{text} (measured)")
 
 
-def inputs(row: dict[str, Any], dtype: torch.dtype, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    library, _, model = row["name"].partition("/")
-    if library == "hf":
-        ids = torch.zeros(row["batch"], LANGUAGE[model][1], dtype=torch.int64, device=device)
-        if model.startswith("whisper"):
-            sound = torch.zeros(row["batch"], 80, 3000, dtype=dtype, device=device)
-            return (), {"input_features": sound, "decoder_input_ids": ids}
-        return (), {"input_ids": ids}
-    extent = row.get("image", 224)
-    return (torch.empty(row["batch"], 3, extent, extent, dtype=dtype, device=device),), {}
+def measured(kind: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    rows = json.loads(FILES[kind].read_text())["rows"]
+    chosen = [row for row in rows if options.word in row.get("name", row.get("net"))]
+    return chosen[:2] if options.quick else chosen
+
+
+# -- whole models ---------------------------------------------------------------------------------------------------------
 
 
 def counted(row: dict[str, Any], *, training: bool) -> opcost.Report:
@@ -93,7 +61,7 @@ def counted(row: dict[str, Any], *, training: bool) -> opcost.Report:
     try:
         with torch.device("meta"):
             model = made(row["name"])
-    except NotImplementedError:  # it looks at numbers while it is made
+    except NotImplementedError:  # its constructor reads values
         model = made(row["name"])
     dtype = getattr(torch, row["dtype"])
     model = model.to(dtype).train(training)
@@ -102,71 +70,298 @@ def counted(row: dict[str, Any], *, training: bool) -> opcost.Report:
         return opcost.count(model, args, kwargs=kwargs, optimizer="Adam" if training else None, device="h200")
 
 
-def other_operators(row: dict[str, Any]) -> bool:
-    """Whether the graph is not what was counted.
-
-    While transformers' encoders are captured they build masks that they leave out in an eager run, and in bfloat16 their
-    attention then takes another way.
-    """
-    return row["name"].startswith("hf/") and row["dtype"] == "bfloat16"
-
-
-def summary(name: str, errors: list[float]) -> None:
-    misses = sorted(abs(error) for error in errors)
-    ninth = misses[int(0.9 * (len(misses) - 1))]
-    print(
-        f"{name:44} {len(misses):4} rows   median {statistics.median(misses):6.1%}   mean {statistics.mean(misses):6.1%}   "
-        f"nine of ten within {ninth:6.1%}   bias {statistics.mean(errors):+6.1%}"
+def latency(options: argparse.Namespace) -> None:
+    """Without the graphs of transformers' models in bfloat16: during capture they build masks that an eager run leaves out."""
+    table = table_of(
+        "latency",
+        "models",
+        ERRORS,
+        ("model", "batch", "type", "what", "measured ms", "predicted ms", "error", "in interval"),
     )
+    errors: dict[str, list[float]] = {
+        "CUDA graph": [], "CUDA graph, by the roofline of the data sheet": [], "kernels of an eager run": [],
+        "kernels of a training step": [], "eager run": [],
+    }  # fmt: skip
+    inside: dict[str, list[bool]] = {"CUDA graph": [], "eager run": []}
+    for row in measured("models", options):
+        report = counted(row, training=False)
+        graph = opcost.predict(report, device="h200")
+        eager = opcost.predict(report, device="h200", execution="eager")
+        other = row["name"].startswith("hf/") and row["dtype"] == "bfloat16"
+        cases = [
+            ("CUDA graph", row["graph_ms"], graph.latency_ns, graph.band_ns),
+            ("CUDA graph, by the roofline of the data sheet", row["graph_ms"], graph.ideal_ns, None),
+            ("kernels of an eager run", row["kernel_ms"], graph.kernel_ns, None),
+            ("eager run", row["eager_ms"], eager.latency_ns, eager.band_ns),
+        ][2 if other else 0 :]
+        if "train_kernel_ms" in row:
+            step = opcost.predict(counted(row, training=True), device="h200")
+            cases.append(("kernels of a training step", row["train_kernel_ms"], step.kernel_ns, None))
+        for what, true, found, band in cases:
+            errors[what].append(found / 1e6 / true - 1)
+            if band is not None:
+                inside[what].append(band[0] <= true * 1e6 <= band[1])
+            if "roofline" not in what:
+                held = "" if band is None else "yes" if inside[what][-1] else "no"
+                model = (row["name"], row["batch"], row["dtype"], what)
+                table.detail(*model, round(true, 3), round(found / 1e6, 3), f"{errors[what][-1]:+.1%}", held)
+    for what, those in errors.items():
+        if those:
+            table.add(*error_row(what, those))
+    for what, hits in inside.items():
+        table.add(f"80 % interval, {what}", len(hits), f"{sum(hits) / len(hits):.0%} inside", "", "", "")
+    table.finish(options)
+
+
+def memory(options: argparse.Namespace) -> None:
+    """What a pass, or a step with Adam, adds to what was allocated before."""
+    table = table_of(
+        "memory",
+        "models",
+        [*ERRORS, "within 6 %"],
+        ("model", "batch", "type", "what", "measured MiB", "estimated MiB", "ratio"),
+    )
+    errors: dict[str, list[float]] = {"infer": [], "train": []}
+    for row in measured("models", options):
+        for what, those in errors.items():
+            if f"{what}_peak_bytes" not in row:
+                continue
+            true = row[f"{what}_peak_bytes"] - row[f"{what}_base_bytes"]
+            found = counted(row, training=what == "train").memory
+            added = found.peak_bytes - found.base_bytes
+            those.append(added / true - 1)
+            sizes = (round(true / 2**20, 1), round(added / 2**20, 1), f"{added / true:.2f}")
+            table.detail(row["name"], row["batch"], row["dtype"], what, *sizes)
+    for what, those in errors.items():
+        if those:
+            label = "peak of a pass" if what == "infer" else "peak of a step with Adam"
+            table.add(*error_row(label, those), f"{sum(abs(each) <= 0.06 for each in those)}")
+    table.finish(options)
+
+
+# -- language models, compiled models -------------------------------------------------------------------------------------
+
+
+def language(options: argparse.Namespace) -> None:
+    """By the kernels of an eager run; with a cache of fixed length masks are always built, and graphs are compared, too."""
+    table = table_of(
+        "language",
+        "language",
+        ERRORS,
+        ("model", "batch", "pass", "measured ms", "predicted ms", "error", "in interval"),
+    )
+    errors: dict[str, list[float]] = {}
+    inside: list[bool] = []
+    models: dict[str, Any] = {}
+    for row in measured("language", options):
+        if "generate" in row:
+            continue
+        if row["name"] not in models:
+            models = {row["name"]: language_model(row["name"], "meta")}
+        passed = {name: row[name] for name in ("prefill", "decode", "cache", "static") if name in row}
+        found = opcost.predict(models[row["name"]], batch=row["batch"], device="h200", **passed)
+        what = "kernels of a prefill" if "prefill" in row else "kernels of a decode step"
+        error = found.kernel_ns / 1e6 / row["kernel_ms"] - 1
+        errors.setdefault(what, []).append(error)
+        # The interval is that of the latency; it is scaled by the share of the kernels.
+        low, high = (edge * found.kernel_ns / found.latency_ns / 1e6 for edge in found.band_ns)
+        inside.append(low <= row["kernel_ms"] <= high)
+        if "static" in row and "graph_ms" in row:
+            graph = found.latency_ns / 1e6 / row["graph_ms"] - 1
+            errors.setdefault("CUDA graph, static cache", []).append(graph)
+        words = " ".join(f"{name}={size}" for name, size in passed.items())
+        times = (row["kernel_ms"], round(found.kernel_ns / 1e6, 3))
+        table.detail(row["name"], row["batch"], words, *times, f"{error:+.1%}", "yes" if inside[-1] else "no")
+    for row in measured("compiled", options):
+        model, args, kwargs = compiled_model(row["name"], row["batch"], "meta")
+        with torch.no_grad():
+            report = opcost.count(model, args or None, kwargs=kwargs, device="h200")
+        found = opcost.predict(report, device="h200", execution="compiled")
+        true = row["compiled"]["graph_ms"]
+        error = found.latency_ns / 1e6 / true - 1
+        errors.setdefault("CUDA graph of a compiled model", []).append(error)
+        table.detail(row["name"], row["batch"], "compiled", true, round(found.latency_ns / 1e6, 3), f"{error:+.1%}", "")
+    for what, those in errors.items():
+        table.add(*error_row(what, those))
+    if inside:
+        table.add("80 % interval, kernels", len(inside), f"{sum(inside) / len(inside):.0%} inside", "", "", "")
+    table.finish(options)
+
+
+# -- training steps -------------------------------------------------------------------------------------------------------
+
+_VIEWS = set(
+    "detach t view _unsafe_view alias transpose permute expand unsqueeze select empty empty_like ones_like".split()
+)
+
+
+def work(op: str) -> str | None:
+    """An operator by what it computes, whichever kernel does it; None of one that only views or allocates a tensor."""
+    name, *read = op.removeprefix("aten::").split()
+    if name in _VIEWS:
+        return None
+    for kernel, kind in (("_scaled_dot_product", "attention"), ("batch_norm", "batch_norm")):
+        if kernel in name:
+            return f"{kind}{' backward' if 'backward' in name else ''} {read[0]}"
+    return " ".join([name, *read])
+
+
+def estimated_step(row: dict[str, Any]) -> tuple[int, Counter[str]]:
+    """What opcost estimates of a measured step without a GPU: the peak above what was allocated, and the operators."""
+    make, given = STEP_NETS[row["name"]]
+    report = opcost.count(
+        make().train(),
+        given(),
+        optimizer="AdamW",
+        precision=row["precision"],
+        checkpoint="blocks.*" if row["recompute"] else (),
+        accumulate=row["accumulate"],
+        zero_grad=row["zero_grad"],
+        device="h200",
+    )
+    ops: Counter[str] = Counter()
+    for each in report.rows:
+        found = work(" ".join([each.op.raw, *[spec.dtype for spec in each.ins]]))
+        if found is not None and each.op.phase != "update":
+            ops[found] += each.op.repeat
+    return report.memory.peak_bytes - report.memory.base_bytes, ops
+
+
+def measured_operators(row: dict[str, Any], ops: list[str]) -> Counter[str]:
+    return Counter(found for op in row["ran"] if (found := work(ops[op])) is not None)
+
+
+def steps(options: argparse.Namespace) -> None:
+    columns = (
+        "net",
+        "precision",
+        "checkpoints",
+        "passes",
+        "zero_grad",
+        "measured MiB",
+        "estimated MiB",
+        "ratio",
+        "operators",
+    )
+    table = table_of("steps", "steps", ("net", "steps", "operators equal", "peak, lowest ratio", "highest"), columns)
+    ops = json.loads(FILES["steps"].read_text())["ops"]
+    ratios: dict[str, list[float]] = {}
+    equal: Counter[str] = Counter()
+    for row in measured("steps", options):
+        added, mine = estimated_step(row)
+        true, real = row["peak"] - row["base"], measured_operators(row, ops)
+        different = (real - mine).total() + (mine - real).total()
+        ratios.setdefault(row["name"], []).append(added / true)
+        equal[row["name"]] += not different
+        words = (row["name"], row["precision"], "yes" if row["recompute"] else "", row["accumulate"], row["zero_grad"])
+        sizes = (round(true / 2**20, 1), round(added / 2**20, 1), f"{added / true:.3f}")
+        table.detail(*words, *sizes, f"{different} of {real.total()} differ" if different else "equal")
+    for name, those in ratios.items():
+        table.add(name, len(those), equal[name], f"{min(those):.3f}", f"{max(those):.3f}")
+    table.finish(options)
+
+
+# -- the largest batch, counters, processors --------------------------------------------------------------------------------
+
+
+def fit(options: argparse.Namespace) -> None:
+    columns = ("net", "pass", "largest that ran", "estimated", "ratio", "peak GiB", "estimated GiB", "counts")
+    table = table_of("fit", "fit", columns)
+    limit = json.loads(FILES["fit"].read_text())["limit"]
+    for row in measured("fit", options):
+        training: dict[str, Any] = {"backward": True, "optimizer": "adamw"} if row["training"] else {}
+        source = f"torchvision:{row['net']}"
+        found = opcost.fit(source, memory=limit, device="h200", advise=False, **training)
+        peak = opcost.count(source, batch=row["largest"], device="h200", **training).memory.peak_bytes
+        ratio = f"{found.largest / row['largest']:.3f}"
+        sizes = (round(row["allocated"] / 2**30, 2), round(peak / 2**30, 2), len(found.counted))
+        table.add(row["net"], "train" if training else "infer", row["largest"], found.largest, ratio, *sizes)
+    table.finish(options)
+
+
+def hardware(options: argparse.Namespace) -> None:
+    """Operations of tensor cores where they were used, of FP32 units elsewhere; bytes of the DRAM."""
+    columns = ("operator", "counted, 10⁹", "hardware, 10⁹", "ratio", "units", "counted MB", "moved MB", "ratio")
+    table = table_of(
+        "hardware", "hardware", ("operators", "number", "equal", "hardware / counted", "bytes moved / counted"), columns
+    )
+    ratios: dict[str, list[tuple[float, float]]] = {}
+    rows = json.loads(FILES["hardware"].read_text())["rows"]
+    for name, row in list(rows.items())[: 2 if options.quick else None]:
+        if options.word not in name:
+            continue
+        call, given = OPERATORS[name]("meta")
+        cost = opcost.count(call, given).totals
+        products = sum(row["tensor"].values())
+        operations, own = (products, 2 * cost.macs) if products else (row["fp32"], cost.flops)
+        units = ", ".join(row["tensor"]) or ("fp32" if row["fp32"] else "none")
+        least, moved = cost.bytes_read + cost.bytes_written, row["read"] + row["written"]
+        ratio = operations / max(1, own), moved / max(1, least)
+        group = name.split()[0]
+        ratios.setdefault(group if group in ("product", "conv", "attention") else "others", []).append(ratio)
+        cells = [f"{own / 1e9:.4g}", f"{operations / 1e9:.4g}", f"{ratio[0]:.2f}", units]
+        table.detail(name, *cells, f"{least / 1e6:.4g}", f"{moved / 1e6:.4g}", f"{ratio[1]:.2f}")
+    for group, those in ratios.items():
+        ranges = [f"{min(each):.2f} to {max(each):.2f}" for each in zip(*those, strict=True)]
+        table.add(group, len(those), sum(f"{each[0]:.2f}" == "1.00" for each in those), *ranges)
+    table.finish(options)
+
+
+IMAGES = {
+    "tv/resnet18": 1, "tv/resnet50": 1, "tv/mobilenet_v2": 1, "tv/vgg11": 1, "tv/densenet121": 1, "tv/efficientnet_b0": 1,
+    "tv/shufflenet_v2_x1_0": 2, "tv/squeezenet1_1": 4, "tv/regnet_y_400mf": 2, "tv/mnasnet1_0": 4, "tv/resnet34": 2,
+    "tv/convnext_tiny": 1, "tv/vit_b_32": 1, "tv/swin_t": 1, "timm/deit_tiny_patch16_224": 2, "timm/mixer_b16_224": 1,
+    "timm/resnet26d": 1, "timm/resnext50_32x4d": 1, "timm/poolformer_s12": 1, "timm/ghostnet_100": 2,
+}  # fmt: skip
+"""Networks for images of 224 by 224, and their batches."""
+TOKENS = {"hf/distilbert": (1, 64), "hf/gpt2": (1, 64), "hf/bert-base": (2, 64)}
+
+
+def processor(options: argparse.Namespace) -> None:
+    """On a single thread the time is the CPU time of the thread, which other work on the machine does not lengthen."""
+    from opcost.devices.calibration import DOCUMENT
+
+    torch.set_num_threads(int(DOCUMENT.load(options.calibration).meta["threads"]))
+    now = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    table = Table("processor", ERRORS, ("model", "measured ms", "predicted ms", "error"))
+    errors, inside = [], []
+    names = [name for name in (*IMAGES, *TOKENS) if options.word in name]
+    with torch.no_grad():
+        for name in names[:2] if options.quick else names:
+            model = made(name).eval()
+            text = name in TOKENS
+            given = torch.zeros(TOKENS[name], dtype=torch.int64) if text else torch.randn(IMAGES[name], 3, 224, 224)
+            model(given)
+            taken = []
+            for _ in range(5):
+                start = now()
+                model(given)
+                taken.append((now() - start) * 1e3)
+            found = opcost.predict(model, (given,), device="cpu", calibration=options.calibration)
+            errors.append(found.latency_ns / 1e6 / min(taken) - 1)
+            inside.append(found.band_ns[0] <= min(taken) * 1e6 <= found.band_ns[1])
+            table.detail(name, round(min(taken), 2), round(found.latency_ns / 1e6, 2), f"{errors[-1]:+.1%}")
+    table.add(*error_row("inference", errors))
+    table.add("80 % interval", len(inside), f"{sum(inside) / len(inside):.0%} inside", "", "", "")
+    table.finish(options)
+
+
+CASES = {case.__name__: case for case in (latency, memory, language, steps, fit, hardware, processor)}
 
 
 def main() -> None:
-    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
-    graph: list[float] = []
-    ideal: list[float] = []
-    kernels: list[float] = []
-    training: list[float] = []
-    inside: list[bool] = []
-    eager: list[float] = []
-    eagerly_inside: list[bool] = []
-    print(f"{'model':32} {'batch':>5} {'type':9} {'measured':>10} {'predicted':>10} {'error':>7}   in the band")
-    for row in ROWS:
-        if wanted not in row["name"]:
-            continue
-        report = counted(row, training=False)
-        found = opcost.predict(report, device="h200")
-        host = opcost.predict(report, device="h200", execution="eager")
-        eager.append(host.latency_ns / 1e6 / row["eager_ms"] - 1)
-        eagerly_inside.append(host.band_ns[0] <= row["eager_ms"] * 1e6 <= host.band_ns[1])
-        error = found.latency_ns / 1e6 / row["graph_ms"] - 1
-        kernels.append(found.kernel_ns / 1e6 / row["kernel_ms"] - 1)
-        held = found.band_ns[0] <= row["graph_ms"] * 1e6 <= found.band_ns[1]
-        if not other_operators(row):
-            graph.append(error)
-            inside.append(held)
-            ideal.append(found.ideal_ns / 1e6 / row["graph_ms"] - 1)
-        mark = "other operators" if other_operators(row) else "yes" if held else "no"
-        print(
-            f"{row['name']:32} {row['batch']:5} {row['dtype']:9} {row['graph_ms']:7.3f} ms {found.latency_ns / 1e6:7.3f} ms "
-            f"{error:+7.1%}   {mark}",
-            flush=True,
-        )
-        if "train_kernel_ms" in row:
-            step = opcost.predict(counted(row, training=True), device="h200")
-            training.append(step.kernel_ns / 1e6 / row["train_kernel_ms"] - 1)
-            print(
-                f"{'  a training step, kernels':48} {row['train_kernel_ms']:7.3f} ms {step.kernel_ns / 1e6:7.3f} ms "
-                f"{training[-1]:+7.1%}"
-            )
-    print()
-    summary("latency of a CUDA graph", graph)
-    summary("the same by the data sheet's roofline", ideal)
-    summary("kernels of an eager run", kernels)
-    if training:
-        summary("kernels of a training step with Adam", training)
-    summary("latency of an eager run", eager)
-    print(f"inside the band that shall hold four of five: {sum(inside) / len(inside):.0%}, ", end="")
-    print(f"of eager runs {sum(eagerly_inside) / len(eagerly_inside):.0%}")
+    parser = arguments(__doc__)
+    parser.add_argument("case", choices=CASES)
+    parser.add_argument("word", nargs="?", default="", help="only names that contain this")
+    parser.add_argument("--calibration", type=Path, help="processor: a file of opcost calibrate")
+    options = parser.parse_args()
+    if options.case == "processor" and options.calibration is None:
+        parser.error("processor needs --calibration FILE")
+    if options.word:  # a part of the rows is not the result
+        options.save = False
+    if options.case != "processor":
+        torch.set_num_threads(1)
+    CASES[options.case](options)
 
 
 if __name__ == "__main__":

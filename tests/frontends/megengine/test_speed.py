@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
+import sys
 import tracemalloc
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from work import calls
@@ -13,20 +12,11 @@ from work import calls
 import opcost
 
 pytest.importorskip("flatbuffers")
-SCRIPT = Path(__file__).parents[3] / "benchmarks/megengine_read.py"
+sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
+from made_files import SMALL_DUMP, ResNet18
+
 CALLS = 200_000
 """Twice what it takes now, a tenth of a second."""
-
-
-@pytest.fixture(scope="module")
-def benchmark() -> ModuleType:
-    """The benchmark, which writes such a dump without MegEngine."""
-    spec = importlib.util.spec_from_file_location("megengine_read", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def resnet18() -> tuple[int, int]:
@@ -42,12 +32,12 @@ def resnet18() -> tuple[int, int]:
     return params + 512 * 1000 + 1000, macs + 512 * 1000
 
 
-def test_a_full_resnet18_is_read_and_counted_with_little_work_and_memory(benchmark: ModuleType, tmp_path: Path) -> None:
+def test_a_full_resnet18_is_read_and_counted_with_little_work_and_memory(tmp_path: Path) -> None:
     path = tmp_path / "resnet18.mge"
-    net = benchmark.ResNet18()
+    net = ResNet18()
     net.dump.write(path, net.result)
     assert path.stat().st_size > 46_000_000
-    opcost.count(benchmark.SMALL)  # imports and tables are start-up
+    opcost.count(SMALL_DUMP)  # imports and tables are start-up
     report = opcost.count(path)
     assert report.coverage.complete
     assert (report.totals.params, report.totals.macs) == resnet18()

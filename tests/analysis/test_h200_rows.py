@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 MISS = {"graph": 0.064, "kernel": 0.068, "train_kernel": 0.074, "eager": 0.226}
-"""By which share of the measured time predictions miss it, the mean of all measured rows: benchmarks/RESULTS.md."""
+"""By which share of the measured time predictions miss it, the mean of all measured rows: benchmarks/predict.py latency."""
 ROWS = [
     Row("alexnet", 1, "bfloat16", "graph kernel eager"),
     Row("alexnet", 8, "float32", "graph kernel eager train_kernel"),

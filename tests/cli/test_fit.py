@@ -258,7 +258,7 @@ def test_what_does_not_fit_a_device_is_told_by_what_is_reserved_there(
 
 
 MEASURED = {("vit_b_16", False): 2332, ("resnet50", True): 289}
-"""The largest batches that ran on an H200 held to 24 GiB (benchmarks/fit.py, whose table has more)."""
+"""The largest batches that ran on an H200 held to 24 GiB (benchmarks/measure_gpu.py fit)."""
 
 
 @pytest.mark.zoo

@@ -15,7 +15,7 @@ from opcost.core.graph import TensorSpec
 from opcost.devices.calibration import Calibration, Measured, dumps
 
 MEASURED_MS = {"bfloat16": 2.408, "float32": 2.997}
-"""timm's resnet50d on 16 images of 224x224, replayed as a CUDA graph on an H200 (benchmarks/predict.py)."""
+"""timm's resnet50d on 16 images of 224x224, replayed as a CUDA graph on an H200 (benchmarks/measure_gpu.py models)."""
 
 
 @pytest.mark.parametrize("dtype", MEASURED_MS)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import runpy
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,5 +72,22 @@ def opcost_command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]
         code = run(arguments)
         out, err = capsys.readouterr()
         return Outcome(code, out, err)
+
+    return call
+
+
+@pytest.fixture
+def module_as_program(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    """Run a module as `python -m` does, without a new process, which would first load torch for two seconds or more."""
+
+    def call(name: str, *words: str | Path) -> Outcome:
+        monkeypatch.setattr(sys, "argv", [name, *map(str, words)])
+        capsys.readouterr()
+        code: Any = 0
+        try:
+            runpy.run_path(str(import_module(name).__file__), run_name="__main__")
+        except SystemExit as ended:
+            code = ended.code or 0
+        return Outcome(code, *capsys.readouterr())
 
     return call

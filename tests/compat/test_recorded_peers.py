@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -338,14 +337,13 @@ def test_memory_is_that_of_parameters_and_buffers_and_adam() -> None:
     assert [cell.strip() for cell in int8] == ["int8", "584.0 bytes", f"{total / 4} bytes", "N/A"]
 
 
-def test_the_command_line_takes_what_opcost_takes(tmp_path: Path) -> None:
+def test_the_command_line_takes_what_opcost_takes(tmp_path: Path, module_as_program: Callable[..., Any]) -> None:
     (tmp_path / "net.py").write_text(
         "from torch import nn\n\ndef Net():\n    return nn.Linear(1024, 1024, bias=False)\n"
     )
-    command = [sys.executable, "-m", "opcost.compat.accelerate", f"{tmp_path}/net.py:Net", "--dtypes", "float16"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "│float16│" in done.stdout
-    assert "2.0 MB" in done.stdout
+    done = module_as_program("opcost.compat.accelerate", f"{tmp_path}/net.py:Net", "--dtypes", "float16")
+    assert "│float16│" in done.out
+    assert "2.0 MB" in done.out
 
 
 def test_the_parser_of_estimate_memory_is_one_command_of_several(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,51 +4,56 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
-CODE = sorted(path for part in ("src", "tests", "examples", "benchmarks") for path in (ROOT / part).rglob("*.py"))
-TEXT = [
-    *CODE,
-    *ROOT.glob("*.md"),
-    *ROOT.glob("docs/*.md"),
-    *ROOT.glob("requirements/*.txt"),
-    ROOT / "Makefile",
-    ROOT / ".ci/run",
-]
 
 
-def name(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+@cache
+def code() -> dict[str, str]:
+    """Every Python file with what it says."""
+    paths = sorted(path for part in ("src", "tests", "examples", "benchmarks") for path in (ROOT / part).rglob("*.py"))
+    return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
-@pytest.mark.parametrize("path", CODE, ids=name)
-def test_a_file_holds_one_thing_and_stays_small(path: Path) -> None:
-    most = 500 if "src" in path.parts else 1200  # a table of rows is read from place to place
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= most
+@cache
+def texts() -> dict[str, str]:
+    """Every Python file, document, list of requirements, the Makefile and what CI runs."""
+    patterns = ("*.md", "docs/*.md", "requirements/*.txt", "Makefile", ".ci/run")
+    paths = [path for pattern in patterns for path in ROOT.glob(pattern)]
+    return code() | {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
-@pytest.mark.parametrize("path", TEXT, ids=name)
-def test_nothing_is_left_for_later(path: Path) -> None:
+def test_the_files_are_found() -> None:
+    assert {"src/opcost/api.py", "tests/contracts/test_files.py", "benchmarks/mutate.py"} <= set(code())
+    assert {"README.md", "docs/architecture.md", "requirements/test.txt", "Makefile", ".ci/run"} <= set(texts())
+
+
+def test_a_file_holds_one_thing_and_stays_small() -> None:
+    lines = {name: len(text.splitlines()) for name, text in code().items()}
+    # a table of rows is read from place to place
+    assert [name for name, count in lines.items() if count > (500 if name.startswith("src/") else 1200)] == []
+
+
+def test_nothing_is_left_for_later() -> None:
     marks = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X{3}|HA[C]K)\b")
-    assert not marks.search(path.read_text(encoding="utf-8"))
+    assert [name for name, text in texts().items() if marks.search(text)] == []
 
 
-@pytest.mark.parametrize("path", TEXT, ids=name)
-def test_no_file_names_a_machine_or_a_package_registry(path: Path) -> None:
+def test_no_file_names_a_machine_or_a_package_registry() -> None:
     places = re.compile(r"(?<![\w.])/(?:work|opt|root|home)/|pypi\.org|download\.pytorch\.org|--(?:extra-)?index-url")
-    assert not places.search(path.read_text(encoding="utf-8").replace(places.pattern, ""))
+    assert [name for name, text in texts().items() if places.search(text.replace(places.pattern, ""))] == []
 
 
-@pytest.mark.parametrize("path", [p for p in CODE if "src" in p.parts], ids=name)
-def test_a_module_says_in_one_sentence_what_it_is(path: Path) -> None:
-    assert path.read_text(encoding="utf-8").startswith('"""')
+def test_a_module_says_in_one_sentence_what_it_is() -> None:
+    assert [name for name, text in code().items() if name.startswith("src/") and not text.startswith('"""')] == []
 
 
-@pytest.mark.parametrize("path", [path for path in CODE if "__main__" in path.read_text(encoding="utf-8")], ids=name)
-def test_what_runs_a_module_as_a_program_is_its_last_statement(path: Path) -> None:
-    statements = ast.parse(path.read_text(encoding="utf-8")).body
-    programs = [number for number, statement in enumerate(statements, 1) if "__name__" in ast.unparse(statement)[:12]]
-    assert programs in ([], [len(statements)])
+def test_what_runs_a_module_as_a_program_is_its_last_statement() -> None:
+    programs = {name: ast.parse(text).body for name, text in code().items() if "__main__" in text}
+    starts = {
+        name: [number for number, statement in enumerate(body, 1) if "__name__" in ast.unparse(statement)[:12]]
+        for name, body in programs.items()
+    }
+    assert [name for name, found in starts.items() if found not in ([], [len(programs[name])])] == []

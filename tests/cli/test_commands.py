@@ -55,6 +55,7 @@ def test_doctor_tells_versions_plug_ins_and_extras(opcost_command: Callable) -> 
     assert re.search(rf"torch +{re.escape(metadata.version('torch'))}", done.out)
     for extra in metadata.metadata("opcost").get_all("Provides-Extra") or ():
         assert re.search(rf"^  {extra} +(installed|missing)", done.out.partition("extras")[2], re.MULTILINE)
+    assert re.search(r"^  cuda +(PyTorch is not built for it|[\d.]+, )", done.out, re.MULTILINE)
 
 
 def installed(folder: Path, name: str, code: str) -> None:
@@ -93,15 +94,12 @@ def test_doctor_tells_which_libraries_cannot_be_imported_and_what_pytorch_sees(
     assert done.code == 0
 
 
-def test_doctor_tells_a_pytorch_without_cuda(opcost_command: Callable) -> None:
-    assert re.search(r"^  cuda +(PyTorch is not built for it|[\d.]+, )", opcost_command("doctor").out, re.MULTILINE)
-
-
 def test_doctor_names_a_plug_in_that_cannot_be_loaded(
     opcost_command: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = metadata.EntryPoint("broken", "no_such_module_at_all:VIEW", VIEWS)
     monkeypatch.setattr("opcost.cli.about.find", lambda group: {"broken": broken})
+    monkeypatch.setattr("opcost.cli.about.LIBRARIES", ())
     done = opcost_command("doctor")
     assert done.code == 2
     assert "CANNOT BE LOADED" in done.out

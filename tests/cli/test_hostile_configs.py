@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling import FULL, sampled
 
 import opcost
 from opcost.errors import Refused
@@ -237,14 +238,14 @@ def test_no_usual_configuration_of_transformers_is_refused() -> None:
     from opcost.frontends.zoo import _library, without_loads
 
     passed = 0
-    for name, kind in _library("transformers").CONFIG_MAPPING.items():
+    for name, kind in sampled(_library("transformers").CONFIG_MAPPING.items(), every=8):
         try:
             usual = json.loads(kind().to_json_string(use_diff=False))
         except Exception:  # noqa: BLE001 - some types have no usual configuration
             continue
         assert without_loads(usual, name).keys() >= usual.keys() - {"auto_map"}
         passed += 1
-    assert passed > 100
+    assert passed > (100 if FULL else 12)
 
 
 def test_weights_that_are_not_wanted_change_no_number(count: Command) -> None:

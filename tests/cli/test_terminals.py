@@ -98,11 +98,17 @@ def test_every_command_is_tried() -> None:
     assert {words[0] for words in CASES.values()} == set(COMMANDS)
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("case", CASES)
+SLOW = ("profile", "what fits onto a device")
+"""Seconds each: tried on one terminal."""
+
+
+@pytest.mark.parametrize(
+    ("case", "encoding"), [(case, name) for case in CASES for name in ENCODINGS[: 1 if case in SLOW else None]]
+)
 def test_a_terminal_of_few_letters_gets_ascii(
     monkeypatch: pytest.MonkeyPatch, files: dict[str, str], case: str, encoding: str
 ) -> None:
+    monkeypatch.setattr("opcost.cli.about.LIBRARIES", ("rich",))  # a new process imports each of them
     code, out, err = said(monkeypatch, encoding, [files.get(word, word) for word in CASES[case]])
     assert code in (0, 1) if case != "calibrate" else code == 2
     for text in (out, err):

@@ -108,7 +108,6 @@ def test_without_a_file_it_is_opened(
 @pytest.fixture
 def watched(linear: str) -> Iterator[tuple[Watched, str]]:
     found = Watched([linear], ["view", linear, "-i", "2x8"])
-    assert found.refresh() == ""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(found))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield found, f"http://127.0.0.1:{server.server_port}"
@@ -118,6 +117,7 @@ def watched(linear: str) -> Iterator[tuple[Watched, str]]:
 
 def test_a_served_page_may_ask_its_server_and_follows_its_source(watched: tuple[Watched, str], linear: str) -> None:
     found, address = watched
+    assert found.refresh() == ""
     page = HtmlPage(urlopen(f"{address}/").read().decode())
     assert page.policy.endswith("; connect-src 'self'")
     assert page.data["served"] is True

@@ -13,12 +13,15 @@ from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, settings
+from sampling import FULL
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 # How long an example takes depends on what else the machine does; whether a law holds does not.
-settings.register_profile("opcost", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "opcost", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100 if FULL else 25
+)
 settings.load_profile("opcost")
 
 

@@ -1,9 +1,11 @@
 """A text that is written token by token is told from a few steps."""
 
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
+from sampling import chosen
 
 import opcost
 from opcost.errors import InputError
@@ -24,8 +26,10 @@ def mistral(window: int | None) -> Any:
         return transformers.MistralForCausalLM(config).to(torch.bfloat16).eval()
 
 
-@pytest.mark.parametrize("window", [None, 24])
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize(
+    ("window", "attention"),
+    chosen(product((None, 24), ("sdpa", "eager")), (None, "eager"), (24, "sdpa")),
+)
 def test_the_cost_is_that_of_a_prefill_and_of_every_single_step(window: int | None, attention: str) -> None:
     model = mistral(window)
     model.set_attn_implementation(attention)

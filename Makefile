@@ -1,5 +1,6 @@
 # make demo    count two example models and print their tables
-# make test    all tests          make lint    style, types and import arrows
+# make test    all tests, with a sample where many cases follow one rule          make lint    style, types and import arrows
+# make test-all           all tests with all their cases
 # make test-frameworks    live tests, each framework in a virtual environment of its own
 # make test-browser  the page, and TensorBoard, in a real Chromium, where one is on the path; says so where none is
 # make test-pythons  tests without a framework on every Python from 3.10 on that is here
@@ -24,7 +25,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-frameworks test-megengine test-mxnet test-pythons test-peers fuzz mutate frozen lint format docs release-check bench bench-timm clean
+export PYTHONDONTWRITEBYTECODE :=  # workers, and programs that tests start, compile what they import once
+
+.PHONY: help demo test test-all test-browser test-frameworks test-megengine test-mxnet test-pythons test-peers fuzz mutate frozen lint format docs release-check bench bench-timm clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile
@@ -35,6 +38,9 @@ demo: $(STAMPS)/torch
 
 test: $(STAMPS)/test  # one thread for each worker: workers and threads for every core would be slower
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
+
+test-all: $(STAMPS)/test
+	OPCOST_FULL=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 test-browser: $(STAMPS)/test
 	tests/browser/run.sh $(BIN)/python $(ARGS)

@@ -9,6 +9,7 @@ import logging
 
 import pytest
 import torch
+from sampling import chosen
 
 import opcost.compat.fvcore as ours
 
@@ -25,7 +26,10 @@ FLOPS_AND_ACTIVATIONS = {
 }
 
 
-@pytest.mark.parametrize(("name", "size"), FLOPS_AND_ACTIVATIONS)
+@pytest.mark.parametrize(
+    ("name", "size"),
+    chosen(FLOPS_AND_ACTIVATIONS, ("lcnet_050", 224), ("vit_tiny_patch16_224", 224), ("mobileone_s0", 224)),
+)
 def test_a_published_model_has_the_flops_and_activations_of_fvcore(
     name: str, size: int, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from marked_blocks import IN_CHINESE, ROOT, Block, blocks, run, without_versions
+from warm_process import warm_programs
 
 
 def test_something_is_marked_and_something_is_shown() -> None:
@@ -18,10 +20,17 @@ def test_something_is_marked_and_something_is_shown() -> None:
     assert any(block.output for block in blocks())
 
 
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Path]:
+    """`python` and `opcost`; the marked commands would load torch forty times."""
+    with warm_programs() as folder:
+        yield folder
+
+
 @pytest.mark.parametrize("block", blocks(), ids=lambda block: block.code.splitlines()[-1])
-def test_a_marked_block_runs_and_prints_what_stands_under_it(block: Block) -> None:
+def test_a_marked_block_runs_and_prints_what_stands_under_it(block: Block, programs: Path) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # a short name: a long one would break lines elsewhere
-        printed = run(block, Path(folder))
+        printed = run(block, Path(folder), programs / "python")
     if block.output is not None:
         assert without_versions(printed) == without_versions(block.output)
 

@@ -227,6 +227,7 @@ def test_rules_that_work_are_added(install: Install) -> None:
     assert "good::op" in default_rules()
 
 
+@pytest.mark.usefixtures("no_libraries")
 def test_of_two_foreign_plug_ins_of_one_name_neither_is_used_and_both_are_told(
     install: Install, opcost_command: Command, model: str
 ) -> None:

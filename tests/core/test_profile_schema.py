@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampling import FULL
 
 from opcost.core.graph import Cost, Note, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow, Spread
@@ -70,7 +71,7 @@ WRITTEN = json.dumps(to_dict(PROFILE))
 PLACES = [path for path in _places(json.loads(WRITTEN)) if path and path[0] != "extra"]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300 if FULL else 100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     place=st.sampled_from(PLACES),
     value=st.sampled_from([None, True, -1, 2**200, 1.5, "x", "\ud800", [], [[]], {}, {"a": 1}, [0, 1, 2, 3]]),

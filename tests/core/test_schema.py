@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import FULL
 
 from opcost.analysis.costing import cost_graph
 from opcost.core.graph import NO_ATTRS, Attrs, Call, Graph, Module, Note, Op, TensorSpec, Value
@@ -192,7 +193,7 @@ def places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(place for key, value in items for place in places(value, (*path, key)))]
 
 
-@settings(max_examples=300)
+@settings(max_examples=300 if FULL else 100)
 @given(data=st.data())
 def test_any_change_to_a_saved_report_is_refused_or_can_still_be_shown(data: st.DataObject) -> None:
     saved = json.loads(dumps(small_report()))

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sampling import FULL
 
 from opcost.errors import InputError
 from opcost.frontends.input_data import InputArray, read_input_data
@@ -206,7 +207,7 @@ def test_a_long_word_for_a_type_is_not_read_over_and_over(tmp_path: Path) -> Non
     assert time.process_time() - began < 5
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400 if FULL else 100, deadline=None)
 @given(data=st.data(), protocol=st.sampled_from(PROTOCOLS))
 def test_a_changed_pickle_is_read_or_refused(
     data: st.DataObject, protocol: int, tmp_path_factory: pytest.TempPathFactory

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tests that need no framework, on every Python from 3.10 on that is here: tests/live/pythons.sh [--quick] [--torch] [VERSION ...]
-# With --quick the core of them: data types, rules, the command line on files. With --torch also counts of PyTorch models, held
+# With --quick the core of them (data types, rules, the command line on files) on every Python but that of .venv, which has run all. With --torch also counts of PyTorch models, held
 # to exact integers, with the torch of requirements/torch.txt or, where that one wants a device, an older one. All Pythons are
 # tested at once, and the last line says which were and which are not here; nothing fails for one that is missing.
 set -euo pipefail
@@ -15,7 +15,12 @@ while [[ "${1:-}" == --* ]]; do
     esac
     shift
 done
-[ $# -gt 0 ] || set -- 3.10 3.11 3.12 3.13 3.14
+if [ $# -eq 0 ]; then
+    own=$([ -z "$quick" ] || .venv/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || true)
+    for version in 3.10 3.11 3.12 3.13 3.14; do
+        [ "$version" = "$own" ] || set -- "$@" "$version"
+    done
+fi
 
 plain=(tests/core tests/rules tests/cli/test_mxnet_source.py)
 [ -n "$quick" ] || plain+=(tests/frontends/mxnet tests/frontends/tflite tests/frontends/checkpoint)

@@ -54,11 +54,10 @@ def keep_shared(module: nn.Module) -> None:
         module.register_parameter(f"p{index}", module.layer.weight)
 
 
-@pytest.mark.parametrize("view", FOR_PEOPLE)
 @pytest.mark.parametrize("keep", [keep_named, keep_list, keep_dict, keep_shared])
-def test_many_parameters_are_counted_and_not_all_named(keep: Callable[[nn.Module], None], view: str) -> None:
+def test_many_parameters_are_counted_and_not_all_named(keep: Callable[[nn.Module], None]) -> None:
     report = opcost.count(Holder(keep), shapes=(1, 4))
-    assert len(report.render(view)) < 4000
+    assert [view for view in FOR_PEOPLE if len(report.render(view)) >= 4000] == []
     names = {name for parameter in report.parameters for name in parameter.names}
     assert len(names) == MANY + 2
     written = report.render("json")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 from zipfile import ZipFile
 
@@ -28,10 +30,21 @@ def saved(tmp_path: Path) -> Callable[..., Path]:
     return save
 
 
+@cache
+def _exported() -> bytes:
+    with TemporaryFile() as file:
+        open_batch = {"input": {0: torch.export.Dim("batch", min=2)}}
+        torch.export.save(torch.export.export(nn.Linear(4, 3), (torch.ones(2, 4),), dynamic_shapes=open_batch), file)
+        file.seek(0)
+        return file.read()
+
+
 @pytest.fixture
-def program(saved: Callable[..., Path]) -> Path:
+def program(tmp_path: Path) -> Path:
     """A linear layer that takes any batch from two on."""
-    return saved(nn.Linear(4, 3), torch.ones(2, 4), dynamic_shapes={"input": {0: torch.export.Dim("batch", min=2)}})
+    path = tmp_path / "program.pt2"
+    path.write_bytes(_exported())
+    return path
 
 
 @pytest.fixture

@@ -19,8 +19,6 @@ from opcost.core.checked import Bad
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.pt2.sizes import UnknownSymbol, evaluate
 
-Saved = Callable[..., Path]
-
 
 class Pair(nn.Module):
     def __init__(self) -> None:
@@ -31,11 +29,15 @@ class Pair(nn.Module):
         return self.layer(x).flatten(1).sum() + y.sum()
 
 
-@pytest.fixture
-def open_program(saved: Saved) -> Path:
+@pytest.fixture(scope="module")
+def open_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     batch, length = Dim("batch", max=64), Dim("length", min=4, max=512)
     shapes = {"x": {0: batch, 2: 2 * length}, "y": {0: batch}}
-    return saved(Pair(), torch.rand(2, 3, 16), torch.rand(2, 5), dynamic_shapes=shapes)
+    path = tmp_path_factory.mktemp("open") / "program.pt2"
+    torch.export.save(
+        torch.export.export(Pair(), (torch.rand(2, 3, 16), torch.rand(2, 5)), dynamic_shapes=shapes), path
+    )
+    return path
 
 
 def macs(batch: int, length: int) -> int:

@@ -15,7 +15,6 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 import opcost
 
 sdpa = F.scaled_dot_product_attention
-aten = torch.ops.aten
 
 B, H, L, S, E = 2, 4, 6, 10, 8
 """Batch, heads, queries, keys, features of a head."""
@@ -135,15 +134,17 @@ def test_half_changes_nothing_without_a_causal_kernel(count: Any) -> None:
 # -- the kernels of other devices, which accept tensors without data --------------------------------------------------
 
 FUSED: dict[str, Callable[..., Any]] = {
-    "flash": lambda q, k, v, *, causal: aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal),
-    "efficient": lambda q, k, v, *, causal: aten._scaled_dot_product_efficient_attention(
+    "flash": lambda q, k, v, *, causal: torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal),
+    "efficient": lambda q, k, v, *, causal: torch.ops.aten._scaled_dot_product_efficient_attention(
         q, k, v, None, False, 0.0, causal
     ),
-    "cudnn": lambda q, k, v, *, causal: aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, causal),
-    "overrideable": lambda q, k, v, *, causal: aten._scaled_dot_product_fused_attention_overrideable(
+    "cudnn": lambda q, k, v, *, causal: torch.ops.aten._scaled_dot_product_cudnn_attention(
+        q, k, v, None, True, 0.0, causal
+    ),
+    "overrideable": lambda q, k, v, *, causal: torch.ops.aten._scaled_dot_product_fused_attention_overrideable(
         q, k, v, None, 0.0, causal
     ),
-    "cpu": lambda q, k, v, *, causal: aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal),
+    "cpu": lambda q, k, v, *, causal: torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal),
 }
 
 
@@ -164,15 +165,21 @@ def test_every_fused_kernel_counts_the_same(kernel: str, count: Any) -> None:
 def test_an_added_bias_of_the_efficient_kernel_is_one_flop_for_each_score(count: Any) -> None:
     q, k, v = qkv(16, 32, dtype=torch.float16)
     bias = t(B, H, 16, 32, dtype=torch.float16)
-    plain = count(lambda q, k, v: aten._scaled_dot_product_efficient_attention(q, k, v, None, False)[0], q, k, v)
-    biased = count(lambda q, k, v, b: aten._scaled_dot_product_efficient_attention(q, k, v, b, False)[0], q, k, v, bias)
+    plain = count(
+        lambda q, k, v: torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, None, False)[0], q, k, v
+    )
+    biased = count(
+        lambda q, k, v, b: torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, b, False)[0], q, k, v, bias
+    )
     assert biased.totals.macs == plain.totals.macs
     assert biased.totals.flops - plain.totals.flops == bias.numel()
 
 
 HEADS_LAST: dict[str, Callable[..., Any]] = {
-    "flash": lambda q, k, v: aten._flash_attention_forward(q, k, v, None, None, 16, 32, 0.0, False, False),
-    "efficient": lambda q, k, v: aten._efficient_attention_forward(q, k, v, None, None, None, None, None, 0.0, 0),
+    "flash": lambda q, k, v: torch.ops.aten._flash_attention_forward(q, k, v, None, None, 16, 32, 0.0, False, False),
+    "efficient": lambda q, k, v: torch.ops.aten._efficient_attention_forward(
+        q, k, v, None, None, None, None, None, 0.0, 0
+    ),
 }
 
 
@@ -190,7 +197,7 @@ def test_packed_sequences_attend_only_to_themselves(count: Any) -> None:
     packed = t(sequences * length, H, E, dtype=torch.float16)
 
     def run(q: Tensor, k: Tensor, v: Tensor, starts: Tensor) -> Tensor:
-        return aten._flash_attention_forward(q, k, v, starts, starts, length, length, 0.0, False, False)[0]
+        return torch.ops.aten._flash_attention_forward(q, k, v, starts, starts, length, length, 0.0, False, False)[0]
 
     assert count(run, packed, packed, packed, starts).totals.macs == sequences * H * length * length * (E + E)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from sampling import FULL
 
 import opcost
 from opcost.errors import InputError
@@ -367,7 +367,6 @@ NETS = {
         zeros(1, 4, 4, 4), 36 * 4 * 8, slow=True,
     ),
 }  # fmt: skip
-FULL = bool(os.environ.get("OPCOST_FULL"))
 
 
 def archives(model: Any, x: Any) -> dict[str, Any]:

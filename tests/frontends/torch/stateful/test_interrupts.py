@@ -30,7 +30,7 @@ from opcost.frontends.torch.ledger.tensors import Held, Lives
 
 SOURCES = str(Path(opcost.__file__).parent)
 FUZZ = bool(os.environ.get("OPCOST_FUZZ"))
-EVERY = 113
+EVERY = 191
 PATIENCE = 60
 """Seconds after which another thread that counts is taken to wait for a lock that nobody gives back."""
 

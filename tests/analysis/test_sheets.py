@@ -151,6 +151,12 @@ def test_what_a_collective_uses_of_a_link() -> None:
 ARRIVALS = {0: (10, 40), 1: (25, 42), 2: (18, 60)}
 
 
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine with one processor, which reads ranks without a pool of processes."""
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+
+
 def ranks_in(folder: Path) -> Profile:
     """Three ranks that enter two collectives; each ends 5 µs after the last one has come."""
     for rank, arrivals in ARRIVALS.items():

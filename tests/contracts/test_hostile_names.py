@@ -302,9 +302,10 @@ def test_a_profile_as_json_has_the_true_names_and_reads_back(evil_profile: Profi
 
 
 def test_ranks_of_hostile_names_are_read_and_kept(
-    evil_profile: Profile, tmp_path: Path, opcost_command: Callable[..., Any]
+    evil_profile: Profile, tmp_path: Path, opcost_command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("polars")
+    monkeypatch.setattr("os.cpu_count", lambda: 1)  # no pool of processes
     traces, kept = tmp_path / "traces", tmp_path / "kept"
     traces.mkdir()
     for rank in range(2):
@@ -377,8 +378,13 @@ def files(evil: Report, evil_profile: Profile, saved: dict[str, Any], tmp_path: 
     ],
 )
 def test_no_command_prints_what_steers_a_terminal(
-    line: str, files: dict[str, Path], tmp_path: Path, opcost_command: Callable[..., Any]
+    line: str,
+    files: dict[str, Path],
+    tmp_path: Path,
+    opcost_command: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("opcost.cli.about.LIBRARIES", ("rich",))  # a new process imports each of them
     files["LOG"] = tmp_path / "log"
     done = opcost_command(*(files.get(word, word) for word in line.split()))
     assert done.code in (0, 1), done.err
@@ -419,6 +425,7 @@ def test_a_plug_in_cannot_steer_the_terminal(
 ) -> None:
     entry = EntryPoint(EVIL, f"nothing{EVIL}", "opcost.views")
     monkeypatch.setattr("opcost.cli.about.find", lambda group: {EVIL: entry})
+    monkeypatch.setattr("opcost.cli.about.LIBRARIES", ())
     done = opcost_command("doctor")
     assert done.code == 2
     assert_harmless(done.out)

@@ -50,6 +50,12 @@ def caches(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine with one processor; others test that a pool of processes gives the same."""
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+
+
+@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for rank in ARRIVALS:
         (tmp_path / f"worker{9 - rank}.json").write_text(json.dumps(trace(rank)), encoding="utf-8")
@@ -75,6 +81,7 @@ def test_each_rank_has_its_own_idle_time(folder: Path) -> None:
         assert row["idle_ns"] == (second - 30) * 1000
 
 
+@pytest.mark.usefixtures("one_process")
 def test_the_rank_is_what_the_trace_says_and_rows_carry_it(folder: Path) -> None:
     profile = read_ranks([folder])
     assert {row.rank for row in profile.rows} == {0, 1, 2}
@@ -90,6 +97,7 @@ def test_the_rank_is_what_the_trace_says_and_rows_carry_it(folder: Path) -> None
     }
 
 
+@pytest.mark.usefixtures("one_process")
 def test_the_use_of_each_rank_s_device_is_answered(folder: Path) -> None:
     found = {use.rank: use for use in query(read_ranks([folder])).devices}
     for rank, (first, second) in ARRIVALS.items():
@@ -223,6 +231,7 @@ def test_there_are_no_more_processes_than_the_memory_holds(folder: Path, monkeyp
     assert ranks.processes_for(paths, 2) == 2
 
 
+@pytest.mark.usefixtures("one_process")
 def test_all_that_was_read_is_a_parquet_file_that_others_ask(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -297,6 +306,7 @@ def test_a_second_file_of_a_rank_changes_no_number(folder: Path) -> None:
     assert [note.code for note in found.notes] == ["ranks"]
 
 
+@pytest.mark.usefixtures("one_process")
 def test_if_no_file_can_be_read_the_first_fault_is_the_error(folder: Path) -> None:
     for path in folder.glob("*.json"):
         path.write_text('{"schemaVersion": 1, "traceEvents": [{"ph"', encoding="utf-8")
@@ -306,6 +316,7 @@ def test_if_no_file_can_be_read_the_first_fault_is_the_error(folder: Path) -> No
         assert "--partial" in caught.value.hint
 
 
+@pytest.mark.usefixtures("one_process")
 def test_of_a_damaged_rank_partial_reads_the_beginning_and_keeps_no_cache(folder: Path, caches: Path) -> None:
     path = folder / "worker8.json"
     whole = path.read_text("utf-8")
@@ -325,6 +336,7 @@ def test_nothing_to_read_is_said(tmp_path: Path) -> None:
         reduce_ranks([tmp_path / "none"])
 
 
+@pytest.mark.usefixtures("one_process")
 def test_other_formats_are_ranks_too(tmp_path: Path) -> None:
     for rank in range(2):
         shutil.copy(DATA / "onnxruntime" / "resnet_noopt_seq.json.gz", tmp_path / f"rank{rank}.json.gz")

@@ -384,7 +384,7 @@ def _transformers_model(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
 
 
 @pytest.mark.zoo
-@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+@pytest.mark.parametrize("name", chosen(["bert", "gpt2", "llama"], "llama"))
 def test_models_of_transformers_cost_what_their_program_costs(name: str, saved: Saved) -> None:
     """While they are exported they make their masks in another way, so a few elementwise operators differ from the model's."""
     pytest.importorskip("transformers")

@@ -366,9 +366,9 @@ def test_memory_hardly_grows_with_repeated_operators() -> None:
         finally:
             tracemalloc.stop()
 
-    kept_and_peak(1000)  # what the first count of a process imports and keeps is not this loop's
-    few, many = kept_and_peak(1000), kept_and_peak(3000)
-    kept, peak = ((after - before) / (5 * 2000) for before, after in zip(few, many, strict=True))
+    kept_and_peak(800)  # what the first count of a process imports and keeps is not this loop's
+    few, many = kept_and_peak(800), kept_and_peak(2000)
+    kept, peak = ((after - before) / (5 * 1200) for before, after in zip(few, many, strict=True))
     # As a list of operators, values and rows it is more than 700 bytes for each.
     assert kept < 60
     assert peak < 100

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from sampling import FULL
+from sampling import FULL, sampled
 from stateful import process
 from stateful.doors import COUNTS, DOORS, difference, through
 from stateful.registry import ALL, made
@@ -151,7 +151,7 @@ _OF_THE_FILE = ("process: modules of the user's", "process: exception hook")
 # -- the comparison itself -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("family", "name"), [pytest.param(*pair, id=pair[1]) for pair in ALL])
+@pytest.mark.parametrize(("family", "name"), [pytest.param(*pair, id=pair[1]) for pair in sampled(ALL, every=OFTEN)])
 def test_the_comparison_sees_what_the_model_changes_when_it_runs_and_twins_answer_alike(family: str, name: str) -> None:
     contextvars.copy_context().run(_is_compared, family, name)
 
@@ -166,7 +166,7 @@ def _is_compared(family: str, name: str) -> None:
         assert [first, once(twin)] == answers
 
 
-@pytest.mark.parametrize(("family", "name"), [pytest.param(*pair, id=pair[1]) for pair in ALL[:: 1 if FULL else EVERY]])
+@pytest.mark.parametrize(("family", "name"), [pytest.param(*pair, id=pair[1]) for pair in sampled(ALL, every=EVERY)])
 def test_the_comparison_finds_nothing_where_nothing_happened(family: str, name: str) -> None:
     with made(family, name) as twin:
         assert differences(Snapshot(twin), Snapshot(twin)) == []

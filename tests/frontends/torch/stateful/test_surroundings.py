@@ -288,14 +288,13 @@ def process_kept() -> Iterator[None]:
 
 
 def _pairs() -> list[tuple[str, str]]:
-    """A count and a backward pass in all surroundings, a real run and a profile in turn."""
+    """A count in all surroundings, and in turn a backward pass, a real run and a profile."""
+    others = ("backward", "real", "profile")
     return [
         (name, door)
         for index, name in enumerate(SURROUNDINGS)
-        for door in (
-            "count", "backward", *(("real", "profile") if FULL or "profile" in name else ("real", "profile")[index % 2 :][:1])
-        )
-    ]  # fmt: skip
+        for door in ("count", *(others if FULL or "profile" in name else others[index % 3 :][:1]))
+    ]
 
 
 @cache

@@ -59,8 +59,7 @@ def compare(*sources: Any, **options: Unpack[Comparing]) -> Comparison:
     return side_by_side(found, by=given.by, quantities=given.quantities, depth=given.depth)
 
 
-COMPARING = ("labels", "by", "quantities", "depth", "changes")
-"""Options of a comparison that are not those of a count."""
+COMPARING = ("labels", "by", "quantities", "depth", "changes")  # options of a comparison that are not those of a count
 
 
 def _refuse_columns(options: Mapping[str, Any], why: str) -> None:

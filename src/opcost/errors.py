@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-LONG = 200
-"""Characters of a name or a value that is quoted; a path is rarely longer."""
-MANY = 8
-"""Entries of one list that are named; the others are only counted."""
+LONG = 200  # characters of a name or a value that is quoted; a path is rarely longer
+MANY = 8  # entries of one list that are named; the others are only counted
 
 
 def shortened(text: str, limit: int = LONG) -> str:
@@ -81,8 +79,7 @@ class ForwardError(OpcostError):
     def __init__(self, message: str, *, hint: str = "", module: str = "") -> None:
         super().__init__(message, hint=hint)
         self.module = module
-        self.received: tuple[object, ...] = ()
-        """The shapes that the module received."""
+        self.received: tuple[object, ...] = ()  # the shapes that the module received
 
 
 class DataDependent(ForwardError):

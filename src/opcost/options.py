@@ -15,16 +15,14 @@ from opcost.core.option import Mode, Option, Precision, Step, Text, ZeroGrad
 Shape: TypeAlias = "str | Sequence[int]"
 Shapes: TypeAlias = "Shape | Sequence[Shape | Shapes] | Mapping[str, Shape | Shapes]"
 """One shape, a list of them, or shapes by the names of arguments; an argument may itself be a list or a mapping."""
-Dtype: TypeAlias = "str | object"
-"""The name of an element type, or a framework's own object for one."""
+Dtype: TypeAlias = "str | object"  # the name of an element type, or a framework's own object for one
 Dtypes: TypeAlias = "Dtype | Sequence[Dtype | None] | Mapping[str, Dtype]"
 Causal: TypeAlias = Literal["full", "half"]
 Side: TypeAlias = Literal["device", "host"]
 Measure: TypeAlias = Literal["time", "wait"]
 Execution: TypeAlias = Literal["graph", "eager", "compiled"]
 File: TypeAlias = str | PathLike[str]
-Pairs: TypeAlias = tuple[Annotated[str, "name=value"], ...]
-"""What is typed of a mapping: name=value, repeated."""
+Pairs: TypeAlias = tuple[Annotated[str, "name=value"], ...]  # what is typed of a mapping: name=value, repeated
 
 TEXT = "Language model"
 PRECISION = "Precision"

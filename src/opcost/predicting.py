@@ -310,8 +310,7 @@ _EXECUTIONS = {
     "compiled": "compiled: one graph, chains of elementwise operators fused",
 }
 _ON_A_HOST = "one operator after another"
-FEWEST = 100
-"""Operators that a calibration needs: with fewer, whole families are missing."""
+FEWEST = 100  # operators that a calibration needs: with fewer, whole families are missing
 
 _made: dict[str, Speeds] = {}
 
@@ -362,8 +361,7 @@ def _described(laws: Laws) -> str:
     return f"{laws.meta.get('product', laws.home.name)}, {laws.operators:,} operators, {made}{torch}"
 
 
-SAVED_EVERY = 200
-"""Operators between two writings of the file, so that an interrupted calibration loses little."""
+SAVED_EVERY = 200  # operators between two writings of the file, so that an interrupted calibration loses little
 
 
 def calibrate(

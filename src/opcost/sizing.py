@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 USUAL_COUNTS = 5
 """Counts that a search for a size usually takes, for progress: three for a limit, up to a dozen for an allocator."""
-FEW = 2
-"""A model that does not run at size 1 may run at 2: batch statistics need two."""
+FEW = 2  # a model that does not run at size 1 may run at 2: batch statistics need two
 
 
 @takes(Fitting)

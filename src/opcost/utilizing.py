@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from opcost.core.devices import Device
     from opcost.core.report import Report
 
-WINDOW = 100
-"""The time of a step is the median of so many last ones, which a pause for an evaluation does not change."""
+WINDOW = 100  # the time of a step is the median of so many last ones, which a pause for an evaluation does not change
 
 
 class StepMeter:
@@ -50,8 +49,7 @@ class StepMeter:
         self.device = find_device(device) if isinstance(device, str) else device
         self.convention = convention
         self.tf32 = tf32
-        self.work: StepFlops | None = None
-        """What a step multiplies; None before the first one."""
+        self.work: StepFlops | None = None  # what a step multiplies; None before the first one
         self._clock = clock
         self._times: deque[float] = deque(maxlen=WINDOW)
         self._ended: float | None = None

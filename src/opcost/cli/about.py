@@ -112,8 +112,7 @@ def _extra_state(extra: str) -> str:
 
 # -- libraries are imported in another process: an import can fail, print, take long, or end the process ----------------------
 
-SECONDS = 120
-"""How long all imports together may take."""
+SECONDS = 120  # how long all imports together may take
 
 _IMPORTER = """
 import importlib, json, os, sys, warnings

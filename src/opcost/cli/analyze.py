@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 ROWS = {"megengine": 3, "table": 10, "html": 5_000}
 """Rows without --top: of MegEngine's own table, of ours, and of a page, which a browser can sort and filter."""
-PARQUET = ".parquet"
-"""The suffix of a file that holds all that was read, and no answer."""
+PARQUET = ".parquet"  # the suffix of a file that holds all that was read, and no answer
 FORMATS = Literal["table", "json", "csv", "md", "html", "megengine"]
 
 
@@ -102,8 +101,7 @@ _OURS = (
     "exact", "width", "causal", "executions",
 )  # fmt: skip
 """Options that MegEngine's text has no place for."""
-_THEIRS = ("copy_time", "dump_only_opr", "confluence")
-"""Options whose answer is MegEngine's text, whatever the trace."""
+_THEIRS = ("copy_time", "dump_only_opr", "confluence")  # options whose answer is MegEngine's text, whatever the trace
 _OF_SHEETS = ("view", "format", "columns", "sort", "top", "exact", "width", "output")
 _OF_READING = ("partial", "reader", "capture", "scheduler", "rank_cache", "model", "shapes", "quiet")
 
@@ -127,7 +125,18 @@ def analyze(
     output: Path | None = given.get("output")
     view = given.get("view", "operators")
     if output is not None and output.suffix == PARQUET:
-        return _write_parquet(paths, given, output)
+        # All that was read, of one file or many ranks, for other tools
+        if beyond := [name for name in given if name not in ("output", *_OF_READING)]:
+            raise OpcostError(
+                f"a {PARQUET} file holds all that was read, and has no place for {_flag(beyond[0])}",
+                hint="leave it out; DuckDB, Polars and others query the file",
+            )
+        check_writable(output)
+        ranks = _ranks(paths, given)
+        write_bytes(output, ranks.parquet())
+        for note in ranks.notes:
+            warn(note.text)
+        return 0
     if view != "operators":
         _check_sheet(given, view)
     form = _format_of(given)
@@ -201,21 +210,6 @@ def _ranks(paths: list[str], given: Mapping[str, Any]) -> Ranks:
             reader=given.get("reader"),
             cache=given.get("rank_cache"),
         )
-
-
-def _write_parquet(paths: list[str], given: Mapping[str, Any], output: Path) -> int:
-    """All that was read, of one file or many ranks, for other tools."""
-    if beyond := [name for name in given if name not in ("output", *_OF_READING)]:
-        raise OpcostError(
-            f"a {PARQUET} file holds all that was read, and has no place for {_flag(beyond[0])}",
-            hint="leave it out; DuckDB, Polars and others query the file",
-        )
-    check_writable(output)
-    ranks = _ranks(paths, given)
-    write_bytes(output, ranks.parquet())
-    for note in ranks.notes:
-        warn(note.text)
-    return 0
 
 
 def _flag(name: str) -> str:

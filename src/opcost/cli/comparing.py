@@ -262,10 +262,8 @@ def _refuse_changes(models: list[Budgeted]) -> None:
 
 # -- budget files: [tool.opcost] of pyproject.toml, or an opcost.toml --------------------------------------------------------
 
-NAMES = ("opcost.toml", "pyproject.toml")
-"""Where budgets are looked for; the first file that has them is read."""
-LARGEST = 4 << 20
-"""Bytes of the largest budget file that is read."""
+NAMES = ("opcost.toml", "pyproject.toml")  # where budgets are looked for; the first file that has them is read
+LARGEST = 4 << 20  # bytes of the largest budget file that is read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,12 +272,10 @@ class Budgeted:
 
     name: str
     source: str
-    options: Mapping[str, Any]
-    """Keyword arguments of `opcost.count`."""
+    options: Mapping[str, Any]  # keyword arguments of `opcost.count`
     limits: tuple[Limit, ...]
     allow_uncounted: bool = False
-    place: Place = field(default_factory=Place)
-    """Where it would run, for a limit on its latency."""
+    place: Place = field(default_factory=Place)  # where it would run, for a limit on its latency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

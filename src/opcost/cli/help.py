@@ -95,7 +95,9 @@ def further_help(command: str) -> Iterator[str]:
     for title, names in _names(command):
         yield ""
         yield f"{title}:"
-        yield from _filled(names)
+        from textwrap import wrap
+
+        yield from wrap(", ".join(names), WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _names(command: str) -> Iterator[tuple[str, Sequence[str]]]:
@@ -128,9 +130,3 @@ def _names(command: str) -> Iterator[tuple[str, Sequence[str]]]:
         from opcost.core.devices import DEVICES
 
         yield "Devices, for --device", list(DEVICES)
-
-
-def _filled(names: Sequence[str]) -> list[str]:
-    from textwrap import wrap
-
-    return wrap(", ".join(names), WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)

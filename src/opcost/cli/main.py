@@ -35,8 +35,7 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-TYPED: ContextVar[Sequence[str]] = ContextVar("TYPED", default=())
-"""The words of the command that is running."""
+TYPED: ContextVar[Sequence[str]] = ContextVar("TYPED", default=())  # the words of the command that is running
 COMMANDS = {
     "count": ("models", "What a model costs: parameters, MACs, FLOPs, activations, bytes, peak memory."),
     "profile": ("profile", "Where a model's time goes: run it and measure every operator."),
@@ -55,8 +54,7 @@ COMMANDS = {
     "doctor": ("about", "Versions, frameworks, plug-ins, and what is missing."),
 }
 """Each command: its module in `opcost.cli`, where a function has its name, and its help. It is imported when it is called."""
-WIPE = "\r\x1b[K"
-"""Clears a line of progress."""
+WIPE = "\r\x1b[K"  # clears a line of progress
 
 
 class Interrupts:
@@ -95,19 +93,7 @@ class Interrupts:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line and leave with its exit code."""
-    _open_standard_streams()
-    escape_unknown()
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _leave)
-    words = sys.argv[1:] if argv is None else argv
-    interrupts = Interrupts(" ".join(words[:1]))
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        interrupts.watch()
-    sys.exit(run(words, interrupts))
-
-
-def _open_standard_streams() -> None:
-    """Open a stream that the caller closed as /dev/null: else the next file or pipe would take its number."""
+    # Open a stream that the caller closed as /dev/null: else the next file or pipe would take its number
     for number in range(3):
         try:
             os.fstat(number)
@@ -117,6 +103,14 @@ def _open_standard_streams() -> None:
         sys.stdout = StringIO()
     if sys.stderr is None:
         sys.stderr = StringIO()
+    escape_unknown()
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _leave)
+    words = sys.argv[1:] if argv is None else argv
+    interrupts = Interrupts(" ".join(words[:1]))
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        interrupts.watch()
+    sys.exit(run(words, interrupts))
 
 
 def run(argv: Sequence[str], interrupts: Interrupts | None = None) -> int:

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from opcost.core.report import Report
     from opcost.frontends.source import Source
 
-TABLE = ("format", "top", "exact", "width", "output", "quiet")
-"""What can be chosen of a table that is not a report's."""
+TABLE = ("format", "top", "exact", "width", "output", "quiet")  # what can be chosen of a table that is not a report's
 CountFlags: Any = frontend_flags(Counting, Showing)
 PredictFlags: Any = frontend_flags(Predicting, Showing, only=("output", "quiet"))
 FitFlags: Any = frontend_flags(Fitting, Showing, only=TABLE)
@@ -236,8 +235,7 @@ def scan(
 # -- the flags of MegEngine's network_visualize ----------------------------------------------------------------------------
 
 STATISTICS = Group("The statistics", sort_key=0)
-DEFAULT_LOG = "./log"
-"""Where `--all` writes where no folder is named."""
+DEFAULT_LOG = "./log"  # where `--all` writes where no folder is named
 
 
 def _theirs(name: str, **words: Any) -> Any:

@@ -72,7 +72,12 @@ class Output:
             with faults_attributed(self._view, "showing the result"):
                 put(str(self._view.render(result, **options)), self._name)
         if isinstance(result, Report) and not (self.printed and self._name in LISTS_UNCOUNTED):
-            _warn_of_uncounted(result)
+            lines = [
+                f"{printable(missed.raw)}{f' ({missed.count} times)' if missed.count > 1 else ''}: {printable(missed.reason)}"
+                for missed in result.coverage.uncounted
+            ]
+            for line in some(lines):
+                warn(f"not counted: {line}")
 
     def _known(self, view: Any, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options that a view has."""
@@ -92,12 +97,3 @@ def _view_name(view: str | None, form: str | None) -> str:
             f"--view {view} is printed as text, and --format {form} is another format", hint="give one of them"
         )
     return form or view or "table"
-
-
-def _warn_of_uncounted(report: Report) -> None:
-    lines = [
-        f"{printable(missed.raw)}{f' ({missed.count} times)' if missed.count > 1 else ''}: {printable(missed.reason)}"
-        for missed in report.coverage.uncounted
-    ]
-    for line in some(lines):
-        warn(f"not counted: {line}")

@@ -14,10 +14,8 @@ from typing import Any
 from opcost.core.escaping import encodable_text, printable
 from opcost.errors import shortened
 
-LONG_LINE = 2000
-"""Characters of one line of a message; what is quoted in it may be a whole file."""
-FOR_PROGRAMS = ("json", "csv", "columns")
-"""Formats that programs read: their characters are never replaced."""
+LONG_LINE = 2000  # characters of one line of a message; what is quoted in it may be a whole file
+FOR_PROGRAMS = ("json", "csv", "columns")  # formats that programs read: their characters are never replaced
 
 
 def say(line: str) -> None:

@@ -23,10 +23,8 @@ from opcost.recorders.registry import recorders
 
 WRITING = group(SHOWING)
 ProfileFlags: Any = flags_of(Profiling, Showing, only=("quiet",), parts=recorders(), what="recorder")
-ROWS = 10
-"""Rows of the table, the longest first."""
-COLUMNS = "name,count,time,share,computation,flops,memory"
-"""Time and cost side by side."""
+ROWS = 10  # rows of the table, the longest first
+COLUMNS = "name,count,time,share,computation,flops,memory"  # time and cost side by side
 
 
 def profile(
@@ -76,7 +74,9 @@ def profile(
         if layout == "opcost":
             found.save(output)
         else:
-            write_text(output, _text(found, layout))
+            from opcost.recorders import layouts
+
+            write_text(output, (layouts.megengine_json(found) if layout == "megengine" else layouts.chrome_json(found)))
     if output is None or not (quiet or is_stream(output)):
         answer = found.query(aggregate_by=found.usual_keys, top=ROWS)
         put(answer.render("table", columns=COLUMNS) + "\n")
@@ -92,12 +92,6 @@ def _recorded(source: str, options: Mapping[str, Any], *, quiet: bool) -> Profil
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     with counting(f"profiling {source}", quiet=quiet):
         return record(source, **options)
-
-
-def _text(profile: Profile, layout: str) -> str:
-    from opcost.recorders import layouts
-
-    return layouts.megengine_json(profile) if layout == "megengine" else layouts.chrome_json(profile)
 
 
 def _summarize(profile: Profile, output: Path | None, layout: str) -> None:

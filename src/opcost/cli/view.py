@@ -28,8 +28,7 @@ from opcost.profiles import find_trace, more_for
 
 VIEWING = Group("Where it is shown", sort_key=0)
 PORT = 8765
-ROWS = 5_000
-"""Rows of the table below the views of a profile."""
+ROWS = 5_000  # rows of the table below the views of a profile
 ViewFlags: Any = frontend_flags(Counting, Showing, only=("quiet",))
 
 
@@ -97,7 +96,12 @@ def page_of(sources: tuple[str, ...], options: dict[str, Any], *, quiet: bool) -
     if find_trace(source) is not None:
         if options:
             raise InputError(f"{source} is a profile; options about counting do not apply to it")
-        return _profile(source, quiet=quiet)
+        from opcost.api import read_profile
+
+        with counting(f"reading {source}", quiet=quiet):
+            profile = read_profile(source, timeline=True)
+        answer = profile.query(aggregate_by=profile.usual_keys, top=ROWS)
+        return answer.render("html", **more_for(load_view("html", "profile"), profile))
     from opcost.core.scan import Scan
 
     found_source = source_or_scan(source, options.pop("set", None))
@@ -106,23 +110,12 @@ def page_of(sources: tuple[str, ...], options: dict[str, Any], *, quiet: bool) -
     return report_of(found_source, options, quiet=quiet).render("html")
 
 
-def _profile(path: str, *, quiet: bool) -> str:
-    from opcost.api import read_profile
-
-    with counting(f"reading {path}", quiet=quiet):
-        profile = read_profile(path, timeline=True)
-    answer = profile.query(aggregate_by=profile.usual_keys, top=ROWS)
-    return answer.render("html", **more_for(load_view("html", "profile"), profile))
-
-
 # -- serving: the page is written by a process of its own whenever a file that it is made of changes ---------------------------
 
 HOST = "127.0.0.1"
-PAUSE = 0.5
-"""Seconds between two looks at the files."""
+PAUSE = 0.5  # seconds between two looks at the files
 MOST_CLIENTS = 16
-ANSWERED_WITHIN = 5
-"""Seconds after which an idle client is dropped."""
+ANSWERED_WITHIN = 5  # seconds after which an idle client is dropped
 Stamp = tuple[tuple[str, int, int], ...]
 
 

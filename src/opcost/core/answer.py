@@ -128,41 +128,30 @@ class Busy(NamedTuple):
     device: str
     rank: int
     span_ns: int
-    busy_ns: int
-    """Time in which at least one kernel ran."""
-    work_ns: int
-    """Durations of all kernels; more than `busy_ns` where kernels ran side by side."""
+    busy_ns: int  # time in which at least one kernel ran
+    work_ns: int  # durations of all kernels; more than `busy_ns` where kernels ran side by side
     kernels: int
     median_ns: float
-    operators: int = 0
-    """Executions that launched a kernel here."""
-    owned: int = 0
-    """Kernels that they launched."""
-    launches: int = 0
-    """Kernels whose launch is known."""
-    delay_ns: float | None = None
-    """From launch to beginning: the median of them, and what nine of ten stay below."""
+    operators: int = 0  # executions that launched a kernel here
+    owned: int = 0  # kernels that they launched
+    launches: int = 0  # kernels whose launch is known
+    delay_ns: float | None = None  # from launch to beginning: the median of them, and what nine of ten stay below
     delay_p90_ns: float | None = None
     compute_ns: int | None = None
     """Of the busy time that in which something computed; None where the reader does not classify kernels."""
     communication_ns: int = 0
     """Of the busy time that in which collectives ran and nothing computed, and below that in which nothing but copies did."""
     copies_ns: int = 0
-    transfers_ns: int = 0
-    """Of the last that in which one of them crossed the device's border."""
-    all_communication_ns: int = 0
-    """Time with a collective under way, and below with a copy, whatever else ran."""
+    transfers_ns: int = 0  # of the last that in which one of them crossed the device's border
+    all_communication_ns: int = 0  # time with a collective under way, and below with a copy, whatever else ran
     all_copies_ns: int = 0
-    compute_work_ns: int = 0
-    """Durations of all kernels that compute."""
+    compute_work_ns: int = 0  # durations of all kernels that compute
     fed_ns: int = 0
     """Durations of work whose successor was launched before it began: only there a shorter kernel lets the next begin sooner."""
     idle_host_ns: int = 0
     """Of the idle time that in which the host had not launched the next work yet, as far as launches are known."""
-    idle_synchronised_ns: int = 0
-    """The same after the host had waited for the device."""
-    idle_input_ns: int = 0
-    """The same while the host waited for the next batch."""
+    idle_synchronised_ns: int = 0  # the same after the host had waited for the device
+    idle_input_ns: int = 0  # the same while the host waited for the next batch
     idle_launch_ns: int = 0
     """Between the launch of the next work, or the end of the last, and its beginning, up to what a launch takes."""
     idle_blocked_ns: int = 0
@@ -174,8 +163,7 @@ class Busy(NamedTuple):
     """Gaps that are events: each is more than 20 % of the time without longer ones; neither causes nor rates include them."""
     gap_ns: int = 0
     longest_gap_ns: int = 0
-    longest_gap_at_ns: int = 0
-    """From the first kernel on."""
+    longest_gap_at_ns: int = 0  # from the first kernel on
     longest_gap_cause: str = ""
     launch_every_ns: float | None = None
     """From one launch to the next, the median: a shorter kernel ends before the host has launched another."""
@@ -220,10 +208,8 @@ class Gain(NamedTuple):
     what: str
     share: float
     """Of the time of a step on the device, or from its first kernel to its last where no steps are marked; over all devices."""
-    time_ns: float
-    """In one step, the mean of those that are marked but for the first; in the whole trace where none is."""
-    command: str
-    """Options of `opcost analyze` that show it."""
+    time_ns: float  # in one step, the mean of those that are marked but for the first; in the whole trace where none is
+    command: str  # options of `opcost analyze` that show it
 
     def __repr__(self) -> str:
         return brief_record(self)

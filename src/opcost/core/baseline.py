@@ -16,8 +16,7 @@ from opcost.core.schema import load as load_report
 
 SCHEMA = "opcost.baseline/1"
 
-Amounts = Mapping[str, int]
-"""Quantities of one model by name."""
+Amounts = Mapping[str, int]  # quantities of one model by name
 
 
 class _Model(msgspec.Struct):

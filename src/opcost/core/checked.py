@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from reprlib import Repr
 from typing import Any, Literal, TypeVar, overload
 
-LARGEST = 2**128
-"""No count of a real model comes near this; a larger one is damage, and could take for ever to print."""
+LARGEST = 2**128  # no count of a real model comes near this; a larger one is damage, and could take for ever to print
 
 T = TypeVar("T")
 

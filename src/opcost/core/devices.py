@@ -21,8 +21,7 @@ UNUSABLE_BYTES = 1316 << 20
 """Bytes of a device's memory that no tensor gets: driver, context and libraries of a process (H200, CUDA 13)."""
 PROCESS_BYTES = 740 << 20
 """The process' share once it has run products and convolutions; it grows by some MiB with every new kernel."""
-LIBRARY_BYTES = 34 << 20
-"""Bytes that cuBLAS takes from PyTorch's allocator as its workspace and keeps (H200, CUDA 13)."""
+LIBRARY_BYTES = 34 << 20  # bytes that cuBLAS takes from PyTorch's allocator as its workspace and keeps (H200, CUDA 13)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,16 +31,13 @@ class Device:
     name: str
     flops: Mapping[str, int]
     bandwidth: int
-    source: str
-    """The maker's document."""
-    url: str = ""
-    """Its address, or that of a page that repeats its figures."""
+    source: str  # the maker's document
+    url: str = ""  # its address, or that of a page that repeats its figures
     driver: str = ""
     """The driver's name for it, as a regular expression; empty where a driver reports only a part of it, as one of two dies."""
     memory: int | None = None
     """Bytes of its memory as its driver reports them; None where there are several sizes, or it is two devices to a program."""
-    halved: bool = False
-    """The document prints rates of matrix units with sparsity, twice those here."""
+    halved: bool = False  # the document prints rates of matrix units with sparsity, twice those here
 
     @property
     def usable(self) -> int | None:
@@ -103,8 +99,7 @@ def device(name: str) -> Device:
     raise UnknownName("device", name, DEVICES, hint=f"known devices: {', '.join(DEVICES)}")
 
 
-HOST = "cpu"
-"""The name of the processor; there are no published peaks for it, only its own calibration."""
+HOST = "cpu"  # the name of the processor; there are no published peaks for it, only its own calibration
 
 
 def autocasts_like(name: str | None) -> str | None:

@@ -167,12 +167,9 @@ class Document(Generic[T]):
 
     noun: str
     schema: str
-    again: str
-    """How to make such a file anew, for the hints."""
-    form: type[Any]
-    """The struct that describes it."""
-    read: Callable[[Any], T]
-    """From that struct; `Bad` where its parts do not fit together."""
+    again: str  # how to make such a file anew, for the hints
+    form: type[Any]  # the struct that describes it
+    read: Callable[[Any], T]  # from that struct; `Bad` where its parts do not fit together
 
     def load(self, path: str | PathLike[str]) -> T:
         """What is saved in this file."""

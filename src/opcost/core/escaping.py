@@ -13,8 +13,7 @@ from typing import Any
 _REPLACED = "\ufffd"
 _FORMULA = frozenset("=+-@＝＋－＠")
 """What makes a formula of a cell, in ASCII and at the width of an ideograph, which Excel takes too."""
-_SKIPPED = " '\"`"
-"""What may precede it."""
+_SKIPPED = " '\"`"  # what may precede it
 _MARKUP = re.compile(r"[\\`*_\[\]<>&|~#]")
 _HALVES = re.compile("[\ud800-\udfff]")
 _UNSEEN = re.compile(

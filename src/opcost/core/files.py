@@ -31,10 +31,8 @@ from opcost.errors import OpcostError, SourceError, UnknownSource, WriteError
 Named: TypeAlias = "str | PathLike[str]"
 
 STDIN = "/dev/stdin"
-LARGEST_PIPE = 2 << 30
-"""Bytes that are kept of a pipe; a trace of a gigabyte may be unpacked into one."""
-WRITER_TIMEOUT_S = 0.5
-"""How long a pipe may have no writer before that is an error."""
+LARGEST_PIPE = 2 << 30  # bytes that are kept of a pipe; a trace of a gigabyte may be unpacked into one
+WRITER_TIMEOUT_S = 0.5  # how long a pipe may have no writer before that is an error
 
 _BLOCK = 1 << 20
 _KINDS = (
@@ -247,14 +245,12 @@ Target: TypeAlias = "str | os.PathLike[str]"
 
 UNFINISHED = ".opcost-unfinished-"
 """Begins the name of the new file, should a kill leave it behind; without a suffix that a reader takes, and short."""
-ABANDONED_AFTER = 3600
-"""Seconds after which such a file was left by a killed run."""
+ABANDONED_AFTER = 3600  # seconds after which such a file was left by a killed run
 
 _ABANDONED = re.compile(re.escape(UNFINISHED) + "[0-9a-f]{16}")
 _OPEN_ALREADY = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})")
 _MOST_LINKS = 40
-_CANNOT_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
-"""Errors of file systems without a flush."""
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # errors of file systems without a flush
 
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _HINTS = {

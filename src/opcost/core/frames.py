@@ -7,8 +7,7 @@ from typing import Any
 
 from opcost.errors import MissingFramework
 
-LARGEST = 1 << 63
-"""The integers of a data frame are below this; a column with larger ones becomes floats."""
+LARGEST = 1 << 63  # the integers of a data frame are below this; a column with larger ones becomes floats
 
 
 def pandas_frame(columns: dict[str, list[Any]]) -> Any:

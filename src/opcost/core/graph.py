@@ -51,11 +51,9 @@ def nbytes(numel: int, dtype: str) -> int:
 
 # -- costs -------------------------------------------------------------------------------------------------------------
 
-FLOPS_PER_MAC = 2
-"""One multiply-accumulate is two FLOPs everywhere; reports carry `macs` beside `flops`."""
+FLOPS_PER_MAC = 2  # one multiply-accumulate is two FLOPs everywhere; reports carry `macs` beside `flops`
 
-FLOPS_PER_COMPLEX_MAC = 8
-"""Four real multiplications and four real additions; it is still one MAC."""
+FLOPS_PER_COMPLEX_MAC = 8  # four real multiplications and four real additions; it is still one MAC
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,8 +52,7 @@ class _Gate:
         self.behind = behind
         self.state: Literal["closed", "open", "ended"] = "closed"
         """`ended`: a handler has raised, so what runs now restores things, and a second signal must not disturb that."""
-        self.raised = 0
-        """The identity of what a handler raised last; itself it would keep tensors alive."""
+        self.raised = 0  # the identity of what a handler raised last; itself it would keep tensors alive
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self.state != "open" or _discards(frame):
@@ -94,8 +93,7 @@ class _Gate:
                 self.deliver_at_last()
 
 
-_gates: list[_Gate] = []
-"""The gate, where it is installed."""
+_gates: list[_Gate] = []  # the gate, where it is installed
 
 
 def _gate() -> _Gate | None:

@@ -15,8 +15,7 @@ from typing import Any
 from opcost.core.parsing import packaged_table
 from opcost.errors import GraphError, UnknownName, shortened
 
-FEW = 16
-"""More names than these are not listed in a sentence; the page of rules has them in a table of their own."""
+FEW = 16  # more names than these are not listed in a sentence; the page of rules has them in a table of their own
 
 
 @dataclass(frozen=True, slots=True)

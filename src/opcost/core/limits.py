@@ -33,8 +33,7 @@ class Limit:
     relation: str
     value: Fraction
     scale: Scale
-    text: str
-    """As it was written, beginning with the relation."""
+    text: str  # as it was written, beginning with the relation
 
     @property
     def relative(self) -> bool:
@@ -94,8 +93,7 @@ def _limit(quantity: Quantity, text: str, typed: str) -> Limit:
 
 # -- sizes --------------------------------------------------------------------------------------------------------------
 
-MOST = 1000
-"""Sizes of one progression."""
+MOST = 1000  # sizes of one progression
 SIZES_HINT = "write sizes that rise: 1,2,4..256 goes on as it began, 128..8192 doubles, 10,20..100 adds 10"
 _ITEM = re.compile(r"\s*(\d{1,18})\s*(?:\.\.\s*(\d{1,18})\s*)?")
 

@@ -36,10 +36,8 @@ class Lifetimes:
 
     storages: Sequence[int]
     times: Sequence[int]
-    gradients: frozenset[int] = frozenset()
-    """Storages of the gradients of parameters and inputs."""
-    state: frozenset[int] = frozenset()
-    """Storages that an optimizer keeps for its next step."""
+    gradients: frozenset[int] = frozenset()  # storages of the gradients of parameters and inputs
+    state: frozenset[int] = frozenset()  # storages that an optimizer keeps for its next step
     carried: frozenset[int] = frozenset()
     """Storages that exist when the run begins, but not before its step: gradients of earlier passes."""
 
@@ -51,16 +49,12 @@ class Lifetimes:
 class Lives:
     """Tensors that are created and freed in a pass or step, in order of creation, and what exists beside them."""
 
-    lasting: Sequence[int]
-    """Bytes of each tensor that exists throughout, without inputs."""
+    lasting: Sequence[int]  # bytes of each tensor that exists throughout, without inputs
     inputs: Sequence[int]
-    births: Sequence[int]
-    """The operator that makes each."""
-    deaths: Sequence[int]
-    """The operator before which it is gone."""
+    births: Sequence[int]  # the operator that makes each
+    deaths: Sequence[int]  # the operator before which it is gone
     sizes: Sequence[int]
-    workspaces: Sequence[int]
-    """Bytes of each operator's workspace."""
+    workspaces: Sequence[int]  # bytes of each operator's workspace
 
     def __repr__(self) -> str:
         return f"Lives({len(self.sizes):,} tensors, {len(self.workspaces):,} operators)"

@@ -181,10 +181,8 @@ def path_of_scopes(scopes: Sequence[str]) -> str:
 
 # -- names of many layers as one line: `model.layers.{0..79}.mlp.*` ------------------------------------------------------
 
-MANY_RUNS = 4
-"""Runs of numbers that are written out; of more, the first and the last number and how many there are."""
-_PLACE = "\0"
-"""The placeholder of a number; no displayed name has this letter."""
+MANY_RUNS = 4  # runs of numbers that are written out; of more, the first and the last number and how many there are
+_PLACE = "\0"  # the placeholder of a number; no displayed name has this letter
 _BEGINS = re.compile(r"[0-9]{1,9}(?![0-9])")
 _NUMBER = re.compile(r"(?<![^.])[0-9]{1,9}(?![^.])")
 
@@ -194,11 +192,9 @@ class NamePattern:
     """The names of one line: their words, and the numbers in each place."""
 
     words: tuple[str, ...]
-    cut: bool
-    """Something may follow after these words."""
+    cut: bool  # something may follow after these words
     numbers: list[set[str]]
-    rests: set[str] = field(default_factory=set)
-    """What followed; a single rest is written out."""
+    rests: set[str] = field(default_factory=set)  # what followed; a single rest is written out
 
     def __str__(self) -> str:
         found = iter(self.numbers)
@@ -214,8 +210,7 @@ class _Cut(NamedTuple):
     """Where names of one skeleton are cut."""
 
     pattern: NamePattern
-    numbers: int
-    """How many of their numbers are before that."""
+    numbers: int  # how many of their numbers are before that
     rest: str
 
 

@@ -10,8 +10,7 @@ from typing import Any, ForwardRef, Literal, NamedTuple, TypeAlias, TypeVar, get
 
 from opcost.errors import InputError, UnknownName
 
-INPUTS = "Inputs"
-"""The group of options that name no other."""
+INPUTS = "Inputs"  # the group of options that name no other
 
 
 class Option(NamedTuple):
@@ -67,18 +66,14 @@ def takes(options: type, *, others: bool = False) -> Callable[[Function], Functi
             return function(*args, **keywords)
 
         names = {each.name for each in own}
-        checked.__signature__ = _signature(own, options)  # type: ignore[attr-defined]
+        keywords = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=option.default, annotation=kind)
+            for name, (kind, option) in declared(options).items()
+        ]
+        checked.__signature__ = Signature([*own, *keywords])  # type: ignore[attr-defined]
         return checked  # type: ignore[return-value]
 
     return decorate
-
-
-def _signature(own: list[Parameter], options: type) -> Signature:
-    keywords = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=option.default, annotation=kind)
-        for name, (kind, option) in declared(options).items()
-    ]
-    return Signature([*own, *keywords])
 
 
 def filled(options: type, given: Mapping[str, Any]) -> SimpleNamespace:
@@ -145,8 +140,7 @@ class Sizes(NamedTuple):
 
     batch: int | None = None
     tokens: int | None = None
-    image: int | None = None
-    """Height and width."""
+    image: int | None = None  # height and width
 
     def check(self) -> None:
         """Raise for an impossible size."""
@@ -192,12 +186,9 @@ class Text(NamedTuple):
 class Precision(NamedTuple):
     """The element types in which a model computes; None: its own."""
 
-    dtype: str | None = None
-    """The model and its floating inputs are of this element type."""
-    autocast: str | None = None
-    """Forward runs under autocast to this type; the weights keep theirs."""
-    like: str | None = None
-    """The type of device whose rules autocast follows; None: that of the model."""
+    dtype: str | None = None  # the model and its floating inputs are of this element type
+    autocast: str | None = None  # forward runs under autocast to this type; the weights keep theirs
+    like: str | None = None  # the type of device whose rules autocast follows; None: that of the model
 
 
 ZeroGrad: TypeAlias = Literal["none", "zero"]

@@ -21,8 +21,7 @@ def packaged_table(package: str, name: str) -> Any:
 
 # -- JSON of unknown origin --------------------------------------------------------------------------------------------
 
-SMALL_TEXT = 8 << 20
-"""A text of this many bytes takes less than 300 MB when parsed, whatever is in it."""
+SMALL_TEXT = 8 << 20  # a text of this many bytes takes less than 300 MB when parsed, whatever is in it
 BYTES_PER_CONTAINER = 12
 """A list or an object takes some twenty times the three bytes of `[],`. In real files there is one in thirty bytes."""
 
@@ -61,8 +60,7 @@ def _no_constant(name: str) -> object:
 
 # -- zip archives ------------------------------------------------------------------------------------------------------
 
-LARGEST_DIRECTORY = 8 << 20
-"""Bytes of an archive's list of members: a hundred thousand of them."""
+LARGEST_DIRECTORY = 8 << 20  # bytes of an archive's list of members: a hundred thousand of them
 
 _ARCHIVE_FAULTS = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, NotImplementedError, RuntimeError, EOFError, ValueError,

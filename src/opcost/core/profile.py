@@ -143,12 +143,10 @@ class CopySummary(NamedTuple):
 
     device: str
     rank: int
-    name: str
-    """As the profiler writes it: `Memcpy HtoD (Pinned -> Device)`."""
+    name: str  # as the profiler writes it: `Memcpy HtoD (Pinned -> Device)`
     number: int
     time_ns: int
-    bytes: int | None = None
-    """None where the trace does not have it."""
+    bytes: int | None = None  # none where the trace does not have it
 
 
 class CollectiveSummary(NamedTuple):
@@ -156,17 +154,12 @@ class CollectiveSummary(NamedTuple):
 
     device: str
     rank: int
-    name: str
-    """As the framework or the library calls it."""
-    group: str
-    """The process group; empty where the trace does not have it, and so on below."""
-    ranks: int | None
-    """Members of the group."""
-    bytes: int | None
-    """Of one of them: the larger of what goes in and what comes out on a rank, as nccl-tests take it."""
+    name: str  # as the framework or the library calls it
+    group: str  # the process group; empty where the trace does not have it, and so on below
+    ranks: int | None  # members of the group
+    bytes: int | None  # of one of them: the larger of what goes in and what comes out on a rank, as nccl-tests take it
     dtype: str
-    algorithm: str
-    """From the kernel's name: `RING_LL`."""
+    algorithm: str  # from the kernel's name: `RING_LL`
     number: int
     time_ns: int
     least_ns: int
@@ -178,12 +171,9 @@ class RankWait(NamedTuple):
 
     rank: int
     collective_ns: int
-    wait_ns: int | None
-    """None where it is not compared with the others."""
-    held_up_ns: int
-    """How long the others waited for this one, which came last."""
-    last: int
-    """In how many collectives it was the one that others waited for."""
+    wait_ns: int | None  # none where it is not compared with the others
+    held_up_ns: int  # how long the others waited for this one, which came last
+    last: int  # in how many collectives it was the one that others waited for
 
 
 class AllocatorMemory(NamedTuple):
@@ -192,14 +182,11 @@ class AllocatorMemory(NamedTuple):
     device: str
     rank: int
     changes: int
-    first_bytes: int
-    """Allocated before the first change that the trace has."""
+    first_bytes: int  # allocated before the first change that the trace has
     last_bytes: int
     peak_bytes: int
-    peak_at_ns: int
-    """When the most was allocated, from the first change on."""
-    reserved_bytes: int | None
-    """The most that was reserved; None where the trace does not have it."""
+    peak_at_ns: int  # when the most was allocated, from the first change on
+    reserved_bytes: int | None  # the most that was reserved; None where the trace does not have it
     growth_bytes: float | None
     """From the end of one step to that of the next, the median but for the first; None without three steps."""
 

@@ -13,18 +13,15 @@ from typing import NamedTuple
 
 from opcost.core.escaping import printable
 
-PATIENCE_S = 2.0
-"""Work that is done sooner says nothing."""
+PATIENCE_S = 2.0  # work that is done sooner says nothing
 
-What = str | Callable[[], str]
-"""What is being done: a text, or a function that is called at each update."""
+What = str | Callable[[], str]  # what is being done: a text, or a function that is called at each update
 Share = Callable[[], "tuple[float, float] | None"]
 """How much of it is done, and of how much; None where that is not known. It is called at each update."""
 
 
 class _Work(NamedTuple):
-    what: What | None
-    """None: the same as the enclosing work."""
+    what: What | None  # none: the same as the enclosing work
     share: Share | None
     began: float
 
@@ -79,8 +76,7 @@ def is_only_thread() -> bool:
 
 
 _line: ContextVar[_Line | None] = ContextVar("opcost-progress", default=None)
-_lines: list[_Line] = []
-"""The same for other threads, the outermost first."""
+_lines: list[_Line] = []  # the same for other threads, the outermost first
 stopping = threading.Event()
 """Set by Ctrl-C. Third-party code may lose the exception, so work that begins or ends raises it again."""
 
@@ -134,8 +130,7 @@ class Rounds:
     """The share of work in rounds of about `usual` steps, counted by `step` and `next`; a longer round stays at its last step."""
 
     def __init__(self, usual: int) -> None:
-        self.rounds: int | None = None
-        """How many there are; None while unknown, and then there is no share."""
+        self.rounds: int | None = None  # how many there are; None while unknown, and then there is no share
         self._usual = usual
         self._over = self._steps = 0
 

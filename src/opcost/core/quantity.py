@@ -51,8 +51,7 @@ QUANTITIES: dict[str, Quantity] = {
 """What a report tells of the whole model: the sums of `Stats`, the bytes that move, and the highest memory."""
 LATENCY = Quantity("latency", "latency", "time", needs_costs=True)
 """What is predicted of a device, and no report tells by itself."""
-LIMITED: dict[str, Quantity] = {**QUANTITIES, LATENCY.name: LATENCY}
-"""What models can be held to."""
+LIMITED: dict[str, Quantity] = {**QUANTITIES, LATENCY.name: LATENCY}  # what models can be held to
 OTHER_NAMES = {"peak_memory": "peak_bytes", "peak": "peak_bytes", "memory": "peak_bytes", "parameters": "params"}
 
 

@@ -13,12 +13,9 @@ from opcost.core.escaping import printable, shows_unicode
 
 T_co = TypeVar("T_co", covariant=True)
 
-SHORT = 180
-"""Characters of one object."""
-SHORT_VALUE = 48
-"""Characters of one of its fields."""
-FEW = 3
-"""Items of a sequence that are shown."""
+SHORT = 180  # characters of one object
+SHORT_VALUE = 48  # characters of one of its fields
+FEW = 3  # items of a sequence that are shown
 
 
 def brief(thing: object, facts: Iterable[str], name: str = "") -> str:
@@ -90,8 +87,7 @@ class Rendered:
 
     __slots__ = ()
 
-    kind: ClassVar[str]
-    """What views know it by: report, profile, scan or tables."""
+    kind: ClassVar[str]  # what views know it by: report, profile, scan or tables
 
     def __str__(self) -> str:
         return self.render("table", ascii=not shows_unicode(sys.stdout))

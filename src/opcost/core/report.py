@@ -13,10 +13,8 @@ from opcost.core.rendering import Listed, Rendered, brief, brief_record
 from opcost.core.units import format_count
 from opcost.errors import OpcostError, UnknownName, counted, some
 
-NO_MEMORY = "no-memory"
-"""The code of the note that says why the memory of a report is unknown."""
-FEW_INPUTS = 5
-"""Inputs that one line names."""
+NO_MEMORY = "no-memory"  # the code of the note that says why the memory of a report is unknown
+FEW_INPUTS = 5  # inputs that one line names
 
 
 class Row(NamedTuple):
@@ -119,8 +117,7 @@ class Parameter:
         return brief(self, [f"{self.spec} {self.spec.dtype}", shared, "" if self.used else "unused"], self.name)
 
 
-NO_RULE = "no rule"
-"""The reason of `Uncounted` that a rule of the user's own removes."""
+NO_RULE = "no rule"  # the reason of `Uncounted` that a rule of the user's own removes
 DATA = "its shape depends on data"
 
 

@@ -21,10 +21,8 @@ Change: TypeAlias = Literal["added", "removed", "changed", "same", "unknown"]
 class Compared:
     """One of the compared sources: its name and origin."""
 
-    label: str
-    """As it was named; the second of the same name has a number."""
-    facts: Mapping[str, str]
-    """Framework, version, inputs, mode: the conditions of its numbers."""
+    label: str  # as it was named; the second of the same name has a number
+    facts: Mapping[str, str]  # framework, version, inputs, mode: the conditions of its numbers
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -36,17 +34,13 @@ class Entry:
     """One quantity of one thing, with an amount for each source: None where it is not known, or the thing not there."""
 
     part: EntryPart
-    name: str
-    """The kind or the path of the module; empty for the whole, and for the module at the root."""
+    name: str  # the kind or the path of the module; empty for the whole, and for the module at the root
     type: str = ""
-    detail: str = ""
-    """What else distinguishes it from others of its name, such as the shapes of an operator."""
+    detail: str = ""  # what else distinguishes it from others of its name, such as the shapes of an operator
     quantity: Quantity
     amounts: tuple[int | None, ...]
-    present: tuple[bool, ...]
-    """Whether each source has this at all."""
-    partial: tuple[bool, ...]
-    """The amount is a lower bound, because an operator has no cost model."""
+    present: tuple[bool, ...]  # whether each source has this at all
+    partial: tuple[bool, ...]  # the amount is a lower bound, because an operator has no cost model
 
     @property
     def change(self) -> Change:
@@ -228,12 +222,9 @@ class LimitCheck:
     model: str
     quantity: Quantity
     amount: int
-    partial: bool
-    """Operators have no cost model, so the amount is a lower bound."""
-    before: int | None
-    """In the baseline, where there is one and the model is in it."""
-    limit: Limit | None
-    """None where the line is only about a change."""
+    partial: bool  # operators have no cost model, so the amount is a lower bound
+    before: int | None  # in the baseline, where there is one and the model is in it
+    limit: Limit | None  # none where the line is only about a change
     word: LimitStatus
 
     @property

@@ -20,17 +20,12 @@ class StoredTensor(NamedTuple):
     """One tensor of a checkpoint."""
 
     name: str
-    shape: tuple[int, ...]
-    """As the model sees it: a weight of four bits has as many elements as the layer has weights."""
-    dtype: str
-    """The element type as the model sees it: `bfloat16`, `int4`, `nf4`, `Q4_K`."""
-    params: int
-    """Logical parameters; none where it is no weight, or tied to another one."""
-    bytes: int
-    """As stored; none where it is stored with the one that it is tied to."""
+    shape: tuple[int, ...]  # as the model sees it: a weight of four bits has as many elements as the layer has weights
+    dtype: str  # the element type as the model sees it: `bfloat16`, `int4`, `nf4`, `Q4_K`
+    params: int  # logical parameters; none where it is no weight, or tied to another one
+    bytes: int  # as stored; none where it is stored with the one that it is tied to
     role: Role = "weight"
-    scheme: str = ""
-    """How it is quantized: awq, gptq, compressed-tensors, bitsandbytes, fp8, mxfp4, nvfp4, mlx, gguf."""
+    scheme: str = ""  # how it is quantized: awq, gptq, compressed-tensors, bitsandbytes, fp8, mxfp4, nvfp4, mlx, gguf
     file: str = ""
     tied_to: str = ""
 
@@ -71,15 +66,11 @@ class Totals(NamedTuple):
     """Sums over all tensors."""
 
     tensors: int
-    params: int
-    """Logical parameters."""
-    bytes: int
-    """Stored, scales and whatever else is there included."""
-    active_params: int | None = None
-    """Of a mixture of experts: those that a token uses."""
+    params: int  # logical parameters
+    bytes: int  # stored, scales and whatever else is there included
+    active_params: int | None = None  # of a mixture of experts: those that a token uses
     scale_bytes: int = 0
-    other_bytes: int = 0
-    """Of optimizers, copies and constants."""
+    other_bytes: int = 0  # of optimizers, copies and constants
 
     @property
     def bits_per_param(self) -> float | None:
@@ -95,10 +86,8 @@ class Group:
     tensors: int
     params: int
     bytes: int
-    shape: tuple[int, ...] | None
-    """None where they have several."""
-    types: tuple[str, ...]
-    """The one with the most bytes first."""
+    shape: tuple[int, ...] | None  # none where they have several
+    types: tuple[str, ...]  # the one with the most bytes first
 
     @property
     def bits(self) -> float | None:

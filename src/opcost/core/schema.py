@@ -119,8 +119,7 @@ class _Report(msgspec.Struct):
     calls: _Calls
     operators: list[_Operator]
     specs: list[document.SpecRecord]
-    memory: _Memory | None = None
-    """None where it is unknown, and in older files, which have only the peak."""
+    memory: _Memory | None = None  # none where it is unknown, and in older files, which have only the peak
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

@@ -12,8 +12,7 @@ from typing import Literal, TypeAlias, overload
 
 Extent: TypeAlias = "int | None"
 Dims: TypeAlias = "tuple[Extent, ...]"
-Shape: TypeAlias = "Dims | None"
-"""None is an unknown extent, or a whole shape that is unknown."""
+Shape: TypeAlias = "Dims | None"  # none is an unknown extent, or a whole shape that is unknown
 
 
 class Mismatch(ValueError):

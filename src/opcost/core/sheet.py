@@ -20,8 +20,7 @@ Unit: TypeAlias = Literal[
 ]
 Role: TypeAlias = Literal["row", "rest", "total"]
 """Of a line: one of the rows, a sum of some of them, or the sum of all."""
-LONG_LINE = 1000
-"""Characters of one line around the tables; a note is a sentence or two."""
+LONG_LINE = 1000  # characters of one line around the tables; a note is a sentence or two
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +29,11 @@ class Amount:
 
     number: int
     unit: Unit
-    partial: bool = False
-    """It is a lower bound."""
-    signed: bool = False
-    """It is a difference."""
+    partial: bool = False  # it is a lower bound
+    signed: bool = False  # it is a difference
 
 
-Cell: TypeAlias = "str | int | float | Amount | tuple[TensorSpec, ...] | None"
-"""None is unknown, which is not zero."""
+Cell: TypeAlias = "str | int | float | Amount | tuple[TensorSpec, ...] | None"  # none is unknown, which is not zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +42,11 @@ class Field:
 
     name: str
     unit: Unit = "text"
-    title: str | None = None
-    """None is the name."""
-    dull: bool = False
-    """It is left out where it is the same in every line."""
-    blank: tuple[Cell, ...] = ()
-    """It is left out where its cells hold nothing but these."""
-    has_cost: bool = False
-    """The value comes from cost rules, so it is a lower bound where an operator has no rule."""
-    extra: bool = False
-    """Formats that show all columns leave it out, unless the caller chose it."""
+    title: str | None = None  # none is the name
+    dull: bool = False  # it is left out where it is the same in every line
+    blank: tuple[Cell, ...] = ()  # it is left out where its cells hold nothing but these
+    has_cost: bool = False  # the value comes from cost rules, so it is a lower bound where an operator has no rule
+    extra: bool = False  # formats that show all columns leave it out, unless the caller chose it
 
     @property
     def header(self) -> str:
@@ -77,14 +68,10 @@ class Line(NamedTuple):
 
     values: tuple[Cell, ...]
     role: Role = "row"
-    guides: str = ""
-    """The branches of the tree before its name."""
-    partial: bool = False
-    """An operator in it has no cost rule, so its costs are lower bounds."""
-    own_partial: bool = False
-    """The same of a module without its children."""
-    shares: bool = False
-    """Some of its parameters belong to another module."""
+    guides: str = ""  # the branches of the tree before its name
+    partial: bool = False  # an operator in it has no cost rule, so its costs are lower bounds
+    own_partial: bool = False  # the same of a module without its children
+    shares: bool = False  # some of its parameters belong to another module
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +84,7 @@ class Table:
     ranked: tuple[str, ...] | None = None
     """The columns in the order in which they are given room; None is their order, and empty shows all: the caller chose them."""
     remarks: tuple[str, ...] = ()
-    main: bool = False
-    """It is what the sheet is about, so text needs no title above it."""
+    main: bool = False  # it is what the sheet is about, so text needs no title above it
 
     @classmethod
     def of(
@@ -196,8 +182,7 @@ class Total:
     label: str
     value: int
     unit: Literal["count", "bytes"]
-    partial: bool = False
-    """It is a lower bound."""
+    partial: bool = False  # it is a lower bound
     remark: str = ""
 
     @property
@@ -214,8 +199,7 @@ class Section:
     title: str
     lines: tuple[str, ...]
     hint: str = ""
-    urgent: bool = False
-    """A number is wrong until something is done."""
+    urgent: bool = False  # a number is wrong until something is done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,8 +214,7 @@ class Sheet(Rendered):
     notes: tuple[Note, ...] = ()
     heading: tuple[str, ...] = ()
     totals: tuple[Total, ...] = ()
-    phases: tuple[tuple[str, Cost], ...] = ()
-    """The cost of each phase; empty where there is only the forward pass."""
+    phases: tuple[tuple[str, Cost], ...] = ()  # the cost of each phase; empty where there is only the forward pass
     conventions: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
     facts: tuple[str, ...] = ()

@@ -24,8 +24,7 @@ class PatternOp(NamedTuple):
     attrs: Attrs
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    below: str = ""
-    """What follows the path of the pattern's module in the path of the operator's own."""
+    below: str = ""  # what follows the path of the pattern's module in the path of the operator's own
 
     def run(self, index: int, arguments: Sequence[int], first: int, module: str) -> Op:
         """The operator with this index in a run of the pattern with these arguments that makes values from `first` on."""
@@ -40,14 +39,10 @@ class Pattern:
     __slots__ = ("arity", "length", "new", "specs")
 
     def __init__(self, arity: int, length: int, specs: Sequence[TensorSpec], new: Sequence[int]) -> None:
-        self.arity = arity
-        """How many values it reads that were there before."""
-        self.length = length
-        """How many operators it has."""
-        self.specs = specs
-        """Of the values that it makes."""
-        self.new = new
-        """Which of these lie in memory of their own, and not in some other value's."""
+        self.arity = arity  # how many values it reads that were there before
+        self.length = length  # how many operators it has
+        self.specs = specs  # of the values that it makes
+        self.new = new  # which of these lie in memory of their own, and not in some other value's
 
     @property
     def ops(self) -> Sequence[PatternOp]:
@@ -77,12 +72,9 @@ class Part:
 
     def __init__(self, pattern: Single, first: int, places: Sequence[int], below: str) -> None:
         self.pattern = pattern
-        self.first = first
-        """The first value that it makes, as a place in the whole."""
-        self.places = places
-        """Its arguments, as places in the whole."""
-        self.below = below
-        """What follows the path of the whole's module in the path of the module that makes the call."""
+        self.first = first  # the first value that it makes, as a place in the whole
+        self.places = places  # its arguments, as places in the whole
+        self.below = below  # what follows the path of the whole's module in the path of the module that makes the call
 
     def arguments(self, arguments: Sequence[int], first: int) -> list[int]:
         """The values that it reads in a run of the whole with these arguments that makes values from `first` on."""
@@ -133,8 +125,7 @@ class Place(NamedTuple):
     """Where a step stands in a run."""
 
     number: int
-    arguments: int
-    """How many arguments the steps before it have."""
+    arguments: int  # how many arguments the steps before it have
 
 
 class Steps:
@@ -264,8 +255,7 @@ class PatternedValues(Expanded[Value]):
     ) -> None:
         self.specs = specs
         self.storages = storages
-        self.roles = roles
-        """Name, role and trainability of the values that are not activations."""
+        self.roles = roles  # name, role and trainability of the values that are not activations
 
     def __len__(self) -> int:
         return len(self.specs)

@@ -12,8 +12,7 @@ from opcost.errors import SourceError
 
 LONG_GAP = 0.2
 """A gap of more than this part of a device's time, without longer ones, is an event and no part of a rate."""
-PIECES = 5
-"""The least number of pieces of work for each event: with fewer, or gaps that recur, none is an exception."""
+PIECES = 5  # the least number of pieces of work for each event: with fewer, or gaps that recur, none is an exception
 
 
 def long_gaps(spans: Iterable[tuple[int, int]], begin: int, end: int, pieces: int, most: int) -> list[tuple[int, int]]:
@@ -59,10 +58,8 @@ def covered(spans: Iterable[tuple[int, int]]) -> int:
 
 # -- events of a run on lanes over time: where there are too many to draw, short neighbours become one -----------------
 
-MOST_EVENTS = 120_000
-"""Events of a whole timeline that a browser draws at once without a pause."""
-DEEPEST = 10
-"""Levels of calls inside calls that have a lane of their own."""
+MOST_EVENTS = 120_000  # events of a whole timeline that a browser draws at once without a pause
+DEEPEST = 10  # levels of calls inside calls that have a lane of their own
 
 
 class Span(NamedTuple):
@@ -78,11 +75,9 @@ class TimelineEvent(NamedTuple):
 
     start_ns: int
     duration_ns: int
-    name: str
-    """Of several, that of the one that lasted longest."""
+    name: str  # of several, that of the one that lasted longest
     count: int  # type: ignore[assignment]  # a tuple has a method of this name
-    busy_ns: int
-    """The sum of their durations."""
+    busy_ns: int  # the sum of their durations
 
 
 class LaneColumns:

@@ -19,10 +19,8 @@ SMALL = 1 << 20
 SMALL_SEGMENT = 2 << 20
 LARGE = 10 << 20
 LARGE_SEGMENT = 20 << 20
-PASSES = 3
-"""Passes or steps after which memory no longer changes."""
-NARROWINGS = 7
-"""How often the range of the least capacity is halved."""
+PASSES = 3  # passes or steps after which memory no longer changes
+NARROWINGS = 7  # how often the range of the least capacity is halved
 
 
 class OutOfMemory(Exception):
@@ -86,7 +84,9 @@ class Allocator:
         whole = -(-size // SMALL_SEGMENT) * SMALL_SEGMENT
         segment = SMALL_SEGMENT if small else LARGE_SEGMENT if size < LARGE else whole
         if self._capacity is not None and self.reserved + segment > self._capacity:
-            self._return_unused()
+            for free in self._free.values():
+                self.reserved -= sum(block.size for _, _, block in free if _is_segment(block))
+                free[:] = [entry for entry in free if not _is_segment(entry[2])]
             if self.reserved + segment > self._capacity:
                 raise OutOfMemory
         self.reserved += segment
@@ -94,11 +94,6 @@ class Allocator:
         block = _Block(self._following, segment, small=small)
         self._following += segment
         return block
-
-    def _return_unused(self) -> None:
-        for free in self._free.values():
-            self.reserved -= sum(block.size for _, _, block in free if _is_segment(block))
-            free[:] = [entry for entry in free if not _is_segment(entry[2])]
 
     @staticmethod
     def _joined(first: _Block, second: _Block) -> _Block:

@@ -28,12 +28,9 @@ class Measured(NamedTuple):
     attrs: Attrs
     ins: tuple[TensorSpec, ...]
     outs: tuple[TensorSpec, ...]
-    device_ns: int
-    """From its start to the start of the next operator, while the device does not wait for the host."""
-    host_ns: int = 0
-    """What the host needs to start it."""
-    workspace: int = 0
-    """Bytes allocated while it runs, beyond its outputs."""
+    device_ns: int  # from its start to the start of the next operator, while the device does not wait for the host
+    host_ns: int = 0  # what the host needs to start it
+    workspace: int = 0  # bytes allocated while it runs, beyond its outputs
 
     def __repr__(self) -> str:
         return brief_record(self)
@@ -43,12 +40,10 @@ class Measured(NamedTuple):
 class Calibration:
     """What was timed on a device."""
 
-    device: str
-    """Its name in the table of devices."""
+    device: str  # its name in the table of devices
     meta: Mapping[str, str]
     """The product, the day, versions, clocks, and switches such as whether products of float32 use TF32."""
-    position: int
-    """How many cases of the plan are done: an interrupted calibration resumes here."""
+    position: int  # how many cases of the plan are done: an interrupted calibration resumes here
     rows: tuple[Measured, ...]
 
     def __post_init__(self) -> None:

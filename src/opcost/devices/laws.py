@@ -18,8 +18,7 @@ import msgspec
 from opcost.core.devices import Device
 from opcost.core.devices import device as find_device
 
-SHIPPED = ("h200",)
-"""Devices whose laws come with the package."""
+SHIPPED = ("h200",)  # devices whose laws come with the package
 
 
 class Near(NamedTuple):
@@ -33,8 +32,7 @@ class Law(NamedTuple):
     """One family of operators on elements of one type: t = start + max(FLOPs / (share * peak), bytes / (share * bandwidth))."""
 
     start_ns: float
-    compute: float
-    """The share of the peak that it reaches."""
+    compute: float  # the share of the peak that it reaches
     memory: float
     spread: float
     near: tuple[Near, ...]
@@ -44,14 +42,11 @@ class Law(NamedTuple):
 class Laws:
     """All that was fitted to one device."""
 
-    home: Device
-    """The device that was calibrated."""
+    home: Device  # the device that was calibrated
     meta: Mapping[str, str]
     """The product, the day, versions, clocks, and switches such as whether products of float32 use TF32."""
-    operators: int
-    """How many were timed."""
-    laws: dict[tuple[str, str], Law] = field(default_factory=dict)
-    """By family and element type."""
+    operators: int  # how many were timed
+    laws: dict[tuple[str, str], Law] = field(default_factory=dict)  # by family and element type
     host_ns: Mapping[str, float] = field(default_factory=dict)
     """The usual time of the host for each operator, for each kind, and under the empty name for any."""
     workspaces: Mapping[tuple[str, str], tuple[Near, ...]] = field(default_factory=dict)

@@ -53,8 +53,7 @@ def distance(op: OpView) -> Cost:
 
 # -- factorizations and solvers: leading terms of the textbook counts (Golub and Van Loan, Matrix Computations) --------
 
-COMPLEX_FACTOR = 4
-"""A complex multiplication and addition are 8 real operations where a real one is 2."""
+COMPLEX_FACTOR = 4  # a complex multiplication and addition are 8 real operations where a real one is 2
 
 
 def _lu(op: OpView, tall: int, thin: int) -> int:

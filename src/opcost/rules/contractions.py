@@ -121,12 +121,9 @@ def custom(op: OpView) -> Cost:
 
 SCALE_FLOPS = 1
 MASK_FLOPS = 1
-SCORE_GRADIENT_FLOPS = 3
-"""dS = P × (dP - delta) × scale: subtract, multiply, scale."""
-RECOMPUTE_FLOPS = 3
-"""P again from the stored log-sum-exp: scale, subtract, exp."""
-DELTA_FLOPS = 2
-"""delta = Σ grad_y × y along the features: multiply, add, for each element of grad_y."""
+SCORE_GRADIENT_FLOPS = 3  # dS = P × (dP - delta) × scale: subtract, multiply, scale
+RECOMPUTE_FLOPS = 3  # p again from the stored log-sum-exp: scale, subtract, exp
+DELTA_FLOPS = 2  # delta = Σ grad_y × y along the features: multiply, add, for each element of grad_y
 
 
 def attention(op: OpView) -> Cost:
@@ -187,8 +184,7 @@ CELLS = {
     "rnn_relu": _cell(1, "relu", added=1),
 }
 
-BIASES = 2
-"""One on the input's side and one on the state's side of every gate."""
+BIASES = 2  # one on the input's side and one on the state's side of every gate
 
 
 def recurrent(op: OpView) -> Cost:

@@ -30,13 +30,10 @@ COMPLEX_TO_REAL: dict[str, int] = _flops("complex_to_real")
 """The same where complex elements come in and real ones go out."""
 
 DRAW_FLOPS = 1
-DROPOUT_FLOPS = 3
-"""After the draw: compare, multiply by the mask, scale."""
+DROPOUT_FLOPS = 3  # after the draw: compare, multiply by the mask, scale
 
-QUANTIZE_FLOPS = 5
-"""Divide by the scale, add the zero point, round, clamp (2)."""
-DEQUANTIZE_FLOPS = 2
-"""Subtract the zero point, multiply by the scale."""
+QUANTIZE_FLOPS = 5  # divide by the scale, add the zero point, round, clamp (2)
+DEQUANTIZE_FLOPS = 2  # subtract the zero point, multiply by the scale
 
 
 def elementwise(op: OpView) -> Cost:
@@ -91,8 +88,7 @@ class Norm(NamedTuple):
     statistics: int
     apply: int
     backward: int
-    affine_backward: int
-    """Sums for the gradients of weight and bias that the backward pass does not need for itself."""
+    affine_backward: int  # sums for the gradients of weight and bias that the backward pass does not need for itself
 
 
 _MOMENTS = 4  # mean: add; variance: subtract, square, add

@@ -99,8 +99,7 @@ RESIZES: dict[str, tuple[int, int]] = {
     "bicubic": (5 * 7, 2 * 16),  # five steps over four elements: four products, three additions
 }
 
-FLOPS_PER_TAP = 2
-"""Multiply by the weight, add."""
+FLOPS_PER_TAP = 2  # multiply by the weight, add
 
 
 def resize(op: OpView) -> Cost:

@@ -98,8 +98,7 @@ def reals(spec: TensorSpec) -> int:
     return 2 if spec.dtype in COMPLEX else 1
 
 
-Rule: TypeAlias = Callable[[OpView], Cost]
-"""The cost of one operator; the first line of its docstring is its formula."""
+Rule: TypeAlias = Callable[[OpView], Cost]  # the cost of one operator; the first line of its docstring is its formula
 
 
 class Rules(Mapping[str, Rule]):

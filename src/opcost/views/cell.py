@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import textwrap
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import groupby
 
 from opcost.core.escaping import printable
-from opcost.core.graph import TensorSpec
 from opcost.core.names import short_kernel_name
 from opcost.core.sheet import Amount, Cell, Field, Table, Unit
 from opcost.core.units import format_bytes, format_count, format_time
 from opcost.errors import some
 
-MANY_SHAPES = 24
-"""Shapes of one cell; a module that gets a pyramid of features has about ten."""
-NOTHING = "–"
-"""A zero in a column of quantities: it is counted, and it is nothing."""
+MANY_SHAPES = 24  # shapes of one cell; a module that gets a pyramid of features has about ten
+NOTHING = "–"  # a zero in a column of quantities: it is counted, and it is nothing
 
 
 def format_cell(value: Cell, field: Field, *, exact: bool = False) -> str:
@@ -27,7 +24,8 @@ def format_cell(value: Cell, field: Field, *, exact: bool = False) -> str:
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, tuple):
-        return format_shapes(value)
+        # `1x3x224x224, 2 × 1000`: a run of equal shapes is written once
+        return ", ".join(some(in_runs(map(str, value)), MANY_SHAPES))
     if isinstance(value, Amount):
         return format_amount(value, exact=exact)
     if value == 0 and field.adds and not exact:
@@ -35,7 +33,8 @@ def format_cell(value: Cell, field: Field, *, exact: bool = False) -> str:
     if field.name in ("calls", "repeat") and value <= 1:
         return ""
     if field.unit == "share":
-        return format_share(value)
+        # `25.5`, `<0.1`, `0`: percent with one decimal, where something never looks like nothing
+        return f"{100 * value:.1f}" if value >= 0.0005 else "<0.1" if value else "0"
     return f"{value:,}" if exact or field.unit == "number" else _FORMATS.get(field.unit, format_count)(value)
 
 
@@ -80,20 +79,10 @@ def column_texts(table: Table, place: int, *, exact: bool = False) -> list[str]:
     return texts
 
 
-def format_shapes(specs: Sequence[TensorSpec]) -> str:
-    """`1x3x224x224, 2 × 1000`: a run of equal shapes is written once."""
-    return ", ".join(some(in_runs(map(str, specs)), MANY_SHAPES))
-
-
 def in_runs(words: Iterable[str]) -> list[str]:
     """The words, where a run of equal ones is written `3 × word`."""
     counted = ((word, sum(1 for _ in run)) for word, run in groupby(words))
     return [f"{count} × {word}" if count > 1 else word for word, count in counted]
-
-
-def format_share(part: float) -> str:
-    """`25.5`, `<0.1`, `0`: percent with one decimal, where something never looks like nothing."""
-    return f"{100 * part:.1f}" if part >= 0.0005 else "<0.1" if part else "0"
 
 
 def cut(text: str, room: int, unit: Unit) -> str:

@@ -14,11 +14,9 @@ from opcost.errors import shortened, some
 from opcost.views.cell import cut, format_amount, width_of
 from opcost.views.view import Column, ViewOptions, keep_together, read_lines
 
-LONGEST_TITLE = 18
-"""Letters of a source's name above its column; the whole name is in the heading."""
+LONGEST_TITLE = 18  # letters of a source's name above its column; the whole name is in the heading
 LONG_NAME = 40
-EXPLAINING = 3
-"""The largest changes that are named beside their share of the whole."""
+EXPLAINING = 3  # the largest changes that are named beside their share of the whole
 _PARTS: dict[EntryPart, str] = {
     "kind": "by kind",
     "module": "by module",
@@ -33,8 +31,7 @@ _RANKED = ("params", "macs", "flops", "activations", "bytes_read", "bytes_writte
 class TablesOptions(ViewOptions):
     """How much is shown."""
 
-    top: int | None = None
-    """Lines of each table below the totals."""
+    top: int | None = None  # lines of each table below the totals
 
 
 def comparison_sheet(comparison: Comparison, options: TablesOptions) -> Sheet:

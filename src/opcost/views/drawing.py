@@ -13,16 +13,14 @@ from opcost.errors import MissingFramework
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800")
 GREY = "#8a929c"
 INK, FAINT, LINE, RAISED = "#1b1f24", "#59626d", "#dcdfe4", "#f4f5f7"
-LETTER = 0.56
-"""Width of a letter as a part of its height, on average."""
+LETTER = 0.56  # width of a letter as a part of its height, on average
 
 
 class Shape(NamedTuple):
     """An element of SVG."""
 
     tag: str
-    attributes: Mapping[str, float | str]
-    """With underscores for hyphens."""
+    attributes: Mapping[str, float | str]  # with underscores for hyphens
     text: str | None = None
 
 
@@ -123,10 +121,8 @@ def _points(points: Iterable[tuple[float, float]]) -> str:
 
 # -- raster: The same picture as points, for where SVG cannot be shown; Pillow draws it.
 
-FINE = 2
-"""Points for each unit of the drawing, so that it is sharp on today's screens."""
-SMOOTH = 2
-"""It is drawn this many times larger, and then made smaller, since Pillow draws no smooth edges."""
+FINE = 2  # points for each unit of the drawing, so that it is sharp on today's screens
+SMOOTH = 2  # it is drawn this many times larger, and then made smaller, since Pillow draws no smooth edges
 
 
 def png_of(drawing: Drawing) -> bytes:

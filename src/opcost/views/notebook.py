@@ -18,13 +18,10 @@ from opcost.views.report import NOTEBOOK_LINES as LINES
 from opcost.views.results import sheet_view
 from opcost.views.view import NumberOptions
 
-COLUMNS = 8
-"""Columns beside each other, unless the caller named them."""
-LONGEST = {"name": 48, "text": 28, "shapes": 26}
-"""Characters of a cell, by its unit."""
+COLUMNS = 8  # columns beside each other, unless the caller named them
+LONGEST = {"name": 48, "text": 28, "shapes": 26}  # characters of a cell, by its unit
 GUIDE = len("├─ ")
-OPEN = 1
-"""Levels of the tree that are open at first."""
+OPEN = 1  # levels of the tree that are open at first
 
 STYLE = (
     ".opcost{font:13px/1.5 system-ui,sans-serif;color:inherit;overflow:auto;max-height:40em}"

@@ -25,8 +25,7 @@ TOP = 44.0
 TITLE = 15
 MOSTLY = 0.8
 LEFT, RIGHT, BOTTOM = 74.0, 16.0, 54.0
-PLACES = 600
-"""Steps of a curve; each shows the most of its stretch."""
+PLACES = 600  # steps of a curve; each shows the most of its stretch
 _BLUE, _ORANGE, _GREEN, _PINK, _SKY, _RED, _OLIVE = COLOURS
 _PART_COLOURS = {
     "weights": _BLUE,
@@ -198,20 +197,6 @@ def draw_flame(drawing: Drawing, tree: FlameTree, text_of: Callable[[float], str
     drawing.legend({**colours, "other": GREY}, 8, drawing.height - 10)
 
 
-def report_flame(report: Report, width: float, height: float, quantity: str) -> Drawing:
-    """Modules as levels from the root upwards, each as wide as its share."""
-    drawing, size, unit = _by_module(report, width, height, quantity)
-    places = {module.path: place for place, module in enumerate(report.modules)}
-    tree = FlameTree(
-        parent=[places.get(module.parent or "", 0) if module.path else -1 for module in report.modules],
-        name=[module.name or module.type for module in report.modules],
-        type=[module.type for module in report.modules],
-        own=[size(module.own) for module in report.modules],
-    )
-    draw_flame(drawing, tree, lambda amount: unit(round(amount)))
-    return drawing
-
-
 def profile_flame(profile: Profile, answer: Answer, width: float, height: float) -> Drawing:
     """The times on the side of the answer; a kernel has the colour of its operator."""
     tree, _ = profile_tree(profile, answer.runs if answer.is_per_run else 1)
@@ -254,7 +239,10 @@ def memory_curve(report: Report, width: float, height: float) -> Drawing:
     def y(size: float) -> float:
         return TOP + high - size / most * high
 
-    for tick in _ticks(most):
+    # About six round numbers of bytes
+    unit = 1024 ** floor(log(max(most / 6, 1), 1024))
+    step = next(unit * 2**power for power in range(11) if unit * 2**power >= most / 6)
+    for tick in [step * place for place in range(int(most / step) + 1)]:
         drawing.line(LEFT, y(tick), LEFT + wide, y(tick))
         drawing.text(LEFT - 6, y(tick) + 4, format_bytes(tick), fill=FAINT, anchor="end")
     places = min(count, PLACES)
@@ -275,13 +263,6 @@ def memory_curve(report: Report, width: float, height: float) -> Drawing:
     drawing.text(LEFT + wide / 2, height - 32, "operators in the order of execution", fill=FAINT, anchor="middle")
     drawing.legend({part: _PART_COLOURS[part] for part in layers}, LEFT, height - 10)
     return drawing
-
-
-def _ticks(most: float) -> list[float]:
-    """About six round numbers of bytes."""
-    unit = 1024 ** floor(log(max(most / 6, 1), 1024))
-    step = next(unit * 2**power for power in range(11) if unit * 2**power >= most / 6)
-    return [step * place for place in range(int(most / step) + 1)]
 
 
 # -- the roofline ------------------------------------------------------------------------------------------------------
@@ -351,8 +332,7 @@ def _powers(low: float, high: float) -> list[float]:
 # -- badges -------------------------------------------------------------------------------------------------------------
 
 HIGH = 20
-BADGE_LETTER = 6.4
-"""Pixels of a letter at the size of a badge."""
+BADGE_LETTER = 6.4  # pixels of a letter at the size of a badge
 
 
 def badge_numbers(report: Report) -> list[tuple[str, str]]:
@@ -394,8 +374,7 @@ class SvgOptions(ViewOptions):
     picture: Picture = "treemap"
     quantity: str = ""
     """What areas of a treemap or a flame are: params, macs, flops, activations, bytes, ...; empty: MACs, else parameters."""
-    on: str = ""
-    """The device of a roofline; empty: that of the memory, else h200."""
+    on: str = ""  # the device of a roofline; empty: that of the memory, else h200
     size: tuple[int, int] = (960, 560)
 
 
@@ -403,8 +382,7 @@ class SvgOptions(ViewOptions):
 class FlameOptions(ViewOptions):
     """How large is the flame view of times by module, operator and kernel."""
 
-    profile: Profile | None = None
-    """The profile with costs."""
+    profile: Profile | None = None  # the profile with costs
     size: tuple[int, int] = (960, 460)
 
 
@@ -415,7 +393,17 @@ def _build(report: Report, options: SvgOptions) -> Drawing:
         case "treemap":
             return treemap(report, width, height, quantity)
         case "flame":
-            return report_flame(report, width, height, quantity)
+            # Modules as levels from the root upwards, each as wide as its share
+            drawing, size, unit = _by_module(report, width, height, quantity)
+            places = {module.path: place for place, module in enumerate(report.modules)}
+            tree = FlameTree(
+                parent=[places.get(module.parent or "", 0) if module.path else -1 for module in report.modules],
+                name=[module.name or module.type for module in report.modules],
+                type=[module.type for module in report.modules],
+                own=[size(module.own) for module in report.modules],
+            )
+            draw_flame(drawing, tree, lambda amount: unit(round(amount)))
+            return drawing
         case "memory":
             return memory_curve(report, width, height)
         case "badge":

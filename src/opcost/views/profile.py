@@ -228,10 +228,8 @@ def _line_data(line: AnswerLine) -> dict[str, Any]:
 
 # -- around the lines ---------------------------------------------------------------------------------------------------
 
-MANY_LINES = 64
-"""Lines about devices, and notes: as many as eight machines of eight devices have."""
-MANY_RANKS = 10
-"""Lines about ranks: those that differ and those that are alike, so that a first screen holds them."""
+MANY_LINES = 64  # lines about devices, and notes: as many as eight machines of eight devices have
+MANY_RANKS = 10  # lines about ranks: those that differ and those that are alike, so that a first screen holds them
 
 
 def answer_sheet(answer: Answer, options: AnswerOptions) -> Sheet:
@@ -303,10 +301,8 @@ def verdicts(answer: Answer) -> list[tuple[str, Busy | None]]:
     return found + [(_verdict(alike, answer), _middle(alike)) for alike in _alike(answer)]
 
 
-SAME_SHARE, SAME_STEP = 0.02, 0.02
-"""Devices are alike whose shares of time, and whose steps, differ by no more."""
-LATE_SHARE = 0.005
-"""Of the time of all ranks; what they wait less for each other makes none of them late."""
+SAME_SHARE, SAME_STEP = 0.02, 0.02  # devices are alike whose shares of time, and whose steps, differ by no more
+LATE_SHARE = 0.005  # of the time of all ranks; what they wait less for each other makes none of them late
 
 
 def _of_ranks(answer: Answer) -> list[str]:

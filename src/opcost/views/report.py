@@ -16,8 +16,7 @@ from opcost.views.view import Column, Columns, ViewOptions, by_name, choose_colu
 
 By: TypeAlias = Literal["module", "op", "kind", "type"]
 EVERY_BY: tuple[By, ...] = ("module", "op", "kind", "type")
-NOTEBOOK_LINES = 250
-"""Lines of a tree in a notebook; a cell that holds more makes the notebook slow."""
+NOTEBOOK_LINES = 250  # lines of a tree in a notebook; a cell that holds more makes the notebook slow
 
 # -- columns ------------------------------------------------------------------------------------------------------------
 
@@ -38,14 +37,27 @@ _TITLES: Mapping[str, str] = {
     "uncounted": "uncounted",
 }
 _PARAMETERS = ("params", "trainable_params", "unused_params", "buffers", "param_bytes", "buffer_bytes")
-_EXTRA = ("bytes", "param_bytes", "own_params", "own_macs")
-"""Columns that Markdown has no room for."""
+_EXTRA = ("bytes", "param_bytes", "own_params", "own_macs")  # columns that Markdown has no room for
 
 
 def columns_of(by: By, total_macs: int) -> dict[str, Column]:
     """Every column of a table by name; shares are of this many MACs."""
     if by == "module":
-        return _module_columns(total_macs)
+        # Columns of modules: each with everything below it, and again (`own`) without
+        return by_name(
+            Column("module", "name", of=lambda node: node.label),
+            Column("path", "name", of=lambda node: node.module.path),
+            Column("type", of=lambda node: node.module.type),
+            Column("depth", "number", of=lambda node: node.module.depth),
+            Column("calls", "number", of=lambda node: node.module.calls, blank=(0, 1)),
+            Column("input", "shapes", of=lambda node: node.module.inputs, blank=((),)),
+            Column("output", "shapes", of=lambda node: node.module.outputs, blank=((),)),
+            *_stat_columns(lambda node: node.module.total, total_macs),
+            *_stat_columns(lambda node: node.module.own, total_macs, prefix="own_"),
+            Column("extra", "text", "arguments", of=lambda node: node.module.extra),
+            Column("same_as", "name", "same as", of=lambda node: node.module.same_as or ""),
+            Column("note", "text", "", of=lambda node: node.note, blank=("",)),
+        )
     return _op_columns(total_macs) if by == "op" else _group_columns(by, total_macs)
 
 
@@ -80,24 +92,6 @@ def _stat_columns(of: Callable[[Any], Stats], total_macs: int, *, prefix: str = 
 
 def _share(macs: int, total: int) -> float:
     return macs / total if total else 0.0
-
-
-def _module_columns(total_macs: int) -> dict[str, Column]:
-    """Columns of modules: each with everything below it, and again (`own`) without."""
-    return by_name(
-        Column("module", "name", of=lambda node: node.label),
-        Column("path", "name", of=lambda node: node.module.path),
-        Column("type", of=lambda node: node.module.type),
-        Column("depth", "number", of=lambda node: node.module.depth),
-        Column("calls", "number", of=lambda node: node.module.calls, blank=(0, 1)),
-        Column("input", "shapes", of=lambda node: node.module.inputs, blank=((),)),
-        Column("output", "shapes", of=lambda node: node.module.outputs, blank=((),)),
-        *_stat_columns(lambda node: node.module.total, total_macs),
-        *_stat_columns(lambda node: node.module.own, total_macs, prefix="own_"),
-        Column("extra", "text", "arguments", of=lambda node: node.module.extra),
-        Column("same_as", "name", "same as", of=lambda node: node.module.same_as or ""),
-        Column("note", "text", "", of=lambda node: node.note, blank=("",)),
-    )
 
 
 def _op_columns(total_macs: int) -> dict[str, Column]:
@@ -205,12 +199,10 @@ class ListingOptions(ViewOptions):
     by: By = "module"
     depth: Depth = "auto"
     """Levels of modules below the root; None shows all, "auto" as many as are readable, "notebook" as many as a cell holds."""
-    merge: bool | None = None
-    """Draw runs of identical blocks once; None does it where the tree would be long."""
+    merge: bool | None = None  # draw runs of identical blocks once; None does it where the tree would be long
     sort: str | None = None
     """A column: `macs` largest first, `+macs` smallest first. Modules are sorted under their parent."""
-    top: int | None = None
-    """Only this number of lines, the most expensive; one more line has the sum of the rest."""
+    top: int | None = None  # only this number of lines, the most expensive; one more line has the sum of the rest
     columns: Columns = None
 
     def __post_init__(self) -> None:

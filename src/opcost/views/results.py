@@ -21,22 +21,17 @@ from opcost.views.view import Build, NumberOptions, View, ViewOptions
 class Result(NamedTuple):
     """How one kind of result is shown; each with the options that it alone has."""
 
-    sheet: Build
-    """For people."""
-    records: Build
-    """For spreadsheets: a table with every value as it is."""
-    columns: Build
-    """For data frames: a table with the names of `--columns`."""
-    data: Build
-    """For JSON: nothing is rounded, and nothing is left out."""
+    sheet: Build  # for people
+    records: Build  # for spreadsheets: a table with every value as it is
+    columns: Build  # for data frames: a table with the names of `--columns`
+    data: Build  # for JSON: nothing is rounded, and nothing is left out
 
 
 @dataclass(frozen=True, kw_only=True)
 class JsonOptions(ViewOptions):
     """How the JSON is laid out."""
 
-    indent: int | None = None
-    """Spaces for each level; None writes one line."""
+    indent: int | None = None  # spaces for each level; None writes one line
 
 
 # -- sheets of their own, as those about a whole profile ------------------------------------------------------------------

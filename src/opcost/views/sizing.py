@@ -18,8 +18,7 @@ from opcost.views.comparison import TablesOptions, percent
 from opcost.views.summary import BARS
 from opcost.views.view import Column, read_lines
 
-MANY = 64
-"""Sentences about what is wrong."""
+MANY = 64  # sentences about what is wrong
 
 
 def _options_line(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -211,10 +210,8 @@ def fit_data(fit: Fit) -> dict[str, Any]:
 # -- costs at many sizes ------------------------------------------------------------------------------------------------
 
 SHOWN = ("macs", "flops", "bytes", "peak_bytes")
-LONGEST_BAR = 40
-"""Characters of the highest amount."""
-MOST_BARS = 24
-"""Lines of one plot."""
+LONGEST_BAR = 40  # characters of the highest amount
+MOST_BARS = 24  # lines of one plot
 
 
 def sweep_sheet(sweep: Sweep, options: TablesOptions) -> Sheet:
@@ -226,7 +223,17 @@ def sweep_sheet(sweep: Sweep, options: TablesOptions) -> Sheet:
     second = LATENCY if sweep.device else QUANTITIES["flops"]
     sections = [_plot(sweep, quantity) for quantity in (QUANTITIES["peak_bytes"], second)]
     sections.append(Section("notes", tuple(some([shortened(note, LONG_LINE) for note in sweep.notes]))))
-    columns = _columns(sweep)
+    quantities = [QUANTITIES[name] for name in SHOWN] + ([LATENCY] if sweep.device else [])
+    over = any(point.fits is False for point in sweep.points)
+    columns = (
+        *_sizes(sweep),
+        *(
+            Column(each.name, "number", each.title, of=lambda point, each=each: _cell(point, each))  # type: ignore[misc]
+            for each in quantities
+        ),
+        *((Column("fits", title=printable(f"fits on {sweep.device}"), of=_fits),) if over else ()),
+        *((Column("band", title="80 % interval", of=_band),) if sweep.device else ()),
+    )
     table = Table(
         title="totals",
         fields=columns,
@@ -239,20 +246,6 @@ def sweep_sheet(sweep: Sweep, options: TablesOptions) -> Sheet:
         heading=(f"{sweep.source}{on} by {' and '.join(sweep.variables)}", *_options_line(sweep.options)),
         tables=(table.limited(options.top),),
         sections=tuple(section for section in sections if section.lines),
-    )
-
-
-def _columns(sweep: Sweep) -> tuple[Column, ...]:
-    quantities = [QUANTITIES[name] for name in SHOWN] + ([LATENCY] if sweep.device else [])
-    over = any(point.fits is False for point in sweep.points)
-    return (
-        *_sizes(sweep),
-        *(
-            Column(each.name, "number", each.title, of=lambda point, each=each: _cell(point, each))  # type: ignore[misc]
-            for each in quantities
-        ),
-        *((Column("fits", title=printable(f"fits on {sweep.device}"), of=_fits),) if over else ()),
-        *((Column("band", title="80 % interval", of=_band),) if sweep.device else ()),
     )
 
 

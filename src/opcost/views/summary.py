@@ -17,8 +17,7 @@ from opcost.errors import shortened, some
 from opcost.views.cell import in_runs
 from opcost.views.view import NumberOptions, keep_together
 
-LONGEST_NUMBER = 20
-"""Digits of a number in the meta data."""
+LONGEST_NUMBER = 20  # digits of a number in the meta data
 ASSUMED_SIZES = "assumed-sizes"
 """The code of notes that are part of the heading: which sizes of inputs neither the caller nor the file gives."""
 ROOT = "the model itself"
@@ -122,16 +121,6 @@ def _sections(report: Report) -> Iterable[Section]:
     yield Section("shared modules", _limited(same), once)
     shared = [p for p in report.shared if not all(_owner(name) in aliases for name in p.names[1:])]
     yield Section("shared parameters", _limited(_shared(shared)), "counted once, at the first name")
-    yield _uncounted(report)
-    yield _notes(report)
-
-
-def _notes(report: Report) -> Section:
-    notes = [note for note in report.notes if note.code != ASSUMED_SIZES]
-    return Section("notes", _limited(note_texts(notes, places=True)))
-
-
-def _uncounted(report: Report) -> Section:
     missed = report.coverage.uncounted
     lines = []
     for entry in missed:
@@ -147,7 +136,13 @@ def _uncounted(report: Report) -> Section:
         rules = f'rules={{"{without_rule[0]}": rule{more}}}'
         hint += "; to count them, pass " + keep_together(rules)
     share = f"{sum(entry.count for entry in missed):,} of {len(report.rows):,}"
-    return Section(f"uncounted operators, {share}", _limited(lines), hint, urgent=True)
+    yield Section(f"uncounted operators, {share}", _limited(lines), hint, urgent=True)
+    yield _notes(report)
+
+
+def _notes(report: Report) -> Section:
+    notes = [note for note in report.notes if note.code != ASSUMED_SIZES]
+    return Section("notes", _limited(note_texts(notes, places=True)))
 
 
 def _unused(parameters: Iterable[Parameter]) -> list[str]:
@@ -198,8 +193,7 @@ def _limited(lines: list[str]) -> tuple[str, ...]:
 # -- memory -------------------------------------------------------------------------------------------------------------
 
 BARS = "▁▂▃▄▅▆▇█"
-PLACES = 36
-"""Characters of the curve."""
+PLACES = 36  # characters of the curve
 HOW: dict[How, str] = {
     "lifetimes": "a tensor lives until Python and autograd let go of it",
     "last reader": "a tensor is gone after the last operator that reads it",

@@ -34,8 +34,7 @@ FLOPS_PER_MICROSECOND = 1000
 COLOURS = f"cost (1 us = {FLOPS_PER_MICROSECOND} FLOPs)"
 """The tag that TensorBoard's graph page offers beside the graph itself."""
 TOTALS = "totals"
-PRODUCER = 22
-"""The version of the graph format; TensorBoard needs no newer one."""
+PRODUCER = 22  # the version of the graph format; TensorBoard needs no newer one
 LARGEST = 2**63 - 1
 """What TensorBoard holds as a number. A larger attribute is written as text, a larger extent or cost cut to this."""
 
@@ -44,8 +43,7 @@ LARGEST = 2**63 - 1
 
 
 _NOT_IN_A_NAME = re.compile(r"[^\w.\-]+")
-_MANIFOLD = ("elementwise", "reduce", "pool")
-"""Kinds of which some frameworks have one operator for many functions."""
+_MANIFOLD = ("elementwise", "reduce", "pool")  # kinds of which some frameworks have one operator for many functions
 
 
 class NodeOutput(NamedTuple):
@@ -74,13 +72,11 @@ def dataflow(report: Report) -> tuple[DataflowNode, ...]:
 class _Builder:
     def __init__(self, report: Report) -> None:
         self.nodes: list[DataflowNode] = []
-        self._made: dict[int, NodeOutput] = {}
-        """Which node gives a tensor."""
+        self._made: dict[int, NodeOutput] = {}  # which node gives a tensor
         self._paths = {module.path for module in report.modules}
         # A node with the name of a scope would be drawn inside it, so no node gets one.
         self._taken = {_scope(module.path) for module in report.modules}
-        self._numbers: dict[str, int] = {}
-        """The last number that was added to a name to make it unique."""
+        self._numbers: dict[str, int] = {}  # the last number that was added to a name to make it unique
         self._readers: dict[int, str] = {}
         for row in report.rows:
             for value in row.op.inputs:
@@ -191,7 +187,10 @@ class TensorBoardView(View):
         new = [each for each in (folder, *folder.parents) if not each.exists()]
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            file = folder / _file_name()
+            # A unique name of TensorBoard's own kind; the logs of a process sort in their order
+            seconds, rest = divmod(time.time_ns(), 10**9)
+            origin = f"{socket.gethostname()}.{os.getpid()}"
+            file = folder / f"events.out.tfevents.{seconds:010d}.{origin}.{rest:09d}.{os.urandom(8).hex()}"
             write_bytes(file, content.getvalue())
         except BaseException as exc:
             for each in new:
@@ -213,13 +212,6 @@ def _build(report: Report, options: ViewOptions) -> Log:
 def _write(log: Log, options: ViewOptions) -> str:
     protos = _protos()
     return str(protos.as_text(_graph(log, protos)))
-
-
-def _file_name() -> str:
-    """A unique name of TensorBoard's own kind; the logs of a process sort in their order."""
-    seconds, rest = divmod(time.time_ns(), 10**9)
-    origin = f"{socket.gethostname()}.{os.getpid()}"
-    return f"events.out.tfevents.{seconds:010d}.{origin}.{rest:09d}.{os.urandom(8).hex()}"
 
 
 def _device(name: str) -> str:
@@ -292,7 +284,27 @@ def _protos() -> SimpleNamespace:
 
 def _events(log: Log, protos: SimpleNamespace) -> Iterator[dict[str, Any]]:
     """The events of a log file, in the order in which TensorBoard wants them."""
-    metadata = protos.RunMetadata(step_stats={"dev_stats": [{"device": log.device, "node_stats": _node_stats(log)}]})
+    # Memory and FLOPs of every node, as memory used and time taken
+    stats = []
+    start = 1  # a start at zero is left out on the way to the browser, and missing there
+    for node in log.nodes:
+        cost = None if node.row is None else node.row.cost
+        flops = 0 if cost is None or node.row is None else cost.flops * node.row.op.repeat
+        micros = min(-(-flops // FLOPS_PER_MICROSECOND), LARGEST - start)
+        allocator, used = _memory(node)
+        outputs = [{"slot": n, "tensor_description": {"shape": _dims(spec)}} for n, spec in enumerate(node.outs)]
+        stats.append(
+            {
+                "node_name": node.name,
+                "all_start_micros": start,
+                "all_end_rel_micros": micros,
+                "op_end_rel_micros": micros,
+                "memory": [{"allocator_name": allocator, "total_bytes": min(used, LARGEST)}],
+                "output": outputs,
+            }
+        )
+        start += micros
+    metadata = protos.RunMetadata(step_stats={"dev_stats": [{"device": log.device, "node_stats": stats}]})
     yield {"file_version": "brain.Event:2"}
     yield {"graph_def": _graph(log, protos).SerializeToString()}
     yield {"tagged_run_metadata": {"tag": COLOURS, "run_metadata": metadata.SerializeToString()}}
@@ -332,30 +344,6 @@ def _dims(spec: TensorSpec) -> dict[str, Any]:
     if spec.shape is None:
         return {"unknown_rank": True}
     return {"dim": [{"size": -1 if extent is None else min(extent, LARGEST)} for extent in spec.shape]}
-
-
-def _node_stats(log: Log) -> list[dict[str, Any]]:
-    """Memory and FLOPs of every node, as memory used and time taken."""
-    stats = []
-    start = 1  # a start at zero is left out on the way to the browser, and missing there
-    for node in log.nodes:
-        cost = None if node.row is None else node.row.cost
-        flops = 0 if cost is None or node.row is None else cost.flops * node.row.op.repeat
-        micros = min(-(-flops // FLOPS_PER_MICROSECOND), LARGEST - start)
-        allocator, used = _memory(node)
-        outputs = [{"slot": n, "tensor_description": {"shape": _dims(spec)}} for n, spec in enumerate(node.outs)]
-        stats.append(
-            {
-                "node_name": node.name,
-                "all_start_micros": start,
-                "all_end_rel_micros": micros,
-                "op_end_rel_micros": micros,
-                "memory": [{"allocator_name": allocator, "total_bytes": min(used, LARGEST)}],
-                "output": outputs,
-            }
-        )
-        start += micros
-    return stats
 
 
 TENSORBOARD = TensorBoardView(name="tensorboard", builds={"report": Build(ViewOptions, _build)}, write=_write)

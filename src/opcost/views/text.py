@@ -28,20 +28,16 @@ class Piece(NamedTuple):
     style: Style = "plain"
 
 
-Drawn: TypeAlias = list[list[Piece]]
-"""Lines of pieces."""
+Drawn: TypeAlias = list[list[Piece]]  # lines of pieces
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions(NumberOptions):
     """How a sheet is drawn as text."""
 
-    width: int | None = None
-    """Columns; None is as many as the terminal has."""
-    ascii: bool = False
-    """Use no character outside ASCII."""
-    color: bool = False
-    """Write the terminal's escape sequences. Off by default, because the text may go to a file."""
+    width: int | None = None  # columns; None is as many as the terminal has
+    ascii: bool = False  # use no character outside ASCII
+    color: bool = False  # write the terminal's escape sequences. Off by default, because the text may go to a file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +59,7 @@ class Drawing:
 
 GAP = "  "
 _LEFT = ("name", "text", "shapes")
-_ALWAYS = 3
-"""Columns that stay however narrow the room is: the name and what is ranked next to it."""
+_ALWAYS = 3  # columns that stay however narrow the room is: the name and what is ranked next to it
 _COMFORT = {"name": 28, "text": 14, "shapes": 24}
 """A column whose texts are longer than this gives way to another column."""
 _LEAST = {"name": 12, "text": 8, "shapes": 0}
@@ -83,27 +78,7 @@ class _Candidate(NamedTuple):
 
 def draw_table(table: Table, how: Drawing) -> Drawn:
     """Heads, lines and totals, between rules; then remarks."""
-    chosen, left_out = _fit(_measure(table, how), table.order, how.width)
-    widths = _share_room(chosen, how.width)
-    heads = [
-        Piece(pad(candidate.field.header, room, left=candidate.field.textual) + GAP, "head")
-        for candidate, room in zip(chosen, widths, strict=True)
-    ]
-    rule = [Piece(how.spell("─") * (sum(widths) + len(GAP) * (len(widths) - 1)), "guide")]
-    drawn: Drawn = [heads, rule]
-    totals: Drawn = []
-    columns = [_cells(candidate, table.lines, room, how) for candidate, room in zip(chosen, widths, strict=True)]
-    for line, *cells in zip(table.lines, *columns, strict=True):
-        (totals if line.role == "total" else drawn).append([piece for cell in cells for piece in cell])
-    if totals:
-        drawn += [rule, *totals]
-    if left_out:
-        drawn += _lines([f"no room for {', '.join(some(left_out))}"], how.width, "faint" if table.order else "warn")
-    return drawn + _lines(table.remarks, how.width, "faint")
-
-
-def _measure(table: Table, how: Drawing) -> list[_Candidate]:
-    """Every visible column, with its widths."""
+    # Every visible column, with its widths
     measured = []
     for place in table.visible:
         field = table.fields[place]
@@ -120,7 +95,23 @@ def _measure(table: Table, how: Drawing) -> list[_Candidate]:
                 least = max(least, *(width_of(cut_shapes(text, 0)) for text in distinct))
             comfort = max(least, _COMFORT[field.unit])
         measured.append(_Candidate(field, texts, natural, min(natural, comfort), min(natural, least)))
-    return measured
+    chosen, left_out = _fit(measured, table.order, how.width)
+    widths = _share_room(chosen, how.width)
+    heads = [
+        Piece(pad(candidate.field.header, room, left=candidate.field.textual) + GAP, "head")
+        for candidate, room in zip(chosen, widths, strict=True)
+    ]
+    rule = [Piece(how.spell("─") * (sum(widths) + len(GAP) * (len(widths) - 1)), "guide")]
+    drawn: Drawn = [heads, rule]
+    totals: Drawn = []
+    columns = [_cells(candidate, table.lines, room, how) for candidate, room in zip(chosen, widths, strict=True)]
+    for line, *cells in zip(table.lines, *columns, strict=True):
+        (totals if line.role == "total" else drawn).append([piece for cell in cells for piece in cell])
+    if totals:
+        drawn += [rule, *totals]
+    if left_out:
+        drawn += _lines([f"no room for {', '.join(some(left_out))}"], how.width, "faint" if table.order else "warn")
+    return drawn + _lines(table.remarks, how.width, "faint")
 
 
 def _fit(measured: list[_Candidate], ranked: Sequence[str], width: int) -> tuple[list[_Candidate], list[str]]:
@@ -193,10 +184,8 @@ def _cells(candidate: _Candidate, lines: Sequence[Line], room: int, how: Drawing
 
 # -- the sheet ----------------------------------------------------------------------------------------------------------
 
-NARROWEST = 40
-"""Below this many columns there is nothing left to shorten."""
-USUAL_WIDTH = 80
-"""Of an output that is not a terminal."""
+NARROWEST = 40  # below this many columns there is nothing left to shorten
+USUAL_WIDTH = 80  # of an output that is not a terminal
 
 
 def draw_sheet(sheet: Sheet, how: Drawing) -> Drawn:
@@ -305,7 +294,23 @@ def _write(sheet: Sheet, options: TextOptions) -> str:
     width = terminal_width() if options.width is None else options.width
     drawn = draw_sheet(sheet, Drawing(width=width, ascii=options.ascii, exact=options.exact))
     if options.color:
-        return _coloured(drawn)
+        from io import StringIO
+
+        from rich.console import Console
+        from rich.segment import Segment, Segments
+        from rich.style import Style as RichStyle
+
+        styles = {name: RichStyle.parse(colour) for name, colour in COLOURS.items()}
+        segments = []
+        for pieces in drawn:
+            end = len(pieces)
+            while end and not pieces[end - 1].text.strip():
+                end -= 1
+            segments += [Segment(text, styles[style]) for text, style in pieces[:end]]
+            segments.append(Segment.line())
+        console = Console(file=StringIO(), force_terminal=True, color_system="standard", legacy_windows=False)
+        console.print(Segments(segments), end="", soft_wrap=True)
+        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
     return "\n".join("".join([piece.text for piece in pieces]).rstrip() for pieces in drawn) + "\n"
 
 
@@ -322,26 +327,6 @@ def terminal_width() -> int:
         if width > 0:
             return width
     return USUAL_WIDTH
-
-
-def _coloured(drawn: Drawn) -> str:
-    from io import StringIO
-
-    from rich.console import Console
-    from rich.segment import Segment, Segments
-    from rich.style import Style as RichStyle
-
-    styles = {name: RichStyle.parse(colour) for name, colour in COLOURS.items()}
-    segments = []
-    for pieces in drawn:
-        end = len(pieces)
-        while end and not pieces[end - 1].text.strip():
-            end -= 1
-        segments += [Segment(text, styles[style]) for text, style in pieces[:end]]
-        segments.append(Segment.line())
-    console = Console(file=StringIO(), force_terminal=True, color_system="standard", legacy_windows=False)
-    console.print(Segments(segments), end="", soft_wrap=True)
-    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
 TABLE = sheet_view("table", _write, TextOptions, suffix=".txt")

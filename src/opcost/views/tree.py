@@ -25,10 +25,8 @@ class TreeNode(NamedTuple):
     label: str
     guides: str = ""
     times: int = 1
-    shares: bool = False
-    """One of its parameters belongs to another module."""
-    hides: bool = False
-    """Modules below it are not drawn."""
+    shares: bool = False  # one of its parameters belongs to another module
+    hides: bool = False  # modules below it are not drawn
 
     @property
     def note(self) -> str:
@@ -68,7 +66,25 @@ def draw_tree(
     limit = _readable_depth(rows) if depth == "auto" else min(depth, deepest) if isinstance(depth, int) else deepest
     if merge is not False:
         merged = _grow(report.modules)
-        _merge(merged, shares)
+        # Let the first of consecutive, equally built and equally costly numbered siblings represent all of
+        # them
+        shapes: dict[object, int] = {}
+        shape_of: dict[int, int] = {}
+        for level in reversed(list(_levels(merged))):
+            for branch in level:
+                module = branch.module
+                key = (
+                    module.type,
+                    module.calls,
+                    module.own,
+                    module.inputs,
+                    module.outputs,
+                    module.same_as,
+                    shares.isdisjoint(module.parameters),
+                    tuple((child.module.name, shape_of[id(child)]) for child in branch.children),
+                )
+                shape_of[id(branch)] = shapes.setdefault(key, len(shapes))
+                branch.children = _merge_siblings(branch.children, shape_of)
         merged_rows = _rows_at(merged)
         further = _readable_depth(merged_rows) if depth == "auto" else limit
         # By itself merging must pay: a deeper tree in as many lines, or a tree that becomes readable.
@@ -123,27 +139,6 @@ def _readable_depth(rows: list[int]) -> int:
         if shown > READABLE and depth > 1:
             return depth - 1
     return len(rows) - 1
-
-
-def _merge(root: _Branch, shares: frozenset[str]) -> None:
-    """Let the first of consecutive, equally built and equally costly numbered siblings represent all of them."""
-    shapes: dict[object, int] = {}
-    shape_of: dict[int, int] = {}
-    for level in reversed(list(_levels(root))):
-        for branch in level:
-            module = branch.module
-            key = (
-                module.type,
-                module.calls,
-                module.own,
-                module.inputs,
-                module.outputs,
-                module.same_as,
-                shares.isdisjoint(module.parameters),
-                tuple((child.module.name, shape_of[id(child)]) for child in branch.children),
-            )
-            shape_of[id(branch)] = shapes.setdefault(key, len(shapes))
-            branch.children = _merge_siblings(branch.children, shape_of)
 
 
 def _merge_siblings(siblings: list[_Branch], shape_of: dict[int, int]) -> list[_Branch]:
@@ -215,8 +210,7 @@ def _times(stats: Stats, times: int) -> Stats:
 
 # -- the architecture as its author wrote it, as a module's repr, with the cost of each module ---------------------------
 
-MANY_LINES = 24
-"""Lines of a module's own words."""
+MANY_LINES = 24  # lines of a module's own words
 
 
 class ArchModule(Protocol):

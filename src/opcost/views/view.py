@@ -111,8 +111,7 @@ class View:
 class PackedView(View):
     """A view whose files are not text, such as PNG pictures; `render` gives the same as text."""
 
-    pack: Callable[[Any, Any], bytes]
-    """The data as the content of a file."""
+    pack: Callable[[Any, Any], bytes]  # the data as the content of a file
 
     def packed(self, result: Any, /, **options: Any) -> bytes:
         """It as the content of a file under these options."""
@@ -156,8 +155,7 @@ class ViewOptions:
 class NumberOptions(ViewOptions):
     """How numbers are written."""
 
-    exact: bool = False
-    """Numbers with all their digits in place of units."""
+    exact: bool = False  # numbers with all their digits in place of units
 
 
 # -- columns --------------------------------------------------------------------------------------------------------------

@@ -24,10 +24,8 @@ _FACTS = (
     "format", "framework", "version", "torch", "device", "gpu", "precision", "threads", "execution", "calibration",
 )  # fmt: skip
 """The meta data in the header, in this order; the rest is listed below."""
-FEW_NAMED = 4
-"""Operators without a cost model that are named in the alert; the table has all of them."""
-LEAST_MISSED = 0.001
-"""A smaller part of the time without a cost model makes no alert."""
+FEW_NAMED = 4  # operators without a cost model that are named in the alert; the table has all of them
+LEAST_MISSED = 0.001  # a smaller part of the time without a cost model makes no alert
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +37,7 @@ class PageOptions(ViewOptions):
     """Further answers, as the host's times beside the device's, that follow below the first."""
     profile: Profile | None = None
     """The profile with costs: the page then has its modules, its operators and its timeline too."""
-    sheets: Sequence[Sheet] = ()
-    """Tables about it as a whole, such as its collectives and its allocations."""
+    sheets: Sequence[Sheet] = ()  # tables about it as a whole, such as its collectives and its allocations
 
 
 def profile_page(answer: Answer, options: PageOptions) -> PageData:
@@ -211,8 +208,7 @@ def _savings(answer: Answer) -> PageData:
 
 # -- the whole profile --------------------------------------------------------------------------------------------------
 
-MOST_NAMES = 30_000
-"""Operators that the tree lists by their own names; of more it has the types."""
+MOST_NAMES = 30_000  # operators that the tree lists by their own names; of more it has the types
 NO_OPERATOR = "(no operator)"
 
 

@@ -19,8 +19,7 @@ from opcost.views.summary import layers_of, memory_facts, summarize
 
 MOST_OPERATORS = 200_000
 """Operators that a page lists one by one; of longer runs it has the modules, and the curve in this number of steps."""
-MOST_IN_GRAPH = 50_000
-"""Operators of a graph that can still be laid out in a browser."""
+MOST_IN_GRAPH = 50_000  # operators of a graph that can still be laid out in a browser
 HOLDERS = 20
 _NAMES = ("params", "macs", "flops", "activations", "bytes", "param_bytes", "activation_bytes", "ops", "uncounted")
 SIZES: dict[str, Callable[[Stats], int]] = {name: attrgetter(name) for name in _NAMES} | {

@@ -15,8 +15,7 @@ from opcost.version import __version__
 from opcost.views.cell import format_cell
 
 PageData = dict[str, Any]
-MOST_TENSORS = 100_000
-"""Tensors that the tree shows one by one; of more it has the modules."""
+MOST_TENSORS = 100_000  # tensors that the tree shows one by one; of more it has the modules
 _OFFERED = tuple(dict.fromkeys(("peak_bytes", "flops", "macs", "bytes", *QUANTITIES)))
 """Quantities in the order in which a sweep offers them; what is the same at every size is left out."""
 

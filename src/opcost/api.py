@@ -10,22 +10,29 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from opcost.core.option import changed, filled, takes
+from opcost.core.devices import autocasts_like
+from opcost.core.devices import device as find_device
+from opcost.core.files import keep_pipes
+from opcost.core.graph import Graph, Note
+from opcost.core.interrupts import garbage_collector_paused
+from opcost.core.option import Mode, Sizes, Step, Text, changed, filled, takes, usual_mode
+from opcost.core.plugin import faults_attributed
+from opcost.core.rendering import brief
+from opcost.core.report import Report
+from opcost.core.scan import Scan
+from opcost.core.schema import load
+from opcost.errors import InputError, MissingFramework, OpcostError, UnknownName, UnknownSource
 from opcost.options import Causal, Counting, Profiling, Reading
+from opcost.rules.registry import Convention, Rule, Rules
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from opcost.analysis.memory import OnDevice
-    from opcost.core.graph import Graph
-    from opcost.core.option import Mode
-    from opcost.core.report import Report
-    from opcost.core.scan import Scan
     from opcost.frontends.options import CountOptions
     from opcost.frontends.source import Source
     from opcost.profiles import Profile
     from opcost.recorders.registry import ProfileOptions, Recorder
-    from opcost.rules.registry import Convention, Rule, Rules
 
 
 @takes(Counting)
@@ -46,15 +53,9 @@ def count(source: Any, inputs: Any = None, **options: Unpack[Counting]) -> Repor
     kernels of that GPU need it. `rules={"library::operator": rule}` adds cost rules. docs/options.md lists every option.
     """
     from opcost.analysis.costing import cost_graph
-    from opcost.core.devices import autocasts_like
-    from opcost.core.files import keep_pipes
-    from opcost.core.interrupts import garbage_collector_paused
-    from opcost.core.option import Sizes, Step, Text
-    from opcost.errors import InputError, UnknownName
     from opcost.frontends.inputs import check_not_a_shape, parse_dtype, parse_precision, spelled_out
     from opcost.frontends.options import CountOptions
     from opcost.rules import default_rules
-    from opcost.rules.registry import Convention
 
     given = filled(Counting, options)
     if given.causal not in get_args(Causal):
@@ -97,7 +98,6 @@ def count(source: Any, inputs: Any = None, **options: Unpack[Counting]) -> Repor
 
 def check_saved(source: Source | None, options: Mapping[str, Any]) -> None:
     """Raise for options about counting where the source is a report that was counted before."""
-    from opcost.errors import InputError
     from opcost.frontends.source import SavedReport
 
     if isinstance(source, SavedReport) and changed(Counting, options):
@@ -114,7 +114,6 @@ def _on_device(name: str) -> OnDevice:
     """The allocator and workspaces of a device; workspaces of one that was not calibrated are those of one that was."""
     from opcost.analysis.memory import OnDevice
     from opcost.analysis.prediction.speeds import Workspaces
-    from opcost.core.devices import device as find_device
     from opcost.devices.laws import SHIPPED, shipped
 
     known = find_device(name).name
@@ -125,7 +124,6 @@ def _on_device(name: str) -> OnDevice:
 
 
 def _count(source: Any, options: CountOptions, priced: Callable[[Graph], Report]) -> Report:
-    from opcost.core.option import usual_mode
     from opcost.frontends.registry import load, owner
     from opcost.frontends.source import ModelFile, SavedReport
 
@@ -158,8 +156,6 @@ def made_once(
 
     One that code makes is made without weights; a file is read anew by every count.
     """
-    from opcost.core.option import usual_mode
-    from opcost.errors import InputError
     from opcost.frontends.source import PythonModel, SavedReport
 
     named = resolve_source(source, settings)
@@ -182,7 +178,6 @@ def _compared_with(report: Report, model: Any, checkpoint: Path) -> Report:
 
 def resolve_source(source: Any, settings: Mapping[str, object] | None = None) -> Source | None:
     """What a string means, if it is one; who has looked already passes what was found."""
-    from opcost.errors import InputError
     from opcost.frontends.source import ModelFile, PythonModel, SavedReport, resolve
 
     if isinstance(source, (str, Path)):
@@ -196,8 +191,6 @@ class Recording:
     """What ran inside `with opcost.recording() as r:`; `r.report` is what it cost, inside the block what it cost so far."""
 
     def __init__(self, rules: Rules, convention: Convention) -> None:
-        from opcost.errors import MissingFramework
-
         try:
             from opcost.frontends.torch.recording.real_run import Block
         except ModuleNotFoundError as exc:
@@ -207,8 +200,6 @@ class Recording:
         self._block = Block()
 
     def __repr__(self) -> str:
-        from opcost.core.rendering import brief
-
         return brief(self, [f"{len(self.report.rows):,} operators"])
 
     def __enter__(self) -> Recording:  # noqa: PYI034 - it is made by `recording` alone
@@ -232,9 +223,7 @@ def recording(*, causal: Causal = "full", rules: Mapping[str, Rule] | None = Non
     The block runs for real and as it is written (nothing is compiled); its results, gradients and updates are the user's.
     `causal` and `rules` as for `count`.
     """
-    from opcost.errors import UnknownName
     from opcost.rules import default_rules
-    from opcost.rules.registry import Convention
 
     if causal not in get_args(Causal):
         raise UnknownName("value of causal", causal, get_args(Causal))
@@ -247,9 +236,6 @@ def scan(*paths: str | PathLike[str]) -> Scan:
     A path is a file (safetensors, GGUF, PyTorch, MXNet, numpy, Keras, ONNX, MegEngine), the index of a sharded checkpoint or a
     folder; several paths are files of one checkpoint. Quantized weights are counted as the model has them.
     """
-    from opcost.core.files import keep_pipes
-    from opcost.core.interrupts import garbage_collector_paused
-    from opcost.errors import InputError
     from opcost.frontends.checkpoint.scan import scan_files
 
     if not paths:
@@ -260,8 +246,6 @@ def scan(*paths: str | PathLike[str]) -> Scan:
 
 def load_report(path: str | PathLike[str]) -> Report:
     """Read a report that was saved as `.json`."""
-    from opcost.core.schema import load
-
     return load(path)
 
 
@@ -274,8 +258,6 @@ def profile(source: Any, inputs: Any = None, **options: Unpack[Profiling]) -> Pr
     moved to `device`. After `warmup` runs come `repeat` runs (or as many as fit into `seconds`) timed without a profiler, then
     as many with one. `host_only` leaves the device's records out; `cold_l2` flushes the device's L2 cache before every run.
     """
-    from opcost.core.option import Sizes, usual_mode
-    from opcost.errors import InputError, UnknownSource
     from opcost.frontends.inputs import check_not_a_shape, parse_dtype, spelled_out
     from opcost.frontends.source import PythonModel
     from opcost.recorders.registry import ProfileOptions, recorder_of, recorder_of_file
@@ -327,8 +309,6 @@ def profile(source: Any, inputs: Any = None, **options: Unpack[Profiling]) -> Pr
 
 def _moved(model: Any, device: str) -> Any:
     """The model on the wanted device."""
-    from opcost.errors import InputError
-
     try:
         return model.to(device)
     except (RuntimeError, AssertionError) as exc:  # no such device, none at all, or too little memory on it
@@ -337,9 +317,6 @@ def _moved(model: Any, device: str) -> Any:
 
 def _record(recorder: Recorder, source: Any, options: ProfileOptions) -> Profile:
     from opcost.analysis.join import with_costs
-    from opcost.core.graph import Note
-    from opcost.core.plugin import faults_attributed
-    from opcost.errors import OpcostError
     from opcost.frontends.options import check_understood
     from opcost.profiles import askable
     from opcost.rules import default_rules

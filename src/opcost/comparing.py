@@ -10,18 +10,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from opcost.api import count, load_report, scan
+from opcost.core.baseline import load_baseline
+from opcost.core.devices import autocasts_like
+from opcost.core.limits import Limit, parse_limit
 from opcost.core.option import declared, filled, takes
+from opcost.core.profile import Profile
+from opcost.core.progress import sharing
+from opcost.core.quantity import LATENCY, LIMITED, find_quantity, latency_on
+from opcost.core.report import Report
+from opcost.core.results import Comparison, Verdict
+from opcost.core.scan import Scan
+from opcost.errors import BudgetExceeded, InputError, OpcostError, UnknownName, UnknownSource
 from opcost.options import Checking, Comparing, Costing, Execution
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from opcost.analysis.compare import Costs
-    from opcost.core.limits import Limit
-    from opcost.core.profile import Profile
-    from opcost.core.report import Report
-    from opcost.core.results import Comparison, Verdict
-    from opcost.core.scan import Scan
     from opcost.frontends.source import Source
 
 
@@ -36,7 +41,6 @@ def compare(*sources: Any, **options: Unpack[Comparing]) -> Comparison:
     """
     from opcost.analysis.compare import compare as side_by_side
     from opcost.analysis.compare import costs_of, diff
-    from opcost.errors import InputError
 
     given = filled(Comparing, options)
     labels = given.labels
@@ -64,8 +68,6 @@ COMPARING = ("labels", "by", "quantities", "depth", "changes")  # options of a c
 
 def _refuse_columns(options: Mapping[str, Any], why: str) -> None:
     """Raise for options that choose quantities and modules, where these are not chosen."""
-    from opcost.errors import InputError
-
     if name := next((name for name in ("quantities", "depth") if name in options), None):
         flag = declared(Comparing)[name][1].flags or (f"--{name}",)
         raise InputError(f"{name} ({flag[0]}) does not apply: {why}", hint="leave it out")
@@ -73,7 +75,6 @@ def _refuse_columns(options: Mapping[str, Any], why: str) -> None:
 
 def _profile_of(source: Any) -> Profile | None:
     """The profile that a source is or names; None for every other source."""
-    from opcost.core.profile import Profile
     from opcost.profiles import find_trace
 
     if isinstance(source, Profile):
@@ -86,7 +87,6 @@ def _profiles(
     profiles: Sequence[Profile | None], labels: Sequence[str], by: str | None, counting: Mapping[str, Any]
 ) -> Comparison:
     from opcost.analysis.compare import ProfileBy, diff_profiles
-    from opcost.errors import InputError, UnknownName
 
     if len(profiles) != 2 or None in profiles:
         label = next(label for label, profile in zip(labels, profiles, strict=True) if profile is not None)
@@ -104,10 +104,6 @@ def _profiles(
 
 def results_of(sources: Sequence[Any], options: Mapping[str, Any]) -> list[Report | Scan]:
     """The reports and scans of sources; `options` are for those that are counted, and an error where none is."""
-    from opcost.core.progress import sharing
-    from opcost.core.report import Report
-    from opcost.core.scan import Scan
-    from opcost.errors import InputError
     from opcost.frontends.source import SavedReport
 
     options = dict(options)
@@ -136,7 +132,6 @@ def results_of(sources: Sequence[Any], options: Mapping[str, Any]) -> list[Repor
 
 def autocast_on(options: Mapping[str, Any], device: str | None) -> dict[str, Any]:
     """Options of a count, with autocast as on the device where the model would run."""
-    from opcost.core.devices import autocasts_like
     from opcost.frontends.inputs import parse_precision
 
     if device is None or options.get("precision") is None:
@@ -153,8 +148,6 @@ def _is_code(source: str | Path) -> bool:
 
 def result_label(source: Any) -> str:
     """What a source is called in a table: as it was typed, or its own name."""
-    from opcost.core.scan import Scan
-
     if isinstance(source, (str, Path)):
         return str(source)
     return (
@@ -164,7 +157,6 @@ def result_label(source: Any) -> str:
 
 def source_or_scan(text: str, settings: Mapping[str, object] | None = None) -> Source | Scan:
     """The source that a string names, which may also be a checkpoint: weights without a model."""
-    from opcost.errors import OpcostError, UnknownSource
     from opcost.frontends.source import resolve
 
     try:
@@ -186,11 +178,6 @@ def check(source: Any, inputs: Any = None, **options: Unpack[Checking]) -> Verdi
     unless `allow_uncounted=True`, and returns the verdict otherwise.
     """
     from opcost.analysis.compare import costs_of, judge
-    from opcost.core.baseline import load_baseline
-    from opcost.core.limits import parse_limit
-    from opcost.core.quantity import LIMITED
-    from opcost.core.results import Verdict
-    from opcost.errors import BudgetExceeded, InputError
 
     known = {name for name in declared(Checking) if name not in LIMITED}
     wanted = [parse_limit(name, limit, LIMITED) for name, limit in options.items() if name not in known]  # type: ignore[arg-type]
@@ -228,9 +215,6 @@ class Place(NamedTuple):
 
 def check_place(place: Place, limits: Iterable[Limit]) -> None:
     """Raise for a limit on latency without a device, or a device without such a limit, before anything is counted."""
-    from opcost.core.quantity import LATENCY
-    from opcost.errors import InputError
-
     timed = [str(limit) for limit in limits if limit.quantity is LATENCY]
     if timed and place.device is None:
         raise InputError(f"{timed[0]} needs a device", hint='name one: device = "h200"')
@@ -242,8 +226,6 @@ def with_latency(
     costs: Costs, result: Report | Scan, limits: Iterable[Limit], place: Place
 ) -> tuple[Costs, list[Limit]]:
     """The costs of a model with its predicted latency, where that is limited, and the limits with that quantity."""
-    from opcost.core.quantity import LATENCY, latency_on
-    from opcost.core.report import Report
     from opcost.predicting import predict
 
     wanted = list(limits)
@@ -259,8 +241,6 @@ def with_latency(
 def check_comparison(by: str | None, quantities: Iterable[str]) -> None:
     """Raise for unknown keys and quantities before anything is counted."""
     from opcost.analysis.compare import By
-    from opcost.core.quantity import find_quantity
-    from opcost.errors import UnknownName
 
     if by is not None and by not in get_args(By):
         raise UnknownName("value of by", by, get_args(By))

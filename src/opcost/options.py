@@ -38,152 +38,86 @@ def _python(help_text: str, default: Any = None) -> Option:
     return Option(help_text, default=default, python_only=True)
 
 
+# Each option is a row of a table: name, type, help, group, and what its flag looks like.
+# fmt: off
+
+
 class OfModel(TypedDict, total=False):
     """Which model, and on which inputs: for everything that counts or runs one."""
 
-    set: Annotated[
-        Mapping[str, object] | None,
-        Option(
-            "An argument of the class or function that makes the model, as name=value; for hf: an entry of the configuration, "
-            "nested ones with dots. May be repeated.",
-            metavar="NAME=VALUE",
-            typed=Pairs,
-        ),
-    ]
-    shapes: Annotated[
-        Any,  # Shapes | None: a recursive type, which evaluates to nothing that could be checked here
-        Option(
-            "An input as [name:]1x3x224x224[:type]; repeated for several arguments. Without any, default inputs of the model.",
-            flags=("--input", "-i"),
-            metavar="SHAPE",
-            typed=tuple[str, ...],
-        ),
-    ]
+    set: Annotated[Mapping[str, object] | None, Option(
+        "An argument of the class or function that makes the model, as name=value; for hf: an entry of the configuration, "
+        "nested ones with dots. May be repeated.", metavar="NAME=VALUE", typed=Pairs)]
+    # Shapes | None: a recursive type, which evaluates to nothing that could be checked here
+    shapes: Annotated[Any, Option(
+        "An input as [name:]1x3x224x224[:type]; repeated for several arguments. Without any, default inputs of the model.",
+        flags=("--input", "-i"), metavar="SHAPE", typed=tuple[str, ...])]
     dtypes: Annotated[Any, _python("Element types of the inputs that `shapes` describes, in the same form.")]
-    kwargs: Annotated[
-        Mapping[str, Any] | None,
-        Option(
-            "A keyword argument of the model's forward that is not a tensor, as name=value. May be repeated.",
-            flags=("--arg",),
-            metavar="NAME=VALUE",
-            typed=Pairs,
-        ),
-    ]
+    kwargs: Annotated[Mapping[str, Any] | None, Option(
+        "A keyword argument of the model's forward that is not a tensor, as name=value. May be repeated.",
+        flags=("--arg",), metavar="NAME=VALUE", typed=Pairs)]
     batch: Annotated[int | None, Option("Batch size of the default inputs.", metavar="N")]
     tokens: Annotated[int | None, Option("Sequence length of the default inputs.", metavar="N")]
     image: Annotated[int | None, Option("Height and width of default images.", metavar="N")]
-    dtype: Annotated[
-        Any,
-        Option("Element type of the model and of its default inputs, such as bf16.", PRECISION, "TYPE", typed=str),
-    ]
+    dtype: Annotated[Any, Option(
+        "Element type of the model and of its default inputs, such as bf16.", PRECISION, "TYPE", typed=str)]
     backward: Annotated[bool, Option("Add the backward pass.", STEP, default=False)]
-    mode: Annotated[
-        Mode | None,
-        Option(
-            "Training or inference mode. Without either: training where the backward pass is counted, else inference.",
-            STEP,
-            flags=("--train",),
-            negative="--eval",
-            typed=bool,
-        ),
-    ]
-    options: Annotated[
-        Mapping[str, Any] | None, _python("Options that only the front end or recorder of this source has, by name.")
-    ]
+    mode: Annotated[Mode | None, Option(
+        "Training or inference mode. Without either: training where the backward pass is counted, else inference.",
+        STEP, flags=("--train",), negative="--eval", typed=bool)]
+    options: Annotated[Mapping[str, Any] | None, _python(
+        "Options that only the front end or recorder of this source has, by name.")]
 
 
 class Costing(OfModel, total=False):
     """What is counted: for everything that counts a model."""
 
     prefill: Annotated[int | None, Option("Read N tokens of a prompt at once into an empty cache.", TEXT, metavar="N")]
-    decode: Annotated[
-        int | None, Option("Process the next N tokens against a cache: --decode 1 --cache 4096.", TEXT, metavar="N")
-    ]
+    decode: Annotated[int | None, Option(
+        "Process the next N tokens against a cache: --decode 1 --cache 4096.", TEXT, metavar="N")]
     cache: Annotated[int | None, Option("Tokens that are in the cache before --decode.", TEXT, metavar="N")]
     static: Annotated[int | None, Option("Use a static cache of N tokens instead of a growing one.", TEXT, metavar="N")]
-    cache_dtype: Annotated[
-        Any, Option("Element type of the cache, such as int8, for its size in memory.", TEXT, "TYPE", typed=str)
-    ]
+    cache_dtype: Annotated[Any, Option(
+        "Element type of the cache, such as int8, for its size in memory.", TEXT, "TYPE", typed=str)]
     text: Annotated[Text | None, _python("The five options above as one value: `opcost.Text(prefill=1024)`.")]
-    precision: Annotated[
-        str | Precision | None,
-        Option(
-            "float32, bfloat16 or float16 for model and inputs, or forward under autocast: bf16-mixed, fp16-mixed.",
-            PRECISION,
-            "NAME",
-            typed=str,
-        ),
-    ]
-    optimizer: Annotated[
-        bool | str | Callable[[Any], Any] | None,
-        Option(
-            "Add the backward pass and one update by an optimizer of torch.optim, by default sgd; adamw8bit and similar "
-            "names keep their state in eight bits.",
-            STEP,
-            "[NAME]",
-            typed=str,
-        ),
-    ]
-    checkpoint: Annotated[
-        str | Sequence[str],
-        Option(
-            "Recompute the activations of modules whose path matches, such as 'blocks.*', instead of keeping them. "
-            "May be repeated.",
-            STEP,
-            "PATTERN",
-            default=(),
-            typed=tuple[str, ...],
-        ),
-    ]
-    accumulate: Annotated[
-        int, Option("Passes forward and backward before each update (gradient accumulation).", STEP, "N", default=1)
-    ]
-    zero_grad: Annotated[
-        ZeroGrad, Option("Gradients after the update: freed (none), or kept as zeros.", STEP, default="none")
-    ]
+    precision: Annotated[str | Precision | None, Option(
+        "float32, bfloat16 or float16 for model and inputs, or forward under autocast: bf16-mixed, fp16-mixed.",
+        PRECISION, "NAME", typed=str)]
+    optimizer: Annotated[bool | str | Callable[[Any], Any] | None, Option(
+        "Add the backward pass and one update by an optimizer of torch.optim, by default sgd; adamw8bit and similar "
+        "names keep their state in eight bits.", STEP, "[NAME]", typed=str)]
+    checkpoint: Annotated[str | Sequence[str], Option(
+        "Recompute the activations of modules whose path matches, such as 'blocks.*', instead of keeping them. "
+        "May be repeated.", STEP, "PATTERN", default=(), typed=tuple[str, ...])]
+    accumulate: Annotated[int, Option(
+        "Passes forward and backward before each update (gradient accumulation).", STEP, "N", default=1)]
+    zero_grad: Annotated[ZeroGrad, Option(
+        "Gradients after the update: freed (none), or kept as zeros.", STEP, default="none")]
     step: Annotated[Step | None, _python('The four options above as one value: `opcost.Step(optimizer="adamw")`.')]
-    real: Annotated[
-        bool | None,
-        Option(
-            "Run on real weights and tensors, or never. Without either: only where control flow depends on float values.",
-            COUNTING,
-            negative="--no-real",
-        ),
-    ]
-    causal: Annotated[
-        Causal,
-        Option("Count the full square of causal attention, or only the unmasked half.", COUNTING, default="full"),
-    ]
-    rules: Annotated[
-        Mapping[str, Any] | None,
-        _python('Cost rules of operators that opcost does not know: {"library::operator": rule}.'),
-    ]
+    real: Annotated[bool | None, Option(
+        "Run on real weights and tensors, or never. Without either: only where control flow depends on float values.",
+        COUNTING, negative="--no-real")]
+    causal: Annotated[Causal, Option(
+        "Count the full square of causal attention, or only the unmasked half.", COUNTING, default="full")]
+    rules: Annotated[Mapping[str, Any] | None, _python(
+        'Cost rules of operators that opcost does not know: {"library::operator": rule}.')]
 
 
 class Counting(Costing, total=False):
     """Options of `opcost.count`."""
 
-    device: Annotated[
-        str | None, Option("GPU whose allocator and kernels decide memory: h200, a100, ...", DEVICE, "NAME")
-    ]
+    device: Annotated[str | None, Option(
+        "GPU whose allocator and kernels decide memory: h200, a100, ...", DEVICE, "NAME")]
 
 
 class OnDevice(TypedDict, total=False):
     """How a model runs on a device that is predicted."""
 
-    calibration: Annotated[
-        File | None,
-        Option(
-            "File that opcost calibrate wrote on this device, instead of the shipped one.", DEVICE, "FILE", typed=Path
-        ),
-    ]
-    execution: Annotated[
-        Execution | None,
-        Option(
-            "Replayed as a CUDA graph (default on a GPU), eager with the host's time, or compiled with fused operators.",
-            DEVICE,
-        ),
-    ]
+    calibration: Annotated[File | None, Option(
+        "File that opcost calibrate wrote on this device, instead of the shipped one.", DEVICE, "FILE", typed=Path)]
+    execution: Annotated[Execution | None, Option(
+        "Replayed as a CUDA graph (default on a GPU), eager with the host's time, or compiled with fused operators.",
+        DEVICE)]
 
 
 class Predicting(Costing, OnDevice, total=False):
@@ -197,112 +131,63 @@ class Fitting(Costing, total=False):
     """Options of `opcost.fit`."""
 
     memory: Annotated[str | int | None, Option("Memory limit: 24GiB, 80GB.", SIZE, "SIZE", typed=str)]
-    device: Annotated[
-        str | None,
-        Option(
-            "GPU whose allocator decides memory, and its memory the limit unless --memory is given.", DEVICE, "NAME"
-        ),
-    ]
-    vary: Annotated[
-        str,
-        Option(
-            "Size that grows: batch, tokens, image, prefill, decode, cache, or NAME=DIMENSION of an input (input_ids=1), several "
-            "with commas.",
-            SIZE,
-            "SIZE",
-            default="batch",
-        ),
-    ]
-    advise: Annotated[
-        bool,
-        Option("Also try options that take less memory (default), or not.", SIZE, default=True, negative="--no-advise"),
-    ]
+    device: Annotated[str | None, Option(
+        "GPU whose allocator decides memory, and its memory the limit unless --memory is given.", DEVICE, "NAME")]
+    vary: Annotated[str, Option(
+        "Size that grows: batch, tokens, image, prefill, decode, cache, or NAME=DIMENSION of an input (input_ids=1), several "
+        "with commas.", SIZE, "SIZE", default="batch")]
+    advise: Annotated[bool, Option(
+        "Also try options that take less memory (default), or not.", SIZE, default=True, negative="--no-advise")]
 
 
 class Sweeping(Costing, OnDevice, total=False):
     """Options of `opcost.sweep`."""
 
-    vary: Annotated[
-        Any,
-        Option(
-            "Size and its values: batch=1,2,4..256 continues as it began, tokens=128..8192 doubles, input_ids=1=10,20..100 adds "
-            "10. Twice for two sizes.",
-            SIZE,
-            "SIZE=VALUES",
-            typed=tuple[str, ...],
-        ),
-    ]
-    device: Annotated[
-        str | None, Option("Also predict the latency on this device, and its memory: h200, h100, ...", DEVICE, "NAME")
-    ]
-    progress: Annotated[
-        Callable[[Any, int], None] | None, _python("Called with each counted point and the number of points.")
-    ]
+    vary: Annotated[Any, Option(
+        "Size and its values: batch=1,2,4..256 continues as it began, tokens=128..8192 doubles, input_ids=1=10,20..100 adds "
+        "10. Twice for two sizes.", SIZE, "SIZE=VALUES", typed=tuple[str, ...])]
+    device: Annotated[str | None, Option(
+        "Also predict the latency on this device, and its memory: h200, h100, ...", DEVICE, "NAME")]
+    progress: Annotated[Callable[[Any, int], None] | None, _python(
+        "Called with each counted point and the number of points.")]
 
 
 class Profiling(OfModel, total=False):
     """Options of `opcost.profile`."""
 
     device: Annotated[str | None, Option("Move the model there first: cpu, cuda, cuda:1.", RUNNING, "NAME")]
-    host_only: Annotated[
-        bool,
-        Option(
-            "Record only the host, not the device.", RUNNING, default=False, flags=("--host-only", "--profile-host")
-        ),
-    ]
+    host_only: Annotated[bool, Option(
+        "Record only the host, not the device.", RUNNING, default=False, flags=("--host-only", "--profile-host"))]
     warmup: Annotated[int, Option("Runs before the first timed one.", RUNNING, "N", default=3)]
-    repeat: Annotated[
-        int, Option("Timed runs without the profiler, then recorded runs with it.", RUNNING, "N", default=10)
-    ]
+    repeat: Annotated[int, Option(
+        "Timed runs without the profiler, then recorded runs with it.", RUNNING, "N", default=10)]
     seconds: Annotated[float | None, Option("Run for this many seconds instead of --repeat times.", RUNNING, "S")]
-    cold_l2: Annotated[
-        bool, Option("Flush the device's L2 cache before every run.", RUNNING, default=False, flags=("--cold-l2",))
-    ]
+    cold_l2: Annotated[bool, Option(
+        "Flush the device's L2 cache before every run.", RUNNING, default=False, flags=("--cold-l2",))]
 
 
 class Comparing(Counting, total=False):
     """Options of `opcost.compare`."""
 
     labels: Annotated[Sequence[str] | None, _python("Names of the columns, one for each source.")]
-    by: Annotated[
-        str | None,
-        Option(
-            "Also one row per kind of operator or per module; of profiles also operator, kernel, shape.",
-            COUNTING,
-            "KEY",
-        ),
-    ]
-    quantities: Annotated[
-        Sequence[str],
-        Option(
-            "Quantities to compare, such as macs or params,flops.",
-            COUNTING,
-            "NAME",
-            default=(),
-            flags=("--quantity",),
-            typed=tuple[str, ...],
-        ),
-    ]
+    by: Annotated[str | None, Option(
+        "Also one row per kind of operator or per module; of profiles also operator, kernel, shape.", COUNTING, "KEY")]
+    quantities: Annotated[Sequence[str], Option(
+        "Quantities to compare, such as macs or params,flops.", COUNTING, "NAME", default=(), flags=("--quantity",),
+        typed=tuple[str, ...])]
     depth: Annotated[int | None, Option("Modules down to this depth, or all.", COUNTING, "N|all", default=1, typed=str)]
-    changes: Annotated[
-        bool, Option("Only what differs between two sources, with the differences.", COUNTING, default=False)
-    ]
+    changes: Annotated[bool, Option(
+        "Only what differs between two sources, with the differences.", COUNTING, default=False)]
 
 
 class Checking(Costing, OnDevice, total=False):
     """Options of `opcost.check`; the other keywords are limits, by the names of the quantities."""
 
     device: Annotated[str | None, Option("Device of a limit on latency: h200, h100, a100, ...", DEVICE, "NAME")]
-    baseline: Annotated[
-        File | None,
-        Option("Compare with what --save-baseline wrote, or with a saved report.", BUDGET, "FILE", typed=Path),
-    ]
-    allow_uncounted: Annotated[
-        bool,
-        Option(
-            "Pass although some operators have no cost model, so that counts are lower bounds.", BUDGET, default=False
-        ),
-    ]
+    baseline: Annotated[File | None, Option(
+        "Compare with what --save-baseline wrote, or with a saved report.", BUDGET, "FILE", typed=Path)]
+    allow_uncounted: Annotated[bool, Option(
+        "Pass although some operators have no cost model, so that counts are lower bounds.", BUDGET, default=False)]
     params: Annotated[str | int, _python('Limit on the parameters: 26_000_000, or "<26M".')]
     macs: Annotated[str | int, _python('Limit on the multiply-accumulates: "<4.2G".')]
     flops: Annotated[str | int, _python("Limit on the floating-point operations.")]
@@ -324,68 +209,38 @@ class Querying(TypedDict, total=False):
     type: Annotated[Any, Option("Only operators of this type. May be repeated.", CHOOSING, "T", typed=tuple[str, ...])]
     kind: Annotated[Any, Option("Only operators of this kind. May be repeated.", CHOOSING, "K", typed=tuple[str, ...])]
     module: Annotated[str | None, Option("Only operators of this module and those below it.", CHOOSING, "PATH")]
-    name: Annotated[
-        str | None,
-        Option("Only operators whose name starts with a match of this.", CHOOSING, "REGEX", flags=("--opr-name",)),
-    ]
+    name: Annotated[str | None, Option(
+        "Only operators whose name starts with a match of this.", CHOOSING, "REGEX", flags=("--opr-name",))]
     input_dtype: Annotated[str | None, Option("Only operators with an input of this element type.", CHOOSING, "D")]
-    min_time: Annotated[
-        float | None, Option("Shortest time of an operator: seconds, or with a unit, 1ms.", CHOOSING, "T", typed=str)
-    ]
+    min_time: Annotated[float | None, Option(
+        "Shortest time of an operator: seconds, or with a unit, 1ms.", CHOOSING, "T", typed=str)]
     max_time: Annotated[float | None, Option("Longest time of an operator.", CHOOSING, "T", typed=str)]
-    where: Annotated[
-        str | None,
-        Option("Only operators that satisfy a condition: 'time > 1ms and kind == \"conv\"'.", CHOOSING, "CONDITION"),
-    ]
-    sort: Annotated[
-        str | None,
-        Option(
-            "Column to sort by, largest first; +COL for smallest first. Missing values come last.",
-            ADDING,
-            "COL",
-            default="time",
-            flags=("--sort", "--order-by"),
-        ),
-    ]
-    top: Annotated[
-        int | None,
-        Option("Show the first N lines; 0 shows all, -N all but the last N.", ADDING, "N", flags=("--top", "-t")),
-    ]
-    aggregate_by: Annotated[
-        Any,
-        Option(
-            "One line for all operators with the same type, name, module, kind, shape, dtype, kernel, provider, rank, device, "
-            "stream, step or phase; several keys with commas.",
-            ADDING,
-            "KEY",
-            flags=("--aggregate-by", "--by"),
-            typed=tuple[str, ...],
-        ),
-    ]
-    aggregate: Annotated[
-        str | None, Option("sum (default), mean, max, min, median, or a percentile such as p90.", ADDING, "HOW")
-    ]
-    group_by: Annotated[
-        Any, Option("One line per group, and below it the lines of the group.", ADDING, "KEY", typed=tuple[str, ...])
-    ]
+    where: Annotated[str | None, Option(
+        "Only operators that satisfy a condition: 'time > 1ms and kind == \"conv\"'.", CHOOSING, "CONDITION")]
+    sort: Annotated[str | None, Option(
+        "Column to sort by, largest first; +COL for smallest first. Missing values come last.", ADDING, "COL",
+        default="time", flags=("--sort", "--order-by"))]
+    top: Annotated[int | None, Option(
+        "Show the first N lines; 0 shows all, -N all but the last N.", ADDING, "N", flags=("--top", "-t"))]
+    aggregate_by: Annotated[Any, Option(
+        "One line for all operators with the same type, name, module, kind, shape, dtype, kernel, provider, rank, device, "
+        "stream, step or phase; several keys with commas.", ADDING, "KEY", flags=("--aggregate-by", "--by"),
+        typed=tuple[str, ...])]
+    aggregate: Annotated[str | None, Option(
+        "sum (default), mean, max, min, median, or a percentile such as p90.", ADDING, "HOW")]
+    group_by: Annotated[Any, Option(
+        "One line per group, and below it the lines of the group.", ADDING, "KEY", typed=tuple[str, ...])]
     depth: Annotated[int | None, Option("Cut module paths to this many levels.", ADDING, "N")]
-    percentiles: Annotated[
-        Sequence[float] | None, Option("Columns with percentiles of the time: 10,50,90.", ADDING, "P,...", typed=str)
-    ]
-    side: Annotated[
-        Side | None, Option("Times of the device or of the host. Without it: of the device, if there is one.", ADDING)
-    ]
-    measure: Annotated[
-        Measure | None,
-        _python("The time that an operator took, or its wait from the start to the first kernel.", "time"),
-    ]
-    causal: Annotated[
-        Causal | None,
-        Option("Count the full square of causal attention, or only the unmasked half.", COUNTING, default="full"),
-    ]
-    device: Annotated[
-        Any, Option("Compare rates with the peaks of this device: h200, a100, ...", DEVICE, "NAME", typed=str)
-    ]
+    percentiles: Annotated[Sequence[float] | None, Option(
+        "Columns with percentiles of the time: 10,50,90.", ADDING, "P,...", typed=str)]
+    side: Annotated[Side | None, Option(
+        "Times of the device or of the host. Without it: of the device, if there is one.", ADDING)]
+    measure: Annotated[Measure | None, _python(
+        "The time that an operator took, or its wait from the start to the first kernel.", "time")]
+    causal: Annotated[Causal | None, Option(
+        "Count the full square of causal attention, or only the unmasked half.", COUNTING, default="full")]
+    device: Annotated[Any, Option(
+        "Compare rates with the peaks of this device: h200, a100, ...", DEVICE, "NAME", typed=str)]
 
 
 READING = "Reading"
@@ -395,19 +250,11 @@ class Reading(TypedDict, total=False):
     """Options of `opcost.read_profile`."""
 
     partial: Annotated[bool, Option("Read a damaged file up to the damage.", READING, default=False)]
-    reader: Annotated[
-        str | None,
-        Option("Format of the file where its content is ambiguous: kineto, mxnet, ...", READING, "NAME"),
-    ]
-    capture: Annotated[
-        File | None,
-        Option(
-            "Trace of the run that captured the replayed CUDA graphs: their kernels get its operators.",
-            READING,
-            "FILE",
-            typed=Path,
-        ),
-    ]
+    reader: Annotated[str | None, Option(
+        "Format of the file where its content is ambiguous: kineto, mxnet, ...", READING, "NAME")]
+    capture: Annotated[File | None, Option(
+        "Trace of the run that captured the replayed CUDA graphs: their kernels get its operators.", READING, "FILE",
+        typed=Path)]
     memory: Annotated[bool | None, _python("Read the memory of a large file too.")]
     timeline: Annotated[bool, _python("Read when things ran, of a large file too.", default=False)]
     executions: Annotated[bool, _python("One row for each execution, where the file is not large.", default=False)]
@@ -419,54 +266,27 @@ SHOWING = "Output"
 class Showing(TypedDict, total=False):
     """How a command shows its result; each command takes some of these."""
 
-    view: Annotated[
-        str,
-        Option("What is shown: table, arch, memory, badge, or a view of a plug-in.", SHOWING, "NAME", default="table"),
-    ]
+    view: Annotated[str, Option(
+        "What is shown: table, arch, memory, badge, or a view of a plug-in.", SHOWING, "NAME", default="table")]
     format: Annotated[str | None, Option("table, text, md, csv, json or html.", SHOWING, "NAME")]
-    picture: Annotated[
-        Literal["treemap", "flame", "memory", "roofline", "badge"] | None,
-        Option(
-            "What an .svg or .png file shows: modules by MACs (treemap, the default, or flame), memory over the execution, a "
-            "roofline, or a badge.",
-            SHOWING,
-        ),
-    ]
+    picture: Annotated[Literal["treemap", "flame", "memory", "roofline", "badge"] | None, Option(
+        "What an .svg or .png file shows: modules by MACs (treemap, the default, or flame), memory over the execution, a "
+        "roofline, or a badge.", SHOWING)]
     by: Annotated[str | None, Option("One row per module, op, kind (of operator) or type (of module).", SHOWING, "KEY")]
-    depth: Annotated[
-        str | None,
-        Option(
-            "Show modules down to this depth; deeper ones are added up. Without it, as deep as is readable.",
-            SHOWING,
-            "N|all",
-        ),
-    ]
-    merge: Annotated[
-        bool | None,
-        Option(
-            "Show runs of identical blocks once, or never. Without either: where the tree would be long.",
-            SHOWING,
-            negative="--no-merge",
-        ),
-    ]
-    sort: Annotated[
-        str | None, Option("Column to sort by, largest first; +COLUMN for smallest first.", SHOWING, "COLUMN")
-    ]
+    depth: Annotated[str | None, Option(
+        "Show modules down to this depth; deeper ones are added up. Without it, as deep as is readable.", SHOWING,
+        "N|all")]
+    merge: Annotated[bool | None, Option(
+        "Show runs of identical blocks once, or never. Without either: where the tree would be long.", SHOWING,
+        negative="--no-merge")]
+    sort: Annotated[str | None, Option(
+        "Column to sort by, largest first; +COLUMN for smallest first.", SHOWING, "COLUMN")]
     top: Annotated[int | None, Option("Show at most N rows.", SHOWING, "N")]
     columns: Annotated[str | None, Option("The columns to show, in this order.", SHOWING, "A,B,...")]
     exact: Annotated[bool, Option("All digits of numbers instead of K, M, G.", SHOWING, default=False)]
     width: Annotated[int | None, Option("Width in characters. Without it, that of the terminal.", SHOWING, "N")]
-    output: Annotated[
-        tuple[Path, ...],
-        Option(
-            "Write it to this file too; the suffix selects the format. May be repeated.",
-            SHOWING,
-            "FILE",
-            default=(),
-            flags=("--output", "-o"),
-        ),
-    ]
-    quiet: Annotated[
-        bool,
-        Option("No progress; with -o, nothing on stdout either.", SHOWING, default=False, flags=("--quiet", "-q")),
-    ]
+    output: Annotated[tuple[Path, ...], Option(
+        "Write it to this file too; the suffix selects the format. May be repeated.", SHOWING, "FILE", default=(),
+        flags=("--output", "-o"))]
+    quiet: Annotated[bool, Option(
+        "No progress; with -o, nothing on stdout either.", SHOWING, default=False, flags=("--quiet", "-q"))]

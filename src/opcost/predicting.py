@@ -7,9 +7,15 @@ from dataclasses import dataclass, fields, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, get_args
 
+from opcost.core.devices import HOST, autocasts_like
+from opcost.core.devices import device as find_device
+from opcost.core.files import check_writable, write_text
 from opcost.core.graph import Note
+from opcost.core.memory import Memory
 from opcost.core.option import filled, plain, takes
+from opcost.core.report import Report
 from opcost.core.units import format_bytes, format_time
+from opcost.errors import InputError, UnknownName
 from opcost.options import Execution, Predicting
 from opcost.profiles import Profile
 
@@ -19,8 +25,6 @@ if TYPE_CHECKING:
     from opcost.analysis.prediction.lengths import Piece
     from opcost.analysis.prediction.predict import Predicted, Share
     from opcost.analysis.prediction.speeds import Speeds
-    from opcost.core.memory import Memory
-    from opcost.core.report import Report
     from opcost.devices.calibration import Calibration
     from opcost.devices.laws import Laws
 
@@ -63,8 +67,6 @@ class Prediction(Profile):
     @property
     def lines(self) -> list[str]:
         """The latency, its interval, and what bounds the operators, line by line."""
-        from opcost.core.devices import HOST
-
         low, high = map(format_time, self.band_ns)
         total = max(1, sum(self.bounds.values()))
         shares = ", ".join(f"{name} {100 * taken / total:.0f} %" for name, taken in self.bounds.items())
@@ -138,8 +140,6 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
     `.text` has the time to the first token, tokens per second and the size of the cache.
     """
     from opcost.api import check_saved, count, load_report, resolve_source
-    from opcost.core.devices import HOST, autocasts_like
-    from opcost.core.report import Report
     from opcost.frontends.inputs import parse_precision
     from opcost.frontends.source import SavedReport
 
@@ -174,9 +174,6 @@ class _Predictor:
     """Predicts times for one device and execution."""
 
     def __init__(self, device: str, calibration: str | PathLike[str] | None, execution: Execution | None) -> None:
-        from opcost.core.devices import HOST
-        from opcost.errors import InputError, UnknownName
-
         if execution is not None and execution not in get_args(Execution):
             raise UnknownName("execution", execution, get_args(Execution))
         self.speeds, described, self.calibrated = _speeds(device, calibration)
@@ -204,7 +201,6 @@ def _generated(source: Any, predictor: _Predictor, counting: dict[str, Any], giv
     from opcost.analysis.prediction.lengths import pieces
     from opcost.analysis.prediction.predict import joined
     from opcost.api import count, made_once
-    from opcost.errors import InputError
     from opcost.frontends.torch.models.text import windows
 
     prefill, generate = given.prefill, given.generate
@@ -271,8 +267,6 @@ def _cache_of(report: Report) -> dict[str, int]:
 
 
 def _with_memory(found: Predicted, memory: Memory | None, text: TextTimes | None) -> Prediction:
-    from opcost.core.devices import HOST
-
     profile = {field.name: getattr(found.profile, field.name) for field in fields(found.profile)}
     if found.profile.meta["device"] == HOST:  # its time is the host's, as in a measured profile
         profile["rows"] = tuple(
@@ -288,8 +282,6 @@ def _with_memory(found: Predicted, memory: Memory | None, text: TextTimes | None
 
 def _fits(name: str, memory: Memory) -> tuple[bool, str] | None:
     """Whether a device has enough memory, and a sentence on what is missing; None where that is unknown."""
-    from opcost.core.devices import HOST
-    from opcost.core.devices import device as find_device
     from opcost.devices.allocator import fits
 
     usable = None if name == HOST else find_device(name).usable
@@ -318,11 +310,8 @@ _made: dict[str, Speeds] = {}
 def _speeds(name: str, path: str | PathLike[str] | None) -> tuple[Speeds, str, bool]:
     """The speeds of a device, a description of their origin, and whether this very device was calibrated."""
     from opcost.analysis.prediction.speeds import Speeds, fit_laws
-    from opcost.core.devices import HOST
-    from opcost.core.devices import device as find_device
     from opcost.devices.calibration import DOCUMENT
     from opcost.devices.laws import SHIPPED, shipped
-    from opcost.errors import InputError
     from opcost.rules import default_rules
 
     device = None if name == HOST else find_device(name)
@@ -382,11 +371,7 @@ def calibrate(
     from datetime import datetime, timezone
     from pathlib import Path
 
-    from opcost.core.devices import HOST
-    from opcost.core.devices import device as find_device
-    from opcost.core.files import check_writable, write_text
     from opcost.devices.calibration import DOCUMENT, Calibration, Measured, dumps
-    from opcost.errors import InputError
     from opcost.recorders.calibration.run import device_of, machine, run
 
     check_writable(path)

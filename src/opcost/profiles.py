@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opcost.core import profile as measured
+from opcost.core.answer import Answer
+from opcost.core.files import is_stream, write_text
+from opcost.core.plugin import view_for_suffix
+from opcost.core.profile_schema import dumps
+from opcost.core.sheet import Sheet
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from opcost.core.answer import Answer
-    from opcost.core.sheet import Sheet
     from opcost.options import Querying
     from opcost.traces.file import TraceFile
     from opcost.traces.registry import Reader
@@ -87,10 +90,6 @@ class Profile(measured.Profile):
 
         Whatever goes wrong, the old file is as it was.
         """
-        from opcost.core.files import is_stream, write_text
-        from opcost.core.plugin import view_for_suffix
-        from opcost.core.profile_schema import dumps
-
         view = None if is_stream(path) else view_for_suffix(path, "profile")
         if view is None or view.suffix == ".json":
             write_text(path, dumps(self))

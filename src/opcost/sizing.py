@@ -10,18 +10,21 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from opcost.api import count, made_once
+from opcost.core.devices import device as find_device
+from opcost.core.memory import Memory
 from opcost.core.option import changed, filled, plain, takes
 from opcost.core.progress import Rounds, sharing
-from opcost.core.units import format_bytes
+from opcost.core.quantity import QUANTITIES, amounts_of
+from opcost.core.report import ModuleCost, Report
+from opcost.core.results import Advice, Counted, Fit, Point, Sweep
+from opcost.core.units import format_bytes, parse_bytes
+from opcost.errors import BudgetExceeded, ForwardError, InputError
 from opcost.options import Counting, Fitting, Sweeping
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from opcost.analysis.growth import Sample
-    from opcost.core.memory import Memory
-    from opcost.core.report import ModuleCost, Report
-    from opcost.core.results import Advice, Fit, Point, Sweep
     from opcost.frontends.varying import Varied
 
 USUAL_COUNTS = 5
@@ -42,8 +45,6 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit:
     are always counted. `advise=True` repeats this with other options that take less memory. Nothing is ever allocated.
     """
     from opcost.analysis.growth import FARTHEST, largest
-    from opcost.core.results import Counted, Fit
-    from opcost.errors import BudgetExceeded, InputError
 
     given = filled(Fitting, options)
     vary, memory = given.vary, given.memory
@@ -98,10 +99,6 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit:
 
 def _limit(memory: str | int | None, device: str | None) -> tuple[int, str]:
     """The limit in bytes, and the name of the device."""
-    from opcost.core.devices import device as find_device
-    from opcost.core.units import parse_bytes
-    from opcost.errors import InputError
-
     known = None if device is None else find_device(device)
     if memory is not None:
         limit = parse_bytes(memory) if isinstance(memory, str) else memory
@@ -153,7 +150,6 @@ class _Counts:
         """The memory at a size, for the search; None where the model does not run at it."""
         from opcost.analysis.growth import Sample
         from opcost.devices.allocator import least_capacity
-        from opcost.errors import ForwardError, InputError
 
         try:
             report = count(self.model, **self.varied.arguments((size,)))
@@ -196,8 +192,6 @@ class _Counts:
 
     def lowest(self) -> int:
         """The smallest size to begin with: one, unless the model does not run at it."""
-        from opcost.errors import ForwardError, InputError
-
         faults = []
         for size in (1, FEW):
             try:
@@ -287,8 +281,6 @@ def _under_others(
     given: Any, told: Mapping[str, Any], before: _Counts, size: int
 ) -> Iterator[tuple[str, str, _Counts]]:
     """Each other option with which the model stays within the limit at a size, with its counts."""
-    from opcost.errors import ForwardError, InputError
-
     for option, value in _others(given, before):
         before.done.next()
         counts = _Counts(before.model, {**told, option: value}, before.vary, before.limit, before.done)
@@ -303,7 +295,6 @@ def _under_others(
 def _advice(given: Any, told: Mapping[str, Any], before: _Counts, size: int) -> tuple[Advice, ...]:
     """The largest size with each other option that helps, the largest first."""
     from opcost.analysis.growth import largest
-    from opcost.core.results import Advice
 
     found = []
     for option, value, counts in _under_others(given, told, before, size):
@@ -341,8 +332,6 @@ def sweep(source: Any, inputs: Any = None, **options: Unpack[Sweeping]) -> Sweep
     with each counted point and the number of points.
     """
     from opcost.analysis.growth import over_grid
-    from opcost.core.results import Sweep
-    from opcost.errors import InputError
     from opcost.frontends.varying import Varied, parse_variables
 
     given = filled(Sweeping, options)
@@ -402,10 +391,6 @@ class _Points:
 
     def count(self, sizes: tuple[int, ...]) -> Sequence[int] | None:
         """Count at these sizes: quantities of the whole, then the curve of memory; None where the model does not run."""
-        from opcost.core.quantity import amounts_of
-        from opcost.core.results import Point
-        from opcost.errors import ForwardError, InputError
-
         try:
             report = count(self._model, **self._varied.arguments(sizes))
         except (ForwardError, InputError) as exc:
@@ -422,9 +407,6 @@ class _Points:
 
     def point(self, sizes: tuple[int, ...], numbers: Sequence[int] | None) -> Point:
         """The counted point, or one computed from these numbers."""
-        from opcost.core.quantity import QUANTITIES
-        from opcost.core.results import Point
-
         if numbers is None or sizes in self.found:
             return self.found[sizes]
         names = [name for name in QUANTITIES if name != PEAK]

@@ -8,11 +8,16 @@ from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from opcost.core.devices import Device
+from opcost.core.devices import device as find_device
+from opcost.core.rendering import brief
+from opcost.core.report import Report
+from opcost.core.units import format_count, format_time
+from opcost.errors import InputError, MissingFramework, UnknownName
+
 if TYPE_CHECKING:
     from opcost.analysis.utilization import StepFlops
     from opcost.api import Recording
-    from opcost.core.devices import Device
-    from opcost.core.report import Report
 
 WINDOW = 100  # the time of a step is the median of so many last ones, which a pause for an evaluation does not change
 
@@ -36,8 +41,6 @@ class StepMeter:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         from opcost.analysis.utilization import CONVENTIONS
-        from opcost.core.devices import device as find_device
-        from opcost.errors import InputError, UnknownName
 
         if convention not in CONVENTIONS:
             raise UnknownName("convention", convention, CONVENTIONS)
@@ -104,15 +107,11 @@ class StepMeter:
         return None if self.work is None or not seconds else self.work.used(seconds)
 
     def __repr__(self) -> str:
-        from opcost.core.rendering import brief
-
         return brief(self, [str(self)])
 
     def __str__(self) -> str:
         if self.work is None or self.mfu is None or self.step_seconds is None:
             return "MFU is known when two steps have ended"
-        from opcost.core.units import format_count, format_time
-
         rate, peak = (format_count(each) for each in (self.work.flops / self.step_seconds, self.work.peak))
         return (
             f"MFU {self.mfu:.1%}: {rate}FLOP/s of {peak}FLOP/s ({self.device.name}, {' and '.join(self.work.dtypes)}), "
@@ -142,8 +141,6 @@ class StepMeter:
         """A callback for Lightning's Trainer, which also logs `mfu`; each rank tells its own."""
         from importlib import import_module
         from importlib.util import find_spec
-
-        from opcost.errors import MissingFramework
 
         name = next((name for name in ("lightning", "pytorch_lightning") if find_spec(name)), None)
         if name is None:

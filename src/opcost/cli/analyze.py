@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 from opcost.cli.flags import SOURCE, flags, parameter, split
 from opcost.cli.models import report_of
 from opcost.cli.printing import put, warn
+from opcost.core.devices import Device, device, measured
 from opcost.core.escaping import printable
 from opcost.core.files import check_writable, is_stream, write_bytes, write_text
 from opcost.core.graph import note_texts
 from opcost.core.option import Option, declared
+from opcost.core.plugin import load_view, view_for_suffix
+from opcost.core.profile import Profile
 from opcost.core.progress import working
+from opcost.core.units import parse_bytes, parse_count, parse_time
 from opcost.errors import OpcostError, UnknownName, some
 from opcost.options import ADDING, DEVICE, READING, SHOWING, Querying, Reading, Showing
 from opcost.profiles import more_for
 
 if TYPE_CHECKING:
     from opcost.analysis.query import Question
-    from opcost.core.devices import Device
-    from opcost.core.profile import Profile
     from opcost.traces.ranks import Ranks
 
 ROWS = {"megengine": 3, "table": 10, "html": 5_000}
@@ -31,23 +33,17 @@ PARQUET = ".parquet"  # the suffix of a file that holds all that was read, and n
 FORMATS = Literal["table", "json", "csv", "md", "html", "megengine"]
 
 
+# fmt: off
 class Analyzing(TypedDict, total=False):
     """Flags that `opcost.query` has no keyword for: of MegEngine's profile_analyze, of the output, and of many ranks."""
 
-    view: Annotated[
-        Literal["operators", "breakdown", "communication", "memory", "critical-path", "launches"],
-        Option(
-            "operators; breakdown: where each device's time went, and copies; communication: collectives, rates and stragglers; "
-            "memory: the peak, its owners, and over time; critical-path, and what halving a part of it would save; launches: "
-            "queues and delays over time",
-            ADDING,
-            default="operators",
-        ),
-    ]
+    view: Annotated[Literal["operators", "breakdown", "communication", "memory", "critical-path", "launches"], Option(
+        "operators; breakdown: where each device's time went, and copies; communication: collectives, rates and stragglers; "
+        "memory: the peak, its owners, and over time; critical-path, and what halving a part of it would save; launches: "
+        "queues and delays over time", ADDING, default="operators")]
     executions: Annotated[bool, Option("One line for each execution instead of one per operator.", ADDING)]
-    top_end_key: Annotated[
-        Literal["end", "kern"], Option("end is the whole time, kern the wait before the kernel", ADDING, default="end")
-    ]
+    top_end_key: Annotated[Literal["end", "kern"], Option(
+        "end is the whole time, kern the wait before the kernel", ADDING, default="end")]
     peak_flops: Annotated[str, Option("Compare with a measured peak instead: 600T (FLOP/s).", DEVICE, "N")]
     peak_bandwidth: Annotated[str, Option("The same for the memory: 4.1TB (per second).", DEVICE, "N")]
     show_host: Annotated[bool, Option("Add a table of the times on the host.", SHOWING)]
@@ -55,43 +51,22 @@ class Analyzing(TypedDict, total=False):
     print_only: Annotated[Literal["summary", "device", "host"], Option("Print only this part.", SHOWING)]
     dump_only_opr: Annotated[bool, Option("Print only the operators: name, type, id.", SHOWING)]
     confluence: Annotated[bool, Option("MegEngine's tables for a wiki.", SHOWING, flags=("--confluence", "--wiki"))]
-    format: Annotated[
-        FORMATS,
-        Option("Format of the output. By default MegEngine's own text for its profiles, else a table.", SHOWING),
-    ]
-    output: Annotated[
-        Path,
-        Option(
-            "Write to this file; .json, .csv, .md, .html, .svg, .png select the format, .parquet holds all that was read.",
-            SHOWING,
-            "FILE",
-            flags=("--output", "-o"),
-        ),
-    ]
-    scheduler: Annotated[
-        str,
-        Option(
-            "Read many ranks on a Dask cluster: local, or tcp://... Without it: in processes of this machine.",
-            READING,
-            "ADDRESS",
-            flags=("--scheduler", "--cluster"),
-        ),
-    ]
-    rank_cache: Annotated[
-        str,
-        Option(
-            "Folder where parsed ranks are kept for the next time; none: nowhere. Without it: the user's cache folder.",
-            READING,
-            "FOLDER",
-        ),
-    ]
-    model: Annotated[
-        str, Option("Join the rows to the modules of this model, or of a saved report.", READING, "SOURCE")
-    ]
-    shapes: Annotated[
-        tuple[str, ...],
-        Option("An input of --model, as [name:]1x3x224x224[:type].", READING, "SHAPE", flags=("--input", "-i")),
-    ]
+    format: Annotated[FORMATS, Option(
+        "Format of the output. By default MegEngine's own text for its profiles, else a table.", SHOWING)]
+    output: Annotated[Path, Option(
+        "Write to this file; .json, .csv, .md, .html, .svg, .png select the format, .parquet holds all that was read.",
+        SHOWING, "FILE", flags=("--output", "-o"))]
+    scheduler: Annotated[str, Option(
+        "Read many ranks on a Dask cluster: local, or tcp://... Without it: in processes of this machine.", READING,
+        "ADDRESS", flags=("--scheduler", "--cluster"))]
+    rank_cache: Annotated[str, Option(
+        "Folder where parsed ranks are kept for the next time; none: nowhere. Without it: the user's cache folder.",
+        READING, "FOLDER")]
+    model: Annotated[str, Option(
+        "Join the rows to the modules of this model, or of a saved report.", READING, "SOURCE")]
+    shapes: Annotated[tuple[str, ...], Option(
+        "An input of --model, as [name:]1x3x224x224[:type].", READING, "SHAPE", flags=("--input", "-i"))]
+# fmt: on
 
 
 AnalyzeFlags: Any = flags(Querying, Analyzing, Reading, Showing, only=("columns", "exact", "width", "quiet"))
@@ -107,16 +82,12 @@ _OF_READING = ("partial", "reader", "capture", "scheduler", "rank_cache", "model
 
 
 def analyze(
-    *profiles: Annotated[
-        Path,
-        parameter(
-            group=SOURCE,
-            help="A trace of PyTorch, JAX, ONNX Runtime, MegEngine, MXNet, OpenVINO, TensorRT, Nsight Systems or rocprof "
-            "(experimental), or a profile of opcost, plain or gzipped; several files, or a folder, are ranks.",
-        ),
-    ],
+    *profiles: Annotated[Path, parameter(
+        group=SOURCE,
+        help="A trace of PyTorch, JAX, ONNX Runtime, MegEngine, MXNet, OpenVINO, TensorRT, Nsight Systems or rocprof "
+        "(experimental), or a profile of opcost, plain or gzipped; several files, or a folder, are ranks.")],
     flags: AnalyzeFlags = None,
-) -> int:
+) -> int:  # fmt: skip
     """Ask a profile or a trace where the time goes: which operators, modules, kinds, kernels or ranks."""
     given = flags or {}
     paths = [str(path) for path in profiles]
@@ -247,8 +218,6 @@ def question_of(given: Mapping[str, Any], *, top: int) -> Question:
 
 def _time(text: str) -> float:
     """Nanoseconds; a bare number is in seconds, as for MegEngine."""
-    from opcost.core.units import parse_time
-
     try:
         return float(text) * 1e9
     except ValueError:
@@ -265,9 +234,6 @@ def _percentiles(text: str | None) -> tuple[float, ...]:
 
 
 def _device(given: Mapping[str, Any]) -> Device | None:
-    from opcost.core.devices import device, measured
-    from opcost.core.units import parse_bytes, parse_count
-
     name, flops, bandwidth = (given.get(each) for each in ("device", "peak_flops", "peak_bandwidth"))
     if flops is None and bandwidth is None:
         try:
@@ -287,8 +253,6 @@ def _device(given: Mapping[str, Any]) -> Device | None:
 
 def _format_of(given: Mapping[str, Any]) -> str | None:
     """The format that is named, or that the suffix of the file selects; None is the default text of the profile."""
-    from opcost.core.plugin import view_for_suffix
-
     output = given.get("output")
     if given.get("format") is not None or output is None or is_stream(output):
         return given.get("format")
@@ -321,7 +285,6 @@ def _check_sheet(given: Mapping[str, Any], view: str) -> None:
 
 def _sheet(profile: Profile, given: Mapping[str, Any], view: str, written: str) -> str:
     """Tables about the profile as a whole."""
-    from opcost.core.plugin import load_view
     from opcost.profiles import askable
     from opcost.views.view import option_names
 
@@ -349,7 +312,6 @@ def _sheet(profile: Profile, given: Mapping[str, Any], view: str, written: str) 
 def _ours(profile: Profile, question: Question, given: Mapping[str, Any], written: str) -> str | bytes:
     """The answer in one of our views, of which some are not text."""
     from opcost.analysis.query import ask
-    from opcost.core.plugin import load_view
     from opcost.views.profile import summary_lines, verdict_lines
     from opcost.views.view import option_names
 

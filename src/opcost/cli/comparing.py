@@ -14,10 +14,14 @@ from opcost.cli.models import TABLE, counting
 from opcost.cli.output import Output
 from opcost.cli.printing import warn
 from opcost.comparing import COMPARING, Place, autocast_on, check_place, results_of, with_latency
+from opcost.core.baseline import load_baseline
+from opcost.core.baseline import save_baseline as write_baseline
 from opcost.core.files import check_writable, read_whole
 from opcost.core.limits import Limit, parse_condition, parse_limit
 from opcost.core.option import declared
 from opcost.core.quantity import LIMITED, QUANTITIES
+from opcost.core.results import ModelCheck, Verdict
+from opcost.core.units import format_time
 from opcost.errors import OpcostError, SourceError, UnknownName, shortened
 from opcost.options import BUDGET, Checking, Comparing, Pairs, Showing
 from opcost.profiles import find_trace
@@ -33,24 +37,16 @@ FAILING = group(BUDGET)
 
 
 def compare(
-    *sources: Annotated[
-        str,
-        parameter(group=SOURCE, help="Models, files and reports as for `opcost count`, checkpoints, or two profiles."),
-    ],
-    fail_if: Annotated[
-        tuple[str, ...],
-        parameter(
-            group=FAILING,
-            metavar="CONDITION",
-            help="Exit with 1 if the second source satisfies this against the first: 'macs>+1%', 'params>+10M', "
-            "'peak_bytes>512MiB', of profiles 'time>+5%', or 'changed'. May be repeated.",
-        ),
-    ] = (),
-    allow_uncounted: Annotated[
-        bool, parameter(group=FAILING, help="Judge by lower bounds where some operators have no cost model.")
-    ] = False,
+    *sources: Annotated[str, parameter(
+        group=SOURCE, help="Models, files and reports as for `opcost count`, checkpoints, or two profiles.")],
+    fail_if: Annotated[tuple[str, ...], parameter(
+        group=FAILING, metavar="CONDITION",
+        help="Exit with 1 if the second source satisfies this against the first: 'macs>+1%', 'params>+10M', "
+        "'peak_bytes>512MiB', of profiles 'time>+5%', or 'changed'. May be repeated.")] = (),
+    allow_uncounted: Annotated[bool, parameter(
+        group=FAILING, help="Judge by lower bounds where some operators have no cost model.")] = False,
     flags: CompareFlags = None,
-) -> int:
+) -> int:  # fmt: skip
     """Compare what models cost, side by side, or where the time of two profiles goes."""
     from opcost.analysis.compare import TIME, costs_of
     from opcost.comparing import compare as compare_sources
@@ -94,8 +90,6 @@ def compare(
 
 def _holds(condition: Limit, before: Mapping[str, int], after: Mapping[str, int], *, partial: bool) -> bool:
     """Whether a condition holds, with a message; where a total is a lower bound, that is unknown and does not pass."""
-    from opcost.core.units import format_time
-
     old, new = before.get(condition.quantity.name), after.get(condition.quantity.name)
     if old is None or new is None:
         raise OpcostError(f"{condition}: a checkpoint does not have it", hint="name params or param_bytes")
@@ -119,13 +113,9 @@ SIZE = parameter(group=FAILING, metavar="SIZE")
 
 
 def check(
-    *sources: Annotated[
-        str,
-        parameter(
-            group=SOURCE,
-            help="What is checked, as for `opcost count`; without a limit, names of models in the budget file, by default all.",
-        ),
-    ],
+    *sources: Annotated[str, parameter(
+        group=SOURCE,
+        help="What is checked, as for `opcost count`; without a limit, names of models in the budget file, by default all.")],
     max_params: Annotated[str | None, COUNT, parameter(help="Parameters, as 25.6M or 25,557,032.")] = None,
     max_macs: Annotated[str | None, COUNT, parameter(help="Multiply-accumulates, as 4.2G.")] = None,
     max_flops: Annotated[str | None, COUNT, parameter(help="Floating-point operations.")] = None,
@@ -134,31 +124,18 @@ def check(
     max_activation_bytes: Annotated[str | None, SIZE, parameter(help="Bytes that the forward pass writes.")] = None,
     max_bytes: Annotated[str | None, SIZE, parameter(help="Bytes that operators read and write.")] = None,
     max_peak_bytes: Annotated[str | None, SIZE, parameter(help="Peak memory.")] = None,
-    max_latency: Annotated[
-        str | None, parameter(group=FAILING, metavar="TIME", help="Predicted time of one pass on --device, as 5ms.")
-    ] = None,
-    limit: Annotated[
-        tuple[str, ...],
-        parameter(
-            group=FAILING, metavar="CONDITION", help="Any other limit, as 'ops<=500' or 'macs<+1%'. May be repeated."
-        ),
-    ] = (),
-    config: Annotated[
-        Path | None,
-        parameter(
-            group=FAILING, metavar="FILE", help="The budget file. Without it opcost.toml or pyproject.toml here."
-        ),
-    ] = None,
-    save_baseline: Annotated[
-        Path | None, parameter(group=FAILING, metavar="FILE", help="Write the counts, to compare with later.")
-    ] = None,
+    max_latency: Annotated[str | None, parameter(
+        group=FAILING, metavar="TIME", help="Predicted time of one pass on --device, as 5ms.")] = None,
+    limit: Annotated[tuple[str, ...], parameter(
+        group=FAILING, metavar="CONDITION", help="Any other limit, as 'ops<=500' or 'macs<+1%'. May be repeated.")] = (),
+    config: Annotated[Path | None, parameter(
+        group=FAILING, metavar="FILE", help="The budget file. Without it opcost.toml or pyproject.toml here.")] = None,
+    save_baseline: Annotated[Path | None, parameter(
+        group=FAILING, metavar="FILE", help="Write the counts, to compare with later.")] = None,
     flags: CheckFlags = None,
-) -> int:
+) -> int:  # fmt: skip
     """Check models against budgets. The exit code is 1 if one is exceeded; `--format md` is a summary for a pull request."""
     from opcost.analysis.compare import costs_of, judge
-    from opcost.core.baseline import load_baseline
-    from opcost.core.baseline import save_baseline as write_baseline
-    from opcost.core.results import ModelCheck, Verdict
 
     flags = flags or {}
     output = Output(flags, "tables")

@@ -17,12 +17,13 @@ from opcost.cli.output import Output, check_file
 from opcost.cli.printing import put, say, warn
 from opcost.core.devices import device as find_device
 from opcost.core.progress import working
+from opcost.core.report import Report
+from opcost.core.results import Point, Sweep
 from opcost.core.units import format_count, format_time, parse_time
 from opcost.errors import InputError, OpcostError
 from opcost.options import SHOWING, Costing, Counting, Fitting, Predicting, Showing, Sweeping
 
 if TYPE_CHECKING:
-    from opcost.core.report import Report
     from opcost.frontends.source import Source
 
 TABLE = ("format", "top", "exact", "width", "output", "quiet")  # what can be chosen of a table that is not a report's
@@ -60,20 +61,13 @@ def predict(
     source: SourceArgument,
     /,
     *,
-    by: Annotated[
-        str,
-        parameter(
-            group=group(SHOWING),
-            metavar="KEY",
-            show_default=True,
-            help="One row per type, kind or name of operator, per module, or per bound.",
-        ),
-    ] = "type",
-    top: Annotated[
-        int, parameter(group=group(SHOWING), metavar="N", show_default=True, help="Show at most N rows; 0 shows all.")
-    ] = 15,
+    by: Annotated[str, parameter(
+        group=group(SHOWING), metavar="KEY", show_default=True,
+        help="One row per type, kind or name of operator, per module, or per bound.")] = "type",
+    top: Annotated[int, parameter(
+        group=group(SHOWING), metavar="N", show_default=True, help="Show at most N rows; 0 shows all.")] = 15,
     flags: PredictFlags = None,
-) -> int:
+) -> int:  # fmt: skip
     """Predict how long a model takes on a device, operator by operator, without running it."""
     from opcost.predicting import predict as predict_model
 
@@ -106,7 +100,6 @@ def fit(source: SourceArgument, /, *, flags: FitFlags = None) -> int:
 def sweep(source: SourceArgument, /, *, flags: SweepFlags = None) -> int:
     """Cost, memory and latency as functions of one or two sizes."""
     from opcost.cli.main import INTERRUPTED
-    from opcost.core.results import Point, Sweep
     from opcost.frontends.varying import parse_variables
     from opcost.sizing import sweep as sweep_model
 
@@ -143,17 +136,15 @@ def mfu(
     source: SourceArgument,
     /,
     *,
-    step_time: Annotated[
-        str, parameter(group=STEP, metavar="TIME", help="Time of one step on each of the devices: 312ms, 1.2s.")
-    ],
+    step_time: Annotated[str, parameter(
+        group=STEP, metavar="TIME", help="Time of one step on each of the devices: 312ms, 1.2s.")],
     device: Annotated[str, parameter(group=STEP, metavar="NAME", help="The device that it runs on: h200, a100, ...")],
-    devices: Annotated[
-        int, parameter(group=STEP, metavar="N", show_default=True, help="Number of devices that share the step.")
-    ] = 1,
+    devices: Annotated[int, parameter(
+        group=STEP, metavar="N", show_default=True, help="Number of devices that share the step.")] = 1,
     inference: Annotated[bool, parameter(group=STEP, help="The step is a forward pass, not a training step.")] = False,
     tf32: Annotated[bool, parameter(group=STEP, help="Products of float32 run in TF32.")] = False,
     flags: CostFlags = None,
-) -> int:
+) -> int:  # fmt: skip
     """Show how much of a device's peak a step uses, under each convention that applies."""
     from opcost.analysis.utilization import CONVENTIONS, step_flops
 
@@ -195,30 +186,17 @@ ScanFlags: Any = flags_of(Showing, only=("sort", "top", "columns", "exact", "wid
 
 
 def scan(
-    *paths: Annotated[
-        Path,
-        parameter(
-            group=SOURCE,
-            help="A file, the index of a sharded checkpoint, or a folder; several are files of one checkpoint.",
-        ),
-    ],
-    by: Annotated[
-        Literal["layer", "module", "type", "tensor"] | None,
-        parameter(
-            group=SOURCE,
-            help="One row per layer pattern (model.layers.{0..79}.mlp.*), module, element type, or tensor.",
-        ),
-    ] = None,
-    depth: Annotated[
-        int | None,
-        parameter(
-            group=SOURCE,
-            metavar="N",
-            help="Words of a name: after the number of a layer (1), or of the path of a module (2).",
-        ),
-    ] = None,
+    *paths: Annotated[Path, parameter(
+        group=SOURCE,
+        help="A file, the index of a sharded checkpoint, or a folder; several are files of one checkpoint.")],
+    by: Annotated[Literal["layer", "module", "type", "tensor"] | None, parameter(
+        group=SOURCE,
+        help="One row per layer pattern (model.layers.{0..79}.mlp.*), module, element type, or tensor.")] = None,
+    depth: Annotated[int | None, parameter(
+        group=SOURCE, metavar="N",
+        help="Words of a name: after the number of a layer (1), or of the path of a module (2).")] = None,
     flags: ScanFlags = None,
-) -> int:
+) -> int:  # fmt: skip
     """List what a checkpoint holds, from its headers alone: tensors, logical parameters, stored bytes, bits per parameter."""
     from opcost.api import scan as scan_checkpoint
 
@@ -247,49 +225,29 @@ def visualize(
     model: SourceArgument,
     /,
     *,
-    log_path: Annotated[
-        str | None,
-        _theirs("log_path", metavar="DIR", help="Write the graph and the totals for TensorBoard into this folder."),
-    ] = None,
-    load_input_data: Annotated[
-        Path | None,
-        _theirs(
-            "load_input_data",
-            metavar="FILE",
-            help="Count with inputs shaped as the arrays in this file: .npy, .npz, or a pickle of a numpy array or of a "
-            "dict of them by name.",
-        ),
-    ] = None,
+    log_path: Annotated[str | None, _theirs(
+        "log_path", metavar="DIR", help="Write the graph and the totals for TensorBoard into this folder.")] = None,
+    load_input_data: Annotated[Path | None, _theirs(
+        "load_input_data", metavar="FILE",
+        help="Count with inputs shaped as the arrays in this file: .npy, .npz, or a pickle of a numpy array or of a "
+        "dict of them by name.")] = None,
     cal_params: Annotated[bool, _theirs("cal_params", help="Parameters.")] = False,
     cal_flops: Annotated[bool, _theirs("cal_flops", help="FLOPs.")] = False,
-    cal_activations: Annotated[
-        bool, _theirs("cal_activations", help="Activations. Without any of the three, all of them.")
-    ] = False,
-    logging_to_stdout: Annotated[
-        bool, _theirs("logging_to_stdout", help="Print every line, not only the summary.")
-    ] = False,
-    everything: Annotated[
-        bool,
-        parameter(
-            name="--all",
-            group=STATISTICS,
-            help=f"All statistics, every line, and the log (in {DEFAULT_LOG} without --log_path).",
-        ),
-    ] = False,
-    bar_length_max: Annotated[
-        int, _theirs("bar_length_max", metavar="N", show_default=True, help="Characters of the longest bar.")
-    ] = 20,
-    convention: Annotated[
-        Literal["opcost", "megengine"],
-        parameter(
-            group=STATISTICS,
-            show_default=True,
-            help="opcost: every operator, the batch as it is, weights once, receptive fields that know pooling; or the rules "
-            "of MegEngine's own tool.",
-        ),
-    ] = "opcost",
+    cal_activations: Annotated[bool, _theirs(
+        "cal_activations", help="Activations. Without any of the three, all of them.")] = False,
+    logging_to_stdout: Annotated[bool, _theirs(
+        "logging_to_stdout", help="Print every line, not only the summary.")] = False,
+    everything: Annotated[bool, parameter(
+        name="--all", group=STATISTICS,
+        help=f"All statistics, every line, and the log (in {DEFAULT_LOG} without --log_path).")] = False,
+    bar_length_max: Annotated[int, _theirs(
+        "bar_length_max", metavar="N", show_default=True, help="Characters of the longest bar.")] = 20,
+    convention: Annotated[Literal["opcost", "megengine"], parameter(
+        group=STATISTICS, show_default=True,
+        help="opcost: every operator, the batch as it is, weights once, receptive fields that know pooling; or the rules "
+        "of MegEngine's own tool.")] = "opcost",
     flags: CostFlags = None,
-) -> int:
+) -> int:  # fmt: skip
     """Print the statistics of a model and write its graph for TensorBoard, with the flags of MegEngine's network_visualize."""
     from opcost.compat.megengine.network_visualize import counting as counted_on
     from opcost.compat.megengine.network_visualize import dump_path, find_records

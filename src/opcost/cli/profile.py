@@ -28,34 +28,19 @@ COLUMNS = "name,count,time,share,computation,flops,memory"  # time and cost side
 
 
 def profile(
-    source: Annotated[
-        str,
-        parameter(
-            group=SOURCE,
-            help="path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, or an .onnx file.",
-        ),
-    ],
+    source: Annotated[str, parameter(
+        group=SOURCE,
+        help="path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, or an .onnx file.")],
     /,
     *,
-    output: Annotated[
-        Path | None,
-        parameter(
-            name=["--output", "-o"],
-            group=WRITING,
-            metavar="FILE",
-            help="Write the profile to this file; .json keeps everything, for `opcost analyze`.",
-        ),
-    ] = None,
-    layout: Annotated[
-        Literal["opcost", "megengine", "chrome"],
-        parameter(
-            group=WRITING,
-            show_default=True,
-            help="opcost's own JSON, that of MegEngine's load_and_run --profile, or a Chrome trace.",
-        ),
-    ] = "opcost",
+    output: Annotated[Path | None, parameter(
+        name=["--output", "-o"], group=WRITING, metavar="FILE",
+        help="Write the profile to this file; .json keeps everything, for `opcost analyze`.")] = None,
+    layout: Annotated[Literal["opcost", "megengine", "chrome"], parameter(
+        group=WRITING, show_default=True,
+        help="opcost's own JSON, that of MegEngine's load_and_run --profile, or a Chrome trace.")] = "opcost",
     flags: ProfileFlags = None,
-) -> int:
+) -> int:  # fmt: skip
     """Run a model, measure every operator, and show where the time of a run goes."""
     if output is None:
         if layout != "opcost":
@@ -115,23 +100,16 @@ def _summarize(profile: Profile, output: Path | None, layout: str) -> None:
 
 def calibrate(
     *,
-    output: Annotated[
-        Path,
-        parameter(name=["--output", "-o"], metavar="FILE", help="The .json to write; an existing one is continued."),
-    ],
-    device: Annotated[
-        str | None,
-        parameter(metavar="NAME", help="Where operators run: cuda, cuda:1, cpu. Without it: the GPU, if any."),
-    ] = None,
-    name: Annotated[
-        str | None,
-        parameter(metavar="NAME", help="Its name in the table of devices, if the product name does not match."),
-    ] = None,
-    seconds: Annotated[
-        float, parameter(metavar="S", show_default=True, help="How long to time operators, about.")
-    ] = 170,
+    output: Annotated[Path, parameter(
+        name=["--output", "-o"], metavar="FILE", help="The .json to write; an existing one is continued.")],
+    device: Annotated[str | None, parameter(
+        metavar="NAME", help="Where operators run: cuda, cuda:1, cpu. Without it: the GPU, if any.")] = None,
+    name: Annotated[str | None, parameter(
+        metavar="NAME", help="Its name in the table of devices, if the product name does not match.")] = None,
+    seconds: Annotated[float, parameter(
+        metavar="S", show_default=True, help="How long to time operators, about.")] = 170,
     quiet: Annotated[bool, parameter(name=["--quiet", "-q"], help="No progress.")] = False,
-) -> int:
+) -> int:  # fmt: skip
     """Time single operators on the device at hand, for opcost predict."""
     done = (0, 0.0)
 

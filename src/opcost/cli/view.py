@@ -22,6 +22,7 @@ from opcost.cli.printing import say, warn
 from opcost.comparing import compare, results_of, source_or_scan
 from opcost.core.files import write_text
 from opcost.core.plugin import load_view
+from opcost.core.scan import Scan
 from opcost.errors import InputError, OpcostError
 from opcost.options import Counting, Showing
 from opcost.profiles import find_trace, more_for
@@ -33,30 +34,18 @@ ViewFlags: Any = frontend_flags(Counting, Showing, only=("quiet",))
 
 
 def view(
-    *sources: Annotated[
-        str,
-        parameter(
-            group=SOURCE,
-            help="A model or a report as for `opcost count`, a profile or a trace, a checkpoint; several are compared.",
-        ),
-    ],
-    output: Annotated[
-        Path | None,
-        parameter(
-            name=["--output", "-o"],
-            group=VIEWING,
-            metavar="FILE.html",
-            help="Write the page to this file; without it, it is opened in a browser.",
-        ),
-    ] = None,
-    serve: Annotated[
-        bool, parameter(group=VIEWING, help="Serve the page to this machine, and again when the source changes.")
-    ] = False,
-    port: Annotated[
-        int, parameter(group=VIEWING, metavar="N", show_default=True, help="Port to serve at; 0 takes a free one.")
-    ] = PORT,
+    *sources: Annotated[str, parameter(
+        group=SOURCE,
+        help="A model or a report as for `opcost count`, a profile or a trace, a checkpoint; several are compared.")],
+    output: Annotated[Path | None, parameter(
+        name=["--output", "-o"], group=VIEWING, metavar="FILE.html",
+        help="Write the page to this file; without it, it is opened in a browser.")] = None,
+    serve: Annotated[bool, parameter(
+        group=VIEWING, help="Serve the page to this machine, and again when the source changes.")] = False,
+    port: Annotated[int, parameter(
+        group=VIEWING, metavar="N", show_default=True, help="Port to serve at; 0 takes a free one.")] = PORT,
     flags: ViewFlags = None,
-) -> int:
+) -> int:  # fmt: skip
     """Show a page: what a model costs, where the time of a profile goes, what a checkpoint holds, or how models differ."""
     if not sources:
         raise OpcostError("no source is named", hint="opcost view SOURCE; see `opcost view --help`")
@@ -102,8 +91,6 @@ def page_of(sources: tuple[str, ...], options: dict[str, Any], *, quiet: bool) -
             profile = read_profile(source, timeline=True)
         answer = profile.query(aggregate_by=profile.usual_keys, top=ROWS)
         return answer.render("html", **more_for(load_view("html", "profile"), profile))
-    from opcost.core.scan import Scan
-
     found_source = source_or_scan(source, options.pop("set", None))
     if isinstance(found_source, Scan):
         return found_source.render("html")

@@ -21,33 +21,11 @@ if TYPE_CHECKING:
     from opcost.utilizing import StepMeter
 
 _HOMES = {
-    "query": "opcost.analysis.query",
-    "check": "opcost.comparing",
-    "compare": "opcost.comparing",
-    "count": "opcost.api",
-    "load_report": "opcost.api",
-    "read_profile": "opcost.api",
-    "calibrate": "opcost.predicting",
-    "predict": "opcost.predicting",
-    "profile": "opcost.api",
-    "recording": "opcost.api",
-    "scan": "opcost.api",
-    "measure": "opcost.recorders.measure",
-    "Step": "opcost.core.option",
-    "Text": "opcost.core.option",
-    "Cost": "opcost.core.graph",
-    "Graph": "opcost.core.graph",
-    "Op": "opcost.core.graph",
-    "TensorSpec": "opcost.core.graph",
-    "Report": "opcost.core.report",
-    "Row": "opcost.core.report",
-    "Stats": "opcost.core.report",
-    "OpcostError": "opcost.errors",
-    "OpView": "opcost.rules.registry",
-    "fit": "opcost.sizing",
-    "sweep": "opcost.sizing",
-    "StepMeter": "opcost.utilizing",
-}
+    "analysis.query": "query", "api": "count load_report profile read_profile recording scan", "comparing": "check compare",
+    "core.graph": "Cost Graph Op TensorSpec", "core.option": "Step Text", "core.report": "Report Row Stats",
+    "errors": "OpcostError", "predicting": "calibrate predict", "recorders.measure": "measure", "rules.registry": "OpView",
+    "sizing": "fit sweep", "utilizing": "StepMeter",
+}  # fmt: skip
 
 __all__ = [
     "Cost", "Graph", "Op", "OpView", "OpcostError", "Report", "Row", "Stats", "Step", "StepMeter", "TensorSpec", "Text",
@@ -58,13 +36,12 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that `import opcost` costs nothing."""
-    home = _HOMES.get(name)
+    home = next((module for module, names in _HOMES.items() if name in names.split()), None)
     if home is None:
         raise AttributeError(f"module 'opcost' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(home), name)
-    globals()[name] = value
+    value = globals()[name] = getattr(import_module(f"opcost.{home}"), name)
     return value
 
 

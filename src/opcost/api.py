@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from opcost.core import schema
 from opcost.core.devices import autocasts_like
 from opcost.core.devices import device as find_device
 from opcost.core.files import keep_pipes
@@ -20,19 +21,21 @@ from opcost.core.plugin import faults_attributed
 from opcost.core.rendering import brief
 from opcost.core.report import Report
 from opcost.core.scan import Scan
-from opcost.core.schema import load
 from opcost.errors import InputError, MissingFramework, OpcostError, UnknownName, UnknownSource
+from opcost.frontends.inputs import check_not_a_shape, parse_dtype, parse_precision, spelled_out
+from opcost.frontends.options import CountOptions, check_understood
+from opcost.frontends.registry import load, owner
+from opcost.frontends.source import ModelFile, PythonModel, SavedReport, Source, resolve
 from opcost.options import Causal, Counting, Profiling, Reading
+from opcost.profiles import Profile, askable
+from opcost.recorders.registry import ProfileOptions, Recorder, recorder_of, recorder_of_file
+from opcost.rules import default_rules
 from opcost.rules.registry import Convention, Rule, Rules
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from opcost.analysis.memory import OnDevice
-    from opcost.frontends.options import CountOptions
-    from opcost.frontends.source import Source
-    from opcost.profiles import Profile
-    from opcost.recorders.registry import ProfileOptions, Recorder
 
 
 @takes(Counting)
@@ -53,80 +56,68 @@ def count(source: Any, inputs: Any = None, **options: Unpack[Counting]) -> Repor
     kernels of that GPU need it. `rules={"library::operator": rule}` adds cost rules. docs/options.md lists every option.
     """
     from opcost.analysis.costing import cost_graph
-    from opcost.frontends.inputs import check_not_a_shape, parse_dtype, parse_precision, spelled_out
-    from opcost.frontends.options import CountOptions
-    from opcost.rules import default_rules
 
     given = filled(Counting, options)
     if given.causal not in get_args(Causal):
         raise UnknownName("value of causal", given.causal, get_args(Causal))
-    check_not_a_shape(inputs)
     precision = parse_precision(given.precision, autocasts_like(given.device))
     if precision.dtype is not None and given.dtype is not None:
         raise InputError("dtype and precision both name an element type", hint="give one of them")
-    shapes, dtypes = spelled_out(given.shapes, given.dtypes)
     cache_dtype = None if given.cache_dtype is None else parse_dtype(given.cache_dtype)
     patterns = (given.checkpoint,) if isinstance(given.checkpoint, str) else tuple(given.checkpoint)
-    asked = CountOptions(
-        inputs=inputs,
-        kwargs=dict(given.kwargs or {}),
-        shapes=shapes,
-        dtypes=dtypes,
-        sizes=Sizes(given.batch, given.tokens, given.image),
+    counted = CountOptions(
+        **_of_model(given, inputs),
         text=Text(given.prefill, given.decode, given.cache, given.static, cache_dtype),
-        dtype=precision.dtype if given.dtype is None else parse_dtype(given.dtype),
         precision=precision,
-        backward=given.backward,
         optimizer=given.optimizer,
         step=Step(patterns, given.accumulate, given.zero_grad),
         real=given.real,
-        mode=given.mode,
         as_on_gpu=given.device is not None,
-        own=dict(given.options or {}),
     )
+    if precision.dtype is not None:
+        counted = replace(counted, dtype=precision.dtype)
     priced = partial(
         cost_graph,
         rules=default_rules().with_rules(given.rules),
         convention=Convention(causal=given.causal),
-        on=None if given.device is None else _on_device(given.device),
+        on=None if given.device is None else _on_device(find_device(given.device).name),
     )
     with keep_pipes(), garbage_collector_paused():
         found = resolve_source(source, given.set)
         check_saved(found, {**options, "inputs": inputs})
-        return _count(source if found is None else found, asked, priced)
+        return _count(source if found is None else found, counted, priced)
+
+
+def _of_model(given: Any, inputs: Any) -> dict[str, Any]:
+    """What counting and profiling take in common: the inputs, their sizes and types, and the mode."""
+    check_not_a_shape(inputs)
+    shapes, dtypes = spelled_out(given.shapes, given.dtypes)
+    return {
+        "inputs": inputs, "kwargs": dict(given.kwargs or {}), "shapes": shapes, "dtypes": dtypes,
+        "sizes": Sizes(given.batch, given.tokens, given.image), "backward": given.backward, "mode": given.mode,
+        "dtype": None if given.dtype is None else parse_dtype(given.dtype), "own": dict(given.options or {}),
+    }  # fmt: skip
 
 
 def check_saved(source: Source | None, options: Mapping[str, Any]) -> None:
     """Raise for options about counting where the source is a report that was counted before."""
-    from opcost.frontends.source import SavedReport
-
     if isinstance(source, SavedReport) and changed(Counting, options):
-        raise InputError(
-            f"{source.label} is a saved report; options about counting do not apply to it",
-            hint="count the model again with these options",
-        )
+        hint = "count the model again with these options"
+        raise InputError(f"{source.label} is a saved report; options about counting do not apply to it", hint=hint)
 
 
-_on: dict[str, OnDevice] = {}
-
-
+@cache
 def _on_device(name: str) -> OnDevice:
     """The allocator and workspaces of a device; workspaces of one that was not calibrated are those of one that was."""
     from opcost.analysis.memory import OnDevice
     from opcost.analysis.prediction.speeds import Workspaces
     from opcost.devices.laws import SHIPPED, shipped
 
-    known = find_device(name).name
-    if known not in _on:
-        laws = shipped(known if known in SHIPPED else SHIPPED[0])
-        _on[known] = OnDevice(known, Workspaces(laws.workspaces).of)
-    return _on[known]
+    laws = shipped(name if name in SHIPPED else SHIPPED[0])
+    return OnDevice(name, Workspaces(laws.workspaces).of)
 
 
 def _count(source: Any, options: CountOptions, priced: Callable[[Graph], Report]) -> Report:
-    from opcost.frontends.registry import load, owner
-    from opcost.frontends.source import ModelFile, SavedReport
-
     named = resolve_source(source)
     if named is None:
         return priced(load(owner(source), source, options))
@@ -145,7 +136,12 @@ def _count(source: Any, options: CountOptions, priced: Callable[[Graph], Report]
         report = replace(report, notes=(*report.notes, *named.notes)) if named.notes else report
         if named.from_collection:  # a class of a collection makes many models, and the name tells which
             report = replace(report, meta={**report.meta, "source": named.label})
-        return report if named.checkpoint is None else _compared_with(report, model, named.checkpoint)
+        if named.checkpoint is not None:
+            from opcost.frontends.torch.models.weights import compare_with_checkpoint
+
+            found = compare_with_checkpoint(model, named.checkpoint)
+            report = replace(report, notes=(*report.notes, *found))
+        return report
 
 
 @contextmanager
@@ -156,13 +152,10 @@ def made_once(
 
     One that code makes is made without weights; a file is read anew by every count.
     """
-    from opcost.frontends.source import PythonModel, SavedReport
-
     named = resolve_source(source, settings)
     if isinstance(named, SavedReport):
-        raise InputError(
-            f"{named.label} is a saved report, and only a model can be counted at other sizes", hint="name the model"
-        )
+        hint = "name the model"
+        raise InputError(f"{named.label} is a saved report, and only a model can be counted at other sizes", hint=hint)
     if not isinstance(named, PythonModel):
         yield source if named is None else named, None
         return
@@ -170,16 +163,8 @@ def made_once(
         yield named.build(), usual_mode(training=training)
 
 
-def _compared_with(report: Report, model: Any, checkpoint: Path) -> Report:
-    from opcost.frontends.torch.models.weights import compare_with_checkpoint
-
-    return replace(report, notes=(*report.notes, *compare_with_checkpoint(model, checkpoint)))
-
-
 def resolve_source(source: Any, settings: Mapping[str, object] | None = None) -> Source | None:
     """What a string means, if it is one; who has looked already passes what was found."""
-    from opcost.frontends.source import ModelFile, PythonModel, SavedReport, resolve
-
     if isinstance(source, (str, Path)):
         return resolve(str(source), settings)
     if settings:
@@ -223,8 +208,6 @@ def recording(*, causal: Causal = "full", rules: Mapping[str, Rule] | None = Non
     The block runs for real and as it is written (nothing is compiled); its results, gradients and updates are the user's.
     `causal` and `rules` as for `count`.
     """
-    from opcost.rules import default_rules
-
     if causal not in get_args(Causal):
         raise UnknownName("value of causal", causal, get_args(Causal))
     return Recording(default_rules().with_rules(rules), Convention(causal=causal))
@@ -246,7 +229,7 @@ def scan(*paths: str | PathLike[str]) -> Scan:
 
 def load_report(path: str | PathLike[str]) -> Report:
     """Read a report that was saved as `.json`."""
-    return load(path)
+    return schema.load(path)
 
 
 @takes(Profiling)
@@ -258,88 +241,49 @@ def profile(source: Any, inputs: Any = None, **options: Unpack[Profiling]) -> Pr
     moved to `device`. After `warmup` runs come `repeat` runs (or as many as fit into `seconds`) timed without a profiler, then
     as many with one. `host_only` leaves the device's records out; `cold_l2` flushes the device's L2 cache before every run.
     """
-    from opcost.frontends.inputs import check_not_a_shape, parse_dtype, spelled_out
-    from opcost.frontends.source import PythonModel
-    from opcost.recorders.registry import ProfileOptions, recorder_of, recorder_of_file
-
     given = filled(Profiling, options)
-    check_not_a_shape(inputs)
-    shapes, dtypes = spelled_out(given.shapes, given.dtypes)
-    asked = ProfileOptions(
-        inputs=inputs,
-        kwargs=dict(given.kwargs or {}),
-        shapes=shapes,
-        dtypes=dtypes,
-        sizes=Sizes(given.batch, given.tokens, given.image),
-        dtype=None if given.dtype is None else parse_dtype(given.dtype),
-        backward=given.backward,
-        mode=given.mode,
-        host_only=given.host_only,
-        warmup=given.warmup,
-        repeat=given.repeat,
-        seconds=given.seconds,
-        cold_l2=given.cold_l2,
-        own=dict(given.options or {}),
-    )
+    runs = {name: getattr(given, name) for name in ("host_only", "warmup", "repeat", "seconds", "cold_l2")}
+    chosen = ProfileOptions(**_of_model(given, inputs), **runs)
     settings, device = given.set, given.device
-    is_text = isinstance(source, (str, Path))
-    recorder = recorder_of_file(source) if is_text else None
+    recorder = recorder_of_file(source) if isinstance(source, (str, Path)) else None
     if recorder is not None and (settings or device is not None):
-        raise InputError(
-            f"{source} is a file: it is neither made with settings nor moved to a device", hint="leave that out"
-        )
+        hint = "leave that out"
+        raise InputError(f"{source} is a file: it is neither made with settings nor moved to a device", hint=hint)
     named = None if recorder is not None else resolve_source(source, settings)
     if device is not None and named is None:
-        raise InputError(
-            f"device={device!r} is for models that Python code makes from a string",
-            hint="move the model there yourself",
-        )
+        hint = "move the model there yourself"
+        raise InputError(f"device={device!r} is for models that Python code makes from a string", hint=hint)
     if recorder is not None or named is None:
-        return _record(recorder or recorder_of(source), source, asked)
+        return _record(recorder or recorder_of(source), source, chosen)
     if not isinstance(named, PythonModel):
-        raise UnknownSource(
-            f"{named.path} cannot be run", hint="profile an .onnx file, or code that makes a model: path/to/file.py:Net"
-        )
-    if asked.mode is None:
-        asked = replace(asked, mode=usual_mode(training=asked.backward))
+        hint = "profile an .onnx file, or code that makes a model: path/to/file.py:Net"
+        raise UnknownSource(f"{named.path} cannot be run", hint=hint)
+    if chosen.mode is None:
+        chosen = replace(chosen, mode=usual_mode(training=chosen.backward))
     with named.guard():
-        model = named.build(real=True)
-        return _record(recorder_of(model), model if device is None else _moved(model, device), asked)
-
-
-def _moved(model: Any, device: str) -> Any:
-    """The model on the wanted device."""
-    try:
-        return model.to(device)
-    except (RuntimeError, AssertionError) as exc:  # no such device, none at all, or too little memory on it
-        raise InputError(f"the model cannot be moved to {device}: {exc}".rstrip(".")) from exc
+        model: Any = named.build(real=True)
+        try:
+            model = model if device is None else model.to(device)
+        except (RuntimeError, AssertionError) as exc:  # no such device, none at all, or too little memory on it
+            raise InputError(f"the model cannot be moved to {device}: {exc}".rstrip(".")) from exc
+        return _record(recorder_of(model), model, chosen)
 
 
 def _record(recorder: Recorder, source: Any, options: ProfileOptions) -> Profile:
     from opcost.analysis.join import with_costs
-    from opcost.frontends.options import check_understood
-    from opcost.profiles import askable
-    from opcost.rules import default_rules
 
     check_understood(recorder, "recorder", options)
     report: Report | None = None
     notes: tuple[Note, ...] = ()
-    asked: dict[str, Any] = {
-        "kwargs": options.kwargs,
-        "shapes": options.shapes,
-        "dtypes": options.dtypes,
-        **options.sizes._asdict(),
-        "dtype": options.dtype,
-        "backward": options.backward,
-        "mode": options.mode,
-    }
+    names = ("kwargs", "shapes", "dtypes", "dtype", "backward", "mode")
+    counting = {name: getattr(options, name) for name in names} | options.sizes._asdict()
     if recorder.wants_report:
         try:
-            report = count(source, options.inputs, **asked)
+            report = count(source, options.inputs, **counting)
             notes = tuple(note for note in report.notes if note.code == "guessed-inputs")
         except OpcostError as exc:
-            said = f"the rows have no cost, because the model could not be counted: {exc.message}"
-            notes = (Note("not-counted", said),)
+            text = f"the rows have no cost, because the model could not be counted: {exc.message}"
+            notes = (Note("not-counted", text),)
     with faults_attributed(recorder, "running the model"):
         found = recorder.record(source, options, report)
     if not recorder.wants_report:
@@ -355,7 +299,6 @@ def read_profile(path: str | PathLike[str], **options: Unpack[Reading]) -> Profi
     the capture of its CUDA graphs. Of large files, `memory=True` reads memory and `timeline=True` when things ran; of others,
     `executions=True` gives a row for each execution.
     """
-    from opcost.profiles import askable
     from opcost.traces.registry import read
 
     return askable(read(path, **vars(filled(Reading, options))))

@@ -21,13 +21,15 @@ from opcost.core.report import Report
 from opcost.core.results import Comparison, Verdict
 from opcost.core.scan import Scan
 from opcost.errors import BudgetExceeded, InputError, OpcostError, UnknownName, UnknownSource
+from opcost.frontends.inputs import parse_precision
+from opcost.frontends.source import SavedReport, Source, resolve
 from opcost.options import Checking, Comparing, Costing, Execution
+from opcost.profiles import find_trace
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from opcost.analysis.compare import Costs
-    from opcost.frontends.source import Source
 
 
 @takes(Comparing)
@@ -75,8 +77,6 @@ def _refuse_columns(options: Mapping[str, Any], why: str) -> None:
 
 def _profile_of(source: Any) -> Profile | None:
     """The profile that a source is or names; None for every other source."""
-    from opcost.profiles import find_trace
-
     if isinstance(source, Profile):
         return source
     trace = find_trace(source) if isinstance(source, (str, Path)) else None
@@ -90,10 +90,8 @@ def _profiles(
 
     if len(profiles) != 2 or None in profiles:
         label = next(label for label, profile in zip(labels, profiles, strict=True) if profile is not None)
-        raise InputError(
-            f"{label} is a profile, which is compared with one other profile",
-            hint="name two profiles, or models and reports",
-        )
+        hint = "name two profiles, or models and reports"
+        raise InputError(f"{label} is a profile, which is compared with one other profile", hint=hint)
     if counting:
         raise InputError("options about counting do not apply to profiles", hint="leave them out")
     if by is not None and by not in get_args(ProfileBy):
@@ -104,8 +102,6 @@ def _profiles(
 
 def results_of(sources: Sequence[Any], options: Mapping[str, Any]) -> list[Report | Scan]:
     """The reports and scans of sources; `options` are for those that are counted, and an error where none is."""
-    from opcost.frontends.source import SavedReport
-
     options = dict(options)
     settings = options.pop("set", None)
     # Settings are for code that makes a model; a file among the sources has none.
@@ -116,10 +112,8 @@ def results_of(sources: Sequence[Any], options: Mapping[str, Any]) -> list[Repor
         for source in sources
     ]
     if (settings or options) and found and all(isinstance(each, (Report, Scan, SavedReport)) for each in found):
-        raise InputError(
-            "options about counting do not apply to saved reports and checkpoints",
-            hint="count the models again with them",
-        )
+        hint = "count the models again with them"
+        raise InputError("options about counting do not apply to saved reports and checkpoints", hint=hint)
     results: list[Report | Scan] = []
     with sharing(lambda: (len(results), len(found))):
         for each in found:
@@ -132,8 +126,6 @@ def results_of(sources: Sequence[Any], options: Mapping[str, Any]) -> list[Repor
 
 def autocast_on(options: Mapping[str, Any], device: str | None) -> dict[str, Any]:
     """Options of a count, with autocast as on the device where the model would run."""
-    from opcost.frontends.inputs import parse_precision
-
     if device is None or options.get("precision") is None:
         return dict(options)
     return {**options, "precision": parse_precision(options["precision"], autocasts_like(device))}
@@ -157,8 +149,6 @@ def result_label(source: Any) -> str:
 
 def source_or_scan(text: str, settings: Mapping[str, object] | None = None) -> Source | Scan:
     """The source that a string names, which may also be a checkpoint: weights without a model."""
-    from opcost.frontends.source import resolve
-
     try:
         return resolve(text, settings)
     except UnknownSource:

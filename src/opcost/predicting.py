@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, get_args
@@ -16,13 +16,15 @@ from opcost.core.option import filled, plain, takes
 from opcost.core.report import Report
 from opcost.core.units import format_bytes, format_time
 from opcost.errors import InputError, UnknownName
+from opcost.frontends.inputs import parse_precision
+from opcost.frontends.source import SavedReport
 from opcost.options import Execution, Predicting
 from opcost.profiles import Profile
+from opcost.rules import default_rules
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from opcost.analysis.prediction.lengths import Piece
     from opcost.analysis.prediction.predict import Predicted, Share
     from opcost.analysis.prediction.speeds import Speeds
     from opcost.devices.calibration import Calibration
@@ -139,12 +141,11 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
     `decode=1, cache=4096` generates one token, and `prefill=1024, generate=500` reads the prompt and generates 500 tokens:
     `.text` has the time to the first token, tokens per second and the size of the cache.
     """
+    from opcost.analysis.prediction.predict import predict_report
     from opcost.api import check_saved, count, load_report, resolve_source
-    from opcost.frontends.inputs import parse_precision
-    from opcost.frontends.source import SavedReport
 
     given = filled(Predicting, options)
-    predictor = _Predictor(given.device, given.calibration, given.execution)
+    how = _settings(given.device, given.calibration, given.execution)
     counting = {name: value for name, value in plain(options).items() if name not in _PREDICTING}
     counting |= {
         "inputs": inputs,
@@ -152,7 +153,7 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
         "device": None if given.device == HOST else given.device,
     }
     if given.generate is not None:
-        return _generated(source, predictor, counting, given)
+        return _generated(source, how, counting, given)
     report = source
     if not isinstance(source, Report):
         found = resolve_source(source, given.set)
@@ -162,53 +163,39 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
         else:
             counting.pop("set", None)
             report = count(source if found is None else found, **counting)
-    predicted = predictor.predict(report)
+    predicted = predict_report(report, **how)
     return _with_memory(predicted, report.memory, _text_times(report, predicted))
 
 
-_PREDICTING = ("device", "calibration", "execution", "generate")
-"""Options that counting does not take, or takes in another sense."""
+_PREDICTING = ("device", "calibration", "execution", "generate")  # not for counting, or in another sense
 
 
-class _Predictor:
-    """Predicts times for one device and execution."""
-
-    def __init__(self, device: str, calibration: str | PathLike[str] | None, execution: Execution | None) -> None:
-        if execution is not None and execution not in get_args(Execution):
-            raise UnknownName("execution", execution, get_args(Execution))
-        self.speeds, described, self.calibrated = _speeds(device, calibration)
-        on_host = self.speeds.device.name == HOST
-        if on_host and execution == "graph":
-            raise InputError("a processor replays no graphs", hint="leave execution out, or say eager or compiled")
-        # The time of an operator on a processor is the host's own: nothing is added to it.
-        self.execution: Execution = "graph" if on_host and execution != "compiled" else execution or "graph"
-        words = _ON_A_HOST if on_host and self.execution == "graph" else _EXECUTIONS[self.execution]
-        self.meta = {"device": self.speeds.device.name, "calibration": described, "execution": words}
-
-    def predict(self, report: Report) -> Predicted:
-        from opcost.analysis.prediction.predict import predict_report
-
-        return predict_report(report, self.speeds, self.meta, calibrated=self.calibrated, execution=self.execution)
-
-    def predict_steps(self, pieces: Sequence[Piece]) -> Predicted:
-        from opcost.analysis.prediction.predict import predict_steps
-
-        return predict_steps(pieces, self.speeds, self.meta, calibrated=self.calibrated, execution=self.execution)
+def _settings(device: str, calibration: str | PathLike[str] | None, execution: Execution | None) -> dict[str, Any]:
+    """What predicts times for one device and execution: speeds, whether they are its own, and how that is described."""
+    if execution is not None and execution not in get_args(Execution):
+        raise UnknownName("execution", execution, get_args(Execution))
+    speeds, described, calibrated = _speeds(device, calibration)
+    on_host = speeds.device.name == HOST
+    if on_host and execution == "graph":
+        raise InputError("a processor replays no graphs", hint="leave execution out, or say eager or compiled")
+    # The time of an operator on a processor is the host's own: nothing is added to it.
+    run: Execution = "graph" if on_host and execution != "compiled" else execution or "graph"
+    words = _ON_A_HOST if on_host and run == "graph" else _EXECUTIONS[run]
+    meta = {"device": speeds.device.name, "calibration": described, "execution": words}
+    return {"speeds": speeds, "meta": meta, "calibrated": calibrated, "execution": run}
 
 
-def _generated(source: Any, predictor: _Predictor, counting: dict[str, Any], given: Any) -> Prediction:
+def _generated(source: Any, how: dict[str, Any], counting: dict[str, Any], given: Any) -> Prediction:
     """A prompt that is read, and tokens that are generated after it one by one."""
     from opcost.analysis.prediction.lengths import pieces
-    from opcost.analysis.prediction.predict import joined
+    from opcost.analysis.prediction.predict import joined, predict_report, predict_steps
     from opcost.api import count, made_once
     from opcost.frontends.torch.models.text import windows
 
     prefill, generate = given.prefill, given.generate
     if prefill is None or given.decode is not None or not isinstance(generate, int) or generate < 1:
-        raise InputError(
-            "generate produces a number of tokens after a prompt",
-            hint="give both numbers, above zero: prefill=1024, generate=500",
-        )
+        hint = "give both numbers, above zero: prefill=1024, generate=500"
+        raise InputError("generate produces a number of tokens after a prompt", hint=hint)
     if given.shapes is not None:
         raise InputError("generate makes its own inputs", hint="leave the shapes out; batch is the number of sequences")
     asked = {name: value for name, value in counting.items() if name not in ("set", "prefill", "cache")}
@@ -216,7 +203,7 @@ def _generated(source: Any, predictor: _Predictor, counting: dict[str, Any], giv
         asked["mode"] = given.mode or usual
         first = count(model, prefill=prefill, **asked)
         steps = generate - 1
-        parts = [predictor.predict(first)]
+        parts = [predict_report(first, **how)]
         last = first
         if steps:
 
@@ -224,7 +211,7 @@ def _generated(source: Any, predictor: _Predictor, counting: dict[str, Any], giv
                 return count(model, decode=1, cache=cached, **asked)
 
             found = pieces(step, prefill, prefill + steps - 1, windows(model))
-            parts.append(predictor.predict_steps(found))
+            parts.append(predict_steps(found, **how))
             last = found[-1].high
     whole = joined(parts)
     written = {
@@ -233,40 +220,32 @@ def _generated(source: Any, predictor: _Predictor, counting: dict[str, Any], giv
         "text": f"{first.meta['text']}, then {generate} tokens written",
     }
     whole = whole._replace(profile=replace(whole.profile, meta=written))
-    batch = int(first.meta["batch"])
-    return _with_memory(
-        whole,
-        max(first.known_memory(), last.known_memory(), key=lambda memory: memory.peak_bytes),
-        TextTimes(
-            batch=batch,
-            first_token_ns=parts[0].latency_ns,
-            token_ns=parts[1].latency_ns // steps if steps else None,
-            tokens_per_second=batch * generate / max(1, whole.latency_ns) * 1e9,
-            **_cache_of(last),
-        ),
-    )
+    token = parts[1].latency_ns // steps if steps else None
+    times = _times(last, int(first.meta["batch"]), generate, whole.latency_ns, parts[0].latency_ns, token)
+    memory = max(first.known_memory(), last.known_memory(), key=lambda memory: memory.peak_bytes)
+    return _with_memory(whole, memory, times)
 
 
 def _text_times(report: Report, found: Predicted) -> TextTimes | None:
     """Times per token of one pass of a language model."""
     if "text" not in report.meta:
         return None
-    batch, new = int(report.meta["batch"]), int(report.meta["text_tokens"])
+    batch, new, latency = int(report.meta["batch"]), int(report.meta["text_tokens"]), found.latency_ns
     reads = report.meta["text"].startswith("prefill")
-    return TextTimes(
-        batch=batch,
-        first_token_ns=found.latency_ns if reads else None,
-        token_ns=None if reads else found.latency_ns // new,
-        tokens_per_second=batch * new / max(1, found.latency_ns) * 1e9,
-        **_cache_of(report),
-    )
+    return _times(report, batch, new, latency, latency if reads else None, None if reads else latency // new)
 
 
-def _cache_of(report: Report) -> dict[str, int]:
-    return {name: int(report.meta[name]) for name in ("cache_tokens", "cache_bytes", "cache_bytes_per_token")}
+def _times(
+    report: Report, batch: int, tokens: int, latency_ns: int, first_token_ns: int | None, token_ns: int | None
+) -> TextTimes:
+    cache = {name: int(report.meta[name]) for name in ("cache_tokens", "cache_bytes", "cache_bytes_per_token")}
+    rate = batch * tokens / max(1, latency_ns) * 1e9
+    return TextTimes(batch=batch, first_token_ns=first_token_ns, token_ns=token_ns, tokens_per_second=rate, **cache)
 
 
 def _with_memory(found: Predicted, memory: Memory | None, text: TextTimes | None) -> Prediction:
+    from opcost.devices.allocator import fits
+
     profile = {field.name: getattr(found.profile, field.name) for field in fields(found.profile)}
     if found.profile.meta["device"] == HOST:  # its time is the host's, as in a measured profile
         profile["rows"] = tuple(
@@ -274,21 +253,14 @@ def _with_memory(found: Predicted, memory: Memory | None, text: TextTimes | None
             for row in found.profile.rows
         )
     sums = {name: value for name, value in found._asdict().items() if name != "profile"}
-    fitting = None if memory is None else _fits(found.profile.meta["device"], memory)
-    if fitting is not None and not fitting[0]:
-        profile["notes"] = (*profile["notes"], Note("does-not-fit", fitting[1]))
-    return Prediction(**profile, **sums, memory=memory, text=text, fits=None if fitting is None else fitting[0])
-
-
-def _fits(name: str, memory: Memory) -> tuple[bool, str] | None:
-    """Whether a device has enough memory, and a sentence on what is missing; None where that is unknown."""
-    from opcost.devices.allocator import fits
-
+    name = found.profile.meta["device"]
     usable = None if name == HOST else find_device(name).usable
-    if usable is None:
-        return None
-    needed = f"{_memory_words(memory)}, and {format_bytes(usable)} of {name} are usable"
-    return fits(memory, usable), f"does not fit on {name}: {needed}; times are those with enough memory"
+    enough = None if memory is None or usable is None else fits(memory, usable)
+    if memory is not None and usable is not None and not enough:
+        needed = f"{_memory_words(memory)}, and {format_bytes(usable)} of {name} are usable"
+        missing = f"does not fit on {name}: {needed}; times are those with enough memory"
+        profile["notes"] = (*profile["notes"], Note("does-not-fit", missing))
+    return Prediction(**profile, **sums, memory=memory, text=text, fits=enough)
 
 
 def _memory_words(memory: Memory) -> str:
@@ -312,16 +284,13 @@ def _speeds(name: str, path: str | PathLike[str] | None) -> tuple[Speeds, str, b
     from opcost.analysis.prediction.speeds import Speeds, fit_laws
     from opcost.devices.calibration import DOCUMENT
     from opcost.devices.laws import SHIPPED, shipped
-    from opcost.rules import default_rules
 
     device = None if name == HOST else find_device(name)
     if path is not None:
         calibration = DOCUMENT.load(path)
         if calibration.device != (device.name if device else HOST):
-            raise InputError(
-                f"the calibration {str(path)!r} is of {calibration.device!r}, not of {name!r}",
-                hint=f"say --device {calibration.device}, or calibrate on the other device",
-            )
+            hint = f"say --device {calibration.device}, or calibrate on the other device"
+            raise InputError(f"the calibration {str(path)!r} is of {calibration.device!r}, not of {name!r}", hint=hint)
         if len(calibration.rows) < FEWEST:
             raise InputError(
                 f"the calibration {str(path)!r} has {len(calibration.rows)} operators, and {FEWEST} are needed",
@@ -330,10 +299,8 @@ def _speeds(name: str, path: str | PathLike[str] | None) -> tuple[Speeds, str, b
         fitted = fit_laws(calibration, default_rules())
         return Speeds(fitted, device), _described(fitted), True
     if device is None:
-        raise InputError(
-            "no calibration of a CPU is shipped: processors differ too much",
-            hint="opcost calibrate --device cpu -o FILE, then opcost predict SOURCE --device cpu --calibration FILE",
-        )
+        hint = "opcost calibrate --device cpu -o FILE, then opcost predict SOURCE --device cpu --calibration FILE"
+        raise InputError("no calibration of a CPU is shipped: processors differ too much", hint=hint)
     calibrated = device.name in SHIPPED
     laws = shipped(device.name if calibrated else SHIPPED[0])
     if device.name not in _made:
@@ -354,13 +321,9 @@ SAVED_EVERY = 200  # operators between two writings of the file, so that an inte
 
 
 def calibrate(
-    path: str | PathLike[str],
-    *,
-    device: str | None = None,
-    name: str | None = None,
-    seconds: float = 170,
+    path: str | PathLike[str], *, device: str | None = None, name: str | None = None, seconds: float = 170,
     progress: Callable[[int, float], None] | None = None,
-) -> Calibration:
+) -> Calibration:  # fmt: skip
     """Time operators on the device at hand for about `seconds`, and write them to a file for `opcost.predict`.
 
     `device` is where they run ("cuda", "cpu"), `name` its name in the table of devices, if the product name does not match.

@@ -14,6 +14,7 @@ from opcost.core.files import is_stream, write_text
 from opcost.core.plugin import view_for_suffix
 from opcost.core.profile_schema import dumps
 from opcost.core.sheet import Sheet
+from opcost.rules import default_rules
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -114,7 +115,6 @@ def more_for(view: Any, found: measured.Profile) -> dict[str, Any]:
 def priced(found: measured.Profile) -> measured.Profile:
     """The profile with a price on every row that can have one."""
     from opcost.analysis.join import with_costs
-    from opcost.rules import default_rules
 
     return with_costs(found, default_rules())
 

@@ -19,16 +19,15 @@ from opcost.core.report import ModuleCost, Report
 from opcost.core.results import Advice, Counted, Fit, Point, Sweep
 from opcost.core.units import format_bytes, parse_bytes
 from opcost.errors import BudgetExceeded, ForwardError, InputError
+from opcost.frontends.varying import Varied, parse_variables
 from opcost.options import Counting, Fitting, Sweeping
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from opcost.analysis.growth import Sample
-    from opcost.frontends.varying import Varied
 
-USUAL_COUNTS = 5
-"""Counts that a search for a size usually takes, for progress: three for a limit, up to a dozen for an allocator."""
+USUAL_COUNTS = 5  # counts of a usual search, for progress: three for a limit, a dozen for an allocator
 FEW = 2  # a model that does not run at size 1 may run at 2: batch statistics need two
 
 
@@ -49,26 +48,24 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit:
     given = filled(Fitting, options)
     vary, memory = given.vary, given.memory
     limit, device_name = _limit(memory, given.device)
-    told = {name: value for name, value in plain(options).items() if name not in ("memory", "vary", "advise")} | {
-        "inputs": inputs
-    }
+    counting = {name: value for name, value in plain(options).items() if name not in ("memory", "vary", "advise")}
+    counting["inputs"] = inputs
     done = Rounds(USUAL_COUNTS)
-    with _model(source, told) as model, sharing(done.share):
-        counts = _Counts(model, told, vary, limit, done)
+    with _model(source, counting) as model, sharing(done.share):
+        counts = _Counts(model, counting, vary, limit, done)
         lowest = counts.lowest()
         done.rounds = 1 + (len([*_others(given, counts)]) if given.advise else 0)
         first = counts.found[lowest]
         if not counts.fits(lowest):
             raise BudgetExceeded(
                 f"{counts.source} does not fit {counts.place(device_name, memory)}: {vary} {lowest} needs {counts.need(lowest)}",
-                hint=_way_out(given, told, counts, lowest) if given.advise else "",
+                hint=_way_out(given, counting, counts, lowest) if given.advise else "",
             )
         answer = largest(counts.sample, limit, counts.samples, lowest)
         if answer is None:
             beyond = counts.found[FARTHEST].peak_bytes
-            what = (
-                "does not depend on it" if beyond == first.peak_bytes else f"is {format_bytes(beyond)} at {FARTHEST:,}"
-            )
+            constant = beyond == first.peak_bytes
+            what = "does not depend on it" if constant else f"is {format_bytes(beyond)} at {FARTHEST:,}"
             raise InputError(
                 f"{vary} has no largest size within {format_bytes(limit)}: the peak is {_made_of(first)} at {lowest}, and {what}",
                 hint="vary another size",
@@ -92,7 +89,7 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit:
                 Counted(size, None if found is None else found.peak_bytes, fits=counts.fits(size))
                 for size, found in sorted({**dict.fromkeys(counts.refused), **counts.found}.items())
             ),
-            advice=_advice(given, told, counts, answer.largest) if given.advise else (),
+            advice=_advice(given, counting, counts, answer.largest) if given.advise else (),
             notes=tuple(_notes(counts, lowest, answer.following)),
         )
 
@@ -106,34 +103,28 @@ def _limit(memory: str | int | None, device: str | None) -> tuple[int, str]:
             raise InputError(f"memory is {memory!r}; it must be a number of bytes above zero", hint='memory="24GiB"')
         return limit, known.name if known else ""
     if known is None:
-        raise InputError(
-            "no memory limit is given",
-            hint='give memory="24GiB" or device="h100" (on the command line --memory 24GiB, --device h100)',
-        )
+        hint = 'give memory="24GiB" or device="h100" (on the command line --memory 24GiB, --device h100)'
+        raise InputError("no memory limit is given", hint=hint)
     if known.usable is None:
-        raise InputError(
-            f"the memory of {known.name} is not in the table of devices",
-            hint=f'give both: device="{known.name}", memory="{format_bytes(16 << 30)}"',
-        )
+        hint = f'give both: device="{known.name}", memory="{format_bytes(16 << 30)}"'
+        raise InputError(f"the memory of {known.name} is not in the table of devices", hint=hint)
     return known.usable, known.name
 
 
 @contextmanager
-def _model(source: Any, told: dict[str, Any]) -> Iterator[Any]:
-    """The model, made once; `told` is left with the options of every count of it."""
-    training = _trains(filled(Counting, told))
-    with made_once(source, told.pop("set", None), training=training) as (model, mode):
-        if told.get("mode") is None:
-            told["mode"] = mode
+def _model(source: Any, counting: dict[str, Any]) -> Iterator[Any]:
+    """The model, made once; `counting` is left with the options of every count of it."""
+    training = _trains(filled(Counting, counting))
+    with made_once(source, counting.pop("set", None), training=training) as (model, mode):
+        if counting.get("mode") is None:
+            counting["mode"] = mode
         yield model
 
 
 class _Counts:
     """The sizes that were counted, and what memory each took."""
 
-    def __init__(self, model: Any, told: Mapping[str, Any], vary: str, limit: int, done: Rounds) -> None:
-        from opcost.frontends.varying import Varied
-
+    def __init__(self, model: Any, counting: Mapping[str, Any], vary: str, limit: int, done: Rounds) -> None:
         self.model = model
         self.vary = vary
         self.limit = limit
@@ -144,7 +135,7 @@ class _Counts:
         self.inputs: dict[int, str] = {}
         self.samples: dict[int, Sample] = {}
         self.refused: dict[int, str] = {}
-        self.varied: Varied = Varied(dict(told), (vary,), lambda asked: count(model, **asked).inputs)
+        self.varied: Varied = Varied(dict(counting), (vary,), lambda sizes: count(model, **sizes).inputs)
 
     def sample(self, size: int) -> Sample | None:
         """The memory at a size, for the search; None where the model does not run at it."""
@@ -220,18 +211,9 @@ def _trains(given: Any) -> bool:
 def _described(options: Mapping[str, Any]) -> dict[str, str]:
     """The options of the count besides its inputs, in words."""
     own = (
-        "shapes",
-        "dtypes",
-        "kwargs",
-        "rules",
-        "memory",
-        "vary",
-        "advise",
-        "device",
-        "calibration",
-        "execution",
+        "shapes", "dtypes", "kwargs", "rules", "memory", "vary", "advise", "device", "calibration", "execution",
         "progress",
-    )
+    )  # fmt: skip
     return {name: str(value) for name, value in changed(Counting, plain(options)).items() if name not in own}
 
 
@@ -278,12 +260,12 @@ def _blocks(modules: Sequence[ModuleCost]) -> tuple[str, ...]:
 
 
 def _under_others(
-    given: Any, told: Mapping[str, Any], before: _Counts, size: int
+    given: Any, counting: Mapping[str, Any], before: _Counts, size: int
 ) -> Iterator[tuple[str, str, _Counts]]:
     """Each other option with which the model stays within the limit at a size, with its counts."""
     for option, value in _others(given, before):
         before.done.next()
-        counts = _Counts(before.model, {**told, option: value}, before.vary, before.limit, before.done)
+        counts = _Counts(before.model, {**counting, option: value}, before.vary, before.limit, before.done)
         try:
             counts.sample(size)
         except (ForwardError, InputError):  # the model does not run with it
@@ -292,23 +274,23 @@ def _under_others(
             yield option, value if isinstance(value, str) else ",".join(value), counts
 
 
-def _advice(given: Any, told: Mapping[str, Any], before: _Counts, size: int) -> tuple[Advice, ...]:
+def _advice(given: Any, counting: Mapping[str, Any], before: _Counts, size: int) -> tuple[Advice, ...]:
     """The largest size with each other option that helps, the largest first."""
     from opcost.analysis.growth import largest
 
     found = []
-    for option, value, counts in _under_others(given, told, before, size):
+    for option, value, counts in _under_others(given, counting, before, size):
         answer = largest(counts.sample, before.limit, counts.samples, size)
         if answer is not None and answer.largest > size:
             found.append(Advice(option, value, answer.largest, counts.found[answer.largest].peak_bytes))
     return tuple(sorted(found, key=lambda advice: -advice.largest))
 
 
-def _way_out(given: Any, told: Mapping[str, Any], before: _Counts, size: int) -> str:
+def _way_out(given: Any, counting: Mapping[str, Any], before: _Counts, size: int) -> str:
     """The other options with which this size fits, with the memory that is compared with the limit."""
     fits = [
         f"{option}={value} ({format_bytes(counts.samples[size].peak_bytes)})"
-        for option, value, counts in _under_others(given, told, before, size)
+        for option, value, counts in _under_others(given, counting, before, size)
     ]
     return f"options that would fit: {', '.join(fits)}" if fits else "no other option alone makes it fit"
 
@@ -332,7 +314,6 @@ def sweep(source: Any, inputs: Any = None, **options: Unpack[Sweeping]) -> Sweep
     with each counted point and the number of points.
     """
     from opcost.analysis.growth import over_grid
-    from opcost.frontends.varying import Varied, parse_variables
 
     given = filled(Sweeping, options)
     if given.vary is None:
@@ -345,25 +326,18 @@ def sweep(source: Any, inputs: Any = None, **options: Unpack[Sweeping]) -> Sweep
     if device is None and (calibration is not None or execution is not None):
         raise InputError("calibration and execution need a device", hint='name one: device="h200"')
     own = ("vary", "calibration", "execution", "progress")
-    told = {name: value for name, value in plain(options).items() if name not in own} | {"inputs": inputs}
-    with _model(source, told) as model:
-        varied = Varied(told, tuple(axes), lambda asked: count(model, **asked).inputs)
-        points = _Points(
-            model,
-            varied,
-            place,
-            lambda point: None if given.progress is None else given.progress(point, total),
-        )
+    counting = {name: value for name, value in plain(options).items() if name not in own} | {"inputs": inputs}
+    with _model(source, counting) as model:
+        varied = Varied(counting, tuple(axes), lambda sizes: count(model, **sizes).inputs)
+        points = _Points(model, varied, place, given.progress and (lambda point: given.progress(point, total)))
         if device is None:
             grid = over_grid(list(axes.values()), points.count)
         else:  # the time of a kernel is not a polynomial
             grid = ((sizes, points.count(sizes)) for sizes in product(*axes.values()))
         found = tuple(points.point(sizes, numbers) for sizes, numbers in grid)
     if over := sum(point.fits is False for point in found):
-        points.notes.insert(
-            0,
-            f"{over:,} of {len(found):,} points do not fit on {points.device}: their latency assumes enough memory",
-        )
+        which = f"{over:,} of {len(found):,} points do not fit on {points.device}"
+        points.notes.insert(0, f"{which}: their latency assumes enough memory")
     if not any(point.amounts for point in found):
         raise InputError(f"{points.source} runs at none of these sizes: {points.notes[0]}")
     return Sweep(
@@ -379,7 +353,9 @@ def sweep(source: Any, inputs: Any = None, **options: Unpack[Sweeping]) -> Sweep
 class _Points:
     """The points that were counted, and those that follow from them."""
 
-    def __init__(self, model: Any, varied: Varied, place: tuple[Any, Any, Any], done: Callable[[Point], None]) -> None:
+    def __init__(
+        self, model: Any, varied: Varied, place: tuple[Any, Any, Any], done: Callable[[Point], None] | None
+    ) -> None:
         self.source = "the model"
         self.device = ""
         self.found: dict[tuple[int, ...], Point] = {}
@@ -399,11 +375,10 @@ class _Points:
             return None
         self.source = report.meta.get("source", self.source)
         self.found[sizes] = self._timed(Point(sizes, amounts_of(report)), report)
-        self._done(self.found[sizes])
-        return [
-            *(amount for name, amount in self.found[sizes].amounts.items() if name != PEAK),
-            *report.known_memory().curve,
-        ]
+        if self._done is not None:
+            self._done(self.found[sizes])
+        amounts = [amount for name, amount in self.found[sizes].amounts.items() if name != PEAK]
+        return [*amounts, *report.known_memory().curve]
 
     def point(self, sizes: tuple[int, ...], numbers: Sequence[int] | None) -> Point:
         """The counted point, or one computed from these numbers."""

@@ -32,14 +32,9 @@ class StepMeter:
     """
 
     def __init__(
-        self,
-        device: str | Device,
-        *,
-        step: Report | None = None,
-        convention: str = "executed",
-        tf32: bool = False,
+        self, device: str | Device, *, step: Report | None = None, convention: str = "executed", tf32: bool = False,
         clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
+    ) -> None:  # fmt: skip
         from opcost.analysis.utilization import CONVENTIONS
 
         if convention not in CONVENTIONS:

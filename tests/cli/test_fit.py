@@ -248,7 +248,7 @@ def test_what_does_not_fit_a_device_is_told_by_what_is_reserved_there(
     """Two tensors of 9 MiB share a segment of 20: as tensors they are below the limit, and the segment is above it."""
     limit = 2 * MIB + 34 * MIB + 2 * 9 * MIB  # the weight's segment, what a library keeps, input and output
     small = replace(DEVICES["t4"], memory=UNUSABLE_BYTES + limit)
-    monkeypatch.setattr("opcost.core.devices.device", lambda _: small)
+    monkeypatch.setattr("opcost.sizing.find_device", lambda _: small)
     with pytest.raises(BudgetExceeded) as caught:
         opcost.fit(
             nn.Linear(1, 1, bias=False), shapes=(1, 9 * MIB // 4, 1), device="t4", memory=None if alone else limit,

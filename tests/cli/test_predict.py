@@ -82,7 +82,7 @@ def test_what_does_not_fit_writes_no_tokens_per_second(monkeypatch: pytest.Monke
     assert found.fits
     assert "tokens/s" in str(found)
     small = replace(DEVICES["h200"], memory=UNUSABLE_BYTES + (1 << 20))
-    monkeypatch.setattr("opcost.core.devices.device", lambda _: small)
+    monkeypatch.setattr("opcost.predicting.find_device", lambda _: small)
     over = opcost.predict(source, **asked)
     assert over.fits is False
     assert over.latency_ns == found.latency_ns

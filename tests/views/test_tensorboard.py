@@ -27,7 +27,7 @@ from opcost.core.graph import Graph, Module, Op, TensorSpec, Value
 from opcost.core.report import STATS, Report
 from opcost.errors import MissingFramework, OpcostError
 from opcost.rules.registry import Rules
-from opcost.views.tensorboard import COLOURS, FLOPS_PER_MICROSECOND, TOTALS, dataflow
+from opcost.views.tensorboard import COLOURS, FLOPS_PER_MICROSECOND, TOTALS, Dataflow
 
 MGE = Path(__file__).resolve().parents[1] / "data/megengine/mge"
 
@@ -68,7 +68,7 @@ def test_scopes_are_module_paths_and_edges_lead_to_nodes(plain: Report, tmp_path
 
 def test_a_node_tells_its_shapes_type_and_cost(plain: Report, tmp_path: Path) -> None:
     found = nodes(log(plain, tmp_path).Graph())
-    rows = {node.name: node.row for node in dataflow(plain) if node.row is not None}
+    rows = {node.name: node.row for node in Dataflow(plain).nodes if node.row is not None}
     assert len(rows) == len(plain.rows)
     for name, row in rows.items():
         attr = found[name].attr
@@ -108,7 +108,7 @@ def test_time_stands_for_flops_one_operator_after_the_other(plain: Report, tmp_p
     events = log(plain, tmp_path)
     found = stats(events)
     end = 1
-    for node in dataflow(plain):
+    for node in Dataflow(plain).nodes:
         stat = found[node.name]
         flops = node.row.cost.flops if node.row is not None else 0
         assert stat.all_end_rel_micros == -(-flops // FLOPS_PER_MICROSECOND)
@@ -140,7 +140,7 @@ def test_the_graph_page_serves_it(plain: Report, tmp_path: Path) -> None:
     served, kind = plugin.graph_impl(request, run, None, False, "")
     assert kind == "text/x-protobuf"
     graph = text_format.Parse(served, graph_pb2.GraphDef())
-    assert len(graph.node) == len(dataflow(plain))
+    assert len(graph.node) == len(Dataflow(plain).nodes)
     metadata, _ = plugin.run_metadata_impl(request, "", run, COLOURS)
     parsed = text_format.Parse(metadata, config_pb2.RunMetadata())
     assert len(parsed.step_stats.dev_stats[0].node_stats) == len(graph.node)
@@ -148,7 +148,7 @@ def test_the_graph_page_serves_it(plain: Report, tmp_path: Path) -> None:
 
 def test_the_text_is_the_graph_in_a_form_that_can_be_uploaded(plain: Report) -> None:
     graph = text_format.Parse(plain.render("tensorboard"), graph_pb2.GraphDef())
-    assert set(nodes(graph)) == {node.name for node in dataflow(plain)}
+    assert set(nodes(graph)) == {node.name for node in Dataflow(plain).nodes}
 
 
 def test_unknown_and_repeated_operators_and_the_backward_pass_are_told(odd: Report, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_slashes_and_colons_in_names_open_no_scope(tmp_path: Path) -> None:
 
 def test_no_node_has_the_name_of_a_scope() -> None:
     report = two_outputs(("split", "use"), raw="lib::split")
-    names = [node.name for node in dataflow(report)]
+    names = [node.name for node in Dataflow(report).nodes]
     assert "split" not in names
     assert "2.split" in names
 
@@ -211,14 +211,14 @@ SERIES = re.compile(r"\D*\d+")
 
 def test_operators_of_one_name_are_no_row_for_tensorboard() -> None:
     report = opcost.count(MGE.parent / "parity/transformer.v2.mge")
-    operators = [node for node in dataflow(report) if node.row is not None]
+    operators = [node for node in Dataflow(report).nodes if node.row is not None]
     assert sum(node.op == "mge::Reshape" for node in operators) > 5
     assert not [node.name for node in operators if SERIES.fullmatch(node.name.rpartition("/")[2])]
 
 
 def test_what_only_works_out_shapes_has_a_box_of_its_own() -> None:
     report = opcost.count(MGE.parent / "parity/transformer.v2.mge")
-    found = {node.name: node for node in dataflow(report)}
+    found = {node.name: node for node in Dataflow(report).nodes}
     boxed = {name: node for name, node in found.items() if "shapes" in name.split("/")}
     assert {"mge::GetVarShape", "mge::Concat"} <= {node.op for node in boxed.values()}
     assert not any(node.row is not None and node.row.cost and node.row.cost.flops for node in boxed.values())
@@ -227,7 +227,7 @@ def test_what_only_works_out_shapes_has_a_box_of_its_own() -> None:
 
 
 def test_an_operator_of_many_functions_tells_which_it_is() -> None:
-    names = {node.name for node in dataflow(opcost.count(MGE / "mlp.v2.mge"))}
+    names = {node.name for node in Dataflow(opcost.count(MGE / "mlp.v2.mge")).nodes}
     assert "fc1/Elemwise.FUSE_ADD_RELU" in names
 
 
@@ -290,7 +290,7 @@ def test_numbers_beyond_what_tensorboard_holds_are_cut_or_text(tmp_path: Path) -
 def test_many_namesakes_cost_no_more_than_others(plain: Report) -> None:
     repeated = dataclasses.replace(plain, rows=plain.rows[-1:] * 30_000)
     start = time.process_time()
-    names = [node.name for node in dataflow(repeated)]
+    names = [node.name for node in Dataflow(repeated).nodes]
     assert len(set(names)) == len(names) > 30_000
     assert time.process_time() - start < 3
 

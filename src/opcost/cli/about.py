@@ -56,7 +56,11 @@ def doctor() -> int:
         "opcost", [("opcost", __version__), ("python", platform.python_version()), ("system", platform.platform())]
     )
     _section("libraries", states(LIBRARIES))
-    _section("extras", [(name, _extra_state(name)) for name in _extras()])
+    try:
+        extras = sorted(metadata.metadata("opcost").get_all("Provides-Extra") or ())
+    except metadata.PackageNotFoundError:
+        extras = []
+    _section("extras", [(name, _extra_state(name)) for name in extras])
     broken = False
     for group in GROUPS:
         rows = []
@@ -93,13 +97,6 @@ def _section(title: str, rows: list[tuple[str, str]]) -> None:
     say(title)
     for name, value in rows or [("none", "")]:
         say(f"  {name:<{width}}  {value}".rstrip())
-
-
-def _extras() -> list[str]:
-    try:
-        return sorted(metadata.metadata("opcost").get_all("Provides-Extra") or ())
-    except metadata.PackageNotFoundError:
-        return []
 
 
 def _extra_state(extra: str) -> str:
@@ -151,7 +148,9 @@ def states(names: Sequence[str]) -> list[tuple[str, str]]:
     cuda = ""
     for name, *answer in _imported(installed):
         if name == "cuda":
-            cuda = _cuda(*answer)
+            built, devices = answer
+            found = ", ".join(devices) or "but PyTorch finds no device"
+            cuda = f"{built}, {found}" if built else "PyTorch is not built for it"
         elif answer[0]:
             faults[name] = answer[0]
     rows = []
@@ -159,12 +158,6 @@ def states(names: Sequence[str]) -> list[tuple[str, str]]:
         fault = f"  CANNOT BE IMPORTED: {faults[name]}" if name in faults else ""
         rows.append((name, f"{versions[name] or 'not installed'}{fault}"))
     return [*rows, ("cuda", cuda or "unknown: PyTorch is needed to see it")]
-
-
-def _cuda(built: str | None, devices: list[str]) -> str:
-    if not built:
-        return "PyTorch is not built for it"
-    return f"{built}, {', '.join(devices)}" if devices else f"{built}, but PyTorch finds no device"
 
 
 def _imported(names: list[str]) -> Iterator[list[Any]]:

@@ -22,6 +22,7 @@ from opcost.core.units import parse_bytes, parse_count, parse_time
 from opcost.errors import OpcostError, UnknownName, some
 from opcost.options import ADDING, DEVICE, READING, SHOWING, Querying, Reading, Showing
 from opcost.profiles import more_for
+from opcost.rules import default_rules
 
 if TYPE_CHECKING:
     from opcost.analysis.query import Question
@@ -154,7 +155,6 @@ def read_profiles(paths: list[str], given: Mapping[str, Any], **more: Any) -> Pr
     if (source := given.get("model")) is None:
         return profile
     from opcost.analysis.join import with_costs, with_modules
-    from opcost.rules import default_rules
 
     # Costs come from what was recorded of each operator; the model fills in where the trace has no shapes.
     profile = with_costs(profile, default_rules())
@@ -210,7 +210,13 @@ def question_of(given: Mapping[str, Any], *, top: int) -> Question:
         asked[name] = split(asked.get(name, ()))
     if "input_dtype" in asked:
         asked["input_dtype"] = dtype_of(asked["input_dtype"]) or asked["input_dtype"]
-    asked["percentiles"] = _percentiles(asked.get("percentiles"))
+    text = asked.get("percentiles")
+    try:
+        asked["percentiles"] = (
+            tuple(float(word.strip().lstrip("p")) for word in text.split(",")) if text is not None else ()
+        )
+    except ValueError:
+        raise OpcostError(f"{text!r} is not a list of percentiles", hint="write --percentiles 10,50,90") from None
     asked["measure"] = "wait" if given.get("top_end_key") == "kern" else "time"
     asked["device"] = _device(given)
     return Question(**{"top": top, **asked})
@@ -222,15 +228,6 @@ def _time(text: str) -> float:
         return float(text) * 1e9
     except ValueError:
         return parse_time(text)
-
-
-def _percentiles(text: str | None) -> tuple[float, ...]:
-    if text is None:
-        return ()
-    try:
-        return tuple(float(word.strip().lstrip("p")) for word in text.split(","))
-    except ValueError:
-        raise OpcostError(f"{text!r} is not a list of percentiles", hint="write --percentiles 10,50,90") from None
 
 
 def _device(given: Mapping[str, Any]) -> Device | None:
@@ -289,14 +286,7 @@ def _sheet(profile: Profile, given: Mapping[str, Any], view: str, written: str) 
     from opcost.views.view import option_names
 
     found = askable(profile)
-    sheets = {
-        "breakdown": found.breakdown,
-        "communication": found.communication,
-        "memory": found.allocations,
-        "critical-path": found.critical_path,
-        "launches": found.launches,
-    }
-    sheet = sheets[view]()
+    sheet = getattr(found, "allocations" if view == "memory" else view.replace("-", "_"))()
     if "sort" in given:
         sheet = sheet.sort(given["sort"])
     if "columns" in given:
@@ -346,7 +336,6 @@ def _theirs(profile: Profile, given: Mapping[str, Any]) -> str:
     from opcost.analysis.join import with_costs
     from opcost.compat.megengine.profile_analyze import Layout
     from opcost.compat.megengine.profile_analyze import analyze as analyze_as_megengine
-    from opcost.rules import default_rules
 
     for text in some(note_texts(profile.notes)):  # it has no place for them
         warn(text)

@@ -14,6 +14,7 @@ from opcost.cli.models import TABLE, counting
 from opcost.cli.output import Output
 from opcost.cli.printing import warn
 from opcost.comparing import COMPARING, Place, autocast_on, check_place, results_of, with_latency
+from opcost.comparing import compare as compare_sources
 from opcost.core.baseline import load_baseline
 from opcost.core.baseline import save_baseline as write_baseline
 from opcost.core.files import check_writable, read_whole
@@ -23,6 +24,7 @@ from opcost.core.quantity import LIMITED, QUANTITIES
 from opcost.core.results import ModelCheck, Verdict
 from opcost.core.units import format_time
 from opcost.errors import OpcostError, SourceError, UnknownName, shortened
+from opcost.frontends.registry import frontends
 from opcost.options import BUDGET, Checking, Comparing, Pairs, Showing
 from opcost.profiles import find_trace
 
@@ -49,13 +51,11 @@ def compare(
 ) -> int:  # fmt: skip
     """Compare what models cost, side by side, or where the time of two profiles goes."""
     from opcost.analysis.compare import TIME, costs_of
-    from opcost.comparing import compare as compare_sources
 
     output = Output({name: value for name, value in (flags or {}).items() if name not in ("by", "depth")}, "tables")
     if len(sources) < 2:
-        raise OpcostError(
-            "there is nothing to compare", hint="name two or more: opcost compare A B; see `opcost compare --help`"
-        )
+        hint = "name two or more: opcost compare A B; see `opcost compare --help`"
+        raise OpcostError("there is nothing to compare", hint=hint)
     if fail_if and len(sources) != 2:
         raise OpcostError(f"--fail-if compares two sources, and {len(sources)} are named", hint="name two")
     options = keywords(flags, also=("by", "depth"))
@@ -140,16 +140,10 @@ def check(
     flags = flags or {}
     output = Output(flags, "tables")
     most = {
-        "params": max_params,
-        "macs": max_macs,
-        "flops": max_flops,
-        "activations": max_activations,
-        "param_bytes": max_param_bytes,
-        "activation_bytes": max_activation_bytes,
-        "bytes": max_bytes,
-        "peak_bytes": max_peak_bytes,
-        "latency": max_latency,
-    }
+        "params": max_params, "macs": max_macs, "flops": max_flops, "activations": max_activations,
+        "param_bytes": max_param_bytes, "activation_bytes": max_activation_bytes, "bytes": max_bytes,
+        "peak_bytes": max_peak_bytes, "latency": max_latency,
+    }  # fmt: skip
     limits = [parse_limit(name, text, LIMITED) for name, text in most.items() if text is not None]
     limits += [parse_condition(text, LIMITED) for text in limit]
     options = {name: value for name, value in keywords(flags).items() if name not in _OF_CHECK}
@@ -231,10 +225,8 @@ def _refuse_changes(models: list[Budgeted]) -> None:
     for model in models:
         for limit in model.limits:
             if limit.relative:
-                raise OpcostError(
-                    f"{limit} of {model.name} is about a change, and there is no baseline",
-                    hint="make one by --save-baseline FILE, and name it by --baseline FILE",
-                )
+                hint = "make one by --save-baseline FILE, and name it by --baseline FILE"
+                raise OpcostError(f"{limit} of {model.name} is about a change, and there is no baseline", hint=hint)
 
 
 # -- budget files: [tool.opcost] of pyproject.toml, or an opcost.toml --------------------------------------------------------
@@ -355,8 +347,6 @@ def _model(name: str, table: Mapping[str, Any], path: Path, place: str) -> Budge
 
 def _keys() -> dict[str, tuple[str, Callable[[Any], Any]]]:
     """The keys of a model in a budget file: the flags without hyphens, each with its option and the function that reads it."""
-    from opcost.frontends.registry import frontends
-
     found: dict[str, tuple[str, Callable[[Any], Any]]] = {}
     for name, (kind, option) in declared(Checking).items():
         if option.python_only or name == "baseline":

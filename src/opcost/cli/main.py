@@ -177,9 +177,7 @@ def _dispatch(words: list[str]) -> int:
     from cyclopts import CycloptsError
 
     try:
-        code = app()(
-            _name_optimizer(_name_stdin(words)), exit_on_error=False, print_error=False, result_action="return_value"
-        )
+        code = app()(_named(words), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as exc:
         exc.verbose = False
         command = next((word for word in words if word in COMMANDS), "")
@@ -193,19 +191,17 @@ def _dispatch(words: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _name_stdin(words: list[str]) -> list[str]:
-    """`-` is the standard input wherever something is read; the library below takes it for an option without a name."""
-    before = ["", *words]
-    return [
-        STDIN if word == "-" and before[place] not in ("-o", "--output") else word for place, word in enumerate(words)
-    ]
+def _named(words: list[str]) -> list[str]:
+    """The words with names for what the library below takes for something else.
 
-
-def _name_optimizer(words: list[str]) -> list[str]:
-    """`--optimizer` may be given without a name; a plain word after it is its name, for a source is never a plain word."""
+    `-` is the standard input wherever something is read. `--optimizer` may be given without a name; a plain word after it is its
+    name, for a source is never a plain word.
+    """
     named = list(words)
-    for place, word in enumerate(words):
-        if word == "--optimizer" and not "".join(words[place + 1 : place + 2]).isidentifier():
+    for before, (place, word), after in zip(["", *words], enumerate(words), [*words[1:], ""], strict=False):
+        if word == "-" and before not in ("-o", "--output"):
+            named[place] = STDIN
+        elif word == "--optimizer" and not after.isidentifier():
             named[place] = "--optimizer=sgd"
     return named
 

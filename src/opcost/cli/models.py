@@ -7,24 +7,25 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Group
 
+from opcost.api import scan as scan_checkpoint
 from opcost.cli.flags import SOURCE, SourceArgument, frontend_flags, group, keywords, parameter
 from opcost.cli.flags import flags as flags_of
 from opcost.cli.output import Output, check_file
 from opcost.cli.printing import put, say, warn
+from opcost.comparing import autocast_on
 from opcost.core.devices import device as find_device
 from opcost.core.progress import working
 from opcost.core.report import Report
 from opcost.core.results import Point, Sweep
 from opcost.core.units import format_count, format_time, parse_time
 from opcost.errors import InputError, OpcostError
+from opcost.frontends.inputs import spelled_out
+from opcost.frontends.source import SavedReport, Source, resolve
 from opcost.options import SHOWING, Costing, Counting, Fitting, Predicting, Showing, Sweeping
-
-if TYPE_CHECKING:
-    from opcost.frontends.source import Source
 
 TABLE = ("format", "top", "exact", "width", "output", "quiet")  # what can be chosen of a table that is not a report's
 CountFlags: Any = frontend_flags(Counting, Showing)
@@ -51,7 +52,6 @@ def count(source: SourceArgument, /, *, flags: CountFlags = None) -> int:
 def report_of(source: str | Source, options: Mapping[str, Any], *, quiet: bool, runs_on: str | None = None) -> Report:
     """The report of a source: read if it was saved, else counted; autocast as on the device where it `runs_on`."""
     from opcost.api import count
-    from opcost.comparing import autocast_on
 
     with counting(f"counting {source if isinstance(source, str) else source.label}", quiet=quiet):
         return count(source, **autocast_on(options, runs_on))
@@ -175,8 +175,6 @@ def mfu(
 
 
 def _is_saved(source: str) -> bool:
-    from opcost.frontends.source import SavedReport, resolve
-
     return source.endswith(".json") and isinstance(resolve(source), SavedReport)
 
 
@@ -198,8 +196,6 @@ def scan(
     flags: ScanFlags = None,
 ) -> int:  # fmt: skip
     """List what a checkpoint holds, from its headers alone: tensors, logical parameters, stored bytes, bits per parameter."""
-    from opcost.api import scan as scan_checkpoint
-
     if not paths:
         raise OpcostError("no checkpoint is named", hint="opcost scan PATH; see `opcost scan --help`")
     chosen = {name: value for name, value in (("by", by), ("depth", depth)) if value is not None}
@@ -253,8 +249,6 @@ def visualize(
     from opcost.compat.megengine.network_visualize import dump_path, find_records
     from opcost.compat.megengine.tables import StatsOptions, print_stats
     from opcost.frontends.input_data import read_input_data
-    from opcost.frontends.inputs import spelled_out
-    from opcost.frontends.source import resolve
 
     options, quiet = keywords(flags), (flags or {}).get("quiet", False)
     if load_input_data is not None and "shapes" in options:

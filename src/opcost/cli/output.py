@@ -18,8 +18,7 @@ from opcost.errors import InputError, shortened, some
 from opcost.options import Showing
 from opcost.views.view import check_options, option_names
 
-LISTS_UNCOUNTED = ("table", "text", "md")
-"""Views that list the uncounted operators themselves; with any other, stderr does."""
+LISTS_UNCOUNTED = ("table", "text", "md")  # these list uncounted operators; with others, stderr does
 
 
 def check_file(path: Path, kind: str) -> None:
@@ -38,7 +37,11 @@ class Output:
         self.quiet: bool = given.pop("quiet", False)
         self._files: tuple[Path, ...] = given.pop("output", ())
         self._kind = kind
-        self._name = _view_name(given.pop("view", None), given.pop("format", None))
+        view, form = given.pop("view", None), given.pop("format", None)
+        if view is not None and form is not None and view != "table":
+            message = f"--view {view} is printed as text, and --format {form} is another format"
+            raise InputError(message, hint="give one of them")
+        self._name = form or view or "table"
         self._picture = given.pop("picture", None)
         if isinstance(given.get("depth"), str):
             given["depth"] = depth_of(given["depth"])
@@ -88,12 +91,3 @@ class Output:
         if self._picture is not None and "picture" in known:
             chosen["picture"] = self._picture
         return chosen
-
-
-def _view_name(view: str | None, form: str | None) -> str:
-    """The view to print: one of a result's views as text, or the table in a format."""
-    if view is not None and form is not None and view != "table":
-        raise InputError(
-            f"--view {view} is printed as text, and --format {form} is another format", hint="give one of them"
-        )
-    return form or view or "table"

@@ -50,9 +50,8 @@ def profile(
         if not is_stream(output):
             suffix = view_for_suffix(output, "profile").suffix
             if layout != "opcost" and suffix != ".json":
-                raise InputError(
-                    f"--layout {layout} writes JSON, and {output} does not end in .json", hint="name the file *.json"
-                )
+                hint = "name the file *.json"
+                raise InputError(f"--layout {layout} writes JSON, and {output} does not end in .json", hint=hint)
     quiet = (flags or {}).get("quiet", False)
     found = _recorded(source, keywords(flags), quiet=quiet)
     if output is not None:

@@ -137,40 +137,29 @@ class Busy(NamedTuple):
     launches: int = 0  # kernels whose launch is known
     delay_ns: float | None = None  # from launch to beginning: the median of them, and what nine of ten stay below
     delay_p90_ns: float | None = None
-    compute_ns: int | None = None
-    """Of the busy time that in which something computed; None where the reader does not classify kernels."""
-    communication_ns: int = 0
-    """Of the busy time that in which collectives ran and nothing computed, and below that in which nothing but copies did."""
+    compute_ns: int | None = None  # of the busy time, while something computed; None: kernels are not classified
+    communication_ns: int = 0  # of the busy time, while collectives ran and nothing computed; below, only copies
     copies_ns: int = 0
     transfers_ns: int = 0  # of the last that in which one of them crossed the device's border
     all_communication_ns: int = 0  # time with a collective under way, and below with a copy, whatever else ran
     all_copies_ns: int = 0
     compute_work_ns: int = 0  # durations of all kernels that compute
-    fed_ns: int = 0
-    """Durations of work whose successor was launched before it began: only there a shorter kernel lets the next begin sooner."""
-    idle_host_ns: int = 0
-    """Of the idle time that in which the host had not launched the next work yet, as far as launches are known."""
+    fed_ns: int = 0  # work whose successor was launched before it began: only there a shorter kernel gains time
+    idle_host_ns: int = 0  # of the idle time, while the host had not launched the next work, as far as known
     idle_synchronised_ns: int = 0  # the same after the host had waited for the device
     idle_input_ns: int = 0  # the same while the host waited for the next batch
-    idle_launch_ns: int = 0
-    """Between the launch of the next work, or the end of the last, and its beginning, up to what a launch takes."""
-    idle_blocked_ns: int = 0
-    """The rest of that: the next work was launched long ago, and waited for another stream, an event or the memory."""
-    idle_call_ns: int = 0
-    """While a launch took long to return, as the first call into a library does; and the call that most of it was in."""
+    idle_launch_ns: int = 0  # from the launch of the next work, or the end of the last, to its start: launch latency
+    idle_blocked_ns: int = 0  # the rest: launched long ago, it waited for another stream, an event or memory
+    idle_call_ns: int = 0  # while a launch took long to return, as the first call into a library; and which call
     idle_call: str = ""
-    gaps: int = 0
-    """Gaps that are events: each is more than 20 % of the time without longer ones; neither causes nor rates include them."""
+    gaps: int = 0  # gaps that are events: over 20 % of the time without longer ones; in no cause and no rate
     gap_ns: int = 0
     longest_gap_ns: int = 0
     longest_gap_at_ns: int = 0  # from the first kernel on
     longest_gap_cause: str = ""
-    launch_every_ns: float | None = None
-    """From one launch to the next, the median: a shorter kernel ends before the host has launched another."""
-    recomputed_ns: int = 0
-    """Durations of kernels that ran the forward pass once more for a checkpoint, in the backward pass."""
-    steps: int = 0
-    """Steps that are marked; the first, which may warm up, and of the others the median, the shortest and the longest."""
+    launch_every_ns: float | None = None  # median from launch to launch: a shorter kernel ends before the next launch
+    recomputed_ns: int = 0  # kernels that ran the forward pass again for a checkpoint, in the backward pass
+    steps: int = 0  # marked steps; the first, which may warm up, then of the others median, shortest and longest
     first_step_ns: float | None = None
     step_ns: float | None = None
     least_step_ns: float | None = None
@@ -206,8 +195,7 @@ class Gain(NamedTuple):
     """Time that could be saved at the most."""
 
     what: str
-    share: float
-    """Of the time of a step on the device, or from its first kernel to its last where no steps are marked; over all devices."""
+    share: float  # of a step on the device, or from its first kernel to its last without marked steps; over all devices
     time_ns: float  # in one step, the mean of those that are marked but for the first; in the whole trace where none is
     command: str  # options of `opcost analyze` that show it
 

@@ -17,10 +17,8 @@ from opcost.errors import UnknownName
 
 TERA = 10**12
 GIGA = 10**9
-UNUSABLE_BYTES = 1316 << 20
-"""Bytes of a device's memory that no tensor gets: driver, context and libraries of a process (H200, CUDA 13)."""
-PROCESS_BYTES = 740 << 20
-"""The process' share once it has run products and convolutions; it grows by some MiB with every new kernel."""
+UNUSABLE_BYTES = 1316 << 20  # of a device's memory for driver, context and libraries of a process (H200, CUDA 13)
+PROCESS_BYTES = 740 << 20  # the process' share after products and convolutions; each new kernel adds some MiB
 LIBRARY_BYTES = 34 << 20  # bytes that cuBLAS takes from PyTorch's allocator as its workspace and keeps (H200, CUDA 13)
 
 
@@ -33,10 +31,8 @@ class Device:
     bandwidth: int
     source: str  # the maker's document
     url: str = ""  # its address, or that of a page that repeats its figures
-    driver: str = ""
-    """The driver's name for it, as a regular expression; empty where a driver reports only a part of it, as one of two dies."""
-    memory: int | None = None
-    """Bytes of its memory as its driver reports them; None where there are several sizes, or it is two devices to a program."""
+    driver: str = ""  # the driver's name for it, as a regular expression; empty where it reports only one of two dies
+    memory: int | None = None  # bytes as its driver reports them; None: several sizes, or two devices to a program
     halved: bool = False  # the document prints rates of matrix units with sparsity, twice those here
 
     @property
@@ -58,16 +54,9 @@ class Device:
 
 
 _SAME_UNITS = {
-    "qint8": "int8",
-    "quint8": "int8",
-    "uint8": "int8",
-    "float8_e4m3fn": "float8",
-    "float8_e5m2": "float8",
-    "float8_e4m3fnuz": "float8",
-    "float8_e5m2fnuz": "float8",
-    "complex64": "float32",
-    "complex128": "float64",
-}
+    "qint8": "int8", "quint8": "int8", "uint8": "int8", "float8_e4m3fn": "float8", "float8_e5m2": "float8",
+    "float8_e4m3fnuz": "float8", "float8_e5m2fnuz": "float8", "complex64": "float32", "complex128": "float64",
+}  # fmt: skip
 """Types that run at the rate of another one on every device of the table."""
 
 
@@ -118,9 +107,5 @@ def named_by_driver(name: str) -> Device | None:
 def measured(flops: int | None, bandwidth: int | None) -> Device:
     """A device with the caller's own peaks, the same for every element type."""
     dtypes = ("float64", "float32", "tf32", "float16", "bfloat16", "float8", "int8")
-    return Device(
-        name="measured",
-        flops=dict.fromkeys(dtypes, flops) if flops else {},
-        bandwidth=bandwidth or 0,
-        source="given by the caller",
-    )
+    peaks = dict.fromkeys(dtypes, flops) if flops else {}
+    return Device(name="measured", flops=peaks, bandwidth=bandwidth or 0, source="given by the caller")

@@ -26,17 +26,14 @@ from opcost.errors import SourceError
 
 T = TypeVar("T")
 
-LARGEST_FILE = 128 << 20
-"""Bytes of the largest file that is believed: a report of a hundred thousand operators has a tenth."""
+LARGEST_FILE = 128 << 20  # bytes of the largest file that is believed: ten times a report of 100,000 operators
 
 MOST_AXES = 64
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
-Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-"""The number of an entry of a table, a place, or how often something happened."""
-Time = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""Nanoseconds: a moment may lie before the zero of its clock, and self time below nought by rounding."""
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]  # an entry of a table, a place, or a count
+Time = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # ns: may be before the clock's zero
 PhaseNumber = Annotated[int, msgspec.Meta(ge=0, le=len(PHASES) - 1)]
 
 

@@ -117,9 +117,8 @@ def _checked(path: Named) -> Iterator[BinaryIO]:
             with _piped(path, descriptor, (found.st_dev, found.st_ino)) as content:
                 yield content
         elif found.st_size == 0:  # also every file under /proc, some of which never end
-            raise UnknownSource(
-                f"{fspath(path)} is an empty file", hint="the program that wrote it may have ended too early"
-            )
+            hint = "the program that wrote it may have ended too early"
+            raise UnknownSource(f"{fspath(path)} is an empty file", hint=hint)
         else:
             yield from _checked_after(path, file, found)
 
@@ -139,9 +138,8 @@ def _checked_after(path: Named, file: BinaryIO, before: os.stat_result) -> Itera
         fault = exc
     after = os.fstat(file.fileno())
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise SourceError(
-            f"{fspath(path)} changed while it was read", hint="read it again when no program writes to it"
-        ) from fault
+        hint = "read it again when no program writes to it"
+        raise SourceError(f"{fspath(path)} changed while it was read", hint=hint) from fault
     if fault is not None:
         raise fault
 
@@ -188,9 +186,8 @@ class _Pipe:
             self._ended = not block
             self._size += len(block)
             if self._size > LARGEST_PIPE:
-                raise SourceError(
-                    f"more than {LARGEST_PIPE >> 30} GiB come through {self._name}", hint="save it as a file"
-                )
+                hint = "save it as a file"
+                raise SourceError(f"more than {LARGEST_PIPE >> 30} GiB come through {self._name}", hint=hint)
             self._file.write(block)
         return self._size
 
@@ -208,10 +205,8 @@ class _Pipe:
                 os.set_blocking(self._source, True)
                 return block
             time.sleep(0.01)
-        raise SourceError(
-            f"nothing comes through the pipe {self._name}",
-            hint="the program that should write into it has ended, or has not started",
-        )
+        hint = "the program that should write into it has ended, or has not started"
+        raise SourceError(f"nothing comes through the pipe {self._name}", hint=hint)
 
 
 class _PipeReader(io.RawIOBase):
@@ -243,8 +238,7 @@ class _PipeReader(io.RawIOBase):
 
 Target: TypeAlias = "str | os.PathLike[str]"
 
-UNFINISHED = ".opcost-unfinished-"
-"""Begins the name of the new file, should a kill leave it behind; without a suffix that a reader takes, and short."""
+UNFINISHED = ".opcost-unfinished-"  # begins the name of the new file, should a kill leave it; no reader takes it
 ABANDONED_AFTER = 3600  # seconds after which such a file was left by a killed run
 
 _ABANDONED = re.compile(re.escape(UNFINISHED) + "[0-9a-f]{16}")
@@ -407,12 +401,7 @@ def _fault(path: Target, exc: OSError | ValueError) -> WriteError:
     elif exc.errno in _FORBIDDEN and UNFINISHED in str(exc.filename):
         why = f"{why} in the folder {folder}"
         hint = "a file is replaced as a whole, so its folder must be writable too; write elsewhere"
-    unchanged = "; the old file is unchanged" if _is_file(path) else ""
-    return WriteError(f"{name} cannot be written: {why}{unchanged}", hint=hint)
-
-
-def _is_file(path: Target) -> bool:
-    try:
-        return _stream(path) is None and Path(path).is_file()
-    except OSError:
-        return False
+    with suppress(OSError):
+        if _stream(path) is None and Path(path).is_file():
+            why += "; the old file is unchanged"
+    return WriteError(f"{name} cannot be written: {why}", hint=hint)

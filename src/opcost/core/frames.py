@@ -20,20 +20,20 @@ def pandas_frame(columns: dict[str, list[Any]]) -> Any:
 
 def polars_frame(columns: dict[str, list[Any]]) -> Any:
     """A `polars.DataFrame`."""
-    fitting = {name: _fitting(values) for name, values in columns.items()}
-    return _library("polars").DataFrame(fitting, strict=False, infer_schema_length=None)
+
+    def fitting(values: list[Any]) -> list[Any]:
+        if any(isinstance(value, int) and abs(value) >= LARGEST for value in values):
+            return [None if value is None else float(value) for value in values]
+        return values
+
+    found = {name: fitting(values) for name, values in columns.items()}
+    return _library("polars").DataFrame(found, strict=False, infer_schema_length=None)
 
 
 def _whole(values: list[Any]) -> bool:
     """Whether these are whole numbers that fit, as far as they are known."""
     known = [value for value in values if value is not None]
     return bool(known) and all(type(value) is int and abs(value) < LARGEST for value in known)
-
-
-def _fitting(values: list[Any]) -> list[Any]:
-    if any(isinstance(value, int) and abs(value) >= LARGEST for value in values):
-        return [None if value is None else float(value) for value in values]
-    return values
 
 
 def _library(name: str) -> Any:

@@ -66,12 +66,8 @@ class Cost:
     bytes_written: int = 0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.macs + other.macs,
-            self.flops + other.flops,
-            self.bytes_read + other.bytes_read,
-            self.bytes_written + other.bytes_written,
-        )
+        read, written = self.bytes_read + other.bytes_read, self.bytes_written + other.bytes_written
+        return Cost(self.macs + other.macs, self.flops + other.flops, read, written)
 
     def __mul__(self, times: int) -> Cost:
         return Cost(self.macs * times, self.flops * times, self.bytes_read * times, self.bytes_written * times)
@@ -171,20 +167,15 @@ class Module:
 
     path: str
     type: str
-    parameters: tuple[tuple[str, int], ...] = ()
-    """Own parameters: the name inside the module and the value's id."""
+    parameters: tuple[tuple[str, int], ...] = ()  # own parameters: the name inside the module and the value's id
     buffers: tuple[tuple[str, int], ...] = ()
     calls: int = 0
-    extra: str = ""
-    """The constructor's own words, for the architecture view."""
-    same_as: str | None = None
-    """The first path of the same object, where one module has several names."""
-    inputs: tuple[TensorSpec, ...] = ()
-    """What the first call received."""
+    extra: str = ""  # the constructor's own words, for the architecture view
+    same_as: str | None = None  # the first path of the same object, where one module has several names
+    inputs: tuple[TensorSpec, ...] = ()  # what the first call received
     outputs: tuple[TensorSpec, ...] = ()
 
-    def __repr__(self) -> str:
-        return brief_record(self)
+    __repr__ = brief_record
 
 
 class Call(NamedTuple):
@@ -213,8 +204,7 @@ class Note:
     text: str
     where: str = ""
 
-    def __repr__(self) -> str:
-        return brief_record(self)
+    __repr__ = brief_record
 
 
 def note_texts(notes: Iterable[Note], *, places: bool = False) -> list[str]:

@@ -34,8 +34,7 @@ SIGNALS = tuple(map(int, signal.valid_signals()))
 _DISCARDING = ("weakref.py", "_weakrefset.py")
 """Files whose functions Python calls when something dies, and whose exceptions it discards."""
 
-pending: dict[int, BaseException | None] = {}
-"""Signals that have ended nothing so far, with what their handlers raised; None: handler not yet called."""
+pending: dict[int, BaseException | None] = {}  # signals that have ended nothing so far, with what their handlers raised
 
 
 def handlers() -> dict[int, Any]:

@@ -136,7 +136,10 @@ class Kind:
             if attribute is None:
                 return str(UnknownName("attribute", name, self.attributes))
             if not attribute.fits(value):
-                return _misfit(name, value, attribute)
+                for item in value if isinstance(value, tuple) else (value,):
+                    if isinstance(item, str) and attribute.choices and item not in attribute.choices:
+                        return str(UnknownName(name, item, attribute.choices))
+                return f"the attribute {name!r} is {shortened(repr(value))}, not {attribute.holds}"
         form = self.forms[0]
         for special in self.forms[1:]:
             marker = attrs.get(special.marked_by)
@@ -148,13 +151,6 @@ class Kind:
                 wanted = self.attributes[name]
                 return f"the attribute {name!r} is missing, {wanted.holds}: {wanted.meaning}"
         return form.ins.fault(ins, "input") or form.outs.fault(outs, "output")
-
-
-def _misfit(name: str, value: object, attribute: Attribute) -> str:
-    for item in value if isinstance(value, tuple) else (value,):
-        if isinstance(item, str) and attribute.choices and item not in attribute.choices:
-            return str(UnknownName(name, item, attribute.choices))
-    return f"the attribute {name!r} is {shortened(repr(value))}, not {attribute.holds}"
 
 
 _TABLE = packaged_table(__package__, "kinds.json")
@@ -185,7 +181,5 @@ def check_operator(kind: str, raw: str, attrs: Mapping[str, object], ins: int, o
     if known is None:
         raise GraphError(f"operator {raw or '(unnamed)'}: {UnknownName('kind', kind, KINDS)}")
     if kind != "unknown" and (fault := known.fault(attrs, ins, outs)):
-        raise GraphError(
-            f"{kind} operator {raw or '(unnamed)'}: {fault}",
-            hint=f"opcost rules {kind} shows what such an operator has",
-        )
+        hint = f"opcost rules {kind} shows what such an operator has"
+        raise GraphError(f"{kind} operator {raw or '(unnamed)'}: {fault}", hint=hint)

@@ -139,9 +139,8 @@ def _continue(sizes: list[int], began: int, last: int, text: str) -> None:
         factor, term = b // a, 0
     else:
         three = ", ".join(map(str, before[-3:]))
-        raise InputError(
-            f"{shortened(repr(text))}: {three} go on neither by adding nor by multiplying", hint=SIZES_HINT
-        )
+        hint = SIZES_HINT
+        raise InputError(f"{shortened(repr(text))}: {three} go on neither by adding nor by multiplying", hint=hint)
     if last <= b:
         raise InputError(f"{shortened(repr(text))}: {last} is not above {b}", hint=SIZES_HINT)
     while (after := factor * sizes[-1] + term) <= last and len(sizes) <= MOST:

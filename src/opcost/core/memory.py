@@ -38,11 +38,9 @@ class Lifetimes:
     times: Sequence[int]
     gradients: frozenset[int] = frozenset()  # storages of the gradients of parameters and inputs
     state: frozenset[int] = frozenset()  # storages that an optimizer keeps for its next step
-    carried: frozenset[int] = frozenset()
-    """Storages that exist when the run begins, but not before its step: gradients of earlier passes."""
+    carried: frozenset[int] = frozenset()  # storages of gradients of earlier passes, which exist when the run begins
 
-    def __repr__(self) -> str:
-        return brief_record(self)
+    __repr__ = brief_record
 
 
 @dataclass(frozen=True, slots=True)

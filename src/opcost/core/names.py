@@ -106,19 +106,10 @@ def _mangled(name: str) -> list[str]:
 # -- collectives, by the names that frameworks and libraries give them ------------------------------------------------
 
 _KINDS = (
-    ("allreduce", "all_reduce"),
-    ("allgather", "all_gather"),
-    ("reducescatter", "reduce_scatter"),
-    ("alltoall", "all_to_all"),
-    ("broadcast", "broadcast"),
-    ("sendrecv", "send_recv"),
-    ("send", "send"),
-    ("recv", "recv"),
-    ("barrier", "barrier"),
-    ("gather", "gather"),
-    ("scatter", "scatter"),
-    ("reduce", "reduce"),
-)
+    ("allreduce", "all_reduce"), ("allgather", "all_gather"), ("reducescatter", "reduce_scatter"),
+    ("alltoall", "all_to_all"), ("broadcast", "broadcast"), ("sendrecv", "send_recv"), ("send", "send"),
+    ("recv", "recv"), ("barrier", "barrier"), ("gather", "gather"), ("scatter", "scatter"), ("reduce", "reduce"),
+)  # fmt: skip
 """Part of a name without underscores, and the collective; the first that fits."""
 _ALGORITHM = re.compile(r"(?:^|_)((?:RING|TREE|COLLNET|NVLS)(?:_[A-Z]+)*?(?:_(?:LL128|LL|SIMPLE))?)(?=_|$|\()")
 

@@ -20,12 +20,9 @@ class Option(NamedTuple):
     group: str = INPUTS
     metavar: str = ""
     default: Any = None
-    flags: tuple[str, ...] = ()
-    """The flags where they are not `--the-name`."""
-    typed: Any = None
-    """The type of what is typed, where it is not that of the keyword."""
-    negative: str = ""
-    """The flag that says the opposite."""
+    flags: tuple[str, ...] = ()  # the flags where they are not `--the-name`
+    typed: Any = None  # the type of what is typed, where it is not that of the keyword
+    negative: str = ""  # the flag that says the opposite
     python_only: bool = False
 
     @property
@@ -59,10 +56,9 @@ def takes(options: type, *, others: bool = False) -> Callable[[Function], Functi
         @wraps(function)
         def checked(*args: Any, **keywords: Any) -> Any:
             known = declared(options)
-            if not others and (
-                unknown := next((name for name in keywords if name not in known and name not in names), None)
-            ):
-                raise UnknownName(f"option of opcost.{function.__name__}", unknown, known)
+            for name in () if others else keywords:
+                if name not in known and name not in names:
+                    raise UnknownName(f"option of opcost.{function.__name__}", name, known)
             return function(*args, **keywords)
 
         names = {each.name for each in own}
@@ -89,28 +85,21 @@ def plain(given: Mapping[str, Any]) -> dict[str, Any]:
         if whole is None:
             continue
         if clash := next((name for name in whole._fields if name in given), None):
-            raise InputError(
-                f"{group} and {clash} are both given", hint=f"put {clash} into {group}, or leave {group} out"
-            )
+            hint = f"put {clash} into {group}, or leave {group} out"
+            raise InputError(f"{group} and {clash} are both given", hint=hint)
         values |= {name: value for name, value in whole._asdict().items() if value != whole._field_defaults[name]}
     return values
 
 
 def changed(options: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """Of what was given, all that differs from its default."""
-    known = declared(options)
-    return {
-        name: value
-        for name, value in given.items()
-        if not (
-            value is None or _is_same(value, known[name][1].default if name in known else None) or _is_same(value, {})
-        )
-    }
 
+    def is_default(name: str, value: Any) -> bool:
+        """Whether it is nothing or its default; an array, which compares element by element, never is."""
+        usual: tuple[Any, ...] = (None, {}, declared(options)[name][1].default if name in declared(options) else None)
+        return any(type(value) is type(each) and bool(value == each) for each in usual)
 
-def _is_same(value: Any, default: Any) -> bool:
-    """Whether a value is its default; an array, which compares element by element, never is."""
-    return type(value) is type(default) and bool(value == default)
+    return {name: value for name, value in given.items() if not is_default(name, value)}
 
 
 # -- options that travel together ------------------------------------------------------------------------------------------
@@ -165,14 +154,11 @@ class Text(NamedTuple):
         """Raise for options that contradict each other."""
         _check_counts(dict(zip(self._fields[:4], self[:4], strict=True)))
         if any(self) and (self.prefill is None) == (self.decode is None):
-            raise InputError(
-                "a pass of a language model is either its prefill or a decode step",
-                hint="prefill=1024, or decode=1 with cache=1024",
-            )
+            hint = "prefill=1024, or decode=1 with cache=1024"
+            raise InputError("a pass of a language model is either its prefill or a decode step", hint=hint)
         if (self.decode is None) != (self.cache is None):
-            raise InputError(
-                "a decode step runs against a cache of the tokens before it", hint="give both: decode=1, cache=1024"
-            )
+            hint = "give both: decode=1, cache=1024"
+            raise InputError("a decode step runs against a cache of the tokens before it", hint=hint)
 
     @property
     def described(self) -> str:
@@ -213,7 +199,5 @@ class Step(NamedTuple):
             raise UnknownName("value of zero_grad", self.zero_grad, get_args(ZeroGrad))
         if self != Step() and not backward:
             first = next(name for name, value in self._asdict().items() if value != getattr(Step(), name))
-            raise InputError(
-                f"{first} is about a training step, and no backward pass is counted",
-                hint="add backward=True or an optimizer (on the command line --backward, --optimizer)",
-            )
+            hint = "add backward=True or an optimizer (on the command line --backward, --optimizer)"
+            raise InputError(f"{first} is about a training step, and no backward pass is counted", hint=hint)

@@ -22,8 +22,7 @@ def packaged_table(package: str, name: str) -> Any:
 # -- JSON of unknown origin --------------------------------------------------------------------------------------------
 
 SMALL_TEXT = 8 << 20  # a text of this many bytes takes less than 300 MB when parsed, whatever is in it
-BYTES_PER_CONTAINER = 12
-"""A list or an object takes some twenty times the three bytes of `[],`. In real files there is one in thirty bytes."""
+BYTES_PER_CONTAINER = 12  # of `[],` in memory twenty times as many; real files have one in thirty bytes
 
 _HALVES = re.compile(r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 

@@ -28,51 +28,27 @@ CHECKPOINTS = "opcost.checkpoints"
 OWN: dict[str, dict[str, str]] = {
     FRONTENDS: {
         name: f"opcost.frontends.{name}:FRONTEND"
-        for name in ("coreml", "megengine", "mxnet", "onnx", "pt2", "tflite", "torch", "torchscript")
+        for name in "coreml megengine mxnet onnx pt2 tflite torch torchscript".split()
     },
     RULES: {"builtin": "opcost.rules:add"},
     VIEWS: {
-        "text": "opcost.views.text:TEXT",
-        "table": "opcost.views.text:TABLE",
-        "memory": "opcost.views.text:MEMORY",
-        "arch": "opcost.views.tree:ARCH",
-        "json": "opcost.views.data:JSON",
-        "csv": "opcost.views.data:CSV",
-        "columns": "opcost.views.data:COLUMNS",
-        "md": "opcost.views.markdown:MARKDOWN",
-        "html": "opcost.views.html:HTML",
-        "notebook": "opcost.views.notebook:NOTEBOOK",
-        "svg": "opcost.views.pictures:SVG",
-        "badge": "opcost.views.pictures:BADGE",
-        "png": "opcost.views.pictures:PNG",
-        "tensorboard": "opcost.views.tensorboard:TENSORBOARD",
+        name: f"opcost.views.{module}:{name.upper()}"
+        for module, names in (
+            ("text", "text table memory"), ("tree", "arch"), ("data", "json csv columns"), ("markdown", "md"),
+            ("html", "html"), ("notebook", "notebook"), ("pictures", "svg badge png"), ("tensorboard", "tensorboard"),
+        )
+        for name in names.split()
     },
     TRACES: {
-        **{
-            name: f"opcost.traces.{name}:READER"
-            for name in (
-                "kineto",
-                "megengine",
-                "mxnet",
-                "nsight",
-                "onnxruntime",
-                "openvino",
-                "rocprof",
-                "tensorrt",
-                "xla",
-            )
-        },
-        "own": "opcost.traces.registry:SAVED_PROFILES",
-    },
+        name: f"opcost.traces.{name}:READER"
+        for name in "kineto megengine mxnet nsight onnxruntime openvino rocprof tensorrt xla".split()
+    } | {"own": "opcost.traces.registry:SAVED_PROFILES"},
     RECORDERS: {name: f"opcost.recorders.{name}:RECORDER" for name in ("onnxruntime", "torch")},
     CHECKPOINTS: {
-        **{
-            name: f"opcost.frontends.checkpoint.{name}:READER"
-            for name in ("arrays", "gguf", "keras", "megengine", "onnx", "pytorch", "safetensors")
-        },
-        "pickle": "opcost.frontends.checkpoint.megengine:PICKLE",
-    },
-}
+        name: f"opcost.frontends.checkpoint.{name}:READER"
+        for name in "arrays gguf keras megengine onnx pytorch safetensors".split()
+    } | {"pickle": "opcost.frontends.checkpoint.megengine:PICKLE"},
+}  # fmt: skip
 """The project's own parts, by name, so that a copy of the source on the path is all it takes to have them."""
 GROUPS = tuple(OWN)
 
@@ -86,14 +62,11 @@ _WANTED: dict[str, tuple[str, ...]] = {
 }
 """The attributes that a part of each group must have; those not in `_DATA` must be callable."""
 _DATA: dict[str, Callable[[Any], bool]] = {
-    "name": lambda value: isinstance(value, str),
-    "framework": lambda value: isinstance(value, str),
-    "suffix": lambda value: isinstance(value, str),
+    **dict.fromkeys(("name", "framework", "suffix"), lambda value: isinstance(value, str)),
     "suffixes": lambda value: isinstance(value, (tuple, list)) and all(isinstance(suffix, str) for suffix in value),
     "results": lambda value: isinstance(value, Mapping),
     "options": lambda value: is_dataclass(value) or isinstance(value, (tuple, list)),
-    "wants_report": lambda value: isinstance(value, bool),
-    "ordered": lambda value: isinstance(value, bool),
+    **dict.fromkeys(("wants_report", "ordered"), lambda value: isinstance(value, bool)),
 }
 
 
@@ -166,14 +139,22 @@ def view_for_suffix(path: str | PathLike[str], kind: str = "report") -> Any:
 
 def checked(entry: EntryPoint) -> Any:
     """Import a part and check that it has what its group requires; any fault is a `BrokenPlugin`."""
+    lack = ""
     try:
         part = entry.load()
-        lack = _lack(entry.group, part)
+        for name in _WANTED.get(entry.group, ()):
+            value = getattr(part, name, None)
+            if value is None:
+                lack = "it cannot be called" if name == "__call__" else f"it has no {name}"
+            elif not _DATA.get(name, callable)(value):
+                lack = f"its {name} is {shortened(repr(value))}"
+            if lack:
+                break
     except KeyboardInterrupt:
         raise
     except BaseException as exc:
         raise BrokenPlugin(f"{_described(entry)} cannot be used: {_reason(exc)}") from exc
-    if lack is not None:
+    if lack:
         raise BrokenPlugin(f"{_described(entry)} cannot be used: {lack}")
     return part
 
@@ -238,16 +219,6 @@ def _imported(group: str, name: str) -> tuple[Any, BrokenPlugin | None]:
         return checked(find(group)[name]), None
     except BrokenPlugin as fault:
         return None, fault
-
-
-def _lack(group: str, part: Any) -> str | None:
-    for name in _WANTED.get(group, ()):
-        value = getattr(part, name, None)
-        if value is None:
-            return "it cannot be called" if name == "__call__" else f"it has no {name}"
-        if not _DATA.get(name, callable)(value):
-            return f"its {name} is {shortened(repr(value))}"
-    return None
 
 
 @cache

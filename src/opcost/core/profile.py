@@ -31,16 +31,13 @@ class Kernel(NamedTuple):
     stream: str
     start_ns: int
     duration_ns: int
-    launched_ns: int | None = None
-    """When the host began to launch it; None of one that a captured graph replayed."""
+    launched_ns: int | None = None  # when the host began to launch it; None of one that a captured graph replayed
     why: str = ""
     """Why it has no operator: "graph", a captured graph replayed it, or "outside", its launch is not in the trace."""
     count: int = 1  # type: ignore[assignment]  # a tuple has a method of this name
     """Number of executions; the duration is their sum."""
-    rank: int | None = None
-    """Only of work without an operator, in a profile of many ranks; other work has its operator's rank."""
-    spread: Sequence[int] = ()
-    """The duration of each execution where there are many, and it is known."""
+    rank: int | None = None  # of work without an operator, in a profile of many ranks; else its operator's
+    spread: Sequence[int] = ()  # the duration of each execution where there are many, and it is known
 
     def __repr__(self) -> str:
         return brief_record(self)
@@ -50,12 +47,9 @@ class ProfileRow(NamedTuple):
     """One execution of one operator as it was measured; None where the trace does not say."""
 
     id: int
-    name: str
-    """The operator's own name in the model (`layer1.0.conv1`, MegEngine's variable, an ONNX node)."""
-    type: str
-    """The framework's word for what it is (`aten::conv2d`, `ConvolutionForward`, `Conv`)."""
-    kind: str = ""
-    """Our word (see `core.kinds`), empty where it was not translated."""
+    name: str  # the operator's own name in the model (`layer1.0.conv1`, MegEngine's variable, an ONNX node)
+    type: str  # the framework's word for what it is (`aten::conv2d`, `ConvolutionForward`, `Conv`)
+    kind: str = ""  # our word (see `core.kinds`), empty where it was not translated
     module: str = ""
     phase: Phase = "forward"
     device: str = ""
@@ -64,13 +58,10 @@ class ProfileRow(NamedTuple):
     rank: int = 0
     step: int | None = None
     host_start_ns: int | None = None
-    host_ns: int | None = None
-    """Duration on the host, with everything called inside."""
+    host_ns: int | None = None  # duration on the host, with everything called inside
     host_self_ns: int | None = None
-    device_ns: int | None = None
-    """Sum of the kernels that this operator launched itself."""
-    device_total_ns: int | None = None
-    """The same with those of the operators called inside."""
+    device_ns: int | None = None  # sum of the kernels that this operator launched itself
+    device_total_ns: int | None = None  # the same with those of the operators called inside
     kernels: tuple[Kernel, ...] = ()
     ins: tuple[TensorSpec, ...] = ()
     outs: tuple[TensorSpec, ...] = ()
@@ -88,17 +79,13 @@ class ProfileRow(NamedTuple):
 class Profile:
     """What was measured, in the order of execution. The public class with queries is `opcost.profiles.Profile`."""
 
-    meta: Mapping[str, str]
-    """Source, format, versions, device names, threads, precision switches, clocks, ..."""
+    meta: Mapping[str, str]  # source, format, versions, device names, threads, precision switches, clocks, ..
     rows: tuple[ProfileRow, ...]
-    unattributed: tuple[Kernel, ...] = ()
-    """Device work that no operator in the trace launched; always reported, never dropped."""
+    unattributed: tuple[Kernel, ...] = ()  # device work that no operator in the trace launched; never dropped
     wall_ns: int | None = None
-    timed_ns: tuple[int, ...] = ()
-    """Durations of runs that were timed without a profiler, if any."""
+    timed_ns: tuple[int, ...] = ()  # durations of runs that were timed without a profiler, if any
     notes: tuple[Note, ...] = ()
-    extra: Mapping[str, object] = field(default_factory=dict)
-    """What only one format has and its own tool needs (MegEngine's footprint and copy times)."""
+    extra: Mapping[str, object] = field(default_factory=dict)  # what one format has and its own tool needs
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", Listed(self.rows))
@@ -187,8 +174,7 @@ class AllocatorMemory(NamedTuple):
     peak_bytes: int
     peak_at_ns: int  # when the most was allocated, from the first change on
     reserved_bytes: int | None  # the most that was reserved; None where the trace does not have it
-    growth_bytes: float | None
-    """From the end of one step to that of the next, the median but for the first; None without three steps."""
+    growth_bytes: float | None  # from step to step, the median but for the first; None without three steps
 
 
 class AllocationHolder(NamedTuple):

@@ -115,23 +115,12 @@ def to_dict(profile: Profile) -> dict[str, Any]:
     if any(row.spread for row in rows):
         columns["spread"] = [row.spread and [list(times) for times in row.spread] for row in rows]
     unattributed = [written_kernel(kernel) for kernel in profile.unattributed]
-    return document.builtins_of(
-        _Profile(
-            schema=SCHEMA,
-            meta=dict(profile.meta),
-            wall_ns=profile.wall_ns,
-            timed_ns=profile.timed_ns,
-            notes=profile.notes,
-            extra=dict(profile.extra),
-            rows=_Rows(**columns),
-            unattributed=unattributed,
-            kernels=kernels.entries,
-            texts=texts.entries,
-            specs=specs.entries,
-            attrs=attrs.entries,
-            costs=costs.entries,
-        )
-    )
+    record = _Profile(
+        schema=SCHEMA, meta=dict(profile.meta), wall_ns=profile.wall_ns, timed_ns=profile.timed_ns, notes=profile.notes,
+        extra=dict(profile.extra), rows=_Rows(**columns), unattributed=unattributed, kernels=kernels.entries,
+        texts=texts.entries, specs=specs.entries, attrs=attrs.entries, costs=costs.entries,
+    )  # fmt: skip
+    return document.builtins_of(record)
 
 
 def _read(data: _Profile) -> Profile:
@@ -157,20 +146,12 @@ def _read(data: _Profile) -> Profile:
         columns[name] = [entries(specs, numbers, f"rows.{name}") for numbers in columns[name]]
     columns["cost"] = [number if number is None else entry(costs, number, "rows.cost") for number in columns["cost"]]
     columns["kernels"] = [kernels(records, "rows.kernels") for records in columns["kernels"]]
-    columns["spread"] = (
-        repeat(None)
-        if columns["spread"] is msgspec.UNSET
-        else [times and Spread(*times) for times in columns["spread"]]
-    )
-    return Profile(
-        meta=data.meta,
-        rows=tuple(map(ProfileRow, *(columns[name] for name in ProfileRow._fields))),
-        unattributed=kernels(data.unattributed, "unattributed"),
-        wall_ns=data.wall_ns,
-        timed_ns=data.timed_ns,
-        notes=data.notes,
-        extra=data.extra,
-    )
+    spread = columns["spread"]
+    columns["spread"] = repeat(None) if spread is msgspec.UNSET else [times and Spread(*times) for times in spread]
+    rows = tuple(map(ProfileRow, *(columns[name] for name in ProfileRow._fields)))
+    alone = kernels(data.unattributed, "unattributed")
+    same = {name: getattr(data, name) for name in ("meta", "wall_ns", "timed_ns", "notes", "extra")}
+    return Profile(rows=rows, unattributed=alone, **same)
 
 
 _DOCUMENT = document.Document(

@@ -77,8 +77,7 @@ def is_only_thread() -> bool:
 
 _line: ContextVar[_Line | None] = ContextVar("opcost-progress", default=None)
 _lines: list[_Line] = []  # the same for other threads, the outermost first
-stopping = threading.Event()
-"""Set by Ctrl-C. Third-party code may lose the exception, so work that begins or ends raises it again."""
+stopping = threading.Event()  # set by Ctrl-C; work that begins or ends raises the exception again, should it get lost
 
 
 def stopped() -> str | None:

@@ -17,28 +17,16 @@ class Quantity(NamedTuple):
     name: str
     title: str
     unit: CountedIn
-    needs_costs: bool = False
-    """It is a lower bound where an operator has no cost: behind that sizes may be unknown, which take part in nothing."""
+    needs_costs: bool = False  # a lower bound where an operator has no cost: behind it sizes may be unknown
 
 
 _TITLES = {
-    "params": "params",
-    "trainable_params": "trainable params",
-    "unused_params": "unused params",
-    "buffers": "buffers",
-    "param_bytes": "param bytes",
-    "buffer_bytes": "buffer bytes",
-    "macs": "MACs",
-    "flops": "FLOPs",
-    "bytes_read": "bytes read",
-    "bytes_written": "bytes written",
-    "activations": "activations",
-    "activation_bytes": "activation bytes",
-    "ops": "operators",
-    "uncounted": "uncounted",
-    "bytes": "bytes moved",
+    "params": "params", "trainable_params": "trainable params", "unused_params": "unused params", "buffers": "buffers",
+    "param_bytes": "param bytes", "buffer_bytes": "buffer bytes", "macs": "MACs", "flops": "FLOPs",
+    "bytes_read": "bytes read", "bytes_written": "bytes written", "activations": "activations",
+    "activation_bytes": "activation bytes", "ops": "operators", "uncounted": "uncounted", "bytes": "bytes moved",
     "peak_bytes": "peak memory",
-}
+}  # fmt: skip
 _PRICED = ("macs", "flops", "bytes_read", "bytes_written", "bytes", "activations", "activation_bytes", "peak_bytes")
 _PLAIN = ("ops", "uncounted")
 
@@ -48,9 +36,8 @@ QUANTITIES: dict[str, Quantity] = {
     )
     for name, title in _TITLES.items()
 }
-"""What a report tells of the whole model: the sums of `Stats`, the bytes that move, and the highest memory."""
-LATENCY = Quantity("latency", "latency", "time", needs_costs=True)
-"""What is predicted of a device, and no report tells by itself."""
+"""What a report has of the whole model: the sums of `Stats`, the bytes that move, and the highest memory."""
+LATENCY = Quantity("latency", "latency", "time", needs_costs=True)  # predicted of a device, in no report
 LIMITED: dict[str, Quantity] = {**QUANTITIES, LATENCY.name: LATENCY}  # what models can be held to
 OTHER_NAMES = {"peak_memory": "peak_bytes", "peak": "peak_bytes", "memory": "peak_bytes", "parameters": "params"}
 
@@ -70,15 +57,8 @@ def latency_on(device: str) -> Quantity:
     return LATENCY._replace(name=name, title=name)
 
 
-def amount_of(report: Report, name: str) -> int | None:
-    """A quantity of the whole model; None where it is unknown."""
-    if name == "peak_bytes":
-        return report.peak_bytes
-    if name == "bytes":
-        return report.totals.bytes_read + report.totals.bytes_written
-    return int(getattr(report.totals, name))
-
-
 def amounts_of(report: Report) -> dict[str, int]:
     """Every quantity of the whole model that is known."""
-    return {name: amount for name in QUANTITIES if (amount := amount_of(report, name)) is not None}
+    totals = report.totals
+    known = totals._asdict() | {"bytes": totals.bytes_read + totals.bytes_written, "peak_bytes": report.peak_bytes}
+    return {name: int(known[name]) for name in QUANTITIES if known[name] is not None}

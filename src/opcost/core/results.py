@@ -25,8 +25,7 @@ class Compared:
     facts: Mapping[str, str]  # framework, version, inputs, mode: the conditions of its numbers
     notes: tuple[str, ...] = ()
 
-    def __repr__(self) -> str:
-        return brief_record(self)
+    __repr__ = brief_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,8 +254,7 @@ class ModelCheck:
     def kept(self) -> bool:
         return not self.missed and all(line.word in ("ok", "new", "") for line in self.lines)
 
-    def __repr__(self) -> str:
-        return brief_record(self)
+    __repr__ = brief_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,7 @@ from opcost.core.names import natural_order, patterns_of
 from opcost.core.rendering import Listed, Rendered, brief, brief_record
 from opcost.core.units import format_bytes, format_count
 
-Role: TypeAlias = Literal["weight", "scale", "optimizer", "copy", "constant"]
-"""`scale` is whatever a quantization needs beside its weights: scales, zero points, maps, shapes."""
+Role: TypeAlias = Literal["weight", "scale", "optimizer", "copy", "constant"]  # `scale`: also zero points and maps
 By: TypeAlias = Literal["layer", "module", "type", "tensor"]
 
 
@@ -94,8 +93,7 @@ class Group:
         """Stored bits per parameter, with scales."""
         return 8 * self.bytes / self.params if self.params else None
 
-    def __repr__(self) -> str:
-        return brief_record(self)
+    __repr__ = brief_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,13 +116,11 @@ class Scan(Rendered):
 
     def by(self, how: By, depth: int | None = None) -> tuple[Group, ...]:
         """The tensors on lines: one for each layer pattern, module, element type, or tensor."""
-        match how:
-            case "layer":
-                return self.by_layer(1 if depth is None else depth)
-            case "module":
-                return self.by_module(2 if depth is None else depth)
-            case "type":
-                return self.by_type()
+        if how == "type":
+            return self.by_type()
+        if how in ("layer", "module"):
+            given = () if depth is None else (depth,)
+            return self.by_layer(*given) if how == "layer" else self.by_module(*given)
         return self._in_order(
             Group(each.name, 1, each.params, each.bytes, each.shape, (each.type,)) for each in self.tensors
         )

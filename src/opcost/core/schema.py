@@ -144,13 +144,10 @@ def to_dict(report: Report) -> dict[str, Any]:
 
     ops = [row.op for row in report.rows]
     rows = _Rows(
-        id=[op.id for op in ops],
         operator=[operators.of(row) for row in report.rows],
         module=[module_of(op.module, f"operator {op.id} ({op.raw})") for op in ops],
-        inputs=[op.inputs for op in ops],
-        outputs=[op.outputs for op in ops],
-        repeat=[op.repeat for op in ops],
         phase=[document.PHASES.index(op.phase) for op in ops],
+        **{name: [getattr(op, name) for op in ops] for name in ("id", "inputs", "outputs", "repeat")},
     )
     calls = _Calls(
         module=[module_of(call.path, "a call") for call in report.calls],
@@ -166,36 +163,21 @@ def to_dict(report: Report) -> dict[str, Any]:
         )
         for m in report.modules
     ]  # fmt: skip
-    return document.builtins_of(
-        _Report(
-            schema=SCHEMA,
-            meta=dict(report.meta),
-            totals=_AllStats(*report.totals),
-            phases=dict(report.phases),
-            peak_bytes=report.peak_bytes,
-            coverage=report.coverage,
-            notes=report.notes,
-            inputs=[_NamedSpec(name, specs.of(spec)) for name, spec in report.inputs],
-            outputs=specs.all_of(report.outputs),
-            input_values=report.input_values,
-            output_values=report.output_values,
-            parameters=[
-                _Parameter(p.names, specs.of(p.spec), p.trainable, p.used, p.buffer, p.values)
-                for p in report.parameters
-            ],
-            modules=modules,
-            rows=rows,
-            calls=calls,
-            operators=operators.entries,
-            specs=specs.entries,
-            memory=None if report.memory is None else _memory_record(report.memory),
-        )
-    )
-
-
-def _memory_record(memory: Memory) -> _Memory:
-    fields = {name: getattr(memory, name) for name in _Memory.__struct_fields__}
-    return _Memory(**fields | {"parts": dict(memory.parts), "curve": list(memory.curve)})
+    memory = None
+    if (found := report.memory) is not None:
+        fields = {name: getattr(found, name) for name in _Memory.__struct_fields__}
+        memory = _Memory(**fields | {"parts": dict(found.parts), "curve": list(found.curve)})
+    same = ("peak_bytes", "coverage", "notes", "input_values", "output_values")
+    parameters = [
+        _Parameter(p.names, specs.of(p.spec), p.trainable, p.used, p.buffer, p.values) for p in report.parameters
+    ]
+    record = _Report(
+        schema=SCHEMA, meta=dict(report.meta), totals=_AllStats(*report.totals), phases=dict(report.phases),
+        inputs=[_NamedSpec(name, specs.of(spec)) for name, spec in report.inputs], outputs=specs.all_of(report.outputs),
+        parameters=parameters, modules=modules, rows=rows, calls=calls, operators=operators.entries,
+        specs=specs.entries, memory=memory, **{name: getattr(report, name) for name in same},
+    )  # fmt: skip
+    return document.builtins_of(record)
 
 
 class _Operators(document.Table[_Operator]):
@@ -213,21 +195,15 @@ class _Operators(document.Table[_Operator]):
             written = [document.write_attrs(op.attrs), document.write_attrs(op.native)]
             attrs = self._attrs_seen[seen] = json.dumps(written, sort_keys=True)
         key = (op.kind, op.raw, attrs, row.ins, row.outs, row.cost, row.rule, row.activations, row.activation_bytes)
-        return self.number(key, lambda: self._written(row))
-
-    def _written(self, row: Row) -> _Operator:
-        return _Operator(
-            kind=row.op.kind,
-            raw=row.op.raw,
-            rule=row.rule,
-            ins=self._specs.all_of(row.ins),
-            outs=self._specs.all_of(row.outs),
-            attrs=document.write_attrs(row.op.attrs),
-            native=document.write_attrs(row.op.native) if row.op.native else msgspec.UNSET,
-            cost=row.cost,
-            activations=row.activations,
-            activation_bytes=row.activation_bytes,
-        )
+        return self.number(
+            key,
+            lambda: _Operator(
+                kind=op.kind, raw=op.raw, rule=row.rule, ins=self._specs.all_of(row.ins), outs=self._specs.all_of(row.outs),
+                attrs=document.write_attrs(op.attrs),
+                native=document.write_attrs(op.native) if op.native else msgspec.UNSET,
+                cost=row.cost, activations=row.activations, activation_bytes=row.activation_bytes,
+            ),
+        )  # fmt: skip
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -240,6 +216,11 @@ def _read(data: _Report) -> Report:
     coverage = Coverage(data.coverage.counted, data.coverage.uncounted, data.coverage.exact)
     document.believe("coverage", [coverage.counted, *(missed.count for missed in coverage.uncounted)])
     document.believe("peak_bytes", [data.peak_bytes or 0])
+    called = (
+        entries(paths, data.calls.module, "calls.module"),
+        [entries(specs, numbers, "calls.inputs") for numbers in data.calls.inputs],
+        [entries(specs, numbers, "calls.outputs") for numbers in data.calls.outputs],
+    )
     report = Report(
         meta=data.meta,
         rows=_rows(data, specs, paths),
@@ -256,7 +237,7 @@ def _read(data: _Report) -> Report:
         outputs=entries(specs, data.outputs, "outputs"),
         input_values=data.input_values,
         output_values=data.output_values,
-        calls=_calls(data.calls, specs, paths),
+        calls=tuple(map(Call, *called, data.calls.first, data.calls.end)),
         notes=data.notes,
     )
     _check_tree(report)
@@ -317,13 +298,6 @@ def _operator(record: _Operator, specs: list[TensorSpec]) -> tuple[str, str, Att
     counted = (ins, outs, cost, record.rule, record.activations, record.activation_bytes)
     native = NO_ATTRS if record.native is msgspec.UNSET else document.read_attrs(record.native)
     return record.kind, record.raw, document.read_attrs(record.attrs), native, counted
-
-
-def _calls(data: _Calls, specs: list[TensorSpec], paths: list[str]) -> tuple[Call, ...]:
-    modules = entries(paths, data.module, "calls.module")
-    inputs = [entries(specs, numbers, "calls.inputs") for numbers in data.inputs]
-    outputs = [entries(specs, numbers, "calls.outputs") for numbers in data.outputs]
-    return tuple(map(Call, modules, inputs, outputs, data.first, data.end))
 
 
 def _module(module: _Module, specs: list[TensorSpec]) -> ModuleCost:

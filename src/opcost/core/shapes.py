@@ -380,14 +380,9 @@ of ONNX, and of Caffe where it pads); or one that begins behind the end (MXNet's
 
 
 def windows(
-    extent: Extent,
-    size: Extent,
-    *,
-    stride: int = 1,
-    padding: tuple[int, int] = (0, 0),
-    dilation: int = 1,
+    extent: Extent, size: Extent, *, stride: int = 1, padding: tuple[int, int] = (0, 0), dilation: int = 1,
     last: Last = "whole",
-) -> Extent:
+) -> Extent:  # fmt: skip
     """How many windows fit along an axis that is padded before and behind."""
     if stride < 1 or dilation < 1:
         raise Mismatch(f"its stride is {stride}" if stride < 1 else f"its dilation is {dilation}")
@@ -410,14 +405,9 @@ def same_windows(extent: Extent, stride: int) -> Extent:
 
 
 def spread(
-    extent: Extent,
-    size: Extent,
-    *,
-    stride: int = 1,
-    padding: tuple[int, int] = (0, 0),
-    dilation: int = 1,
+    extent: Extent, size: Extent, *, stride: int = 1, padding: tuple[int, int] = (0, 0), dilation: int = 1,
     extra: int = 0,
-) -> Extent:
+) -> Extent:  # fmt: skip
     """What a transposed convolution makes of an axis: the smallest from which such windows make it, and `extra` more."""
     if extent is None or size is None:
         return None

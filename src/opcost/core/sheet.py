@@ -18,8 +18,7 @@ from opcost.errors import OpcostError, UnknownName, counted
 Unit: TypeAlias = Literal[
     "name", "text", "shapes", "number", "count", "bytes", "share", "time", "flop/s", "bytes/s", "ratio"
 ]
-Role: TypeAlias = Literal["row", "rest", "total"]
-"""Of a line: one of the rows, a sum of some of them, or the sum of all."""
+Role: TypeAlias = Literal["row", "rest", "total"]  # a row, a sum of some rows, or the sum of all
 LONG_LINE = 1000  # characters of one line around the tables; a note is a sentence or two
 
 
@@ -88,14 +87,9 @@ class Table:
 
     @classmethod
     def of(
-        cls,
-        *,
-        title: str,
-        fields: tuple[Field, ...],
-        lines: Iterable[tuple[Cell, ...]],
-        total: tuple[Cell, ...] | None = None,
-        remarks: tuple[str, ...] = (),
-    ) -> Table:
+        cls, *, title: str, fields: tuple[Field, ...], lines: Iterable[tuple[Cell, ...]],
+        total: tuple[Cell, ...] | None = None, remarks: tuple[str, ...] = (),
+    ) -> Table:  # fmt: skip
         """A table of plain rows and, where given, what they add up to."""
         sums = () if total is None else (Line(total, "total"),)
         return cls(title=title, fields=fields, lines=(*map(Line, lines), *sums), remarks=remarks)
@@ -121,15 +115,14 @@ class Table:
     @property
     def visible(self) -> list[int]:
         """The places of the columns that the caller chose or that are not blank."""
-        places = range(len(self.fields))
-        return [place for place in places if not self.order or not self._is_dull(place)]
 
-    def _is_dull(self, place: int) -> bool:
-        field = self.fields[place]
-        if field.dull:
-            return len({row[place] for row in self.rows}) == 1
-        counted = [line.values[place] for line in self.lines if line.role == "row" or field.adds] if field.blank else []
-        return bool(field.blank) and all(value in field.blank for value in counted)
+        def is_dull(place: int, field: Field) -> bool:
+            if field.dull:
+                return len({row[place] for row in self.rows}) == 1
+            counted = (line.values[place] for line in self.lines if line.role == "row" or field.adds)
+            return bool(field.blank) and all(value in field.blank for value in counted)
+
+        return [place for place, field in enumerate(self.fields) if not self.order or not is_dull(place, field)]
 
     def place(self, name: str) -> int | None:
         """The index of the field of this name."""
@@ -155,18 +148,19 @@ class Table:
         if not places:
             return None
         lines = (line._replace(values=tuple(line.values[place] for place in places)) for line in self.lines)
-        return replace(
-            self, fields=tuple(replace(self.fields[place], dull=False) for place in places), lines=tuple(lines)
-        )
+        fields = tuple(replace(self.fields[place], dull=False) for place in places)
+        return replace(self, fields=fields, lines=tuple(lines))
 
     def sort(self, name: str, *, rising: bool) -> Table:
         """The rows by this column, if it has it; what is unknown comes last."""
         place = self.place(name)
         if place is None:
             return self
-        rows = [line for line in self.lines if line.role == "row"]
-        known = [line for line in rows if line.values[place] not in (None, "")]
-        missing = [line for line in rows if line.values[place] in (None, "")]
+        parts: dict[bool, list[Line]] = {True: [], False: []}
+        for line in self.lines:
+            if line.role == "row":
+                parts[line.values[place] not in (None, "")].append(line)
+        known, missing = parts[True], parts[False]
         try:
             known.sort(key=lambda line: line.values[place], reverse=not rising)  # type: ignore[arg-type, return-value]
         except TypeError as exc:
@@ -217,8 +211,7 @@ class Sheet(Rendered):
     phases: tuple[tuple[str, Cost], ...] = ()  # the cost of each phase; empty where there is only the forward pass
     conventions: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
-    facts: tuple[str, ...] = ()
-    """Lines below the tables: times of the whole, how devices were used, which peaks apply, notes."""
+    facts: tuple[str, ...] = ()  # lines below the tables: times of the whole, use of devices, peaks, notes
 
     def __repr__(self) -> str:
         lines = [f"{table.title} ({_count(table)})" for table in self.tables]

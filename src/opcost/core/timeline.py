@@ -10,8 +10,7 @@ from opcost.core.escaping import printable
 from opcost.core.names import is_collective, is_copy
 from opcost.errors import SourceError
 
-LONG_GAP = 0.2
-"""A gap of more than this part of a device's time, without longer ones, is an event and no part of a rate."""
+LONG_GAP = 0.2  # a gap above this part of a device's time, without longer ones, is an event, no part of a rate
 PIECES = 5  # the least number of pieces of work for each event: with fewer, or gaps that recur, none is an exception
 
 

@@ -46,10 +46,8 @@ def parse_bytes(text: str) -> int:
     size = _parse(text, text, {"": 1} | BINARY | DECIMAL, "size in bytes")
     number = text.strip()
     if size and not number[-1].isalpha():
-        raise OpcostError(
-            f"{text!r} is a size without a unit: {number} GiB or {number} bytes?",
-            hint=f"write {number}GiB, {number}GB or {number}B",
-        )
+        hint = f"write {number}GiB, {number}GB or {number}B"
+        raise OpcostError(f"{text!r} is a size without a unit: {number} GiB or {number} bytes?", hint=hint)
     return size
 
 

@@ -41,8 +41,7 @@ class Calibration:
     """What was timed on a device."""
 
     device: str  # its name in the table of devices
-    meta: Mapping[str, str]
-    """The product, the day, versions, clocks, and switches such as whether products of float32 use TF32."""
+    meta: Mapping[str, str]  # product, day, versions, clocks, and switches such as TF32 for products of float32
     position: int  # how many cases of the plan are done: an interrupted calibration resumes here
     rows: tuple[Measured, ...]
 
@@ -84,43 +83,31 @@ def dumps(calibration: Calibration) -> str:
         return attrs.number(str(written), written.copy)
 
     measured = calibration.rows
-    columns = _Rows(
-        kind=[texts.number(row.kind, row.kind.__str__) for row in measured],
-        raw=[texts.number(row.raw, row.raw.__str__) for row in measured],
-        attrs=[number_of_attrs(row) for row in measured],
-        ins=[specs.all_of(row.ins) for row in measured],
-        outs=[specs.all_of(row.outs) for row in measured],
-        device_ns=[row.device_ns for row in measured],
-        host_ns=[row.host_ns for row in measured],
-        workspace=[row.workspace for row in measured],
-    )
+    columns: dict[str, list[Any]] = {
+        name: [getattr(row, name) for row in measured] for name in ("device_ns", "host_ns", "workspace")
+    }
+    for name in ("kind", "raw"):
+        words: list[str] = [getattr(row, name) for row in measured]
+        columns[name] = [texts.number(word, word.__str__) for word in words]
+    for name in ("ins", "outs"):
+        columns[name] = [specs.all_of(getattr(row, name)) for row in measured]
+    columns["attrs"] = [number_of_attrs(row) for row in measured]
     made = _File(
-        schema=SCHEMA,
-        device=calibration.device,
-        meta=dict(calibration.meta),
-        position=calibration.position,
-        texts=texts.entries,
-        specs=[document.SpecRecord(spec.shape, spec.dtype) for spec in specs.entries],
-        attrs=attrs.entries,
-        rows=columns,
-    )
+        schema=SCHEMA, device=calibration.device, meta=dict(calibration.meta), position=calibration.position,
+        texts=texts.entries, specs=[document.SpecRecord(spec.shape, spec.dtype) for spec in specs.entries],
+        attrs=attrs.entries, rows=_Rows(**columns),
+    )  # fmt: skip
     return document.dumps(document.builtins_of(made))
 
 
 def _read(file: _File) -> Calibration:
     specs, attrs = document.read_specs(file.specs), [document.read_attrs(each) for each in file.attrs]
-    columns = file.rows
-    rows = map(
-        Measured,
-        entries(file.texts, columns.kind, "rows.kind"),
-        entries(file.texts, columns.raw, "rows.raw"),
-        entries(attrs, columns.attrs, "rows.attrs"),
-        [entries(specs, numbers, "rows.ins") for numbers in columns.ins],
-        [entries(specs, numbers, "rows.outs") for numbers in columns.outs],
-        columns.device_ns,
-        columns.host_ns,
-        columns.workspace,
-    )
+    columns = msgspec.structs.asdict(file.rows)
+    for name, table in (("kind", file.texts), ("raw", file.texts), ("attrs", attrs)):
+        columns[name] = entries(table, columns[name], f"rows.{name}")
+    for name in ("ins", "outs"):
+        columns[name] = [entries(specs, numbers, f"rows.{name}") for numbers in columns[name]]
+    rows = map(Measured, *(columns[name] for name in Measured._fields))
     return Calibration(device=file.device, meta=file.meta, position=file.position, rows=tuple(rows))
 
 

@@ -43,8 +43,7 @@ class Laws:
     """All that was fitted to one device."""
 
     home: Device  # the device that was calibrated
-    meta: Mapping[str, str]
-    """The product, the day, versions, clocks, and switches such as whether products of float32 use TF32."""
+    meta: Mapping[str, str]  # product, day, versions, clocks, and switches such as TF32 for products of float32
     operators: int  # how many were timed
     laws: dict[tuple[str, str], Law] = field(default_factory=dict)  # by family and element type
     host_ns: Mapping[str, float] = field(default_factory=dict)
@@ -64,14 +63,9 @@ class _File(msgspec.Struct, array_like=True):
 
 def dumps(laws: Laws) -> bytes:
     """The content of the file."""
-    made = _File(
-        laws.home.name,
-        dict(laws.meta),
-        laws.operators,
-        dict(laws.host_ns),
-        [(*key, law) for key, law in laws.laws.items()],
-        [(*key, near) for key, near in laws.workspaces.items()],
-    )
+    fitted = [(*key, law) for key, law in laws.laws.items()]
+    workspaces = [(*key, near) for key, near in laws.workspaces.items()]
+    made = _File(laws.home.name, dict(laws.meta), laws.operators, dict(laws.host_ns), fitted, workspaces)
     return gzip.compress(msgspec.json.encode(made), 9, mtime=0)
 
 

@@ -24,10 +24,8 @@ The gates of a recurrent cell, whose products are ready, are for each hidden uni
 gradient is the derivative, then one multiplication with the incoming gradient or one selection. A step of an optimizer is for
 each element of a parameter.
 """
-COMPLEX_FLOPS_PER_ELEMENT: dict[str, int] = _flops("complex")
-"""The same where the output is complex; other functions do their work for both parts."""
-COMPLEX_TO_REAL: dict[str, int] = _flops("complex_to_real")
-"""The same where complex elements come in and real ones go out."""
+COMPLEX_FLOPS_PER_ELEMENT: dict[str, int] = _flops("complex")  # of complex outputs; others: both parts
+COMPLEX_TO_REAL: dict[str, int] = _flops("complex_to_real")  # of complex elements in, real ones out
 
 DRAW_FLOPS = 1
 DROPOUT_FLOPS = 3  # after the draw: compare, multiply by the mask, scale

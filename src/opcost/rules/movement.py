@@ -16,8 +16,7 @@ BAGS = {
     "mean": (1, 1),
 }
 
-SCATTERS = {"copy": 0, "add": 1, "mul": 1, "max": 1, "min": 1, "mean": 2}
-"""FLOPs for each element that is put; a mean also divides."""
+SCATTERS = {"copy": 0, "add": 1, "mul": 1, "max": 1, "min": 1, "mean": 2}  # FLOPs per element; a mean divides
 
 
 def embedding(op: OpView) -> Cost:

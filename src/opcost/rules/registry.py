@@ -18,8 +18,7 @@ T = TypeVar("T")
 class Convention:
     """Choices that change a number; they are printed with the report."""
 
-    causal: str = "full"
-    """`full` counts the whole square of a causal attention, `half` only the pairs that the mask lets through."""
+    causal: str = "full"  # `full` counts the whole square of causal attention, `half` the unmasked pairs
 
 
 DEFAULT = Convention()
@@ -114,10 +113,8 @@ class Rules(Mapping[str, Rule]):
         if name in self._rules:
             raise RuleError(f"the rule for {name!r} is registered twice", hint="use with_rules to replace one")
         if ":" not in name and name not in KINDS:
-            raise RuleError(
-                f"{name!r} is neither a kind of opcost.core.kinds nor an operator name",
-                hint="operator names look like 'library::operator'",
-            )
+            hint = "operator names look like 'library::operator'"
+            raise RuleError(f"{name!r} is neither a kind of opcost.core.kinds nor an operator name", hint=hint)
         self._rules[name] = rule
 
     def with_rules(self, extra: Mapping[str, Rule] | None) -> Rules:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable
+from functools import cache
 from itertools import groupby
 
 from opcost.core.escaping import printable
@@ -61,13 +62,11 @@ def column_texts(table: Table, place: int, *, exact: bool = False) -> list[str]:
     """The texts of one column; equal values are formatted once."""
     field = table.fields[place]
     own = field.name.startswith("own_")
-    known: dict[Cell, str] = {}
+    shown = cache(lambda value: format_cell(value, field, exact=exact))
     texts = []
     for line in table.lines:
         value = line.values[place]
-        text = known.get(value)
-        if text is None:
-            text = known[value] = format_cell(value, field, exact=exact)
+        text = shown(value)
         partial = line.own_partial if own else line.partial
         if partial and not value and (field.has_cost or field.unit == "share"):
             text = "?"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from opcost.core.escaping import printable
@@ -18,12 +19,9 @@ LONGEST_TITLE = 18  # letters of a source's name above its column; the whole nam
 LONG_NAME = 40
 EXPLAINING = 3  # the largest changes that are named beside their share of the whole
 _PARTS: dict[EntryPart, str] = {
-    "kind": "by kind",
-    "module": "by module",
-    "operator": "by module, type and shapes",
-    "type": "by operator",
+    "kind": "by kind", "module": "by module", "operator": "by module, type and shapes", "type": "by operator",
     "kernel": "by kernel",
-}
+}  # fmt: skip
 _RANKED = ("params", "macs", "flops", "activations", "bytes_read", "bytes_written", "ops")
 
 
@@ -68,14 +66,8 @@ def _side_by_side(comparison: Comparison, entries: Sequence[Entry], title: str) 
     if nothing:
         names = some([f"{_name(entry)} ({entry.quantity.title})" if several else _name(entry) for entry in nothing])
         remarks.append(f"nothing in any of them: {', '.join(names)}")
-    return Table(
-        title=title,
-        fields=tuple(columns),
-        lines=read_lines(columns, something),
-        ranked=(),
-        remarks=tuple(remarks),
-        main=part == "total",
-    )
+    lines, main = read_lines(columns, something), part == "total"
+    return Table(title=title, fields=tuple(columns), lines=lines, ranked=(), remarks=tuple(remarks), main=main)
 
 
 # -- what changed -------------------------------------------------------------------------------------------------------
@@ -205,10 +197,8 @@ def _name(entry: Entry) -> str:
 
 def _amount_at(place: int) -> Callable[[Entry], Cell]:
     def read(entry: Entry) -> Cell:
-        if not entry.present[place]:
-            return ""
-        amount = entry.amounts[place]
-        return None if amount is None else Amount(amount, entry.quantity.unit, entry.partial[place])
+        amount = entry.amounts[place] if entry.present[place] else ""
+        return Amount(amount, entry.quantity.unit, entry.partial[place]) if isinstance(amount, int) else amount
 
     return read
 
@@ -239,11 +229,8 @@ def _notes(comparison: Comparison) -> tuple[str, ...]:
     for source in comparison.sources:
         for note in source.notes:
             found.setdefault(note, []).append(source.label)
-    lines = []
-    for note, labels in found.items():
-        whose = "all" if len(labels) == len(comparison.sources) else ", ".join(labels)
-        lines.append(shortened(f"{whose}: {note}", LONG_LINE))
-    return tuple(some(lines))
+    whose = {note: "all" if len(of) == len(comparison.sources) else ", ".join(of) for note, of in found.items()}
+    return tuple(some([shortened(f"{labels}: {note}", LONG_LINE) for note, labels in whose.items()]))
 
 
 def short_titles(labels: Sequence[str]) -> list[str]:
@@ -269,10 +256,7 @@ def short_titles(labels: Sequence[str]) -> list[str]:
 def comparison_records(comparison: Comparison) -> Table:
     """One line for each quantity of each thing, nothing rounded; what is not there or not known is empty."""
     columns = [
-        Column("part", of=lambda entry: entry.part),
-        Column("name", "name", of=lambda entry: entry.name),
-        Column("type", of=lambda entry: entry.type),
-        Column("detail", of=lambda entry: entry.detail),
+        *(Column(name, of=attrgetter(name)) for name in ("part", "name", "type", "detail")),
         Column("quantity", of=lambda entry: entry.quantity.name),
         *(
             Column(printable(source.label), "number", of=lambda entry, place=place: entry.amounts[place])  # type: ignore[misc]
@@ -289,17 +273,9 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
     """All of it for JSON; amounts are in the order of the sources."""
     lines = []
     for entry in comparison.entries:
-        line: dict[str, Any] = {
-            "part": entry.part,
-            "name": entry.name,
-            "type": entry.type,
-            "detail": entry.detail,
-            "quantity": entry.quantity.name,
-            "unit": entry.quantity.unit,
-            "amounts": list(entry.amounts),
-            "present": list(entry.present),
-            "lower_bound": list(entry.partial),
-        }
+        line: dict[str, Any] = {name: getattr(entry, name) for name in ("part", "name", "type", "detail")}
+        line |= {"quantity": entry.quantity.name, "unit": entry.quantity.unit}
+        line |= {"amounts": list(entry.amounts), "present": list(entry.present), "lower_bound": list(entry.partial)}
         if comparison.changes:
             line |= {"change": entry.change, "difference": entry.difference}
         lines.append(line)

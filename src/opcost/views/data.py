@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from functools import cache
 from io import StringIO
 from typing import Any
 
@@ -18,24 +18,16 @@ def _write_csv(table: Table, options: object) -> str:
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(csv_cell(field.name) for field in table.fields)
+
+    def text(value: Cell) -> str:
+        return str(plain_cell(value)) if isinstance(value, tuple) else csv_cell(str(value))
+
     columns = [
-        _texts(values) if field.textual else map(plain_cell, values)
+        map(cache(text) if field.textual else plain_cell, values)  # equal ones are written once
         for field, values in zip(table.fields, zip(*(line.values for line in table.lines), strict=True), strict=False)
     ]
     writer.writerows(zip(*columns, strict=True))  # the writer leaves the unknown empty
     return out.getvalue()
-
-
-def _texts(values: Iterable[Cell]) -> list[str]:
-    """The names, texts or shapes of one column; equal ones are made once."""
-    known: dict[Cell, str] = {}
-    texts = []
-    for value in values:
-        text = known.get(value)
-        if text is None:
-            text = known[value] = plain_cell(value) if isinstance(value, tuple) else csv_cell(str(value))
-        texts.append(text)
-    return texts
 
 
 def _columns(build: Build) -> Build:
@@ -65,12 +57,7 @@ def _write_json(data: dict[str, Any], options: JsonOptions) -> str:
     return json_text(data, allow_nan=False, indent=options.indent, separators=separators) + "\n"
 
 
-CSV = View(
-    name="csv", suffix=".csv", builds={kind: result.records for kind, result in RESULTS.items()}, write=_write_csv
-)
-COLUMNS = View(
-    name="columns", builds={kind: _columns(result.columns) for kind, result in RESULTS.items()}, write=_write_columns
-)
-JSON = View(
-    name="json", suffix=".json", builds={kind: result.data for kind, result in RESULTS.items()}, write=_write_json
-)
+_KINDS = RESULTS.items()
+CSV = View(name="csv", suffix=".csv", builds={kind: each.records for kind, each in _KINDS}, write=_write_csv)
+COLUMNS = View(name="columns", builds={kind: _columns(each.columns) for kind, each in _KINDS}, write=_write_columns)
+JSON = View(name="json", suffix=".json", builds={kind: each.data for kind, each in _KINDS}, write=_write_json)

@@ -50,16 +50,9 @@ class Drawing:
         self._add("circle", cx=x, cy=y, r=r, fill=fill, fill_opacity=0.7, stroke="#fff", stroke_width=0.8)
 
     def text(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        *,
-        fill: str = INK,
-        size: float = 11,
-        anchor: str = "start",
+        self, x: float, y: float, text: str, *, fill: str = INK, size: float = 11, anchor: str = "start",
         bold: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._add(
             "text", text, x=x, y=y, fill=fill, font_size=size, text_anchor=anchor, font_weight="bold" if bold else ""
         )
@@ -203,8 +196,6 @@ def _pillow(module: str) -> Any:
     try:
         from PIL import Image, ImageDraw, ImageFont
     except ModuleNotFoundError as exc:
-        raise MissingFramework(
-            "a PNG picture needs the package pillow, which is not installed",
-            hint="pip install 'opcost[pictures]', or write an .svg file, which needs no package",
-        ) from exc
+        hint = "pip install 'opcost[pictures]', or write an .svg file, which needs no package"
+        raise MissingFramework("a PNG picture needs the package pillow, which is not installed", hint=hint) from exc
     return {"Image": Image, "ImageDraw": ImageDraw, "ImageFont": ImageFont}[module]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 from opcost.core.escaping import markdown_text
 from opcost.core.sheet import Sheet, Table
@@ -55,24 +56,20 @@ def _cells(table: Table, place: int, *, exact: bool) -> list[str]:
     field = table.fields[place]
     code = field.unit == "name" or field.name == "op"
     tree = field.name == "module"
-    known: dict[tuple[str, str, str], str] = {}
-    cells = []
-    for line, text in zip(table.lines, column_texts(table, place, exact=exact), strict=True):
-        key = (line.guides if tree else "", text, line.role)
-        cell = known.get(key)
-        if cell is None:
-            if not text:
-                cell = ""
-            elif line.role != "row":
-                cell = f"**{markdown_text(text)}**"
-            elif code and not set(text) & set("`|\\"):  # which code cannot hold in a table
-                cell = f"`{text}`"
-            else:
-                cell = markdown_text(text)
-            # A web page drops leading blanks, and the guides of a tree do not meet there; a level is a wide blank.
-            cell = known[key] = "&emsp;" * (len(key[0]) // len("├─ ")) + cell
-        cells.append(cell)
-    return cells
+
+    @cache
+    def cell(guides: str, text: str, role: str) -> str:
+        # A web page drops leading blanks, and the guides of a tree do not meet there; a level is a wide blank.
+        before = "&emsp;" * (len(guides) // len("├─ ")) if tree else ""
+        if not text:
+            return before
+        if role != "row":
+            return f"{before}**{markdown_text(text)}**"
+        is_code = code and not set(text) & set("`|\\")  # which code cannot hold in a table
+        return f"{before}`{text}`" if is_code else before + markdown_text(text)
+
+    texts = column_texts(table, place, exact=exact)
+    return [cell(line.guides, text, line.role) for line, text in zip(table.lines, texts, strict=True)]
 
 
-MARKDOWN = sheet_view("md", _write, NumberOptions, suffix=".md")
+MD = sheet_view("md", _write, NumberOptions, suffix=".md")

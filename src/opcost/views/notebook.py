@@ -85,10 +85,17 @@ def _table(table: Table, *, exact: bool) -> Iterator[str]:
         [cut(text, LONGEST.get(field.unit, len(text)), field.unit) for text in column_texts(table, place, exact=exact)]
         for place, field in zip(places, fields, strict=True)
     ]
-    rows = [
-        _row(cells, line, fields, places) for line, cells in zip(table.lines, zip(*texts, strict=True), strict=True)
-    ]
-    tags = [_tag(field, place) for place, field in enumerate(fields)]
+    tags = ["b" if place == 0 else _tag(field) for place, field in enumerate(fields)]
+    rows = []
+    for line, cells in zip(table.lines, zip(*texts, strict=True), strict=True):
+        written = []
+        for text, tag, place in zip(cells, tags, places, strict=True):
+            value = line.values[place] if tag == "s" else None
+            share = f"{min(max(100 * value, 0.0), 100.0):.1f}" if isinstance(value, (int, float)) else ""
+            written.append(
+                f'<{tag} style="--p:{share}%">{_text(text)}</{tag}>' if share else f"<{tag}>{_text(text)}</{tag}>"
+            )
+        rows.append(" ".join(written))
     heads = "".join(f"<{tag}>{_text(field.header)}</{tag}>" for tag, field in zip(tags, fields, strict=True))
     widths = " ".join(
         _width(field, column, place) for place, (field, column) in enumerate(zip(fields, texts, strict=True))
@@ -114,23 +121,8 @@ def _room(table: Table) -> tuple[list[int], list[str]]:
     return places, [name for name in order if name not in kept]
 
 
-def _row(cells: Sequence[str], line: Line, fields: Sequence[Field], places: Sequence[int]) -> str:
-    written = []
-    for number, (text, field, place) in enumerate(zip(cells, fields, places, strict=True)):
-        tag, value = _tag(field, number), line.values[place]
-        part = (
-            f' style="--p:{min(max(100 * value, 0.0), 100.0):.1f}%"'
-            if tag == "s" and isinstance(value, (int, float))
-            else ""
-        )
-        written.append(f"<{tag}{part}>{_text(text)}</{tag}>")
-    return " ".join(written)
-
-
-def _tag(field: Field, place: int) -> str:
-    """The shortest element for each kind of cell: what is named, words, a number, a share with its bar."""
-    if place == 0:
-        return "b"
+def _tag(field: Field) -> str:
+    """The shortest element for each kind of cell: words, a share with its bar, a number; what is named is "b"."""
     return "i" if field.textual else "s" if field.unit == "share" else "u"
 
 

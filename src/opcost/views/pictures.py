@@ -9,7 +9,7 @@ from math import floor, log, log10, sqrt
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from opcost.core.answer import Answer
-from opcost.core.devices import Device, device
+from opcost.core.devices import device
 from opcost.core.profile import Profile
 from opcost.core.quantity import QUANTITIES
 from opcost.core.report import ModuleCost, Report, Stats
@@ -28,16 +28,9 @@ LEFT, RIGHT, BOTTOM = 74.0, 16.0, 54.0
 PLACES = 600  # steps of a curve; each shows the most of its stretch
 _BLUE, _ORANGE, _GREEN, _PINK, _SKY, _RED, _OLIVE = COLOURS
 _PART_COLOURS = {
-    "weights": _BLUE,
-    "inputs": _SKY,
-    "optimizer": _PINK,
-    "gradients": _RED,
-    "saved": _ORANGE,
-    "outputs": _OLIVE,
-    "temporary": _GREEN,
-    "workspace": GREY,
-    "added": _ORANGE,
-}
+    "weights": _BLUE, "inputs": _SKY, "optimizer": _PINK, "gradients": _RED, "saved": _ORANGE, "outputs": _OLIVE,
+    "temporary": _GREEN, "workspace": GREY, "added": _ORANGE,
+}  # fmt: skip
 
 
 def _titled(source: str, about: str, width: float, height: float) -> Drawing:
@@ -167,13 +160,10 @@ def draw_flame(drawing: Drawing, tree: FlameTree, text_of: Callable[[float], str
         return
     children: dict[int, list[int]] = {}
     depth = [0] * len(total)
-    weights: dict[str, float] = {}
     for node in range(1, len(total)):
         children.setdefault(tree.parent[node], []).append(node)
         depth[node] = depth[tree.parent[node]] + 1
-    for node, type_ in enumerate(tree.type):
-        weights[type_] = weights.get(type_, 0) + tree.own[node]
-    colours = colours_of(weights)
+    colours = colours_of(_summed(zip(tree.type, tree.own, strict=True)))
     whole, room = drawing.width - 16, drawing.height - TOP - FOOT
     levels = 1 + max(depth[node] for node in range(len(total)) if total[node] / total[0] * whole >= NARROWEST)
     high = max(LOWEST, min(HIGHEST, room / levels))
@@ -281,7 +271,10 @@ def roofline(report: Report, width: float, height: float, name: str) -> Drawing:
             dtypes[dtype] = dtypes.get(dtype, 0) + row.cost.flops
     if not points:
         raise OpcostError("no operator of the report has FLOPs and bytes to draw")
-    peak, dtype = _peak(peaks, max(dtypes, key=dtypes.__getitem__))
+    dtype = max(dtypes, key=dtypes.__getitem__)
+    peak = peaks.peak_flops(dtype)
+    if not peak:  # then for the first type that the maker prints
+        dtype, peak = next(iter(peaks.flops.items()))
     ridge = peak / peaks.bandwidth
     about = f"roofline of {peaks.name} for {dtype}: {format_count(peak)}FLOP/s, {format_count(peaks.bandwidth)}B/s"
     drawing = _titled(heading_of(report)[0], about, width, height)
@@ -317,12 +310,6 @@ def roofline(report: Report, width: float, height: float, name: str) -> Drawing:
     drawing.text(4, TOP - 2, "FLOP/s", fill=FAINT)
     drawing.legend({**colours, "other": GREY}, LEFT, height - 8)
     return drawing
-
-
-def _peak(peaks: Device, dtype: str) -> tuple[int, str]:
-    """The peak for this type, or for the first that the maker prints."""
-    found = peaks.peak_flops(dtype)
-    return (found, dtype) if found else (next(iter(peaks.flops.values())), next(iter(peaks.flops)))
 
 
 def _powers(low: float, high: float) -> list[float]:
@@ -421,19 +408,12 @@ def _flame(answer: Answer, options: FlameOptions) -> Drawing:
     return profile_flame(options.profile, answer, *map(float, options.size))
 
 
-def _write(drawing: Drawing, options: object) -> str:
-    return str(drawing)
-
-
-def _pack(drawing: Drawing, options: object) -> bytes:
-    return png_of(drawing)
-
-
-def _badge_line(report: Report, options: object) -> str:
-    return " · ".join(f"{number} {word}" for word, number in badge_numbers(report)) + "\n"
+def _badge_line(numbers: list[tuple[str, str]], options: object) -> str:
+    return " · ".join(f"{number} {word}" for word, number in numbers) + "\n"
 
 
 _BUILDS = {"report": Build(SvgOptions, _build), "profile": Build(FlameOptions, _flame)}
-SVG = View(name="svg", suffix=".svg", builds=_BUILDS, write=_write)
-BADGE = View(name="badge", builds={"report": Build(ViewOptions, _badge_line)}, write=lambda line, options: line)
-PNG = PackedView(name="png", suffix=".png", builds=_BUILDS, write=_write, pack=_pack)
+SVG = View(name="svg", suffix=".svg", builds=_BUILDS, write=lambda drawing, _: str(drawing))
+PNG = PackedView(name="png", suffix=".png", builds=_BUILDS, write=SVG.write, pack=lambda drawing, _: png_of(drawing))
+_NUMBERS = Build(ViewOptions, lambda report, _: badge_numbers(report))
+BADGE = View(name="badge", builds={"report": _NUMBERS}, write=_badge_line)

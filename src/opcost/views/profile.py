@@ -27,8 +27,7 @@ RANKED = (
     "per_call", "delay", "delay_p90", "top_kernel",
 )  # fmt: skip
 """Columns after the labels, in the order in which they are given room."""
-_ROLES: dict[str, Role] = {"row": "row", "total": "total"}
-"""Groups, the rest and unattributed time are sums of some rows."""
+_ROLES: dict[str, Role] = {"row": "row", "total": "total"}  # other lines are sums of some rows
 
 
 # -- lines and columns --------------------------------------------------------------------------------------------------
@@ -179,7 +178,15 @@ class AnswerDataOptions(AnswerOptions):
 
 def answer_data(answer: Answer, options: AnswerDataOptions) -> dict[str, Any]:
     """All of it for JSON, or of the lines the chosen columns."""
-    lines = map(_line_data, answer.lines) if options.columns is None else _chosen(answer, options.columns)
+    if options.columns is None:
+        lines = list(map(_line_data, answer.lines))
+    else:
+        table = list_answer(answer, options.columns)
+        names = [field.name for field in table.fields]
+        lines = []
+        for line, (cells, *_) in zip(answer.lines, table.lines, strict=True):
+            values = [list(map(str, value)) if isinstance(value, tuple) else value for value in cells]
+            lines.append({"role": line.role} | dict(zip(names, values, strict=True)))
     return {
         "schema": "opcost.answer/1",
         "meta": dict(answer.meta),
@@ -195,20 +202,8 @@ def answer_data(answer: Answer, options: AnswerDataOptions) -> dict[str, Any]:
         "gains": [gain._asdict() for gain in answer.gains],
         "peak": answer.peak,
         "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in answer.notes],
-        "lines": list(lines),
+        "lines": lines,
     }
-
-
-def _chosen(answer: Answer, columns: Columns) -> list[dict[str, Any]]:
-    table = list_answer(answer, columns)
-    return [
-        {"role": line.role}
-        | {
-            field.name: list(map(str, value)) if isinstance(value, tuple) else value
-            for field, value in zip(table.fields, cells.values, strict=True)
-        }
-        for line, cells in zip(answer.lines, table.lines, strict=True)
-    ]
 
 
 def _line_data(line: AnswerLine) -> dict[str, Any]:
@@ -240,25 +235,19 @@ def answer_sheet(answer: Answer, options: AnswerOptions) -> Sheet:
     heading = f"{source} ({answer.meta.get('format', 'opcost')}){runs}"
     if "inputs" in answer.meta:
         heading += shortened(f" on {answer.meta['inputs']}", LONG_LINE)
+    whole = "per step" if any(use.steps for use in answer.devices) else "in the trace"
+    gains = tuple(
+        f"{number}. {time_text(gain.time_ns)} ({_percent(gain.share, 1)}) {gain.what}: {keep_together(gain.command)}"
+        for number, gain in enumerate(answer.gains, 1)
+    )
+    savings = Section(f"potential savings {whole}, upper bounds; opcost analyze TRACE shows them with", gains)
     return Sheet(
         meta=answer.meta,
         heading=(heading, *verdict_lines(answer)),
         tables=(list_answer(answer, options.columns),),
         facts=tuple(summary_lines(answer)),
-        sections=_savings(answer),
+        sections=(savings,) if gains else (),
     )
-
-
-def _savings(answer: Answer) -> tuple[Section, ...]:
-    """Potential savings, the largest first, and how to see them."""
-    if not answer.gains:
-        return ()
-    whole = "per step" if any(use.steps for use in answer.devices) else "in the trace"
-    lines = tuple(
-        f"{number}. {time_text(gain.time_ns)} ({_percent(gain.share, 1)}) {gain.what}: {keep_together(gain.command)}"
-        for number, gain in enumerate(answer.gains, 1)
-    )
-    return (Section(f"potential savings {whole}, upper bounds; opcost analyze TRACE shows them with", lines),)
 
 
 def summary_lines(answer: Answer) -> list[str]:
@@ -273,20 +262,18 @@ def summary_lines(answer: Answer) -> list[str]:
         known.append(f"{_percent(total.unpriced_share, 1)} of the {answer.side} time without a cost model")
     if known:
         lines.append(" · ".join(known))
-    kernels = [_kernels_text(alike, answer) for alike in _alike(answer)]
-    lines += some(kernels, MANY_LINES, kind="lines about devices")
+    devices = []
+    for alike in _alike(answer):
+        use = _middle(alike)
+        overlap = f", overlap {time_text(use.overlap_ns)}" if use.overlap_ns else ""
+        launches = f", {launches_text(use)}" if use.launches else ""
+        kernels = f"{counted(use.kernels, 'kernel')}, median {time_text(use.median_ns)}{overlap}{launches}"
+        devices.append(f"{_whose(alike, answer)}: {kernels}")
+    lines += some(devices, MANY_LINES, kind="lines about devices")
     if answer.peak:
         lines.append(f"peaks of {answer.peak}")
     lines += some([shortened(text, LONG_LINE) for text in note_texts(answer.notes)], MANY_LINES, kind="notes")
     return lines
-
-
-def _kernels_text(alike: list[Busy], answer: Answer) -> str:
-    use = _middle(alike)
-    kernels = f"{counted(use.kernels, 'kernel')}, median {time_text(use.median_ns)}"
-    overlap = f", overlap {time_text(use.overlap_ns)}" if use.overlap_ns else ""
-    launches = f", {launches_text(use)}" if use.launches else ""
-    return f"{_whose(alike, answer)}: {kernels}{overlap}{launches}"
 
 
 def verdict_lines(answer: Answer) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -21,21 +21,11 @@ NOTEBOOK_LINES = 250  # lines of a tree in a notebook; a cell that holds more ma
 # -- columns ------------------------------------------------------------------------------------------------------------
 
 _TITLES: Mapping[str, str] = {
-    "params": "params",
-    "trainable_params": "trainable",
-    "unused_params": "unused",
-    "buffers": "buffers",
-    "param_bytes": "param bytes",
-    "buffer_bytes": "buffer bytes",
-    "macs": "MACs",
-    "flops": "FLOPs",
-    "bytes_read": "read",
-    "bytes_written": "written",
-    "activations": "activations",
-    "activation_bytes": "act. bytes",
-    "ops": "ops",
+    "params": "params", "trainable_params": "trainable", "unused_params": "unused", "buffers": "buffers",
+    "param_bytes": "param bytes", "buffer_bytes": "buffer bytes", "macs": "MACs", "flops": "FLOPs", "bytes_read": "read",
+    "bytes_written": "written", "activations": "activations", "activation_bytes": "act. bytes", "ops": "ops",
     "uncounted": "uncounted",
-}
+}  # fmt: skip
 _PARAMETERS = ("params", "trainable_params", "unused_params", "buffers", "param_bytes", "buffer_bytes")
 _EXTRA = ("bytes", "param_bytes", "own_params", "own_macs")  # columns that Markdown has no room for
 
@@ -58,7 +48,15 @@ def columns_of(by: By, total_macs: int) -> dict[str, Column]:
             Column("same_as", "name", "same as", of=lambda node: node.module.same_as or ""),
             Column("note", "text", "", of=lambda node: node.note, blank=("",)),
         )
-    return _op_columns(total_macs) if by == "op" else _group_columns(by, total_macs)
+    if by == "op":
+        return _op_columns(total_macs)
+    # Columns of groups of operators (by kind) or of modules (by type)
+    stats = _stat_columns(lambda group: group.stats, total_macs)
+    return by_name(
+        Column(by, of=lambda group: group.key),
+        Column("count", "number", of=lambda group: group.count),
+        *(column for column in stats if by == "type" or column.name not in _PARAMETERS),
+    )
 
 
 def _stat_columns(of: Callable[[Any], Stats], total_macs: int, *, prefix: str = "") -> list[Column]:
@@ -67,15 +65,9 @@ def _stat_columns(of: Callable[[Any], Stats], total_macs: int, *, prefix: str = 
 
     def column(name: str) -> Column:
         unit: Unit = "bytes" if "bytes" in name else "number" if name in ("ops", "uncounted") else "count"
-        return Column(
-            prefix + name,
-            unit,
-            word + _TITLES[name],
-            of=lambda item: getattr(of(item), name),
-            blank=(0,) if name == "uncounted" else (),
-            has_cost=QUANTITIES[name].needs_costs,
-            extra=prefix + name in _EXTRA,
-        )
+        blank, extra = (0,) if name == "uncounted" else (), prefix + name in _EXTRA
+        read, has_cost = lambda item: getattr(of(item), name), QUANTITIES[name].needs_costs
+        return Column(prefix + name, unit, word + _TITLES[name], of=read, blank=blank, has_cost=has_cost, extra=extra)
 
     def moved(item: Any) -> int:
         return of(item).bytes_read + of(item).bytes_written
@@ -114,6 +106,9 @@ def _op_columns(total_macs: int) -> dict[str, Column]:
         spec = next(iter((*row.outs, *row.ins)), None)
         return spec.dtype if spec else ""
 
+    def attributes(row: Row) -> str:
+        return " ".join(f"{name}={value}" for name, value in row.op.all_attrs.items())
+
     def amount(name: str, of: Callable[[Row], int | None]) -> Column:
         return Column(name, "bytes" if "bytes" in name else "count", _TITLES[name], of=of, has_cost=True)
 
@@ -132,61 +127,32 @@ def _op_columns(total_macs: int) -> dict[str, Column]:
         Column("share", "share", "%", of=share, blank=(0.0,)),
         *(amount(name, wrote(name)) for name in ("activations", "activation_bytes")),
         Column("rule", of=lambda row: row.rule),
-        Column(
-            "attrs",
-            title="attributes",
-            of=lambda row: " ".join(f"{name}={value}" for name, value in row.op.all_attrs.items()),
-        ),
+        Column("attrs", title="attributes", of=attributes),
     )
 
 
-def _group_columns(by: str, total_macs: int) -> dict[str, Column]:
-    """Columns of groups of operators (by kind) or of modules (by type)."""
-    stats = _stat_columns(lambda group: group.stats, total_macs)
-    return by_name(
-        Column(by, of=lambda group: group.key),
-        Column("count", "number", of=lambda group: group.count),
-        *(column for column in stats if by == "type" or column.name not in _PARAMETERS),
-    )
+def _words(lists: dict[By, str]) -> dict[By, tuple[str, ...]]:
+    return {by: tuple(names.split()) for by, names in lists.items()}
 
 
-SHOWN: Mapping[By, tuple[str, ...]] = {
-    "module": (
-        "module", "type", "calls", "input", "output", "params", "macs", "share", "flops", "activations", "bytes",
-        "param_bytes", "own_params", "own_macs", "note",
-    ),
-    "op": (
-        "index", "op", "kind", "module", "phase", "repeat", "input", "output", "dtype", "macs", "share", "flops", "bytes",
-        "activations",
-    ),
-    "kind": (
-        "kind", "count", "macs", "share", "flops", "bytes_read", "bytes_written", "activations", "uncounted",
-    ),
-    "type": (
-        "type", "count", "params", "macs", "share", "flops", "bytes_read", "bytes_written", "activations", "param_bytes",
-        "uncounted",
-    ),
-}  # fmt: skip
-"""The default columns from left to right, where there is room for all."""
-
-RANKED: Mapping[By, tuple[str, ...]] = {
-    "module": (
-        "module", "macs", "params", "share", "note", "type", "output", "calls", "input", "flops", "activations", "bytes",
-        "param_bytes", "own_macs", "own_params",
-    ),
-    "op": (
-        "index", "op", "macs", "phase", "repeat", "share", "output", "module", "flops", "bytes", "input", "kind", "dtype",
-        "activations",
-    ),
-    "kind": (
-        "kind", "macs", "share", "count", "flops", "uncounted", "bytes_read", "bytes_written", "activations",
-    ),
-    "type": (
-        "type", "macs", "params", "share", "count", "flops", "uncounted", "bytes_read", "bytes_written", "activations",
-        "param_bytes",
-    ),
-}  # fmt: skip
-"""The same columns in the order in which they are given room."""
+# The default columns from left to right, where there is room for all
+SHOWN: Mapping[By, tuple[str, ...]] = _words(
+    {
+        "module": "module type calls input output params macs share flops activations bytes param_bytes own_params own_macs note",
+        "op": "index op kind module phase repeat input output dtype macs share flops bytes activations",
+        "kind": "kind count macs share flops bytes_read bytes_written activations uncounted",
+        "type": "type count params macs share flops bytes_read bytes_written activations param_bytes uncounted",
+    }
+)
+# The same columns in the order in which they are given room
+RANKED: Mapping[By, tuple[str, ...]] = _words(
+    {
+        "module": "module macs params share note type output calls input flops activations bytes param_bytes own_macs own_params",
+        "op": "index op macs phase repeat share output module flops bytes input kind dtype activations",
+        "kind": "kind macs share count flops uncounted bytes_read bytes_written activations",
+        "type": "type macs params share count flops uncounted bytes_read bytes_written activations param_bytes",
+    }
+)
 
 
 # -- tables -------------------------------------------------------------------------------------------------------------
@@ -197,11 +163,9 @@ class ListingOptions(ViewOptions):
     """What to list, and how."""
 
     by: By = "module"
-    depth: Depth = "auto"
-    """Levels of modules below the root; None shows all, "auto" as many as are readable, "notebook" as many as a cell holds."""
+    depth: Depth = "auto"  # levels below the root; None: all, "auto": readable, "notebook": as many as a cell holds
     merge: bool | None = None  # draw runs of identical blocks once; None does it where the tree would be long
-    sort: str | None = None
-    """A column: `macs` largest first, `+macs` smallest first. Modules are sorted under their parent."""
+    sort: str | None = None  # a column: `macs` largest first, `+macs` smallest first; modules under their parent
     top: int | None = None  # only this number of lines, the most expensive; one more line has the sum of the rest
     columns: Columns = None
 
@@ -233,20 +197,13 @@ def list_report(report: Report, options: ListingOptions, default: Sequence[str] 
     known = columns_of(options.by, report.totals.macs)
     columns = _choose(options, known, default)
     order = _order(options.sort, known)
-    match options.by:
-        case "op":
-            usual = None if options.top is None else _costly_row
-            return _flat(report.rows, order or usual, columns, options)
-        case "kind":
-            return _flat(report.by_kind(), order, columns, options)
-        case "type":
-            return _flat(report.by_type(), order, columns, options)
+    if options.by == "op":
+        return _flat(report.rows, order or (None if options.top is None else _costly_row), columns, options)
+    if options.by != "module":
+        return _flat(report.by_kind() if options.by == "kind" else report.by_type(), order, columns, options)
     if options.top is None:
-        return (
-            _in_notebook(report, options, columns, order)
-            if options.depth == "notebook"
-            else _tree(report, options, columns, order)
-        )
+        drawn = _in_notebook if options.depth == "notebook" else _tree
+        return drawn(report, options, columns, order)
     depth = options.depth if isinstance(options.depth, int) else None
     nodes = flat_nodes(report.by_module(depth), sharers(report))
     table = _flat(nodes, order or _costly_node, columns, options)
@@ -271,7 +228,8 @@ def _tree(
 ) -> Table:
     if any(column.name == "module" for column in columns):
         # The root has no name and goes by its type, which need not be repeated.
-        columns = [replace(column, of=_type_below_root) if column.name == "type" else column for column in columns]
+        below = Column("type", of=lambda node: node.module.type if node.module.path else "")
+        columns = [below if column.name == "type" else column for column in columns]
     nodes, limit = draw_tree(report, depth=options.depth, merge=options.merge, order=order)
     deepest = max(module.depth for module in report.modules)
     remarks = []
@@ -286,10 +244,6 @@ def _tree(
         remarks=(" · ".join(remarks),) if remarks else (),
         main=True,
     )
-
-
-def _type_below_root(node: TreeNode) -> str:
-    return node.module.type if node.module.path else ""
 
 
 def _flat(
@@ -350,14 +304,10 @@ def _order(sort: str | None, known: dict[str, Column]) -> Callable[[Any], Any] |
             letters = str(value).casefold()
             # Text cannot be negated; its code points can, and then the shorter of two must come last.
             return False, [*(-ord(letter) for letter in letters), 1] if falling else letters
-        size: Any = _elements(value) if isinstance(value, tuple) else value
+        size: Any = sum(spec.numel for spec in value if spec.known) if isinstance(value, tuple) else value
         return False, -size if falling else size
 
     return key
-
-
-def _elements(specs: Iterable[Any]) -> int:
-    return sum(spec.numel for spec in specs if spec.known)
 
 
 def _costly_row(row: Row) -> tuple[bool, int, int, int]:

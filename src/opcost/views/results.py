@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
-from opcost.core.report import Report
+from opcost.core import schema
 from opcost.core.results import Comparison, Fit, Sweep, Verdict
 from opcost.core.sheet import LONG_LINE, Cell, Field, Sheet, Table, plain_cell
 from opcost.errors import shortened, some
@@ -66,21 +66,17 @@ def _sheet_records(sheet: Sheet) -> Table:
 
 
 def _sheet_data(sheet: Sheet) -> dict[str, Any]:
-    return {
-        "schema": "opcost.sheet/1",
-        "sheet": sheet.name,
-        "meta": dict(sheet.meta),
-        "tables": [
-            {
-                "title": table.title,
-                "fields": [{"name": field.name, "unit": field.unit} for field in table.fields],
-                "lines": [{name: plain_cell(cell) for name, cell in record.items()} for record in table.records()],
-                "remarks": list(table.remarks),
-            }
-            for table in sheet.tables
-        ],
-        "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in sheet.notes],
-    }
+    tables = [
+        {
+            "title": table.title,
+            "fields": [{"name": field.name, "unit": field.unit} for field in table.fields],
+            "lines": [{name: plain_cell(cell) for name, cell in record.items()} for record in table.records()],
+            "remarks": list(table.remarks),
+        }
+        for table in sheet.tables
+    ]
+    head = {"schema": "opcost.sheet/1", "sheet": sheet.name, "meta": dict(sheet.meta), "tables": tables}
+    return {**head, "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in sheet.notes]}
 
 
 # -- the kinds of results -----------------------------------------------------------------------------------------------
@@ -96,12 +92,6 @@ _TABLES: dict[type, tuple[_Of, _Of, _Of]] = {
 """Results that are tables: the sheet, the records and the data of each."""
 
 
-def _report_data(result: Report, options: JsonOptions) -> dict[str, Any]:
-    from opcost.core.schema import to_dict
-
-    return to_dict(result)
-
-
 _RECORDS = Build(report.ListingOptions, report.report_records, by="op", depth=None, merge=False)
 _TABLE_RECORDS = Build(ViewOptions, lambda result, _: _TABLES[type(result)][1](result))
 RESULTS: dict[str, Result] = {
@@ -109,7 +99,7 @@ RESULTS: dict[str, Result] = {
         sheet=Build(report.ListingOptions, report.report_sheet),
         records=_RECORDS,
         columns=_RECORDS,
-        data=Build(JsonOptions, _report_data),
+        data=Build(JsonOptions, lambda result, _: schema.to_dict(result)),
     ),
     "profile": Result(
         sheet=Build(profile.AnswerOptions, profile.answer_sheet),
@@ -134,14 +124,9 @@ RESULTS: dict[str, Result] = {
 
 
 def sheet_view(
-    name: str,
-    write: Callable[[Sheet, Any], str],
-    options: type[Any],
-    *,
-    suffix: str = "",
-    kinds: Sequence[str] = tuple(RESULTS),
-    for_reports: Mapping[str, Any] | None = None,
-) -> View:
+    name: str, write: Callable[[Sheet, Any], str], options: type[Any], *, suffix: str = "",
+    kinds: Sequence[str] = tuple(RESULTS), for_reports: Mapping[str, Any] | None = None,
+) -> View:  # fmt: skip
     """A view that writes sheets, with the options of the result and of the format; `for_reports` has other defaults."""
     builds = {}
     for kind in kinds:

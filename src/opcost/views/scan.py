@@ -25,8 +25,7 @@ class ScanOptions(ViewOptions):
     """Which lines and columns of a scan to show."""
 
     by: By = "layer"
-    depth: int | None = None
-    """Words of a name: after the number of a layer (1 by default), or of the path of a module (2)."""
+    depth: int | None = None  # words of a name: after the number of a layer (1), or of the path of a module (2)
     sort: str | None = None
     top: int | None = None
     columns: Columns = None
@@ -150,6 +149,11 @@ def scan_data(scan: Scan, options: object) -> dict[str, Any]:
     """All of it for JSON."""
     totals = scan.totals
     groups: tuple[By, ...] = ("type", "module", "layer")
+
+    def group_data(group: Group) -> dict[str, Any]:
+        about = {name: getattr(group, name) for name in ("name", "tensors", "params", "bytes")}
+        return {**about, "types": list(group.types)}
+
     return {
         "schema": "opcost.scan/1",
         "source": scan.source,
@@ -159,11 +163,6 @@ def scan_data(scan: Scan, options: object) -> dict[str, Any]:
         "totals": {**totals._asdict(), "bits_per_param": totals.bits_per_param},
         "experts": None if scan.experts is None else scan.experts._asdict(),
         "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in scan.notes],
-        **{f"by_{how}": [_group_data(group) for group in scan.by(how)] for how in groups},
+        **{f"by_{how}": [group_data(group) for group in scan.by(how)] for how in groups},
         "tensors": [{**each._asdict(), "shape": list(each.shape)} for each in scan.tensors],
     }
-
-
-def _group_data(group: Group) -> dict[str, Any]:
-    names = ("name", "tensors", "params", "bytes")
-    return {name: getattr(group, name) for name in names} | {"types": list(group.types)}

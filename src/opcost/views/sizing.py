@@ -11,7 +11,7 @@ from typing import Any
 from opcost.core.escaping import printable
 from opcost.core.quantity import LATENCY, QUANTITIES, Quantity
 from opcost.core.results import Fit, LimitCheck, Point, Sweep, Verdict
-from opcost.core.sheet import LONG_LINE, Amount, Cell, Section, Sheet, Table
+from opcost.core.sheet import LONG_LINE, Amount, Cell, Field, Line, Section, Sheet, Table
 from opcost.core.units import format_bytes, format_count, format_time
 from opcost.errors import shortened, some
 from opcost.views.comparison import TablesOptions, percent
@@ -53,11 +53,21 @@ def verdict_sheet(verdict: Verdict, options: TablesOptions) -> Sheet:
     if verdict.baseline:
         heading.append(f"baseline: {verdict.baseline}")
     wrong = tuple(some([shortened(text, LONG_LINE) for text in verdict.offending], MANY))
+
+    def before(line: LimitCheck) -> Cell:
+        return "" if line.before is None else Amount(line.before, line.quantity.unit)
+
+    def difference(line: LimitCheck) -> Cell:
+        return Amount(line.difference, line.quantity.unit, signed=True) if line.difference else ""
+
+    def relative(line: LimitCheck) -> str:
+        return "new" if line.before is None else percent(line.before, line.amount) if line.difference else ""
+
     changes = (
-        Column("before", "number", of=lambda line: _amount(line.before, line.quantity)),
+        Column("before", "number", of=before),
         Column("counted", "number", of=lambda line: Amount(line.amount, line.quantity.unit, line.partial)),
-        Column("difference", "number", of=_difference),
-        Column("relative", "number", "%", of=_relative),
+        Column("difference", "number", of=difference),
+        Column("relative", "number", "%", of=relative),
     )
     columns = (
         Column("verdict", of=lambda line: line.word),
@@ -70,20 +80,6 @@ def verdict_sheet(verdict: Verdict, options: TablesOptions) -> Sheet:
     table = Table(title="totals", fields=columns, lines=read_lines(columns, verdict.lines), ranked=ranked, main=True)
     sections = (Section("what is wrong", wrong, urgent=True),) if wrong else ()
     return Sheet(heading=tuple(heading), tables=(table,), sections=sections)
-
-
-def _amount(number: int | None, quantity: Quantity) -> Cell:
-    return "" if number is None else Amount(number, quantity.unit)
-
-
-def _difference(line: LimitCheck) -> Cell:
-    return Amount(line.difference, line.quantity.unit, signed=True) if line.difference else ""
-
-
-def _relative(line: LimitCheck) -> str:
-    if line.before is None:
-        return "new"
-    return percent(line.before, line.amount) if line.difference else ""
 
 
 def verdict_records(verdict: Verdict) -> Table:
@@ -101,35 +97,20 @@ def verdict_records(verdict: Verdict) -> Table:
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
     """All of it for JSON."""
-    models = [
-        {
-            "name": model.name,
-            "source": model.source,
-            "inputs": model.inputs,
-            "kept": model.kept,
-            "uncounted": [missed.raw for missed in model.missed],
-            "lines": [
-                {
-                    "quantity": line.quantity.name,
-                    "unit": line.quantity.unit,
-                    "counted": line.amount,
-                    "lower_bound": line.partial,
-                    "before": line.before,
-                    "allowed": line.limit.text if line.limit else None,
-                    "verdict": line.word,
-                }
-                for line in model.lines
-            ],
-        }
-        for model in verdict.models
-    ]
-    return {
-        "schema": "opcost.budget/1",
-        "kept": bool(verdict),
-        "baseline": verdict.baseline,
-        "models": models,
-        "offending": list(verdict.offending),
-    }
+    models = []
+    for model in verdict.models:
+        lines = [
+            {
+                "quantity": line.quantity.name, "unit": line.quantity.unit, "counted": line.amount,
+                "lower_bound": line.partial, "before": line.before, "allowed": line.limit.text if line.limit else None,
+                "verdict": line.word,
+            }
+            for line in model.lines
+        ]  # fmt: skip
+        about = {name: getattr(model, name) for name in ("name", "source", "inputs", "kept")}
+        models.append({**about, "uncounted": [missed.raw for missed in model.missed], "lines": lines})
+    head = {"schema": "opcost.budget/1", "kept": bool(verdict), "baseline": verdict.baseline}
+    return {**head, "models": models, "offending": list(verdict.offending)}
 
 
 # -- the largest size that fits -----------------------------------------------------------------------------------------
@@ -143,9 +124,16 @@ def fit_sheet(fit: Fit, options: TablesOptions) -> Sheet:
     parts = sorted(fit.parts.items(), key=lambda part: -part[1])
     made_of = ", ".join(f"{part} {format_bytes(size)}" for part, size in parts)
     sections = [Section("the peak is made of", (made_of,) if made_of else ()), Section("notes", fit.notes)]
+    advised = (
+        Column("option", of=lambda advice: f"{advice.option}={advice.value}"),
+        Column("largest", "number", printable(fit.vary), of=lambda advice: advice.largest),
+        Column("times", "number", of=lambda advice: f"{advice.largest / fit.largest:.2f}"),
+        Column("peak", "number", "peak memory", of=lambda advice: Amount(advice.peak_bytes, "bytes")),
+    )
+    more = Table(title="what would let more in", fields=advised, lines=read_lines(advised, fit.advice), ranked=())
     return Sheet(
         heading=(first, *_options_line(fit.options)),
-        tables=(_answer(fit), *([_advice(fit)] if fit.advice else [])),
+        tables=(_answer(fit), more) if fit.advice else (_answer(fit),),
         sections=tuple(section for section in sections if section.lines),
     )
 
@@ -175,31 +163,14 @@ def _answer(fit: Fit) -> Table:
     return Table(title="totals", fields=columns, lines=lines, ranked=(), remarks=(counted,), main=True)
 
 
-def _advice(fit: Fit) -> Table:
-    columns = (
-        Column("option", of=lambda advice: f"{advice.option}={advice.value}"),
-        Column("largest", "number", printable(fit.vary), of=lambda advice: advice.largest),
-        Column("times", "number", of=lambda advice: f"{advice.largest / fit.largest:.2f}"),
-        Column("peak", "number", "peak memory", of=lambda advice: Amount(advice.peak_bytes, "bytes")),
-    )
-    return Table(title="what would let more in", fields=columns, lines=read_lines(columns, fit.advice), ranked=())
-
-
 def fit_records(fit: Fit) -> Table:
     """One line for each size that was counted and for each option with which more fits, nothing rounded."""
-    rows: list[tuple[Cell, ...]] = [
-        (fit.vary, each.size, each.peak_bytes, "yes" if each.fits else "no") for each in fit.counted
-    ]
-    rows += [
+    rows = [Line((fit.vary, each.size, each.peak_bytes, "yes" if each.fits else "no")) for each in fit.counted]
+    more = [
         (f"{fit.vary} with {each.option}={each.value}", each.largest, each.peak_bytes, "yes") for each in fit.advice
     ]
-    columns = (
-        Column("what", of=lambda row: row[0]),
-        Column("size", "number", of=lambda row: row[1]),
-        Column("peak_bytes", "number", of=lambda row: row[2]),
-        Column("fits", of=lambda row: row[3]),
-    )
-    return Table(fields=columns, lines=read_lines(columns, rows))
+    columns = (Field("what"), Field("size", "number"), Field("peak_bytes", "number"), Field("fits"))
+    return Table(fields=columns, lines=(*rows, *map(Line, more)))
 
 
 def fit_data(fit: Fit) -> dict[str, Any]:
@@ -225,6 +196,10 @@ def sweep_sheet(sweep: Sweep, options: TablesOptions) -> Sheet:
     sections.append(Section("notes", tuple(some([shortened(note, LONG_LINE) for note in sweep.notes]))))
     quantities = [QUANTITIES[name] for name in SHOWN] + ([LATENCY] if sweep.device else [])
     over = any(point.fits is False for point in sweep.points)
+
+    def band(point: Point) -> str:
+        return "" if point.band_ns is None else " – ".join(map(format_time, point.band_ns))
+
     columns = (
         *_sizes(sweep),
         *(
@@ -232,7 +207,7 @@ def sweep_sheet(sweep: Sweep, options: TablesOptions) -> Sheet:
             for each in quantities
         ),
         *((Column("fits", title=printable(f"fits on {sweep.device}"), of=_fits),) if over else ()),
-        *((Column("band", title="80 % interval", of=_band),) if sweep.device else ()),
+        *((Column("band", title="80 % interval", of=band),) if sweep.device else ()),
     )
     table = Table(
         title="totals",
@@ -258,10 +233,6 @@ def _sizes(sweep: Sweep) -> list[Column]:
 
 def _fits(point: Point) -> str:
     return "" if point.fits is None else "yes" if point.fits else "no"
-
-
-def _band(point: Point) -> str:
-    return "" if point.band_ns is None else " – ".join(map(format_time, point.band_ns))
 
 
 def _number(point: Point, quantity: Quantity) -> int | None:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 from opcost.core.graph import FLOPS_PER_MAC, TensorSpec, note_texts
 from opcost.core.memory import PARTS, How, Memory, MemoryPart
@@ -18,8 +17,7 @@ from opcost.views.cell import in_runs
 from opcost.views.view import NumberOptions, keep_together
 
 LONGEST_NUMBER = 20  # digits of a number in the meta data
-ASSUMED_SIZES = "assumed-sizes"
-"""The code of notes that are part of the heading: which sizes of inputs neither the caller nor the file gives."""
+ASSUMED_SIZES = "assumed-sizes"  # the code of notes in the heading: sizes that neither the caller nor the file gives
 ROOT = "the model itself"
 
 
@@ -77,22 +75,16 @@ def _totals(report: Report) -> tuple[Total, ...]:
         Total("bytes written", totals.bytes_written, "bytes", partial),
         Total("param bytes", totals.param_bytes, "bytes"),
         Total("buffer bytes", totals.buffer_bytes, "bytes") if totals.buffer_bytes else None,
-        None
-        if report.peak_bytes is None
-        else Total("peak memory", report.peak_bytes, "bytes", partial, "highest sum of live tensors"),
-        *_cache(report),
     ]
-    return tuple(total for total in found if total is not None)
-
-
-def _cache(report: Report) -> Iterable[Total]:
-    """What a language model caches of the texts that it has read; a saved file may hold anything there."""
-    names = ("cache_tokens", "cache_bytes", "cache_bytes_per_token")
-    numbers = [report.meta.get(name, "") for name in names]
+    if report.peak_bytes is not None:
+        found.append(Total("peak memory", report.peak_bytes, "bytes", partial, "highest sum of live tensors"))
+    # What a language model caches of the texts that it has read; a saved file may hold anything there
+    numbers = [report.meta.get(name, "") for name in ("cache_tokens", "cache_bytes", "cache_bytes_per_token")]
     if all(text.isdecimal() and len(text) < LONGEST_NUMBER for text in numbers):
         tokens, nbytes, more = map(int, numbers)
-        yield Total("cache", nbytes, "bytes", remark=f"after the pass, {tokens:,} tokens of each text")
-        yield Total("  per token", more, "bytes", remark="one more of each text")
+        found.append(Total("cache", nbytes, "bytes", remark=f"after the pass, {tokens:,} tokens of each text"))
+        found.append(Total("  per token", more, "bytes", remark="one more of each text"))
+    return tuple(total for total in found if total is not None)
 
 
 def _conventions(report: Report) -> tuple[str, ...]:
@@ -226,41 +218,39 @@ def memory_sheet(report: Report, options: MemoryOptions) -> Sheet:
         remark = "the context and code of kernels, whatever runs"
         totals.append(Total("fixed", memory.fixed_bytes, "bytes", remark=remark))
     sections = [Section("where", _where(report)), Section("over the execution", _curve(memory)), _notes(report)]
+    sizes = (Field("bytes", "bytes"), Field("share", "share", "%"))
+    parts = Table(
+        fields=(Field("part", "name", "part of the peak"), *sizes, Field("meaning", "text", "what it is")),
+        lines=(
+            *(Line((part, size, size / whole, PARTS[part])) for part, size in _largest_first(memory.parts)),
+            Line(("peak", memory.peak_bytes, 1.0, ""), "total"),
+        ),
+        main=True,
+    )
+    holders = Table(
+        title="live at the peak, by the module that made it",
+        fields=(Field("module", "name"), *sizes, Field("tensors", "number")),
+        lines=_holders(memory, whole, options.top),
+    )
     return Sheet(
         meta=report.meta,
         heading=heading_of(report),
-        tables=(_parts(memory, whole), *([_holders(memory, whole, options.top)] if memory.holders else [])),
+        tables=(parts, holders) if memory.holders else (parts,),
         totals=tuple(totals),
         sections=tuple(section for section in sections if section.lines),
     )
 
 
-def _parts(memory: Memory, whole: int) -> Table:
-    parts = sorted(memory.parts.items(), key=lambda part: -part[1])
-    lines = [Line((part, size, size / whole, PARTS[part])) for part, size in parts]
-    fields = (
-        Field("part", "name", "part of the peak"),
-        Field("bytes", "bytes"),
-        Field("share", "share", "%"),
-        Field("meaning", "text", "what it is"),
-    )
-    return Table(fields=fields, lines=(*lines, Line(("peak", memory.peak_bytes, 1.0, ""), "total")), main=True)
+def _largest_first(parts: Mapping[MemoryPart, int]) -> list[tuple[MemoryPart, int]]:
+    return sorted(parts.items(), key=lambda part: -part[1])
 
 
-def _holders(memory: Memory, whole: int, top: int | None) -> Table:
-    holders = [Line((h.module or f"({ROOT})", h.bytes, h.bytes / whole, h.tensors)) for h in memory.holders]
-    lines = holders[:top]
+def _holders(memory: Memory, whole: int, top: int | None) -> tuple[Line, ...]:
+    lines = [Line((h.module or f"({ROOT})", h.bytes, h.bytes / whole, h.tensors)) for h in memory.holders[:top]]
     if top and (rest := memory.holders[top:]):
-        size = sum(h.bytes for h in rest)
-        share = sum(h.bytes / whole for h in rest)
+        size, share = sum(h.bytes for h in rest), sum(h.bytes / whole for h in rest)
         lines.append(Line((f"{len(rest):,} more modules", size, share, sum(h.tensors or 0 for h in rest)), "rest"))
-    fields = (
-        Field("module", "name"),
-        Field("bytes", "bytes"),
-        Field("share", "share", "%"),
-        Field("tensors", "number"),
-    )
-    return Table(title="live at the peak, by the module that made it", fields=fields, lines=tuple(lines))
+    return tuple(lines)
 
 
 def _where(report: Report) -> tuple[str, ...]:
@@ -291,15 +281,8 @@ def _curve(memory: Memory) -> tuple[str, ...]:
     return ("".join(BARS[step] for step in steps), f"from {format_bytes(low)} to {format_bytes(high)}")
 
 
-class Layers(NamedTuple):
-    """Constant amounts, and curves; together they are the whole curve."""
-
-    standing: Mapping[MemoryPart, int]
-    passing: Mapping[str, Sequence[int]]
-
-
-def layers_of(memory: Memory) -> Layers:
-    """The curve by its parts; where those are known at the peak alone, all that the pass adds is one: "added"."""
+def layers_of(memory: Memory) -> tuple[Mapping[MemoryPart, int], Mapping[str, Sequence[int]]]:
+    """The curve as constant amounts and curves; where these are known at the peak alone, what the pass adds is "added"."""
     passing: dict[str, Sequence[int]] = {part: memory.layers[part] for part in PARTS if part in memory.layers}
     standing = {part: memory.parts[part] for part in STANDING if memory.parts.get(part) and part not in passing}
     if memory.curve and sum(standing.values()) > min(memory.curve):  # inputs that the run freed, and no curve of theirs
@@ -308,4 +291,4 @@ def layers_of(memory: Memory) -> Layers:
     rest = [whole - base - sum(parts) for whole, *parts in zip(memory.curve, *passing.values(), strict=True)]
     if any(rest):
         passing["workspace" if memory.layers else "added"] = rest
-    return Layers(standing, passing)
+    return standing, passing

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from opcost.core.escaping import printable
 from opcost.core.files import write_bytes
-from opcost.core.graph import Op, TensorSpec
+from opcost.core.graph import TensorSpec
 from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.report import STATS, Parameter, Report, Row
 from opcost.core.units import format_bytes
@@ -31,8 +31,7 @@ from opcost.errors import MissingFramework, WriteError
 from opcost.views.view import Build, View, ViewOptions
 
 FLOPS_PER_MICROSECOND = 1000
-COLOURS = f"cost (1 us = {FLOPS_PER_MICROSECOND} FLOPs)"
-"""The tag that TensorBoard's graph page offers beside the graph itself."""
+COLOURS = f"cost (1 us = {FLOPS_PER_MICROSECOND} FLOPs)"  # the tag on TensorBoard's graph page
 TOTALS = "totals"
 PRODUCER = 22  # the version of the graph format; TensorBoard needs no newer one
 LARGEST = 2**63 - 1
@@ -64,12 +63,9 @@ class DataflowNode(NamedTuple):
     parameter: Parameter | None = None
 
 
-def dataflow(report: Report) -> tuple[DataflowNode, ...]:
+class Dataflow:
     """The nodes of a report: each after those that it reads."""
-    return tuple(_Builder(report).nodes)
 
-
-class _Builder:
     def __init__(self, report: Report) -> None:
         self.nodes: list[DataflowNode] = []
         self._made: dict[int, NodeOutput] = {}  # which node gives a tensor
@@ -83,29 +79,29 @@ class _Builder:
                 self._readers.setdefault(value, row.op.module)
         for (name, spec), value in zip(report.inputs, report.input_values, strict=False):
             self._add(name or "input", "Input", (), (spec,), gives=(value,))
-        for parameter in report.parameters:
-            self._parameter(parameter)
+        for parameter in report.parameters:  # in the scope of its module, or where it is first read
+            path, _, name = parameter.name.rpartition(".")
+            if path not in self._paths:
+                path, name = (
+                    next((self._readers[v] for v in parameter.values if v in self._readers), ""),
+                    parameter.name,
+                )
+            op = "Buffer" if parameter.buffer else "Parameter"
+            self._add(name, op, (), (parameter.spec,), scope=_scope(path), parameter=parameter)
+            self._made |= dict.fromkeys(parameter.values, NodeOutput(self.nodes[-1].name, 0))
         for row in report.rows:
             self._operator(row)
         for value, spec in zip(report.output_values, report.outputs, strict=False):
             self._add("output", "Output", self._read((value,), (spec,), ""), (spec,))
 
     def _add(
-        self,
-        name: str,
-        op: str,
-        inputs: tuple[NodeOutput, ...],
-        outs: tuple[TensorSpec, ...],
-        *,
-        scope: str = "",
-        gives: tuple[int, ...] = (),
-        row: Row | None = None,
-        parameter: Parameter | None = None,
-    ) -> None:
+        self, name: str, op: str, inputs: tuple[NodeOutput, ...], outs: tuple[TensorSpec, ...], *, scope: str = "",
+        gives: tuple[int, ...] = (), **about: Any,
+    ) -> None:  # fmt: skip
         full = self._unique(f"{scope}/{_word(name)}" if scope else _word(name))
         for number, value in enumerate(gives):
             self._made[value] = NodeOutput(full, number)
-        self.nodes.append(DataflowNode(full, op, inputs, outs, row, parameter))
+        self.nodes.append(DataflowNode(full, op, inputs, outs, **about))
 
     def _unique(self, name: str) -> str:
         """The name itself, or `2.name` in the same scope: TensorBoard draws name1, name2, ... as one row of nodes."""
@@ -118,15 +114,6 @@ class _Builder:
         self._taken.add(found)
         return found
 
-    def _parameter(self, parameter: Parameter) -> None:
-        """A parameter is in the scope of its module; one whose name has no module, where it is first read."""
-        path, _, name = parameter.name.rpartition(".")
-        if path not in self._paths:
-            path, name = next((self._readers[v] for v in parameter.values if v in self._readers), ""), parameter.name
-        op = "Buffer" if parameter.buffer else "Parameter"
-        self._add(name, op, (), (parameter.spec,), scope=_scope(path), parameter=parameter)
-        self._made |= dict.fromkeys(parameter.values, NodeOutput(self.nodes[-1].name, 0))
-
     def _operator(self, row: Row) -> None:
         op = row.op
         scope = _scope(op.module)
@@ -135,7 +122,10 @@ class _Builder:
         if op.kind == "view" and op.attrs.get("shapes"):  # kept in a box of its own, beside what is computed
             scope = f"{scope}/shapes".lstrip("/")
         inputs = self._read(op.inputs, row.ins, scope)
-        self._add(_called(op), op.raw, inputs, row.outs, scope=scope, gives=op.outputs, row=row)
+        # The framework's word for an operator, and what it does where the word leaves that open: `Elemwise.RELU`
+        word, mode = op.raw.rpartition("::")[2], op.all_attrs.get("mode")
+        name = f"{word}.{mode}" if op.kind in _MANIFOLD and isinstance(mode, str) else word
+        self._add(name, op.raw, inputs, row.outs, scope=scope, gives=op.outputs, row=row)
 
     def _read(self, values: tuple[int, ...], specs: tuple[TensorSpec, ...], scope: str) -> tuple[NodeOutput, ...]:
         """Where tensors come from; one without a maker is a constant beside its first reader."""
@@ -143,12 +133,6 @@ class _Builder:
             if value not in self._made:
                 self._add("constant", "Const", (), (spec,), scope=scope, gives=(value,))
         return tuple(self._made[value] for value in values if value in self._made)
-
-
-def _called(op: Op) -> str:
-    """The framework's word for an operator, and what it does where the word leaves that open: `Elemwise.RELU`."""
-    word, mode = op.raw.rpartition("::")[2], op.all_attrs.get("mode")
-    return f"{word}.{mode}" if op.kind in _MANIFOLD and isinstance(mode, str) else word
 
 
 def _scope(path: str) -> str:
@@ -206,18 +190,15 @@ def _build(report: Report, options: ViewOptions) -> Log:
     totals = [(f"{TOTALS}/{name}", getattr(report.totals, name)) for name in STATS]
     if report.peak_bytes is not None:
         totals.append((f"{TOTALS}/peak_bytes", report.peak_bytes))
-    return Log(dataflow(report), _device(printable(report.meta.get("device", ""))), tuple(totals))
+    # A device in TensorBoard's words; a model from a file has none
+    kind, _, number = printable(report.meta.get("device", "")).partition(":")
+    device = f"/device:{kind.upper()}:{number or 0}" if kind else "/device:NONE:0"
+    return Log(tuple(Dataflow(report).nodes), device, tuple(totals))
 
 
 def _write(log: Log, options: ViewOptions) -> str:
     protos = _protos()
     return str(protos.as_text(_graph(log, protos)))
-
-
-def _device(name: str) -> str:
-    """A device in TensorBoard's words; a model from a file has none."""
-    kind, _, number = name.partition(":")
-    return f"/device:{kind.upper()}:{number or 0}" if kind else "/device:NONE:0"
 
 
 def _memory(node: DataflowNode) -> tuple[str, int]:
@@ -269,17 +250,10 @@ def _protos() -> SimpleNamespace:
         from tensorboard.compat.proto.graph_pb2 import GraphDef
         from tensorboard.summary.writer.record_writer import RecordWriter
     except ImportError as exc:
-        raise MissingFramework(
-            f"writing for TensorBoard needs the package tensorboard ({exc})", hint="pip install 'opcost[tensorboard]'"
-        ) from exc
-    return SimpleNamespace(
-        as_text=MessageToString,
-        AttrValue=AttrValue,
-        RunMetadata=RunMetadata,
-        Event=Event,
-        GraphDef=GraphDef,
-        RecordWriter=RecordWriter,
-    )
+        hint = "pip install 'opcost[tensorboard]'"
+        raise MissingFramework(f"writing for TensorBoard needs the package tensorboard ({exc})", hint=hint) from exc
+    messages = {"AttrValue": AttrValue, "RunMetadata": RunMetadata, "Event": Event, "GraphDef": GraphDef}
+    return SimpleNamespace(as_text=MessageToString, RecordWriter=RecordWriter, **messages)
 
 
 def _events(log: Log, protos: SimpleNamespace) -> Iterator[dict[str, Any]]:
@@ -293,16 +267,9 @@ def _events(log: Log, protos: SimpleNamespace) -> Iterator[dict[str, Any]]:
         micros = min(-(-flops // FLOPS_PER_MICROSECOND), LARGEST - start)
         allocator, used = _memory(node)
         outputs = [{"slot": n, "tensor_description": {"shape": _dims(spec)}} for n, spec in enumerate(node.outs)]
-        stats.append(
-            {
-                "node_name": node.name,
-                "all_start_micros": start,
-                "all_end_rel_micros": micros,
-                "op_end_rel_micros": micros,
-                "memory": [{"allocator_name": allocator, "total_bytes": min(used, LARGEST)}],
-                "output": outputs,
-            }
-        )
+        memory = [{"allocator_name": allocator, "total_bytes": min(used, LARGEST)}]
+        times = {"all_start_micros": start, "all_end_rel_micros": micros, "op_end_rel_micros": micros}
+        stats.append({"node_name": node.name, **times, "memory": memory, "output": outputs})
         start += micros
     metadata = protos.RunMetadata(step_stats={"dev_stats": [{"device": log.device, "node_stats": stats}]})
     yield {"file_version": "brain.Event:2"}

@@ -6,11 +6,12 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal, NamedTuple, TypeAlias
 
 from opcost.core.escaping import ASCII
 from opcost.core.graph import Cost
-from opcost.core.sheet import Field, Line, Section, Sheet, Table, Total
+from opcost.core.sheet import Field, Line, Sheet, Table, Total
 from opcost.core.units import format_bytes, format_count
 from opcost.errors import some
 from opcost.views.cell import NOTHING, column_texts, cut, cut_shapes, pad, width_of, wrap
@@ -60,8 +61,7 @@ class Drawing:
 GAP = "  "
 _LEFT = ("name", "text", "shapes")
 _ALWAYS = 3  # columns that stay however narrow the room is: the name and what is ranked next to it
-_COMFORT = {"name": 28, "text": 14, "shapes": 24}
-"""A column whose texts are longer than this gives way to another column."""
+_COMFORT = {"name": 28, "text": 14, "shapes": 24}  # a column with longer texts gives way to another
 _LEAST = {"name": 12, "text": 8, "shapes": 0}
 _STYLES: dict[str, Style] = {"name": "name", "text": "text", "shapes": "text"}
 
@@ -158,28 +158,25 @@ def _cells(candidate: _Candidate, lines: Sequence[Line], room: int, how: Drawing
     """The cells of a column at their width, with the gap to the next; equal cells are made once."""
     field = candidate.field
     base: Style = _STYLES.get(field.unit, "number")
-    known: dict[object, tuple[Piece, ...]] = {}
+
+    @cache
+    def cell(guides: str, text: str, role: str) -> tuple[Piece, ...]:
+        style: Style = base
+        if role != "row":
+            style = "sum"
+        elif field.name == "note" or text.startswith(("?", how.spell("≥"))):
+            style = "warn"
+        elif base == "number" and text in ("0", how.spell(NOTHING)):
+            style = "zero"
+        # However deep the tree is, some of the name must remain.
+        drawn = how.spell(guides)[max(0, len(guides) + min(width_of(text), 6) - room) :]
+        fitted = how.spell(cut(text, room - len(drawn), field.unit))
+        own = Piece(pad(fitted, room - len(drawn), left=field.textual) + GAP, style)
+        return (Piece(drawn, "guide"), own) if drawn else (own,)
+
     named = field.name == "module"
-    cells = []
-    for line, text in zip(lines, candidate.texts, strict=True):
-        guides = line.guides if named else ""
-        key = text if not guides and line.role == "row" else (guides, text, line.role)
-        cell = known.get(key)
-        if cell is None:
-            style: Style = base
-            if line.role != "row":
-                style = "sum"
-            elif field.name == "note" or text.startswith(("?", how.spell("≥"))):
-                style = "warn"
-            elif base == "number" and text in ("0", how.spell(NOTHING)):
-                style = "zero"
-            # However deep the tree is, some of the name must remain.
-            drawn = how.spell(guides)[max(0, len(guides) + min(width_of(text), 6) - room) :]
-            fitted = how.spell(cut(text, room - len(drawn), field.unit))
-            own = Piece(pad(fitted, room - len(drawn), left=field.textual) + GAP, style)
-            cell = known[key] = (Piece(drawn, "guide"), own) if drawn else (own,)
-        cells.append(cell)
-    return cells
+    pairs = zip(lines, candidate.texts, strict=True)
+    return [cell(line.guides if named else "", text, line.role) for line, text in pairs]
 
 
 # -- the sheet ----------------------------------------------------------------------------------------------------------
@@ -192,14 +189,26 @@ def draw_sheet(sheet: Sheet, how: Drawing) -> Drawn:
     """The sheet as lines of styled pieces, its parts separated by empty lines."""
     how = replace(how, width=max(how.width, NARROWEST))
     width = how.width
-    heading = [line for text in sheet.heading for line in wrap(_fitted(text, width), width, indent=8)]
+
+    def fitted(text: str) -> str:
+        """The text with the ends of words, as paths of files, that would not fit."""
+        return " ".join(word if len(word) <= width else f"…{word[1 - width :]}" for word in text.split(" "))
+
+    heading = [line for text in sheet.heading for line in wrap(fitted(text), width, indent=8)]
     parts: list[Drawn] = [
         [[Piece(line, "text" if place else "title")] for place, line in enumerate(heading)],
         *([*([] if table.main else [[Piece(table.title, "head")]]), *draw_table(table, how)] for table in sheet.tables),
         _draw_totals(sheet.totals, width),
         _draw_phases(sheet.phases, width),
         _lines([" · ".join(map(keep_together, sheet.conventions))], width, "faint"),
-        *(_draw_section(section, width) for section in sheet.sections),
+        *(
+            [
+                [Piece(section.title, "warn" if section.urgent else "head")],
+                *([Piece(f"  {part}", "text")] for line in section.lines for part in wrap(line, width - 2, indent=2)),
+                *([Piece(f"  {part}", "faint")] for part in wrap(section.hint, width - 2)),
+            ]
+            for section in sheet.sections
+        ),
         _lines(sheet.facts, width, "text", indent=2),
     ]
     drawn: Drawn = []
@@ -210,11 +219,6 @@ def draw_sheet(sheet: Sheet, how: Drawing) -> Drawn:
     if how.ascii:
         return [[Piece(how.spell(text), style) for text, style in pieces] for pieces in drawn]
     return drawn
-
-
-def _fitted(text: str, width: int) -> str:
-    """The text with the ends of words, as paths of files, that would not fit."""
-    return " ".join(word if len(word) <= width else f"…{word[1 - width :]}" for word in text.split(" "))
 
 
 def _draw_totals(totals: Sequence[Total], width: int) -> Drawn:
@@ -261,14 +265,6 @@ def _draw_phases(phases: Sequence[tuple[str, Cost]], width: int) -> Drawn:
     return drawn
 
 
-def _draw_section(section: Section, width: int) -> Drawn:
-    drawn: Drawn = [[Piece(section.title, "warn" if section.urgent else "head")]]
-    for line in section.lines:
-        drawn += [[Piece(f"  {part}", "text")] for part in wrap(line, width - 2, indent=2)]
-    drawn += [[Piece(f"  {part}", "faint")] for part in wrap(section.hint, width - 2)]
-    return drawn
-
-
 def _lines(texts: Iterable[str], width: int, style: Style, indent: int = 0) -> Drawn:
     return [[Piece(line, style)] for text in texts for line in wrap(text, width, indent)]
 
@@ -276,18 +272,9 @@ def _lines(texts: Iterable[str], width: int, style: Style, indent: int = 0) -> D
 # -- the views ----------------------------------------------------------------------------------------------------------
 
 COLOURS: dict[Style, str] = {
-    "plain": "",
-    "title": "bold",
-    "head": "bold",
-    "guide": "bright_black",
-    "name": "",
-    "text": "bright_black",
-    "number": "cyan",
-    "zero": "bright_black",
-    "sum": "bold",
-    "warn": "yellow",
-    "faint": "bright_black",
-}
+    "plain": "", "title": "bold", "head": "bold", "guide": "bright_black", "name": "", "text": "bright_black",
+    "number": "cyan", "zero": "bright_black", "sum": "bold", "warn": "yellow", "faint": "bright_black",
+}  # fmt: skip
 
 
 def _write(sheet: Sheet, options: TextOptions) -> str:

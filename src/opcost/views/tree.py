@@ -14,8 +14,7 @@ from opcost.views.view import Build, NumberOptions, View
 
 Depth: TypeAlias = 'int | Literal["auto", "notebook"] | None'
 
-READABLE = 50
-"""Lines that a reader takes in at once: the automatic depth and the merging of identical blocks aim at this."""
+READABLE = 50  # lines that a reader takes in at once: automatic depth and merging aim at this
 
 
 class TreeNode(NamedTuple):
@@ -61,32 +60,23 @@ def draw_tree(
     """The nodes from top to bottom, and the depth that was cut at; `order` sorts the modules under one parent."""
     shares = sharers(report)
     root = _grow(report.modules)
-    rows = _rows_at(root)
+    rows = [len(level) for level in _levels(root)]
     deepest = len(rows) - 1
     limit = _readable_depth(rows) if depth == "auto" else min(depth, deepest) if isinstance(depth, int) else deepest
     if merge is not False:
         merged = _grow(report.modules)
-        # Let the first of consecutive, equally built and equally costly numbered siblings represent all of
-        # them
+        # Let the first of consecutive, equally built and equally costly numbered siblings represent all of them
         shapes: dict[object, int] = {}
         shape_of: dict[int, int] = {}
         for level in reversed(list(_levels(merged))):
             for branch in level:
                 module = branch.module
-                key = (
-                    module.type,
-                    module.calls,
-                    module.own,
-                    module.inputs,
-                    module.outputs,
-                    module.same_as,
-                    shares.isdisjoint(module.parameters),
-                    tuple((child.module.name, shape_of[id(child)]) for child in branch.children),
-                )
+                below = tuple((child.module.name, shape_of[id(child)]) for child in branch.children)
+                built = (module.type, module.calls, module.own, module.inputs, module.outputs, module.same_as)
+                key = (*built, shares.isdisjoint(module.parameters), below)
                 shape_of[id(branch)] = shapes.setdefault(key, len(shapes))
                 branch.children = _merge_siblings(branch.children, shape_of)
-        merged_rows = _rows_at(merged)
-        further = _readable_depth(merged_rows) if depth == "auto" else limit
+        further = _readable_depth([len(level) for level in _levels(merged)]) if depth == "auto" else limit
         # By itself merging must pay: a deeper tree in as many lines, or a tree that becomes readable.
         if merge or further > limit or sum(rows[: limit + 1]) > READABLE:
             root, limit = merged, further
@@ -101,12 +91,8 @@ def sharers(report: Report) -> frozenset[str]:
 def flat_nodes(modules: Iterable[ModuleCost], shares: frozenset[str]) -> list[TreeNode]:
     """The modules one by one without a tree, each without its children."""
     return [
-        TreeNode(
-            replace(module, total=module.own),
-            module.path or module.type,
-            shares=not shares.isdisjoint(module.parameters),
-        )
-        for module in modules
+        TreeNode(replace(each, total=each.own), each.path or each.type, shares=not shares.isdisjoint(each.parameters))
+        for each in modules
     ]
 
 
@@ -126,10 +112,6 @@ def _levels(root: _Branch) -> Iterator[list[_Branch]]:
     while level:
         yield level
         level = [child for branch in level for child in branch.children]
-
-
-def _rows_at(root: _Branch) -> list[int]:
-    return [len(level) for level in _levels(root)]
 
 
 def _readable_depth(rows: list[int]) -> int:
@@ -226,14 +208,12 @@ class ArchModule(Protocol):
 
 def _architecture(report: Report, options: NumberOptions) -> str:
     lines = {module.path: _line(module, options) for module in report.modules}
-    return arch_text(map(_with_short_extra, report.modules), lines.__getitem__) + "\n"
-
-
-def _with_short_extra(module: ModuleCost) -> ModuleCost:
-    """A module's own words, where they are few; a list of parameters has a line for each of them."""
-    lines = module.extra.split("\n")
-    short = "\n".join(shortened(line, 1000) for line in some(lines, MANY_LINES, kind="lines"))
-    return module if short == module.extra else replace(module, extra=short)
+    modules = []
+    for module in report.modules:
+        # A module's own words, where they are few; a list of parameters has a line for each of them
+        own = some(module.extra.split("\n"), MANY_LINES, kind="lines")
+        modules.append(replace(module, extra="\n".join(shortened(line, 1000) for line in own)))
+    return arch_text(modules, lines.__getitem__) + "\n"
 
 
 def _line(module: ModuleCost, options: NumberOptions) -> str:

@@ -12,8 +12,7 @@ from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.sheet import Cell, Field, Line
 from opcost.errors import OpcostError, UnknownName
 
-Columns: TypeAlias = "str | Sequence[str] | None"
-"""Names in the requested order, also as one text with commas; None lets the room decide."""
+Columns: TypeAlias = "str | Sequence[str] | None"  # in this order, also with commas; None: by the room
 
 
 # -- views --------------------------------------------------------------------------------------------------------------
@@ -82,10 +81,8 @@ class View:
 
     name: str
     suffix: str = ""
-    builds: Mapping[str, Build]
-    """By the kind of result."""
-    write: Callable[[Any, Any], str]
-    """The data as text."""
+    builds: Mapping[str, Build]  # by the kind of result
+    write: Callable[[Any, Any], str]  # the data as text
 
     @property
     def results(self) -> Mapping[str, type[Any]]:

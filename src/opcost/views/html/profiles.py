@@ -33,10 +33,8 @@ class PageOptions(ViewOptions):
     """Which columns to show, and of which answers."""
 
     columns: Columns = None
-    others: Sequence[Answer] = ()
-    """Further answers, as the host's times beside the device's, that follow below the first."""
-    profile: Profile | None = None
-    """The profile with costs: the page then has its modules, its operators and its timeline too."""
+    others: Sequence[Answer] = ()  # further answers below the first, as the host's times
+    profile: Profile | None = None  # with costs: the page then has its modules, operators and timeline
     sheets: Sequence[Sheet] = ()  # tables about it as a whole, such as its collectives and its allocations
 
 
@@ -52,37 +50,25 @@ def profile_page(answer: Answer, options: PageOptions) -> PageData:
     sections = [Section("notes", (*peak, *note_texts(answer.notes))), Section("recorded with", further)]
     if missed is not None and missed >= LEAST_MISSED:
         sections.append(_without_cost(answer, missed))
+    if answer.runs > 1:
+        facts.append(("runs", runs))
+    if missed is not None:  # under which conventions there are costs, and how much of the time has one
+        share = f"{100 * (1 - missed):.1f} %" if missed else "all"
+        facts.append(("conventions", f"1 MAC = {FLOPS_PER_MAC} FLOPs · bytes without fusion"))
+        facts.append(("counted", f"{share} of the {answer.side} time"))
+    sheets = [
+        table_of(table, f"{each.name}: {table.title}") for each in options.sheets for table in each.tables if table.rows
+    ]
     return {
         "title": meta.get("source") or "profile",
-        "facts": [
-            *facts,
-            *([("runs", runs)] if answer.runs > 1 else []),
-            *_conventions(answer, missed),
-            ("opcost", __version__),
-        ],
+        "facts": [*facts, ("opcost", __version__)],
         "totals": _totals(answer, total),
         **sections_of(section for section in sections if section.urgent or section.lines),
         "uses": _uses(answer),
         "gains": _savings(answer),
-        "tables": [
-            *(_table(each, options.columns) for each in (answer, *options.others)),
-            *(
-                table_of(table, f"{sheet.name}: {table.title}")
-                for sheet in options.sheets
-                for table in sheet.tables
-                if table.rows
-            ),
-        ],
+        "tables": [*(_table(each, options.columns) for each in (answer, *options.others)), *sheets],
         **({} if options.profile is None else _whole(options.profile, answer)),
     }
-
-
-def _conventions(answer: Answer, missed: float | None) -> list[tuple[str, str]]:
-    """Under which conventions there are costs, and how much of the time has one."""
-    if missed is None:
-        return []
-    counted = f"{100 * (1 - missed):.1f} % of the {answer.side} time" if missed else f"all of the {answer.side} time"
-    return [("conventions", f"1 MAC = {FLOPS_PER_MAC} FLOPs · bytes without fusion"), ("counted", counted)]
 
 
 def _without_cost(answer: Answer, missed: float) -> Section:
@@ -97,28 +83,18 @@ def _without_cost(answer: Answer, missed: float) -> Section:
 
 
 def _totals(answer: Answer, total: AnswerLine | None) -> list[PageData]:
-    def entry(label: str, value: float, unit: str, *, partial: bool = False, remark: str = "") -> PageData:
-        return {"label": label, "value": value, "unit": unit, "partial": partial, "remark": remark}
-
-    known = {
-        "device time": answer.device_ns,
-        "host time": answer.host_ns,
-        "wall time": answer.wall_ns,
-        "unattributed device time": answer.unattributed_ns,
-    }
-    found = [entry(name, ns, "time") for name, ns in known.items() if ns]
-    if total is None or total.computation is None:
-        return found
-    work = (
-        ("FLOPs", total.computation, "count"),
-        ("bytes moved", total.memory, "bytes"),
-        ("FLOP/s", total.flops, "flop/s"),
-    )
-    for name, value, unit in work:
-        if value:
-            partial = bool(total.unpriced) and unit != "flop/s"
-            found.append(entry(name, value, unit, partial=partial, remark="of what is counted"))
-    return found
+    known: list[tuple[str, float | None, str, bool, str]] = [
+        ("device time", answer.device_ns, "time", False, ""),
+        ("host time", answer.host_ns, "time", False, ""),
+        ("wall time", answer.wall_ns, "time", False, ""),
+        ("unattributed device time", answer.unattributed_ns, "time", False, ""),
+    ]
+    if total is not None and total.computation is not None:
+        partial, remark = bool(total.unpriced), "of what is counted"
+        known.append(("FLOPs", total.computation, "count", partial, remark))
+        known.append(("bytes moved", total.memory, "bytes", partial, remark))
+        known.append(("FLOP/s", total.flops, "flop/s", False, remark))
+    return [dict(zip(("label", "value", "unit", "partial", "remark"), each, strict=True)) for each in known if each[1]]
 
 
 def _uses(answer: Answer) -> list[PageData]:
@@ -266,7 +242,13 @@ def profile_tree(profile: Profile, runs: int) -> tuple[PathTree, list[int]]:
     """Times by module, operator and kernel as a tree, of one of this number of runs; and the node of each row."""
     named = len({row.name for row in profile.rows}) <= MOST_NAMES
     tree = PathTree(("device", "host", "calls", "macs", "flops", "bytes"))
-    leaves = [_leaf(tree, row, named=named) for row in profile.rows]
+    leaves = []
+    for row in profile.rows:
+        module = tree.walk(row.module.split(".")) if row.module else 0
+        name = row.name if named and row.name else row.type
+        if row.module:  # which need not be repeated
+            name = row.type if name == row.module else name.removeprefix(f"{row.module}.")
+        leaves.append(tree.child(module, name, row.kind or row.type))
     lost = tree.child(0, NO_OPERATOR) if profile.unattributed else 0
     for row, leaf in zip(profile.rows, leaves, strict=True):
         own = tree.own
@@ -282,14 +264,6 @@ def profile_tree(profile: Profile, runs: int) -> tuple[PathTree, list[int]]:
     for kernel in profile.unattributed:
         tree.own["device"][tree.child(lost, kernel.name, "kernel")] += kernel.duration_ns / runs
     return tree, leaves
-
-
-def _leaf(tree: PathTree, row: ProfileRow, *, named: bool) -> int:
-    module = tree.walk(row.module.split(".")) if row.module else 0
-    name = row.name if named and row.name else row.type
-    if row.module:  # which need not be repeated
-        name = row.type if name == row.module else name.removeprefix(f"{row.module}.")
-    return tree.child(module, name, row.kind or row.type)
 
 
 def timeline_of(profile: Profile) -> PageData | None:

@@ -9,16 +9,13 @@ from typing import Any
 from opcost.core.devices import DEVICES
 from opcost.core.escaping import printable
 from opcost.core.graph import FLOPS_PER_MAC, Phase
-from opcost.core.memory import Memory
 from opcost.core.quantity import QUANTITIES
 from opcost.core.report import Report, Row, Stats
-from opcost.core.sheet import Sheet
 from opcost.version import __version__
 from opcost.views.html.tables import PageData, column_of, sections_of, shapes_of, totals_of, words_of
 from opcost.views.summary import layers_of, memory_facts, summarize
 
-MOST_OPERATORS = 200_000
-"""Operators that a page lists one by one; of longer runs it has the modules, and the curve in this number of steps."""
+MOST_OPERATORS = 200_000  # listed one by one; longer runs have modules, and the curve in this many steps
 MOST_IN_GRAPH = 50_000  # operators of a graph that can still be laid out in a browser
 HOLDERS = 20
 _NAMES = ("params", "macs", "flops", "activations", "bytes", "param_bytes", "activation_bytes", "ops", "uncounted")
@@ -34,9 +31,16 @@ def report_page(report: Report) -> PageData:
     count = len(report.rows)
     listed = count <= MOST_OPERATORS
     notes = [] if listed else [f"{count:,} operators are too many to be listed one by one; modules have their sums"]
+    known = report.coverage.counted
+    facts = [
+        *((name, value.strip()) for name, _, value in (line.partition("  ") for line in summary.heading[1:])),
+        ("conventions", " · ".join(summary.conventions)),
+        ("counted", f"all {count:,} operators" if known == count else f"{known:,} of {count:,} operators"),
+        ("opcost", __version__),
+    ]
     return {
         "title": printable(summary.heading[0]),
-        "facts": _facts(report, summary),
+        "facts": [(name, printable(value, keep="\u00a0")) for name, value in facts if value],
         "totals": totals_of(summary.totals),
         **sections_of(summary.sections, notes),
         "tree": _tree(report),
@@ -49,19 +53,6 @@ def report_page(report: Report) -> PageData:
     }
 
 
-def _facts(report: Report, summary: Sheet) -> list[tuple[str, str]]:
-    """Inputs, conventions, versions, and how much is counted."""
-    heading = [line.partition("  ") for line in summary.heading[1:]]
-    whole, counted = len(report.rows), report.coverage.counted
-    found = [
-        *((name, value.strip()) for name, _, value in heading),
-        ("conventions", " · ".join(summary.conventions)),
-        ("counted", f"all {whole:,} operators" if counted == whole else f"{counted:,} of {whole:,} operators"),
-        ("opcost", __version__),
-    ]
-    return [(name, printable(value, keep="\u00a0")) for name, value in found if value]
-
-
 def _tree(report: Report) -> PageData:
     modules = report.modules
     places = {module.path: place for place, module in enumerate(modules)}
@@ -69,18 +60,15 @@ def _tree(report: Report) -> PageData:
     for name, of in SIZES.items():
         own = [of(module.own) for module in modules]
         if any(own) or name in ("params", "macs", "flops"):
-            quantity = QUANTITIES[name]
-            quantities.append(
-                {
-                    "name": name,
-                    "title": quantity.title,
-                    "unit": quantity.unit,
-                    "priced": quantity.needs_costs,
-                    "own": own,
-                }
-                | ({"remark": f"{FLOPS_PER_MAC} per MAC, and all other arithmetic"} if name == "flops" else {})
-                | ({"usual": True} if name == ("macs" if report.totals.macs else "params") else {})
-            )
+            of_name = QUANTITIES[name]
+            quantity = {
+                "name": name, "title": of_name.title, "unit": of_name.unit, "priced": of_name.needs_costs, "own": own,
+            }  # fmt: skip
+            if name == "flops":
+                quantity["remark"] = f"{FLOPS_PER_MAC} per MAC, and all other arithmetic"
+            if name == ("macs" if report.totals.macs else "params"):
+                quantity["usual"] = True
+            quantities.append(quantity)
     live = {found.module: found.bytes for found in (report.memory.holders if report.memory else ())}
     if any(module.path in live for module in modules):
         own = [live.get(module.path, 0) for module in modules]
@@ -141,11 +129,8 @@ def _graph(rows: Sequence[Row]) -> PageData | None:
             maker[value] = (place, shapes_of((spec,)))
     if not edges:
         return None
-    return {
-        "from": [edge[0] for edge in edges],
-        "to": [edge[1] for edge in edges],
-        "shape": words_of(edge[2] for edge in edges),
-    }
+    sources, targets, shapes = zip(*edges, strict=True)
+    return {"from": sources, "to": targets, "shape": words_of(shapes)}
 
 
 def _memory(report: Report) -> PageData | None:
@@ -155,15 +140,18 @@ def _memory(report: Report) -> PageData | None:
         return None
     count = len(memory.curve)
     steps = min(count, MOST_OPERATORS)
-    curve = (
-        list(memory.curve)
-        if steps == count
-        else [max(memory.curve[count * step // steps : count * (step + 1) // steps]) for step in range(steps)]
-    )
+    curve = list(memory.curve)
+    layers: list[PageData] = [{"name": "all", "curve": curve}]
     phases: dict[Phase, int] = {}
-    if len(report.phases) > 1 and steps == count:
-        for step, row in enumerate(report.rows):
-            phases.setdefault(row.op.phase, step)
+    if steps < count:
+        curve[:] = [max(curve[count * step // steps : count * (step + 1) // steps]) for step in range(steps)]
+    else:
+        standing, passing = layers_of(memory)
+        layers = [{"name": part, "constant": size} for part, size in standing.items()]
+        layers += [{"name": part, "curve": list(values)} for part, values in passing.items()]
+        if len(report.phases) > 1:
+            for step, row in enumerate(report.rows):
+                phases.setdefault(row.op.phase, step)
     rest = memory.holders[HOLDERS:]
     more = [f"{len(rest):,} more modules hold less"] if rest else []
     return {
@@ -171,7 +159,7 @@ def _memory(report: Report) -> PageData | None:
         "at": memory.at * steps // count,
         "count": count,
         "curve": curve,
-        "layers": _layers(memory) if steps == count else [{"name": "all", "curve": curve}],
+        "layers": layers,
         "parts": dict(memory.parts),
         "holders": [(printable(each.module), each.bytes, each.tensors) for each in memory.holders[:HOLDERS]],
         "phases": list(phases.items()),
@@ -179,24 +167,15 @@ def _memory(report: Report) -> PageData | None:
     }
 
 
-def _layers(memory: Memory) -> list[PageData]:
-    """The curve by its parts, the constant ones first."""
-    standing, passing = layers_of(memory)
-    return [
-        *({"name": part, "constant": size} for part, size in standing.items()),
-        *({"name": part, "curve": list(curve)} for part, curve in passing.items()),
-    ]
-
-
 def devices_of() -> list[PageData]:
     """The peaks that rooflines are drawn from."""
+    known = [each for each in DEVICES.values() if each.flops and each.bandwidth]
     return [
         {
-            "name": device.name,
-            "flops": dict(device.flops),
-            "bandwidth": device.bandwidth,
-            "source": printable(device.description),
+            "name": each.name,
+            "flops": dict(each.flops),
+            "bandwidth": each.bandwidth,
+            "source": printable(each.description),
         }
-        for device in DEVICES.values()
-        if device.flops and device.bandwidth
+        for each in known
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from opcost.core.escaping import printable
 from opcost.core.graph import TensorSpec
-from opcost.core.quantity import LATENCY, QUANTITIES
+from opcost.core.quantity import LATENCY, QUANTITIES, Quantity
 from opcost.core.results import Comparison, Entry, Sweep
 from opcost.core.scan import Scan
 from opcost.core.sheet import Amount, Cell, Field, Section, Sheet, Table, Total
@@ -48,20 +48,20 @@ def shapes_of(specs: Sequence[TensorSpec]) -> str:
 
 def table_of(table: Table, title: str | None = None) -> PageData:
     """A table as the page has it."""
+
+    def column(place: int) -> PageData:
+        field = table.fields[place]
+        values = [_value(line.values[place], field) for line in table.lines]
+        cells = words_of(map(str, values)) if field.textual else {"values": values}
+        return {"name": field.name, "title": printable(field.header), "unit": field.unit, **cells}
+
     return {
         "title": table.title if title is None else title,
         "count": len(table.lines),
-        "columns": [_column(table, place) for place in table.visible],
+        "columns": [column(place) for place in table.visible],
         "roles": [[row, line.role] for row, line in enumerate(table.lines) if line.role != "row"],
         "remarks": [printable(remark) for remark in table.remarks],
     }
-
-
-def _column(table: Table, place: int) -> PageData:
-    field = table.fields[place]
-    data: PageData = {"name": field.name, "title": printable(field.header), "unit": field.unit}
-    values = [_value(line.values[place], field) for line in table.lines]
-    return data | (words_of(map(str, values)) if field.textual else {"values": values})
 
 
 def _value(value: Cell, field: Field) -> Any:
@@ -144,20 +144,12 @@ class PathTree:
 
     def page(self, noun: str, root: str, quantities: Sequence[PageData]) -> PageData:
         """The tree as the page has it; quantities that are zero everywhere are left out."""
+        known = [quantity | {"own": own} for quantity in quantities if any(own := self.own[str(quantity["name"])])]
         return {
-            "noun": noun,
-            "root": printable(root),
-            "joint": ".",
-            "partial": None,
-            "parent": self.parent,
-            "name": words_of(self.names),
-            "type": words_of(self.types),
-            "kinds": any(self.types),
-            "quantities": [
-                quantity | {"own": own} for quantity in quantities if any(own := self.own[str(quantity["name"])])
-            ],
+            "noun": noun, "root": printable(root), "joint": ".", "partial": None, "parent": self.parent,
+            "name": words_of(self.names), "type": words_of(self.types), "kinds": any(self.types), "quantities": known,
             "details": [],
-        }
+        }  # fmt: skip
 
 
 def scan_page(scan: Scan, sheet: Sheet) -> PageData:
@@ -216,27 +208,20 @@ def _compared(comparison: Comparison) -> PageData:
             return [None] * len(comparison.sources)
         return [amount if there else None for amount, there in zip(entry.amounts, entry.present, strict=True)]
 
+    def known(quantity: Quantity, **more: Any) -> PageData:
+        return {"title": quantity.title, "unit": quantity.unit, **more}
+
     return {
         "sources": [printable(source.label) for source in comparison.sources],
         "totals": [
-            {
-                "title": entry.quantity.title,
-                "unit": entry.quantity.unit,
-                "amounts": entry.amounts,
-                "partial": entry.partial,
-            }
+            known(entry.quantity, amounts=entry.amounts, partial=entry.partial)
             for entry in comparison.of_part("total")
             if any(entry.amounts)
         ],
         "paths": list(map(printable, modules)),
         "types": [printable(next(iter(lines.values())).type) for lines in modules.values()],
         "quantities": [
-            {
-                "name": name,
-                "title": quantity.title,
-                "unit": quantity.unit,
-                "amounts": [amounts(lines.get(name)) for lines in modules.values()],
-            }
+            {"name": name, **known(quantity, amounts=[amounts(lines.get(name)) for lines in modules.values()])}
             for name, quantity in quantities.items()
         ],
     }
@@ -248,7 +233,7 @@ def _sweep(sweep: Sweep) -> PageData:
     if any(point.latency_ns is not None for point in points):
         times: PageData = {
             "bands": [point.band_ns for point in points],
-            "amounts": [point.latency_ns for point in points],
+            "amounts": [each.latency_ns for each in points],
         }
         quantities.append({"name": LATENCY.name, "title": LATENCY.title, "unit": "time"} | times)
     for name in _OFFERED:

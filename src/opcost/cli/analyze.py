@@ -23,6 +23,8 @@ from opcost.errors import OpcostError, UnknownName, some
 from opcost.options import ADDING, DEVICE, READING, SHOWING, Querying, Reading, Showing
 from opcost.profiles import more_for
 from opcost.rules import default_rules
+from opcost.views.profile import summary_lines, verdict_lines
+from opcost.views.view import option_names
 
 if TYPE_CHECKING:
     from opcost.analysis.query import Question
@@ -283,7 +285,6 @@ def _check_sheet(given: Mapping[str, Any], view: str) -> None:
 def _sheet(profile: Profile, given: Mapping[str, Any], view: str, written: str) -> str:
     """Tables about the profile as a whole."""
     from opcost.profiles import askable
-    from opcost.views.view import option_names
 
     found = askable(profile)
     sheet = getattr(found, "allocations" if view == "memory" else view.replace("-", "_"))()
@@ -302,8 +303,6 @@ def _sheet(profile: Profile, given: Mapping[str, Any], view: str, written: str) 
 def _ours(profile: Profile, question: Question, given: Mapping[str, Any], written: str) -> str | bytes:
     """The answer in one of our views, of which some are not text."""
     from opcost.analysis.query import ask
-    from opcost.views.profile import summary_lines, verdict_lines
-    from opcost.views.view import option_names
 
     if not question.aggregate_by and not given.get("executions"):
         question = replace(question, aggregate_by=profile.usual_keys)

@@ -163,17 +163,23 @@ def check(
             for each in dict.fromkeys(sources)
         ]
     else:
-        file = _found(config, sources)
+        file = find_budgets(config, sources)
         if options or any(flags.get(name) is not None for name in Place._fields):
             raise OpcostError(f"how models are counted is set in {file.path}", hint="write the option there")
-        models = _chosen(file, sources)
+        known = {model.name: model for model in file.models}
+        for name in sources:
+            if name not in known:
+                raise UnknownName(f"model of {file.path}", name, known, hint="or give a limit, such as --max-macs 4.2G")
+        models = [known[name] for name in dict.fromkeys(sources)] or list(file.models)
         baseline = baseline or file.baseline
     if allowed:
         models = [replace(model, allow_uncounted=True) for model in models]
     if baseline is not None and save_baseline is not None and not baseline.exists():
         baseline = None  # this run writes it
-    if baseline is None and save_baseline is None:
-        _refuse_changes(models)
+    changes = [(limit, model.name) for model in models for limit in model.limits if limit.relative]
+    if changes and baseline is None and save_baseline is None:
+        hint = "make one by --save-baseline FILE, and name it by --baseline FILE"
+        raise OpcostError("{} of {} is about a change, and there is no baseline".format(*changes[0]), hint=hint)
     before = {} if baseline is None else load_baseline(baseline, tuple(model.name for model in models))
     judged: list[ModelCheck] = []
     counted = {}
@@ -182,15 +188,8 @@ def check(
             (result,) = results_of([model.source], autocast_on(model.options, model.place.device))
             costs, limited = with_latency(costs_of(result, model.name), result, model.limits, model.place)
             counted[model.name] = (model.source, costs.totals)
-            judged.append(
-                judge(
-                    costs,
-                    limited,
-                    source="" if model.source == model.name else model.source,
-                    before=before.get(model.name),
-                    allow_uncounted=model.allow_uncounted,
-                )
-            )
+            origin, old = "" if model.source == model.name else model.source, before.get(model.name)
+            judged.append(judge(costs, limited, source=origin, before=old, allow_uncounted=model.allow_uncounted))
     verdict = Verdict(models=tuple(judged), baseline="" if baseline is None else str(baseline))
     if save_baseline is not None:
         write_baseline(save_baseline, counted)
@@ -199,34 +198,6 @@ def check(
 
 
 _OF_CHECK = (*Place._fields, "baseline", "allow_uncounted")
-
-
-def _found(config: Path | None, sources: tuple[str, ...]) -> BudgetFile:
-    file = find_budgets(config)
-    if file is None:
-        which = f" for {sources[0]}" if sources else ""
-        raise OpcostError(
-            f"no budget was given{which}, and there is neither an opcost.toml nor a [tool.opcost] in a pyproject.toml here",
-            hint="write, for example, --max-macs 4.2G",
-        )
-    return file
-
-
-def _chosen(file: BudgetFile, names: tuple[str, ...]) -> list[Budgeted]:
-    known = {model.name: model for model in file.models}
-    for name in names:
-        if name not in known:
-            raise UnknownName(f"model of {file.path}", name, known, hint="or give a limit, such as --max-macs 4.2G")
-    return [known[name] for name in dict.fromkeys(names)] or list(file.models)
-
-
-def _refuse_changes(models: list[Budgeted]) -> None:
-    """A limit on a change needs a baseline."""
-    for model in models:
-        for limit in model.limits:
-            if limit.relative:
-                hint = "make one by --save-baseline FILE, and name it by --baseline FILE"
-                raise OpcostError(f"{limit} of {model.name} is about a change, and there is no baseline", hint=hint)
 
 
 # -- budget files: [tool.opcost] of pyproject.toml, or an opcost.toml --------------------------------------------------------
@@ -256,8 +227,8 @@ class BudgetFile:
     baseline: Path | None = None
 
 
-def find_budgets(path: Path | None) -> BudgetFile | None:
-    """The budgets of the named file, or of the first in this folder that has some; None where there are none."""
+def find_budgets(path: Path | None, sources: tuple[str, ...] = ()) -> BudgetFile:
+    """The budgets of the named file, or of the first in this folder that has some."""
     if path is not None:
         found = _read(path)
         if found is None:
@@ -267,7 +238,11 @@ def find_budgets(path: Path | None) -> BudgetFile | None:
         candidate = Path(name)
         if candidate.is_file() and (found := _read(candidate)) is not None:
             return found
-    return None
+    which = f" for {sources[0]}" if sources else ""
+    message = (
+        f"no budget was given{which}, and there is neither an opcost.toml nor a [tool.opcost] in a pyproject.toml here"
+    )
+    raise OpcostError(message, hint="write, for example, --max-macs 4.2G")
 
 
 def _read(path: Path) -> BudgetFile | None:

@@ -25,7 +25,11 @@ from opcost.core.units import format_count, format_time, parse_time
 from opcost.errors import InputError, OpcostError
 from opcost.frontends.inputs import spelled_out
 from opcost.frontends.source import SavedReport, Source, resolve
+from opcost.frontends.varying import parse_variables
 from opcost.options import SHOWING, Costing, Counting, Fitting, Predicting, Showing, Sweeping
+from opcost.predicting import predict as predict_model
+from opcost.sizing import fit as fit_model
+from opcost.sizing import sweep as sweep_model
 
 TABLE = ("format", "top", "exact", "width", "output", "quiet")  # what can be chosen of a table that is not a report's
 CountFlags: Any = frontend_flags(Counting, Showing)
@@ -69,8 +73,6 @@ def predict(
     flags: PredictFlags = None,
 ) -> int:  # fmt: skip
     """Predict how long a model takes on a device, operator by operator, without running it."""
-    from opcost.predicting import predict as predict_model
-
     flags = flags or {}
     files, quiet = flags.get("output", ()), flags.get("quiet", False)
     for path in files:
@@ -88,8 +90,6 @@ def predict(
 
 def fit(source: SourceArgument, /, *, flags: FitFlags = None) -> int:
     """Find the largest batch, or other size, that fits into memory."""
-    from opcost.sizing import fit as fit_model
-
     output = Output(flags, "tables")
     with counting(f"fitting {source}", quiet=output.quiet):
         found = fit_model(source, **keywords(flags))
@@ -100,8 +100,6 @@ def fit(source: SourceArgument, /, *, flags: FitFlags = None) -> int:
 def sweep(source: SourceArgument, /, *, flags: SweepFlags = None) -> int:
     """Cost, memory and latency as functions of one or two sizes."""
     from opcost.cli.main import INTERRUPTED
-    from opcost.frontends.varying import parse_variables
-    from opcost.sizing import sweep as sweep_model
 
     output = Output(flags, "tables")
     options = keywords(flags)
@@ -154,7 +152,7 @@ def mfu(
     known = find_device(device)
     options, quiet = keywords(flags), (flags or {}).get("quiet", False)
     training = not (inference or options.get("prefill") or options.get("decode"))
-    if training and not _is_saved(source):
+    if training and not (source.endswith(".json") and isinstance(resolve(source), SavedReport)):
         options["backward"] = True
     report = report_of(source, options, quiet=quiet, runs_on=known.name)
     kind = "a training step" if training else "a forward pass"
@@ -172,10 +170,6 @@ def mfu(
         say(f"{'':22}{meaning}")
     say(known.description)
     return 0
-
-
-def _is_saved(source: str) -> bool:
-    return source.endswith(".json") and isinstance(resolve(source), SavedReport)
 
 
 # -- checkpoints ---------------------------------------------------------------------------------------------------------

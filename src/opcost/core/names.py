@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 _COPIES = ("Memcpy", "Memset", "Copy")
 _COLLECTIVES = ("nccl", "rccl")
@@ -197,43 +196,33 @@ class NamePattern:
         return ".".join(words)
 
 
-class _Cut(NamedTuple):
-    """Where names of one skeleton are cut."""
-
-    pattern: NamePattern
-    numbers: int  # how many of their numbers are before that
-    rest: str
-
-
 def patterns_of(names: Sequence[str], depth: int | None) -> list[NamePattern]:
     """The pattern of each name; names of one line have the same object.
 
     A line reaches to the module of a tensor where no layer is numbered, else `depth` words beyond the number of the layer;
     further numbers are no words. With no depth it is the whole name.
     """
-    known: dict[str, _Cut] = {}
+    known: dict[str, tuple[NamePattern, str]] = {}  # of each skeleton: its pattern, and the words after it
     lines: dict[tuple[str, ...], NamePattern] = {}
     found = []
     for name in names:
         name = name.replace(_PLACE, "\ufffd") if _PLACE in name else name  # noqa: PLW2901 - the name as it is displayed
         numbers = _NUMBER.findall(name)
         skeleton = _NUMBER.sub(_PLACE, name) if numbers else name
-        at = known.get(skeleton)
-        if at is None:
-            at = known[skeleton] = _cut(skeleton, depth, lines)
-        pattern = at.pattern
+        if skeleton not in known:
+            known[skeleton] = _cut(skeleton, depth, lines)
+        pattern, rest = known[skeleton]
         for seen, number in zip(pattern.numbers, numbers, strict=False):
             seen.add(number)
         if len(pattern.rests) < 2:
-            rest = at.rest
-            for number in numbers[at.numbers :]:
+            for number in numbers[len(pattern.numbers) :]:
                 rest = rest.replace(_PLACE, number, 1)
             pattern.rests.add(rest)
         found.append(pattern)
     return found
 
 
-def _cut(skeleton: str, depth: int | None, lines: dict[tuple[str, ...], NamePattern]) -> _Cut:
+def _cut(skeleton: str, depth: int | None, lines: dict[tuple[str, ...], NamePattern]) -> tuple[NamePattern, str]:
     words = skeleton.split(".")
     if depth is None:
         end = len(words)
@@ -245,11 +234,9 @@ def _cut(skeleton: str, depth: int | None, lines: dict[tuple[str, ...], NamePatt
             left -= words[end] != _PLACE
             end += 1
     kept = tuple(words[:end])
-    count = kept.count(_PLACE)
-    pattern = lines.get(kept)
-    if pattern is None:
-        pattern = lines[kept] = NamePattern(kept, depth is not None, [set() for _ in range(count)])
-    return _Cut(pattern, count, ".".join(words[end:]))
+    if kept not in lines:
+        lines[kept] = NamePattern(kept, depth is not None, [set() for _ in range(kept.count(_PLACE))])
+    return lines[kept], ".".join(words[end:])
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:

@@ -315,17 +315,15 @@ def _of_ranks(answer: Answer) -> list[str]:
 def _late(answer: Answer, steps: list[tuple[float, int]]) -> list[str]:
     worst = _worst(answer)
     if worst is not None:
-        waiting = sum(each.held_up_ns for each in answer.waited)
-        share = f"{_percent(worst.held_up_ns, waiting)} of all waiting (--view communication)"
+        share = _percent(worst.held_up_ns, sum(each.held_up_ns for each in answer.waited))
         late = f"late: rank {worst.rank}: others waited {time_text(worst.held_up_ns)} for it"
-        return [f"{late} in {worst.last:,} collectives, {share}"]
+        return [f"{late} in {worst.last:,} collectives, {share} of all waiting (--view communication)"]
     if answer.waited:
         return ["no rank is late: in collectives they hardly wait for each other"]
     usual = steps[len(steps) // 2][0] if steps else 0
     if steps and steps[-1][0] > (1 + SAME_STEP) * usual:
-        return [
-            f"late: rank {steps[-1][1]}: its step takes {time_text(steps[-1][0])}, the median of all {time_text(usual)}"
-        ]
+        longest, rank = steps[-1]
+        return [f"late: rank {rank}: its step takes {time_text(longest)}, the median of all {time_text(usual)}"]
     return []
 
 

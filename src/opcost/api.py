@@ -76,7 +76,7 @@ def count(source: Any, inputs: Any = None, **options: Unpack[Counting]) -> Repor
     )
     if precision.dtype is not None:
         counted = replace(counted, dtype=precision.dtype)
-    priced = partial(
+    costed = partial(
         cost_graph,
         rules=default_rules().with_rules(given.rules),
         convention=Convention(causal=given.causal),
@@ -85,7 +85,7 @@ def count(source: Any, inputs: Any = None, **options: Unpack[Counting]) -> Repor
     with keep_pipes(), garbage_collector_paused():
         found = resolve_source(source, given.set)
         check_saved(found, {**options, "inputs": inputs})
-        return _count(source if found is None else found, counted, priced)
+        return _count(source if found is None else found, counted, costed)
 
 
 def _of_model(given: Any, inputs: Any) -> dict[str, Any]:
@@ -117,24 +117,24 @@ def _on_device(name: str) -> OnDevice:
     return OnDevice(name, Workspaces(laws.workspaces).of)
 
 
-def _count(source: Any, options: CountOptions, priced: Callable[[Graph], Report]) -> Report:
+def _count(source: Any, options: CountOptions, costed: Callable[[Graph], Report]) -> Report:
     named = resolve_source(source)
     if named is None:
-        return priced(load(owner(source), source, options))
+        return costed(load(owner(source), source, options))
     if isinstance(named, SavedReport):
         return load_report(named.path)
     if options.mode is None:
         training = options.backward or options.optimizer is not None
         options = replace(options, mode=usual_mode(training=training))
     if isinstance(named, ModelFile):
-        return priced(load(named.frontend, named.path, options))
+        return costed(load(named.frontend, named.path, options))
     with named.guard():
         model = named.build(real=bool(options.real))
         if model is not named.target:
             options = replace(options, remake=lambda: named.build(real=True))
-        report = priced(load(owner(model), model, options))
+        report = costed(load(owner(model), model, options))
         report = replace(report, notes=(*report.notes, *named.notes)) if named.notes else report
-        if named.from_collection:  # a class of a collection makes many models, and the name tells which
+        if named.from_collection:  # a class of a collection makes many models, and the name says which
             report = replace(report, meta={**report.meta, "source": named.label})
         if named.checkpoint is not None:
             from opcost.frontends.torch.models.weights import compare_with_checkpoint
@@ -196,7 +196,7 @@ class Recording:
 
     @property
     def report(self) -> Report:
-        """The operators that ran, priced; modules that the block called stand below it as `<Class>`."""
+        """The operators that ran, with their costs; modules that the block called are below it as `<Class>`."""
         from opcost.analysis.costing import cost_graph
 
         return cost_graph(self._block.graph(), self._rules, self._convention)

@@ -198,17 +198,17 @@ def _generated(source: Any, how: dict[str, Any], counting: dict[str, Any], given
         raise InputError("generate produces a number of tokens after a prompt", hint=hint)
     if given.shapes is not None:
         raise InputError("generate makes its own inputs", hint="leave the shapes out; batch is the number of sequences")
-    asked = {name: value for name, value in counting.items() if name not in ("set", "prefill", "cache")}
+    chosen = {name: value for name, value in counting.items() if name not in ("set", "prefill", "cache")}
     with made_once(source, given.set) as (model, usual):
-        asked["mode"] = given.mode or usual
-        first = count(model, prefill=prefill, **asked)
+        chosen["mode"] = given.mode or usual
+        first = count(model, prefill=prefill, **chosen)
         steps = generate - 1
         parts = [predict_report(first, **how)]
         last = first
         if steps:
 
             def step(cached: int) -> Report:
-                return count(model, decode=1, cache=cached, **asked)
+                return count(model, decode=1, cache=cached, **chosen)
 
             found = pieces(step, prefill, prefill + steps - 1, windows(model))
             parts.append(predict_steps(found, **how))

@@ -101,19 +101,19 @@ class Profile(measured.Profile):
 
 
 def more_for(view: Any, found: measured.Profile) -> dict[str, Any]:
-    """What a view that draws more of a profile than an answer has is given: the profile with prices, and tables about it."""
+    """What a view that draws more of a profile than an answer has is given: the profile with costs, and tables about it."""
     from opcost.views.view import option_names
 
-    asked = askable(found)
+    whole = askable(found)
     makers: dict[str, Callable[[], Any]] = {
         "profile": lambda: priced(found),
-        "sheets": lambda: (asked.breakdown(), asked.communication(), asked.allocations()),
+        "sheets": lambda: (whole.breakdown(), whole.communication(), whole.allocations()),
     }
     return {name: make() for name, make in makers.items() if name in option_names(view, "profile")}
 
 
 def priced(found: measured.Profile) -> measured.Profile:
-    """The profile with a price on every row that can have one."""
+    """The profile with a cost on every row that can have one."""
     from opcost.analysis.join import with_costs
 
     return with_costs(found, default_rules())

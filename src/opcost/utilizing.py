@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opcost.analysis.utilization import StepFlops
     from opcost.api import Recording
 
-WINDOW = 100  # the time of a step is the median of so many last ones, which a pause for an evaluation does not change
+WINDOW = 100  # the time of a step is the median of this many last ones, which a pause for an evaluation does not change
 
 
 class StepMeter:
@@ -79,7 +79,7 @@ class StepMeter:
             self._times.append(now - self._ended)
         self._ended = now
 
-    def __enter__(self) -> StepMeter:  # noqa: PYI034 - nobody derives from it
+    def __enter__(self) -> StepMeter:  # noqa: PYI034 - nothing derives from it
         self.begin()
         return self
 
@@ -114,7 +114,7 @@ class StepMeter:
         )
 
     def for_transformers(self) -> Any:
-        """A callback for transformers' Trainer, which also logs `mfu`; each rank tells its own."""
+        """A callback for transformers' Trainer, which also logs `mfu`; each rank logs its own."""
         from transformers import TrainerCallback
 
         meter = self
@@ -133,7 +133,7 @@ class StepMeter:
         return MfuCallback()
 
     def for_lightning(self) -> Any:
-        """A callback for Lightning's Trainer, which also logs `mfu`; each rank tells its own."""
+        """A callback for Lightning's Trainer, which also logs `mfu`; each rank logs its own."""
         from importlib import import_module
         from importlib.util import find_spec
 

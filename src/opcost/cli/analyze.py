@@ -115,8 +115,8 @@ def analyze(
         _check_sheet(given, view)
     form = _format_of(given)
     # The columns of the tables about the whole are only known when these are made.
-    asked = given if view == "operators" else {name: value for name, value in given.items() if name != "sort"}
-    question = question_of(asked, top=ROWS["html" if form == "html" else "table"])
+    chosen = given if view == "operators" else {name: value for name, value in given.items() if name != "sort"}
+    question = question_of(chosen, top=ROWS["html" if form == "html" else "table"])
     if output is not None:
         check_writable(output)
     each = view in ("critical-path", "launches") or any(
@@ -202,26 +202,26 @@ def question_of(given: Mapping[str, Any], *, top: int) -> Question:
     from opcost.analysis.where import compile_where
     from opcost.traces.megengine.graph import dtype_of
 
-    asked = {name: value for name, value in given.items() if name in declared(Querying)}
-    if "where" in asked:
-        compile_where(asked["where"], known_fields(None))
+    chosen = {name: value for name, value in given.items() if name in declared(Querying)}
+    if "where" in chosen:
+        compile_where(chosen["where"], known_fields(None))
     for name, missing in (("min_time", float("-inf")), ("max_time", float("inf"))):
-        text = asked.pop(name, None)
-        asked[f"{name}_ns"] = missing if text is None else _time(text)
+        text = chosen.pop(name, None)
+        chosen[f"{name}_ns"] = missing if text is None else _time(text)
     for name in ("group_by", "aggregate_by"):
-        asked[name] = split(asked.get(name, ()))
-    if "input_dtype" in asked:
-        asked["input_dtype"] = dtype_of(asked["input_dtype"]) or asked["input_dtype"]
-    text = asked.get("percentiles")
+        chosen[name] = split(chosen.get(name, ()))
+    if "input_dtype" in chosen:
+        chosen["input_dtype"] = dtype_of(chosen["input_dtype"]) or chosen["input_dtype"]
+    text = chosen.get("percentiles")
     try:
-        asked["percentiles"] = (
+        chosen["percentiles"] = (
             tuple(float(word.strip().lstrip("p")) for word in text.split(",")) if text is not None else ()
         )
     except ValueError:
         raise OpcostError(f"{text!r} is not a list of percentiles", hint="write --percentiles 10,50,90") from None
-    asked["measure"] = "wait" if given.get("top_end_key") == "kern" else "time"
-    asked["device"] = _device(given)
-    return Question(**{"top": top, **asked})
+    chosen["measure"] = "wait" if given.get("top_end_key") == "kern" else "time"
+    chosen["device"] = _device(given)
+    return Question(**{"top": top, **chosen})
 
 
 def _time(text: str) -> float:

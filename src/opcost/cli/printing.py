@@ -36,7 +36,7 @@ def warn(text: str) -> None:
         print(encodable_text(sys.stderr, printable(f"opcost: {short}", keep="\n")), file=sys.stderr, flush=True)
     except BrokenPipeError:
         raise
-    except OSError:  # a full disk: the exit code still tells, and Python must not fail to flush at its end
+    except OSError:  # a full disk: the exit code still says so, and Python must not fail to flush at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 

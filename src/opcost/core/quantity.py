@@ -1,4 +1,4 @@
-"""The quantities of a whole model by name: what each counts in, whether it comes from prices, and how it is read of a report."""
+"""The quantities of a whole model by name: unit, whether it comes from cost rules, and how it is read of a report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CountedIn: TypeAlias = Literal["count", "bytes", "number", "time"]
 
 
 class Quantity(NamedTuple):
-    """Something that can be counted, compared, and held to a limit."""
+    """Something that can be counted, compared, and limited."""
 
     name: str
     title: str
@@ -38,7 +38,7 @@ QUANTITIES: dict[str, Quantity] = {
 }
 """What a report has of the whole model: the sums of `Stats`, the bytes that move, and the highest memory."""
 LATENCY = Quantity("latency", "latency", "time", needs_costs=True)  # predicted of a device, in no report
-LIMITED: dict[str, Quantity] = {**QUANTITIES, LATENCY.name: LATENCY}  # what models can be held to
+LIMITED: dict[str, Quantity] = {**QUANTITIES, LATENCY.name: LATENCY}  # what can be limited
 OTHER_NAMES = {"peak_memory": "peak_bytes", "peak": "peak_bytes", "memory": "peak_bytes", "parameters": "params"}
 
 

@@ -1,7 +1,7 @@
-"""Operators of a long run, stored as patterns: what runs again and again stands once, and is expanded when asked for.
+"""Operators of a long run, stored as patterns: what runs again and again is stored once, and is expanded on demand.
 
 A loop of a few operators that turns a hundred thousand times makes millions of objects otherwise. Here a step of it is a
-reference to its pattern and the numbers of the values that it reads; `Op` and `Value` are made when somebody looks.
+reference to its pattern and the numbers of the values that it reads; `Op` and `Value` are made on demand.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Joined(Pattern):
 
     @property
     def ops(self) -> Sequence[PatternOp]:
-        """Made when asked for, since they are seldom looked at."""
+        """Made on demand, since they are seldom looked at."""
         self._ops = self._ops or [
             PatternOp(
                 op.kind,
@@ -122,7 +122,7 @@ class Step(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a step stands in a run."""
+    """The place of a step in a run."""
 
     number: int
     arguments: int  # how many arguments the steps before it have
@@ -164,7 +164,7 @@ class Steps:
         return self.between(self.place(number), len(self.patterns))
 
     def place(self, number: int) -> Place:
-        """Where a step stands; cheap near the end."""
+        """The place of a step; cheap near the end."""
         return Place(number, len(self.arguments) - sum([pattern.arity for pattern in self.patterns[number:]]))
 
     def between(self, begin: Place, end: int) -> Iterator[Step]:
@@ -181,7 +181,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Expanded(Sequence[T_co], Generic[T_co]):
-    """A sequence whose items are made when they are asked for; it equals the tuple of them."""
+    """A sequence whose items are made on demand; it equals the tuple of them."""
 
     __slots__ = ()
 

@@ -57,10 +57,8 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit:
         done.rounds = 1 + (len([*_others(given, counts)]) if given.advise else 0)
         first = counts.found[lowest]
         if not counts.fits(lowest):
-            raise BudgetExceeded(
-                f"{counts.source} does not fit {counts.place(device_name, memory)}: {vary} {lowest} needs {counts.need(lowest)}",
-                hint=_way_out(given, counting, counts, lowest) if given.advise else "",
-            )
+            hint = _way_out(given, counting, counts, lowest) if given.advise else ""
+            raise BudgetExceeded(counts.too_large(lowest, device_name, memory), hint=hint)
         answer = largest(counts.sample, limit, counts.samples, lowest)
         if answer is None:
             beyond = counts.found[FARTHEST].peak_bytes
@@ -169,17 +167,15 @@ class _Counts:
         memory = self.found.get(size)
         return None if memory is None or memory.lives is None else self.samples[size].peak_bytes
 
-    def place(self, device: str, memory: str | int | None) -> str:
-        """The limit in words."""
-        limit = format_bytes(self.limit)
-        if not device:
-            return f"into {limit}"
-        return f"on {device} ({limit} usable)" if memory is None else f"into {limit} with the allocator of {device}"
-
-    def need(self, size: int) -> str:
-        """What a size needs; on a device what its allocator reserves, and what is allocated of that."""
-        made_of, reserved = _made_of(self.found[size]), self.reserved(size)
-        return made_of if reserved is None else f"{format_bytes(reserved)} reserved, of which allocated {made_of}"
+    def too_large(self, size: int, device: str, memory: str | int | None) -> str:
+        """That a size does not fit, and what it needs; on a device what its allocator reserves, and allocates of that."""
+        limit, need, reserved = format_bytes(self.limit), _made_of(self.found[size]), self.reserved(size)
+        place = f"on {device} ({limit} usable)" if device and memory is None else f"into {limit}"
+        if device and memory is not None:
+            place += f" with the allocator of {device}"
+        if reserved is not None:
+            need = f"{format_bytes(reserved)} reserved, of which allocated {need}"
+        return f"{self.source} does not fit {place}: {self.vary} {size} needs {need}"
 
     def lowest(self) -> int:
         """The smallest size to begin with: one, unless the model does not run at it."""

@@ -111,8 +111,11 @@ def analyze(
         for note in ranks.notes:
             warn(note.text)
         return 0
-    if view != "operators":
-        _check_sheet(given, view)
+    if view != "operators":  # options that ask about operators do not apply to tables about the whole
+        beyond = [name for name in given if name not in (*_OF_SHEETS, *_OF_READING)]
+        if beyond or given.get("format") == "megengine":
+            option = _flag(beyond[0]) if beyond else "--format megengine"
+            raise OpcostError(f"--view {view} has no place for {option}", hint="leave one of them out")
     form = _format_of(given)
     # The columns of the tables about the whole are only known when these are made.
     chosen = given if view == "operators" else {name: value for name, value in given.items() if name != "sort"}
@@ -272,14 +275,6 @@ def _final_format(given: Mapping[str, Any], form: str | None, profile: Profile) 
         option = _flag(ours[0]) if ours else f"--aggregate-by or --aggregate {beyond[0]}"
         raise OpcostError(f"MegEngine's text has no place for {option}", hint="leave --format megengine out")
     return form
-
-
-def _check_sheet(given: Mapping[str, Any], view: str) -> None:
-    """Raise for options that ask about operators, where tables about the whole are wanted."""
-    beyond = [name for name in given if name not in (*_OF_SHEETS, *_OF_READING)]
-    if beyond or given.get("format") == "megengine":
-        option = _flag(beyond[0]) if beyond else "--format megengine"
-        raise OpcostError(f"--view {view} has no place for {option}", hint="leave one of them out")
 
 
 def _sheet(profile: Profile, given: Mapping[str, Any], view: str, written: str) -> str:

@@ -85,7 +85,9 @@ def _table(table: Table, *, exact: bool) -> Iterator[str]:
         [cut(text, LONGEST.get(field.unit, len(text)), field.unit) for text in column_texts(table, place, exact=exact)]
         for place, field in zip(places, fields, strict=True)
     ]
-    tags = ["b" if place == 0 else _tag(field) for place, field in enumerate(fields)]
+    # The shortest element for each kind of cell: what is named, words, a share with its bar, a number
+    tags = ["i" if field.textual else "s" if field.unit == "share" else "u" for field in fields]
+    tags[:1] = ["b"]
     rows = []
     for line, cells in zip(table.lines, zip(*texts, strict=True), strict=True):
         written = []
@@ -119,11 +121,6 @@ def _room(table: Table) -> tuple[list[int], list[str]]:
     kept = set(order[:COLUMNS])
     places = [place for place in telling if table.fields[place].name in kept]
     return places, [name for name in order if name not in kept]
-
-
-def _tag(field: Field) -> str:
-    """The shortest element for each kind of cell: words, a share with its bar, a number; what is named is "b"."""
-    return "i" if field.textual else "s" if field.unit == "share" else "u"
 
 
 def _width(field: Field, texts: Sequence[str], place: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import floor, log, log10, sqrt
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from opcost.core.answer import Answer
 from opcost.core.devices import device
@@ -141,29 +141,23 @@ LOWEST, HIGHEST = 12.0, 26.0
 NARROWEST = 0.6
 
 
-class FlameTree(NamedTuple):
-    """Nodes after their parents, the root first."""
-
-    parent: Sequence[int]
-    name: Sequence[str]
-    type: Sequence[str]
-    own: Sequence[float]
-
-
-def draw_flame(drawing: Drawing, tree: FlameTree, text_of: Callable[[float], str]) -> None:
-    """The levels; a node has the colour of its type where it is among the commonest."""
-    total = list(tree.own)
+def draw_flame(
+    drawing: Drawing, parents: Sequence[int], names: Sequence[str], types: Sequence[str], own: Sequence[float],
+    text_of: Callable[[float], str],
+) -> Drawing:  # fmt: skip
+    """Nodes after their parents, the root first, as levels; each has the colour of its type, if that is a common one."""
+    total = list(own)
     for node in range(len(total) - 1, 0, -1):
-        total[tree.parent[node]] += total[node]
+        total[parents[node]] += total[node]
     if not total or not total[0]:
         drawing.text(8, TOP + 20, "nothing to draw")
-        return
+        return drawing
     children: dict[int, list[int]] = {}
     depth = [0] * len(total)
     for node in range(1, len(total)):
-        children.setdefault(tree.parent[node], []).append(node)
-        depth[node] = depth[tree.parent[node]] + 1
-    colours = colours_of(_summed(zip(tree.type, tree.own, strict=True)))
+        children.setdefault(parents[node], []).append(node)
+        depth[node] = depth[parents[node]] + 1
+    colours = colours_of(_summed(zip(types, own, strict=True)))
     whole, room = drawing.width - 16, drawing.height - TOP - FOOT
     levels = 1 + max(depth[node] for node in range(len(total)) if total[node] / total[0] * whole >= NARROWEST)
     high = max(LOWEST, min(HIGHEST, room / levels))
@@ -175,28 +169,16 @@ def draw_flame(drawing: Drawing, tree: FlameTree, text_of: Callable[[float], str
         y = drawing.height - FOOT - (depth[node] + 1) * high
         if wide < NARROWEST or y < TOP - high:
             continue
-        shade = colours.get(tree.type[node], GREY if node not in children else RAISED)
+        shade = colours.get(types[node], GREY if node not in children else RAISED)
         edge = LINE if shade == RAISED else "none"
         drawing.rect(x + 0.3, y + 0.5, wide - 0.6, high - 1, fill=shade, stroke=edge)
-        whole_text = f"{tree.name[node]}  {text_of(total[node])}"
-        text = whole_text if 6.2 * len(whole_text) < wide else tree.name[node]
+        whole_text = f"{names[node]}  {text_of(total[node])}"
+        text = whole_text if 6.2 * len(whole_text) < wide else names[node]
         drawing.label(x + 4, y + high / 2 + 4, text, wide - 6, fill=INK if shade == RAISED else "#fff")
         for child in children.get(node, ()):
             walk.append((child, x))
             x += total[child] / total[0] * whole
     drawing.legend({**colours, "other": GREY}, 8, drawing.height - 10)
-
-
-def profile_flame(profile: Profile, answer: Answer, width: float, height: float) -> Drawing:
-    """The times on the side of the answer; a kernel has the colour of its operator."""
-    tree, _ = profile_tree(profile, answer.runs if answer.is_per_run else 1)
-    own = tree.own[answer.side]
-    source = profile.meta.get("source", "") or "profile"
-    about = f"{answer.side} time by module, operator and kernel, {format_time(round(sum(own)))} in all"
-    drawing = _titled(source, about, width, height)
-    types = [tree.types[p] if kind == "kernel" else kind for p, kind in zip(tree.parent, tree.types, strict=True)]
-    flame = FlameTree(tree.parent, [source, *tree.names[1:]], types, own)
-    draw_flame(drawing, flame, lambda time: format_time(round(time)))
     return drawing
 
 
@@ -383,29 +365,32 @@ def _build(report: Report, options: SvgOptions) -> Drawing:
             # Modules as levels from the root upwards, each as wide as its share
             drawing, size, unit = _by_module(report, width, height, quantity)
             places = {module.path: place for place, module in enumerate(report.modules)}
-            tree = FlameTree(
-                parent=[places.get(module.parent or "", 0) if module.path else -1 for module in report.modules],
-                name=[module.name or module.type for module in report.modules],
-                type=[module.type for module in report.modules],
-                own=[size(module.own) for module in report.modules],
-            )
-            draw_flame(drawing, tree, lambda amount: unit(round(amount)))
-            return drawing
+            parents = [places.get(module.parent or "", 0) if module.path else -1 for module in report.modules]
+            names = [module.name or module.type for module in report.modules]
+            types, own = [each.type for each in report.modules], [size(each.own) for each in report.modules]
+            return draw_flame(drawing, parents, names, types, own, lambda amount: unit(round(amount)))
         case "memory":
             return memory_curve(report, width, height)
         case "badge":
             return badge(report)
         case "roofline":
-            return roofline(
-                report, width, height, options.on or (report.memory.device if report.memory else "") or "h200"
-            )
+            device_name = options.on or (report.memory.device if report.memory else "") or "h200"
+            return roofline(report, width, height, device_name)
     raise UnknownName("picture", str(options.picture), get_args(Picture))
 
 
 def _flame(answer: Answer, options: FlameOptions) -> Drawing:
+    """The times on the side of the answer; a kernel has the colour of its operator."""
     if options.profile is None:
         raise InputError("a flame view is drawn of a whole profile, not of lines", hint="profile.save, or profile=")
-    return profile_flame(options.profile, answer, *map(float, options.size))
+    tree, _ = profile_tree(options.profile, answer.runs if answer.is_per_run else 1)
+    own = tree.own[answer.side]
+    source = options.profile.meta.get("source", "") or "profile"
+    about = f"{answer.side} time by module, operator and kernel, {format_time(round(sum(own)))} in all"
+    drawing = _titled(source, about, *map(float, options.size))
+    types = [tree.types[p] if kind == "kernel" else kind for p, kind in zip(tree.parent, tree.types, strict=True)]
+    names = [source, *tree.names[1:]]
+    return draw_flame(drawing, tree.parent, names, types, own, lambda time: format_time(round(time)))
 
 
 def _badge_line(numbers: list[tuple[str, str]], options: object) -> str:

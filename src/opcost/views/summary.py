@@ -219,10 +219,11 @@ def memory_sheet(report: Report, options: MemoryOptions) -> Sheet:
         totals.append(Total("fixed", memory.fixed_bytes, "bytes", remark=remark))
     sections = [Section("where", _where(report)), Section("over the execution", _curve(memory)), _notes(report)]
     sizes = (Field("bytes", "bytes"), Field("share", "share", "%"))
+    largest_first = sorted(memory.parts, key=lambda part: -memory.parts[part])
     parts = Table(
         fields=(Field("part", "name", "part of the peak"), *sizes, Field("meaning", "text", "what it is")),
         lines=(
-            *(Line((part, size, size / whole, PARTS[part])) for part, size in _largest_first(memory.parts)),
+            *(Line((part, memory.parts[part], memory.parts[part] / whole, PARTS[part])) for part in largest_first),
             Line(("peak", memory.peak_bytes, 1.0, ""), "total"),
         ),
         main=True,
@@ -239,10 +240,6 @@ def memory_sheet(report: Report, options: MemoryOptions) -> Sheet:
         totals=tuple(totals),
         sections=tuple(section for section in sections if section.lines),
     )
-
-
-def _largest_first(parts: Mapping[MemoryPart, int]) -> list[tuple[MemoryPart, int]]:
-    return sorted(parts.items(), key=lambda part: -part[1])
 
 
 def _holders(memory: Memory, whole: int, top: int | None) -> tuple[Line, ...]:

@@ -147,15 +147,6 @@ def memory(profile: Profile) -> Sheet:
     """What allocators reported while the trace was recorded: peaks, who held them, and how they went over time."""
     peaks = extra_entries(profile.extra, "memory", AllocatorMemory)
     missing = () if peaks else (Note("memory", _NOTHING),)
-    tables = (
-        _peaks(peaks),
-        _holders(extra_entries(profile.extra, "holders", AllocationHolder), peaks),
-        _over(extra_entries(profile.extra, "memory_over_time", AllocatorMemoryOverTime)),
-    )
-    return Sheet(name="memory", meta=profile.meta, tables=tables, notes=missing)
-
-
-def _peaks(found: list[AllocatorMemory]) -> Table:
     fields = (
         *WHOSE,
         Field("peak", "bytes"),
@@ -171,10 +162,15 @@ def _peaks(found: list[AllocatorMemory]) -> Table:
     )  # fmt: skip
     remarks = tuple(
         f"{each.device} keeps {format_bytes(round(each.growth_bytes))} more after each step"
-        for each in found
+        for each in peaks
         if each.growth_bytes is not None and each.growth_bytes > 0
     )
-    return Table.of(title=PEAK, fields=fields, lines=map(attrgetter(*names), found), remarks=remarks)
+    tables = (
+        Table.of(title=PEAK, fields=fields, lines=map(attrgetter(*names), peaks), remarks=remarks),
+        _holders(extra_entries(profile.extra, "holders", AllocationHolder), peaks),
+        _over(extra_entries(profile.extra, "memory_over_time", AllocatorMemoryOverTime)),
+    )
+    return Sheet(name="memory", meta=profile.meta, tables=tables, notes=missing)
 
 
 def _holders(found: list[AllocationHolder], peaks: list[AllocatorMemory]) -> Table:

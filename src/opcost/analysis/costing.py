@@ -40,7 +40,19 @@ def cost_graph(graph: Graph, rules: Rules, convention: Convention = DEFAULT, on:
 
 def _cost_graph(graph: Graph, rules: Rules, convention: Convention, on: OnDevice | None) -> Report:
     if isinstance(graph.ops, PatternedOps):
-        found = _by_pattern(graph, rules, convention, on)
+        # The same of a run that is stored as patterns, all of it forward
+        reasons: dict[int, str] = {}
+
+        def cost_op(op: Op, ins: tuple[TensorSpec, ...], outs: tuple[TensorSpec, ...], reads: int | None) -> Priced:
+            cost, rule, reasons[op.id] = apply_rule(rules, _view(op, ins, outs, rules, convention, reads))
+            return cost, rule
+
+        rows, sums, missed, read, account = walk(graph, cost_op)
+        memory = _accounted(account, on)
+        del account  # it has large arrays
+        own = {module.path: sums.get(module.path) or Stats() for module in graph.modules}
+        phases: dict[Phase, Cost] = {"forward": cost_of(sum(own.values(), Stats()))}
+        found = _Found(rows, own, phases, memory, read, _coverage(len(rows), missed, reasons))
     else:
         found = _one_by_one(graph, rules, convention, on)
     parameters = _parameters(graph, found.read)
@@ -116,22 +128,6 @@ def _one_by_one(graph: Graph, rules: Rules, convention: Convention, on: OnDevice
         {values[i].storage for op in graph.ops for i in op.inputs},
         _coverage(len(rows), ((row, row.op.module, 1) for row in rows if row.cost is None), reasons),
     )
-
-
-def _by_pattern(graph: Graph, rules: Rules, convention: Convention, on: OnDevice | None) -> _Found:
-    """The same of a run that is stored as patterns, all of it forward."""
-    reasons: dict[int, str] = {}
-
-    def cost_op(op: Op, ins: tuple[TensorSpec, ...], outs: tuple[TensorSpec, ...], reads: int | None) -> Priced:
-        cost, rule, reasons[op.id] = apply_rule(rules, _view(op, ins, outs, rules, convention, reads))
-        return cost, rule
-
-    rows, sums, missed, read, account = walk(graph, cost_op)
-    memory = _accounted(account, on)
-    del account  # it has large arrays
-    own = {module.path: sums.get(module.path) or Stats() for module in graph.modules}
-    phases: dict[Phase, Cost] = {"forward": cost_of(sum(own.values(), Stats()))}
-    return _Found(rows, own, phases, memory, read, _coverage(len(rows), missed, reasons))
 
 
 class _Sizes(dict[int, "tuple[int, int] | None"]):
@@ -309,7 +305,8 @@ def _roll_up(graph: Graph, own: dict[str, Stats], parameters: Iterable[Parameter
 def _with_parameters(stats: Stats, parameters: Iterable[Parameter]) -> Stats:
     params = trainable = unused = buffers = param_bytes = buffer_bytes = 0
     for parameter in parameters:
-        numel, nbytes = _size(parameter.spec)
+        spec = parameter.spec
+        numel, nbytes = (spec.numel, spec.nbytes) if spec.known else (0, 0)
         if parameter.buffer:
             buffers += numel
             buffer_bytes += nbytes
@@ -326,10 +323,6 @@ def _with_parameters(stats: Stats, parameters: Iterable[Parameter]) -> Stats:
         param_bytes=param_bytes,
         buffer_bytes=buffer_bytes,
     )
-
-
-def _size(spec: TensorSpec) -> tuple[int, int]:
-    return (spec.numel, spec.nbytes) if spec.known else (0, 0)
 
 
 def _coverage(rows: int, missed: Iterable[tuple[Row, str, int]], reasons: dict[int, str]) -> Coverage:

@@ -64,10 +64,7 @@ class Found(NamedTuple):
 
 
 def largest(
-    counted: Callable[[int], Sample | None],
-    limit: int,
-    known: Mapping[int, Sample],
-    lowest: int = 1,
+    counted: Callable[[int], Sample | None], limit: int, known: Mapping[int, Sample], lowest: int = 1
 ) -> Found | None:
     """The largest size whose peak is within the limit, such that the next one's is above; None where all sizes keep to it.
 

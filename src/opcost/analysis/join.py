@@ -52,10 +52,7 @@ def with_costs(profile: Profile, rules: Rules, convention: Convention = DEFAULT)
     if failed:
         ordered = sorted(failed.items(), key=lambda item: -item[1])
         named = ", ".join(some([f"{name} ({count})" for name, count in ordered], MOST_NAMED))
-        notes = (
-            *notes,
-            Note("unpriced", f"the trace does not say enough to price {named}"),
-        )
+        notes = (*notes, Note("unpriced", f"the trace does not say enough to price {named}"))
     return replace(profile, rows=tuple(rows), notes=notes) if changed or failed else profile
 
 

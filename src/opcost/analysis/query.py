@@ -13,16 +13,7 @@ from opcost.analysis.aggregate import check_how, check_keys, combine, group, sor
 from opcost.analysis.bounds import Judge
 from opcost.analysis.breakdown import gains_of
 from opcost.analysis.join import against_peak, is_causal, product_share, runs_tf32, with_costs
-from opcost.analysis.part import (
-    LABELS,
-    Part,
-    fields,
-    label,
-    parts_of,
-    self_host_ns,
-    unattributed_parts,
-    usual_side,
-)
+from opcost.analysis.part import LABELS, Part, fields, label, parts_of, self_host_ns, unattributed_parts, usual_side
 from opcost.analysis.where import compile_where
 from opcost.core.answer import OWN_LABELS, Answer, AnswerLine, LineRole, over_runs
 from opcost.core.devices import Device, named_by_driver

@@ -66,7 +66,15 @@ def _after(row: Row, read: list[tuple[Field | None, TensorSpec]]) -> Field | Non
         return _pooled(row, known[0][0]) if known else None
     joined = _joined(known)
     if joined is not None and kind == "reduce":
-        return _reduced(row, joined)
+        # A reduction of the spatial axes is a pooling over all of them
+        x, y = row.ins[0], row.outs[0]
+        axes = len(joined.size)
+        if not axes or not x.known or not y.known or len(x.dims) <= axes:
+            return joined
+        kept, extents = x.dims[:-axes], x.dims[-axes:]
+        if y.dims in (kept, (*kept, *(1,) * axes)) and y.dims != x.dims:
+            return _widened(joined, extents, extents)
+        return joined
     if joined is not None and kind == "resize":
         return _resized(row, joined)
     return joined
@@ -131,18 +139,6 @@ def _joined(read: list[tuple[Field, TensorSpec]]) -> Field | None:
         tuple(max(field.size[axis] for field, _ in windowed) for axis in range(axes)),
         tuple(max(field.stride[axis] for field in finest) for axis in range(axes)),
     )
-
-
-def _reduced(row: Row, before: Field) -> Field | None:
-    """A reduction of the spatial axes is a pooling over all of them."""
-    x, y = row.ins[0], row.outs[0]
-    axes = len(before.size)
-    if not axes or not x.known or not y.known or len(x.dims) <= axes:
-        return before
-    kept, extents = x.dims[:-axes], x.dims[-axes:]
-    if y.dims in (kept, (*kept, *(1,) * axes)) and y.dims != x.dims:
-        return _widened(before, extents, extents)
-    return before
 
 
 def _resized(row: Row, before: Field) -> Field | None:

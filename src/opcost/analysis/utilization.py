@@ -38,7 +38,14 @@ def step_flops(report: Report, device: Device, convention: str = "executed", *, 
     """The work of the step that a report counted."""
     if convention not in CONVENTIONS:
         raise UnknownName("convention", convention, CONVENTIONS)
-    by_type = _products(report)
+    # FLOPs of products by the type of what is multiplied
+    by_type: dict[str, int] = {}
+    for row in report.rows:
+        if row.cost is not None and row.cost.macs:
+            dtype = row.ins[0].dtype if row.ins else "float32"
+            by_type[dtype] = by_type.get(dtype, 0) + FLOPS_PER_MAC * row.cost.macs * row.op.repeat
+    if not by_type:
+        raise InputError("nothing is multiplied in this step, so it uses nothing of a peak")
     peak = _peak(by_type, device, tf32=tf32)
     dtypes = tuple(sorted(by_type, key=lambda dtype: -by_type[dtype]))
     if convention == "executed":
@@ -67,18 +74,6 @@ def tokens_of(report: Report) -> int:
         "6N and 2N count tokens, and the model was given none: no input holds whole numbers",
         hint="use the convention 'executed'",
     )
-
-
-def _products(report: Report) -> dict[str, int]:
-    """FLOPs of products by the type of what is multiplied."""
-    found: dict[str, int] = {}
-    for row in report.rows:
-        if row.cost is not None and row.cost.macs:
-            dtype = row.ins[0].dtype if row.ins else "float32"
-            found[dtype] = found.get(dtype, 0) + FLOPS_PER_MAC * row.cost.macs * row.op.repeat
-    if not found:
-        raise InputError("nothing is multiplied in this step, so it uses nothing of a peak")
-    return found
 
 
 def _peak(by_type: Mapping[str, int], device: Device, *, tf32: bool) -> float:

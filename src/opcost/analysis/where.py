@@ -105,26 +105,23 @@ class _Parser:
                 if not self._take(")"):
                     raise self._wrong("a closing bracket is missing")
                 return inner
-            return self._comparison()
+            left = self._operand()
+            parts: list[Predicate] = []
+            refused = self._now().text == "not" and self._after("in", "like") and self._take("not")
+            if self._take("in"):
+                return _inverted(self._member(left)) if refused else self._member(left)
+            if self._take("like"):
+                return self._pattern(left, wanted=not refused)
+            while self._now().kind == "mark" and self._now().text in _COMPARISONS:
+                mark = self._next().text
+                right = self._operand()
+                parts.append(self._compare(left, "==" if mark == "=" else mark, right))
+                left = right
+            if not parts:
+                raise self._wrong("a comparison is missing", hint='write a field, a sign and a value: kind == "conv"')
+            return parts[0] if len(parts) == 1 else lambda line: all(part(line) for part in parts)
         finally:
             self.depth -= 1
-
-    def _comparison(self) -> Predicate:
-        left = self._operand()
-        parts: list[Predicate] = []
-        refused = self._now().text == "not" and self._after("in", "like") and self._take("not")
-        if self._take("in"):
-            return _inverted(self._member(left)) if refused else self._member(left)
-        if self._take("like"):
-            return self._pattern(left, wanted=not refused)
-        while self._now().kind == "mark" and self._now().text in _COMPARISONS:
-            mark = self._next().text
-            right = self._operand()
-            parts.append(self._compare(left, "==" if mark == "=" else mark, right))
-            left = right
-        if not parts:
-            raise self._wrong("a comparison is missing", hint='write a field, a sign and a value: kind == "conv"')
-        return parts[0] if len(parts) == 1 else lambda line: all(part(line) for part in parts)
 
     def _member(self, left: _Token) -> Predicate:
         if not self._take("("):
@@ -164,7 +161,15 @@ class _Parser:
     def _compare(self, left: _Token, mark: str, right: _Token) -> Predicate:
         a, b = self._dimension(left), self._dimension(right)
         if mark in ("=~", "!~"):
-            return self._search(left, mark, right)
+            if right.kind != "string" or self._dimension(left) != "text":
+                raise self._wrong(f"{mark} takes a text field and a quoted regular expression", at=right.at)
+            try:
+                pattern = re.compile(right.value)
+            except re.error as fault:
+                raise self._wrong(f"{right.text} is not a regular expression: {fault}", at=right.at) from None
+            read = self._reader(left)
+            wanted = mark == "=~"
+            return lambda line: any(pattern.search(text) for text in _texts(read(line))) == wanted
         self._check(a, b, left, right)
         test = _TESTS[mark]
         read_left, read_right = self._reader(left), self._reader(right)
@@ -173,17 +178,6 @@ class _Parser:
             return _any_pair(read_left(line), read_right(line), mark, test)
 
         return compare
-
-    def _search(self, left: _Token, mark: str, right: _Token) -> Predicate:
-        if right.kind != "string" or self._dimension(left) != "text":
-            raise self._wrong(f"{mark} takes a text field and a quoted regular expression", at=right.at)
-        try:
-            pattern = re.compile(right.value)
-        except re.error as fault:
-            raise self._wrong(f"{right.text} is not a regular expression: {fault}", at=right.at) from None
-        read = self._reader(left)
-        wanted = mark == "=~"
-        return lambda line: any(pattern.search(text) for text in _texts(read(line))) == wanted
 
     def _check(self, a: str, b: str, left: _Token, right: _Token) -> None:
         """Texts meet texts, times meet times; a bare number fits whatever has no unit, and zero fits all."""

@@ -71,7 +71,9 @@ class _Writer:
 
     def add(self, row: ProfileRow) -> None:
         number = self._number()
-        node = _comp_node(row.device)
+        kind, _, index = row.device.partition(":")
+        name = f"gpu{index or 0}:0" if kind == "gpu" else f"{kind or 'cpu'}{index or 0}:0"
+        node = f'CompNode("{name}" from "xpux:0")'
         self.operators[number] = {
             "id": number,
             "name": row.name,
@@ -147,12 +149,6 @@ def _unattributed(profile: Profile, rows: Sequence[ProfileRow]) -> Iterator[Prof
         yield ProfileRow(
             id=-1, name=NO_OPERATOR, type=NO_OPERATOR, device=device, device_ns=total, kernels=tuple(kernels)
         )
-
-
-def _comp_node(device: str) -> str:
-    kind, _, index = device.partition(":")
-    name = f"gpu{index or 0}:0" if kind == "gpu" else f"{kind or 'cpu'}{index or 0}:0"
-    return f'CompNode("{name}" from "xpux:0")'
 
 
 def _shape(spec: TensorSpec) -> list[int]:

@@ -136,20 +136,16 @@ def _host_level(*, fresh: bool) -> int | None:
         return None
     try:
         if fresh:
-            _give_back_unused()
+            # Hand what the heap keeps for later back to the system, so that using it again is seen
+            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+            if trim is not None:
+                trim(0)
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
         status = Path("/proc/self/status").read_text(encoding="ascii")
     except OSError:
         return None
     wanted = "VmRSS:" if fresh else "VmHWM:"
     return next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith(wanted)), None)
-
-
-def _give_back_unused() -> None:
-    """Hand what the heap keeps for later back to the system, so that using it again is seen."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 # -- repeated runs against the clock

@@ -58,11 +58,7 @@ def record(source: Any, options: ProfileOptions) -> Profile:
         import onnxruntime
     except ImportError as exc:
         raise MissingFramework("profiling an ONNX model needs onnxruntime", hint="pip install onnxruntime") from exc
-    impossible = {
-        "backward": options.backward,
-        "cold_l2": options.cold_l2,
-        "mode='train'": options.mode == "train",
-    }
+    impossible = {"backward": options.backward, "cold_l2": options.cold_l2, "mode='train'": options.mode == "train"}
     for name, requested in impossible.items():
         if requested:
             raise InputError(f"{name} is not possible with ONNX Runtime", hint="profile the PyTorch model")

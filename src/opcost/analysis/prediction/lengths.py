@@ -147,10 +147,7 @@ def _row(a: Row, b: Row, on: Weights) -> Row | None:
         if a.cost is not None and b.cost is not None:
             cost = Cost(*(_number(x, y, on) for x, y in zip(_parts(a.cost), _parts(b.cost), strict=True)))
         return a._replace(
-            op=a.op._replace(attrs=attrs),
-            ins=_specs(a.ins, b.ins, on),
-            outs=_specs(a.outs, b.outs, on),
-            cost=cost,
+            op=a.op._replace(attrs=attrs), ins=_specs(a.ins, b.ins, on), outs=_specs(a.outs, b.outs, on), cost=cost
         )
     except _NoLine:
         return None

@@ -90,7 +90,9 @@ def predict_report(
         rows, latency = _hosted(report.rows, rows, speeds)
         bounds["host"] = latency - work
         unsure += (HOSTS * bounds["host"]) ** 2
-    unchecked = _unchecked(execution)
+    # What the band was hardly checked on
+    said = "predictions of merged operators were held against few measured ones: the band is wider"
+    unchecked = [Note("unchecked-band", said)] if execution == "compiled" else []
     unsure += len(unchecked) * (UNCHECKED * work) ** 2
     estimated = () if calibrated else _estimated(report, speeds)
     notes = (*report.notes, *_notes(report, guessed), *unchecked, *estimated)
@@ -104,12 +106,6 @@ def predict_report(
         round(ideal),
         bounds,
     )
-
-
-def _unchecked(execution: Execution) -> list[Note]:
-    """What the band was hardly checked on."""
-    said = "predictions of merged operators were held against few measured ones: the band is wider"
-    return [Note("unchecked-band", said)] if execution == "compiled" else []
 
 
 def _estimated(report: Report, speeds: Speeds) -> Iterable[Note]:

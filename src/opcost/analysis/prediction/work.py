@@ -193,10 +193,4 @@ def _by_memory(
     if kind == "reduce":
         return 0.35 * _log(moved), 0.7 * _log(fewer), 0.05 * _log(width)
     rows = outs[1].numel if kind == "norm" and len(outs) > 1 else 1
-    return (
-        _log(moved),
-        0.3 * _log(width),
-        0.5 * _log(fewer),
-        0.4 * _log(shape[0] if shape else 1),
-        0.7 * _log(rows),
-    )
+    return (_log(moved), 0.3 * _log(width), 0.5 * _log(fewer), 0.4 * _log(shape[0] if shape else 1), 0.7 * _log(rows))

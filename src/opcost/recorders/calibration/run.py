@@ -143,19 +143,16 @@ class CudaClock:
             for call in calls[:3]:
                 call()
             self.stream.synchronize()
-            workspace = self._workspace(calls[0])
+            torch.cuda.reset_peak_memory_stats(self.device)
+            before = torch.cuda.memory_allocated(self.device)
+            result = calls[0]()
+            self.stream.synchronize()
+            kept = torch.cuda.memory_allocated(self.device)
+            del result
+            workspace = int(torch.cuda.max_memory_allocated(self.device) - max(kept, before))
             # A queue that is full makes the host wait, which is not its own time: the quickest round counts.
             host = _quickest(calls, time.perf_counter_ns, self.stream.synchronize)
             return Timed(self._replayed(calls), host, workspace)
-
-    def _workspace(self, call: Callable[[], Any]) -> int:
-        torch.cuda.reset_peak_memory_stats(self.device)
-        before = torch.cuda.memory_allocated(self.device)
-        result = call()
-        self.stream.synchronize()
-        kept = torch.cuda.memory_allocated(self.device)
-        del result
-        return int(torch.cuda.max_memory_allocated(self.device) - max(kept, before))
 
     def _replayed(self, calls: list[Callable[[], Any]]) -> int:
         graph = torch.cuda.CUDAGraph()

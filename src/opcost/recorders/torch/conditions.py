@@ -60,7 +60,12 @@ def gpu_state(device: torch.device) -> dict[str, str]:
     try:
         return _by_nvml(device)
     except (OSError, AttributeError, LookupError):
-        return _by_torch(device)
+        # The devices of AMD, and NVIDIA's where the driver's library is elsewhere
+        found = {}
+        for name, ask in (("gpu_clock_mhz", torch.cuda.clock_rate), ("gpu_temperature_c", torch.cuda.temperature)):
+            with suppress(Exception):  # it needs a further package, which is seldom there
+                found[name] = str(ask(device))
+        return found
 
 
 def _by_nvml(device: torch.device) -> dict[str, str]:
@@ -89,12 +94,3 @@ def _by_nvml(device: torch.device) -> dict[str, str]:
     finally:
         library.nvmlShutdown()
     return {name: str(value) for name, value in found.items() if value is not None}
-
-
-def _by_torch(device: torch.device) -> dict[str, str]:
-    """The devices of AMD, and NVIDIA's where the driver's library is elsewhere."""
-    found = {}
-    for name, ask in (("gpu_clock_mhz", torch.cuda.clock_rate), ("gpu_temperature_c", torch.cuda.temperature)):
-        with suppress(Exception):  # it needs a further package, which is seldom there
-            found[name] = str(ask(device))
-    return found

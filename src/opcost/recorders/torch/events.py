@@ -232,7 +232,14 @@ class _Builder:
                 self.roots.append(node)
             else:
                 parent.children.append(node)
-            self._remember(event, node, parent)
+            if event.runtime:
+                self._launches[event.correlation] = node
+                if parent is not None:
+                    # A call of the runtime may make another of the driver; the operator is around both.
+                    outer = self._owner.get(parent.event.correlation) if parent.event.runtime else None
+                    self._owner[event.correlation] = outer or parent
+            else:
+                self._operators[event.correlation] = node
             open_.append((event.end_ns, node, place, aside))
 
     def _enter(self, event: HostEvent, place: RunPlace, *, aside: bool) -> tuple[RunPlace, bool]:
@@ -262,16 +269,6 @@ class _Builder:
             return place
         self._made_in[event.torch_thread, event.sequence] = place.module
         return place
-
-    def _remember(self, event: HostEvent, node: EventNode, parent: EventNode | None) -> None:
-        if event.runtime:
-            self._launches[event.correlation] = node
-            if parent is not None:
-                # A call of the runtime may make another of the driver; the operator is around both.
-                outer = self._owner.get(parent.event.correlation) if parent.event.runtime else None
-                self._owner[event.correlation] = outer or parent
-        else:
-            self._operators[event.correlation] = node
 
     def attribute(self, device: Sequence[DeviceEvent]) -> list[DeviceEvent]:
         """Give every piece of device work to the operator around its launch; what has no launch here is handed back.

@@ -196,7 +196,13 @@ class Runner:
     def __init__(self, source: Any, options: ProfileOptions) -> None:
         inner = unwrap(source)
         if options.dtype is not None:
-            source = inner = _in_type(source, inner, options.dtype)
+            # The model in another floating type, beside the user's own
+            if source is not inner:
+                raise InputError(
+                    f"a {type(source).__name__} has its own element types",
+                    hint="make the model in that type before it is wrapped",
+                )
+            source = inner = retyped(inner, as_dtype(options.dtype), real=True)
         if has_lazy_parts(inner):
             source = copy_with_lazy_parts(
                 source, inner
@@ -335,16 +341,6 @@ class Runner:
         if module is self.model:
             return module is not self.inner
         return isinstance(module, torch.fx.GraphModule) and not self._places[id(module)]
-
-
-def _in_type(source: Any, inner: nn.Module, dtype: str) -> nn.Module:
-    """The model in another floating type, beside the user's own."""
-    if source is not inner:
-        raise InputError(
-            f"a {type(source).__name__} has its own element types",
-            hint="make the model in that type before it is wrapped",
-        )
-    return retyped(inner, as_dtype(dtype), real=True)
 
 
 _NOTHING = nullcontext()

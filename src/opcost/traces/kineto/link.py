@@ -41,7 +41,24 @@ def link(columns: Columns, base_ns: int = 0, rank: int = 0) -> Trace:
     if linker.training is not None:
         linker.training.resolve(trace.rows.module)
     _join(trace, linker.repeated)
-    _own_kernels(trace, linker.owner)
+    # Give every piece of device work its owner, and rows the time of what they and those inside launched
+    launched_by = linker.owner
+    work, rows, joined = trace.columns.device, trace.rows, trace.joined
+    rows.device = array("q", bytes(8 * len(trace)))
+    rows.device_total = array("q", bytes(8 * len(trace)))
+    owners = {key: joined.get(row, row) for key, row in launched_by.items()} if joined else launched_by
+    trace.owner = array("i", [owners.get(correlation, Unowned.OUTSIDE) for correlation in work.correlation])
+    for place, owner in trace.owned():
+        duration, external = work.duration[place], work.external[place]
+        rows.device[owner] += duration
+        if external >= 0:
+            if external == rows.external[owner]:
+                trace.agreed += 1
+            else:
+                trace.disagreed += 1
+        while owner != NONE:
+            rows.device_total[owner] += duration
+            owner = rows.parent[owner]  # noqa: PLW2901 - up to the outermost
     trace.skew = _skew(trace)
     if trace.skew:
         trace.launches.clear()
@@ -226,26 +243,6 @@ def _join(trace: Trace, repeated: list[int]) -> None:
 
 def _ends_inside(rows: HostRows, row: int, around: int) -> bool:
     return rows.start[row] + rows.duration[row] <= rows.start[around] + rows.duration[around]
-
-
-def _own_kernels(trace: Trace, launched_by: dict[int, int]) -> None:
-    """Give every piece of device work its owner, and rows the time of what they and those inside launched."""
-    work, rows, joined = trace.columns.device, trace.rows, trace.joined
-    rows.device = array("q", bytes(8 * len(trace)))
-    rows.device_total = array("q", bytes(8 * len(trace)))
-    owners = {key: joined.get(row, row) for key, row in launched_by.items()} if joined else launched_by
-    trace.owner = array("i", [owners.get(correlation, Unowned.OUTSIDE) for correlation in work.correlation])
-    for place, owner in trace.owned():
-        duration, external = work.duration[place], work.external[place]
-        rows.device[owner] += duration
-        if external >= 0:
-            if external == rows.external[owner]:
-                trace.agreed += 1
-            else:
-                trace.disagreed += 1
-        while owner != NONE:
-            rows.device_total[owner] += duration
-            owner = rows.parent[owner]  # noqa: PLW2901 - up to the outermost
 
 
 def _skew(trace: Trace) -> int:

@@ -186,7 +186,22 @@ def steps_of(columns: Columns) -> list[Step]:
     """The steps in order: where the profiler's schedule marked none, those between updates or of the author's annotations."""
     if columns.steps:
         return [*_of_one_process(columns.steps)]
-    named = _annotations(columns)
+    # Start and end of annotations by their names but for numbers, on the thread that has most of them, in order
+    names = {
+        number: _DIGITS.sub("", signature.name)
+        for number, signature in enumerate(columns.signatures)
+        if signature.sort == ANNOTATION and signature.name
+    }
+    named: dict[str, list[tuple[int, int]]] = {}
+    for lanes in columns.threads.values() if names else ():
+        lane = lanes.get(CALLS, Lane())
+        found: dict[str, list[tuple[int, int]]] = {}
+        for start, duration, signature in zip(lane.start, lane.duration, lane.signature, strict=True):
+            if signature in names:
+                found.setdefault(names[signature], []).append((start, start + duration))
+        for name, spans in found.items():
+            if len(spans) > len(named.get(name, ())):
+                named[name] = sorted(spans)
     updates = [spans for name, spans in named.items() if name.startswith(UPDATE_PREFIX)]
     if updates:  # a step ends with its update; the first began before the trace, or at an unmarked time
         ends = [end for _, end in max(updates, key=len)]
@@ -212,26 +227,6 @@ def _of_one_process(marked: list[tuple[int, int, int]]) -> Iterator[Step]:
         if start >= ends.get(number, start):
             yield Step(start, end, number)
             ends[number] = end
-
-
-def _annotations(columns: Columns) -> dict[str, list[tuple[int, int]]]:
-    """Start and end of annotations by their names but for numbers, on the thread that has most of them, in order."""
-    names = {
-        number: _DIGITS.sub("", signature.name)
-        for number, signature in enumerate(columns.signatures)
-        if signature.sort == ANNOTATION and signature.name
-    }
-    merged: dict[str, list[tuple[int, int]]] = {}
-    for lanes in columns.threads.values() if names else ():
-        lane = lanes.get(CALLS, Lane())
-        found: dict[str, list[tuple[int, int]]] = {}
-        for start, duration, signature in zip(lane.start, lane.duration, lane.signature, strict=True):
-            if signature in names:
-                found.setdefault(names[signature], []).append((start, start + duration))
-        for name, spans in found.items():
-            if len(spans) > len(merged.get(name, ())):
-                merged[name] = sorted(spans)
-    return merged
 
 
 def _covered(spans: list[tuple[int, int]]) -> int:

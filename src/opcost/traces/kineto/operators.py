@@ -93,7 +93,11 @@ def traced_operator(
         entries = [entry._replace(tensors=tuple(_of_type(x, hint.dtype) for x in entry.tensors)) for entry in entries]
     unknown = TracedOperator(known(name).kind, tuple(_spec(tensor) for entry in entries for tensor in entry.tensors))
     found = []
-    for schema, arguments, places in _readings(name, entries):
+    # The overloads that take such arguments; where none does, those that took them before they got more
+    schemas = overloads(name) if entries else ()
+    if schemas and is_of_library(name):
+        entries = entries[: len(schemas[0].arguments)]
+    for schema, arguments, places in [*_fitting(schemas, entries)] or [*_older(schemas, entries)]:
         if hint is not None and hint.approximate is not None:
             arguments["approximate"] = hint.approximate
         try:
@@ -107,14 +111,6 @@ def traced_operator(
 
 _Reading: TypeAlias = tuple[Schema, dict[str, Any], tuple[Tensor, ...]]
 """An overload, the arguments by name, and the tensors that results are written into, where they are given."""
-
-
-def _readings(name: str, entries: list[_Entry]) -> list[_Reading]:
-    """The overloads that take such arguments; where none does, those that took them before they got more."""
-    schemas = overloads(name) if entries else ()
-    if schemas and is_of_library(name):
-        entries = entries[: len(schemas[0].arguments)]
-    return [*_fitting(schemas, entries)] or [*_older(schemas, entries)]
 
 
 def _fitting(schemas: Iterable[Schema], entries: list[_Entry]) -> Iterator[_Reading]:
@@ -258,7 +254,14 @@ def _named(schema: Schema, entries: list[_Entry]) -> dict[str, Any] | None:
             return None
         found[argument.name] = _value(schema, argument, want, entry)
     if schema.name in _ONE_TYPE:
-        _share_type(found)
+        # Give the tensors in lists the type of the first argument
+        first = next(iter(found.values()))
+        if not isinstance(first, Tensor):
+            raise NotKnown("the type of tensors in lists")
+        for value in found.values():
+            for tensor in value if isinstance(value, list) else ():
+                if isinstance(tensor, Tensor):
+                    tensor.dtype = first.dtype
     return found
 
 
@@ -311,17 +314,6 @@ def _number(text: str) -> Any:
         return int(text) if _INTEGER.match(text) else float(text)
     except ValueError:
         return UNKNOWN_VALUE
-
-
-def _share_type(arguments: dict[str, Any]) -> None:
-    """Give the tensors in lists the type of the first argument."""
-    first = next(iter(arguments.values()))
-    if not isinstance(first, Tensor):
-        raise NotKnown("the type of tensors in lists")
-    for value in arguments.values():
-        for tensor in value if isinstance(value, list) else ():
-            if isinstance(tensor, Tensor):
-                tensor.dtype = first.dtype
 
 
 # -- what the names of kernels have of arguments that the profiler does not write: types in lists, and texts

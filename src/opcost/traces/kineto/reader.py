@@ -165,7 +165,20 @@ class _Read:
                 columns.add(events)
             except OverflowError:
                 columns.add([event for event in events if columns.fits(event)])
-        self.notes = _fault_notes(stream, columns)
+        # What was left out of a file, and what was lost of a damaged one
+        found = []
+        if stream.damage:
+            found.append(Note("partial", f"{stream.damage}; this is from the {stream.events} events before it"))
+        left = [
+            f"{left.count} {kind} (the first at byte {left.place} of the unpacked file)"
+            for kind, left in stream.left_out.items()
+        ]
+        if columns.beyond:
+            left.append(f"{columns.beyond} with a time beyond 64 bits of nanoseconds")
+        if left:
+            count = columns.beyond + sum(left.count for left in stream.left_out.values())
+            found.append(Note("faulty", f"{count} events are left out: {', '.join(some(left))}"))
+        self.notes = tuple(found)
         if columns.empty:
             raise SourceError(
                 f"{file.path}: {_why_empty(stream, columns, self.notes)}",
@@ -193,23 +206,6 @@ def _why_empty(stream: KinetoStream, columns: Columns, notes: Sequence[Note]) ->
     if stream.events:
         return f"none of its {stream.events} events is an operator, a call or a kernel"
     return 'the list "traceEvents" is empty: nothing was recorded'
-
-
-def _fault_notes(stream: KinetoStream, columns: Columns) -> tuple[Note, ...]:
-    """What was left out of a file, and what was lost of a damaged one."""
-    found = []
-    if stream.damage:
-        found.append(Note("partial", f"{stream.damage}; this is from the {stream.events} events before it"))
-    left = [
-        f"{left.count} {kind} (the first at byte {left.place} of the unpacked file)"
-        for kind, left in stream.left_out.items()
-    ]
-    if columns.beyond:
-        left.append(f"{columns.beyond} with a time beyond 64 bits of nanoseconds")
-    if left:
-        count = columns.beyond + sum(left.count for left in stream.left_out.values())
-        found.append(Note("faulty", f"{count} events are left out: {', '.join(some(left))}"))
-    return tuple(found)
 
 
 def _meta_of(file: TraceFile, fields: Mapping[str, Any]) -> dict[str, str]:

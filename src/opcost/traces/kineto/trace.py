@@ -130,9 +130,6 @@ class Trace:
     def _first_rows(self) -> list[int]:
         return [first for _, first in self.threads]
 
-    def thread_of(self, row: int) -> str:
-        return self.threads[bisect_right(self._first_rows, row) - 1][0]
-
     def thread_of_rows(self) -> Iterator[str]:
         """The thread of each row."""
         ends = [*self._first_rows[1:], len(self)]
@@ -271,7 +268,7 @@ class Trace:
             module=self.module_of(row),
             phase=PHASES[rows.phase[row]],
             device=kernels[0].device if kernels else "cpu",
-            stream=kernels[0].stream if kernels else self.thread_of(row),
+            stream=kernels[0].stream if kernels else self.threads[bisect_right(self._first_rows, row) - 1][0],
             provider=self.columns.providers[signature.sort],
             rank=self.rank,
             step=step,

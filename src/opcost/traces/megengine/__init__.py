@@ -80,17 +80,6 @@ _RECORD = 4
 
 def read_before_damage(file: TraceFile) -> Json:
     """The profile as far as it can be read, every operator with times in it; a record that was cut is left out."""
-    data, depth = _salvaged(_readable(file))
-    if not isinstance(data, dict):
-        raise SourceError(f"{file.path}: nothing is before the damage")
-    if depth >= _RECORD:
-        table = _last(_last(data))
-        if isinstance(table, dict) and table:
-            table.popitem()
-    return _completed(data, file)
-
-
-def _readable(file: TraceFile) -> str:
     found = bytearray()
     try:
         for piece in file.pieces():
@@ -98,7 +87,29 @@ def _readable(file: TraceFile) -> str:
             file.check_whole(len(found))
     except DAMAGE:
         pass  # the pieces before are what this is about
-    return found.decode("utf-8-sig", "ignore")
+    data, depth = _salvaged(found.decode("utf-8-sig", "ignore"))
+    if not isinstance(data, dict):
+        raise SourceError(f"{file.path}: nothing is before the damage")
+    if depth >= _RECORD:
+        table = _last(_last(data))
+        if isinstance(table, dict) and table:
+            table.popitem()
+    # With a nameless operator for every one that has times and no description
+    profiler = data.setdefault("profiler", {})
+    graph = data.setdefault("graph_exec", {})
+    if not isinstance(profiler, dict) or not isinstance(graph, dict):
+        raise SourceError(f"{file.path}: nothing is before the damage")
+    operators = graph.setdefault("operator", {})
+    graph.setdefault("var", {})
+    sides = [profiler.get(side) for side in ("host", "device")]
+    timed = [key for side in sides if isinstance(side, dict) for key in side]
+    if not isinstance(operators, dict):
+        raise SourceError(f"{file.path}: no operator is before the damage")
+    if not timed:
+        raise SourceError(f"{file.path}: no time of an operator is before the damage")
+    for key in timed:
+        operators.setdefault(key, {"id": key, "name": f"operator {key}", "type": LOST, "input": [], "output": []})
+    return data
 
 
 def _salvaged(text: str) -> tuple[Any, int]:
@@ -129,22 +140,3 @@ def _salvaged(text: str) -> tuple[Any, int]:
 
 def _last(value: Any) -> Any:
     return next(reversed(value.values())) if isinstance(value, dict) and value else None
-
-
-def _completed(data: Json, file: TraceFile) -> Json:
-    """With a nameless operator for every one that has times and no description."""
-    profiler = data.setdefault("profiler", {})
-    graph = data.setdefault("graph_exec", {})
-    if not isinstance(profiler, dict) or not isinstance(graph, dict):
-        raise SourceError(f"{file.path}: nothing is before the damage")
-    operators = graph.setdefault("operator", {})
-    graph.setdefault("var", {})
-    sides = [profiler.get(side) for side in ("host", "device")]
-    timed = [key for side in sides if isinstance(side, dict) for key in side]
-    if not isinstance(operators, dict):
-        raise SourceError(f"{file.path}: no operator is before the damage")
-    if not timed:
-        raise SourceError(f"{file.path}: no time of an operator is before the damage")
-    for key in timed:
-        operators.setdefault(key, {"id": key, "name": f"operator {key}", "type": LOST, "input": [], "output": []})
-    return data

@@ -7,7 +7,6 @@ with shape and element type. The kernel on the device's thread carries the opera
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -145,7 +144,14 @@ class _Reader:
     def _row(self, operator: _Operator) -> ProfileRow:
         kernels = tuple(self._kernel(*one) for one in self.kernels.get(operator.number, ()))
         type_name = "Elemwise" if operator.type in _ELEMWISE else operator.type
-        known = translate(type_name, _params(operator.args), _specs(operator.ins), _specs(operator.outs))
+        # Parameters as numbers where they are numbers; the timeline writes all of them as text
+        args = operator.args
+        found: dict[str, Attr] = {}
+        for name, value in args.items():
+            if name.startswith("__") or not isinstance(value, (str, int, float)):
+                continue
+            found[name] = _number(value) if isinstance(value, str) else value
+        known = translate(type_name, found, _specs(operator.ins), _specs(operator.outs))
         device_ns = sum(kernel.duration_ns for kernel in kernels) if kernels else None
         device, stream = self._place(operator, kernels)
         return ProfileRow(
@@ -199,16 +205,6 @@ def _module(path: tuple[str, ...]) -> str:
     while kept and kept[-1] != last and (last.startswith("tensor.") or last in _FUNCTIONS) and kept[-1] in _FUNCTIONS:
         last = kept.pop()
     return ".".join(kept)
-
-
-def _params(args: Mapping[str, Any]) -> dict[str, Attr]:
-    """Parameters as numbers where they are numbers; the timeline writes all of them as text."""
-    found: dict[str, Attr] = {}
-    for name, value in args.items():
-        if name.startswith("__") or not isinstance(value, (str, int, float)):
-            continue
-        found[name] = _number(value) if isinstance(value, str) else value
-    return found
 
 
 def _number(text: str) -> Attr:

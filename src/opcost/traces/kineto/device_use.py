@@ -23,7 +23,7 @@ from opcost.core.profile import CollectiveSummary, CopySummary
 from opcost.core.timeline import covered, long_gaps
 from opcost.traces.kineto.columns import APART, COLLECTIVE_OPERATOR, decoded
 from opcost.traces.kineto.memory_use import MemoryUse, memory_of
-from opcost.traces.kineto.modules import LOADS, RECOMPUTE
+from opcost.traces.kineto.modules import LOADS, NEVER, RECOMPUTE
 from opcost.traces.kineto.trace import Trace, Unowned
 
 SYNCHRONISES = "Synchronize"
@@ -43,79 +43,75 @@ class Uses(NamedTuple):
 
 def device_uses(trace: Trace) -> Uses:
     """The use of each device."""
+    work = trace.columns.device
     places: dict[str, array[int]] = {}
     of_queue = [places.setdefault(device, array("i")) for device, _ in trace.queues]
-    for place, queue in enumerate(trace.columns.device.queue):
+    for place, queue in enumerate(work.queue):
         of_queue[queue].append(place)
     causes = _IdleCauses(trace)
-    used = {device: own for device, own in places.items() if own}
-    whole = (_use(trace, causes, device, own) for device, own in used.items())
-    steps = (_use_of_steps(trace, causes, device, own) for device, own in used.items())
-    return Uses(tuple(whole), tuple(use for use in steps if use is not None))
-
-
-def _use_of_steps(trace: Trace, causes: _IdleCauses, device: str, places: array[int]) -> Busy | None:
-    """The use of a device by what was launched in steps: from the end of the work before them to the end of theirs."""
-    work = trace.columns.device
+    whole: list[Busy] = []
+    in_steps: list[Busy] = []
     steps = trace.steps[1:] or trace.steps
-    if not steps or trace.skew:  # steps are on the clock of the host
-        return None
-    launched = [trace.launched_at(place) for place in places]
-    times = [work.start[place] if time is None else time for place, time in zip(places, launched, strict=True)]
-    own = array("i", [p for p, time in zip(places, times, strict=True) if steps[0].start <= time < steps[-1].end])
-    earlier = [p for p, time in zip(places, times, strict=True) if time < steps[0].start]
-    if not own:
-        return None
-    begin = min(work.start[place] for place in own)
-    if earlier and len(trace.steps) > 1:
-        begin = min(begin, max(work.start[place] + work.duration[place] for place in earlier))
-    found = _use(trace, causes, device, own, begin, most_gaps=len(steps) - 1)
-    return found._replace(steps=len(steps))
+    for device, own in places.items():
+        if not own:
+            continue
+        whole.append(_use(trace, causes, device, own))
+        if not steps or trace.skew:  # steps are on the clock of the host
+            continue
+        # By what was launched in steps: from the end of the work before them to the end of theirs
+        launched = [trace.launched_at(place) for place in own]
+        times = [work.start[place] if time is None else time for place, time in zip(own, launched, strict=True)]
+        inside = [p for p, time in zip(own, times, strict=True) if steps[0].start <= time < steps[-1].end]
+        earlier = [p for p, time in zip(own, times, strict=True) if time < steps[0].start]
+        if not inside:
+            continue
+        begin = min(work.start[place] for place in inside)
+        if earlier and len(trace.steps) > 1:
+            begin = min(begin, max(work.start[place] + work.duration[place] for place in earlier))
+        found = _use(trace, causes, device, inside, begin, most_gaps=len(steps) - 1)
+        in_steps.append(found._replace(steps=len(steps)))
+    return Uses(tuple(whole), tuple(in_steps))
 
 
 def _use(
     trace: Trace,
     causes: _IdleCauses,
     device: str,
-    places: array[int],
+    places: Sequence[int],
     begin: int | None = None,
     *,
     most_gaps: int | None = None,
 ) -> Busy:
-    work, phases = trace.columns.device, trace.rows.phase
+    work, owner = trace.columns.device, trace.owner
     ordered = sorted(places, key=work.start.__getitem__)
-    durations = [work.duration[place] for place in places]
-    owned = [(place, owner) for place in places if (owner := trace.owner[place]) >= 0]
-    delays = sorted(_delays(trace, places))
+    durations = [work.duration[place] for place in ordered]
+    owned = [place for place in ordered if owner[place] >= 0]
+    launched = [trace.launched_at(place) for place in ordered]
+    each = [*zip(ordered, launched, durations, strict=True)]
+    # From launch to beginning; two clocks that disagree give nothing, and what a graph replays has no launch of its own
+    waited = [work.start[p] - time for p, time, _ in each if time is not None and owner[p] != Unowned.GRAPH]
+    delays = sorted(delay for delay in waited if delay >= 0)
+    # Work whose successor on the device had been launched before it began
+    fed = [spent for (p, _, spent), (_, time, _) in pairwise(each) if time is not None and time <= work.start[p]]
+    moments = sorted({time for time in launched if time is not None})
+    recomputed = [work.duration[place] for place in owned if trace.rows.phase[owner[place]] == RECOMPUTE]
     steps = [step.end - step.start for step in trace.steps]
     later_steps = steps[1:] or steps
     begin = work.start[ordered[0]] if begin is None else begin
-    end = max(map(int.__add__, [work.start[place] for place in places], durations))
+    end = max(work.start[place] + spent for place, _, spent in each)
     # What nearly every step has is a habit, and no event.
     most = most_gaps if most_gaps is not None else max(1, len(steps) - 2) if len(steps) > 1 else len(places)
     return Busy(
-        device=device,
-        rank=trace.rank,
-        span_ns=end - begin,
-        work_ns=sum(durations),
-        kernels=len(durations),
-        median_ns=median(durations),
-        operators=len({owner for _, owner in owned}),
-        owned=len(owned),
-        launches=len(delays),
-        delay_ns=median(delays) if delays else None,
+        device=device, rank=trace.rank, span_ns=end - begin, work_ns=sum(durations), kernels=len(durations),
+        median_ns=median(durations), operators=len({owner[place] for place in owned}), owned=len(owned),
+        launches=len(delays), delay_ns=median(delays) if delays else None,
         delay_p90_ns=quantiles(delays, n=10, method="inclusive")[8] if len(delays) > 1 else next(iter(delays), None),
-        fed_ns=_fed(trace, ordered),
-        launch_every_ns=_launch_every(trace, ordered),
-        recomputed_ns=sum([work.duration[place] for place, owner in owned if phases[owner] == RECOMPUTE]),
-        steps=len(steps),
-        first_step_ns=steps[0] if steps else None,
-        step_ns=median(later_steps) if steps else None,
-        least_step_ns=min(later_steps, default=None),
-        most_step_ns=max(later_steps, default=None),
-        **_by_class(trace, ordered),
-        **causes.idle(ordered, begin, end, most),
-    )
+        fed_ns=sum(fed), recomputed_ns=sum(recomputed),
+        launch_every_ns=median([b - a for a, b in pairwise(moments)]) if len(moments) > 1 else None,
+        steps=len(steps), first_step_ns=steps[0] if steps else None, step_ns=median(later_steps) if steps else None,
+        least_step_ns=min(later_steps, default=None), most_step_ns=max(later_steps, default=None),
+        **_by_class(trace, ordered), **causes.idle(ordered, begin, end, most),
+    )  # fmt: skip
 
 
 def _by_class(trace: Trace, ordered: list[int]) -> dict[str, Any]:
@@ -124,56 +120,27 @@ def _by_class(trace: Trace, ordered: list[int]) -> dict[str, Any]:
     collective = trace.columns.library_kernels | {work.name[place] for place in trace.columns.collectives}
     copy = {number for number, name in enumerate(names) if is_copy(name)}
     transfer = {number for number in copy if is_transfer(names[number])}
-    others = [place for place in ordered if work.name[place] not in copy] if copy else ordered
-    computes = [place for place in others if work.name[place] not in collective] if collective else others
-    busy = _covered(trace, ordered)
-    working = _covered(trace, others)
-    computing = _covered(trace, computes) if collective else working
-    with_transfers = [place for place in ordered if work.name[place] not in copy - transfer] if transfer else others
+
+    def spent(places: Iterable[int]) -> int:
+        return covered((work.start[place], work.start[place] + work.duration[place]) for place in places)
+
+    def without(kinds: set[int], places: list[int] = ordered) -> list[int]:
+        return [place for place in places if work.name[place] not in kinds] if kinds else places
+
+    others = without(copy)
+    computes = without(collective, others)
+    busy, working = spent(ordered), spent(others)
+    computing = spent(computes) if collective else working
     return {
         "busy_ns": busy,
         "compute_ns": computing,
         "communication_ns": working - computing,
         "copies_ns": busy - working,
-        "transfers_ns": (_covered(trace, with_transfers) if transfer else working) - working,
-        "all_communication_ns": _covered(trace, [place for place in others if work.name[place] in collective]),
-        "all_copies_ns": _covered(trace, [place for place in ordered if work.name[place] in copy]),
+        "transfers_ns": (spent(without(copy - transfer)) if transfer else working) - working,
+        "all_communication_ns": spent(place for place in others if work.name[place] in collective),
+        "all_copies_ns": spent(place for place in ordered if work.name[place] in copy),
         "compute_work_ns": sum([work.duration[place] for place in computes]),
     }
-
-
-def _covered(trace: Trace, ordered: Iterable[int]) -> int:
-    """The time in which at least one of these, which are ordered by their starts, was under way."""
-    starts, durations = trace.columns.device.start, trace.columns.device.duration
-    return covered((starts[place], starts[place] + durations[place]) for place in ordered)
-
-
-def _fed(trace: Trace, ordered: list[int]) -> int:
-    """The time of work whose successor on the device had been launched before it began."""
-    work, launched_at = trace.columns.device, trace.launched_at
-    found = 0
-    for place, following in pairwise(ordered):
-        launch = launched_at(following)
-        if launch is not None and launch <= work.start[place]:
-            found += work.duration[place]
-    return found
-
-
-def _launch_every(trace: Trace, ordered: list[int]) -> float | None:
-    """From one launch to the next, the median of them."""
-    times = sorted({time for place in ordered if (time := trace.launched_at(place)) is not None})
-    return median([later - earlier for earlier, later in pairwise(times)]) if len(times) > 1 else None
-
-
-def _delays(trace: Trace, places: array[int]) -> list[int]:
-    """From launch to beginning; two clocks that disagree give nothing, and what a graph replays has no launch of its own."""
-    work, owner, launched_at = trace.columns.device, trace.owner, trace.launched_at
-    found = [
-        work.start[place] - launch
-        for place in places
-        if owner[place] != Unowned.GRAPH and (launch := launched_at(place)) is not None
-    ]
-    return [delay for delay in found if delay >= 0]
 
 
 # -- why devices were idle
@@ -187,10 +154,9 @@ class _IdleCauses:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._ends = sorted(start + duration for start, duration in _spans(trace, SYNCHRONISES))
-        loads = sorted(_spans(trace, LOADS))
-        self._load_starts = [start for start, _ in loads]
-        self._load_ends = [start + duration for start, duration in loads]
+        self._ends = sorted(end for _, end in _spans(trace, SYNCHRONISES))
+        self._loads = sorted(_spans(trace, LOADS))
+        """When the host waited for the next batch; such waits of one process do not overlap."""
 
     def idle(self, ordered: Sequence[int], begin: int, end: int, most_gaps: int) -> dict[str, Any]:
         """The gaps between pieces of device work, given by their places in the order of starts, as fields of `Busy`.
@@ -248,20 +214,16 @@ class _IdleCauses:
         spent[launching] += late
         spent[blocked] += start - returned - late
         if launched > reached:
-            waited = self._loading(reached, launched) if self._load_starts else 0
+            waited = 0
+            for since, until in self._loads[max(bisect_right(self._loads, (reached, NEVER)) - 1, 0) :]:
+                if since >= launched:
+                    break
+                waited += max(0, min(launched, until) - max(reached, since))
+            waited = min(waited, launched - reached)
             spent[loading] += waited
             place = bisect_left(self._ends, reached)
             has_synchronised = place < len(self._ends) and self._ends[place] <= launched
             spent[synchronised if has_synchronised else host] += launched - reached - waited
-
-    def _loading(self, start: int, end: int) -> int:
-        """How much of this time the host waited for the next batch; such waits of one process do not overlap."""
-        found = 0
-        for place in range(max(bisect_right(self._load_starts, start) - 1, 0), len(self._load_starts)):
-            if self._load_starts[place] >= end:
-                break
-            found += max(0, min(end, self._load_ends[place]) - max(start, self._load_starts[place]))
-        return min(found, end - start)
 
 
 def _main_causes(spent: Counter[str]) -> str:
@@ -275,11 +237,11 @@ def _main_causes(spent: Counter[str]) -> str:
 
 
 def _spans(trace: Trace, word: str) -> list[tuple[int, int]]:
-    """Start and duration of all that has this word in its name."""
+    """Start and end of all that has this word in its name."""
     wanted = {number for number, signature in enumerate(trace.signatures) if word in signature.name}
     rows = trace.rows
     found = [row for row, signature in enumerate(rows.signature) if signature in wanted] if wanted else []
-    return [(rows.start[row], rows.duration[row]) for row in found]
+    return [(rows.start[row], rows.start[row] + rows.duration[row]) for row in found]
 
 
 # -- copies and collectives
@@ -339,7 +301,7 @@ def collectives_of(trace: Trace) -> tuple[Collective, ...]:
             spelt = tuple(trace.signatures[trace.rows.signature[owner]].concrete.split(APART))
         message = _message(spelt, trace.kernel_names[name])
         start = trace.base_ns + work.start[place]
-        found.append(Collective(trace.device_of(place), start, work.duration[place], message))
+        found.append(Collective(trace.queues[work.queue[place]][0], start, work.duration[place], message))
     return tuple(sorted(found, key=lambda each: each.start))
 
 
@@ -369,16 +331,11 @@ def exchanges(found: Sequence[Collective], rank: int) -> list[CollectiveSummary]
         times.setdefault((each.device, each.message), []).append(each.duration)
     return [
         CollectiveSummary(
-            device=device,
-            rank=rank,
-            **message._asdict(),
-            number=len(durations),
-            time_ns=sum(durations),
-            least_ns=min(durations),
-            median_ns=median(durations),
+            device=device, rank=rank, **message._asdict(), number=len(durations), time_ns=sum(durations),
+            least_ns=min(durations), median_ns=median(durations),
         )
         for (device, message), durations in times.items()
-    ]
+    ]  # fmt: skip
 
 
 # -- all of it, as `Profile.extra` has it
@@ -388,16 +345,9 @@ def extra_of(
     uses: Uses, copies: Iterable[CopySummary], collectives: Iterable[CollectiveSummary], memory: MemoryUse
 ) -> dict[str, list[dict[str, Any]]]:
     """What a profile has about its devices beside its rows, without what is empty."""
-    parts: dict[str, Iterable[Any]] = {
-        "devices": uses.whole,
-        "steps": uses.steps,
-        "copies": copies,
-        "collectives": collectives,
-        "memory": memory.peaks,
-        "holders": memory.holders,
-        "memory_over_time": memory.over_time,
-    }
-    found = {name: [entry._asdict() for entry in entries] for name, entries in parts.items()}
+    names = ("devices", "steps", "copies", "collectives", "memory", "holders", "memory_over_time")
+    parts: tuple[Iterable[Any], ...] = (*uses, copies, collectives, *memory)
+    found = {name: [entry._asdict() for entry in entries] for name, entries in zip(names, parts, strict=True)}
     return {name: entries for name, entries in found.items() if entries or name == "devices"}
 
 

@@ -20,10 +20,8 @@ from opcost.core.timeline import PIECES
 from opcost.traces.kineto.columns import CALLS, LEAVES, MODULE_PREFIX, MODULES, NONE, Columns, Lane
 from opcost.traces.kineto.decoding import ANNOTATION, OPERATOR, OVERHEAD, Number
 from opcost.traces.kineto.modules import NEVER, ModuleTree, steps_of, training_of
-from opcost.traces.kineto.trace import CapturedLaunch, HostRows, Trace, Unowned
+from opcost.traces.kineto.trace import CapturedLaunch, Trace, Unowned
 
-_COPIES = re.compile(r"Mem(?:cpy|set)\w*Async")
-_LAUNCHES = re.compile(r"Launch\w*Kernel")
 SLACK_NS = 100_000
 """Clocks of host and device are compared now and then, and may be off by less between."""
 FARTHEST_NS = 1_000_000_000
@@ -42,20 +40,18 @@ def link(columns: Columns, base_ns: int = 0, rank: int = 0) -> Trace:
         linker.training.resolve(trace.rows.module)
     _join(trace, linker.repeated)
     # Give every piece of device work its owner, and rows the time of what they and those inside launched
-    launched_by = linker.owner
     work, rows, joined = trace.columns.device, trace.rows, trace.joined
     rows.device = array("q", bytes(8 * len(trace)))
     rows.device_total = array("q", bytes(8 * len(trace)))
-    owners = {key: joined.get(row, row) for key, row in launched_by.items()} if joined else launched_by
+    owners = {key: joined.get(row, row) for key, row in linker.owner.items()} if joined else linker.owner
     trace.owner = array("i", [owners.get(correlation, Unowned.OUTSIDE) for correlation in work.correlation])
     for place, owner in trace.owned():
         duration, external = work.duration[place], work.external[place]
         rows.device[owner] += duration
         if external >= 0:
-            if external == rows.external[owner]:
-                trace.agreed += 1
-            else:
-                trace.disagreed += 1
+            agrees = external == rows.external[owner]
+            trace.agreed += agrees
+            trace.disagreed += not agrees
         while owner != NONE:
             rows.device_total[owner] += duration
             owner = rows.parent[owner]  # noqa: PLW2901 - up to the outermost
@@ -70,8 +66,12 @@ class _Linker:
 
     def __init__(self, trace: Trace, calls: list[Lane]) -> None:
         columns = trace.columns
-        numbers: dict[str, int] = {}
         names = [signature.name for signature in columns.signatures]
+        numbers: dict[str, int] = {}
+
+        def numbers_of(pattern: str) -> set[int]:
+            return {number for number, name in enumerate(names) if re.search(pattern, name)}
+
         self.trace = trace
         self.tree = ModuleTree(trace.modules)
         self.training = training_of(columns.signatures, calls)
@@ -83,13 +83,12 @@ class _Linker:
         """Of each signature, the number of its name."""
         self.module_names = [name[len(MODULE_PREFIX) :] for name in names]
         self.is_owner = [signature.sort in columns.owners for signature in columns.signatures]
-        self.graphs = {number for number, name in enumerate(names) if "GraphLaunch" in name}
+        self.graphs = numbers_of("GraphLaunch")
         self.own_graphs = ANNOTATION in columns.owners
         """A graph replays what many operators launched once; what an author marked owns it whole."""
-        self.begins = {number for number, name in enumerate(names) if "BeginCapture" in name}
-        self.ends = {number for number, name in enumerate(names) if "EndCapture" in name}
-        self.copies = {number for number, name in enumerate(names) if _COPIES.search(name)}
-        self.kernels = self.copies | {number for number, name in enumerate(names) if _LAUNCHES.search(name)}
+        self.begins, self.ends = numbers_of("BeginCapture"), numbers_of("EndCapture")
+        self.copies = numbers_of(r"Mem(?:cpy|set)\w*Async")
+        self.kernels = self.copies | numbers_of(r"Launch\w*Kernel")
         self.ran = frozenset(columns.device.correlation) if self.begins else frozenset()
         """The correlations of device work, if graphs were captured."""
 
@@ -100,40 +99,38 @@ class _Linker:
         lanes.clear()
         calls.sort()
         leaves.sort()
-        rows, first = self.trace.rows, len(self.trace)
+        trace, rows, first = self.trace, self.trace.rows, len(self.trace)
         nested = _nest(calls, self.names)
+        parents, self_time = nested.parents, nested.self_time
         self.repeated += [first + row for row in nested.repeated]
         around = _open_at(leaves.start, calls, nested)
-        self._link_launches(leaves, around, calls, nested.parents, first)
-        _take_off(leaves, around, nested)
+        self._link_launches(leaves, around, calls, parents, first)
         leaf_ends = [start + spent for start, spent in zip(leaves.start, leaves.duration, strict=True)]
+        # By another clock a runtime call may seem to end after what contains it, and is not taken off its time.
+        for end, duration, row in zip(leaf_ends, leaves.duration, around, strict=True):
+            if row != NONE and end <= nested.ends[row]:
+                self_time[row] -= duration
         for starts, ends in ((calls.start, nested.ends), (leaves.start, leaf_ends)):
             if ends:  # starts are in order
-                self.trace.first = min(self.trace.first, starts[0])
+                trace.first = min(trace.first, starts[0])
                 latest = max(ends)
-                self.trace.last = max(self.trace.last, latest)
+                trace.last = max(trace.last, latest)
         modules = changes.at(calls.start)
-        rows.phase.extend(self._phases(calls, nested.parents, around, modules, first))
+        if self.training is None:
+            rows.phase.extend(array("b", bytes(len(parents) + len(around))))
+        else:
+            phases, nodes = self.training.sweep(calls, parents, modules, first)
+            self.training.note([nodes[row] for row in around], first + len(parents))
+            rows.phase.extend(array("b", [*phases[:-1], *(phases[row] for row in around)]))
         modules += changes.at(leaves.start)
         for name in ("start", "duration", "signature", "external"):
             column = getattr(rows, name)
             column.extend(getattr(calls, name))
             column.extend(getattr(leaves, name))
-        rows.self_time.extend(array("q", nested.self_time[:-1]))
+        rows.self_time.extend(array("q", self_time[:-1]))
         rows.self_time.extend(leaves.duration)
-        parents = nested.parents + around
-        if first:
-            parents = [NONE if parent == NONE else first + parent for parent in parents]
-        rows.parent.extend(array("i", parents))
+        rows.parent.extend(array("i", [NONE if parent == NONE else first + parent for parent in parents + around]))
         rows.module.extend(array("i", modules))
-
-    def _phases(self, calls: Lane, parents: list[int], around: list[int], modules: list[int], first: int) -> array[int]:
-        """The phases of calls, and of the runtime calls in these."""
-        if self.training is None:
-            return array("b", bytes(len(parents) + len(around)))
-        phases, nodes = self.training.sweep(calls, parents, modules, first)
-        self.training.note([nodes[row] for row in around], first + len(parents))
-        return array("b", [*phases[:-1], *(phases[row] for row in around)])
 
     def _link_launches(self, leaves: Lane, around: list[int], calls: Lane, parents: list[int], first: int) -> None:
         """Link the runtime calls of a thread, each in the row of `around`, to the innermost operator that contains it."""
@@ -214,14 +211,6 @@ def _open_at(times: array[int], calls: Lane, nested: _Nested) -> list[int]:
     return found
 
 
-def _take_off(leaves: Lane, around: list[int], nested: _Nested) -> None:
-    """Take the time of runtime calls off what contains them; by another clock one may seem to last longer, and is left."""
-    ends, self_time = nested.ends, nested.self_time
-    for start, duration, row in zip(leaves.start, leaves.duration, around, strict=True):
-        if row != NONE and start + duration <= ends[row]:
-            self_time[row] -= duration
-
-
 def _join(trace: Trace, repeated: list[int]) -> None:
     """Make one of an operator and the only one inside it where both have one name: it was dispatched twice, run once."""
     rows, joined = trace.rows, trace.joined
@@ -229,7 +218,11 @@ def _join(trace: Trace, repeated: list[int]) -> None:
     for row, parent in enumerate(rows.parent) if inside else ():
         if parent in inside:
             inside[parent].append(row)
-    lasting = {row: sum(_ends_inside(rows, each, row) for each in found) for row, found in inside.items()}
+
+    def end(row: int) -> int:
+        return rows.start[row] + rows.duration[row]
+
+    lasting = {row: sum(end(each) <= end(row) for each in found) for row, found in inside.items()}
     for row in repeated:
         parent = joined.get(rows.parent[row], rows.parent[row])
         if lasting[parent] == 1 and trace.signatures[rows.signature[row]].sort == OPERATOR:
@@ -239,10 +232,6 @@ def _join(trace: Trace, repeated: list[int]) -> None:
     for row, parent in joined.items():
         for each in inside[row]:
             rows.parent[each] = parent
-
-
-def _ends_inside(rows: HostRows, row: int, around: int) -> bool:
-    return rows.start[row] + rows.duration[row] <= rows.start[around] + rows.duration[around]
 
 
 def _skew(trace: Trace) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -34,7 +34,6 @@ class ModuleChanges(NamedTuple):
         if not self.times:
             return [NONE] * len(times)
         found: list[int] = []
-        add = found.append
         upcoming = zip([*self.times, NEVER], [*self.modules, NONE], strict=True)
         module = NONE
         next_change, next_module = next(upcoming)
@@ -42,7 +41,7 @@ class ModuleChanges(NamedTuple):
             while next_change <= time:
                 module = next_module
                 next_change, next_module = next(upcoming)
-            add(module)
+            found.append(module)
         return found
 
 
@@ -57,32 +56,29 @@ class ModuleTree:
     def changes(self, calls: Lane, names: list[str]) -> ModuleChanges:
         """What the calls of modules on one thread change; `names` are those of all signatures."""
         calls.sort()
-        found = ModuleChanges([], [])
+        times: list[int] = []
+        modules: list[int] = []
         opened: list[tuple[int, int]] = [(NEVER, NONE)]
         """The end and the number of each module that is being called, the outermost first."""
+
+        def close(until: int) -> None:
+            """End what ends by this time; a call that seems to end after the one around it ends with that one."""
+            while opened[-1][0] <= until:
+                end, _ = opened.pop()
+                times.append(max(end, times[-1]))
+                modules.append(opened[-1][1])
+
         for start, duration, signature in zip(calls.start, calls.duration, calls.signature, strict=True):
-            _close(opened, start, found)
-            number = self._number(opened[-1][1], names[signature])
-            opened.append((start + duration, number))
-            found.times.append(start)
-            found.modules.append(number)
-        _close(opened, NEVER - 1, found)
-        return found
-
-    def _number(self, around: int, name: str) -> int:
-        number = self._numbers.get((around, name))
-        if number is None:
-            number = self._numbers[around, name] = len(self.paths)
-            self.paths.append(name if around == NONE else f"{self.paths[around]}.{name}")
-        return number
-
-
-def _close(opened: list[tuple[int, int]], until: int, found: ModuleChanges) -> None:
-    """End what ends by this time; a call that seems to end after the one around it ends with that one."""
-    while opened[-1][0] <= until:
-        end, _ = opened.pop()
-        found.times.append(max(end, found.times[-1]))
-        found.modules.append(opened[-1][1])
+            close(start)
+            key = around, name = opened[-1][1], names[signature]
+            if key not in self._numbers:
+                self._numbers[key] = len(self.paths)
+                self.paths.append(name if around == NONE else f"{self.paths[around]}.{name}")
+            opened.append((start + duration, self._numbers[key]))
+            times.append(start)
+            modules.append(self._numbers[key])
+        close(NEVER - 1)
+        return ModuleChanges(times, modules)
 
 
 # -- phases
@@ -171,7 +167,6 @@ LOADS = "enumerate(DataLoader)"
 """What the framework itself annotates in every step, beside updates."""
 LEAST_SHARE = 0.5
 """Annotations that repeat are steps where they cover this share of the time from the first to the last of them."""
-_DIGITS = re.compile(r"\d+")
 
 
 class Step(NamedTuple):
@@ -185,10 +180,16 @@ class Step(NamedTuple):
 def steps_of(columns: Columns) -> list[Step]:
     """The steps in order: where the profiler's schedule marked none, those between updates or of the author's annotations."""
     if columns.steps:
-        return [*_of_one_process(columns.steps)]
+        steps: list[Step] = []
+        ends: dict[int, int] = {}
+        for start, end, number in sorted(columns.steps):
+            if start >= ends.get(number, start):  # several processes in one file each mark the same
+                steps.append(Step(start, end, number))
+                ends[number] = end
+        return steps
     # Start and end of annotations by their names but for numbers, on the thread that has most of them, in order
     names = {
-        number: _DIGITS.sub("", signature.name)
+        number: re.sub(r"\d+", "", signature.name)
         for number, signature in enumerate(columns.signatures)
         if signature.sort == ANNOTATION and signature.name
     }
@@ -204,30 +205,16 @@ def steps_of(columns: Columns) -> list[Step]:
                 named[name] = sorted(spans)
     updates = [spans for name, spans in named.items() if name.startswith(UPDATE_PREFIX)]
     if updates:  # a step ends with its update; the first began before the trace, or at an unmarked time
-        ends = [end for _, end in max(updates, key=len)]
-        return [Step(start, end, number) for number, (start, end) in enumerate(pairwise(ends), 1)]
-    repeated = [
-        spans
+        ends_of_steps = [end for _, end in max(updates, key=len)]
+        return [Step(start, end, number) for number, (start, end) in enumerate(pairwise(ends_of_steps), 1)]
+    covered = {
+        name: sum(end - start for start, end in spans)
         for name, spans in named.items()
         if len(spans) > 1
         and not name.startswith(("Optimizer.", LOADS))
         and all(end <= start for (_, end), (start, _) in pairwise(spans))  # none is inside another
-    ]
-    if repeated:
-        best = max(repeated, key=_covered)
-        if _covered(best) >= LEAST_SHARE * (best[-1][1] - best[0][0]):
-            return [Step(start, end, number) for number, (start, end) in enumerate(best)]
+    }
+    best = max(covered, key=covered.__getitem__, default="")
+    if best and covered[best] >= LEAST_SHARE * (named[best][-1][1] - named[best][0][0]):
+        return [Step(start, end, number) for number, (start, end) in enumerate(named[best])]
     return []
-
-
-def _of_one_process(marked: list[tuple[int, int, int]]) -> Iterator[Step]:
-    """The marked steps in order; several processes in one file each mark the same."""
-    ends: dict[int, int] = {}
-    for start, end, number in sorted(marked):
-        if start >= ends.get(number, start):
-            yield Step(start, end, number)
-            ends[number] = end
-
-
-def _covered(spans: list[tuple[int, int]]) -> int:
-    return sum(end - start for start, end in spans)

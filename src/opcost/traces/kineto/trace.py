@@ -111,8 +111,13 @@ class Trace:
         self.signatures: list[Signature] = self.columns.signatures
         self.has_device = bool(self.columns.device.start)
         self.kernel_names = list(self.columns.kernel_names)
-        self.queues = [(_device_name(device), str(stream)) for device, stream in self.columns.queues]
+        self.queues = [
+            # Readers of other formats may have our word for a device already.
+            (device if isinstance(device, str) and ":" in device else f"gpu:{device}", str(stream))
+            for device, stream in self.columns.queues
+        ]
         """Device and stream of each queue, in our words."""
+        self._hinted: dict[tuple[int, Hint], TracedOperator] = {}
 
     def __len__(self) -> int:
         return len(self.rows.start)
@@ -164,9 +169,6 @@ class Trace:
         """Place and reason (of `Unowned`) of all other device work."""
         return ((place, owner) for place, owner in enumerate(self.owner) if owner < 0)
 
-    def device_of(self, place: int) -> str:
-        return self.queues[self.columns.device.queue[place]][0]
-
     def launched_at(self, place: int) -> int | None:
         """When the call that launched a piece of device work began."""
         row = self.launches.get(self.columns.device.correlation[place])
@@ -202,13 +204,8 @@ class Trace:
     @cached_property
     def nested(self) -> NestedCosts:
         """Which of nested operators have no cost of their own."""
-        names = [signature.name for signature in self.signatures]
-        rows = self.rows
+        names, rows = [signature.name for signature in self.signatures], self.rows
         return nested_costs(names, self.operators, rows.signature, rows.parent, self.joined, on_device=self.has_device)
-
-    @cached_property
-    def _hinted(self) -> dict[tuple[int, Hint], TracedOperator]:
-        return {}
 
     def costed_operator(self, signature: int, *, covered: int, kernels: Iterable[str] = ()) -> TracedOperator:
         """What a signature is; of one that wraps another only its tensors, in one that has the cost only that one's kind.
@@ -254,75 +251,55 @@ class Trace:
 
     def row(self, number: int, row: int, step: int | None, launched: Sequence[Kernel]) -> ProfileRow:
         """One execution with the kernels that it launched."""
-        rows = self.rows
-        signature_number = rows.signature[row]
+        rows, signature_number = self.rows, self.rows.signature[row]
         signature = self.signatures[signature_number]
         kernels = tuple(sorted(launched, key=lambda kernel: kernel.start_ns))
         names = [kernel.name for kernel in kernels]
         operator = self.costed_operator(signature_number, covered=self.nested.covered[row], kernels=names)
+        thread = self.threads[bisect_right(self._first_rows, row) - 1][0]
         return ProfileRow(
-            id=number,
-            name=signature.name,
-            type=signature.name,
-            kind=operator.kind,
-            module=self.module_of(row),
-            phase=PHASES[rows.phase[row]],
-            device=kernels[0].device if kernels else "cpu",
-            stream=kernels[0].stream if kernels else self.threads[bisect_right(self._first_rows, row) - 1][0],
-            provider=self.columns.providers[signature.sort],
-            rank=self.rank,
-            step=step,
-            host_start_ns=self.base_ns + rows.start[row],
-            host_ns=rows.duration[row],
-            host_self_ns=rows.self_time[row],
-            device_ns=rows.device[row] if self.has_device else None,
+            id=number, name=signature.name, type=signature.name, kind=operator.kind, module=self.module_of(row),
+            phase=PHASES[rows.phase[row]], device=kernels[0].device if kernels else "cpu",
+            stream=kernels[0].stream if kernels else thread, provider=self.columns.providers[signature.sort],
+            rank=self.rank, step=step, host_start_ns=self.base_ns + rows.start[row], host_ns=rows.duration[row],
+            host_self_ns=rows.self_time[row], device_ns=rows.device[row] if self.has_device else None,
             device_total_ns=rows.device_total[row] if self.has_device else None,
-            kernels=kernels,
-            ins=operator.ins,
-            outs=operator.outs,
-            attrs=operator.attrs,
-        )
+            kernels=kernels, ins=operator.ins, outs=operator.outs, attrs=operator.attrs,
+        )  # fmt: skip
 
     def notes(self, replayed: int = 0) -> tuple[Note, ...]:
         """What a reader of the profile must know; `replayed` kernels of graphs have an operator."""
         owners = Counter(reason for _, reason in self.unowned())
         owners[Unowned.GRAPH] -= replayed
-        found = []
         texts = {
             Unowned.GRAPH: "replayed by captured graphs, which do not say whose they are",
             Unowned.OUTSIDE: "launched before or after the trace",
             Unowned.NO_OPERATOR: "launched outside any operator",
         }
         whose = ", ".join(f"{owners[owner]:,} {text}" for owner, text in texts.items() if owners[owner])
-        if whose:
-            count = f"{owners.total():,} of {len(self.owner):,} pieces of device work"
-            found.append(Note("unattributed", f"{count} have no operator: {whose}"))
+        count = f"{owners.total():,} of {len(self.owner):,} pieces of device work"
         operators = [signature for signature in self.signatures if signature.sort == OPERATOR]
-        if self.has_device and operators and not any(signature.dims for signature in operators):
-            found.append(
-                Note("shapes", "the trace has no shapes, so no operator has a cost: record with record_shapes=True")
-            )
-        if self.skew:
-            apart = f"the clocks of host and device are at least {format_time(self.skew)} apart"
-            found.append(Note("clocks", f"{apart}: why devices were idle, launch delays and wall time are not known"))
-        if unread := self.columns.unread:
-            found.append(
-                Note("unread", f"{unread:,} tasks on a device have no category and are left out: times are of the host")
-            )
-        if untimed := self.columns.untimed:
-            found.append(Note("untimed", f"{untimed} events have no 'ts' or no 'dur' and are left out"))
-        if negative := self.columns.negative:
-            found.append(Note("negative", f"{negative} events have a duration below zero, which counts as none"))
-        if self.disagreed:
-            text = "'External id' names another operator than the launch, which counts, for"
-            kernels = f"{self.disagreed:,} of {self.agreed + self.disagreed:,} kernels"
-            found.append(Note("external-id", f"{text} {kernels}"))
-        return tuple(found)
-
-
-def _device_name(device: object) -> str:
-    """Our word for a device; readers of other formats may have one already."""
-    return device if isinstance(device, str) and ":" in device else f"gpu:{device}"
+        shapeless = self.has_device and operators and not any(signature.dims for signature in operators)
+        apart = f"the clocks of host and device are at least {format_time(self.skew)} apart"
+        columns = self.columns
+        external = "'External id' names another operator than the launch, which counts, for"
+        kernels = f"{self.disagreed:,} of {self.agreed + self.disagreed:,} kernels"
+        found = (
+            (whose, "unattributed", f"{count} have no operator: {whose}"),
+            (shapeless, "shapes", "the trace has no shapes, so no operator has a cost: record with record_shapes=True"),
+            (self.skew, "clocks", f"{apart}: why devices were idle, launch delays and wall time are not known"),
+            (
+                columns.unread, "unread",
+                f"{columns.unread:,} tasks on a device have no category and are left out: times are of the host",
+            ),
+            (columns.untimed, "untimed", f"{columns.untimed} events have no 'ts' or no 'dur' and are left out"),
+            (
+                columns.negative, "negative",
+                f"{columns.negative} events have a duration below zero, which counts as none",
+            ),
+            (self.disagreed, "external-id", f"{external} {kernels}"),
+        )  # fmt: skip
+        return tuple(Note(code, text) for applies, code, text in found if applies)
 
 
 # -- captured graphs: their kernels belong to the operators that launched them while the graph was captured

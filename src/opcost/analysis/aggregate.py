@@ -18,8 +18,7 @@ from opcost.options import Measure
 HOWS = ("sum", "mean", "max", "min", "median")
 _PERCENTILE = re.compile(r"p(\d{1,2}(?:\.\d{1,3})?)")
 
-TOP_KERNELS = 5
-"""Kernels that a line names."""
+TOP_KERNELS = 5  # kernels that a line names
 
 
 def check_how(how: str) -> None:
@@ -63,11 +62,9 @@ def combine(
     kernels = [kernel for part in parts for kernel in part.kernels]
     delays = delays_of(kernels)
     return AnswerLine(
-        role=role,
-        labels=labels,
+        role=role, labels=labels,
         count=sum(part.count for part in parts),
-        time_ns=_waits(parts, how)
-        if measure == "wait"
+        time_ns=_waits(parts, how) if measure == "wait"
         else _times([(part.time_ns, part.count, part.singles[0]) for part in parts], how),
         host_ns=_times([(part.host_ns, part.count, part.singles[1]) for part in parts], how),
         device_ns=_times([(part.device_ns, part.count, part.singles[2]) for part in parts], how),
@@ -76,17 +73,14 @@ def combine(
         memory=_costs([(part.memory, part.count) for part in parts], how),
         priced_ns=_times([_worked(part) if part.priced else (None, part.count, ()) for part in parts], how),
         unpriced=sum(part.count for part in parts if not part.priced),
-        unpriced_share=_unpriced_share(parts),
-        ins=row.ins if row else (),
-        outs=row.outs if row else (),
-        percentiles=percentiles_of(parts, percentiles),
-        kernels=top_kernels(kernels),
+        unpriced_share=_unpriced_share(parts), ins=row.ins if row else (), outs=row.outs if row else (),
+        percentiles=percentiles_of(parts, percentiles), kernels=top_kernels(kernels),
         launches=sum(part.launches for part in parts),
         delay_ns=percentile(delays, 50) if delays else None,
         delay_p90_ns=percentile(delays, 90) if delays else None,
         ideal_ns=_costs([(part.ideal_ns, part.count) for part in parts], how),
         bound=most_time(parts),
-    )
+    )  # fmt: skip
 
 
 def most_time(parts: Sequence[Part]) -> str:

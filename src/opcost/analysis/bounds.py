@@ -57,21 +57,16 @@ def _busy(rank: int, device: str, kernels: Sequence[Kernel]) -> Busy:
     gaps = long_gaps(spans, begin, end, len(spans), len(spans))
     since, until = gaps[0] if gaps else (begin, begin)
     return Busy(
-        device=device,
-        rank=rank,
-        span_ns=end - begin,
-        busy_ns=union(spans),
-        gaps=len(gaps),
+        device=device, rank=rank, span_ns=end - begin, busy_ns=union(spans), gaps=len(gaps),
         gap_ns=sum(until - since for since, until in gaps),
-        longest_gap_ns=until - since,
-        longest_gap_at_ns=since - begin,
+        longest_gap_ns=until - since, longest_gap_at_ns=since - begin,
         work_ns=sum(kernel.duration_ns for kernel in kernels),
         kernels=len(kernels),
         median_ns=median(kernel.duration_ns for kernel in kernels),
         launches=len(delays),
         delay_ns=percentile(delays, 50) if delays else None,
         delay_p90_ns=percentile(delays, 90) if delays else None,
-    )
+    )  # fmt: skip
 
 
 # -- what bounds an operator -------------------------------------------------------------------------------------------------
@@ -81,8 +76,7 @@ def _busy(rank: int, device: str, kernels: Sequence[Kernel]) -> Busy:
 # shorter than the host takes from one launch to the next, is launch-bound. Of longer ones, a kernel that takes longer than
 # latencies explain and uses at least `FAR` of a peak is bound by that peak too; the others are latency-bound.
 
-NEAR = 0.6
-"""Share of a peak that counts as bound by it, and that a well-written operator is assumed to reach."""
+NEAR = 0.6  # share of a peak that counts as bound by it, and that a well-written operator is assumed to reach
 FAR = 0.3
 LONG_NS = 50_000
 """A kernel of this length has filled the device: neither its launch nor its first and last wave explain its time."""

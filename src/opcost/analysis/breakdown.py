@@ -148,15 +148,9 @@ def memory(profile: Profile) -> Sheet:
     peaks = extra_entries(profile.extra, "memory", AllocatorMemory)
     missing = () if peaks else (Note("memory", _NOTHING),)
     fields = (
-        *WHOSE,
-        Field("peak", "bytes"),
-        Field("at", "time"),
-        Field("reserved", "bytes"),
-        Field("first", "bytes"),
-        Field("last", "bytes"),
-        Field("growth_per_step", "bytes", dull=True),
-        Field("changes", "number"),
-    )
+        *WHOSE, Field("peak", "bytes"), Field("at", "time"), Field("reserved", "bytes"), Field("first", "bytes"),
+        Field("last", "bytes"), Field("growth_per_step", "bytes", dull=True), Field("changes", "number"),
+    )  # fmt: skip
     names = (
         "rank", "device", "peak_bytes", "peak_at_ns", "reserved_bytes", "first_bytes", "last_bytes", "growth_bytes", "changes",
     )  # fmt: skip
@@ -208,8 +202,7 @@ def _over(found: list[AllocatorMemoryOverTime]) -> Table:
 # before it began, for elsewhere a shorter kernel only lets the device wait longer.
 
 MOST = 3
-LEAST_SHARE = 0.005
-"""Less of the time is not worth a line."""
+LEAST_SHARE = 0.005  # less of the time is not worth a line
 
 _BREAKDOWN, _RANKS = "--view breakdown", "--view communication"
 _OVER_TIME = {

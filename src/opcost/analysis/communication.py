@@ -38,18 +38,11 @@ def _collectives(found: Sequence[CollectiveSummary]) -> Table:
         kind = collective_kind(each.name) or each.name
         groups.setdefault((kind, each.group, each.ranks, each.bytes, each.dtype, each.algorithm), []).append(each)
     fields = (
-        Field("collective", "text"),
-        Field("bytes", "bytes"),
-        Field("calls", "number"),
-        Field("time", "time"),
-        Field("bus_bandwidth", "bytes/s"),
-        Field("median", "time"),
-        Field("ranks", "number", dull=True),
-        Field("group", "text", dull=True),
-        Field("dtype", "text", dull=True),
-        Field("algorithm", "text", dull=True),
-        Field("algorithm_bandwidth", "bytes/s"),
-    )
+        Field("collective", "text"), Field("bytes", "bytes"), Field("calls", "number"), Field("time", "time"),
+        Field("bus_bandwidth", "bytes/s"), Field("median", "time"), Field("ranks", "number", dull=True),
+        Field("group", "text", dull=True), Field("dtype", "text", dull=True),
+        Field("algorithm", "text", dull=True), Field("algorithm_bandwidth", "bytes/s"),
+    )  # fmt: skip
     lines = [tuple(_line(*key, same)[field.name] for field in fields) for key, same in groups.items()]
     time = next(place for place, field in enumerate(fields) if field.name == "time")
     lines.sort(key=lambda line: -line[time])  # type: ignore[operator]
@@ -71,18 +64,13 @@ def _line(
     rate = moved * SECOND_NS / least if moved is not None and least else None
     factor = bus_factor(kind, ranks)
     return {
-        "collective": kind,
-        "bytes": moved,
+        "collective": kind, "bytes": moved,
         "calls": sum(each.number for each in same),
         "time": sum(each.time_ns for each in same),
         "bus_bandwidth": None if rate is None or factor is None else rate * factor,
         "median": median(each.median_ns for each in same),
-        "ranks": ranks,
-        "group": group,
-        "dtype": dtype,
-        "algorithm": algorithm,
-        "algorithm_bandwidth": rate,
-    }
+        "ranks": ranks, "group": group, "dtype": dtype, "algorithm": algorithm, "algorithm_bandwidth": rate,
+    }  # fmt: skip
 
 
 def _ranks(waited: Sequence[RankWait]) -> Table:

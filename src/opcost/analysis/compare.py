@@ -28,8 +28,7 @@ USUAL: dict[By, tuple[str, ...]] = {"kind": ("macs",), "module": ("params", "mac
 OF_OPERATORS = ("macs", "flops", "bytes_read", "bytes_written", "activations", "activation_bytes", "ops", "uncounted")
 """What a kind of operator has: parameters belong to modules."""
 WHOLE = (*STATS, "peak_bytes")
-_EVER = "ops"
-"""Listed of whatever was added or removed, even where it costs nothing."""
+_EVER = "ops"  # listed of whatever was added or removed, even where it costs nothing
 
 
 class GroupCost(NamedTuple):
@@ -37,10 +36,8 @@ class GroupCost(NamedTuple):
 
     stats: Stats
     type: str = ""
-    own: Stats | None = None
-    """Of a module, without what is below it."""
-    known: tuple[str, ...] | None = None
-    """The quantities that are known of it; None where all are."""
+    own: Stats | None = None  # of a module, without what is below it
+    known: tuple[str, ...] | None = None  # the quantities that are known of it; None where all are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +46,7 @@ class Costs:
 
     compared: Compared
     totals: Mapping[str, int]
-    missed: tuple[Uncounted, ...] = ()
-    """Operators without a cost model."""
+    missed: tuple[Uncounted, ...] = ()  # operators without a cost model
     places: Mapping[By, Mapping[str, GroupCost]] = field(default_factory=dict)
     """What is missing here is not known: a checkpoint has no kinds of operators."""
 
@@ -78,8 +74,7 @@ def _of_report(report: Report, label: str) -> Costs:
     )
 
 
-_STORED = ("params", "param_bytes")
-"""What is known of a checkpoint."""
+_STORED = ("params", "param_bytes")  # what is known of a checkpoint
 
 
 def _of_scan(scan: Scan, label: str) -> Costs:
@@ -369,15 +364,10 @@ _NOTHING = Spent()
 def _time_entry(part: PartName, key: Key, quantity: Quantity, amounts: list[int | None]) -> Entry:
     """An amount that is missing belongs to an operator that only the other profile has."""
     return Entry(
-        part=part,
-        name=key.name,
-        type=key.type,
-        detail=key.shape,
-        quantity=quantity,
-        amounts=tuple(amounts),
+        part=part, name=key.name, type=key.type, detail=key.shape, quantity=quantity, amounts=tuple(amounts),
         present=tuple(amount is not None for amount in amounts),
         partial=(False, False),
-    )
+    )  # fmt: skip
 
 
 def _is_predicted(profile: Profile) -> bool:

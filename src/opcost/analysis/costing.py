@@ -60,20 +60,13 @@ def _cost_graph(graph: Graph, rules: Rules, convention: Convention, on: OnDevice
     held, notes = found.memory
     return Report(
         meta={"source": graph.source, "framework": graph.framework, **graph.meta, "causal": convention.causal},
-        rows=found.rows,
-        modules=modules,
-        parameters=parameters,
-        totals=modules[0].total,
-        phases=found.phases or {"forward": ZERO},
-        memory=held,
+        rows=found.rows, modules=modules, parameters=parameters, totals=modules[0].total,
+        phases=found.phases or {"forward": ZERO}, memory=held,
         coverage=replace(found.coverage, exact=all(note.code not in (ASSUMED, UNSEEN) for note in graph.notes)),
         inputs=tuple((graph.values[i].name, graph.values[i].spec) for i in graph.inputs),
         outputs=tuple(graph.values[i].spec for i in graph.outputs),
-        input_values=graph.inputs,
-        output_values=graph.outputs,
-        calls=graph.calls,
-        notes=(*graph.notes, *notes),
-    )
+        input_values=graph.inputs, output_values=graph.outputs, calls=graph.calls, notes=(*graph.notes, *notes),
+    )  # fmt: skip
 
 
 _NOT_ON_DEVICE = Note(
@@ -98,12 +91,10 @@ class _Found(NamedTuple):
     """What the operators of a graph tell."""
 
     rows: Sequence[Row]
-    own: dict[str, Stats]
-    """What each module's own operators cost."""
+    own: dict[str, Stats]  # what each module's own operators cost
     phases: dict[Phase, Cost]
     memory: tuple[Memory | None, tuple[Note, ...]]
-    read: set[int]
-    """The memory that operators read."""
+    read: set[int]  # the memory that operators read
     coverage: Coverage
 
 
@@ -286,20 +277,14 @@ def _roll_up(graph: Graph, own: dict[str, Stats], parameters: Iterable[Parameter
         total[parent] = total[parent] + total[module.path]
     return tuple(
         ModuleCost(
-            path=module.path,
-            type=module.type,
+            path=module.path, type=module.type,
             depth=module.path.count(".") + 1 if module.path else 0,
-            calls=module.calls,
-            own=own[module.path],
-            total=total[module.path],
-            extra=module.extra,
-            inputs=module.inputs,
-            outputs=module.outputs,
-            same_as=module.same_as,
+            calls=module.calls, own=own[module.path], total=total[module.path], extra=module.extra,
+            inputs=module.inputs, outputs=module.outputs, same_as=module.same_as,
             parameters=tuple(f"{module.path}.{name}" if module.path else name for name, _ in module.parameters),
         )
         for module in graph.modules
-    )
+    )  # fmt: skip
 
 
 def _with_parameters(stats: Stats, parameters: Iterable[Parameter]) -> Stats:

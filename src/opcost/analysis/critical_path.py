@@ -120,8 +120,7 @@ def _won(found: Dependencies, path: Path, groups: Iterable[int]) -> tuple[Cell, 
 
 HOST, COMPUTE, COMMUNICATION, COPIES = "host", "computing", "communication", "copies"
 LAUNCH, BETWEEN, BLOCKED = "from launch to start", "between kernels", "blocked, not known why"
-FARTHEST_NS = 1_500_000
-"""A kernel that starts later after the one before it was blocked by an unknown cause."""
+FARTHEST_NS = 1_500_000  # A kernel that starts later after the one before it was blocked by an unknown cause
 SLACK_NS = 1_000
 """A stream that was free for longer before a kernel began, which had been launched, was held by another stream."""
 _WAITS = ("Synchronize", "EventQuery")
@@ -141,8 +140,7 @@ class Link(NamedTuple):
     source: int
     target: int
     time_ns: int
-    group: int
-    """NOBODY where it takes no time."""
+    group: int  # NOBODY where it takes no time
 
 
 NOBODY = -1

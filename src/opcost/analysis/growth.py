@@ -12,14 +12,11 @@ from itertools import product
 from math import isqrt, lcm, prod
 from typing import NamedTuple
 
-NEAREST = 3
-"""Counted sizes that a polynomial goes through: no tensor has more than the square of one size."""
-FARTHEST = 2**31
-"""No larger size is tried."""
+NEAREST = 3  # counted sizes that a polynomial goes through: no tensor has more than the square of one size
+FARTHEST = 2**31  # no larger size is tried
 PATIENCE = 3
 """How often polynomials may tell a size that leaves more than half of those between, before these are halved instead."""
-HOP = 4
-"""How many times the largest known size is tried at most, where a run gets longer with the size."""
+HOP = 4  # how many times the largest known size is tried at most, where a run gets longer with the size
 
 
 class Weights(NamedTuple):
@@ -49,8 +46,7 @@ def weights(sizes: Sequence[int], size: int) -> Weights:
 class Sample(NamedTuple):
     """What was counted at a size."""
 
-    peak_bytes: int
-    """What is held to the limit."""
+    peak_bytes: int  # what is held to the limit
     curve: Sequence[int]
     """What is held during each operator; its highest is the peak, or less than that by what an allocator loses."""
 
@@ -59,8 +55,7 @@ class Found(NamedTuple):
     """The largest size that keeps to a limit."""
 
     largest: int
-    following: int
-    """The next larger one, which was counted too and does not."""
+    following: int  # the next larger one, which was counted too and does not
 
 
 def largest(

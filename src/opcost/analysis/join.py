@@ -19,8 +19,7 @@ from opcost.core.report import Report, Row
 from opcost.errors import OpcostError, some
 from opcost.rules.registry import DEFAULT, Convention, OpView, Rules
 
-MOST_NAMED = 5
-"""Operators that a note names."""
+MOST_NAMED = 5  # operators that a note names
 
 
 def with_costs(profile: Profile, rules: Rules, convention: Convention = DEFAULT) -> Profile:

@@ -13,10 +13,8 @@ from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.sheet import Cell, Field, Sheet, Table
 
 OVER_TIME, BEHIND = "queue and launches over time", "where the host was behind"
-PARTS = 10
-"""Of a trace without steps, its time is told in so many parts."""
-FED = 8
-"""So many kernels in a row that were launched in time end a region in which the host was behind."""
+PARTS = 10  # of a trace without steps, its time is told in so many parts
+FED = 8  # so many kernels in a row that were launched in time end a region in which the host was behind
 MOST_REGIONS = 10
 _WHOSE = (Field("rank", "number", dull=True), Field("device", "text"))
 
@@ -27,10 +25,8 @@ class Work(NamedTuple):
     launched: int
     start: int
     end: int
-    is_late: bool
-    """It was launched when the device had nothing left to do."""
-    idle: int
-    """How long the device had been idle when it began."""
+    is_late: bool  # it was launched when the device had nothing left to do
+    idle: int  # how long the device had been idle when it began
 
 
 def launches(profile: Profile) -> Sheet:
@@ -55,16 +51,10 @@ def launches(profile: Profile) -> Sheet:
 
 def _over_time(lines: Sequence[tuple[Cell, ...]]) -> Table:
     fields = (
-        *_WHOSE,
-        Field("part", "text"),
-        Field("launches", "number"),
-        Field("queue", "ratio"),
-        Field("queue_max", "number"),
-        Field("empty", "share"),
-        Field("delay", "time"),
-        Field("delay_p90", "time"),
+        *_WHOSE, Field("part", "text"), Field("launches", "number"), Field("queue", "ratio"),
+        Field("queue_max", "number"), Field("empty", "share"), Field("delay", "time"), Field("delay_p90", "time"),
         Field("late", "share"),
-    )
+    )  # fmt: skip
     said = (
         "queue: launched and not begun, the mean over time",
         "empty: the share of the time in which that is nothing",

@@ -14,10 +14,8 @@ from opcost.core.memory import PARTS, Lives, Memory, MemoryPart, PeakHolder, pac
 from opcost.core.report import Row
 from opcost.devices.allocator import allocated_blocks
 
-LONG_RUN = 100_000
-"""Operators of a run above which its parts are told at the peak alone."""
-NEVER = -1
-"""When what no operator makes is born."""
+LONG_RUN = 100_000  # operators of a run above which its parts are told at the peak alone
+NEVER = -1  # when what no operator makes is born
 
 
 def storage_bytes(graph: Graph) -> dict[int, int]:
@@ -38,8 +36,7 @@ class OnDevice(NamedTuple):
     """How a device holds memory."""
 
     name: str
-    workspace: Callable[[Row], int]
-    """What an operator takes for itself while it runs."""
+    workspace: Callable[[Row], int]  # what an operator takes for itself while it runs
 
 
 def memory(graph: Graph, sizes: Mapping[int, int], on: OnDevice | None = None, rows: Sequence[Row] = ()) -> Memory:

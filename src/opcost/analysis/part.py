@@ -15,11 +15,9 @@ from opcost.options import Measure, Side
 
 UNATTRIBUTED = "(unattributed)"
 _REASONS = {"graph": "(unattributed: captured graph)", "outside": "(unattributed: launch not in the trace)"}
-NOWHERE = "(none)"
-"""The label of parts that have nothing to say for a key."""
+NOWHERE = "(none)"  # the label of parts that have nothing to say for a key
 
-_BY_KERNEL = ("kernel", "stream", "device")
-"""Keys that a kernel answers better than the operator that launched it."""
+_BY_KERNEL = ("kernel", "stream", "device")  # keys that a kernel answers better than the operator that launched it
 
 
 class Part(NamedTuple):
@@ -40,8 +38,7 @@ class Part(NamedTuple):
     """From when to when it waited, where one clock tells: waits of several operators overlap, and are no sum."""
     ideal_ns: float | None = None
     """The least time that it can take at the device's peaks; unknown without a price or a peak."""
-    bound: str = ""
-    """What bounds it, as far as it was judged or foretold."""
+    bound: str = ""  # what bounds it, as far as it was judged or foretold
 
     @property
     def priced(self) -> bool:
@@ -87,19 +84,11 @@ def unattributed_parts(profile: Profile) -> list[Part]:
     """Device work without an operator, one part per kernel."""
     return [
         Part(
-            None,
-            kernel.duration_ns,
-            None,
-            kernel.duration_ns,
-            None,
-            kernel.count,
-            None,
-            None,
-            (kernel,),
+            None, kernel.duration_ns, None, kernel.duration_ns, None, kernel.count, None, None, (kernel,),
             (kernel.spread, (), kernel.spread),
         )
         for kernel in profile.unattributed
-    ]
+    ]  # fmt: skip
 
 
 def self_host_ns(row: ProfileRow) -> int | None:
@@ -148,19 +137,13 @@ def _kernels(part: Part) -> list[Part]:
     computation, memory = (_shared_out(cost, shares) for cost in (part.computation, part.memory))
     return [
         part._replace(
-            time_ns=kernel.duration_ns,
-            device_ns=kernel.duration_ns,
-            host_ns=part.host_ns if place == 0 else 0,
-            wait_ns=part.wait_ns if place == 0 else None,
-            waiting=part.waiting if place == 0 else None,
-            count=part.count if place == 0 else 0,
-            computation=computation[place],
-            memory=memory[place],
-            kernels=(kernel,),
-            singles=(kernel.spread, (), kernel.spread),
+            time_ns=kernel.duration_ns, device_ns=kernel.duration_ns, host_ns=part.host_ns if place == 0 else 0,
+            wait_ns=part.wait_ns if place == 0 else None, waiting=part.waiting if place == 0 else None,
+            count=part.count if place == 0 else 0, computation=computation[place], memory=memory[place],
+            kernels=(kernel,), singles=(kernel.spread, (), kernel.spread),
         )
         for place, kernel in enumerate(part.kernels)
-    ]
+    ]  # fmt: skip
 
 
 def _shares(kernels: Sequence[Kernel]) -> list[int]:
@@ -305,16 +288,8 @@ def fields(total_ns: float | None, line_of: Callable[[Part], AnswerLine] = _no_l
 
 
 _HEADERS = {
-    "calls": "count",
-    "kernels": "launches",
-    "bytes": "memory",
-    "host_time": "host",
-    "launch_delay": "delay",
-    "input": "shape",
-    "in_shapes": "shape",
-    "output": "out_shape",
-    "out_shapes": "out_shape",
-    "top_kernel": "kernel",
-    "longest_kernel": "kernel",
-}
+    "calls": "count", "kernels": "launches", "bytes": "memory", "host_time": "host", "launch_delay": "delay",
+    "input": "shape", "in_shapes": "shape", "output": "out_shape", "out_shapes": "out_shape",
+    "top_kernel": "kernel", "longest_kernel": "kernel",
+}  # fmt: skip
 """What tables call some of them."""

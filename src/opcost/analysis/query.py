@@ -149,23 +149,13 @@ def ask(profile: Profile, question: Question) -> Answer:
     if is_per_run:
         lines = [line.per_run(runs) if line.role != "row" or asker.how == "sum" else line for line in lines]
     return Answer(
-        meta=profile.meta,
-        side=side,
-        keys=keys,
+        meta=profile.meta, side=side, keys=keys,
         how=asker.how if keys or question.aggregate else "",
-        lines=tuple(lines),
-        percentiles=question.percentiles,
-        total_ns=over_runs(total, divided),
-        host_ns=over_runs(host_total, divided),
-        device_ns=over_runs(device_total, divided),
+        lines=tuple(lines), percentiles=question.percentiles, total_ns=over_runs(total, divided),
+        host_ns=over_runs(host_total, divided), device_ns=over_runs(device_total, divided),
         unattributed_ns=over_runs(sum(kernel.duration_ns for kernel in profile.unattributed), divided) or 0,
-        wall_ns=over_runs(profile.wall_ns, divided),
-        runs=runs,
-        is_per_run=is_per_run,
-        devices=devices,
-        waited=waited,
-        gains=gains,
-        peak=device.description if device else "",
+        wall_ns=over_runs(profile.wall_ns, divided), runs=runs, is_per_run=is_per_run, devices=devices,
+        waited=waited, gains=gains, peak=device.description if device else "",
         notes=(
             *profile.notes,
             *_convention(profile, question),
@@ -173,7 +163,7 @@ def ask(profile: Profile, question: Question) -> Answer:
             *(_unknown_peaks(profile) if on_device and device is None else ()),
             *_peak_notes(lines),
         ),
-    )
+    )  # fmt: skip
 
 
 def _device_name(profile: Profile) -> str:

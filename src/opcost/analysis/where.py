@@ -49,8 +49,7 @@ class Field:
     """A quantity or text of a line: its dimension, and how to read it."""
 
     dimension: Dimension
-    of: Callable[[Any], Any]
-    """A number, a text, a tuple of texts of which any may match, or None."""
+    of: Callable[[Any], Any]  # A number, a text, a tuple of texts of which any may match, or None
 
 
 class _Token(NamedTuple):

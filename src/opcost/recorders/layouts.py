@@ -124,16 +124,10 @@ class _Writer:
                 "stride": _strides(spec.dims),
             }
         self.variables[number] = {
-            "id": number,
-            "name": name,
-            "comp_node": node,
-            "flag": [],
-            "mem_plan": None
-            if layout is None
+            "id": number, "name": name, "comp_node": node, "flag": [], "mem_plan": None if layout is None
             else {"layout": layout, "offset_byte": 0, "mem_chunk_id": f"chk{number}"},
-            "static_infer_tags": {},
-            "node_type": "var",
-        }
+            "static_infer_tags": {}, "node_type": "var",
+        }  # fmt: skip
         return number
 
 

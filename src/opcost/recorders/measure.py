@@ -150,8 +150,7 @@ def _host_level(*, fresh: bool) -> int | None:
 
 # -- repeated runs against the clock
 
-FEWEST = 3
-"""Runs that are made even where the given seconds are over sooner."""
+FEWEST = 3  # runs that are made even where the given seconds are over sooner
 WITHIN_NOISE = "within noise"
 
 

@@ -102,15 +102,9 @@ def record(source: Any, options: ProfileOptions) -> Profile:
         meta={
             **found.meta,
             "source": Path(model).name if isinstance(model, (str, Path)) else "model",
-            "format": "opcost",
-            "framework": "onnxruntime",
-            "host_only": str(options.host_only),
-            "warmup": str(options.warmup),
-            "steps": str(len(recorded)),
-            "overhead": overhead(timed, recorded),
-            **host_conditions(),
-            "onnxruntime": onnxruntime.__version__,
-            "threads": str(threads),
+            "format": "opcost", "framework": "onnxruntime", "host_only": str(options.host_only),
+            "warmup": str(options.warmup), "steps": str(len(recorded)), "overhead": overhead(timed, recorded),
+            **host_conditions(), "onnxruntime": onnxruntime.__version__, "threads": str(threads),
             "providers": ", ".join(session.get_providers()),
             "optimization": str(settings.graph_optimization_level).rpartition(".")[2],
         },
@@ -118,7 +112,7 @@ def record(source: Any, options: ProfileOptions) -> Profile:
         wall_ns=sum(recorded),
         timed_ns=timed,
         extra={"recorded_ns": list(recorded)},
-    )
+    )  # fmt: skip
 
 
 def _no_wait(result: Any) -> None:

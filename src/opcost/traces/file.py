@@ -23,8 +23,7 @@ from opcost.core.parsing import parse, replace_lone_surrogates
 from opcost.core.progress import sharing
 from opcost.errors import SourceError
 
-HEAD_BYTES = 1 << 16
-"""How much of a file, unpacked, `Reader.sniff` is given."""
+HEAD_BYTES = 1 << 16  # how much of a file, unpacked, `Reader.sniff` is given
 HEADS = (HEAD_BYTES, 1 << 20, 1 << 24)
 """The same again where that is undecided: the events of a trace may come after megabytes of metadata."""
 
@@ -33,13 +32,11 @@ SMALL_UNPACKED = 32 << 20
 MOST_PACKING = 100
 """Real traces are packed to a fortieth at the most. More than a hundred times its size is believed of no file that unpacks to
 more than the bytes above: it was made to fill the memory."""
-LARGEST_WHOLE = 128 << 20
-"""Unpacked bytes of a trace that is not read as a stream."""
+LARGEST_WHOLE = 128 << 20  # unpacked bytes of a trace that is not read as a stream
 
 _PIECE = 1 << 20
 
-DAMAGE = (OSError, EOFError, zlib.error)
-"""What reading a damaged gzip file raises; `gzip.BadGzipFile` is an OSError."""
+DAMAGE = (OSError, EOFError, zlib.error)  # what reading a damaged gzip file raises; `gzip.BadGzipFile` is an OSError
 
 
 class TraceFile:
@@ -338,8 +335,7 @@ def integer(event: dict[str, Any], key: str) -> int | None:
 
 # -- numbers and names of a trace, each checked to be one that can be added up, divided and printed
 
-LATEST_NS = 2**62
-"""146 years: a time of a clock since 1970 is below, and so is every duration."""
+LATEST_NS = 2**62  # 146 years: a time of a clock since 1970 is below, and so is every duration
 MOST_ELEMENTS = 2**63
 MOST_AXES = 64
 

@@ -19,13 +19,10 @@ from opcost.traces.kineto.device_use import extra_of_trace
 from opcost.traces.kineto.link import link
 from opcost.traces.kineto.reader import is_large, profile_of
 
-BLOCK = 4096
-"""Events that are sorted into columns at once."""
-LONGEST_NS = 1 << 51
-"""26 days: microseconds as a float keep every nanosecond of a trace of that length."""
+BLOCK = 4096  # events that are sorted into columns at once
+LONGEST_NS = 1 << 51  # 26 days: microseconds as a float keep every nanosecond of a trace of that length
 
-Location: TypeAlias = "tuple[int | float | str, int | float | str]"
-"""Process and thread, or device and stream."""
+Location: TypeAlias = "tuple[int | float | str, int | float | str]"  # process and thread, or device and stream
 
 
 class LaunchEvent(NamedTuple):
@@ -44,8 +41,7 @@ class LaunchEvents:
     """Makes events of what a file has, and counts those without valid times; each method gives one event or none."""
 
     def __init__(self) -> None:
-        self.base_ns: int | None = None
-        """The first time; all others are counted from it."""
+        self.base_ns: int | None = None  # the first time; all others are counted from it
         self.faulty = 0
         self._numbers: dict[tuple[Any, int], int] = {}
 

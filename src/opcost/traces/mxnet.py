@@ -104,19 +104,13 @@ def _pairs(events: list[dict[str, Any]], devices: dict[Any, str]) -> tuple[tuple
     found.sort(key=lambda entry: entry[0])
     rows = tuple(
         ProfileRow(
-            id=number,
-            name=name,
-            type=name,
-            kind=mxnet_kind(name),
+            id=number, name=name, type=name, kind=mxnet_kind(name),
             device=devices.get(hashable(event.get("pid")), str(hashable(event.get("pid")))),
-            stream=str(hashable(event.get("tid"))),
-            provider="operator",
-            host_start_ns=start * NS_PER_US,
-            host_ns=duration * NS_PER_US,
-            host_self_ns=duration * NS_PER_US,
+            stream=str(hashable(event.get("tid"))), provider="operator", host_start_ns=start * NS_PER_US,
+            host_ns=duration * NS_PER_US, host_self_ns=duration * NS_PER_US,
         )
         for number, (start, duration, name, event) in enumerate(found)
-    )
+    )  # fmt: skip
     return rows, sum(map(len, begun.values()))
 
 
@@ -124,15 +118,9 @@ def _sums(entries: Iterable[tuple[str, str, int, int]]) -> Iterator[ProfileRow]:
     """One row for each name of the table; MXNet rounds its milliseconds to four digits."""
     for number, (domain, name, count, spent) in enumerate(entry for entry in entries if entry[0] != API):
         yield ProfileRow(
-            id=number,
-            name=name,
-            type=name,
-            kind=mxnet_kind(name),
-            provider=domain,
-            host_ns=spent,
-            host_self_ns=spent,
-            count=count,
-        )
+            id=number, name=name, type=name, kind=mxnet_kind(name), provider=domain, host_ns=spent,
+            host_self_ns=spent, count=count,
+        )  # fmt: skip
 
 
 def _aggregate(file: TraceFile) -> list[tuple[str, str, int, int]]:

@@ -27,18 +27,15 @@ if TYPE_CHECKING:
 _KIND = b"CUPTI_ACTIVITY_KIND_"
 _RANGES = b"NVTX_EVENTS"
 _STRINGS = b"StringIds"
-NESTED = (59, 70)
-"""Types of NVTX events that are pushed and popped, and so lie in one another on their thread."""
-STARTED = (60, 71)
-"""Types of those that begin and end anywhere."""
+NESTED = (59, 70)  # types of NVTX events that are pushed and popped, and so lie in one another on their thread
+STARTED = (60, 71)  # types of those that begin and end anywhere
 COPIES = {
     1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP",
 }  # fmt: skip
 """Directions of copies, as CUPTI numbers them; their names are those of Kineto's traces."""
 _OPERATOR = re.compile(r"([^,]+)(?:, seq = (\d{1,18}))?, op_id = \d+(?:, |$)")
 """What PyTorch's `emit_nvtx` writes: name, sequence number, number. Shapes may follow, without element types: no cost."""
-_NODE = re.compile(r"Backward\d*$")
-"""The end of the name of a node of the backward pass."""
+_NODE = re.compile(r"Backward\d*$")  # the end of the name of a node of the backward pass
 
 
 class NsightReader:
@@ -71,10 +68,8 @@ class _Export:
         self._memories = {
             number: text for number, text in tables.rows("ENUM_CUDA_MEM_KIND", "id", "label") if isinstance(text, str)
         }
-        self._unordered = 0
-        """Ranges that begin and end anywhere."""
-        self._open = 0
-        """Ranges without an end."""
+        self._unordered = 0  # ranges that begin and end anywhere
+        self._open = 0  # ranges without an end
 
     def events(self, make: LaunchEvents) -> Iterator[LaunchEvent]:
         yield from self._ranges(make)

@@ -84,22 +84,11 @@ def _row(number: int, event: dict[str, Any], name: str, spans: list[tuple[int, i
     kind, attrs = onnx_kind(operator, ins, outs)
     step = next((place for place, (begin, end) in enumerate(spans) if begin <= start <= end), None)
     return ProfileRow(
-        id=number,
-        name=node,
-        type=operator,
-        kind=kind,
-        module=_module(node),
+        id=number, name=node, type=operator, kind=kind, module=_module(node),
         device="cpu" if str(args.get("provider", "")).startswith("CPU") else "",
-        stream=str(event.get("tid", "")),
-        provider=str(args.get("provider", "")),
-        step=step,
-        host_start_ns=start,
-        host_ns=duration,
-        host_self_ns=duration,
-        ins=ins,
-        outs=outs,
-        attrs=attrs,
-    )
+        stream=str(event.get("tid", "")), provider=str(args.get("provider", "")), step=step, host_start_ns=start,
+        host_ns=duration, host_self_ns=duration, ins=ins, outs=outs, attrs=attrs,
+    )  # fmt: skip
 
 
 def _with_kernels(row: ProfileRow, kernels: list[Kernel]) -> ProfileRow:

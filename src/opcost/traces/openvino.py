@@ -128,18 +128,12 @@ def _row(file: TraceFile, number: int, request: int, fields: list[str]) -> Profi
     name, status, layer_type, execution, real, cpu = fields
     ran = status.removeprefix("Status.") == "EXECUTED"
     return ProfileRow(
-        id=number,
-        name=name,
-        type=layer_type,
-        kind=openvino_kind(layer_type),
-        provider=execution,
-        device="cpu",
-        step=request,
-        host_ns=_ns(file, name, real) if ran else None,
+        id=number, name=name, type=layer_type, kind=openvino_kind(layer_type), provider=execution, device="cpu",
+        step=request, host_ns=_ns(file, name, real) if ran else None,
         host_self_ns=_ns(file, name, real) if ran else None,
         attrs={"status": status.removeprefix("Status."), "cpu_ns": _ns(file, name, cpu)},
         count=1 if ran else 0,
-    )
+    )  # fmt: skip
 
 
 def _ns(file: TraceFile, name: str, milliseconds: str) -> int:

@@ -29,8 +29,7 @@ _LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
 _COPIES = {
     "HOST_TO_HOST": "HtoH", "HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE": "DtoD",
 }  # fmt: skip
-_GPU = 2
-"""The type of an agent that is one."""
+_GPU = 2  # the type of an agent that is one
 
 
 class RocprofReader:
@@ -133,8 +132,7 @@ class _Chart:
 
     def __init__(self, events: list[dict[str, Any]]) -> None:
         self._events = events
-        self._processes: dict[Any, tuple[str, int]] = {}
-        """By number what a process is, and of a GPU which."""
+        self._processes: dict[Any, tuple[str, int]] = {}  # by number what a process is, and of a GPU which
         for event in events:
             if event.get("ph") == "M" and event.get("name") == "process_name":
                 found = _PROCESS.search(str(args_of(event).get("name", "")))

@@ -56,16 +56,10 @@ def _layers(layers: list[dict[str, Any]], runs: int) -> Iterator[ProfileRow]:
     for number, layer in enumerate(layers):
         spent = _ns(layer, "timeMs") if "timeMs" in layer else _ns(layer, "averageMs", runs)
         yield ProfileRow(
-            id=number,
-            name=str(layer["name"]),
-            type="layer",
-            provider="tensorrt",
-            device="gpu:0",
-            device_ns=spent,
-            device_total_ns=spent,
-            count=runs,
+            id=number, name=str(layer["name"]), type="layer", provider="tensorrt", device="gpu:0",
+            device_ns=spent, device_total_ns=spent, count=runs,
             attrs={"median_ns": _ns(layer, "medianMs")} if "medianMs" in layer else {},
-        )
+        )  # fmt: skip
 
 
 def _stages(iterations: list[dict[str, Any]]) -> Iterator[ProfileRow]:
@@ -75,18 +69,11 @@ def _stages(iterations: list[dict[str, Any]]) -> Iterator[ProfileRow]:
         for place, (stage, (start, duration)) in enumerate(_STAGES.items()):
             spent = _ns(iteration, duration)
             yield ProfileRow(
-                id=step * len(_STAGES) + place,
-                name=stage,
-                type=stage,
-                provider="tensorrt",
-                device="gpu:0",
-                step=step,
-                host_start_ns=_ns(iteration, start),
-                host_ns=enqueue if stage == "compute" else 0,
+                id=step * len(_STAGES) + place, name=stage, type=stage, provider="tensorrt", device="gpu:0",
+                step=step, host_start_ns=_ns(iteration, start), host_ns=enqueue if stage == "compute" else 0,
                 host_self_ns=enqueue if stage == "compute" else 0,
-                device_ns=spent,
-                device_total_ns=spent,
-            )
+                device_ns=spent, device_total_ns=spent,
+            )  # fmt: skip
 
 
 def _wall(rows: tuple[ProfileRow, ...]) -> int | None:

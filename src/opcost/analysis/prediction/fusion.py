@@ -13,30 +13,23 @@ from opcost.core.graph import ZERO, Cost, Op, TensorSpec
 from opcost.core.report import Row
 
 MERGED = frozenset({"elementwise", "copy", "norm", "softmax", "reduce", "create", "random"})
-_SMALL = 64
-"""Where no convolution has more channels than this, they are left as they lie."""
-_NAMED = 3
-"""So many operators of a group are named."""
+_SMALL = 64  # where no convolution has more channels than this, they are left as they lie
+_NAMED = 3  # so many operators of a group are named
 
 
 @dataclass(slots=True)
 class _Group:
     number: int
-    runs: tuple[str, int]
-    """In which phase, and how often."""
-    open: bool
-    """Others may still be merged into it."""
-    extent: int
-    """Elements of its largest tensor: what it loops over."""
+    runs: tuple[str, int]  # in which phase, and how often
+    open: bool  # others may still be merged into it
+    extent: int  # elements of its largest tensor: what it loops over
     rows: list[Row] = field(default_factory=list)
-    readers: set[int] = field(default_factory=set)
-    """The groups that read of it so far."""
+    readers: set[int] = field(default_factory=set)  # the groups that read of it so far
 
 
 def merged(rows: Iterable[Row], results: Collection[int]) -> list[Row]:
     """The rows with groups of them made one; views vanish. `results` are the values that the model hands back."""
-    same: dict[int, int] = {}
-    """Of a view, the value that it shows."""
+    same: dict[int, int] = {}  # of a view, the value that it shows
     maker: dict[int, _Group] = {}
     groups: dict[int, _Group] = {}
     for number, row in enumerate(rows):

@@ -17,11 +17,9 @@ from opcost.core.graph import Cost, Op, TensorSpec
 from opcost.core.report import Report, Row
 from opcost.errors import OpcostError
 
-MOST = 120
-"""Steps that are counted at most; a model that needs more follows no formula."""
+MOST = 120  # steps that are counted at most; a model that needs more follows no formula
 
-Counted = Callable[[int], Report]
-"""A step against a cache of so many tokens."""
+Counted = Callable[[int], Report]  # A step against a cache of so many tokens
 
 
 class Piece(NamedTuple):

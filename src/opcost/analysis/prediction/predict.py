@@ -30,33 +30,25 @@ WHOLE = {"inference": 0.115, "training": 0.16}
 five lie inside the band."""
 ELSEWHERE = 0.25
 """The same for a device that was not calibrated: the printed peaks with the shares that another device reaches of its own."""
-HOSTS = 0.75
-"""How far the host's own time is off: another processor, another load, other Python."""
+HOSTS = 0.75  # how far the host's own time is off: another processor, another load, other Python
 ON_A_PROCESSOR = 0.1
 """How far a processor is off besides: its caches are shared, and large products are not timed on it."""
-UNCHECKED = 0.2
-"""How far what was held against few measured models may be off besides: what a compiler merges."""
+UNCHECKED = 0.2  # how far what was held against few measured models may be off besides: what a compiler merges
 
 
-TOGETHER = 0.1
-"""The spread of an operator over many tensors at once, which only moves memory."""
-SAMPLES = 9
-"""Steps of a piece whose times are told; between two of them times lie on a line."""
+TOGETHER = 0.1  # the spread of an operator over many tensors at once, which only moves memory
+SAMPLES = 9  # steps of a piece whose times are told; between two of them times lie on a line
 
 
 class Predicted(NamedTuple):
     """What a model would take."""
 
     profile: Profile
-    latency_ns: int
-    """Kernels and the gaps between them; run eagerly also the waiting for the host."""
+    latency_ns: int  # kernels and the gaps between them; run eagerly also the waiting for the host
     kernel_ns: int
-    band_ns: tuple[int, int]
-    """Four of five measured models lie inside such a band."""
-    ideal_ns: int
-    """At the printed peaks of the device, every operator at its roofline."""
-    bounds: Mapping[str, int]
-    """The time of what waits for each: compute, memory, launch, host."""
+    band_ns: tuple[int, int]  # four of five measured models lie inside such a band
+    ideal_ns: int  # at the printed peaks of the device, every operator at its roofline
+    bounds: Mapping[str, int]  # the time of what waits for each: compute, memory, launch, host
 
 
 def predict_report(
@@ -269,21 +261,11 @@ def _timed(rows: Iterable[Row], speeds: Speeds) -> Iterable[tuple[Row, OperatorT
 def _row(row: Row, taken: int, told: OperatorTime, device: str) -> ProfileRow:
     op = row.op
     return ProfileRow(
-        id=op.id,
-        name=op.module or op.raw,
-        type=op.raw,
-        kind=op.kind,
-        module=op.module,
-        phase=op.phase,
-        device=device,
-        device_ns=taken,
-        device_total_ns=taken,
-        ins=row.ins,
-        outs=row.outs,
+        id=op.id, name=op.module or op.raw, type=op.raw, kind=op.kind, module=op.module, phase=op.phase,
+        device=device, device_ns=taken, device_total_ns=taken, ins=row.ins, outs=row.outs,
         attrs={**op.attrs, "bound": told.bound, "ideal_ns": round(told.ideal_ns * op.repeat)},
-        cost=row.cost,
-        count=op.repeat,
-    )
+        cost=row.cost, count=op.repeat,
+    )  # fmt: skip
 
 
 def _notes(report: Report, guessed: Mapping[str, list[int]]) -> Iterable[Note]:
@@ -303,19 +285,15 @@ def _notes(report: Report, guessed: Mapping[str, list[int]]) -> Iterable[Note]:
 # PyTorch cuts the tensors into chunks, one for each block of threads, and starts a kernel for so many tensors or chunks as its
 # arguments have room for. A kernel takes at least as long as one block takes for the largest chunk, however few there are.
 
-CHUNK = 65_536
-"""Elements that one block of threads goes through."""
-CHUNKS = 320
-"""Chunks that one kernel takes."""
-TENSORS = (110, 64, 48, 36, 30)
-"""Tensors that one kernel takes, where they come in one list, in two, and so on."""
+CHUNK = 65_536  # elements that one block of threads goes through
+CHUNKS = 320  # chunks that one kernel takes
+TENSORS = (110, 64, 48, 36, 30)  # tensors that one kernel takes, where they come in one list, in two, and so on
 START_NS = 2_500
 BLOCK_NS = {"plain": 15_000, "dear": 26_000}
 """What a block takes for a whole chunk; fitted to Adam of half of the measured models, and held against the others."""
 REACHED = {("plain", 2): 0.6, ("plain", 4): 0.8, ("dear", 2): 0.4, ("dear", 4): 0.7}
 """The share of the bandwidth that is reached, by the bytes of an element."""
-DEAR = frozenset({"sqrt", "div", "addcdiv", "pow", "exp", "reciprocal", "rsqrt"})
-"""Roots and quotients."""
+DEAR = frozenset({"sqrt", "div", "addcdiv", "pow", "exp", "reciprocal", "rsqrt"})  # roots and quotients
 
 
 def multi_tensor_ns(raw: str, sizes: Sequence[int], lists: int, moved: int, itemsize: int, bandwidth: float) -> float:
@@ -359,10 +337,8 @@ class Share:
 
     key: str
     time_ns: int = 0
-    ideal_ns: int = 0
-    """At the printed peaks of the device."""
-    bounds: dict[str, int] = field(default_factory=dict)
-    """Its time by what the operators wait for."""
+    ideal_ns: int = 0  # at the printed peaks of the device
+    bounds: dict[str, int] = field(default_factory=dict)  # its time by what the operators wait for
 
     @property
     def told(self) -> Mapping[str, float]:

@@ -26,14 +26,11 @@ from opcost.errors import OpcostError, SourceError
 from opcost.rules.registry import OpView, Rules
 
 NEIGHBOURS = 3
-CLOSE = 0.1
-"""Neighbours nearer than this, in doublings of sizes, count alike."""
-GUESS = 0.5
-"""The spread of an operator of which nothing like it was timed."""
+CLOSE = 0.1  # neighbours nearer than this, in doublings of sizes, count alike
+GUESS = 0.5  # the spread of an operator of which nothing like it was timed
 
 
-VIEW_NS = 1_000
-"""What the host needs for a view, which is never timed: it runs nothing on the device."""
+VIEW_NS = 1_000  # what the host needs for a view, which is never timed: it runs nothing on the device
 IN_A_MODEL = 2.1
 """By how much an operator takes more of the host in a model than called again and again: modules that are called, arguments
 that are looked at, caches that are cold. The median of measured models, half of which lie within a quarter of it."""
@@ -45,18 +42,13 @@ class OperatorTime(NamedTuple):
     """The time of one operator."""
 
     device_ns: float
-    spread: float
-    """About how far off it may be, as a share."""
-    bound: str
-    """What bounds it: compute, memory, or launch, if its start takes most of it."""
-    ideal_ns: float
-    """What the device would need at its printed peaks."""
-    known: bool
-    """Something of its family and element type was timed."""
+    spread: float  # about how far off it may be, as a share
+    bound: str  # what bounds it: compute, memory, or launch, if its start takes most of it
+    ideal_ns: float  # what the device would need at its printed peaks
+    known: bool  # something of its family and element type was timed
 
 
-_AS_FAST_AS = {"float16": "bfloat16"}
-"""Types that are as large as another and run on the same units."""
+_AS_FAST_AS = {"float16": "bfloat16"}  # types that are as large as another and run on the same units
 
 
 def _base_ns(law: Law, work: Work, device: Device, peak: float) -> tuple[float, str]:

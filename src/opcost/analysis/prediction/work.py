@@ -21,12 +21,10 @@ class Work(NamedTuple):
 
     family: str
     dtype: str
-    flops: int
-    """Of its products; what else it calculates hides behind the memory."""
+    flops: int  # of its products; what else it calculates hides behind the memory
     nbytes: int
     place: tuple[float, ...]
-    bias: Work | None = None
-    """What adds the bias of a convolution, where that is a kernel of its own."""
+    bias: Work | None = None  # what adds the bias of a convolution, where that is a kernel of its own
 
 
 def work_of(

@@ -44,8 +44,7 @@ class CaseTensor:
     cold: bool = False
     """It comes from memory when a model runs (a weight, an activation saved for the backward pass) and not from the cache,
     where what the operator before has just written still is."""
-    below: int = 0
-    """Of integers, the bound."""
+    below: int = 0  # of integers, the bound
 
     @property
     def nbytes(self) -> int:
@@ -59,10 +58,8 @@ class Case:
     family: str
     tensors: tuple[CaseTensor, ...]
     run: Callable[..., Any]
-    settings: str = ""
-    """What beside the tensors distinguishes it from other cases of the family."""
-    flops: int = 0
-    """About how much it calculates: a case that would take too long is left out."""
+    settings: str = ""  # what beside the tensors distinguishes it from other cases of the family
+    flops: int = 0  # about how much it calculates: a case that would take too long is left out
     prepare: Callable[..., tuple[Any, ...]] | None = None
     """What makes of the tensors, once and untimed, what `run` takes."""
 

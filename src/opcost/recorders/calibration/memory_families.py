@@ -227,11 +227,9 @@ def filled(d: Draw) -> Case:
 
 # -- text generation: few rows at a time, against a cache of keys and values
 
-TEXTS = (1, 1, 2, 4, 8, 8, 16, 32, 64)
-"""Texts that are generated at once."""
+TEXTS = (1, 1, 2, 4, 8, 8, 16, 32, 64)  # texts that are generated at once
 _KV_HEADS = (1, 2, 4, 8, 8, 12, 16, 32)
-_QUERIES = (1, 1, 2, 3, 4, 4, 6, 7, 8)
-"""Query heads for each head of the cache."""
+_QUERIES = (1, 1, 2, 3, 4, 4, 6, 7, 8)  # query heads for each head of the cache
 _FEATURES = (64, 64, 80, 96, 128, 128, 128, 256)
 
 

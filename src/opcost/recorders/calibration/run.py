@@ -26,12 +26,10 @@ from opcost.recorders.calibration import memory_families  # noqa: F401 - enters 
 from opcost.recorders.calibration.cases import SHARES, Case, CaseTensor, Draw, Family
 from opcost.recorders.torch.conditions import gpu_state
 
-DTYPES = {"cuda": (torch.bfloat16, torch.float32), "cpu": (torch.float32,)}
-"""What models run in on such a device."""
+DTYPES = {"cuda": (torch.bfloat16, torch.float32), "cpu": (torch.float32,)}  # what models run in on such a device
 CALLS = 8
 """Calls in a row that are timed as one: between two of them is the gap that is between the operators of a model."""
-HOST_CALLS = 3
-"""The same on a processor, where a call takes longer and there is no gap between two."""
+HOST_CALLS = 3  # the same on a processor, where a call takes longer and there is no gap between two
 CACHE = 128 * 2**20
 """No cache of a device is this large: tensors that must come from memory are taken in turn from this many bytes."""
 
@@ -43,8 +41,7 @@ class Largest(NamedTuple):
 
     nbytes: int
     flops: int
-    flops32: int
-    """Of products in float32, which are slower."""
+    flops32: int  # of products in float32, which are slower
 
 
 GPU = Largest(2**31, 10**12, 2 * 10**11)
@@ -92,12 +89,9 @@ def describe(case: Case) -> tuple[Op, tuple[TensorSpec, ...], tuple[TensorSpec, 
 class Timed(NamedTuple):
     """What was measured of one call."""
 
-    device_ns: int
-    """From its start to the start of the next one like it, without waiting for the host."""
-    host_ns: int
-    """What the host needs to start it, eagerly."""
-    workspace: int = 0
-    """Bytes taken while it runs, beyond what it returns."""
+    device_ns: int  # from its start to the start of the next one like it, without waiting for the host
+    host_ns: int  # what the host needs to start it, eagerly
+    workspace: int = 0  # bytes taken while it runs, beyond what it returns
 
 
 def _calls_of(case: Case, device: torch.device) -> list[Callable[[], Any]]:
@@ -190,8 +184,7 @@ class HostClock:
 
 # -- the calibration
 
-Keep = Callable[[int, Measured], None]
-"""Takes what was measured, and how many cases of the plan are done with it."""
+Keep = Callable[[int, Measured], None]  # takes what was measured, and how many cases of the plan are done with it
 
 
 def run(device: torch.device, seconds: float, done: int, keep: Keep) -> None:

@@ -50,8 +50,7 @@ def _attention_backends() -> str:
 
 # -- clocks, temperature and power of a GPU, from its driver: PyTorch itself needs a package that few have
 
-_SM, _MEMORY = 1, 2
-"""What NVML calls its clock domains."""
+_SM, _MEMORY = 1, 2  # what NVML calls its clock domains
 _TEMPERATURE = 0
 
 

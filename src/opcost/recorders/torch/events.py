@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from opcost.core.graph import Phase
 
-PREFIX = "opcost::"
-"""How the recorder's own annotations begin; they mark steps and modules and are no operators."""
+PREFIX = "opcost::"  # how the recorder's own annotations begin; they mark steps and modules and are no operators
 
 _RUNTIME = re.compile(r"(?:cuda|cu|hip)[A-Z]\w*$")
 _RUNTIME_ACTIVITIES = frozenset({"cuda_runtime", "cuda_driver", "xpu_runtime", "mtia_runtime", "privateuse1_runtime"})
@@ -33,13 +32,10 @@ class HostEvent(NamedTuple):
     start_ns: int
     end_ns: int
     name: str
-    thread: int
-    """The system's number of the thread."""
-    torch_thread: int
-    """PyTorch's own number, by which a backward pass names the thread of its forward pass."""
+    thread: int  # the system's number of the thread
+    torch_thread: int  # PyTorch's own number, by which a backward pass names the thread of its forward pass
     forward_thread: int
-    sequence: int
-    """Number of the autograd node that is made or run; -1 without one."""
+    sequence: int  # number of the autograd node that is made or run; -1 without one
     backward: bool
     correlation: int
     runtime: bool
@@ -55,10 +51,8 @@ class DeviceEvent(NamedTuple):
     name: str
     device: str
     stream: str
-    correlation: int
-    """Shared with the call that launched it."""
-    operator: int
-    """The correlation of the operator that launched it, as the profiler linked it; 0 without one."""
+    correlation: int  # shared with the call that launched it
+    operator: int  # the correlation of the operator that launched it, as the profiler linked it; 0 without one
     launched_ns: int | None = None
     """When the host began to launch it, as far as the launch was seen; None for what a CUDA graph replays."""
 
@@ -102,19 +96,10 @@ def _host_event(event: Any, name: str, start: int, duration: int, activity: str)
     runtime = activity in _RUNTIME_ACTIVITIES if activity else bool(_RUNTIME.match(name))
     shapes = () if runtime else _optional(event, "structured_input_shapes", None) or event.shapes()
     return HostEvent(
-        start,
-        start + duration,
-        name,
-        event.device_resource_id(),
-        event.start_thread_id(),
-        event.fwd_thread_id(),
-        event.sequence_nr(),
-        event.scope() == 1,
-        event.correlation_id(),
-        runtime,
-        tuple(shapes),
+        start, start + duration, name, event.device_resource_id(), event.start_thread_id(), event.fwd_thread_id(),
+        event.sequence_nr(), event.scope() == 1, event.correlation_id(), runtime, tuple(shapes),
         tuple(() if runtime else event.dtypes()),
-    )
+    )  # fmt: skip
 
 
 def _optional(event: Any, method: str, otherwise: Any = False) -> Any:  # noqa: FBT002 - for versions without the method
@@ -127,10 +112,8 @@ def _optional(event: Any, method: str, otherwise: Any = False) -> Any:  # noqa: 
 STEP = f"{PREFIX}step "
 MODULE = f"{PREFIX}module "
 BACKWARD = f"{PREFIX}backward"
-ASIDE = f"{PREFIX}aside"
-"""What the recorder itself runs between steps."""
-GRAPH_LAUNCH = "GraphLaunch"
-"""In the runtime's names of the call that starts a CUDA graph."""
+ASIDE = f"{PREFIX}aside"  # what the recorder itself runs between steps
+GRAPH_LAUNCH = "GraphLaunch"  # in the runtime's names of the call that starts a CUDA graph
 _ENGINE = ("autograd::", "torch::autograd::")
 _ACCUMULATE = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
 """Hands a parameter its gradient; it has no number of its own and runs right after the node that made the gradient."""
@@ -167,8 +150,7 @@ class Nesting(NamedTuple):
 
     roots: list[EventNode]
     unattributed: list[DeviceEvent]
-    step_ns: dict[int, tuple[int, int]]
-    """Start and end of every step on the host."""
+    step_ns: dict[int, tuple[int, int]]  # start and end of every step on the host
 
 
 def nest(host: Sequence[HostEvent], device: Sequence[DeviceEvent], paths: Sequence[str]) -> Nesting:
@@ -196,14 +178,11 @@ class _Builder:
         self.steps: dict[int, tuple[int, int]] = {}
         self._made_in: dict[tuple[int, int], str] = {}
         """The module in which an autograd node was made, by thread and number."""
-        self._evaluated: dict[int, str] = {}
-        """The module of the autograd node that each thread ran last."""
+        self._evaluated: dict[int, str] = {}  # the module of the autograd node that each thread ran last
         self._launches: dict[int, EventNode] = {}
         self._operators: dict[int, EventNode] = {}
-        self._owner: dict[int, EventNode] = {}
-        """The operator around a launch, by the launch's identity."""
-        self._aside: set[int] = set()
-        """Correlations of what the recorder itself launched between steps."""
+        self._owner: dict[int, EventNode] = {}  # the operator around a launch, by the launch's identity
+        self._aside: set[int] = set()  # correlations of what the recorder itself launched between steps
 
     def add_thread(self, events: Sequence[HostEvent], *, leading: bool) -> None:
         """Nest the events of one thread; `leading` is the thread whose annotations mark the steps."""
@@ -318,16 +297,12 @@ class ModuleSpan(NamedTuple):
 class ThreadOutline(NamedTuple):
     """What one run does on one thread."""
 
-    operators: list[tuple[int, str]]
-    """How many others each one runs in, and its name."""
-    arguments: list[tuple[tuple[Any, ...], tuple[str, ...]]]
-    """Shapes and types."""
-    spans: list[ModuleSpan]
-    """Module calls in order of entry; those in which no operator ran are left out."""
+    operators: list[tuple[int, str]]  # how many others each one runs in, and its name
+    arguments: list[tuple[tuple[Any, ...], tuple[str, ...]]]  # shapes and types
+    spans: list[ModuleSpan]  # module calls in order of entry; those in which no operator ran are left out
 
 
-Outline = Mapping[int, ThreadOutline]
-"""One run, by the number of the thread."""
+Outline = Mapping[int, ThreadOutline]  # one run, by the number of the thread
 
 
 def outline_of(host: Sequence[HostEvent]) -> Outline | None:

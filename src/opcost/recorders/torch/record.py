@@ -81,19 +81,12 @@ def _measured(runner: Runner, options: ProfileOptions, report: Report | None) ->
     notes = [] if report is None else _missing(matcher, tuple(nesting.step_ns))
     return Profile(
         meta={
-            "source": runner.label,
-            "format": "opcost",
-            "framework": "torch",
+            "source": runner.label, "format": "opcost", "framework": "torch",
             "device": "gpu" if runner.device.type == "cuda" else runner.device.type,
             "mode": options.mode or ("train" if getattr(runner.inner, "training", False) else "eval"),
-            "backward": str(options.backward),
-            "host_only": str(options.host_only),
-            "cold_l2": str(options.cold_l2),
-            "warmup": str(options.warmup),
-            "steps": str(len(recorded)),
-            "annotated": str(annotated),
-            "overhead": overhead(timed, recorded),
-            **conditions(runner.device),
+            "backward": str(options.backward), "host_only": str(options.host_only),
+            "cold_l2": str(options.cold_l2), "warmup": str(options.warmup), "steps": str(len(recorded)),
+            "annotated": str(annotated), "overhead": overhead(timed, recorded), **conditions(runner.device),
             **state,
         },
         rows=rows,
@@ -102,7 +95,7 @@ def _measured(runner: Runner, options: ProfileOptions, report: Report | None) ->
         timed_ns=timed,
         notes=tuple(notes),
         extra={"recorded_ns": list(recorded)},
-    )
+    )  # fmt: skip
 
 
 def _nothing() -> None:
@@ -186,8 +179,7 @@ def _missing(matcher: Matcher, steps: tuple[int, ...]) -> list[Note]:
 
 # -- one run of the user's model, repeatable, with everything of the user's restored
 
-Scope = Callable[[str], Any]
-"""Makes the context manager of an annotation."""
+Scope = Callable[[str], Any]  # makes the context manager of an annotation
 
 
 class Runner:
@@ -219,8 +211,7 @@ class Runner:
         """How many paths each module of the model has."""
         self._known: dict[int, tuple[str, str]] = {}
         self._numbers: dict[str, int] = {}
-        self.paths: list[str] = []
-        """Module paths by the number that annotations carry."""
+        self.paths: list[str] = []  # module paths by the number that annotations carry
         self._running = ""
         for name, tensor in (*inner.named_parameters(), *inner.named_buffers()):
             if not has_data(tensor):

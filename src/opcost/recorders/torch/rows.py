@@ -67,19 +67,11 @@ class RowMaker:
         own_ns = sum(kernel.duration_ns for kernel in kernels)
         self._rows.append(
             ProfileRow(
-                id=len(self._rows),
-                name=f"{module}.{base}" if module else base,
-                type=event.name,
+                id=len(self._rows), name=f"{module}.{base}" if module else base, type=event.name,
                 kind=main.op.kind if main is not None and one_kind else "",
-                module=module,
-                phase=place.phase,
-                device=kernels[0].device if kernels else "cpu",
-                stream=kernels[0].stream if kernels else "",
-                provider=provider,
-                step=place.step,
-                host_start_ns=event.start_ns,
-                host_ns=duration,
-                host_self_ns=max(0, duration - inside),
+                module=module, phase=place.phase, device=kernels[0].device if kernels else "cpu",
+                stream=kernels[0].stream if kernels else "", provider=provider, step=place.step,
+                host_start_ns=event.start_ns, host_ns=duration, host_self_ns=max(0, duration - inside),
                 device_ns=own_ns if self._with_device else None,
                 device_total_ns=total if self._with_device else None,
                 kernels=kernels,
@@ -88,7 +80,7 @@ class RowMaker:
                 attrs=main.op.attrs if main is not None else NO_ATTRS,
                 cost=_sum(counted),
             )
-        )
+        )  # fmt: skip
 
 
 def kernel_of(event: DeviceEvent) -> Kernel:
@@ -128,8 +120,7 @@ def _ins(node: EventNode) -> Iterator[TensorSpec]:
 # device may choose another of the same family (`aten::cudnn_batch_norm`). A family is what one translation serves.
 
 _Key = TypeVar("_Key")
-_Where: TypeAlias = "tuple[int | None, str, str]"
-"""Step, phase and module in which an operator ran."""
+_Where: TypeAlias = "tuple[int | None, str, str]"  # step, phase and module in which an operator ran
 NOT_A_TENSOR = frozenset({"", "Scalar", "ScalarList", "GenericList"})
 _REGIONS = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction")
 """Inside these, operators of all modules below run without a call of the modules."""
@@ -167,12 +158,9 @@ class _Visit(NamedTuple):
 class _Seen:
     """What was met on the way down."""
 
-    outermost: list[EventNode] = field(default_factory=list)
-    """Operators that no operator is around."""
-    replayed: list[EventNode] = field(default_factory=list)
-    """Compiled regions that replay a CUDA graph."""
-    regions: set[_Where] = field(default_factory=set)
-    """Where compiled regions ran operators."""
+    outermost: list[EventNode] = field(default_factory=list)  # operators that no operator is around
+    replayed: list[EventNode] = field(default_factory=list)  # compiled regions that replay a CUDA graph
+    regions: set[_Where] = field(default_factory=set)  # where compiled regions ran operators
 
     def enter(self, visit: _Visit) -> _Visit:
         """Note a node, and say what is around those inside it."""
@@ -195,8 +183,7 @@ class Matcher:
         self._rows = rows
         self._in_module = _grouped(rows, lambda row: (row.op.phase, row.op.module, family_of(row.op.raw)))
         self._anywhere = _grouped(rows, lambda row: (row.op.phase, family_of(row.op.raw)))
-        self._used: defaultdict[int | None, set[int]] = defaultdict(set)
-        """By step, the rows that are handed out."""
+        self._used: defaultdict[int | None, set[int]] = defaultdict(set)  # by step, the rows that are handed out
 
     def match(self, roots: Sequence[EventNode]) -> dict[int, tuple[Row, ...]]:
         """The counted rows of each recorded node, by the node's identity; below a matched node nothing is matched."""

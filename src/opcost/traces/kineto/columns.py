@@ -40,8 +40,7 @@ from opcost.traces.kineto.decoding import (
 
 LONGS, INTS, BYTES = partial(array, "q"), partial(array, "i"), partial(array, "b")
 """Empty columns of 64, 32 and 8 bits."""
-NONE = -1
-"""In a column: no value. Numbers of rows and identifiers of a trace are never below zero."""
+NONE = -1  # in a column: no value. Numbers of rows and identifiers of a trace are never below zero
 
 CALLS, LEAVES, MODULES = range(3)
 """What a thread's intervals are: operators and annotations, which hold others; runtime calls, which do not; modules."""
@@ -53,13 +52,11 @@ COLLECTIVE_OPERATOR = "record_param_comms"
 """The operator around the launch of a collective, whose arguments describe it."""
 COLLECTIVE_FIELDS = ("collective", "group_name", "in_elements", "out_elements", "group_size", "element")
 """The fields of arguments that describe a collective."""
-APART = b"\0"
-"""Between the parts of a signature; no JSON text has this byte in it."""
+APART = b"\0"  # between the parts of a signature; no JSON text has this byte in it
 LARGEST = 2**63
 LATEST, LONGEST = 2**52, 2**42
 """Microseconds: 142 years are later than every clock, and thousands of 50 days are still below 64 bits of nanoseconds."""
-HALVES_BELOW = 2**42
-"""Microseconds; a thousand times that, a float still has half a nanosecond."""
+HALVES_BELOW = 2**42  # microseconds; a thousand times that, a float still has half a nanosecond
 
 
 @dataclass(slots=True)
@@ -69,8 +66,7 @@ class Lane:
     start: array[int] = field(default_factory=LONGS)
     duration: array[int] = field(default_factory=LONGS)
     signature: array[int] = field(default_factory=INTS)
-    link: array[int] = field(default_factory=LONGS)
-    """The sequence number of an operator, the correlation of a launch."""
+    link: array[int] = field(default_factory=LONGS)  # the sequence number of an operator, the correlation of a launch
     backward: array[int] = field(default_factory=BYTES)
     """Whether the backward pass ran this operator, for the forward one with the same sequence number."""
     external: array[int] = field(default_factory=LONGS)
@@ -128,11 +124,9 @@ class MemoryColumns:
 
     time: array[int] = field(default_factory=LONGS)
     thread: array[int] = field(default_factory=INTS)
-    place: array[int] = field(default_factory=INTS)
-    """The number of the device."""
+    place: array[int] = field(default_factory=INTS)  # the number of the device
     address: array[int] = field(default_factory=LONGS)
-    changed: array[int] = field(default_factory=LONGS)
-    """Bytes, below zero where they were freed."""
+    changed: array[int] = field(default_factory=LONGS)  # bytes, below zero where they were freed
     allocated: array[int] = field(default_factory=LONGS)
     reserved: array[int] = field(default_factory=LONGS)
     threads: dict[tuple[Number, Number], int] = field(default_factory=dict)
@@ -182,18 +176,15 @@ class Columns:
     """Everything that is kept of a trace."""
 
     def __init__(self, *, owners: Sequence[int] = (OPERATOR,), providers: Mapping[int, str] = PROVIDERS) -> None:
-        self.owners = owners
-        """Kinds of events that own the device work launched in them."""
-        self.providers = providers
-        """The provider that rows of each kind name."""
+        self.owners = owners  # kinds of events that own the device work launched in them
+        self.providers = providers  # the provider that rows of each kind name
         self.threads: dict[tuple[Number, Number], dict[int, Lane]] = {}
         """By process and thread, the lanes of CALLS, LEAVES and MODULES."""
         self.device = DeviceColumns()
         self.memory = MemoryColumns()
         self.signatures: list[Signature] = []
         self.kernel_names: dict[str, int] = {}
-        self.queues: dict[tuple[Number, Number], int] = {}
-        """Device and stream."""
+        self.queues: dict[tuple[Number, Number], int] = {}  # device and stream
         self.steps: list[tuple[int, int, int]] = []
         """Start, end and number of each step that the profiler's schedule marked."""
         self.collectives: dict[int, int] = {}
@@ -204,14 +195,10 @@ class Columns:
         """The kernels that runtime calls name, as the trace spells them, and their numbers."""
         self.moved: dict[tuple[int, int], int] = {}
         """Bytes that copies of one queue and name moved, where the trace has them."""
-        self.negative = 0
-        """Events with a duration below zero, which counts as none."""
-        self.untimed = 0
-        """Events without a beginning or a duration, which are left out."""
-        self.unread = 0
-        """Work on a device without a category, which is left out."""
-        self.beyond = 0
-        """Events with times that no column can have, which are left out."""
+        self.negative = 0  # events with a duration below zero, which counts as none
+        self.untimed = 0  # events without a beginning or a duration, which are left out
+        self.unread = 0  # work on a device without a category, which is left out
+        self.beyond = 0  # events with times that no column can have, which are left out
         self._pickers = _Pickers()
         self._describe = attrgetter(*COLLECTIVE_FIELDS)
         self._numbers = {sort: _Numbers(sort, self.signatures) for sort in _LANES}

@@ -19,8 +19,7 @@ from msgspec import Raw
 
 OPERATOR, ANNOTATION, RUNTIME, OVERHEAD, MODULE, DEVICE, MEMORY, BACKEND = range(8)
 """What an event is. What third-party backends record (BACKEND) is on the host or on their device: where it ran decides."""
-IGNORED, UNREAD = -1, -2
-"""No work; and work on a device without a category, which is counted and not read."""
+IGNORED, UNREAD = -1, -2  # no work; and work on a device without a category, which is counted and not read
 PROVIDERS = {
     OPERATOR: "cpu_op", ANNOTATION: "user_annotation", RUNTIME: "runtime", OVERHEAD: "overhead", BACKEND: "runtime",
 }  # fmt: skip
@@ -85,8 +84,7 @@ class CallArgs(msgspec.Struct, gc=False):
     """What links a call of the device's runtime to the work that it launched."""
 
     correlation: Number = ABSENT
-    kernel: Raw = NOTHING
-    """The name of the launched kernel, which ROCm writes."""
+    kernel: Raw = NOTHING  # the name of the launched kernel, which ROCm writes
 
 
 class DeviceArgs(msgspec.Struct, gc=False, rename=_NAMES):
@@ -119,8 +117,7 @@ class MemoryArgs(msgspec.Struct, gc=False, rename=_NAMES):
 class Args(OperatorArgs, gc=False, rename=_NAMES):
     """All of these, for an event that may be anything."""
 
-    task: Raw = NOTHING
-    """What Ascend's tools write of work on a device, which they give no category."""
+    task: Raw = NOTHING  # what Ascend's tools write of work on a device, which they give no category
 
     device: Number = None
     stream: Number = None
@@ -236,8 +233,7 @@ def _decoders(memory: bool) -> _Decoders:  # noqa: FBT001 - the key of the cache
 class EventDecoder:
     """Decodes the blocks of one file, and remembers which decoder its events need."""
 
-    memory: bool
-    """Whether changes of memory are decoded."""
+    memory: bool  # whether changes of memory are decoded
     exact: bool = False
     blocks: int = 0
     strange: int = 0

@@ -35,10 +35,8 @@ does more than to launch."""
 class Uses(NamedTuple):
     """How the devices of a trace were used, in the order of first use in the file."""
 
-    whole: tuple[Busy, ...] = ()
-    """From the first kernel of a device to its last."""
-    steps: tuple[Busy, ...] = ()
-    """In the marked steps, but for the first of several."""
+    whole: tuple[Busy, ...] = ()  # from the first kernel of a device to its last
+    steps: tuple[Busy, ...] = ()  # in the marked steps, but for the first of several
 
 
 def device_uses(trace: Trace) -> Uses:

@@ -22,8 +22,7 @@ from opcost.traces.kineto.decoding import ANNOTATION, OPERATOR, OVERHEAD, Number
 from opcost.traces.kineto.modules import NEVER, ModuleTree, steps_of, training_of
 from opcost.traces.kineto.trace import CapturedLaunch, Trace, Unowned
 
-SLACK_NS = 100_000
-"""Clocks of host and device are compared now and then, and may be off by less between."""
+SLACK_NS = 100_000  # clocks of host and device are compared now and then, and may be off by less between
 FARTHEST_NS = 1_000_000_000
 
 
@@ -77,8 +76,7 @@ class _Linker:
         self.training = training_of(columns.signatures, calls)
         self.owner: dict[int, int] = {}
         """By correlation, the row that launched something: of calls inside each other the outer one's, or why there is none."""
-        self.repeated: list[int] = []
-        """Rows inside one of the same name."""
+        self.repeated: list[int] = []  # rows inside one of the same name
         self.names = [numbers.setdefault(name, len(numbers)) for name in names]
         """Of each signature, the number of its name."""
         self.module_names = [name[len(MODULE_PREFIX) :] for name in names]
@@ -161,8 +159,7 @@ class _Nested(NamedTuple):
 
     parents: list[int]
     ends: list[int]
-    self_time: list[int]
-    """The last one is for rows without a parent."""
+    self_time: list[int]  # the last one is for rows without a parent
     repeated: list[int]
 
 

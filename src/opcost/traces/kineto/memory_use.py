@@ -16,8 +16,7 @@ from opcost.traces.kineto.trace import Trace
 EARLIER = "(before the trace)"
 NO_OPERATOR = "(no operator)"
 OTHERS = "(others)"
-MOST_HOLDERS = 50
-"""Of each device the largest are listed one by one, the others together."""
+MOST_HOLDERS = 50  # of each device the largest are listed one by one, the others together
 TENTHS = 10
 _DEVICE_TYPES = {0: "cpu", 1: "gpu"}
 
@@ -108,16 +107,11 @@ class _Device:
         ends = [self._level_at(step.end) for step in self.trace.steps]
         growths = [after - before for before, after in pairwise(ends[1:])]
         return AllocatorMemory(
-            device=self.name,
-            rank=self.trace.rank,
-            changes=len(self.places),
-            first_bytes=self.first,
-            last_bytes=self.levels[-1],
-            peak_bytes=self.levels[self.peak],
-            peak_at_ns=self.times[self.peak] - self.times[0],
-            reserved_bytes=_most(self.reserved),
+            device=self.name, rank=self.trace.rank, changes=len(self.places), first_bytes=self.first,
+            last_bytes=self.levels[-1], peak_bytes=self.levels[self.peak],
+            peak_at_ns=self.times[self.peak] - self.times[0], reserved_bytes=_most(self.reserved),
             growth_bytes=median(growths) if growths else None,
-        )
+        )  # fmt: skip
 
     def _level_at(self, time: int) -> int:
         place = bisect_right(self.times, time) - 1

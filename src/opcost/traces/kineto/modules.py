@@ -17,8 +17,7 @@ from opcost.core.graph import Phase
 from opcost.traces.kineto.columns import CALLS, INTS, LONGS, NONE, Columns, Lane, Signature
 from opcost.traces.kineto.decoding import ANNOTATION, OPERATOR
 
-NEVER = 2**64
-"""Later than every time."""
+NEVER = 2**64  # later than every time
 
 # -- modules
 
@@ -93,8 +92,7 @@ OPTIMIZER = "Optimizer."
 class Training:
     """What is known of backward passes and updates, over all threads."""
 
-    beginnings: dict[int, int]
-    """The phase that a signature begins."""
+    beginnings: dict[int, int]  # the phase that a signature begins
     forward: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By sequence number, start and module of the last forward operator that has it: the one that made the node."""
     nodes: array[int] = field(default_factory=LONGS)
@@ -163,8 +161,7 @@ def training_of(signatures: list[Signature], threads: Iterable[Lane]) -> Trainin
 # -- steps: as the profiler's schedule marked them, else from update to update, else as annotations repeat
 
 UPDATE_PREFIX = "Optimizer.step#"
-LOADS = "enumerate(DataLoader)"
-"""What the framework itself annotates in every step, beside updates."""
+LOADS = "enumerate(DataLoader)"  # what the framework itself annotates in every step, beside updates
 LEAST_SHARE = 0.5
 """Annotations that repeat are steps where they cover this share of the time from the first to the last of them."""
 

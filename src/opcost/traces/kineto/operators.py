@@ -231,8 +231,7 @@ class _Wanted(NamedTuple):
     base: str
     several: bool
     optional: bool
-    has_gaps: bool
-    """It is a list of tensors that may be absent."""
+    has_gaps: bool  # it is a list of tensors that may be absent
 
 
 @cache
@@ -329,8 +328,7 @@ _KERNELS = {"aten::cat": _CAT, "aten::gelu": _GELU, "aten::gelu_backward": _GELU
 class Hint(NamedTuple):
     """What is not written among the arguments."""
 
-    dtype: str = ""
-    """Of tensors in lists."""
+    dtype: str = ""  # of tensors in lists
     approximate: str | None = None
 
 
@@ -358,13 +356,11 @@ def hint_of(operator: str, kernels: Iterable[str]) -> Hint | None:
 # another name: a convolution to that of a library. To a copy of its arguments, an empty result or a view nothing gives way but
 # another such.
 
-MOVES = ("copy", "create", "view")
-"""Kinds that prepare the arguments or the results of others."""
+MOVES = ("copy", "create", "view")  # kinds that prepare the arguments or the results of others
 PICKS = ("gather", "scatter")
 """Kinds of which PyTorch does one through another with the same work, as it does products."""
 
-_Word: TypeAlias = tuple[str, str]
-"""A kind and its function."""
+_Word: TypeAlias = tuple[str, str]  # A kind and its function
 SAME_WORDS: tuple[tuple[_Word, _Word], ...] = (
     (("elementwise", "relu"), ("elementwise", "max")),
     (("embedding", ""), ("gather", "")),
@@ -376,8 +372,7 @@ sees the outer one, and so does a trace of the host, where both take time."""
 class NestedCosts(NamedTuple):
     """Which operators have no cost of their own."""
 
-    wrappers: frozenset[int]
-    """Signatures whose work is done, and counted, by an operator inside."""
+    wrappers: frozenset[int]  # signatures whose work is done, and counted, by an operator inside
     covered: bytes
     """Of each row, the number in `kinds` of the operator around it that has the cost of all that is inside; 0 without such."""
     kinds: tuple[str, ...] = ("",)
@@ -407,10 +402,8 @@ def nested_costs(
             outers.setdefault(inner, set()).add(outer)
     same_words = SAME_WORDS if on_device else ()
     wrappers: set[int] = set()
-    doubled: set[int] = set()
-    """One inside is the same work."""
-    hosts: set[int] = set()
-    """One inside is only a part of the work."""
+    doubled: set[int] = set()  # one inside is the same work
+    hosts: set[int] = set()  # one inside is only a part of the work
     for inner, operator in enumerate(operators):
         for outer in _reached(outers, inner) if operator.kind else ():
             host = operators[outer]

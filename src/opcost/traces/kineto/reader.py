@@ -24,8 +24,7 @@ from opcost.traces.kineto.trace import Capture, Trace, Unowned, captures_of, rep
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
 
-BEGINNING = 1 << 10
-"""Bytes in which the first field of a file is named."""
+BEGINNING = 1 << 10  # bytes in which the first field of a file is named
 _SIGNS = re.compile(
     rb'"(?:schemaVersion|deviceProperties|baseTimeNanoseconds|distributedInfo|cuda_runtime_version|trace_id|correlation)"\s*:'
     rb'|"cat"\s*:\s*"(?:' + b"|".join(name.encode() for name in CATEGORIES if name != "Kernel") + rb')"'
@@ -36,8 +35,7 @@ _OTHERS = re.compile(rb'\{\s*"(?:schema|profiler|graph_exec)"\s*:')
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 LARGE_BYTES = 64 << 20
-LARGE_PACKED_BYTES = LARGE_BYTES // 8
-"""A gzipped file may unpack to a hundred times its size."""
+LARGE_PACKED_BYTES = LARGE_BYTES // 8  # A gzipped file may unpack to a hundred times its size
 MANY = 20_000
 """Above this many executions and kernels a row of a profile is a group of executions that are alike, unless each is requested:
 to make rows of all and to query those takes ten times as long as to read them. Of a large file it always is."""

@@ -20,40 +20,31 @@ from opcost.errors import SourceError
 from opcost.traces.file import DAMAGE, REPAIR, TRUNCATED, TraceFile
 from opcost.traces.kineto.decoding import FAULTS, INVALID, Event, EventDecoder
 
-BLOCK_BYTES = 1 << 16
-"""What is decoded at once; the events of this many bytes stay in a processor's cache."""
+BLOCK_BYTES = 1 << 16  # what is decoded at once; the events of this many bytes stay in a processor's cache
 LARGEST_HEAD = 1 << 24
 """If fields before the events are damaged, this much of the file is searched before that is reported."""
-LARGEST_EVENT = 1 << 24
-"""An event must end within this many bytes."""
-LARGEST_FIRST = 1 << 22
-"""The first event must end within this many bytes for the separator of events to be found."""
+LARGEST_EVENT = 1 << 24  # an event must end within this many bytes
+LARGEST_FIRST = 1 << 22  # the first event must end within this many bytes for the separator of events to be found
 LARGEST_TRAILER = LARGEST_HEAD
-SMALLEST_EVENT = 32
-"""Bytes that an event has at least, on average: with a name and a time it has twice as many."""
-TRIES = 16
-"""How many cuts of one block, or beginnings of the next event behind a bad one, are tried."""
+SMALLEST_EVENT = 32  # bytes that an event has at least, on average: with a name and a time it has twice as many
+TRIES = 16  # how many cuts of one block, or beginnings of the next event behind a bad one, are tried
 MOST_FAULTS = 1_000_000
 """Bad events that are left out one by one; a file of more is no trace, and would take minutes to report."""
 SIFTED_BYTES = 1 << 20
 """This many bytes without a cut are taken apart too: the file does not write the same between all events."""
-DEEPEST = 1000
-"""Levels of a value; no decoder goes deeper, and brackets without an end are not counted to theirs."""
+DEEPEST = 1000  # levels of a value; no decoder goes deeper, and brackets without an end are not counted to theirs
 
 CUT = "the file ends in the middle of the list of events"
 
-_LIST = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
-"""The key, and not a text that contains its name."""
-_BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
-"""A list of events without an object around it."""
+_LIST = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')  # the key, and not a text that contains its name
+_BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")  # A list of events without an object around it
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _NEXT = re.compile(r"\s*,\s*\{")
 _GAP = re.compile(rb"[\s,]*")
 _STRUCTURE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
 _WORD = re.compile(rb"[^\s,{\[\]]+")
 _FIELD = re.compile(r"at `\$\[\d+\](?:\.\w+)?\.(\w+)`")
-_MARK = b'"ph"'
-"""A field that every event has, and nothing inside of an event does."""
+_MARK = b'"ph"'  # A field that every event has, and nothing inside of an event does
 
 
 class _Decoded(NamedTuple):
@@ -95,11 +86,9 @@ class KinetoStream:
         self.left_out: dict[str, Left] = {}
         self.events = 0
         self._decoder = EventDecoder(memory)
-        self._position = 0
-        """Offset of the window's first byte in the unpacked file, for messages."""
+        self._position = 0  # offset of the window's first byte in the unpacked file, for messages
         self._read = 0
-        self._broken = ""
-        """Why the file cannot be unpacked further."""
+        self._broken = ""  # why the file cannot be unpacked further
 
     def blocks(self) -> Iterator[list[Event]]:
         """The events, in the order of the file."""

@@ -122,29 +122,18 @@ class Table:
             kernels = tuple(_kernel(queue, times) for queue, times in group.kernels.items())
             rows.append(
                 ProfileRow(
-                    id=number,
-                    name=group.type,
-                    type=group.type,
-                    kind=group.operator.kind,
-                    module=group.module,
-                    phase=group.phase,
-                    device=kernels[0].device if kernels else "cpu",
+                    id=number, name=group.type, type=group.type, kind=group.operator.kind, module=group.module,
+                    phase=group.phase, device=kernels[0].device if kernels else "cpu",
                     stream=kernels[0].stream if kernels else group.thread,
-                    provider=group.provider,
-                    rank=rank,
-                    step=group.step,
-                    host_ns=group.host.total,
+                    provider=group.provider, rank=rank, step=group.step, host_ns=group.host.total,
                     host_self_ns=group.host_self.total,
                     device_ns=group.device.total if has_device else None,
                     device_total_ns=group.device_total if has_device else None,
-                    kernels=kernels,
-                    ins=group.operator.ins,
-                    outs=group.operator.outs,
-                    attrs=group.operator.attrs,
+                    kernels=kernels, ins=group.operator.ins, outs=group.operator.outs, attrs=group.operator.attrs,
                     count=group.host.count,
                     spread=Spread(group.host_self.values, group.device.values) if group.host.count > 1 else None,
                 )
-            )
+            )  # fmt: skip
         unattributed = tuple(
             _kernel(queue, times)._replace(why="" if why == "none" else why, rank=self.rank)
             for (queue, why), times in self.unattributed.items()
@@ -174,17 +163,10 @@ def table_of(trace: Trace, meta: Mapping[str, str], rank: int | None, notes: tup
         queue = Queue(trace.kernel_names[work.name[place]], *trace.queues[work.queue[place]])
         unattributed[queue, REASONS.get(reason, "none")].values.append(work.duration[place])
     return Table(
-        meta=meta,
-        rank=rank,
-        groups=_groups(trace),
-        unattributed=unattributed,
-        collectives=collectives_of(trace),
-        copies=copies_of(trace),
-        memory=memory_of(trace),
-        devices=device_uses(trace),
-        wall_ns=trace.wall_ns,
+        meta=meta, rank=rank, groups=_groups(trace), unattributed=unattributed, collectives=collectives_of(trace),
+        copies=copies_of(trace), memory=memory_of(trace), devices=device_uses(trace), wall_ns=trace.wall_ns,
         notes=notes + trace.notes(),
-    )
+    )  # fmt: skip
 
 
 def _groups(trace: Trace) -> tuple[Group, ...]:

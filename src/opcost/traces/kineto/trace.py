@@ -37,23 +37,18 @@ class Unowned:
     """Why no operator owns a piece of device work: what the column `owner` has instead of a row."""
 
     NO_OPERATOR = NONE
-    GRAPH = -2
-    """A captured graph launched it."""
-    OUTSIDE = -3
-    """Its launch is not in the trace."""
+    GRAPH = -2  # A captured graph launched it
+    OUTSIDE = -3  # its launch is not in the trace
 
 
-REASONS = {Unowned.GRAPH: "graph", Unowned.OUTSIDE: "outside"}
-"""The same as `Kernel.why` names it."""
+REASONS = {Unowned.GRAPH: "graph", Unowned.OUTSIDE: "outside"}  # the same as `Kernel.why` names it
 
 
 class CapturedLaunch(NamedTuple):
     """A call that launched something into a graph."""
 
-    row: int
-    """The operator around it, or NONE."""
-    kernel: int
-    """The number of the kernel where the runtime wrote it, or NONE."""
+    row: int  # the operator around it, or NONE
+    kernel: int  # the number of the kernel where the runtime wrote it, or NONE
     copies: bool
 
 
@@ -87,20 +82,16 @@ class Trace:
     steps: Sequence[Step] = ()
     """Rows have the numbers of those that the profiler's schedule marked; others are only used as a whole."""
     rows: HostRows = field(default_factory=HostRows)
-    threads: list[tuple[str, int]] = field(default_factory=list)
-    """Name and first row of each thread."""
+    threads: list[tuple[str, int]] = field(default_factory=list)  # name and first row of each thread
     modules: list[str] = field(default_factory=list)
-    joined: dict[int, int] = field(default_factory=dict)
-    """Rows that are the same execution as another row, and which."""
+    joined: dict[int, int] = field(default_factory=dict)  # rows that are the same execution as another row, and which
     first: int = NEVER
-    last: int = -NEVER
-    """The beginning of the first row and the end of the last."""
+    last: int = -NEVER  # the beginning of the first row and the end of the last
     owner: array[int] = field(default_factory=INTS)
     """Of each piece of device work, the row that launched it, or one of `Unowned`."""
     launches: dict[int, int] = field(default_factory=dict)
     """By correlation, the row of the call that launched something; empty where `skew` makes its times useless."""
-    skew: int = 0
-    """Nanoseconds that the clocks of host and device differ by at the least, where that shows."""
+    skew: int = 0  # nanoseconds that the clocks of host and device differ by at the least, where that shows
     captured: list[list[CapturedLaunch]] = field(default_factory=list)
     """The launches into each graph that was captured."""
     agreed: int = 0

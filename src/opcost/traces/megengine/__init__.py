@@ -69,13 +69,11 @@ READER = MegEngineReader()
 
 Json: TypeAlias = "dict[str, Any]"
 
-LOST = "(unknown)"
-"""The type of an operator whose description is lost."""
+LOST = "(unknown)"  # the type of an operator whose description is lost
 
 _MARK = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\],]', re.DOTALL)
 _CLOSING = {"{": "}", "[": "]"}
-_RECORD = 4
-"""Containers that are open inside a record: the document, a part, a table of it, and the record."""
+_RECORD = 4  # containers that are open inside a record: the document, a part, a table of it, and the record
 
 
 def read_before_damage(file: TraceFile) -> Json:

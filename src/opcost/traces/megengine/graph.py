@@ -26,10 +26,8 @@ from opcost.traces.file import is_shape
 Json: TypeAlias = "dict[str, Any]"
 
 _NO_TYPE = DType("float32")
-_FOREVER_S = 1e9
-"""Thirty years: a longer time is damage."""
-_MOST = 1 << 63
-"""No operator does more, or moves more bytes; a larger count is damage."""
+_FOREVER_S = 1e9  # thirty years: a longer time is damage
+_MOST = 1 << 63  # no operator does more, or moves more bytes; a larger count is damage
 _WORKSPACE = "VOLATILE_CONTENT"
 """The flag of memory that an operator only works in; footprints leave it out of the results."""
 _COMP_NODE = re.compile(r'CompNode\("(\w+?):(\w+)"')
@@ -229,25 +227,15 @@ class _Reader:
         number = self._text(key, "id")
         return ProfileRow(
             id=int(number) if number.isdecimal() and len(number) < 20 else list(self.operators).index(key),
-            name=name,
-            type=type_name,
-            kind=known.kind,
-            module=module,
-            device=device,
-            stream=stream,
+            name=name, type=type_name, kind=known.kind, module=module, device=device, stream=stream,
             host_start_ns=min((_ns(times.start) for times in on_host), default=None),
-            host_ns=host_ns,
-            host_self_ns=host_ns,
-            device_ns=device_ns,
-            device_total_ns=device_ns,
+            host_ns=host_ns, host_self_ns=host_ns, device_ns=device_ns, device_total_ns=device_ns,
             kernels=tuple(
                 Kernel(type_name, *_place(times.place), _ns(times.start), _ns(times.end - times.start))
                 for times in on_device
             ),
-            ins=known.ins,
-            outs=known.outs,
-            attrs=attrs,
-        )
+            ins=known.ins, outs=known.outs, attrs=attrs,
+        )  # fmt: skip
 
     def _specs(self, shapes: list[tuple[int, ...]], variables: list[str]) -> tuple[TensorSpec, ...]:
         return tuple(

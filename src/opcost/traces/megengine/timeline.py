@@ -22,8 +22,7 @@ Thread: TypeAlias = "tuple[str, str]"
 
 _COMP_NODE = re.compile(r'CompNode\("(\w+?):(\w+)"')
 _TENSOR = re.compile(r"(Input|Output) \d+")
-_FOREVER_US = 1e18
-"""Also a time since 1970 is far below; beyond is damage."""
+_FOREVER_US = 1e18  # also a time since 1970 is far below; beyond is damage
 _DISPATCH = "OpDispatch"
 
 _FUNCTIONS = frozenset(
@@ -155,23 +154,12 @@ class _Reader:
         device_ns = sum(kernel.duration_ns for kernel in kernels) if kernels else None
         device, stream = self._place(operator, kernels)
         return ProfileRow(
-            id=operator.number,
-            name=".".join((*operator.path, operator.type)),
-            type=operator.type,
-            kind=known.kind,
-            module=_module(operator.path),
-            device=device,
-            stream=stream,
-            host_start_ns=operator.start_ns,
-            host_ns=operator.duration_ns,
-            host_self_ns=operator.self_ns,
-            device_ns=device_ns,
-            device_total_ns=device_ns,
-            kernels=kernels,
-            ins=known.ins,
-            outs=known.outs,
+            id=operator.number, name=".".join((*operator.path, operator.type)), type=operator.type,
+            kind=known.kind, module=_module(operator.path), device=device, stream=stream,
+            host_start_ns=operator.start_ns, host_ns=operator.duration_ns, host_self_ns=operator.self_ns,
+            device_ns=device_ns, device_total_ns=device_ns, kernels=kernels, ins=known.ins, outs=known.outs,
             attrs=known.attrs,
-        )
+        )  # fmt: skip
 
     def _place(self, operator: _Operator, kernels: tuple[Kernel, ...]) -> tuple[str, str]:
         for tensor in (*operator.outs, *operator.ins):

@@ -32,11 +32,9 @@ from opcost.version import __version__
 if TYPE_CHECKING:
     import polars as pl
 
-Progress = Callable[[int, int], None]
-"""Called with how many bytes of the files are done, and of how many."""
+Progress = Callable[[int, int], None]  # called with how many bytes of the files are done, and of how many
 
-Tried: TypeAlias = "tuple[str, pl.DataFrame | SourceError]"
-"""A file and its table, or why it cannot be read."""
+Tried: TypeAlias = "tuple[str, pl.DataFrame | SourceError]"  # A file and its table, or why it cannot be read
 
 SUFFIXES = (".json", ".json.gz", ".csv", ".gz", ".sqlite", ".xplane.pb")
 
@@ -282,8 +280,7 @@ class Numbers(NamedTuple):
 
     of: dict[str, int]
     notes: tuple[Note, ...] = ()
-    apart: frozenset[int] = frozenset()
-    """Ranks that are not of one run with the others."""
+    apart: frozenset[int] = frozenset()  # ranks that are not of one run with the others
 
 
 def number_ranks(tables: Mapping[str, pl.DataFrame]) -> Numbers:
@@ -334,8 +331,7 @@ def _named(path: str) -> int | None:
 
 NOWHERE = "none"
 SUFFIX = ".opcost.parquet"
-LARGEST = 2 << 30
-"""Bytes of all that is kept in the usual folder; above, what was not used for longest is deleted."""
+LARGEST = 2 << 30  # bytes of all that is kept in the usual folder; above, what was not used for longest is deleted
 
 
 def usual_folder() -> Path:
@@ -415,8 +411,7 @@ def _tidy(folder: Path) -> None:
 
 T = TypeVar("T")
 LOCAL = "local"
-_PROCESS = 150 << 20
-"""Bytes that a process takes before it reads."""
+_PROCESS = 150 << 20  # bytes that a process takes before it reads
 _SHARE, _PACKED_SHARE = 0.3, 4.0
 """Bytes of memory for each byte of a plain and of a gzipped file, a little more than the most that was measured."""
 

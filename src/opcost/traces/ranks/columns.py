@@ -43,8 +43,7 @@ _MEMORY: dict[str, Any] = {
 }
 """What rows about memory are, in the order of `MemoryUse`."""
 
-CACHE_VERSION = "12"
-"""Changed whenever the columns or the way to them change, so that old caches are not used."""
+CACHE_VERSION = "12"  # changed whenever the columns or the way to them change, so that old caches are not used
 
 TEXTS = ("what", "type", "kind", "module", "phase", "provider", "device", "stream", "ins", "outs", "attrs", "source")
 NUMBERS = (
@@ -122,24 +121,16 @@ def _of_table(table: Table) -> Iterator[dict[str, Any]]:
 def _of_group(group: Group, *, has_device: bool) -> dict[str, Any]:
     queue = next(iter(group.kernels), None)
     return {
-        "type": group.type,
-        "kind": group.operator.kind,
-        "module": group.module,
-        "phase": group.phase,
-        "provider": group.provider,
-        "device": queue.device if queue else "cpu",
+        "type": group.type, "kind": group.operator.kind, "module": group.module, "phase": group.phase,
+        "provider": group.provider, "device": queue.device if queue else "cpu",
         "stream": queue.stream if queue else group.thread,
-        "ins": _specs(group.operator.ins),
-        "outs": _specs(group.operator.outs),
-        "attrs": json.dumps(write_attrs(group.operator.attrs)),
-        "step": group.step,
-        "count": group.host.count,
-        "host_ns": group.host.total,
-        "host_self_ns": group.host_self.total,
+        "ins": _specs(group.operator.ins), "outs": _specs(group.operator.outs),
+        "attrs": json.dumps(write_attrs(group.operator.attrs)), "step": group.step, "count": group.host.count,
+        "host_ns": group.host.total, "host_self_ns": group.host_self.total,
         "device_ns": group.device.total if has_device else None,
         "device_total_ns": group.device_total if has_device else None,
         **_spread(group.device if queue else group.host),
-    }
+    }  # fmt: skip
 
 
 def _of_kernel(queue: tuple[str, str, str], times: Times) -> dict[str, Any]:

@@ -76,20 +76,15 @@ READER: Reader = XlaReader()
 class Executed(NamedTuple):
     """One piece of work; on the host only that of compiled operators is."""
 
-    name: str
-    """Of the kernel; on the host, of the operator."""
-    operator: str
-    """The instruction of the program that it belongs to; empty where that is not known."""
-    program: int
-    """Which of the programs, or below zero."""
+    name: str  # of the kernel; on the host, of the operator
+    operator: str  # the instruction of the program that it belongs to; empty where that is not known
+    program: int  # which of the programs, or below zero
     device: str
-    line: str
-    """The stream or thread."""
+    line: str  # the stream or thread
     start_ns: int
     duration_ns: int
     moved: int | None
-    scope: str
-    """The path in the author's code, if the event itself has it."""
+    scope: str  # the path in the author's code, if the event itself has it
 
     @property
     def end_ns(self) -> int:
@@ -101,12 +96,10 @@ class XlaTrace:
     """All of a file."""
 
     executed: list[Executed] = field(default_factory=list)
-    steps: list[tuple[int, int]] = field(default_factory=list)
-    """When each began, and its number."""
+    steps: list[tuple[int, int]] = field(default_factory=list)  # when each began, and its number
     programs: dict[int, dict[str, Instruction]] = field(default_factory=dict)
     """The instructions of each program, by name."""
-    devices: list[str] = field(default_factory=list)
-    """Names of devices."""
+    devices: list[str] = field(default_factory=list)  # names of devices
     versions: dict[str, str] = field(default_factory=dict)
     faulty: int = 0
 
@@ -122,17 +115,12 @@ class XlaTrace:
         size = _SIZE.search(str(stats.get("memcpy_details", "")))
         self.executed.append(
             Executed(
-                name=_COPY.sub(r"Memcpy \1to\2", name or operator),
-                operator=operator,
+                name=_COPY.sub(r"Memcpy \1to\2", name or operator), operator=operator,
                 program=program if isinstance(program, int) else -1,
-                device=device,
-                line=line,
-                start_ns=times[0],
-                duration_ns=times[1],
-                moved=int(size[1]) if size else None,
-                scope=str(stats.get("name", "")),
+                device=device, line=line, start_ns=times[0], duration_ns=times[1],
+                moved=int(size[1]) if size else None, scope=str(stats.get("name", "")),
             )
-        )
+        )  # fmt: skip
 
 
 def _device_of(plane: str) -> str:
@@ -224,26 +212,15 @@ def _row(number: int, work: Executed, own_ns: int, instruction: Instruction | No
     place = place_of(known.scope or work.scope)
     name = work.name if work.operator.startswith(BUFFER) else work.operator
     return ProfileRow(
-        id=number,
-        name=name,
+        id=number, name=name,
         type=place.primitive or known.opcode or _NUMBER.sub("", name),
-        kind=known.kind,
-        module=place.module,
-        phase=place.phase,
-        device=work.device,
-        stream=work.line,
-        provider="xla",
-        step=step,
-        host_start_ns=work.start_ns,
-        host_ns=work.duration_ns if on_host else None,
-        host_self_ns=own_ns if on_host else None,
-        device_ns=None if on_host else own_ns,
+        kind=known.kind, module=place.module, phase=place.phase, device=work.device, stream=work.line,
+        provider="xla", step=step, host_start_ns=work.start_ns, host_ns=work.duration_ns if on_host else None,
+        host_self_ns=own_ns if on_host else None, device_ns=None if on_host else own_ns,
         device_total_ns=None if on_host else work.duration_ns,
         kernels=() if on_host else (Kernel(work.name, work.device, work.line, work.start_ns, own_ns),),
-        ins=known.ins,
-        outs=known.outs,
-        attrs=known.attrs,
-    )
+        ins=known.ins, outs=known.outs, attrs=known.attrs,
+    )  # fmt: skip
 
 
 # -- `*.xplane.pb`: planes (the host, each device) of lines (threads, streams) of events, as protocol buffers

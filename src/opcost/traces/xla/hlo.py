@@ -26,8 +26,7 @@ _MOVES = frozenset(
 """Instructions that compute nothing."""
 _COPIES = frozenset({"copy", "transpose", "concatenate", "pad", "reverse", "slice"})
 _WRAPPER = re.compile(r"(\w+)\((.*)\)$")
-_CODE = ("jit", "pjit", "xla_call")
-"""Names of wrappers that hold a function, not a module."""
+_CODE = ("jit", "pjit", "xla_call")  # names of wrappers that hold a function, not a module
 _AGAIN = ("rematted_computation", "checkpoint")
 
 
@@ -35,8 +34,7 @@ class Instruction(NamedTuple):
     """One instruction in our words."""
 
     opcode: str
-    scope: str = ""
-    """The path of the author's code that it comes from: `jit(f)/jvp(Net)/dense/dot_general`."""
+    scope: str = ""  # the path of the author's code that it comes from: `jit(f)/jvp(Net)/dense/dot_general`
     ins: tuple[TensorSpec, ...] = ()
     outs: tuple[TensorSpec, ...] = ()
     kind: str = ""

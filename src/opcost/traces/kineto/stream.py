@@ -1,24 +1,23 @@
 """A Kineto trace decoded block by block: the events stream by, the file's other fields are kept.
 
-The fields before the events are read first (`_header`). Then blocks are read into a window and decoded in place (`_straight`);
-where that fails, at the end of the list, at a cut inside an event or at a bad event, `_decode` finds out which. The fields behind
-the events come last (`_trailer`). Whether a cut was right is not guessed: what was cut inside an event does not decode.
-Where a block has bad events, `_Sieve` takes it apart by its braces, leaves them out and records what is wrong with them.
+The fields before the events are read first (`_header`). Then blocks are read into a window and decoded in place
+(`_Window.before_last`); where that fails, at the end of the list, at a cut inside an event or at a bad event, `_Sieve` takes the
+block apart by its braces, leaves bad events out and records what is wrong with them. The fields behind the events come last
+(`_trailer`). Whether a cut was right is not guessed: what was cut inside an event does not decode.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 from opcost.core.parsing import parse, replace_lone_surrogates
 from opcost.errors import SourceError
 from opcost.traces.file import DAMAGE, REPAIR, TRUNCATED, TraceFile
-from opcost.traces.kineto.decoding import FAULTS, INVALID, Event, EventDecoder
+from opcost.traces.kineto.decoding import FAULTS, Event, EventDecoder
 
 BLOCK_BYTES = 1 << 16  # what is decoded at once; the events of this many bytes stay in a processor's cache
 LARGEST_HEAD = 1 << 24
@@ -27,7 +26,7 @@ LARGEST_EVENT = 1 << 24  # an event must end within this many bytes
 LARGEST_FIRST = 1 << 22  # the first event must end within this many bytes for the separator of events to be found
 LARGEST_TRAILER = LARGEST_HEAD
 SMALLEST_EVENT = 32  # bytes that an event has at least, on average: with a name and a time it has twice as many
-TRIES = 16  # how many cuts of one block, or beginnings of the next event behind a bad one, are tried
+TRIES = 16  # how many beginnings of the next event behind a bad one are tried
 MOST_FAULTS = 1_000_000
 """Bad events that are left out one by one; a file of more is no trace, and would take minutes to report."""
 SIFTED_BYTES = 1 << 20
@@ -38,7 +37,6 @@ CUT = "the file ends in the middle of the list of events"
 
 _LIST = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')  # the key, and not a text that contains its name
 _BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")  # A list of events without an object around it
-_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _NEXT = re.compile(r"\s*,\s*\{")
 _GAP = re.compile(rb"[\s,]*")
 _STRUCTURE = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]', re.DOTALL)
@@ -106,14 +104,14 @@ class KinetoStream:
         ended = False
         while not ended:
             read, broken = self._more(stream, window)
-            found = self._straight(window, separator)
+            found = window.before_last(separator, self._decoder) if separator else None
             if found is None:
                 self._position += (between := _blanks(window.content()))
                 window.drop(between)
                 buffer = window.content()
                 if not separator or separator not in buffer:
                     separator = _separator_of(buffer)
-                found = self._decode(buffer, separator) if read else self._last(buffer, separator, broken)
+                found = self._sifted(buffer, separator, broken, is_last=not read)
             if found.events:
                 self.events += len(found.events)
                 if self.events * SMALLEST_EVENT > self._position + LARGEST_EVENT:  # made to keep a reader busy
@@ -123,21 +121,6 @@ class KinetoStream:
             self._position += found.used
             window.drop(found.used)
         self._trailer(window.content(), stream)
-
-    def _straight(self, window: _Window, separator: bytes) -> _Decoded | None:
-        """The events before the last cut, decoded in place.
-
-        None where there is no cut yet, it was wrong or the list has ended: `_decode`, which is slower, finds out which.
-        """
-        cut = window.last(separator) if separator else None
-        if cut is None or len(window) - cut > SIFTED_BYTES:
-            return None
-        with window.closed(cut + separator.index(b"}") + 1) as text:
-            try:
-                events = self._decoder.decode(text)
-            except FAULTS:
-                return None
-        return _Decoded(events, cut + len(separator) - 1) if events else None
 
     def _more(self, stream: BinaryIO, window: _Window) -> tuple[int, str]:
         """Read another block: how many bytes came, and why none if the file is broken there."""
@@ -175,71 +158,36 @@ class KinetoStream:
                 fault = fault or _Damage('the list "traceEvents" is missing', REPAIR)
                 raise _Damage(broken, TRUNCATED) if broken else fault
 
-    def _decode(self, buffer: bytes, separator: bytes) -> _Decoded:
-        """The events up to the last cut that is right, or to the end of the list before it; none where no event has ended."""
-        cut = buffer.rfind(separator) if separator else -1
-        if cut < 0 and len(buffer) < SIFTED_BYTES:
-            return _Decoded([], 0)
-        for _ in range(TRIES):
-            if cut < 0 or len(buffer) - cut > SIFTED_BYTES:
-                break
-            try:
-                events = self._events(buffer, cut + separator.index(b"}") + 1)
-            except FAULTS as exc:
-                if (end := _end_of_list(exc)) is not None:
-                    return _Decoded(self._events(buffer, end, close=b""), end, ended=True)
-                if isinstance(exc, INVALID):
-                    break
-            else:
-                return _Decoded(events, cut + len(separator) - 1)
-            cut = buffer.rfind(separator, 0, cut)
-        found = self._sifted(buffer, separator)
-        if not found.used and len(buffer) > LARGEST_EVENT:
-            place = f"after event {self.events}, at byte {self._position}"
-            raise _Damage(f"no event ends in the {len(buffer)} bytes {place}", REPAIR)
-        return found
-
-    def _last(self, buffer: bytes, separator: bytes, broken: str) -> _Decoded:
-        """The events that are left when the file has no more blocks."""
-        try:
-            return _Decoded(self._events(buffer, len(buffer), close=b""), len(buffer), ended=True)
-        except FAULTS as exc:
-            if (end := _end_of_list(exc)) is not None:
-                return _Decoded(self._events(buffer, end, close=b""), end, ended=True)
-        found = self._sifted(buffer, separator)
-        if found.ended:
-            return found
-        if not self.partial:
-            unpacked = f"the file cannot be unpacked to its end: {broken}" if broken else CUT
-            raise _Damage(unpacked, TRUNCATED)
-        self.damage = broken or CUT
-        return _Decoded(found.events, len(buffer), ended=True)
-
-    def _sifted(self, buffer: bytes, separator: bytes) -> _Decoded:
+    def _sifted(self, buffer: bytes, separator: bytes, broken: str, *, is_last: bool) -> _Decoded:
         """The good events of a buffer, as far as events end in it; the others are left out, and counted."""
+        if not is_last and len(buffer) < SIFTED_BYTES and (not separator or separator not in buffer):
+            return _Decoded([], 0)
         sieve = _Sieve(buffer, separator, self._decoder)
-        events = sieve.good(list(sieve.pieces()))
+        events = sieve.good(list(sieve.pieces()), self._decoder.decode)
         for place, fault in sorted(sieve.faults):
             self.left_out.setdefault(fault, Left(0, self._position + place)).count += 1
         if sum(left.count for left in self.left_out.values()) > MOST_FAULTS:
             first = min(left.place for left in self.left_out.values())
             raise _Damage(f"more than {MOST_FAULTS:,} of its events are none, the first at byte {first}", REPAIR)
+        if is_last and not sieve.ended:
+            if not self.partial:
+                raise _Damage(f"the file cannot be unpacked to its end: {broken}" if broken else CUT, TRUNCATED)
+            self.damage = broken or CUT
+            return _Decoded(events, len(buffer), ended=True)
+        if not sieve.place and len(buffer) > LARGEST_EVENT:
+            place = f"after event {self.events}, at byte {self._position}"
+            raise _Damage(f"no event ends in the {len(buffer)} bytes {place}", REPAIR)
         return _Decoded(events, sieve.place, sieve.ended)
-
-    def _events(self, buffer: bytes, end: int, *, close: bytes = b"]") -> list[Event]:
-        """Decode the events before `end`; the opening bracket is put in front."""
-        return self._decoder.decode(b"".join((b"[", memoryview(buffer)[:end], close)))
 
     def _trailer(self, rest: bytes, stream: BinaryIO) -> None:
         """The fields behind the events; the file must end with them."""
-        window = _Window(rest)
-        while True:
+        window, size, read = _Window(rest), len(rest), 1
+        while read:
             read, broken = self._more(stream, window)
+            size += read
             if broken:
                 raise _Damage(f"the file cannot be unpacked to its end: {broken}", TRUNCATED)
-            if not read:
-                break
-            if len(window) > LARGEST_TRAILER:
+            if read and size > LARGEST_TRAILER:
                 raise _Damage(f"the fields behind the events have more than {LARGEST_TRAILER >> 20} MiB", REPAIR)
         text = window.content().strip()
         if text not in {b"", b"}"}:
@@ -263,15 +211,6 @@ class KinetoStream:
         if "traceEvents" in found:
             raise _Damage('there is a second list "traceEvents"', "two traces were put into one file: separate them")
         self.fields.update(found)
-
-
-def _end_of_list(fault: Exception) -> int | None:
-    """Where the list of events ended, if something behind it is all that is wrong.
-
-    msgspec counts bytes from one, and the bracket put in front is not in the buffer.
-    """
-    found = _TRAILING.search(str(fault))
-    return None if found is None else int(found[1]) - 2
 
 
 def _separator_of(buffer: bytes) -> bytes:
@@ -322,27 +261,28 @@ class _Window:
         self._bytes[self._end : self._end + len(more)] = more
         self._end += len(more)
 
-    def last(self, text: bytes) -> int | None:
-        """Where this text occurs for the last time."""
-        place = self._bytes.rfind(text, 1, self._end)
-        return None if place < 0 else place - 1
-
-    def __len__(self) -> int:
-        return self._end - 1
-
     def content(self) -> bytes:
         return bytes(memoryview(self._bytes)[1 : self._end])
 
-    @contextmanager
-    def closed(self, end: int) -> Iterator[memoryview]:
-        """The bytes before `end` as a list: a bracket on either side."""
-        place = end + 1
+    def before_last(self, separator: bytes, decoder: EventDecoder) -> _Decoded | None:
+        """The events before the last separator, decoded in place as a list with a bracket on either side.
+
+        None where there is none yet, it is inside an event, an event is bad or the list has ended: `_Sieve`, which is slower,
+        finds out which.
+        """
+        cut = self._bytes.rfind(separator, 1, self._end)
+        if cut < 0 or self._end - cut > SIFTED_BYTES:
+            return None
+        place = cut + separator.index(b"}") + 1
         under = self._bytes[place]
         self._bytes[place] = ord("]")
         try:
-            yield memoryview(self._bytes)[: place + 1]
+            events = decoder.decode(memoryview(self._bytes)[: place + 1])
+        except FAULTS:
+            return None
         finally:
             self._bytes[place] = under
+        return _Decoded(events, cut + len(separator) - 2) if events else None
 
     def drop(self, count: int) -> None:
         """Forget this many bytes from the beginning."""
@@ -386,18 +326,18 @@ class _Sieve:
                 self.faults.append((start, "that are no objects"))
             self.place = end + _blanks(memoryview(text)[end:])
 
-    def good(self, pieces: list[tuple[int, int]]) -> list[Event]:
+    def good(self, pieces: list[tuple[int, int]], decode: Callable[[bytes], list[Event]]) -> list[Event]:
         """The events of these pieces; the bad ones are found by halving."""
         if not pieces:
             return []
         try:
-            return self.decoder.decode_any(b"[%b]" % b",".join([self.text[start:end] for start, end in pieces]))
+            return decode(b"[%b]" % b",".join([self.text[start:end] for start, end in pieces]))
         except FAULTS as exc:
             if len(pieces) == 1:
                 self.faults.append((pieces[0][0], _fault_of(exc)))
                 return []
         half = len(pieces) // 2
-        return self.good(pieces[:half]) + self.good(pieces[half:])
+        return self.good(pieces[:half], self.decoder.decode_any) + self.good(pieces[half:], self.decoder.decode_any)
 
     def _end(self, start: int) -> int | None:
         """Where the value ends that begins here; None where it does not, or only beyond what looks like the next event."""

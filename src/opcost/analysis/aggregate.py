@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from math import floor
+from operator import attrgetter
 from typing import Any
 
 from opcost.analysis.part import LABELS, NOWHERE, Part, label
@@ -58,57 +61,46 @@ def combine(
     alike = first is not None and all(
         part.row and (part.row.ins, part.row.outs) == (first.ins, first.outs) for part in parts
     )
-    row = first if alike else None
     kernels = [kernel for part in parts for kernel in part.kernels]
     delays = delays_of(kernels)
+    # How long they waited: what waits at the same time waits once, where it is known when
+    waits = _times([(part.wait_ns, part.count, ()) for part in parts], how)
+    if how == "sum":
+        given = [part.wait_ns for part in parts if part.wait_ns is not None and part.waiting is None]
+        spans = [part.waiting for part in parts if part.waiting is not None]
+        waits = sum(given) + union(spans) if given or spans else None
+    # The time in which the work was done, of each execution where it is known, and of that what has no cost model
+    worked = [(part.work_ns, part.count, part.singles[1 if part.device_ns is None else 2]) for part in parts]
+    priced = [time if part.priced else (None, part.count, ()) for part, time in zip(parts, worked, strict=True)]
+    work = sum(part.work_ns or 0 for part in parts)
+    unpriced = sum(part.work_ns or 0 for part in parts if not part.priced)
+    spent: Counter[str] = Counter()
+    for part in parts:
+        spent[part.bound] += part.time_ns
+    times = [(part.time_ns, part.count, part.singles[0]) for part in parts]
     return AnswerLine(
-        role=role, labels=labels,
+        role=role,
+        labels=labels,
         count=sum(part.count for part in parts),
-        time_ns=_waits(parts, how) if measure == "wait"
-        else _times([(part.time_ns, part.count, part.singles[0]) for part in parts], how),
+        time_ns=waits if measure == "wait" else _times(times, how),
         host_ns=_times([(part.host_ns, part.count, part.singles[1]) for part in parts], how),
         device_ns=_times([(part.device_ns, part.count, part.singles[2]) for part in parts], how),
-        wait_ns=_waits(parts, how),
+        wait_ns=waits,
         computation=_costs([(part.computation, part.count) for part in parts], how),
         memory=_costs([(part.memory, part.count) for part in parts], how),
-        priced_ns=_times([_worked(part) if part.priced else (None, part.count, ()) for part in parts], how),
+        priced_ns=_times(priced, how),
         unpriced=sum(part.count for part in parts if not part.priced),
-        unpriced_share=_unpriced_share(parts), ins=row.ins if row else (), outs=row.outs if row else (),
-        percentiles=percentiles_of(parts, percentiles), kernels=top_kernels(kernels),
+        unpriced_share=unpriced / work if work else None,
+        ins=first.ins if first is not None and alike else (),
+        outs=first.outs if first is not None and alike else (),
+        percentiles=percentiles_of(parts, percentiles),
+        kernels=top_kernels(kernels),
         launches=sum(part.launches for part in parts),
         delay_ns=percentile(delays, 50) if delays else None,
         delay_p90_ns=percentile(delays, 90) if delays else None,
         ideal_ns=_costs([(part.ideal_ns, part.count) for part in parts], how),
-        bound=most_time(parts),
-    )  # fmt: skip
-
-
-def most_time(parts: Sequence[Part]) -> str:
-    """What bounds parts for the longest time."""
-    spent: dict[str, int] = {}
-    for part in parts:
-        spent[part.bound] = spent.get(part.bound, 0) + part.time_ns
-    return max(spent, key=spent.__getitem__, default="")
-
-
-def _worked(part: Part) -> tuple[int | None, int, Sequence[int]]:
-    """The time in which the work was done, of each execution where it is known."""
-    return part.work_ns, part.count, part.singles[1 if part.device_ns is None else 2]
-
-
-def _unpriced_share(parts: Sequence[Part]) -> float | None:
-    """Of the time in which work was done, the part in which nobody knows how much."""
-    spent = sum(part.work_ns or 0 for part in parts)
-    return sum(part.work_ns or 0 for part in parts if not part.priced) / spent if spent else None
-
-
-def _waits(parts: Sequence[Part], how: str) -> float | None:
-    """How long they waited; what waits at the same time waits once, where the trace tells when."""
-    if how != "sum":
-        return _times([(part.wait_ns, part.count, ()) for part in parts], how)
-    told = [part.wait_ns for part in parts if part.wait_ns is not None and part.waiting is None]
-    spans = [part.waiting for part in parts if part.waiting is not None]
-    return sum(told) + union(spans) if told or spans else None
+        bound=max(spent, key=spent.__getitem__, default=""),
+    )
 
 
 def union(spans: Iterable[tuple[int, int]]) -> int:
@@ -127,20 +119,19 @@ def percentiles_of(parts: Sequence[Part], wanted: Sequence[float]) -> tuple[floa
 
 
 def percentile(weighted: Sequence[tuple[float, int]], percent: float) -> float:
-    """Between the two nearest of the sorted values, in proportion; each value stands for so many equal ones."""
+    """Between the two nearest of the sorted values, in proportion; each value counts as often as its weight."""
+
+    def at(place: int) -> float:
+        for value, weight in weighted:
+            place -= weight
+            if place < 0:
+                return value
+        return weighted[-1][0]
+
     last = sum(weight for _, weight in weighted) - 1
     place = last * percent / 100
-    low = _at(weighted, floor(place))
-    high = _at(weighted, min(floor(place) + 1, last))
+    low, high = at(floor(place)), at(min(floor(place) + 1, last))
     return low + (high - low) * (place - floor(place))
-
-
-def _at(weighted: Sequence[tuple[float, int]], place: int) -> float:
-    for value, weight in weighted:
-        place -= weight
-        if place < 0:
-            return value
-    return weighted[-1][0]
 
 
 def delays_of(kernels: Sequence[Kernel]) -> list[tuple[int, int]]:
@@ -151,25 +142,24 @@ def delays_of(kernels: Sequence[Kernel]) -> list[tuple[int, int]]:
 
 def top_kernels(kernels: Sequence[Kernel]) -> tuple[KernelUse, ...]:
     """The kernels that took longest, those of one name together."""
-    counts: dict[str, list[int]] = {}
+    counts: Counter[str] = Counter()
+    times: Counter[str] = Counter()
     for kernel in kernels:
-        entry = counts.setdefault(kernel.name, [0, 0])
-        entry[0] += kernel.count
-        entry[1] += kernel.duration_ns
-    uses = [KernelUse(name, count, time) for name, (count, time) in counts.items()]
+        counts[kernel.name] += kernel.count
+        times[kernel.name] += kernel.duration_ns
+    uses = [KernelUse(name, count, times[name]) for name, count in counts.items()]
     return tuple(sorted(uses, key=lambda use: -use.time_ns)[:TOP_KERNELS])
 
 
 def _times(values: Sequence[tuple[int | None, int, Sequence[int]]], how: str) -> float | None:
     """Unknown times are left out; the mean is over all executions, and the others are of single ones where these are known."""
-    known = [(value, count, singles) for value, count, singles in values if value is not None]
-    if not known:
-        return None
-    executions = sum(count for _, count, _ in values)
-    if how in ("sum", "mean"):
-        return _apply([(value, count) for value, count, _ in known], executions, how)
-    told = [(single, 1) for _, _, singles in known for single in singles]
-    return _apply([*told, *((value, count) for value, count, singles in known if not singles)], executions, how)
+    known: list[tuple[float, int]] = []
+    for value, count, singles in values:
+        if value is not None and singles and how not in ("sum", "mean"):
+            known += [(single, 1) for single in singles]
+        elif value is not None:
+            known.append((value, count))
+    return _apply(known, sum(count for _, count, _ in values), how) if known else None
 
 
 def _costs(values: Sequence[tuple[float | None, int]], how: str) -> float | None:
@@ -194,41 +184,27 @@ def _apply(known: Sequence[tuple[float, int]], executions: int, how: str) -> flo
 # -- order: The order of lines: what each column sorts by, under its name and under its printed header.
 
 
-def _labelled(key: str) -> Callable[[AnswerLine], str | None]:
-    return lambda line: line.labels.get(key)
-
-
 def _extents(specs: Sequence[TensorSpec]) -> list[list[int]] | None:
     """Shapes that can be compared: an extent that is not known comes before every other."""
     return [[-1 if extent is None else extent for extent in spec.shape or ()] for spec in specs] or None
 
 
+_ATTRIBUTES = {
+    "time": "time_ns", "host": "host_ns", "device_time": "device_ns", "wait": "wait_ns", "count": "count",
+    "launches": "launches", "per_call": "launches_per_call", "delay": "delay_ns", "delay_p90": "delay_p90_ns",
+    "computation": "computation", "flops": "flops", "memory": "memory", "unpriced": "unpriced_share",
+    "bandwidth": "bandwidth", "intensity": "intensity", "of_peak_flops": "of_peak_flops",
+    "of_peak_bandwidth": "of_peak_bandwidth", "opr_id": "id",
+}  # fmt: skip
 SORTED: dict[str, Callable[[AnswerLine], Any]] = {
-    "time": lambda line: line.time_ns,
-    "host": lambda line: line.host_ns,
-    "device_time": lambda line: line.device_ns,
-    "wait": lambda line: line.wait_ns,
-    "count": lambda line: line.count,
-    "launches": lambda line: line.launches,
-    "per_call": lambda line: line.launches_per_call,
-    "delay": lambda line: line.delay_ns,
-    "delay_p90": lambda line: line.delay_p90_ns,
+    **{name: attrgetter(attribute) for name, attribute in _ATTRIBUTES.items()},
     "mean": lambda line: line.time_ns / line.count if line.time_ns is not None and line.count else None,
-    "computation": lambda line: line.computation,
-    "flops": lambda line: line.flops,
-    "memory": lambda line: line.memory,
-    "unpriced": lambda line: line.unpriced_share,
-    "bandwidth": lambda line: line.bandwidth,
-    "intensity": lambda line: line.intensity,
-    "of_peak_flops": lambda line: line.of_peak_flops,
-    "of_peak_bandwidth": lambda line: line.of_peak_bandwidth,
     "bound": lambda line: line.bound or None,
     "top_kernel": lambda line: line.kernels[0].name if line.kernels else None,
-    "opr_id": lambda line: line.id,
     "in_shapes": lambda line: _extents(line.ins),
     "out_shapes": lambda line: _extents(line.outs),
     "note": lambda line: line.above_peak or None,
-    **{key: _labelled(key) for key in LABELS if key != "bound"},
+    **{key: partial(lambda key, line: line.labels.get(key), key) for key in LABELS if key != "bound"},
 }
 _ALIASES = {
     "cumulative": "time", "share": "time", "%": "time", "percent": "time", "self_time": "time", "device_self_time": "time",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median
 
@@ -16,32 +17,39 @@ from opcost.core.profile import Kernel, Profile, extra_entries
 from opcost.core.timeline import long_gaps
 
 
+def kernels_by_device(profile: Profile) -> dict[tuple[int, str], list[Kernel]]:
+    """The kernels of each rank and device; work without an operator has no rank of its own but that of a single rank."""
+    found: dict[tuple[int, str], list[Kernel]] = {}
+    for row in profile.rows:
+        for kernel in row.kernels:
+            found.setdefault((row.rank, kernel.device), []).append(kernel)
+    ranks = {row.rank for row in profile.rows} or {0}
+    rank = next(iter(ranks)) if len(ranks) == 1 else 0
+    for kernel in profile.unattributed:
+        found.setdefault((rank if kernel.rank is None else kernel.rank, kernel.device), []).append(kernel)
+    return found
+
+
 def devices(profile: Profile) -> tuple[Busy, ...]:
     """One entry per rank and device that ran kernels, in the order of first use.
 
-    A profile whose rows stand for many executions has no start of each kernel; its reader says how devices were used in
+    A profile whose rows stand for many executions has no start of each kernel; its reader reports how devices were used in
     `extra["devices"]`, a list of the fields of `Busy`, and without that nothing is claimed.
     """
     if "devices" in profile.extra:
         return tuple(extra_entries(profile.extra, "devices", Busy))
-    found: dict[tuple[int, str], list[Kernel]] = {}
-    launching: dict[tuple[int, str], set[int]] = {}
-    for place, row in enumerate(profile.rows):
-        for kernel in row.kernels:
-            found.setdefault((row.rank, kernel.device), []).append(kernel)
-            launching.setdefault((row.rank, kernel.device), set()).add(place)
-    owned = {key: len(kernels) for key, kernels in found.items()}
-    ranks = {row.rank for row in profile.rows} or {0}
-    # Work without an operator has no rank of its own; a trace of one rank leaves no doubt.
-    rank = next(iter(ranks)) if len(ranks) == 1 else 0
-    for kernel in profile.unattributed:
-        found.setdefault((rank if kernel.rank is None else kernel.rank, kernel.device), []).append(kernel)
+    found = kernels_by_device(profile)
     starts = [kernel.start_ns for kernels in found.values() for kernel in kernels]
     if any(row.count > 1 for row in profile.rows) or (len(starts) > 1 and not any(starts)):
         return ()
+    owned: Counter[tuple[int, str]] = Counter()
+    operators: Counter[tuple[int, str]] = Counter()
+    for row in profile.rows:
+        own = Counter((row.rank, kernel.device) for kernel in row.kernels)
+        owned.update(own)
+        operators.update(own.keys())
     return tuple(
-        _busy(*key, kernels)._replace(operators=len(launching.get(key, ())), owned=owned.get(key, 0))
-        for key, kernels in found.items()
+        _busy(*key, kernels)._replace(operators=operators[key], owned=owned[key]) for key, kernels in found.items()
     )
 
 
@@ -92,42 +100,38 @@ class Judge:
 
     def judged(self, part: Part) -> Part:
         """The part with its ideal time and what bounds it."""
-        if not part.kernels:
+        kernels, spent = part.kernels, part.device_ns or 0
+        if not kernels:
             return part
-        work, ideal = self._least(part)
-        return part._replace(ideal_ns=ideal, bound=self._bound(part, work, ideal))
+        peak, ideal = self._least(part)
+        every = None if part.row is None else self._launch_every.get((part.row.rank, kernels[0].device))
+        if all(is_collective(kernel.name) for kernel in kernels):
+            bound = "communication"
+        elif all(is_transfer(kernel.name) for kernel in kernels):
+            bound = "transfer"
+        elif ideal is not None and ideal >= NEAR * spent:
+            bound = peak
+        elif every is not None and spent < every * part.launches:
+            bound = "launch"
+        elif ideal is None:
+            bound = ""
+        else:
+            bound = peak if ideal >= FAR * spent and spent >= LONG_NS * part.launches else "latency"
+        return part._replace(ideal_ns=ideal, bound=bound)
 
-    def _least(self, part: Part) -> tuple[bool, float | None]:
-        """Whether compute is the longer part, and the ideal time in nanoseconds."""
+    def _least(self, part: Part) -> tuple[str, float | None]:
+        """Whether compute or memory takes longer at the device's peaks, and how many nanoseconds."""
         device = self._device
         if device is None or part.memory is None or part.computation is None or part.row is None:
-            return False, None
+            return "memory", None
         moved = part.memory * SECOND_NS / device.bandwidth if device.bandwidth else None
         if part.row.kind not in CONTRACTIONS:
-            return False, moved
+            return "memory", moved
         peak = device.peak_flops(LABELS["dtype"](part), tf32=self._tf32 or runs_tf32(part.kernels))
         if not peak:
-            return False, None
+            return "memory", None
         computed = part.computation * product_share([part]) * SECOND_NS / peak
-        return computed >= (moved or 0.0), max(computed, moved or 0.0)
-
-    def _bound(self, part: Part, products: bool, ideal: float | None) -> str:  # noqa: FBT001 - of the line above
-        kernels = part.kernels
-        if all(is_collective(kernel.name) for kernel in kernels):
-            return "communication"
-        if all(is_transfer(kernel.name) for kernel in kernels):
-            return "transfer"
-        spent = part.device_ns or 0
-        if ideal is not None and ideal >= NEAR * spent:
-            return "compute" if products else "memory"
-        every = None if part.row is None else self._launch_every.get((part.row.rank, kernels[0].device))
-        if every is not None and spent < every * part.launches:
-            return "launch"
-        if ideal is None:
-            return ""
-        if ideal >= FAR * spent and spent >= LONG_NS * part.launches:
-            return "compute" if products else "memory"
-        return "latency"
+        return "compute" if computed >= (moved or 0.0) else "memory", max(computed, moved or 0.0)
 
 
 def computes(part: Part) -> bool:

@@ -95,45 +95,28 @@ def _each_step(uses: Sequence[Busy], steps: Mapping[tuple[int, str], Busy]) -> f
 
 def _beside(uses: Sequence[Busy]) -> Table:
     """What took no time of its own, as a part of all of its sort."""
-    lines = [
-        (use.rank, use.device, what, time, time / whole)
-        for use in uses
-        if use.compute_ns is not None
-        for what, time, whole in _hidden(use)
-        if whole
-    ]
+    lines = []
+    for use in uses:
+        hidden = use.all_communication_ns - use.communication_ns, use.all_copies_ns - use.copies_ns, use.overlap_ns
+        wholes = use.all_communication_ns, use.all_copies_ns, use.work_ns
+        names = "communication, overlapped", "copies, overlapped", "kernels side by side"
+        for what, time, whole in zip(names, hidden, wholes, strict=True):
+            if whole and use.compute_ns is not None:
+                lines.append((use.rank, use.device, what, time, time / whole))
     fields = (*WHOSE, Field("what", "text"), Field("time", "time"), Field("share", "share"))
     remarks = ("share: of all communication, of all copies, of the durations of all kernels",) if lines else ()
-    return Table.of(title=BESIDE, fields=fields, lines=tuple(lines), remarks=remarks)
-
-
-def _hidden(use: Busy) -> Iterator[tuple[str, int, int]]:
-    yield "communication, overlapped", use.all_communication_ns - use.communication_ns, use.all_communication_ns
-    yield "copies, overlapped", use.all_copies_ns - use.copies_ns, use.all_copies_ns
-    yield "kernels side by side", use.overlap_ns, use.work_ns
+    return Table.of(title=BESIDE, fields=fields, lines=lines, remarks=remarks)
 
 
 def _copies(found: Sequence[CopySummary]) -> Table:
-    lines = tuple(
-        (
-            each.rank,
-            each.device,
-            each.name,
-            each.number,
-            each.time_ns,
-            each.bytes,
-            each.bytes * SECOND_NS / each.time_ns if each.bytes is not None and each.time_ns else None,
-        )
-        for each in sorted(found, key=lambda each: (each.rank, each.device, -each.time_ns))
-    )
     fields = (
-        *WHOSE,
-        Field("copy", "text"),
-        Field("calls", "number"),
-        Field("time", "time"),
-        Field("bytes", "bytes"),
+        *WHOSE, Field("copy", "text"), Field("calls", "number"), Field("time", "time"), Field("bytes", "bytes"),
         Field("bandwidth", "bytes/s"),
-    )
+    )  # fmt: skip
+    lines = []
+    for each in sorted(found, key=lambda each: (each.rank, each.device, -each.time_ns)):
+        rate = each.bytes * SECOND_NS / each.time_ns if each.bytes is not None and each.time_ns else None
+        lines.append((each.rank, each.device, each.name, each.number, each.time_ns, each.bytes, rate))
     return Table.of(title=COPIES, fields=fields, lines=lines)
 
 
@@ -170,13 +153,9 @@ def memory(profile: Profile) -> Sheet:
 def _holders(found: list[AllocationHolder], peaks: list[AllocatorMemory]) -> Table:
     whole = {(each.rank, each.device): each.peak_bytes for each in peaks}
     fields = (
-        *WHOSE,
-        Field("operator", "name"),
-        Field("module", "name", dull=True),
-        Field("tensors", "number"),
-        Field("bytes", "bytes"),
-        Field("share", "share"),
-    )
+        *WHOSE, Field("operator", "name"), Field("module", "name", dull=True), Field("tensors", "number"),
+        Field("bytes", "bytes"), Field("share", "share"),
+    )  # fmt: skip
     lines = []
     for each in found:
         peak = whole.get((each.rank, each.device))
@@ -220,61 +199,44 @@ def gains_of(
     waits = {each.rank: each.wait_ns or 0 for each in waited}
     last = max(waited, key=lambda each: each.held_up_ns, default=None)
     known = {(use.rank, use.device): use for use in uses if use.compute_ns is not None and use.rated_ns > 0}
-    if not known:
-        return ()
     all_of = {(use.rank, use.device): use for use in whole}
-    found = _Savings(known)
     alone = len({rank for rank, _ in known}) == 1 and all(part.count == 1 for part in parts)
     shown = _OVER_TIME if alone else {}  # of many ranks, and of many executions as one, it is not known when each was
+    lost: list[tuple[tuple[int, str], str, str, float]] = []  # device, to what, what shows it, nanoseconds
     for key, use in known.items():
         # What ranks waited is known of the whole trace: of that, the collectives in steps that nothing hides have their part.
         everywhere = all_of.get(key, use).all_communication_ns
         wait = min(float(use.communication_ns), waits.get(use.rank, 0) * use.communication_ns / (everywhere or 1))
-        for what, spent in _outside_of_kernels(use, wait).items():
+        for cause, idle in use.idle_causes.items():
+            what = f"idle: {cause}"
             command = shown.get(what, _BREAKDOWN)
-            if use.idle_call and what.startswith(f"idle: {IDLE_IN_CALL}"):
+            if use.idle_call and cause.startswith(IDLE_IN_CALL):
                 command = f"--side host --type {use.idle_call}"
-            found.add(key, what, command, spent)
+            lost.append((key, what, command, idle))
+        hidden = use.all_communication_ns - use.communication_ns
+        exposed = min(use.communication_ns - wait, max(0, (use.compute_ns or 0) - hidden))
+        lost.append((key, "communication that nothing hides", _BREAKDOWN, exposed))
+        lost.append((key, "copies that could run beside kernels", _BREAKDOWN, use.transfers_ns))
         if wait and last is not None:
-            found.add(key, f"unbalanced ranks: {last.rank} comes last most", _RANKS, wait)
-    _inside_of_kernels(found, all_of, parts)
-    return found.largest()
+            lost.append((key, f"unbalanced ranks: {last.rank} comes last most", _RANKS, wait))
+    lost += _inside_of_kernels(known, all_of, parts)
+    sums: dict[tuple[str, str], tuple[float, float]] = {}
+    for device, what, command, time in lost:
+        use = known[device]
+        shares, times = sums.get((what, command), (0.0, 0.0))
+        sums[what, command] = shares + time / use.rated_ns, times + time / max(use.steps, 1)
+    gains = [
+        Gain(what=what, command=command, share=share / len(known), time_ns=time / len(known))
+        for (what, command), (share, time) in sums.items()
+        if share / len(known) >= LEAST_SHARE
+    ]
+    return tuple(sorted(gains, key=lambda gain: -gain.share)[:MOST])
 
 
-class _Savings:
-    """Times that could be saved, by what they are lost to and what shows them, over devices."""
-
-    def __init__(self, uses: Mapping[tuple[int, str], Busy]) -> None:
-        self.uses = uses
-        self._found: dict[tuple[str, str], list[float]] = {}
-
-    def add(self, device: tuple[int, str], what: str, command: str, time_ns: float) -> None:
-        use = self.uses[device]
-        shares, times = self._found.setdefault((what, command), [0.0, 0.0])
-        self._found[what, command] = [shares + time_ns / use.rated_ns, times + time_ns / max(use.steps, 1)]
-
-    def largest(self) -> tuple[Gain, ...]:
-        each = len(self.uses)
-        gains = [
-            Gain(what=what, command=command, share=share / each, time_ns=time / each)
-            for (what, command), (share, time) in self._found.items()
-            if share / each >= LEAST_SHARE
-        ]
-        return tuple(sorted(gains, key=lambda gain: -gain.share)[:MOST])
-
-
-def _outside_of_kernels(use: Busy, wait: float) -> dict[str, float]:
-    """By what it is lost to; what a rank waits for others in collectives is not theirs."""
-    hidden = use.all_communication_ns - use.communication_ns
-    return {
-        **{f"idle: {cause}": time for cause, time in use.idle_causes.items()},
-        "communication that nothing hides": min(use.communication_ns - wait, max(0, (use.compute_ns or 0) - hidden)),
-        "copies that could run beside kernels": use.transfers_ns,
-    }
-
-
-def _inside_of_kernels(found: _Savings, whole: Mapping[tuple[int, str], Busy], parts: Iterable[Part]) -> None:
-    """Add what kernels could save, each with what shows it."""
+def _inside_of_kernels(
+    uses: Mapping[tuple[int, str], Busy], whole: Mapping[tuple[int, str], Busy], parts: Iterable[Part]
+) -> Iterator[tuple[tuple[int, str], str, str, float]]:
+    """What kernels could save: the device, what it is lost to, what shows it, and the time."""
     spent: dict[tuple[tuple[int, str], tuple[str, str]], float] = {}
     reached: dict[str, tuple[float, float]] = {}
     numbers = sorted({part.row.step for part in parts if part.row is not None and part.row.step is not None})
@@ -282,7 +244,7 @@ def _inside_of_kernels(found: _Savings, whole: Mapping[tuple[int, str], Busy], p
     for part in parts:
         row = part.row
         device = (row.rank, part.kernels[0].device) if row is not None and part.kernels else None
-        use = found.uses.get(device) if device is not None else None
+        use = uses.get(device) if device is not None else None
         if row is None or device is None or use is None or not computes(part) or not part.device_ns:
             continue
         if later and use.steps and row.step not in later:
@@ -306,11 +268,6 @@ def _inside_of_kernels(found: _Savings, whole: Mapping[tuple[int, str], Busy], p
             own *= use.compute_work_ns / whole[device].compute_work_ns
         spent[device, key] = spent.get((device, key), 0.0) + saved * own * fed
     for (device, (what, command)), time in spent.items():
-        found.add(device, _named(what, reached), command, time)
-
-
-def _named(what: str, reached: Mapping[str, tuple[float, float]]) -> str:
-    if what not in reached:
-        return what
-    ideal, time = reached[what]
-    return f"{what} at {100 * ideal / time:.0f} % of its bound"
+        if what in reached:
+            what = f"{what} at {100 * reached[what][0] / reached[what][1]:.0f} % of its bound"  # noqa: PLW2901
+        yield device, what, command, time

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -15,7 +15,7 @@ from opcost.core.limits import Limit
 from opcost.core.profile import Profile
 from opcost.core.quantity import QUANTITIES, Quantity, amounts_of, find_quantity
 from opcost.core.report import STATS, Report, Stats, Uncounted
-from opcost.core.results import Compared, Comparison, Entry, EntryPart, LimitCheck, LimitStatus, ModelCheck
+from opcost.core.results import Compared, Comparison, Entry, LimitCheck, LimitStatus, ModelCheck
 from opcost.core.results import EntryPart as PartName
 from opcost.core.scan import Scan
 from opcost.errors import InputError
@@ -52,58 +52,47 @@ class Costs:
 
 
 def costs_of(subject: Report | Scan, label: str) -> Costs:
-    """What is compared of a report or of a checkpoint."""
-    return _of_scan(subject, label) if isinstance(subject, Scan) else _of_report(subject, label)
-
-
-def _of_report(report: Report, label: str) -> Costs:
-    meta = report.meta
-    inputs = ", ".join(f"{name}:{spec}" for name, spec in report.inputs)
+    """What is compared of a report, or of a checkpoint: its parameters, and the bytes of weights with their scales."""
+    if isinstance(subject, Report):
+        meta = subject.meta
+        facts = {
+            "source": meta.get("source", ""),
+            "framework": " ".join(filter(None, (meta.get("framework"), meta.get("version")))),
+            "mode": meta.get("mode", ""),
+            "inputs": ", ".join(f"{name}:{spec}" for name, spec in subject.inputs),
+        }
+        modules = {module.path: GroupCost(module.total, module.type, module.own) for module in subject.modules}
+        return Costs(
+            compared=Compared(label=label, facts=facts, notes=tuple(note_texts(subject.notes))),
+            totals=amounts_of(subject),
+            missed=subject.coverage.uncounted,
+            places={"kind": {group.key: GroupCost(group.stats) for group in subject.by_kind()}, "module": modules},
+        )
+    totals, bits = subject.totals, subject.totals.bits_per_param
     facts = {
-        "source": meta.get("source", ""),
-        "framework": " ".join(filter(None, (meta.get("framework"), meta.get("version")))),
-        "mode": meta.get("mode", ""),
-        "inputs": inputs,
-    }
-    modules = {module.path: GroupCost(module.total, module.type, module.own) for module in report.modules}
-    return Costs(
-        compared=Compared(label=label, facts=facts, notes=tuple(note_texts(report.notes))),
-        totals=amounts_of(report),
-        missed=report.coverage.uncounted,
-        places={"kind": {group.key: GroupCost(group.stats) for group in report.by_kind()}, "module": modules},
-    )
-
-
-_STORED = ("params", "param_bytes")  # what is known of a checkpoint
-
-
-def _of_scan(scan: Scan, label: str) -> Costs:
-    """Parameters as the model has them, and the bytes of weights with their scales."""
-    totals, bits = scan.totals, scan.totals.bits_per_param
-    facts = {
-        "source": scan.source,
-        "framework": scan.format,
+        "source": subject.source,
+        "framework": subject.format,
         "stored": "" if bits is None else f"{bits:.3f} bits per parameter",
         "active": "" if totals.active_params is None else f"{totals.active_params:,} parameters active",
     }
     own: dict[str, Stats] = {}
     below: dict[str, Stats] = {}
-    for tensor in scan.tensors:
-        if tensor.role not in ("weight", "scale"):
-            continue
-        stats = Stats(params=tensor.params, param_bytes=tensor.bytes)
-        path = parent = _parent(tensor.name)
-        own[path] = own.get(path, Stats()) + stats
-        below[parent] = below.get(parent, Stats()) + stats
-        while parent:
-            parent = _parent(parent)
-            below[parent] = below.get(parent, Stats()) + stats
+    for tensor in subject.tensors:
+        if tensor.role in ("weight", "scale"):
+            stats = Stats(params=tensor.params, param_bytes=tensor.bytes)
+            path = _parent(tensor.name)
+            own[path] = own.get(path, Stats()) + stats
+            for around in _with_parents(path):
+                below[around] = below.get(around, Stats()) + stats
     modules = {path: GroupCost(below[path], "", own.get(path, Stats()), _STORED) for path in below}
     return Costs(
-        compared=Compared(label=label, facts=facts, notes=tuple(note.text for note in scan.notes)),
+        compared=Compared(label=label, facts=facts, notes=tuple(note.text for note in subject.notes)),
         totals={"params": totals.params, "param_bytes": totals.bytes - totals.other_bytes},
         places={"module": modules},
     )
+
+
+_STORED = ("params", "param_bytes")  # what is known of a checkpoint
 
 
 def compare(
@@ -165,12 +154,7 @@ def depth_of(path: str) -> int:
 
 def _alone(mine: Mapping[str, GroupCost], other: Mapping[str, GroupCost]) -> dict[str, GroupCost]:
     """Modules with what is their own; one that the other does not have, with everything below it, and that alone."""
-    shared: set[str] = set()  # paths that the other has, and all that are around them
-    for path in other:
-        around = path
-        while around not in shared:
-            shared.add(around)
-            around = _parent(around)
+    shared = {around for path in other for around in _with_parents(path)}
     found = {}
     for path, place in mine.items():
         if path in shared:
@@ -184,6 +168,14 @@ def _parent(path: str) -> str:
     return path.rpartition(".")[0]
 
 
+def _with_parents(path: str) -> Iterator[str]:
+    """A path and all that are around it, up to the empty one."""
+    yield path
+    while path:
+        path = _parent(path)
+        yield path
+
+
 def _places(by: By, sources: Sequence[Mapping[str, GroupCost] | None], quantities: Sequence[Quantity]) -> list[Entry]:
     """An entry for each quantity of each kind or path that some source has; of one without any places, nothing is known."""
     found = [places or {} for places in sources]
@@ -192,29 +184,25 @@ def _places(by: By, sources: Sequence[Mapping[str, GroupCost] | None], quantitie
         names.sort(
             key=lambda name: [-max(each) for each in zip(*(_rank(places.get(name)) for places in found), strict=True)]
         )
-    return [
-        _entry(by, name, quantity, [_UNKNOWN if places is None else places.get(name) for places in sources])
-        for name in names
-        for quantity in quantities
-    ]
+    entries = []
+    for name in names:
+        own = [_UNKNOWN if places is None else places.get(name) for places in sources]
+        types = dict.fromkeys(place.type for place in own if place is not None and place.type)
+        for quantity in quantities:
+            partial = (place is not None and quantity.needs_costs and place.stats.uncounted > 0 for place in own)
+            entries.append(
+                Entry(
+                    part=by, name=name, type=" → ".join(types), quantity=quantity,
+                    amounts=tuple(_amount(place, quantity.name) for place in own),
+                    present=tuple(place is not None for place in own), partial=tuple(partial),
+                )
+            )  # fmt: skip
+    return entries
 
 
-def _entry(part: EntryPart, name: str, quantity: Quantity, places: Sequence[GroupCost | None]) -> Entry:
-    types = list(dict.fromkeys(place.type for place in places if place is not None and place.type))
-    return Entry(
-        part=part,
-        name=name,
-        type=" → ".join(types),
-        quantity=quantity,
-        amounts=tuple(None if place is None else _amount(place, quantity.name) for place in places),
-        present=tuple(place is not None for place in places),
-        partial=tuple(place is not None and quantity.needs_costs and place.stats.uncounted > 0 for place in places),
-    )
-
-
-def _amount(place: GroupCost, name: str) -> int | None:
+def _amount(place: GroupCost | None, name: str) -> int | None:
     """None for what is not known, and for what only a whole model has."""
-    if place.known is not None and name not in place.known:
+    if place is None or (place.known is not None and name not in place.known):
         return None
     stats = place.stats
     return stats.bytes_read + stats.bytes_written if name == "bytes" else getattr(stats, name, None)
@@ -284,13 +272,6 @@ class Key(NamedTuple):
     shape: str = ""
 
 
-class Spent(NamedTuple):
-    """Time and executions of one key in one run of a profile."""
-
-    time_ns: int = 0
-    count: int = 0  # type: ignore[assignment]  # a tuple has a method of this name
-
-
 TIME = Quantity("time", "time", "time")
 CALLS = Quantity("calls", "calls", "number")
 
@@ -299,47 +280,35 @@ def diff_profiles(
     before: Profile, after: Profile, labels: tuple[str, str] = ("before", "after"), by: ProfileBy | None = None
 ) -> Comparison:
     """All keys whose time or count differs, the largest change first, on the device if both have times of one."""
+    both = before, after
     side: Side = "device" if usual_side(before) == usual_side(after) == "device" else "host"
     time = TIME._replace(title=f"{side} time")
-    predicted = by is None and _is_predicted(before) != _is_predicted(after)
-    uses = [bounds.devices(profile) for profile in (before, after)]
-    parts = _divisors((before, after), uses)
-    layers = folded(*([row.module for row in profile.rows] for profile in (before, after)))
+    predicted = by is None and (before.meta.get("format") == "prediction") != (after.meta.get("format") == "prediction")
+    uses = [bounds.devices(profile) for profile in both]
+    # Sums are divided by the runs that opcost recorded, else by the steps where both profiles have some
+    steps = [max((use.steps for use in each), default=0) for each in uses]
+    divisors = [profile.runs for profile in both] if any(p.runs > 1 for p in both) or not all(steps) else steps
+    layers = folded(*([row.module for row in profile.rows] for profile in both))
     old, new = (
         _spent(profile, side, divided, by or "operator", names, by_kind=predicted)
-        for profile, divided, names in zip((before, after), parts, layers, strict=True)
+        for profile, divided, names in zip(both, divisors, layers, strict=True)
     )
     keys = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
-    keys.sort(key=lambda key: -abs(new.get(key, _NOTHING).time_ns - old.get(key, _NOTHING).time_ns))
-    whole = [sum(spent.time_ns for spent in found.values()) for found in (old, new)]
-    entries = [_time_entry("total", Key(""), time, list(whole))]
+    keys.sort(key=lambda key: -abs(new.get(key, (0, 0))[0] - old.get(key, (0, 0))[0]))
+    entries = [_time_entry("total", Key(""), time, [sum(spent for spent, _ in each.values()) for each in (old, new)])]
     if side == "device":
-        entries += _of_devices(uses, parts)
+        entries += _of_devices(uses, divisors)
     name: PartName = "operator" if predicted else _PARTS[by or "operator"]
     for key in keys:
-        was, now = old.get(key), new.get(key)
-        entries.append(_time_entry(name, key, time, [None if each is None else each.time_ns for each in (was, now)]))
-        entries.append(_time_entry(name, key, CALLS, [None if each is None else each.count for each in (was, now)]))
-    sources = tuple(
-        Compared(label=label, facts=_facts(profile, divided))
-        for label, profile, divided in zip(labels, (before, after), parts, strict=True)
-    )
-    return Comparison(sources=sources, entries=tuple(entries)).changed()
-
-
-def _facts(profile: Profile, divided: int) -> dict[str, str]:
-    meta = profile.meta
-    per = f"per step of {divided}" if divided > 1 else ""
-    facts = {"source": meta.get("source", ""), "format": meta.get("format", ""), "device": meta.get("device", "")}
-    return {**facts, "per": per}
-
-
-def _divisors(profiles: Sequence[Profile], uses: Sequence[Sequence[Busy]]) -> list[int]:
-    """What sums are divided by: runs that opcost recorded, else steps where both profiles have some."""
-    steps = [max((use.steps for use in each), default=0) for each in uses]
-    if any(profile.runs > 1 for profile in profiles) or not all(steps):
-        return [profile.runs for profile in profiles]
-    return steps
+        found = old.get(key), new.get(key)
+        for place, quantity in enumerate((time, CALLS)):
+            entries.append(_time_entry(name, key, quantity, [each and each[place] for each in found]))
+    sources = []
+    for label, profile, divided in zip(labels, both, divisors, strict=True):
+        facts = {name: profile.meta.get(name, "") for name in ("source", "format", "device")}
+        facts["per"] = f"per step of {divided}" if divided > 1 else ""
+        sources.append(Compared(label=label, facts=facts))
+    return Comparison(sources=tuple(sources), entries=tuple(entries)).changed()
 
 
 def _of_devices(uses: Sequence[Sequence[Busy]], divided: Sequence[int]) -> list[Entry]:
@@ -358,9 +327,6 @@ def _of_devices(uses: Sequence[Sequence[Busy]], divided: Sequence[int]) -> list[
     return found
 
 
-_NOTHING = Spent()
-
-
 def _time_entry(part: PartName, key: Key, quantity: Quantity, amounts: list[int | None]) -> Entry:
     """An amount that is missing belongs to an operator that only the other profile has."""
     return Entry(
@@ -370,14 +336,11 @@ def _time_entry(part: PartName, key: Key, quantity: Quantity, amounts: list[int 
     )  # fmt: skip
 
 
-def _is_predicted(profile: Profile) -> bool:
-    return profile.meta.get("format") == "prediction"
-
-
 def _spent(
     profile: Profile, side: Side, divided: int, by: ProfileBy, layers: Mapping[str, str], *, by_kind: bool
-) -> dict[Key, Spent]:
-    found: dict[Key, Spent] = {}
+) -> dict[Key, tuple[int, int]]:
+    """Time and executions of each key in one run of a profile."""
+    found: dict[Key, tuple[int, int]] = {}
     parts = parts_of(profile, side, "time", keys=("kernel",) if by == "kernel" else ())
     if side == "device":
         parts += unattributed_parts(profile)
@@ -385,30 +348,25 @@ def _spent(
         row = part.row
         if by_kind and row is not None and row.kind == "view":  # which no prediction has: they run nothing on a device
             continue
-        key = _predicted_key(part, layers) if by_kind else _key(part, by, layers)
-        known = found.get(key, Spent())
-        count = part.launches if by == "kernel" else part.count
-        found[key] = Spent(known.time_ns + part.time_ns, known.count + count)
-    return {key: Spent(round(spent.time_ns / divided), round(spent.count / divided)) for key, spent in found.items()}
+        key = _key(part, "kind" if by_kind else by, layers, by_layer=by_kind)
+        time, count = found.get(key, (0, 0))
+        found[key] = time + part.time_ns, count + (part.launches if by == "kernel" else part.count)
+    return {key: (round(time / divided), round(count / divided)) for key, (time, count) in found.items()}
 
 
-def _key(part: Part, by: ProfileBy, layers: Mapping[str, str]) -> Key:
+def _key(part: Part, by: ProfileBy, layers: Mapping[str, str], *, by_layer: bool) -> Key:
     row = part.row
-    if by == "kernel":
-        return Key(LABELS["kernel"](part))
-    if by == "shape":
-        return Key("", LABELS["type"](part)) if row is None else Key(layers[row.module], row.type, shapes_text(row.ins))
-    if by == "operator":
-        return Key(LABELS["type"](part))
+    if by == "shape" or by_layer:
+        if row is None:
+            return Key("", LABELS["type"](part))
+        own = (row.kind or row.type,) if by_layer else (row.type, shapes_text(row.ins))
+        return Key(layers[row.module], *own)
+    if by in ("kernel", "operator"):
+        return Key(LABELS["type" if by == "operator" else "kernel"](part))
     if by == "module" and row is not None:
         return Key(layers[row.module] or NOWHERE)
     # Of an unknown kind, the type says more than nothing.
     return Key(LABELS[by](part) or (NOWHERE if row is None else row.type))
-
-
-def _predicted_key(part: Part, layers: Mapping[str, str]) -> Key:
-    row = part.row
-    return Key("", LABELS["type"](part)) if row is None else Key(layers[row.module], row.kind or row.type)
 
 
 # -- budgets ------------------------------------------------------------------------------------------------------------
@@ -426,45 +384,31 @@ def judge(
     allow_uncounted: bool = False,
 ) -> ModelCheck:
     """Every limit with its verdict and, where there is a baseline, what else has changed."""
-    name, facts = model.compared.label, model.compared.facts
-    was = before or {}
-    lines = [_checked(model, limit.quantity, was, limit, unknown=not allow_uncounted) for limit in limits]
+    name, facts, was = model.compared.label, model.compared.facts, before or {}
+
+    def checked(quantity: Quantity, limit: Limit | None) -> LimitCheck:
+        amount, old = model.totals.get(quantity.name), was.get(quantity.name)
+        if amount is None:
+            hint = f"known are {', '.join(model.totals)}"
+            raise InputError(f"{limit or quantity.name}: {name} has no such quantity", hint=hint)
+        partial = quantity.needs_costs and bool(model.missed)
+        word: LimitStatus = ""
+        if limit is not None:
+            word = "UNKNOWN" if partial and not allow_uncounted else "ok"
+            if limit.relative and old is None:
+                word = "new"
+            elif not limit.holds(amount, old):
+                word = "EXCEEDED"
+        return LimitCheck(
+            model=name, quantity=quantity, amount=amount, partial=partial, before=old, limit=limit, word=word
+        )
+
+    lines = [checked(limit.quantity, limit) for limit in limits]
     limited = {line.quantity.name for line in lines}
     for quantity in (QUANTITIES[other] for other in _CHANGES):
         amount = model.totals.get(quantity.name)
         if quantity.name not in limited and amount is not None and was.get(quantity.name, amount) != amount:
-            lines.append(_checked(model, quantity, was, None))
+            lines.append(checked(quantity, None))
     inputs = facts.get("inputs") or facts.get("stored", "")
     missed = () if allow_uncounted else model.missed
     return ModelCheck(name=name, source=source, inputs=inputs, lines=tuple(lines), missed=missed)
-
-
-def _checked(
-    model: Costs, quantity: Quantity, was: Mapping[str, int], limit: Limit | None, *, unknown: bool = False
-) -> LimitCheck:
-    amount, before = model.totals.get(quantity.name), was.get(quantity.name)
-    if amount is None:
-        raise InputError(
-            f"{limit or quantity.name}: {model.compared.label} has no such quantity",
-            hint=f"known are {', '.join(model.totals)}",
-        )
-    partial = quantity.needs_costs and bool(model.missed)
-    return LimitCheck(
-        model=model.compared.label,
-        quantity=quantity,
-        amount=amount,
-        partial=partial,
-        before=before,
-        limit=limit,
-        word=_word(limit, amount, before, unknown=unknown and partial),
-    )
-
-
-def _word(limit: Limit | None, amount: int, before: int | None, *, unknown: bool) -> LimitStatus:
-    if limit is None:
-        return ""
-    if limit.relative and before is None:
-        return "new"
-    if not limit.holds(amount, before):
-        return "EXCEEDED"
-    return "UNKNOWN" if unknown else "ok"

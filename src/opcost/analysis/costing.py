@@ -69,14 +69,8 @@ def _cost_graph(graph: Graph, rules: Rules, convention: Convention, on: OnDevice
     )  # fmt: skip
 
 
-_NOT_ON_DEVICE = Note(
-    "memory",
-    "so long a run is not followed tensor by tensor: memory is that of tensors alone, and not as the device holds it",
-)
-
-
 def _accounted(account: Callable[[], Memory], on: OnDevice | None) -> tuple[Memory | None, tuple[Note, ...]]:
-    """The memory, and what is to be said of it; an account that fails leaves the counts as they are."""
+    """The memory, and notes about it; an account that fails leaves the counts as they are."""
     try:
         found = account()
     except Exception as exc:
@@ -84,7 +78,10 @@ def _accounted(account: Callable[[], Memory], on: OnDevice | None) -> tuple[Memo
             raise
         said = f"memory is not reported, because its account failed with {type(exc).__name__}: {shortened(str(exc))}"
         return None, (Note(NO_MEMORY, said),)
-    return found, () if on is None or found.device else (_NOT_ON_DEVICE,)
+    if on is None or found.device:
+        return found, ()
+    said = "so long a run is not followed tensor by tensor: memory is that of tensors alone, and not as the device holds it"
+    return found, (Note("memory", said),)
 
 
 class _Found(NamedTuple):
@@ -121,42 +118,49 @@ def _one_by_one(graph: Graph, rules: Rules, convention: Convention, on: OnDevice
     )
 
 
-class _Sizes(dict[int, "tuple[int, int] | None"]):
-    """Elements and bytes of specs by identity, None where data decides: specs are shared, and asking them is slow."""
-
-    def of(self, spec: TensorSpec) -> tuple[int, int] | None:
-        found = self.get(id(spec), False)
-        if found is False:
-            found = self[id(spec)] = (spec.numel, spec.nbytes) if spec.known else None
-        return found  # type: ignore[return-value]
-
-
 def _cost_rows(
     graph: Graph, rules: Rules, convention: Convention, storage_sizes: dict[int, int]
 ) -> tuple[tuple[Row, ...], dict[int, str]]:
     values = graph.values
     written: set[int] = {value.storage for value in values if value.role != "activation"}
-    priced: dict[object, tuple[Cost | None, str, str]] = {}
-    sizes = _Sizes()
+    known: dict[object, tuple[Cost | None, str, str]] = {}
+    sizes: dict[int, tuple[int, int] | None] = {}  # elements and bytes of specs by identity: specs are shared, and slow
     reasons: dict[int, str] = {}
     behind: dict[int, str] = {}  # by value: the operator without a cost that leaves its size open
+
+    def size_of(spec: TensorSpec) -> tuple[int, int] | None:
+        """None where data decides."""
+        if id(spec) not in sizes:
+            sizes[id(spec)] = (spec.numel, spec.nbytes) if spec.known else None
+        return sizes[id(spec)]
+
+    def bytes_read(ids: tuple[int, ...]) -> int | None:
+        """Of the distinct inputs, None where data decides; a broadcast view cannot read more than its storage has."""
+        total = 0
+        for i in ids if len(ids) < 2 else set(ids):
+            value = values[i]
+            size = size_of(value.spec)
+            if size is None:
+                return None
+            total += min(size[1], storage_sizes[value.storage])
+        return total
+
     rows = []
     for op in graph.ops:
         ids = op.inputs
         ins = tuple([values[i].spec for i in ids])
         outs = tuple([values[i].spec for i in op.outputs])
-        reads = _bytes_read(ids, values, storage_sizes, sizes)
+        reads = bytes_read(ids)
         # Front ends share attribute mappings and specs between equal operators: identity stands for content here.
         key = (op.kind, op.raw, id(op.attrs), id(op.native), reads, len(ins), *map(id, ins), *map(id, outs))
-        found = priced.get(key)
+        found = known.get(key)
         if found is None:
-            found = priced[key] = apply_rule(rules, _view(op, ins, outs, rules, convention, reads))
+            found = known[key] = apply_rule(rules, _view(op, ins, outs, rules, convention, reads))
         cost, rule, reason = found
         source = next((behind[i] for i in ids if i in behind), "") if behind else ""
         if reason:
-            reasons[op.id] = (
-                f"its inputs come from {source}, which is not counted" if source and reason == DATA else reason
-            )
+            of_source = f"its inputs come from {source}, which is not counted"
+            reasons[op.id] = of_source if source and reason == DATA else reason
             if not source and reason != DATA:
                 source = op.raw
         if source:
@@ -166,7 +170,7 @@ def _cost_rows(
             value = values[i]
             if value.storage not in written:
                 written.add(value.storage)
-                if op.phase == "forward" and op.kind != "view" and (size := sizes.of(value.spec)) is not None:
+                if op.phase == "forward" and op.kind != "view" and (size := size_of(value.spec)) is not None:
                     elements += size[0]
                     nbytes += size[1]
         rows.append(Row(op, ins, outs, cost, rule, elements, nbytes))
@@ -188,20 +192,6 @@ def _view(
     return OpView(op.kind, op.raw, ins, outs, attrs, convention, reads)
 
 
-def _bytes_read(
-    ids: tuple[int, ...], values: Sequence[Value], storage_sizes: dict[int, int], sizes: _Sizes
-) -> int | None:
-    """Bytes of the distinct inputs, None where data decides; a broadcast view cannot read more than its storage holds."""
-    total = 0
-    for i in ids if len(ids) < 2 else set(ids):
-        value = values[i]
-        size = sizes.of(value.spec)
-        if size is None:
-            return None
-        total += min(size[1], storage_sizes[value.storage])
-    return total
-
-
 def apply_rule(rules: Rules, view: OpView) -> tuple[Cost | None, str, str]:
     """Cost, rule name, and the reason where there is no cost."""
     found = rules.for_op(view.kind, view.raw)
@@ -215,11 +205,8 @@ def apply_rule(rules: Rules, view: OpView) -> tuple[Cost | None, str, str]:
     except Exception as exc:
         if is_delivered(exc):
             raise
-        shapes = ", ".join(map(str, view.ins)), ", ".join(map(str, view.outs))
-        raise RuleError(
-            f"the rule {name!r} failed on {view.raw} with inputs ({shapes[0]}) and outputs ({shapes[1]}): "
-            f"{type(exc).__name__}: {exc}"
-        ) from exc
+        shapes = f"inputs ({', '.join(map(str, view.ins))}) and outputs ({', '.join(map(str, view.outs))})"
+        raise RuleError(f"the rule {name!r} failed on {view.raw} with {shapes}: {type(exc).__name__}: {exc}") from exc
     if not isinstance(cost, Cost):
         raise RuleError(
             f"the rule {name!r} returned {cost!r} for {view.raw}", hint="return op.cost(macs=..., flops=...)"
@@ -263,51 +250,34 @@ def _parameters(graph: Graph, read: set[int]) -> tuple[Parameter, ...]:
 
 def _roll_up(graph: Graph, own: dict[str, Stats], parameters: Iterable[Parameter]) -> tuple[ModuleCost, ...]:
     """Own and total of every module, each module visited once; `own` is what their operators cost."""
-    owned: dict[str, list[Parameter]] = {}
     for parameter in parameters:
         owner = parameter.name.rpartition(".")[0]
         while owner and owner not in own:  # a name with a dot in it
             owner = owner.rpartition(".")[0]
-        owned.setdefault(owner, []).append(parameter)
-    for path, held in owned.items():
-        own[path] = _with_parameters(own[path], held)
+        spec, stats = parameter.spec, own[owner]
+        numel, nbytes = (spec.numel, spec.nbytes) if spec.known else (0, 0)
+        if parameter.buffer:
+            own[owner] = stats._replace(buffers=stats.buffers + numel, buffer_bytes=stats.buffer_bytes + nbytes)
+        else:
+            own[owner] = stats._replace(
+                params=stats.params + numel,
+                param_bytes=stats.param_bytes + nbytes,
+                trainable_params=stats.trainable_params + (numel if parameter.trainable else 0),
+                unused_params=stats.unused_params + (0 if parameter.used else numel),
+            )
     total = dict(own)
     for module in reversed(graph.modules[1:]):
         parent = module.path.rpartition(".")[0]
         total[parent] = total[parent] + total[module.path]
     return tuple(
         ModuleCost(
-            path=module.path, type=module.type,
-            depth=module.path.count(".") + 1 if module.path else 0,
+            path=module.path, type=module.type, depth=module.path.count(".") + 1 if module.path else 0,
             calls=module.calls, own=own[module.path], total=total[module.path], extra=module.extra,
             inputs=module.inputs, outputs=module.outputs, same_as=module.same_as,
             parameters=tuple(f"{module.path}.{name}" if module.path else name for name, _ in module.parameters),
         )
         for module in graph.modules
     )  # fmt: skip
-
-
-def _with_parameters(stats: Stats, parameters: Iterable[Parameter]) -> Stats:
-    params = trainable = unused = buffers = param_bytes = buffer_bytes = 0
-    for parameter in parameters:
-        spec = parameter.spec
-        numel, nbytes = (spec.numel, spec.nbytes) if spec.known else (0, 0)
-        if parameter.buffer:
-            buffers += numel
-            buffer_bytes += nbytes
-            continue
-        params += numel
-        param_bytes += nbytes
-        trainable += numel if parameter.trainable else 0
-        unused += 0 if parameter.used else numel
-    return stats._replace(
-        params=params,
-        trainable_params=trainable,
-        unused_params=unused,
-        buffers=buffers,
-        param_bytes=param_bytes,
-        buffer_bytes=buffer_bytes,
-    )
 
 
 def _coverage(rows: int, missed: Iterable[tuple[Row, str, int]], reasons: dict[int, str]) -> Coverage:
@@ -326,18 +296,13 @@ def _coverage(rows: int, missed: Iterable[tuple[Row, str, int]], reasons: dict[i
 
 
 def decided(graph: Graph, rows: tuple[Row, ...]) -> tuple[Row, ...]:
-    """The rows, of which those of all but the dearest branches have no repetition. Choices inside of branches come first."""
+    """The rows, of which those of all but the most expensive branches have no repetition. Inner choices come first."""
     found = list(rows)
     for branches in graph.choices:
-        prices = [_work_of_rows(found[begin:end]) for begin, end in branches]
-        dearest = prices.index(max(prices))
+        sums = [stats_of(found[begin:end]) for begin, end in branches]
+        costs = [(each.macs, each.flops, each.bytes_read + each.bytes_written) for each in sums]
+        taken = costs.index(max(costs))
         for place, (begin, end) in enumerate(branches):
-            if place != dearest:
+            if place != taken:
                 found[begin:end] = [row._replace(op=row.op._replace(repeat=0)) for row in found[begin:end]]
     return tuple(found)
-
-
-def _work_of_rows(rows: Iterable[Row]) -> tuple[int, int, int]:
-    """By arithmetic, then by bytes moved."""
-    sums = stats_of(rows)
-    return sums.macs, sums.flops, sums.bytes_read + sums.bytes_written

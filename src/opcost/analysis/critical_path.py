@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from opcost.analysis.bounds import devices
@@ -15,95 +15,64 @@ from opcost.errors import OpcostError
 
 BOUNDS, PARTS = "critical path", "operators on it"
 MOST_TRIED = 12
-"""Operators of which it is told what half of their time would win: each takes a walk through all links."""
+"""Operators of which is reported what half of their time would save: each takes a walk through all links."""
 
 
 def critical_path(profile: Profile) -> Sheet:
-    """The longest chain of dependencies by what it is spent on, and by operator with what it would win to halve its time."""
+    """The longest chain of dependencies by what it is spent on, and by operator with what it would save to halve its time."""
     check_single(profile, "the critical path")
-    ranks = sorted({row.rank for row in profile.rows})
     steps = max((use.steps for use in devices(profile)), default=0)
     bounds: list[tuple[Cell, ...]] = []
     parts: list[tuple[Cell, ...]] = []
-    lengths = []
-    outside = 0
-    for rank in ranks:
+    length = outside = 0
+    for rank in sorted({row.rank for row in profile.rows}):
         found = Dependencies(profile, rank)
         path = found.longest()
-        lengths.append(path.length_ns)
+        length += path.length_ns
         outside += sum(found.outside_ns.get(link.target, 0) for link in path.links if not link.time_ns)
-        bounds += [(rank, *line) for line in _bounds(found, path, steps)]
-        parts += [(rank, *line) for line in _parts(found, path, steps)]
-    spent = (Field("time", "time"), Field("share", "share"), Field("per_step", "time", dull=True))
-    gain = (Field("halved", "time"), Field("gain", "share"))
-    rank_field = Field("rank", "number", dull=True)
-    each = sum(lengths) / steps if steps else None
+        bounds += [(rank, *line) for line in _lines(found, path, steps, by_name=False)]
+        parts += [(rank, *line) for line in _lines(found, path, steps, by_name=True)]
+    rank_field, bound = Field("rank", "number", dull=True), Field("bound", "text")
+    spent = (
+        Field("time", "time"), Field("share", "share"), Field("per_step", "time", dull=True), Field("halved", "time"),
+        Field("gain", "share"),
+    )  # fmt: skip
+    total: tuple[Cell, ...] = "", "total", length, 1.0, length / steps if steps else None, "", ""
     remarks = ["halved: by so much the path is shorter if all of this takes half of its time, on the path or not"]
     if outside:
         what = "lie between operators of the host and count as nothing: the program itself, or waits that the trace does not show"
         remarks.append(f"{format_time(outside)} more {what}")
-    return Sheet(
-        name="critical path",
-        meta=profile.meta,
-        tables=(
-            Table.of(
-                title=BOUNDS,
-                fields=(rank_field, Field("bound", "text"), *spent, *gain),
-                lines=tuple(bounds),
-                total=("", "total", sum(lengths), 1.0, each, "", "") if bounds else None,
-                remarks=tuple(remarks),
-            ),
-            Table.of(
-                title=PARTS,
-                fields=(
-                    rank_field,
-                    Field("operator", "name"),
-                    Field("bound", "text"),
-                    Field("links", "number"),
-                    *spent,
-                    *gain,
-                ),
-                lines=tuple(parts),
-            ),
+    operators = (rank_field, Field("operator", "name"), bound, Field("links", "number"), *spent)
+    tables = (
+        Table.of(
+            title=BOUNDS,
+            fields=(rank_field, bound, *spent),
+            lines=bounds,
+            total=total if bounds else None,
+            remarks=tuple(remarks),
         ),
-        notes=profile.notes,
+        Table.of(title=PARTS, fields=operators, lines=parts),
     )
+    return Sheet(name="critical path", meta=profile.meta, tables=tables, notes=profile.notes)
 
 
-def _bounds(found: Dependencies, path: Path, steps: int) -> Iterable[tuple[Cell, ...]]:
-    times: dict[str, int] = {}
-    members: dict[str, list[int]] = {}
-    names = list(found.groups)
-    for number, group in enumerate(names):
-        members.setdefault(group.bound, []).append(number)
+def _lines(found: Dependencies, path: Path, steps: int, *, by_name: bool) -> Iterator[tuple[Cell, ...]]:
+    """Links on the path by what bounds them, or by operator too, the longest time first."""
+    groups = list(found.groups)
+    keys: list[tuple[str, ...]] = [(group.name, group.bound) if by_name else (group.bound,) for group in groups]
+    members: dict[tuple[str, ...], list[int]] = {}
+    for number, key in enumerate(keys):
+        members.setdefault(key, []).append(number)
+    times: dict[tuple[str, ...], list[int]] = {}
     for link in path.links:
         if link.time_ns:
-            bound = names[link.group].bound
-            times[bound] = times.get(bound, 0) + link.time_ns
-    for bound, time in sorted(times.items(), key=lambda item: -item[1]):
-        yield bound, *_spent(time, path, steps), *_won(found, path, members[bound])
-
-
-def _parts(found: Dependencies, path: Path, steps: int) -> Iterable[tuple[Cell, ...]]:
-    times: dict[int, list[int]] = {}
-    for link in path.links:
-        if link.time_ns:
-            times.setdefault(link.group, []).append(link.time_ns)
-    names = list(found.groups)
-    ordered = sorted(times, key=lambda number: -sum(times[number]))
-    for place, number in enumerate(ordered):
-        own = times[number]
-        gain = _won(found, path, [number]) if place < MOST_TRIED else (None, None)
-        yield names[number].name, names[number].bound, len(own), *_spent(sum(own), path, steps), *gain
-
-
-def _spent(time: int, path: Path, steps: int) -> tuple[Cell, ...]:
-    return time, time / path.length_ns if path.length_ns else None, time / steps if steps else None
-
-
-def _won(found: Dependencies, path: Path, groups: Iterable[int]) -> tuple[Cell, Cell]:
-    won = path.length_ns - found.length_if_halved(groups)
-    return won, won / path.length_ns if path.length_ns else None
+            times.setdefault(keys[link.group], []).append(link.time_ns)
+    for place, (key, own) in enumerate(sorted(times.items(), key=lambda item: -sum(item[1]))):
+        time, whole = sum(own), path.length_ns
+        counted = (len(own),) if by_name else ()
+        saved = whole - found.length_if_halved(members[key]) if not by_name or place < MOST_TRIED else None
+        gain = saved / whole if saved is not None and whole else None
+        yield *key, *counted, time, time / whole if whole else None, time / steps if steps else None, saved, gain
 
 
 # -- dependencies: starts and ends of host calls and kernels as points, and links that take time -------------------------------
@@ -140,10 +109,10 @@ class Link(NamedTuple):
     source: int
     target: int
     time_ns: int
-    group: int  # NOBODY where it takes no time
+    group: int  # NOWHERE where it takes no time
 
 
-NOBODY = -1
+NOWHERE = -1
 
 
 class Path(NamedTuple):
@@ -189,24 +158,24 @@ class Dependencies:
         for events in calls.threads.values():
             self._follow_calls(events, calls, launches)
         self._follow_kernels(work, starts, launches, sorted(calls.graphs))
-        self._order()
-
-    @property
-    def links(self) -> Sequence[Link]:
+        places = [0] * len(self._times)
+        for place, point in enumerate(sorted(range(len(self._times)), key=self._times.__getitem__)):
+            places[point] = place
+        links = [link for link in self._links if places[link.source] < places[link.target]]
+        self.links: Sequence[Link] = sorted(links, key=lambda link: places[link.target])
         """In an order in which everything that leads to a link's source comes before it."""
-        return self._links
 
     def longest(self) -> Path:
         """The critical path."""
         reached = [0] * len(self._times)
         came: list[Link | None] = [None] * len(self._times)
-        for link in self._links:
+        for link in self.links:
             way = reached[link.source] + link.time_ns
             if way > reached[link.target] or came[link.target] is None:
                 reached[link.target], came[link.target] = way, link
-        point = max(range(len(reached)), key=reached.__getitem__, default=NOBODY)
+        point = max(range(len(reached)), key=reached.__getitem__, default=NOWHERE)
         length, found = reached[point] if reached else 0, []
-        while point != NOBODY and (by := came[point]) is not None:
+        while point != NOWHERE and (by := came[point]) is not None:
             found.append(by)
             point = by.source
         return Path(length, tuple(reversed(found)))
@@ -215,18 +184,11 @@ class Dependencies:
         """The length of the longest chain if the links of these groups took half of their time."""
         halved = set(groups)
         reached = [0] * len(self._times)
-        for source, target, time, group in self._links:
+        for source, target, time, group in self.links:
             way = reached[source] + (time // 2 if group in halved else time)
             if way > reached[target]:  # noqa: PLR1730 - quicker than `max`, and most of the work
                 reached[target] = way
         return max(reached, default=0)
-
-    def _order(self) -> None:
-        places = [0] * len(self._times)
-        for place, point in enumerate(sorted(range(len(self._times)), key=self._times.__getitem__)):
-            places[point] = place
-        self._links = [link for link in self._links if places[link.source] < places[link.target]]
-        self._links.sort(key=lambda link: places[link.target])
 
     def _points(self, *times: int) -> int:
         """New points; the number of the first."""
@@ -235,7 +197,7 @@ class Dependencies:
 
     def _join(self, source: int, target: int, group: Group | None) -> None:
         time = 0 if group is None else max(self._times[target] - self._times[source], 0)
-        number = NOBODY if group is None else self.groups.setdefault(group, len(self.groups))
+        number = NOWHERE if group is None else self.groups.setdefault(group, len(self.groups))
         self._links.append(Link(source, target, time, number))
 
     # -- the host ------------------------------------------------------------------------------------------------------
@@ -243,12 +205,12 @@ class Dependencies:
     def _follow_calls(self, events: Sequence[ProfileRow], calls: _Calls, launches: dict[int, int]) -> None:
         """The points of a thread, each after the one before it, in the innermost call that holds both."""
         open_calls: list[tuple[int, ProfileRow]] = []
-        last = NOBODY
+        last = NOWHERE
 
         def reach(time: int) -> int:
             nonlocal last
             point = self._points(time)
-            if last != NOBODY:
+            if last != NOWHERE:
                 within = open_calls[-1][1] if open_calls else None
                 waited = within is None or within.id in calls.waited
                 self._join(last, point, None if within is None or waited else Group(HOST, within.type))
@@ -259,7 +221,7 @@ class Dependencies:
         def close() -> None:
             point = reach(open_calls[-1][0])
             _, row = open_calls.pop()
-            if (kernel_end := calls.waited.get(row.id, NOBODY)) != NOBODY:
+            if (kernel_end := calls.waited.get(row.id, NOWHERE)) != NOWHERE:
                 self._join(kernel_end, point, None)
 
         for row in events:
@@ -284,42 +246,38 @@ class Dependencies:
         graphs: Sequence[int],
     ) -> None:
         before: dict[tuple[str, str], int] = {}
-        ended: list[tuple[int, int, tuple[str, str]]] = []
-        """Ends of kernels that began before, with their points and streams."""
+        ended: list[
+            tuple[int, int, tuple[str, str]]
+        ] = []  # ends of kernels that began before, their points and streams
         for (kernel, owner), start in zip(work, starts, strict=True):
             stream = kernel.device, kernel.stream
-            self._join(start, start + 1, Group(_bound_of(kernel), owner))
+            sort = COMMUNICATION if is_collective(kernel.name) else COPIES if is_copy(kernel.name) else COMPUTE
+            self._join(start, start + 1, Group(sort, owner))
             launched = kernel.launched_ns
             if launched is None and kernel.why != "outside":  # a captured graph replays it
                 place = bisect_right(graphs, kernel.start_ns)
                 launched = graphs[place - 1] if place else None
-            launch = launches.get(launched, NOBODY) if launched is not None and launched < kernel.start_ns else NOBODY
-            previous = before.get(stream, NOBODY)
-            began = self._times[launch] if launch != NOBODY else 0
-            free = self._times[previous] if previous != NOBODY else 0
-            releases = self._released(ended, kernel.start_ns, stream) if self._inferred else NOBODY
-            if releases != NOBODY and self._times[releases] > max(began, free) + SLACK_NS:
+            launch = launches.get(launched, NOWHERE) if launched is not None and launched < kernel.start_ns else NOWHERE
+            previous = before.get(stream, NOWHERE)
+            began = self._times[launch] if launch != NOWHERE else 0
+            free = self._times[previous] if previous != NOWHERE else 0
+            # The kernel of another stream that ended last before this one began; only the last few are looked at
+            recent = reversed(ended[max(0, (end := bisect_left(ended, (kernel.start_ns + 1,))) - 4) : end])
+            others = (point for _, point, other in recent if other != stream) if self._inferred else ()
+            releases = next(iter(others), NOWHERE)
+            if releases != NOWHERE and self._times[releases] > max(began, free) + SLACK_NS:
                 self._join(releases, start, None if self._strictly else Group(BETWEEN, owner))
-            elif launch != NOBODY and began > free:
+            elif launch != NOWHERE and began > free:
                 self._join(launch, start, Group(LAUNCH, owner))
-                launch = NOBODY
-            elif previous != NOBODY and 0 <= kernel.start_ns - free < FARTHEST_NS:
+                launch = NOWHERE
+            elif previous != NOWHERE and 0 <= kernel.start_ns - free < FARTHEST_NS:
                 self._join(previous, start, Group(BETWEEN, owner))
-            elif previous != NOBODY and not self._strictly:
+            elif previous != NOWHERE and not self._strictly:
                 self._join(previous, start, Group(BLOCKED, owner))
-            if launch != NOBODY:  # it still cannot begin before its launch
+            if launch != NOWHERE:  # it still cannot begin before its launch
                 self._join(launch, start, None)
             before[stream] = start + 1
             insort(ended, (self._times[start + 1], start + 1, stream))
-
-    @staticmethod
-    def _released(ended: list[tuple[int, int, tuple[str, str]]], start: int, stream: tuple[str, str]) -> int:
-        """The kernel of another stream that ended last before this time; only the last few are looked at."""
-        place = bisect_left(ended, (start + 1,))
-        for _, point, other in reversed(ended[max(0, place - 4) : place]):
-            if other != stream:
-                return point
-        return NOBODY
 
 
 class _Calls:
@@ -347,24 +305,17 @@ class _Calls:
             if any(word in row.type for word in _WAITS) or copied.get(row.host_start_ns, end + 1) <= end:
                 place = bisect_right(ends, (end, len(ends) * 2))
                 is_within = place and ends[place - 1][0] > row.host_start_ns
-                self.waited[row.id] = ends[place - 1][1] if is_within else NOBODY
+                self.waited[row.id] = ends[place - 1][1] if is_within else NOWHERE
         self.threads: dict[str, list[ProfileRow]] = {}
         for row in on_host:
             # Of an operator that launched kernels, the row names their stream; the launch is on the operator's thread.
             launched = next((kernel.launched_ns for kernel in row.kernels if kernel.launched_ns is not None), None)
-            thread = row.stream if not row.kernels else thread_at.get(launched or NOBODY, "")
+            thread = row.stream if not row.kernels else thread_at.get(launched or NOWHERE, "")
             self.threads.setdefault(thread, []).append(row)
-        self._merge_backward()
-        for events in self.threads.values():
-            events.sort(key=lambda row: (row.host_start_ns or 0, -(row.host_ns or 0), row.id))
-
-    def _merge_backward(self) -> None:
-        """The backward pass runs on a thread of its own while the other one waits: together they are one after the other."""
+        # The backward pass runs on a thread of its own while the other one waits: together they are one after the other.
         backward = [name for name, rows in self.threads.items() if any("autograd" in row.type for row in rows)]
         others = sorted((len(rows), name) for name, rows in self.threads.items() if name not in backward)
         if len(backward) == 1 and others:
             self.threads[others[-1][1]] += self.threads.pop(backward[0])
-
-
-def _bound_of(kernel: Kernel) -> str:
-    return COMMUNICATION if is_collective(kernel.name) else COPIES if is_copy(kernel.name) else COMPUTE
+        for events in self.threads.values():
+            events.sort(key=lambda row: (row.host_start_ns or 0, -(row.host_ns or 0), row.id))

@@ -7,7 +7,7 @@ told from the whole curve: at another size it may be reached in another operator
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from math import isqrt, lcm, prod
 from typing import NamedTuple
@@ -64,65 +64,60 @@ def largest(
     """The largest size whose peak is within the limit, such that the next one's is above; None where all sizes keep to it.
 
     `counted` counts a size, None where the model does not run at it; `known` are sizes that were counted before, and `lowest` is
-    among them and within the limit. Where to count next follows from polynomials; where these tell wrongly, the sizes between
+    among them and within the limit. Where to count next follows from polynomials; where these are wrong, the sizes between
     are halved, so that the answer rests on counts alone.
     """
     samples: dict[int, Sample | None] = dict(known)
 
-    def sample(size: int) -> Sample | None:
+    def fits(size: int) -> bool:
         if size not in samples:
             samples[size] = counted(size)
-        return samples[size]
-
-    def fits(size: int) -> bool:
-        found = sample(size)
+        found = samples[size]
         return found is not None and found.peak_bytes <= limit
 
     low = max(size for size in samples if size >= lowest and fits(size))
     high = min((size for size in samples if size > low), default=None)
     misses, stride = 0, 1
     while high is None or high - low > 1:
-        refused = high is not None and samples[high] is None  # which no polynomial tells
-        told = None if refused or misses > PATIENCE else _told(samples, limit, low, high)
-        if told is None:
-            told, misses = _middle(low, high), 0
-        size = told if told > low else low + stride
+        refused = high is not None and samples[high] is None  # which no polynomial predicts
+        guess = None if refused or misses > PATIENCE else _predicted(samples, limit, low, high)
+        if guess is None:
+            misses, guess = 0, min(2 * low, FARTHEST)
+            if high is not None:  # of the same order as both, or halfway
+                guess = isqrt(low * high) if high > 4 * low else (low + high) // 2
+        size = guess if guess > low else low + stride
         if high is not None:
-            size = max(low + 1, min(size, high - (stride if told == high - 1 else 1)))
+            size = max(low + 1, min(size, high - (stride if guess == high - 1 else 1)))
         before = FARTHEST if high is None else high - low
         fit = fits(size)
         if fit and size >= FARTHEST:
             return None
-        # Where a bound that was told to be the answer is not, the answer is not just beside it.
-        stride = HOP * stride if (fit and told <= low) or (not fit and high is not None and told == high - 1) else 1
+        # Where a bound that was predicted to be the answer is not, the answer is not just beside it.
+        stride = HOP * stride if (fit and guess <= low) or (not fit and high is not None and guess == high - 1) else 1
         low, high = (size, high) if fit else (low, size)
         misses = 0 if high is not None and 2 * (high - low) <= before else misses + 1
     return Found(low, high)
 
 
-def _told(samples: Mapping[int, Sample | None], limit: int, low: int, high: int | None) -> int | None:
-    """The largest size that keeps to the limit as far as polynomials tell; None where there is nothing to go by."""
+def _predicted(samples: Mapping[int, Sample | None], limit: int, low: int, high: int | None) -> int | None:
+    """The largest size that keeps to the limit by polynomials; None where there is nothing to go by."""
     known = {size: sample for size, sample in samples.items() if sample is not None}
     alike = [size for size, sample in known.items() if len(sample.curve) == len(known[low].curve)]
     if len(known) < 2:
         return None
     end = FARTHEST if high is None else high - 1
-    if len(alike) < 2:  # runs of other operators, which share no curve with these: only the peaks are left
-        sizes = _nearest(known, low)
+    by_curve = len(alike) > 1
+    sizes = sorted(alike if by_curve else known, key=lambda size: abs(size - low))[:NEAREST]
+    if not by_curve:  # runs of other operators, which share no curve with these: only the peaks are left
         return _within_all(sizes, [(known[size].peak_bytes,) for size in sizes], limit, low, min(end, HOP * low))
-    sizes = _nearest(alike, low)
     curves = [known[size].curve for size in sizes]
-    told = _within_all(sizes, curves, limit, low, end)
-    near = min(alike, key=lambda size: max(size, told) / min(size, told))
+    found = _within_all(sizes, curves, limit, low, end)
+    near = min(alike, key=lambda size: max(size, found) / min(size, found))
     highest = max(known[near].curve, default=0)
-    if highest == known[near].peak_bytes or max(near, told) > HOP * min(near, told):
-        return told
+    if highest == known[near].peak_bytes or max(near, found) > HOP * min(near, found):
+        return found
     # What an allocator loses at a size, it loses at others nearby too.
     return _within_all(sizes, curves, limit * highest // known[near].peak_bytes, low, end)
-
-
-def _nearest(sizes: Iterable[int], low: int) -> list[int]:
-    return sorted(sizes, key=lambda size: abs(size - low))[:NEAREST]
 
 
 def _within_all(sizes: Sequence[int], curves: Sequence[Sequence[int]], limit: int, low: int, end: int) -> int:
@@ -133,26 +128,12 @@ def _within_all(sizes: Sequence[int], curves: Sequence[Sequence[int]], limit: in
         heights = max(places, key=at.near)
         if at.near(heights) <= limit:
             break
-        end = _within(sizes, heights, limit, low, end)
+        below = low
+        while end - below > 1:  # the largest size at which this place is
+            middle = (below + end) // 2
+            below, end = (middle, end) if weights(sizes, middle).near(heights) <= limit else (below, middle)
+        end = below
     return end
-
-
-def _middle(low: int, high: int | None) -> int:
-    """Between two sizes: of the same order as both, or halfway."""
-    if high is None:
-        return min(2 * low, FARTHEST)
-    return isqrt(low * high) if high > 4 * low else (low + high) // 2
-
-
-def _within(sizes: Sequence[int], heights: Sequence[int], limit: int, low: int, high: int) -> int:
-    """The largest size from `low` on and below `high` at which one polynomial is within the limit."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        if weights(sizes, middle).near(heights) <= limit:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 # -- many sizes ------------------------------------------------------------------------------------------------------------
@@ -165,8 +146,8 @@ def over_grid(
 ) -> Iterator[tuple[Sizes, Sequence[int] | None]]:
     """The numbers at each combination of sizes, None where the model does not run.
 
-    Three sizes of each axis are counted, with all of the others', and one more of each to check what polynomials tell. Where
-    these hold to the last number, they tell the rest; else every combination is counted.
+    Three sizes of each axis are counted, with all of the others', and one more of each to check the polynomials. Where
+    these hold to the last number, they give the rest; else every combination is counted.
     """
     known: dict[Sizes, Sequence[int] | None] = {}
 
@@ -178,37 +159,33 @@ def over_grid(
     # Of an axis of four there is nothing to save: three and a check are all.
     ends = [axis if len(axis) <= NEAREST + 1 else (axis[0], axis[len(axis) // 2], axis[-1]) for axis in axes]
     between = [axis[len(axis) // 4] if len(axis) > NEAREST + 1 else axis[-1] for axis in axes]
-    polynomial = any(len(end) < len(axis) for axis, end in zip(axes, ends, strict=True)) and _holds(
-        ends, between, number
-    )
+    saves = any(len(end) < len(axis) for axis, end in zip(axes, ends, strict=True))
+    polynomial = saves and _holds(ends, between, number)
     for sizes in product(*axes):
-        told = _at(ends, sizes, known) if polynomial and sizes not in known else None
-        yield sizes, number(sizes) if told is None else told
+        found = _at(ends, sizes, known) if polynomial and sizes not in known else None
+        yield sizes, number(sizes) if found is None else found
 
 
 def _holds(
     ends: Sequence[Sequence[int]], between: Sequence[int], number: Callable[[Sizes], Sequence[int] | None]
 ) -> bool:
-    """Whether polynomials through the ends tell what is counted between them: on each axis alone, and on all."""
-    length = None
+    """Whether polynomials through the ends give what is counted between them: on each axis alone, and on all."""
+    lengths = set()
     for sizes in product(*ends):
         found = number(sizes)
-        if found is None or len(found) != (len(found) if length is None else length):
+        lengths.add(None if found is None else len(found))
+        if len(lengths) > 1 or None in lengths:
             return False
-        length = len(found)
-    checks = {tuple(between)} | {
-        tuple(
-            middle if other == place else end[-1] for other, (middle, end) in enumerate(zip(between, ends, strict=True))
-        )
-        for place in range(len(ends))
-    }
-    return all(_at(ends, sizes, {each: number(each) for each in product(*ends)}) == number(sizes) for sizes in checks)
+    corner = [end[-1] for end in ends]
+    checks = {tuple(between), *((*corner[:i], middle, *corner[i + 1 :]) for i, middle in enumerate(between))}
+    known = {each: number(each) for each in product(*ends)}
+    return all(_at(ends, sizes, known) == number(sizes) for sizes in checks)
 
 
 def _at(ends: Sequence[Sequence[int]], sizes: Sizes, known: Mapping[Sizes, Sequence[int] | None]) -> list[int] | None:
-    """What the polynomials through the ends tell; None where that is not whole."""
+    """The numbers by the polynomials through the ends; None where one is not whole."""
     each = [weights(end, size) for end, size in zip(ends, sizes, strict=True)]
     joint = Weights(tuple(map(prod, product(*(one.shares for one in each)))), prod(one.denominator for one in each))
     columns = [found for corner in product(*ends) if (found := known[corner]) is not None]
-    told = [joint.of(numbers) for numbers in zip(*columns, strict=True)]
-    return None if None in told else [one for one in told if one is not None]
+    whole = [number for numbers in zip(*columns, strict=True) if (number := joint.of(numbers)) is not None]
+    return whole if not columns or len(whole) == len(columns[0]) else None

@@ -84,14 +84,15 @@ def _price(row: ProfileRow, rules: Rules, convention: Convention = DEFAULT) -> C
 
 
 def with_modules(profile: Profile, report: Report) -> Profile:
-    """The profile with its rows joined to a report's modules: by path where a name holds one, else by order of execution.
+    """The profile with its rows joined to a report's modules: by path where a name has one, else by order of execution.
 
     In order means: the n-th row of a kind, phase, input and output shape is the n-th such operator of the report, and where
     a trace has no shapes, the n-th of a type; what repeats (steps, iterations) begins again from the first. A module under
     another name, as in traces that number classes, takes all its rows along with those that were found.
     """
     paths = {module.path for module in report.modules}
-    tails = _tails(paths)
+    count = Counter(path.rpartition(".")[2] for path in paths if path)
+    tails = {tail: path for path in paths if path and count[tail := path.rpartition(".")[2]] == 1}
     order = _Order(profile.rows, report.rows)
     found: list[str | None] = []
     costs: list[Cost | None] = []
@@ -107,10 +108,8 @@ def with_modules(profile: Profile, report: Report) -> Profile:
         row._replace(module=row.module if path is None else path, cost=cost)
         for row, path, cost in zip(profile.rows, found, costs, strict=True)
     )
-    joined = sum(path is not None for path in found)
-    note = Note(
-        "joined", f"{joined} of {len(rows)} rows are joined to modules of {report.meta.get('source', 'the report')}"
-    )
+    joined = f"{sum(path is not None for path in found)} of {len(rows)} rows are joined to modules of"
+    note = Note("joined", f"{joined} {report.meta.get('source', 'the report')}")
     return replace(profile, rows=rows, notes=(*profile.notes, note))
 
 
@@ -156,15 +155,6 @@ def _aliases(rows: Sequence[ProfileRow], found: Sequence[str | None]) -> dict[st
     return {theirs: ours.pop() for theirs, ours in names.items() if len(ours) == 1}
 
 
-def _tails(paths: set[str]) -> dict[str, str]:
-    """Module paths by their last part, where only one module ends so."""
-    found: dict[str, list[str]] = {}
-    for path in paths:
-        if path:
-            found.setdefault(path.rpartition(".")[2], []).append(path)
-    return {tail: owners[0] for tail, owners in found.items() if len(owners) == 1}
-
-
 def _path(row: ProfileRow, paths: set[str], tails: Mapping[str, str]) -> str | None:
     """The module that the row itself names: outright, in the parts of its name (`/layer1/layer1.0/conv1/Conv`), or by tail."""
     if row.module and row.module in paths:
@@ -186,38 +176,30 @@ class _Order:
     """The operators of a report in the order in which rows of a profile meet them, for each rank from the beginning."""
 
     def __init__(self, rows: Sequence[ProfileRow], wanted: Sequence[Row]) -> None:
-        self._by_shape: dict[object, list[Row]] = {}
-        self._by_type: dict[object, list[Row]] = {}
-        self._seen: dict[object, int] = {}
-        for row in wanted:
-            op = row.op
-            shapes = (tuple(spec.shape for spec in row.ins[:1]), tuple(spec.shape for spec in row.outs[:1]))
-            self._by_shape.setdefault((op.kind, op.phase, *shapes), []).append(row)
-            if op.kind not in _EVERYWHERE:
-                self._by_type.setdefault((op.raw, op.phase), []).append(row)
-        if any(row.ins or row.outs for row in rows):
-            self._by_type = {}
-        executed = Counter((row.type, row.phase, row.rank) for row in rows)
-        # By type alone only where the numbers fit: then the trace holds whole runs of the model.
-        for (name, phase, _), count in executed.items():
-            if count % len(self._by_type.get((name, phase), (0,))):
-                del self._by_type[name, phase]
+        self._found: dict[object, list[Row]] = {}
+        self._seen: Counter[object] = Counter()
+        has_shapes = any(row.ins or row.outs for row in rows)
+        for counted in wanted:
+            op = counted.op
+            self._found.setdefault((op.kind, op.phase, *_shapes(counted)), []).append(counted)
+            if op.kind not in _EVERYWHERE and not has_shapes:
+                self._found.setdefault((op.raw, op.phase), []).append(counted)
+        # By type alone only where the numbers fit: then the trace has whole runs of the model.
+        for (name, phase, _), count in Counter((row.type, row.phase, row.rank) for row in rows).items():
+            if count % len(self._found.get((name, phase), (0,))):
+                del self._found[name, phase]
 
     def next_match(self, row: ProfileRow) -> Row | None:
         """The operator that this row is an execution of."""
-        if row.kind and row.outs:
-            shapes = (tuple(spec.shape for spec in row.ins[:1]), tuple(spec.shape for spec in row.outs[:1]))
-            key: tuple[object, ...] = (row.kind, row.phase, *shapes)
-            found = self._by_shape.get(key)
-        else:
-            key = (row.type, row.phase)
-            found = self._by_type.get(key)
-        if not found:
-            return None
-        place = (key, row.rank)
-        number = self._seen.get(place, 0)
-        self._seen[place] = number + 1
-        return found[number % len(found)]
+        key = (row.kind, row.phase, *_shapes(row)) if row.kind and row.outs else (row.type, row.phase)
+        found = self._found.get(key)
+        self._seen[key, row.rank] += 1
+        return found[(self._seen[key, row.rank] - 1) % len(found)] if found else None
+
+
+def _shapes(row: ProfileRow | Row) -> tuple[object, object]:
+    """Those of the first input and output."""
+    return tuple(spec.shape for spec in row.ins[:1]), tuple(spec.shape for spec in row.outs[:1])
 
 
 # -- peaks -------------------------------------------------------------------------------------------------------------

@@ -8,13 +8,14 @@ from statistics import median
 from typing import NamedTuple
 
 from opcost.analysis.aggregate import percentile
+from opcost.analysis.bounds import kernels_by_device
 from opcost.analysis.critical_path import check_single
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.sheet import Cell, Field, Sheet, Table
 
 OVER_TIME, BEHIND = "queue and launches over time", "where the host was behind"
-PARTS = 10  # of a trace without steps, its time is told in so many parts
-FED = 8  # so many kernels in a row that were launched in time end a region in which the host was behind
+PARTS = 10  # parts into which the time of a trace without steps is divided
+FED = 8  # this many kernels in a row that were launched in time end a region in which the host was behind
 MOST_REGIONS = 10
 _WHOSE = (Field("rank", "number", dull=True), Field("device", "text"))
 
@@ -34,60 +35,46 @@ def launches(profile: Profile) -> Sheet:
     check_single(profile, "how far the host was ahead")
     over_time: list[tuple[Cell, ...]] = []
     regions: list[tuple[int, tuple[Cell, ...]]] = []
-    for (rank, device), kernels in _by_device(profile).items():
+    for (rank, device), kernels in kernels_by_device(profile).items():
         rows = [row for row in profile.rows if row.rank == rank]
+        kernels.sort(key=lambda kernel: kernel.start_ns)
         work = [*_work(kernels)]
         if work:
-            over_time += [(rank, device, part, *_told(work, *span)) for part, *span in _parts(rows, kernels)]
+            over_time += [(rank, device, part, *_launched(work, *span)) for part, *span in _parts(rows, kernels)]
             regions += [(idle, (rank, device, *region)) for idle, region in _regions(work, rows)]
     regions.sort(key=lambda found: -found[0])
-    return Sheet(
-        name="launches",
-        meta=profile.meta,
-        tables=(_over_time(over_time), _behind([line for _, line in regions[:MOST_REGIONS]])),
-        notes=profile.notes,
-    )
+    tables = [
+        Table.of(title=title, fields=(*_WHOSE, *fields), lines=lines, remarks=remarks if lines else ())
+        for (title, fields, remarks), lines in zip(
+            _TABLES, (over_time, [line for _, line in regions[:MOST_REGIONS]]), strict=True
+        )
+    ]
+    return Sheet(name="launches", meta=profile.meta, tables=tuple(tables), notes=profile.notes)
 
 
-def _over_time(lines: Sequence[tuple[Cell, ...]]) -> Table:
-    fields = (
-        *_WHOSE, Field("part", "text"), Field("launches", "number"), Field("queue", "ratio"),
-        Field("queue_max", "number"), Field("empty", "share"), Field("delay", "time"), Field("delay_p90", "time"),
-        Field("late", "share"),
-    )  # fmt: skip
-    said = (
-        "queue: launched and not begun, the mean over time",
-        "empty: the share of the time in which that is nothing",
-        "late: of the kernels those that were launched when the device had nothing left to do",
-    )
-    return Table.of(title=OVER_TIME, fields=fields, lines=tuple(lines), remarks=said if lines else ())
-
-
-def _behind(lines: Sequence[tuple[Cell, ...]]) -> Table:
-    fields = (
-        *_WHOSE,
-        Field("from", "time"),
-        Field("time", "time"),
-        Field("kernels", "number"),
-        Field("idle", "time"),
-        Field("host_ran", "name"),
-        Field("host_time", "time"),
-    )
-    said = ("host_ran: the operator that the host spent most time in, without what it called",)
-    return Table.of(title=BEHIND, fields=fields, lines=tuple(lines), remarks=said if lines else ())
-
-
-def _by_device(profile: Profile) -> dict[tuple[int, str], list[Kernel]]:
-    found: dict[tuple[int, str], list[Kernel]] = {}
-    for row in profile.rows:
-        for kernel in row.kernels:
-            found.setdefault((row.rank, kernel.device), []).append(kernel)
-    rank = profile.rows[0].rank if profile.rows else 0
-    for kernel in profile.unattributed:
-        found.setdefault((rank if kernel.rank is None else kernel.rank, kernel.device), []).append(kernel)
-    for kernels in found.values():
-        kernels.sort(key=lambda kernel: kernel.start_ns)
-    return found
+_TABLES = (
+    (
+        OVER_TIME,
+        (
+            Field("part", "text"), Field("launches", "number"), Field("queue", "ratio"), Field("queue_max", "number"),
+            Field("empty", "share"), Field("delay", "time"), Field("delay_p90", "time"), Field("late", "share"),
+        ),
+        (
+            "queue: launched and not begun, the mean over time",
+            "empty: the share of the time in which that is nothing",
+            "late: of the kernels those that were launched when the device had nothing left to do",
+        ),
+    ),
+    (
+        BEHIND,
+        (
+            Field("from", "time"), Field("time", "time"), Field("kernels", "number"), Field("idle", "time"),
+            Field("host_ran", "name"), Field("host_time", "time"),
+        ),
+        ("host_ran: the operator that the host spent most time in, without what it called",),
+    ),
+)  # fmt: skip
+"""Title, fields and remarks of both tables."""
 
 
 def _work(kernels: Iterable[Kernel]) -> Iterator[Work]:
@@ -117,21 +104,9 @@ def _parts(rows: Sequence[ProfileRow], kernels: Sequence[Kernel]) -> Iterator[tu
         yield f"{part + 1}/{PARTS}", begin + length * part // PARTS, begin + length * (part + 1) // PARTS
 
 
-def _told(work: Sequence[Work], start: int, end: int) -> tuple[Cell, ...]:
-    """Of the launches in this time: how many, what waited, and how long."""
+def _launched(work: Sequence[Work], start: int, end: int) -> tuple[Cell, ...]:
+    """Of the launches in this time: how many, what waited (mean, most, share of the time without any), and how long."""
     within = [each for each in work if start <= each.launched < end]
-    delays = [each.start - each.launched for each in within]
-    late = sum(each.is_late for each in within)
-    waited = (
-        (median(delays), percentile([(delay, 1) for delay in sorted(delays)], 90), late / len(within))
-        if within
-        else (None, None, None)
-    )
-    return len(within), *_queued(work, start, end), *waited
-
-
-def _queued(work: Sequence[Work], start: int, end: int) -> tuple[Cell, Cell, Cell]:
-    """Mean and most of what was launched and had not begun, and the share of the time in which that was nothing."""
     waiting = [each for each in work if each.launched < end and each.start > start]
     changes = [(max(each.launched, start), 1) for each in waiting] + [(min(each.start, end), -1) for each in waiting]
     length = most = area = empty = 0
@@ -142,7 +117,15 @@ def _queued(work: Sequence[Work], start: int, end: int) -> tuple[Cell, Cell, Cel
         reached, length = time, length + change
         most = max(most, length)
     whole = end - start
-    return (area / whole, most, (empty + end - reached) / whole) if whole > 0 else (None, None, None)
+    queued: tuple[Cell, ...] = (None,) * 3
+    if whole > 0:
+        queued = area / whole, most, (empty + end - reached) / whole
+    waited: tuple[Cell, ...] = (None,) * 3
+    if within:
+        delays = sorted(each.start - each.launched for each in within)
+        late = sum(each.is_late for each in within)
+        waited = median(delays), percentile([(delay, 1) for delay in delays], 90), late / len(within)
+    return len(within), *queued, *waited
 
 
 def _regions(work: Sequence[Work], rows: Sequence[ProfileRow]) -> Iterator[tuple[int, tuple[Cell, ...]]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, islice
 from typing import NamedTuple
 
 from opcost.core.devices import LIBRARY_BYTES, PROCESS_BYTES
-from opcost.core.graph import Graph, Op
+from opcost.core.graph import Graph
 from opcost.core.memory import PARTS, Lives, Memory, MemoryPart, PeakHolder, packed
 from opcost.core.report import Row
 from opcost.devices.allocator import allocated_blocks
@@ -40,7 +40,7 @@ class OnDevice(NamedTuple):
 
 
 def memory(graph: Graph, sizes: Mapping[int, int], on: OnDevice | None = None, rows: Sequence[Row] = ()) -> Memory:
-    """The memory of a graph over its operators, of which a device also wants the prices.
+    """The memory of a graph over its operators, of which a device also needs the costs.
 
     Weights and inputs live throughout, an optimizer's state too, as from the second step on. What a run made lives until the
     run let it go; without a run, until its last reader has run, and outputs to the end.
@@ -54,9 +54,7 @@ def memory(graph: Graph, sizes: Mapping[int, int], on: OnDevice | None = None, r
                 storage = values[i].storage
                 if born[storage] == NEVER and storage not in held:
                     born[storage] = step
-    for storage in (
-        graph.lifetimes.state if graph.lifetimes else ()
-    ):  # it is there throughout, as from the second step on
+    for storage in graph.lifetimes.state if graph.lifetimes else ():
         born[storage] = NEVER
     gone = _gone(graph)
     if on is None:
@@ -122,9 +120,11 @@ def follow(
 
     `workspaces` is what each operator takes for itself.
     """
-    ops = graph.ops
-    state = graph.lifetimes.state if graph.lifetimes else frozenset[int]()
-    carried = graph.lifetimes.carried if graph.lifetimes else frozenset[int]()
+    ops, lifetimes = graph.ops, graph.lifetimes
+    nothing = frozenset[int]()
+    state, carried, gradients = (
+        (lifetimes.state, lifetimes.carried, lifetimes.gradients) if lifetimes else (nothing, nothing, nothing)
+    )
     base = sum(sizes[storage] for storage in state.union(held) - carried)
     begun = base + sum(sizes[storage] for storage in carried)
     most = begun + sum(sizes[storage] for storage, step in enumerate(born) if step != NEVER) + sum(workspaces)
@@ -140,48 +140,34 @@ def follow(
     for step, size in enumerate(workspaces):
         curve[step] += size
     at = max(range(len(curve)), key=curve.__getitem__, default=0)
-    alive = [
-        storage for storage, step in enumerate(born) if step != NEVER and step <= at < max(gone[storage], step + 1)
-    ]
-    there = [storage for storage in held if storage not in graph.released or gone[storage] > at]
+    # What is there at the peak, by what it is, and by whose results it is
+    inputs = {graph.values[i].storage for i in graph.inputs}
+    parts = dict.fromkeys(PARTS, 0) | {"workspace": workspaces[at] if workspaces else 0}
+    there = (storage for storage in held if storage not in graph.released or gone[storage] > at)
+    for storage in state.union(there):
+        lasting: MemoryPart = "gradients" if storage in gradients else "inputs" if storage in inputs else "weights"
+        parts["optimizer" if storage in state else lasting] += sizes[storage]
+    part_of = _part_of_storage(graph, born, gone)
+    found: dict[str, list[int]] = {}
+    for storage, step in enumerate(born):
+        if step != NEVER and step <= at < max(gone[storage], step + 1):
+            parts[part_of(storage)] += sizes[storage]
+            if size := sizes[storage]:
+                found.setdefault(ops[step].module, []).append(size)
+    holders = [PeakHolder(module=module, bytes=sum(own), tensors=len(own)) for module, own in found.items()]
     return Memory(
         peak_bytes=max(curve, default=base),
         base_bytes=base,
         at=at,
-        how="last reader" if graph.lifetimes is None else "lifetimes",
-        parts=_parts(graph, sizes, there, alive, born, gone, workspaces[at] if workspaces else 0),
-        holders=_holders(ops, sizes, alive, born),
+        how="last reader" if lifetimes is None else "lifetimes",
+        parts={part: size for part, size in parts.items() if size},
+        holders=tuple(sorted(holders, key=lambda holder: (-holder.bytes, holder.module))),
         curve=curve,
         layers=_layers(graph, sizes, born, gone, most) if len(ops) <= LONG_RUN else {},
     )
 
 
-def _parts(
-    graph: Graph,
-    sizes: Mapping[int, int] | Sequence[int],
-    held: Iterable[int],
-    alive: Iterable[int],
-    born: Sequence[int],
-    gone: Sequence[int],
-    workspace: int,
-) -> dict[MemoryPart, int]:
-    """What is held at the peak, by what it is."""
-    lifetimes = graph.lifetimes
-    inputs = {graph.values[i].storage for i in graph.inputs}
-    gradients = lifetimes.gradients if lifetimes else frozenset[int]()
-    found = dict.fromkeys(PARTS, 0)
-    found["workspace"] = workspace
-    state = lifetimes.state if lifetimes else frozenset[int]()
-    for storage in state.union(held):
-        standing: MemoryPart = "gradients" if storage in gradients else "inputs" if storage in inputs else "weights"
-        found["optimizer" if storage in state else standing] += sizes[storage]
-    part_of = _passing(graph, born, gone)
-    for storage in alive:
-        found[part_of(storage)] += sizes[storage]
-    return {part: size for part, size in found.items() if size}
-
-
-def _passing(graph: Graph, born: Sequence[int], gone: Sequence[int]) -> Callable[[int], MemoryPart]:
+def _part_of_storage(graph: Graph, born: Sequence[int], gone: Sequence[int]) -> Callable[[int], MemoryPart]:
     """What a storage is that some operator made."""
     ops, lifetimes = graph.ops, graph.lifetimes
     outputs = {graph.values[i].storage for i in graph.outputs}
@@ -204,35 +190,24 @@ def _layers(
 ) -> dict[MemoryPart, Sequence[int]]:
     """The curve of each part that comes and goes, and of gradients that stay."""
     steps = len(graph.ops)
-    part_of = _passing(graph, born, gone)
+    part_of = _part_of_storage(graph, born, gone)
     changes: dict[MemoryPart, array[int] | list[int]] = {}
+
+    def of(part: MemoryPart) -> array[int] | list[int]:
+        if part not in changes:
+            changes[part] = packed([0], most) * (steps + 1)
+        return changes[part]
+
     for storage, step in enumerate(born):
         if step != NEVER and sizes[storage]:
-            part = part_of(storage)
-            if part not in changes:
-                changes[part] = packed([0], most) * (steps + 1)
-            changes[part][step] += sizes[storage]
-            changes[part][max(gone[storage], step + 1)] -= sizes[storage]
+            own = of(part_of(storage))
+            own[step] += sizes[storage]
+            own[max(gone[storage], step + 1)] -= sizes[storage]
     if graph.lifetimes and graph.lifetimes.carried and steps:
-        changes.setdefault("gradients", packed([0], most) * (steps + 1))[0] += sum(
-            sizes[storage] for storage in graph.lifetimes.carried
-        )
+        of("gradients")[0] += sum(sizes[storage] for storage in graph.lifetimes.carried)
     if graph.released and steps:
-        changes["inputs"] = packed([0], most) * (steps + 1)
-        changes["inputs"][0] = sum(sizes[storage] for storage in {graph.values[i].storage for i in graph.inputs})
+        of("inputs")[0] = sum(sizes[storage] for storage in {graph.values[i].storage for i in graph.inputs})
         for storage in graph.released:
-            changes["inputs"][gone[storage]] -= sizes[storage]
+            of("inputs")[gone[storage]] -= sizes[storage]
     parts = list(changes)  # one after another, so that only one is there twice
     return {part: packed(islice(accumulate(changes.pop(part)), steps), most) for part in parts}
-
-
-def _holders(
-    ops: Sequence[Op], sizes: Mapping[int, int] | Sequence[int], alive: Iterable[int], born: Sequence[int]
-) -> tuple[PeakHolder, ...]:
-    """Whose results are alive, the largest sum first."""
-    found: dict[str, list[int]] = {}
-    for storage in alive:
-        if size := sizes[storage]:
-            found.setdefault(ops[born[storage]].module, []).append(size)
-    holders = [PeakHolder(module=module, bytes=sum(held), tensors=len(held)) for module, held in found.items()]
-    return tuple(sorted(holders, key=lambda holder: (-holder.bytes, holder.module)))

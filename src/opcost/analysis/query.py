@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """`Wishes` in the one form that is worked with."""
+    """The options of a query in the one form that is worked with."""
 
     side: Side | None = None
     """None is the device where the trace has times of one."""
@@ -55,7 +55,7 @@ class Question:
     percentiles: tuple[float, ...] = ()
     sort: str = "time"
     top: int = 0
-    """So many lines; 0 shows all, and a negative number all but the last ones."""
+    """Number of lines; 0 shows all, and a negative number all but the last ones."""
     device: Device | None = None
 
     def __post_init__(self) -> None:
@@ -115,16 +115,18 @@ def ask(profile: Profile, question: Question) -> Answer:
     if (
         question.device is None and on_device
     ):  # the device of a run of which only the host is known did none of that work
-        question = replace(question, device=named_by_driver(_device_name(profile)))
+        name = profile.meta.get("gpu") or profile.meta.get("device", "")
+        question = replace(question, device=named_by_driver(name))
     side = question.side or usual_side(profile)
-    loose = unattributed_parts(profile) if side == "device" and question.measure == "time" else []
+    by_time = side == "device" and question.measure == "time"
+    loose = unattributed_parts(profile) if by_time else []
     host_total, device_total = _totals(profile)
     total = device_total if side == "device" else host_total
     keys = (*question.group_by, *question.aggregate_by)
     parts = parts_of(profile, side, question.measure, keys=keys)
     devices = bounds.devices(profile)
     tf32 = profile.meta.get("tf32", "").casefold() in ("1", "on", "true", "yes")
-    if side == "device" and question.measure == "time":
+    if by_time:
         judge = Judge(question.device, devices, tf32=tf32)
         parts, loose = ([judge.judged(part) for part in each] for each in (parts, loose))
     waited = tuple(extra_entries(profile.extra, "ranks", RankWait))
@@ -133,8 +135,7 @@ def ask(profile: Profile, question: Question) -> Answer:
         # By kernel, work without an operator is as good as any other.
         parts, loose = [*parts, *loose], []
     asker = _Asker(question, total, tf32=tf32)
-    known = fields(total, asker.single)
-    condition = compile_where(question.where, known) if question.where else lambda _: True
+    condition = compile_where(question.where, fields(total, asker.single)) if question.where else lambda _: True
     parts, loose = ([part for part in each if _passes(part, question) and condition(part)] for each in (parts, loose))
     lines = asker.grouped(parts) if question.group_by else asker.listed(parts)
     for name, members in _named(loose, total, by_rank="rank" in keys).items():
@@ -142,40 +143,49 @@ def ask(profile: Profile, question: Question) -> Answer:
         line = combine(members, "sum", labels=words, percentiles=question.percentiles)
         lines.append(replace(line, role="unattributed", share=_share(line.time_ns, total), unpriced=0))
     lines.append(asker.total_line([*parts, *loose]))
-    device = question.device
     runs = profile.runs
-    is_per_run = runs > 1 and bool(keys or question.aggregate) and not _tells_runs_apart(question, keys)
+    by_step = "step" in keys or re.search(r"\bstep\b", question.where or "") is not None
+    is_per_run = runs > 1 and bool(keys or question.aggregate) and not by_step
     divided = runs if is_per_run else 1
     if is_per_run:
         lines = [line.per_run(runs) if line.role != "row" or asker.how == "sum" else line for line in lines]
     return Answer(
-        meta=profile.meta, side=side, keys=keys,
-        how=asker.how if keys or question.aggregate else "",
+        meta=profile.meta, side=side, keys=keys, how=asker.how if keys or question.aggregate else "",
         lines=tuple(lines), percentiles=question.percentiles, total_ns=over_runs(total, divided),
         host_ns=over_runs(host_total, divided), device_ns=over_runs(device_total, divided),
         unattributed_ns=over_runs(sum(kernel.duration_ns for kernel in profile.unattributed), divided) or 0,
         wall_ns=over_runs(profile.wall_ns, divided), runs=runs, is_per_run=is_per_run, devices=devices,
-        waited=waited, gains=gains, peak=device.description if device else "",
-        notes=(
-            *profile.notes,
-            *_convention(profile, question),
-            *_absent(profile, question),
-            *(_unknown_peaks(profile) if on_device and device is None else ()),
-            *_peak_notes(lines),
-        ),
+        waited=waited, gains=gains, peak=question.device.description if question.device else "",
+        notes=(*profile.notes, *_notes(profile, question, lines, on_device=on_device)),
     )  # fmt: skip
 
 
-def _device_name(profile: Profile) -> str:
-    """What the driver calls the device that ran the profile."""
-    return profile.meta.get("gpu") or profile.meta.get("device", "")
-
-
-def _unknown_peaks(profile: Profile) -> Iterator[Note]:
-    name = _device_name(profile)
-    if name and profile.meta.get("format") != "prediction":  # which has other names for devices, and its own figures
+def _notes(profile: Profile, question: Question, lines: Iterable[AnswerLine], *, on_device: bool) -> Iterator[Note]:
+    if any(map(is_causal, profile.rows)):
+        how = "in full; --causal half counts what the mask lets through" if question.causal == "full" else "by half"
+        yield Note("causal", f"causal attention counted {how}")
+    # What was requested by a name that nothing in the profile has, so that an empty answer may be a slip
+    types = {row.type for row in profile.rows} if question.type else set()
+    modules = {row.module for row in profile.rows} if question.module else set()
+    inside = any(module.startswith(f"{question.module}.") for module in modules)
+    requested = [("type", name, types) for name in question.type]
+    requested += [("module", question.module, modules)] if question.module and not inside else []
+    if question.input_dtype:
+        dtypes = {spec.dtype.casefold() for row in profile.rows for spec in row.ins}
+        requested.append(("input type", question.input_dtype.casefold(), dtypes))
+    for what, name, known in requested:
+        if name not in known:
+            near = " or ".join(map(repr, nearest(name, known)))
+            meant = f"; did you mean {near}?" if near else ""
+            yield Note("absent", f"no operator of the profile has the {what} {name!r}{meant}")
+    name = profile.meta.get("gpu") or profile.meta.get("device", "")
+    # A prediction has other names for devices, and its own figures.
+    if on_device and question.device is None and name and profile.meta.get("format") != "prediction":
         how = "--device NAME of a device like it, or --peak-flops and --peak-bandwidth"
         yield Note("peaks", f"the peaks of {name} are not known, so no rate is compared with them; give {how}")
+    if above := sum(line.above_peak for line in lines):
+        causes = "another precision, data served from a cache, or a wrong device"
+        yield Note("above_peak", f"{above} lines exceed the device's peak: {causes}")
 
 
 class _Asker:
@@ -188,11 +198,17 @@ class _Asker:
         self.how = question.aggregate or "sum"
 
     def listed(self, parts: Sequence[Part]) -> list[AnswerLine]:
-        """The lines asked for, and one for all the others."""
-        pairs = self._lines(parts)
-        ordered = self._sorted(pairs)
-        top = self.question.top
-        shown = ordered[: top or None]
+        """The requested lines, and one for all the others."""
+        question = self.question
+        pairs: list[tuple[AnswerLine, Sequence[Part]]]
+        if question.aggregate_by:
+            pairs = self._groups(parts, question.aggregate_by, self.how)
+        elif question.aggregate:
+            pairs = [(self._finished(parts, self.how, {"name": "all"}), parts)] if parts else []
+        else:
+            pairs = [(self.single(part), [part]) for part in parts]
+        ordered = sort_lines(pairs, question.sort, question.percentiles)
+        shown = ordered[: question.top or None]
         hidden = ordered[len(shown) :]
         lines = []
         spent = 0.0
@@ -201,50 +217,37 @@ class _Asker:
             lines.append(replace(line, cumulative_ns=spent))
         if hidden:
             rest = [part for _, members in hidden for part in members]
-            words = {"name": f"({len(hidden)} more)"}
-            line = self._combined(rest, "sum", words, role="rest")
-            lines.append(replace(line, share=_share(line.time_ns, self.total)))
+            lines.append(self._combined(rest, "sum", {"name": f"({len(hidden)} more)"}, role="rest"))
         return lines
 
     def grouped(self, parts: Sequence[Part]) -> list[AnswerLine]:
         """A line for each group, and below it the lines of the group."""
         question = self.question
-        groups: list[tuple[AnswerLine, Sequence[Part]]] = []
-        for labels, members in group(parts, question.group_by, question.depth).items():
-            words = dict(zip(question.group_by, labels, strict=True))
-            groups.append((self._finished(members, "sum", words), members))
         lines = []
-        for line, inside in self._sorted(groups):
+        groups = self._groups(parts, question.group_by, "sum")
+        for line, inside in sort_lines(groups, question.sort, question.percentiles):
             lines.append(replace(line, role="group"))
             lines += self.listed(inside)
         return lines
 
     def total_line(self, parts: Sequence[Part]) -> AnswerLine:
         """What all parts that passed add up to."""
-        line = (
-            self._combined(parts, "sum", {"name": "total"}, role="total")
-            if parts
-            else AnswerLine(role="total", labels={"name": "total"}, count=0, time_ns=0.0)
-        )
-        return replace(line, share=_share(line.time_ns, self.total), kernels=(), ins=(), outs=())
+        if not parts:
+            return AnswerLine(
+                role="total", labels={"name": "total"}, count=0, time_ns=0.0, share=_share(0.0, self.total)
+            )
+        return replace(self._combined(parts, "sum", {"name": "total"}, role="total"), kernels=(), ins=(), outs=())
 
-    def _sorted(self, pairs: Sequence[tuple[AnswerLine, Sequence[Part]]]) -> list[tuple[AnswerLine, Sequence[Part]]]:
-        return sort_lines(pairs, self.question.sort, self.question.percentiles)
-
-    def _lines(self, parts: Sequence[Part]) -> list[tuple[AnswerLine, Sequence[Part]]]:
-        question = self.question
-        if question.aggregate_by:
-            found = group(parts, question.aggregate_by, question.depth)
-            named = [(dict(zip(question.aggregate_by, key, strict=True)), members) for key, members in found.items()]
-        elif question.aggregate:
-            named = [({"name": "all"}, list(parts))] if parts else []
-        else:
-            return [(self.single(part), [part]) for part in parts]
-        return [(self._finished(members, self.how, words), members) for words, members in named]
+    def _groups(self, parts: Sequence[Part], keys: Sequence[str], how: str) -> list[tuple[AnswerLine, Sequence[Part]]]:
+        found = group(parts, keys, self.question.depth)
+        return [
+            (self._finished(members, how, dict(zip(keys, labels, strict=True))), members)
+            for labels, members in found.items()
+        ]
 
     def single(self, part: Part) -> AnswerLine:
         """The line of one part by itself."""
-        line = self._finished([part], "sum", _own_labels(part))
+        line = self._finished([part], "sum", {key: text for key in OWN_LABELS if (text := label(part, key))})
         return replace(line, id=part.row.id if part.row else None)
 
     def _combined(
@@ -252,21 +255,24 @@ class _Asker:
     ) -> AnswerLine:
         question = self.question
         percentiles = question.percentiles
-        return combine(parts, how, labels=labels, percentiles=percentiles, role=role, measure=question.measure)
+        line = combine(parts, how, labels=labels, percentiles=percentiles, role=role, measure=question.measure)
+        return replace(line, share=_share(line.time_ns, self.total))
 
     def _finished(self, parts: Sequence[Part], how: str, labels: Mapping[str, str]) -> AnswerLine:
         line = self._combined(parts, how, labels)
-        line = replace(line, share=_share(line.time_ns, self.total))
-        device = self.question.device
-        if device is None:
+        if self.question.device is None:
             return line
         kinds = {LABELS["kind"](part) for part in parts}
         dtypes = {LABELS["dtype"](part) for part in parts}
         # A group of one kind and type has one peak; a mixed one has none.
-        kind = kinds.pop() if len(kinds) == 1 else ""
-        tf32 = self.tf32 or any(runs_tf32(part.kernels) for part in parts)
-        dtype = dtypes.pop() if len(dtypes) == 1 else ""
-        return against_peak(line, device, kind=kind, dtype=dtype, tf32=tf32, products=product_share(parts))
+        return against_peak(
+            line,
+            self.question.device,
+            kind=kinds.pop() if len(kinds) == 1 else "",
+            dtype=dtypes.pop() if len(dtypes) == 1 else "",
+            tf32=self.tf32 or any(runs_tf32(part.kernels) for part in parts),
+            products=product_share(parts),
+        )
 
 
 OPENED_SHARE = 0.05
@@ -276,27 +282,20 @@ OPENED_KERNELS = 5
 
 def _named(loose: Sequence[Part], total: float | None, *, by_rank: bool) -> dict[str, list[Part]]:
     """Device work without an operator by why it has none, or the longest of its kernels by that and their names."""
-    if by_rank or sum(part.time_ns for part in loose) <= OPENED_SHARE * (total or 0):
-        return _by_reason(loose, by_rank=by_rank)
-    kernels: dict[str, list[Part]] = {}
-    for part in loose:
-        kernel = part.kernels[0]
-        kernels.setdefault(f"({kernel.why or 'unattributed'}) {kernel.name}", []).append(part)
-    ordered = sorted(kernels, key=lambda name: -sum(part.time_ns for part in kernels[name]))
-    others = [part for name in ordered[OPENED_KERNELS:] for part in kernels[name]]
-    return {name: kernels[name] for name in ordered[:OPENED_KERNELS]} | _by_reason(others, by_rank=False)
-
-
-def _by_reason(loose: Sequence[Part], *, by_rank: bool) -> dict[str, list[Part]]:
+    opened: dict[str, list[Part]] = {}
+    if not by_rank and sum(part.time_ns for part in loose) > OPENED_SHARE * (total or 0):
+        kernels: dict[str, list[Part]] = {}
+        for part in loose:
+            kernel = part.kernels[0]
+            kernels.setdefault(f"({kernel.why or 'unattributed'}) {kernel.name}", []).append(part)
+        ordered = sorted(kernels, key=lambda name: -sum(part.time_ns for part in kernels[name]))
+        opened = {name: kernels[name] for name in ordered[:OPENED_KERNELS]}
+        loose = [part for name in ordered[OPENED_KERNELS:] for part in kernels[name]]
     found: dict[str, list[Part]] = {}
     for part in loose:
         name, rank = LABELS["name"](part), part.kernels[0].rank
         found.setdefault(f"{rank} {name}" if by_rank and rank is not None else name, []).append(part)
-    return found
-
-
-def _own_labels(part: Part) -> dict[str, str]:
-    return {key: text for key in OWN_LABELS if (text := label(part, key))}
+    return opened | found
 
 
 def _totals(profile: Profile) -> tuple[float | None, float | None]:
@@ -306,75 +305,25 @@ def _totals(profile: Profile) -> tuple[float | None, float | None]:
     return (sum(host) if host else None), (sum(device) if device else None)
 
 
-def _tells_runs_apart(question: Question, keys: Sequence[str]) -> bool:
-    return "step" in keys or re.search(r"\bstep\b", question.where or "") is not None
-
-
 def _share(time: float | None, total: float | None) -> float | None:
     return time / total if time is not None and total else None
 
 
-def _convention(profile: Profile, question: Question) -> Iterator[Note]:
-    """How causal attention counts, where there is any."""
-    if any(map(is_causal, profile.rows)):
-        how = "in full; --causal half counts what the mask lets through" if question.causal == "full" else "by half"
-        yield Note("causal", f"causal attention counted {how}")
-
-
-def _absent(profile: Profile, question: Question) -> Iterator[Note]:
-    """What was asked for by a name that nothing in the profile has, so that an empty answer may be a slip."""
-    types = {row.type for row in profile.rows} if question.type else set()
-    modules = {row.module for row in profile.rows} if question.module else set()
-    inside = any(module.startswith(f"{question.module}.") for module in modules)
-    asked = [("type", name, types) for name in question.type]
-    asked += [("module", question.module, modules)] if question.module and not inside else []
-    if question.input_dtype:
-        dtypes = {spec.dtype.casefold() for row in profile.rows for spec in row.ins}
-        asked.append(("input type", question.input_dtype.casefold(), dtypes))
-    for what, name, known in asked:
-        if name not in known:
-            near = " or ".join(map(repr, nearest(name, known)))
-            meant = f"; did you mean {near}?" if near else ""
-            yield Note("absent", f"no operator of the profile has the {what} {name!r}{meant}")
-
-
-def _peak_notes(lines: Iterable[AnswerLine]) -> tuple[Note, ...]:
-    above = sum(line.above_peak for line in lines)
-    if not above:
-        return ()
-    text = f"{above} lines exceed the device's peak: another precision, data served from a cache, or a wrong device"
-    return (Note("above_peak", text),)
-
-
-# -- filters -----------------------------------------------------------------------------------------------------------
-
-
 def _passes(part: Part, question: Question) -> bool:
-    row = part.row
+    row, module, dtype = part.row, question.module, question.input_dtype
     if not question.min_time_ns <= part.time_ns <= question.max_time_ns:
         return False
     if row is None:
-        return not (question.type or question.kind or question.module or question.name or question.input_dtype)
-    if question.type and row.type not in question.type:
-        return False
-    if question.kind and row.kind not in question.kind:
-        return False
-    if (
-        question.module is not None
-        and row.module != question.module
-        and not row.module.startswith(f"{question.module}.")
-    ):
-        return False
-    if question.name and not _pattern(question.name).match(row.name):
-        return False
-    wanted = question.input_dtype
-    return not wanted or any(spec.dtype.casefold() == wanted.casefold() for spec in row.ins)
-
-
-def _pattern(text: str) -> re.Pattern[str]:
+        return not (question.type or question.kind or module or question.name or dtype)
     try:
-        return re.compile(text)
+        is_named = not question.name or re.match(question.name, row.name)
     except re.error as fault:
-        raise OpcostError(
-            f"{text!r} is not a regular expression: {fault}", hint="put a backslash before ( [ { * + ? . \\"
-        ) from None
+        hint = "put a backslash before ( [ { * + ? . \\"
+        raise OpcostError(f"{question.name!r} is not a regular expression: {fault}", hint=hint) from None
+    return bool(
+        (not question.type or row.type in question.type)
+        and (not question.kind or row.kind in question.kind)
+        and (module is None or row.module == module or row.module.startswith(f"{module}."))
+        and is_named
+        and (not dtype or any(spec.dtype.casefold() == dtype.casefold() for spec in row.ins))
+    )

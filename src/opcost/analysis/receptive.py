@@ -8,7 +8,7 @@ others hand on the widest field that they read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -56,73 +56,53 @@ def receptive_fields(report: Report) -> dict[int, Field]:
 
 
 def _after(row: Row, read: list[tuple[Field | None, TensorSpec]]) -> Field | None:
-    kind = row.op.kind
+    kind, attrs = row.op.kind, row.op.attrs
     known = [(field, spec) for field, spec in read if field is not None]
     if kind in _MIXING or len(known) != len(read) or (kind in _PRODUCTS and len(read) > 1):
         return None
-    if kind == "conv":
-        return _convolved(row, known[0][0]) if known else None
-    if kind == "pool":
-        return _pooled(row, known[0][0]) if known else None
+    if kind in ("conv", "pool"):
+        kernel, stride = _numbers(attrs.get("kernel")), _numbers(attrs.get("stride"))
+        if kind == "conv" and not kernel and len(row.ins) > 1 and row.ins[1].known:
+            kernel = row.ins[1].dims[3 if attrs.get("grouped") else 2 :]
+        if not known or not kernel or len(stride) != len(kernel):
+            return None
+        dilations = _numbers(attrs.get("dilation")) or (1,) * len(kernel)
+        spans = [(size - 1) * dilate + 1 for size, dilate in zip(kernel, dilations, strict=False)]
+        if kind == "conv" and attrs.get("transposed"):
+            reach = [-(-span // step) for span, step in zip(spans, stride, strict=True)]
+            return _widened(known[0][0], reach, [Fraction(1, step) for step in stride])
+        return _widened(known[0][0], spans, stride)
     joined = _joined(known)
-    if joined is not None and kind == "reduce":
-        # A reduction of the spatial axes is a pooling over all of them
-        x, y = row.ins[0], row.outs[0]
-        axes = len(joined.size)
-        if not axes or not x.known or not y.known or len(x.dims) <= axes:
+    axes = 0 if joined is None else len(joined.size)
+    if joined is None or not axes or kind not in ("reduce", "resize"):
+        return joined
+    x, y = row.ins[0], row.outs[0]
+    if kind == "reduce":  # of the spatial axes it is a pooling over all of them
+        if not x.known or not y.known or len(x.dims) <= axes:
             return joined
         kept, extents = x.dims[:-axes], x.dims[-axes:]
-        if y.dims in (kept, (*kept, *(1,) * axes)) and y.dims != x.dims:
-            return _widened(joined, extents, extents)
-        return joined
-    if joined is not None and kind == "resize":
-        return _resized(row, joined)
-    return joined
-
-
-def _convolved(row: Row, before: Field) -> Field | None:
-    attrs = row.op.attrs
-    kernel = _numbers(attrs.get("kernel")) or _kernel_of_weight(row)
-    stride = _numbers(attrs.get("stride"))
-    if not kernel or len(stride) != len(kernel):
+        reduces = y.dims in (kept, (*kept, *(1,) * axes)) and y.dims != x.dims
+        return _widened(joined, extents, extents) if reduces else joined
+    if not x.known or not y.known or len(x.dims) != len(y.dims) or 0 in y.dims[-axes:]:
         return None
-    spans = _spans(kernel, attrs.get("dilation"))
-    if attrs.get("transposed"):
-        reach = [-(-span // step) for span, step in zip(spans, stride, strict=True)]
-        return _widened(before, reach, [Fraction(1, step) for step in stride])
-    return _widened(before, spans, stride)
-
-
-def _pooled(row: Row, before: Field) -> Field | None:
-    attrs = row.op.attrs
-    kernel, stride = _numbers(attrs.get("kernel")), _numbers(attrs.get("stride"))
-    if not kernel or len(stride) != len(kernel):
-        return None
-    return _widened(before, _spans(kernel, attrs.get("dilation")), stride)
-
-
-def _kernel_of_weight(row: Row) -> tuple[int, ...]:
-    if len(row.ins) < 2 or not row.ins[1].known:
-        return ()
-    return row.ins[1].dims[3 if row.op.attrs.get("grouped") else 2 :]
-
-
-def _spans(kernel: tuple[int, ...], dilation: Attr) -> list[int]:
-    dilations = _numbers(dilation) or (1,) * len(kernel)
-    return [(size - 1) * dilate + 1 for size, dilate in zip(kernel, dilations, strict=False)]
+    steps = [Fraction(n, m) for n, m in zip(x.dims[-axes:], y.dims[-axes:], strict=True)]
+    return _widened(joined, [1 + _REACH.get(str(attrs.get("fn")), 0)] * axes, steps)
 
 
 def _widened(before: Field, spans: Iterable[int], steps: Iterable[Number]) -> Field | None:
-    """The field of windows that span so many elements and lie so many elements apart."""
+    """The field of windows that span this many elements and begin that many elements apart."""
     spans, steps = list(spans), list(steps)
     sizes = before.size or (1,) * len(spans)
     strides = before.stride or (1,) * len(spans)
     if len(sizes) != len(spans):  # the axes are not those of the windows before
         return None
-    return Field(
-        tuple(_plain(size + (span - 1) * step) for size, span, step in zip(sizes, spans, strides, strict=True)),
-        tuple(_plain(old * new) for old, new in zip(strides, steps, strict=True)),
-    )
+    wider = [size + (span - 1) * step for size, span, step in zip(sizes, spans, strides, strict=True)]
+    apart = [old * new for old, new in zip(strides, steps, strict=True)]
+
+    def plain(numbers: list[Number]) -> tuple[Number, ...]:
+        return tuple(int(number) if number.denominator == 1 else number for number in numbers)
+
+    return Field(plain(wider), plain(apart))
 
 
 def _joined(read: list[tuple[Field, TensorSpec]]) -> Field | None:
@@ -141,30 +121,7 @@ def _joined(read: list[tuple[Field, TensorSpec]]) -> Field | None:
     )
 
 
-def _resized(row: Row, before: Field) -> Field | None:
-    x, y = row.ins[0], row.outs[0]
-    axes = len(before.size)
-    if not axes:
-        return before
-    if not x.known or not y.known or len(x.dims) != len(y.dims) or 0 in y.dims[-axes:]:
-        return None
-    reach = _REACH.get(str(row.op.attrs.get("fn")), 0)
-    return _widened(
-        before, [1 + reach] * axes, [Fraction(n, m) for n, m in zip(x.dims[-axes:], y.dims[-axes:], strict=True)]
-    )
-
-
 def _numbers(attr: Attr) -> tuple[int, ...]:
-    """An attribute that is a whole number for each axis; empty for anything else."""
-    found = tuple(_whole(attr)) if isinstance(attr, tuple) else ()
+    """An attribute that is a whole number above zero for each axis; empty for anything else."""
+    found = tuple(item for item in attr if isinstance(item, int) and item > 0) if isinstance(attr, tuple) else ()
     return found if isinstance(attr, tuple) and len(found) == len(attr) else ()
-
-
-def _whole(items: Iterable[Attr]) -> Iterator[int]:
-    for item in items:
-        if isinstance(item, int) and item > 0:
-            yield item
-
-
-def _plain(number: Number) -> Number:
-    return number.numerator if isinstance(number, Fraction) and number.denominator == 1 else number

@@ -7,7 +7,7 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from decimal import Decimal
 from functools import cached_property
@@ -233,17 +233,15 @@ class _Believed(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         most = self._file.most_unpacked - self._size + 1
         found = self._stream.read(most if size < 0 else min(size, most))
-        self._count(len(found))
+        self._size += len(found)
+        self._file.believe(self._size)
         return found
 
     def readinto(self, buffer: Any) -> int:
         read: int = self._stream.readinto(buffer)  # type: ignore[attr-defined]  # both libraries' streams have it
-        self._count(read)
-        return read
-
-    def _count(self, read: int) -> None:
         self._size += read
         self._file.believe(self._size)
+        return read
 
 
 def _bytewise(member: Any, block: bytes) -> Iterator[bytes]:
@@ -262,7 +260,7 @@ def advice(fault: str) -> str:
     fault = fault.lower()
     if "extra data" in fault or "trailing characters" in fault:
         return "two files may have been written into one: separate them"
-    return TRUNCATED if "truncated" in fault or "delimiter" in fault or "unterminated" in fault else REPAIR
+    return TRUNCATED if any(word in fault for word in ("truncated", "delimiter", "unterminated")) else REPAIR
 
 
 REPAIR = "write the trace again; `opcost analyze --partial` (partial=True) reports what is before the damage"
@@ -283,8 +281,21 @@ def events_of(file: TraceFile, *, partial: bool = False) -> tuple[list[dict[str,
         if not partial:
             raise
         fault = exc.message
-    # Not above, where the error still holds what was read of the file.
-    return _before_damage(file), f"{fault}; this is what is before it"
+    # Not above, where the error still refers to what was read of the file. One event after another until one is damaged:
+    text = (file.unpackable() if file.packed else file.content()).decode("utf-8-sig", "replace")
+    opening = _LIST.search(text)
+    events: list[dict[str, Any]] = []
+    place = opening.end() if opening else len(text)
+    gap = re.compile(r"[\s,]*")
+    while True:
+        skipped = gap.match(text, place)
+        try:
+            event, place = json.JSONDecoder().raw_decode(text, skipped.end() if skipped else place)
+        except (ValueError, RecursionError):
+            event = None
+        if not isinstance(event, dict):
+            return events, f"{fault}; this is what is before it"
+        events.append(event)
 
 
 def _whole(file: TraceFile) -> list[dict[str, Any]]:
@@ -296,27 +307,6 @@ def _whole(file: TraceFile) -> list[dict[str, Any]]:
     if faulty is not None:
         raise SourceError(f"{file.path}: event {faulty} is not an object but {str(found[faulty])[:40]!r}")
     return found
-
-
-def _before_damage(file: TraceFile) -> list[dict[str, Any]]:
-    """Decode one event after another until one cannot be decoded."""
-    content = file.unpackable() if file.packed else file.content()
-    text = content.decode("utf-8-sig", "replace")
-    opening = _LIST.search(text)
-    found: list[dict[str, Any]] = []
-    place = opening.end() if opening else len(text)
-    decoder = json.JSONDecoder()
-    gap = re.compile(r"[\s,]*")
-    while True:
-        skipped = gap.match(text, place)
-        place = skipped.end() if skipped else place
-        try:
-            event, place = decoder.raw_decode(text, place)
-        except (ValueError, RecursionError):
-            return found
-        if not isinstance(event, dict):
-            return found
-        found.append(event)
 
 
 def text(event: dict[str, Any], key: str) -> str:
@@ -331,6 +321,20 @@ def integer(event: dict[str, Any], key: str) -> int | None:
     if isinstance(value, str) and value.isdecimal() and len(value) <= 30:
         value = int(value)
     return value if type(value) is int and abs(value) <= LATEST_NS // NS_PER_US else None
+
+
+def microseconds(event: dict[str, Any], key: str) -> int:
+    """A field that must be a whole number of microseconds, in nanoseconds."""
+    value = integer(event, key)
+    if value is None:
+        raise SourceError(f"the event {text(event, 'name')!r} has no whole number of microseconds in {key!r}")
+    return value * NS_PER_US
+
+
+def wall_of(spans: Iterable[tuple[int, int]]) -> int | None:
+    """From the first start to the last end, given starts and durations; None without any."""
+    ends = [(start, start + duration) for start, duration in spans]
+    return max(end for _, end in ends) - min(start for start, _ in ends) if ends else None
 
 
 # -- numbers and names of a trace, each checked to be one that can be added up, divided and printed
@@ -351,8 +355,7 @@ def executions(value: object) -> int:
     """How often something ran; a `ValueError` where that is no count."""
     if isinstance(value, float) or not _is_between(value, 0, MOST_ELEMENTS):
         raise ValueError(f"{str(value)[:40]!r} is not a count")
-    assert isinstance(value, (int, Decimal))
-    return int(value)
+    return int(value)  # type: ignore[call-overload,no-any-return]  # it is a number
 
 
 def _is_between(value: object, least: int, most: int) -> bool:

@@ -70,16 +70,14 @@ class LaunchEvents:
     def _event(
         self, sort: int, name: str, place: Location, start: object, end: object, args: Any
     ) -> Iterator[LaunchEvent]:
-        if type(start) is not int or type(end) is not int or not 0 <= start <= end <= LATEST_NS:
-            self.faulty += 1
-            return
-        if self.base_ns is None:
-            self.base_ns = start
-        since = start - self.base_ns
-        if abs(since) > LONGEST_NS or end - start > LONGEST_NS:
-            self.faulty += 1
-            return
-        yield LaunchEvent(sort, name, *place, since / 1000, (end - start) / 1000, args)
+        if type(start) is int and type(end) is int and 0 <= start <= end <= LATEST_NS:
+            if self.base_ns is None:
+                self.base_ns = start
+            since = start - self.base_ns
+            if max(abs(since), end - start) <= LONGEST_NS:
+                yield LaunchEvent(sort, name, *place, since / 1000, (end - start) / 1000, args)
+                return
+        self.faulty += 1
 
 
 def launched_profile(
@@ -95,15 +93,13 @@ def launched_profile(
     columns = _columns(events, ranges)
     faulty = source.faulty
     if columns.empty:
-        found = (
-            f"none of its {faulty} events has a beginning and an end" if faulty else "no call and no device work in it"
-        )
+        none = f"none of its {faulty} events has a beginning and an end"
+        found = none if faulty else "no call and no device work in it"
         raise SourceError(f"{file.path}: {found}", hint="record the trace again, while the model runs")
     all_notes = list(notes)
     if faulty:
         all_notes.append(Note("faulty", f"{faulty} events without valid times are left out"))
-    trace = link(columns, source.base_ns or 0)
-    return profile_of(trace, meta, None, tuple(all_notes), large=is_large(file))
+    return profile_of(link(columns, source.base_ns or 0), meta, None, tuple(all_notes), large=is_large(file))
 
 
 def device_extra(events: Iterable[LaunchEvent]) -> dict[str, list[dict[str, Any]]]:

@@ -11,15 +11,15 @@ from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.traces.file import (
-    NS_PER_US,
     TraceFile,
     args_of,
     events_of,
     executions,
     hashable,
-    integer,
+    microseconds,
     nanoseconds,
     text,
+    wall_of,
 )
 
 if TYPE_CHECKING:
@@ -59,17 +59,11 @@ class MxnetReader:
             entries = _aggregate(file) if _AGGREGATE.match(head) else _table(file)
             return Profile(meta=meta, rows=tuple(_sums(entries)))
         events, damage = events_of(file, partial=partial)
-        devices = {
-            hashable(event.get("pid")): str(args_of(event)["name"])
-            for event in events
-            if event.get("ph") == "M" and event.get("name") == "process_name" and "name" in args_of(event)
-        }
-        rows, unfinished = _pairs(events, devices)
+        rows, unfinished = _pairs(events)
         notes = [Note("partial", damage)] if damage else []
         if unfinished:
             notes.append(Note("unfinished", f"{unfinished} operators have no end in the trace and are left out"))
-        spans = [(row.host_start_ns or 0, (row.host_start_ns or 0) + (row.host_ns or 0)) for row in rows]
-        wall = max(end for _, end in spans) - min(start for start, _ in spans) if spans else None
+        wall = wall_of((row.host_start_ns or 0, row.host_ns or 0) for row in rows)
         return Profile(meta=meta, rows=rows, wall_ns=wall, notes=tuple(notes))
 
 
@@ -84,32 +78,33 @@ def mxnet_kind(name: str) -> str:
     return _MEASURED.get(operator) or kind_of(operator)
 
 
-def _pairs(events: list[dict[str, Any]], devices: dict[Any, str]) -> tuple[tuple[ProfileRow, ...], int]:
+def _pairs(events: list[dict[str, Any]]) -> tuple[tuple[ProfileRow, ...], int]:
     """Each operator's begin and end on its device and thread, innermost first to end, and how many never ended."""
+    devices = {
+        hashable(event.get("pid")): str(args_of(event)["name"])
+        for event in events
+        if event.get("ph") == "M" and event.get("name") == "process_name" and "name" in args_of(event)
+    }
     begun: dict[tuple[Any, Any, str], list[int]] = {}
-    found: list[tuple[int, int, str, dict[str, Any]]] = []
+    found: list[tuple[int, int, str, Any, Any]] = []
     for event in events:
         if event.get("cat") != "operator" or event.get("ph") not in ("B", "E"):
             continue
-        time = integer(event, "ts")
-        if time is None:
-            raise SourceError(f"the event {text(event, 'name')!r} has no whole number of microseconds in 'ts'")
-        name = text(event, "name")
-        stack = begun.setdefault((hashable(event.get("pid")), hashable(event.get("tid")), name), [])
+        time = microseconds(event, "ts")
+        name, pid, tid = text(event, "name"), hashable(event.get("pid")), hashable(event.get("tid"))
+        stack = begun.setdefault((pid, tid, name), [])
         if event["ph"] == "B":
             stack.append(time)
         elif stack:
             start = stack.pop()
-            found.append((start, time - start, name, event))
+            found.append((start, time - start, name, pid, tid))
     found.sort(key=lambda entry: entry[0])
     rows = tuple(
         ProfileRow(
-            id=number, name=name, type=name, kind=mxnet_kind(name),
-            device=devices.get(hashable(event.get("pid")), str(hashable(event.get("pid")))),
-            stream=str(hashable(event.get("tid"))), provider="operator", host_start_ns=start * NS_PER_US,
-            host_ns=duration * NS_PER_US, host_self_ns=duration * NS_PER_US,
+            id=number, name=name, type=name, kind=mxnet_kind(name), device=devices.get(pid, str(pid)),
+            stream=str(tid), provider="operator", host_start_ns=start, host_ns=duration, host_self_ns=duration,
         )
-        for number, (start, duration, name, event) in enumerate(found)
+        for number, (start, duration, name, pid, tid) in enumerate(found)
     )  # fmt: skip
     return rows, sum(map(len, begun.values()))
 
@@ -146,13 +141,10 @@ def _table(file: TraceFile) -> list[tuple[str, str, int, int]]:
         elif line.startswith("Name "):
             timed = "Time (ms)" in line
         elif timed and (fields := _LINE.fullmatch(line)) is not None:
-            found.append(_line(file, domain, fields))
+            try:
+                count, spent = executions(Decimal(fields[2])), nanoseconds(Decimal(fields[3]), NS_PER_MS)
+            except ValueError as exc:
+                raise SourceError(f"{file.path}: the line of {fields[1][:80]!r} is damaged: {exc}") from exc
+            found.append((domain, fields[1], count, spent))
         before = line
     return found
-
-
-def _line(file: TraceFile, domain: str, fields: re.Match[str]) -> tuple[str, str, int, int]:
-    try:
-        return domain, fields[1], executions(Decimal(fields[2])), nanoseconds(Decimal(fields[3]), NS_PER_MS)
-    except ValueError as exc:
-        raise SourceError(f"{file.path}: the line of {fields[1][:80]!r} is damaged: {exc}") from exc

@@ -48,8 +48,7 @@ class NsightReader:
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
         with garbage_collector_paused(), tables_of(file) as tables:
-            found = _Export(tables)
-            make = LaunchEvents()
+            found, make = _Export(tables), LaunchEvents()
             meta = {"source": file.name, "format": "nsight", **_meta(tables)}
             return launched_profile(file, found.events(make), make, meta=meta, ranges="nvtx", notes=found.notes())
 
@@ -62,18 +61,21 @@ class _Export:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._strings = {
-            number: text for number, text in tables.rows("StringIds", "id", "value") if isinstance(text, str)
-        }
-        self._memories = {
-            number: text for number, text in tables.rows("ENUM_CUDA_MEM_KIND", "id", "label") if isinstance(text, str)
-        }
+        self._strings, self._memories = (
+            {number: text for number, text in tables.rows(table, *columns) if isinstance(text, str)}
+            for table, *columns in (("StringIds", "id", "value"), ("ENUM_CUDA_MEM_KIND", "id", "label"))
+        )
         self._unordered = 0  # ranges that begin and end anywhere
         self._open = 0  # ranges without an end
 
     def events(self, make: LaunchEvents) -> Iterator[LaunchEvent]:
         yield from self._ranges(make)
-        yield from self._calls(make)
+        for start, end, name, thread, number in self._tables.rows(
+            "CUPTI_ACTIVITY_KIND_RUNTIME", "start", "end", "nameId", optional=("globalTid", "correlationId")
+        ):
+            where = _thread(thread)
+            called = self._text(name).partition("_v")[0]  # cudaLaunchKernel_v7000 is of the interface of CUDA 7.0
+            yield from make.call(called, where, start, end, make.correlation(where[0], number))
         yield from self._work(make)
 
     def notes(self) -> Iterator[Note]:
@@ -99,23 +101,28 @@ class _Export:
             elif end is None:
                 self._open += 1
             else:
-                name, args = _operator(text if isinstance(text, str) else self._text(number))
+                name, args = text if isinstance(text, str) else self._text(number), None
+                if (found := _OPERATOR.match(name)) is not None:
+                    name, sequence = found.groups()
+                    # A node of the backward pass has the number of the operator that it is the gradient of; its forward
+                    # thread is unknown.
+                    backward = 1 if _NODE.search(name) else None
+                    args = OperatorArgs(sequence=-1 if sequence is None else int(sequence), forward_thread=backward)
                 yield from make.range(name, _thread(thread), start, end, args)
-
-    def _calls(self, make: LaunchEvents) -> Iterator[LaunchEvent]:
-        for start, end, name, thread, number in self._tables.rows(
-            "CUPTI_ACTIVITY_KIND_RUNTIME", "start", "end", "nameId", optional=("globalTid", "correlationId")
-        ):
-            where = _thread(thread)
-            called = self._text(name).partition("_v")[0]  # cudaLaunchKernel_v7000 is of the interface of CUDA 7.0
-            yield from make.call(called, where, start, end, make.correlation(where[0], number))
 
     def _work(self, make: LaunchEvents) -> Iterator[LaunchEvent]:
         """Kernels, copies and fills; and graphs that were traced as a whole, whose kernels are not in the file."""
+        memory = self._memories.get
+
+        def copy_name(kind: Any, source: Any, target: Any) -> str:
+            ends = memory(source, ""), memory(target, "")
+            between = f" ({' -> '.join(ends)})" if all(ends) else ""
+            return f"Memcpy {COPIES.get(kind, 'of an unknown direction')}{between}"
+
         tables: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
             "KERNEL": (lambda name, short: self._text(name) or self._text(short), ("demangledName", "shortName")),
-            "MEMCPY": (self._copy_name, ("copyKind", "srcKind", "dstKind")),
-            "MEMSET": (self._fill_name, ("memKind",)),
+            "MEMCPY": (copy_name, ("copyKind", "srcKind", "dstKind")),
+            "MEMSET": (lambda kind: f"Memset ({memory(kind)})" if memory(kind) else "Memset", ("memKind",)),
             "GRAPH_TRACE": (lambda graph: f"CUDA graph {graph}", ("graphId",)),
         }
         for table, (name_of, more) in tables.items():
@@ -124,37 +131,13 @@ class _Export:
                 f"CUPTI_ACTIVITY_KIND_{table}", "start", "end", "deviceId", optional=optional
             ):
                 queue = device if type(device) is int else 0, stream if type(stream) is int else 0
-                correlation = make.correlation(_process(process), number)
+                correlation = make.correlation(_thread(process)[0], number)
                 yield from make.work(name_of(*named), queue, start, end, correlation, moved)
-
-    def _copy_name(self, kind: Any, *ends: Any) -> str:
-        memories = [self._memories.get(each, "") for each in ends]
-        between = f" ({' -> '.join(memories)})" if all(memories) else ""
-        return f"Memcpy {COPIES.get(kind, 'of an unknown direction')}{between}"
-
-    def _fill_name(self, kind: Any) -> str:
-        memory = self._memories.get(kind, "")
-        return f"Memset ({memory})" if memory else "Memset"
-
-
-def _process(identifier: object) -> int:
-    """A process out of the number that Nsight makes of machine, process and thread."""
-    return identifier >> 24 if isinstance(identifier, int) else 0
 
 
 def _thread(identifier: object) -> tuple[int, int]:
-    return _process(identifier), identifier & 0xFFFFFF if isinstance(identifier, int) else 0
-
-
-def _operator(text: str) -> tuple[str, OperatorArgs | None]:
-    """The name of a range and, of an operator of PyTorch, its arguments."""
-    found = _OPERATOR.match(text)
-    if found is None:
-        return text, None
-    name, sequence = found.groups()
-    # A node of the backward pass has the number of the operator that it is the gradient of; its forward thread is unknown.
-    backward = 1 if _NODE.search(name) else None
-    return name, OperatorArgs(sequence=-1 if sequence is None else int(sequence), forward_thread=backward)
+    """Process and thread out of the number that Nsight makes of machine, process and thread."""
+    return (identifier >> 24, identifier & 0xFFFFFF) if isinstance(identifier, int) else (0, 0)
 
 
 def _meta(tables: Tables) -> dict[str, str]:

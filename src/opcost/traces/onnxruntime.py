@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 from opcost.core.graph import NO_ATTRS, Attrs, Note, TensorSpec
 from opcost.core.parsing import parse
 from opcost.core.profile import Kernel, Profile, ProfileRow
-from opcost.errors import SourceError
-from opcost.traces.file import NS_PER_US, TraceFile, args_of, events_of, integer, is_shape, text
+from opcost.traces.file import TraceFile, args_of, events_of, is_shape, microseconds, text
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
 
-KERNEL_TIME = "_kernel_time"
 FENCES = ("_fence_before", "_fence_after")
 
 DTYPES = {
@@ -39,36 +37,42 @@ class OnnxRuntimeReader:
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
         events, damage = events_of(file, partial=partial)
         runs = [event for event in events if event.get("cat") == "Session" and event.get("name") == "model_run"]
-        spans = sorted((_ns(event, "ts"), _ns(event, "ts") + _ns(event, "dur")) for event in runs)
+        starts = [microseconds(event, "ts") for event in runs]
+        spans = sorted((start, start + microseconds(event, "dur")) for start, event in zip(starts, runs, strict=True))
         rows: list[ProfileRow] = []
         kernels: dict[int, list[Kernel]] = {}
         orphans: list[Kernel] = []
         last_of: dict[str, int] = {}
         fences = 0
         for event in events:
-            category, name = event.get("cat"), text(event, "name")
-            if category == "Node":
-                if name.endswith(FENCES):
-                    fences += _ns(event, "dur")
-                    continue
+            category, name, args = event.get("cat"), text(event, "name"), args_of(event)
+            if category == "Node" and name.endswith(FENCES):
+                fences += microseconds(event, "dur")
+            elif category == "Node":
                 row = _row(len(rows), event, name, spans)
                 last_of[row.name] = last_of[name] = row.id
                 rows.append(row)
             elif category == "Kernel":
-                owner = last_of.get(text(args_of(event), "parent_name"))
-                (kernels.setdefault(owner, []) if owner is not None else orphans).append(_kernel(event, name))
-        if kernels:
-            rows = [_with_kernels(row, kernels.get(row.id, [])) for row in rows]
+                stream = str(args.get("stream", event.get("tid", "")))
+                kernel = Kernel(name, "gpu:0", stream, microseconds(event, "ts"), microseconds(event, "dur"))
+                owner = last_of.get(text(args, "parent_name"))
+                (kernels.setdefault(owner, []) if owner is not None else orphans).append(kernel)
+        for number, row in enumerate(rows) if kernels else ():
+            own = tuple(kernels.get(row.id, ()))
+            spent = sum(kernel.duration_ns for kernel in own)
+            device = own[0].device if own else row.device
+            rows[number] = row._replace(kernels=own, device=device, device_ns=spent, device_total_ns=spent)
         notes = [Note("partial", damage)] if damage else []
         if fences:
             notes.append(Note("fences", f"waiting between operators took {fences} ns; it is in no row"))
+        times = [end - start for start, end in spans]
         return Profile(
             meta={"source": file.name, "format": "onnxruntime", "runs": str(len(spans))},
             rows=tuple(rows),
             unattributed=tuple(orphans),
-            wall_ns=sum(end - start for start, end in spans) if spans else None,
+            wall_ns=sum(times) if times else None,
             notes=tuple(notes),
-            extra={"run_ns": [end - start for start, end in spans]},
+            extra={"run_ns": times},
         )
 
 
@@ -77,29 +81,17 @@ READER: Reader = OnnxRuntimeReader()
 
 def _row(number: int, event: dict[str, Any], name: str, spans: list[tuple[int, int]]) -> ProfileRow:
     args = args_of(event)
-    start, duration = _ns(event, "ts"), _ns(event, "dur")
-    node = name.removesuffix(KERNEL_TIME)
-    operator = str(args.get("op_name", ""))
+    start, duration = microseconds(event, "ts"), microseconds(event, "dur")
+    node, operator = name.removesuffix("_kernel_time"), str(args.get("op_name", ""))
+    provider = str(args.get("provider", ""))
     ins, outs = _specs(args.get("input_type_shape")), _specs(args.get("output_type_shape"))
     kind, attrs = onnx_kind(operator, ins, outs)
     step = next((place for place, (begin, end) in enumerate(spans) if begin <= start <= end), None)
     return ProfileRow(
-        id=number, name=node, type=operator, kind=kind, module=_module(node),
-        device="cpu" if str(args.get("provider", "")).startswith("CPU") else "",
-        stream=str(event.get("tid", "")), provider=str(args.get("provider", "")), step=step, host_start_ns=start,
+        id=number, name=node, type=operator, kind=kind, module=_module(node), provider=provider, step=step,
+        device="cpu" if provider.startswith("CPU") else "", stream=str(event.get("tid", "")), host_start_ns=start,
         host_ns=duration, host_self_ns=duration, ins=ins, outs=outs, attrs=attrs,
     )  # fmt: skip
-
-
-def _with_kernels(row: ProfileRow, kernels: list[Kernel]) -> ProfileRow:
-    spent = sum(kernel.duration_ns for kernel in kernels)
-    device = kernels[0].device if kernels else row.device
-    return row._replace(kernels=tuple(kernels), device=device, device_ns=spent, device_total_ns=spent)
-
-
-def _kernel(event: dict[str, Any], name: str) -> Kernel:
-    stream = str(args_of(event).get("stream", event.get("tid", "")))
-    return Kernel(name, "gpu:0", stream, _ns(event, "ts"), _ns(event, "dur"))
 
 
 def _module(node: str) -> str:
@@ -134,13 +126,6 @@ def _specs(shapes: object) -> tuple[TensorSpec, ...]:
                     extents = tuple(extent if extent >= 0 else None for extent in shape)
                     found.append(TensorSpec(extents, DTYPES.get(str(word), str(word))))
     return tuple(found)
-
-
-def _ns(event: dict[str, Any], key: str) -> int:
-    value = integer(event, key)
-    if value is None:
-        raise SourceError(f"the event {text(event, 'name')!r} has no whole number of microseconds in {key!r}")
-    return value * NS_PER_US
 
 
 # -- the common operators of ONNX in our words, from shapes alone: a profile has no attributes

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
@@ -47,20 +47,32 @@ class OpenVinoReader:
                 hint="the layers are in the file *_counters_report beside it: -report_type average_counters",
             )
         if head.startswith(HEADER):
-            layers, notes = _csv(file, partial=partial)
-        elif _is_printed(head):
-            layers, notes = _printed(file)
+            layers, note = _csv(file, partial=partial)
         else:
-            layers, notes = _json(file)
-        rows = tuple(_row(file, number, *layer) for number, layer in enumerate(layers))
-        return Profile(meta={"source": file.name, "format": "openvino"}, rows=rows, notes=tuple(notes))
+            layers, note = _printed(file) if _is_printed(head) else _json(file)
+        rows = []
+        for number, (request, (name, status, layer_type, execution, real, cpu)) in enumerate(layers):
+            status = status.removeprefix("Status.")  # noqa: PLW2901 - a word of Python's interface
+            spent = _ns(file, name, real) if status == "EXECUTED" else None
+            rows.append(
+                ProfileRow(
+                    id=number, name=name, type=layer_type, kind=openvino_kind(layer_type), provider=execution,
+                    device="cpu", step=request, host_ns=spent, host_self_ns=spent, count=int(spent is not None),
+                    attrs={"status": status, "cpu_ns": _ns(file, name, cpu)},
+                )
+            )  # fmt: skip
+        return Profile(meta={"source": file.name, "format": "openvino"}, rows=tuple(rows), notes=note)
 
 
 READER: Reader = OpenVinoReader()
 
 
-def _csv(file: TraceFile, *, partial: bool) -> tuple[list[tuple[int, list[str]]], list[Note]]:
-    """Request and the six fields of every layer; a table of several requests repeats the heading."""
+_Layers: TypeAlias = "tuple[list[tuple[int, list[str]]], tuple[Note, ...]]"
+"""Request and the six fields of every layer, and what is missing."""
+
+
+def _csv(file: TraceFile, *, partial: bool) -> _Layers:
+    """A table of several requests repeats the heading."""
     layers: list[tuple[int, list[str]]] = []
     request = -1
     for number, fields in enumerate(csv.reader(io.StringIO(file.text()), delimiter=";"), 1):
@@ -70,79 +82,57 @@ def _csv(file: TraceFile, *, partial: bool) -> tuple[list[tuple[int, list[str]]]
             continue
         elif len(fields) == 6:
             layers.append((request, fields))
+        elif partial:
+            return layers, (Note("partial", f"line {number} is damaged; this is what is before it"),)
         else:
-            if partial:
-                return layers, [Note("partial", f"line {number} is damaged; this is what is before it")]
-            raise SourceError(
-                f"{file.path}, line {number}: {len(fields)} fields where a layer has 6: {';'.join(fields)[:60]!r}"
-            )
-    return layers, []
+            found = f"{len(fields)} fields where a layer has 6: {';'.join(fields)[:60]!r}"
+            raise SourceError(f"{file.path}, line {number}: {found}")
+    return layers, ()
 
 
 def _is_printed(head: bytes) -> bool:
     return head[:1] != b"{" and _PRINTED_MARK.search(head) is not None
 
 
-def _printed(file: TraceFile) -> tuple[list[tuple[int, list[str]]], list[Note]]:
-    """Request and the six fields of every printed layer; the total ends the table of a request."""
+def _printed(file: TraceFile) -> _Layers:
+    """The total ends the table of a request."""
     layers: list[tuple[int, list[str]]] = []
     request = 0
     for line in file.text().splitlines():
         if (found := _PRINTED.match(line)) is not None:
-            layers.append((request, [found[key] for key in ("name", "status", "type", "exec", "real", "cpu")]))
+            layers.append((request, [*found.groups()]))
         elif line.startswith("Total time:") and layers:
             request += 1
-    return layers, [
-        Note("incomplete", "benchmark_app cuts long names when it prints them; its CSV report has them whole")
-    ]
+    cut = "benchmark_app cuts long names when it prints them; its CSV report has them whole"
+    return layers, (Note("incomplete", cut),)
 
 
-def _json(file: TraceFile) -> tuple[list[tuple[int, list[str]]], list[Note]]:
+def _json(file: TraceFile) -> _Layers:
     content = file.json()
-    notes = []
     requests = content.get("detailed_performance")
+    note: tuple[Note, ...] = ()
     if requests is None:
         requests = [content.get("avg_performance")]
-        notes.append(
-            Note(
-                "incomplete", "benchmark_app writes only the first layer into this file; its CSV report has all of them"
-            )
-        )
+        only = "benchmark_app writes only the first layer into this file; its CSV report has all of them"
+        note = (Note("incomplete", only),)
     keys = ("name", "status", "node_type", "exec_type", "real_time", "cpu_time")
     layers: list[tuple[int, list[str]]] = []
     try:
         for request, counters in enumerate(requests):
-            layers.extend((request, [_field(node[key]) for key in keys]) for node in counters["nodes"])
+            layers += [(request, [node[key] for key in keys]) for node in counters["nodes"]]
     except (KeyError, TypeError) as exc:
         raise SourceError(f"{file.path} looks like OpenVINO's counters but is damaged: {exc!r}") from exc
-    return layers, notes
-
-
-def _field(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not text")
-    return value
-
-
-def _row(file: TraceFile, number: int, request: int, fields: list[str]) -> ProfileRow:
-    name, status, layer_type, execution, real, cpu = fields
-    ran = status.removeprefix("Status.") == "EXECUTED"
-    return ProfileRow(
-        id=number, name=name, type=layer_type, kind=openvino_kind(layer_type), provider=execution, device="cpu",
-        step=request, host_ns=_ns(file, name, real) if ran else None,
-        host_self_ns=_ns(file, name, real) if ran else None,
-        attrs={"status": status.removeprefix("Status."), "cpu_ns": _ns(file, name, cpu)},
-        count=1 if ran else 0,
-    )  # fmt: skip
+    if faulty := [field for _, fields in layers for field in fields if not isinstance(field, str)]:
+        raise SourceError(f"{file.path} looks like OpenVINO's counters but is damaged: {faulty[0]!r} is not text")
+    return layers, note
 
 
 def _ns(file: TraceFile, name: str, milliseconds: str) -> int:
     try:
         return nanoseconds(Decimal(milliseconds), NS_PER_MS)
     except (InvalidOperation, ValueError):
-        raise SourceError(
-            f"{file.path}: the layer {name!r} has the time {milliseconds[:40]!r}, which is not a number"
-        ) from None
+        time = f"the time {milliseconds[:40]!r}, which is not a number"
+        raise SourceError(f"{file.path}: the layer {name!r} has {time}") from None
 
 
 # -- kinds of layers

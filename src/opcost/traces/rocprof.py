@@ -30,6 +30,7 @@ _COPIES = {
     "HOST_TO_HOST": "HtoH", "HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE": "DtoD",
 }  # fmt: skip
 _GPU = 2  # the type of an agent that is one
+_COPY = re.compile(r"(?:hip|hsa_|hcMemcpy|Copy)\w*?(Host|Device)_?[Tt]o_?(Host|Device)\w*")
 
 
 class RocprofReader:
@@ -157,37 +158,27 @@ class _Chart:
         exact = all("BeginNs" in args_of(event) for event in drawn)
         for event in drawn:
             sort, device = self._processes.get(hashable(event.get("pid")), ("", 0))
-            name = str(event.get("name", ""))
-            start, end = _drawn_times(event, exact=exact)
+            name, args, thread = str(event.get("name", "")), args_of(event), hashable(event.get("tid"))
+            start, end = _number_in(args.get("BeginNs")), _number_in(args.get("EndNs"))
+            if not exact:
+                try:
+                    start = nanoseconds(event.get("ts"), NS_PER_US)
+                    end = start + nanoseconds(event.get("dur"), NS_PER_US)
+                except ValueError:
+                    start = end = None
             arrow = self._arrows.get(_place(event), -1)
-            thread = hashable(event.get("tid"))
             if sort == "Markers":
                 yield from make.range(name, (0, thread), start, end)
             elif sort == "CPU":
                 if not self._hip or name.startswith("hip"):
                     yield from make.call(name, (0, thread), start, end, arrow)
             elif sort == "COPY" or sort.startswith("GPU"):
-                args = args_of(event)
                 number = _number_in(args.get("dev-id"))
                 queue = device if number is None else number, hashable(args.get("queue-id", thread))
-                yield from make.work(_copy_name(name), queue, start, end, arrow)
-
-
-def _copy_name(name: str) -> str:
-    """A copy under its common name: `CopyHostToDevice` is `Memcpy HtoD`."""
-    found = re.fullmatch(r"(?:hip|hsa_|hcMemcpy|Copy)\w*?(Host|Device)_?[Tt]o_?(Host|Device)\w*", name)
-    return f"Memcpy {found[1][0]}to{found[2][0]}" if found else name
-
-
-def _drawn_times(event: dict[str, Any], *, exact: bool) -> tuple[object, object]:
-    args = args_of(event)
-    if exact:
-        return _number_in(args.get("BeginNs")), _number_in(args.get("EndNs"))
-    try:
-        start = nanoseconds(event.get("ts"), NS_PER_US)
-        return start, start + nanoseconds(event.get("dur"), NS_PER_US)
-    except ValueError:
-        return None, None
+                # A copy under its common name: `CopyHostToDevice` is `Memcpy HtoD`
+                copy = _COPY.fullmatch(name)
+                name = f"Memcpy {copy[1][0]}to{copy[2][0]}" if copy else name
+                yield from make.work(name, queue, start, end, arrow)
 
 
 def _number_in(value: object) -> int | None:

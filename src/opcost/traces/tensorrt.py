@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError
-from opcost.traces.file import TraceFile, events_of, executions, nanoseconds
+from opcost.traces.file import TraceFile, events_of, executions, nanoseconds, wall_of
 
 if TYPE_CHECKING:
     from opcost.traces.registry import Reader
@@ -37,16 +37,17 @@ class TensorRtReader:
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
         content, damage = events_of(file, partial=partial)
         notes = (Note("partial", damage),) if damage else ()
-        meta = {"source": file.name, "format": "tensorrt"}
+        meta, wall, runs = {"source": file.name, "format": "tensorrt"}, None, len(content)
         try:
             if _TIMES.match(file.head):
                 rows = tuple(_stages(content))
-                return Profile(meta={**meta, "runs": str(len(content))}, rows=rows, wall_ns=_wall(rows), notes=notes)
-            runs = next((executions(entry["count"]) for entry in content if "count" in entry), 1)
-            rows = tuple(_layers([entry for entry in content if "name" in entry], runs))
+                wall = wall_of((row.host_start_ns or 0, row.device_ns or 0) for row in rows)
+            else:
+                runs = next((executions(entry["count"]) for entry in content if "count" in entry), 1)
+                rows = tuple(_layers([entry for entry in content if "name" in entry], runs))
         except (KeyError, TypeError, AttributeError, ArithmeticError, ValueError) as exc:
             raise SourceError(f"{file.path} looks like a profile of TensorRT but is damaged: {exc!r}") from exc
-        return Profile(meta={**meta, "runs": str(runs)}, rows=rows, notes=notes)
+        return Profile(meta={**meta, "runs": str(runs)}, rows=rows, wall_ns=wall, notes=notes)
 
 
 READER: Reader = TensorRtReader()
@@ -74,11 +75,6 @@ def _stages(iterations: list[dict[str, Any]]) -> Iterator[ProfileRow]:
                 host_self_ns=enqueue if stage == "compute" else 0,
                 device_ns=spent, device_total_ns=spent,
             )  # fmt: skip
-
-
-def _wall(rows: tuple[ProfileRow, ...]) -> int | None:
-    spans = [(row.host_start_ns or 0, (row.host_start_ns or 0) + (row.device_ns or 0)) for row in rows]
-    return max(end for _, end in spans) - min(start for start, _ in spans) if spans else None
 
 
 def _ns(entry: dict[str, Any], key: str, times: int = 1) -> int:

@@ -175,8 +175,8 @@ class KinetoStream:
             self.damage = broken or CUT
             return _Decoded(events, len(buffer), ended=True)
         if not sieve.place and len(buffer) > LARGEST_EVENT:
-            place = f"after event {self.events}, at byte {self._position}"
-            raise _Damage(f"no event ends in the {len(buffer)} bytes {place}", REPAIR)
+            where = f"after event {self.events}, at byte {self._position}"
+            raise _Damage(f"no event ends in the {len(buffer)} bytes {where}", REPAIR)
         return _Decoded(events, sieve.place, sieve.ended)
 
     def _trailer(self, rest: bytes, stream: BinaryIO) -> None:

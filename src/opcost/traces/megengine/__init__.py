@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from opcost.core.graph import Note
 from opcost.core.parsing import parse
 from opcost.core.profile import Profile
 from opcost.errors import SourceError
-from opcost.traces.file import DAMAGE, TraceFile
-
-if TYPE_CHECKING:
-    from opcost.traces.file import TraceFile
+from opcost.traces.file import DAMAGE, TraceFile, events_of
 
 _GRAPH = re.compile(
     rb'\s*\{\s*"(?:profiler|graph_exec)"\s*:\s*'
@@ -36,7 +34,6 @@ class MegEngineReader:
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
         """The recording as a profile; of a damaged one with `partial`, what is before the damage."""
-        from opcost.traces.file import events_of
         from opcost.traces.megengine.graph import read_graph_profile
         from opcost.traces.megengine.timeline import read_timeline
 
@@ -52,8 +49,7 @@ class MegEngineReader:
             fault = exc.message
         if not fault:
             return read_graph_profile(data, file.name)
-        # Not above, where the error still holds what was read of the file.
-
+        # Not above, where the error still refers to what was read of the file.
         profile = read_graph_profile(read_before_damage(file), file.name)
         nameless = sum(row.type == LOST for row in profile.rows)
         text = f"{fault}; this is what is before it: times of {len(profile.rows)} operators"
@@ -79,35 +75,34 @@ _RECORD = 4  # containers that are open inside a record: the document, a part, a
 def read_before_damage(file: TraceFile) -> Json:
     """The profile as far as it can be read, every operator with times in it; a record that was cut is left out."""
     found = bytearray()
-    try:
+    with suppress(*DAMAGE):  # the pieces before are what this is about
         for piece in file.pieces():
             found += piece
             file.check_whole(len(found))
-    except DAMAGE:
-        pass  # the pieces before are what this is about
     data, depth = _salvaged(found.decode("utf-8-sig", "ignore"))
-    if not isinstance(data, dict):
-        raise SourceError(f"{file.path}: nothing is before the damage")
-    if depth >= _RECORD:
-        table = _last(_last(data))
-        if isinstance(table, dict) and table:
-            table.popitem()
+    table = _last(_last(data))
+    if depth >= _RECORD and isinstance(table, dict) and table:
+        table.popitem()
     # With a nameless operator for every one that has times and no description
-    profiler = data.setdefault("profiler", {})
-    graph = data.setdefault("graph_exec", {})
-    if not isinstance(profiler, dict) or not isinstance(graph, dict):
-        raise SourceError(f"{file.path}: nothing is before the damage")
-    operators = graph.setdefault("operator", {})
-    graph.setdefault("var", {})
-    sides = [profiler.get(side) for side in ("host", "device")]
-    timed = [key for side in sides if isinstance(side, dict) for key in side]
-    if not isinstance(operators, dict):
-        raise SourceError(f"{file.path}: no operator is before the damage")
-    if not timed:
-        raise SourceError(f"{file.path}: no time of an operator is before the damage")
-    for key in timed:
-        operators.setdefault(key, {"id": key, "name": f"operator {key}", "type": LOST, "input": [], "output": []})
-    return data
+    lost = "nothing is before the damage"
+    if isinstance(data, dict):
+        profiler, graph = data.setdefault("profiler", {}), data.setdefault("graph_exec", {})
+        if isinstance(profiler, dict) and isinstance(graph, dict):
+            operators = graph.setdefault("operator", {})
+            graph.setdefault("var", {})
+            sides = [profiler.get(side) for side in ("host", "device")]
+            timed = [key for side in sides if isinstance(side, dict) for key in side]
+            if isinstance(operators, dict) and timed:
+                for key in timed:
+                    nameless = {"id": key, "name": f"operator {key}", "type": LOST, "input": [], "output": []}
+                    operators.setdefault(key, nameless)
+                return data
+            lost = (
+                "no time of an operator is before the damage"
+                if isinstance(operators, dict)
+                else "no operator is before the damage"
+            )
+    raise SourceError(f"{file.path}: {lost}")
 
 
 def _salvaged(text: str) -> tuple[Any, int]:

@@ -73,13 +73,12 @@ class _Reader:
         self._spread_dtypes(order)
         modules = self._modules(order)
         rows = [self._row(key, modules.get(key, "")) for key in order if key in self.device or key in self.host]
-        timed = self.device or self.host
-        starts = [times.start for found in timed.values() for times in found]
-        ends = [times.end for found in timed.values() for times in found]
+        times = [each for found in (self.device or self.host).values() for each in found]
+        wall = max(each.end for each in times) - min(each.start for each in times) if times else None
         return Profile(
             meta={"source": self.source, "format": "megengine", "layout": "load_and_run", "iterations": "the last one"},
             rows=tuple(rows),
-            wall_ns=_ns(max(ends) - min(starts)) if starts else None,
+            wall_ns=None if wall is None else _ns(wall),
             extra={"megengine": [self._raw(key) for key in self.operators]},
         )
 
@@ -112,18 +111,18 @@ class _Reader:
 
     def _text(self, key: str, name: str) -> str:
         entry = self._is_object(self.operators[key], f"graph_exec.operator.{key}")
-        value = entry.get(name, key if name == "id" else "")
-        return value if isinstance(value, str) else str(value)
+        return str(entry.get(name, key if name == "id" else ""))
 
     def _ids(self, key: str, name: str) -> list[str]:
-        entry = self._is_object(self.operators[key], f"graph_exec.operator.{key}")
-        ids = entry.get(name) or []
+        ids = self._is_object(self.operators[key], f"graph_exec.operator.{key}").get(name) or []
         found = [str(one) for one in ids] if isinstance(ids, list) else []
         return [one for one in found if _WORKSPACE not in (self._variable(one).get("flag") or ())]
 
+    def _variable(self, variable: str) -> Json:
+        return self._is_object(self.variables.get(variable) or {}, f"graph_exec.var.{variable}")
+
     def _footprint(self, key: str) -> Json:
-        found = self.footprints.get(key) or {}
-        return self._is_object(found, f"profiler.opr_footprint.{key}")
+        return self._is_object(self.footprints.get(key) or {}, f"profiler.opr_footprint.{key}")
 
     def _param(self, key: str) -> dict[str, Attr]:
         found = self._footprint(key).get("param")
@@ -135,10 +134,6 @@ class _Reader:
         if not isinstance(shapes, list) or not all(map(is_shape, shapes)):
             raise SourceError(f"{self.source}: profiler.opr_footprint.{key}.{name} is not a list of shapes")
         return [tuple(shape) for shape in shapes]
-
-    def _variable(self, variable: str) -> Json:
-        entry = self.variables.get(variable) or {}
-        return self._is_object(entry, f"graph_exec.var.{variable}")
 
     # -- element types: written only for variables that have memory; the others follow from them -------------------
 
@@ -183,27 +178,17 @@ class _Reader:
         operators = []
         for index, key in enumerate(order):
             name = plain(self._text(key, "type"))
-            outputs = tuple(places[variable] for variable in self._ids(key, "output") if variable in places)
-            holds = name == "ImmutableTensor" or name.endswith(("DeviceTensor", "TensorHolder"))
-            operators.append(
-                Operator(
-                    index,
-                    name,
-                    self._text(key, "name"),
-                    Param(name, {}),
-                    tuple(places[variable] for variable in self._ids(key, "input") if variable in places),
-                    outputs,
-                    tuple(Tensor("", (), _NO_TYPE, 0, 0) for _ in outputs) if holds else (),
-                )
+            inputs, outputs = (
+                tuple(places[variable] for variable in self._ids(key, side) if variable in places)
+                for side in ("input", "output")
             )
+            holds = name == "ImmutableTensor" or name.endswith(("DeviceTensor", "TensorHolder"))
+            tensors = (Tensor("", (), _NO_TYPE, 0, 0),) * len(outputs) if holds else ()
+            operators.append(Operator(index, name, self._text(key, "name"), Param(name, {}), inputs, outputs, tensors))
         names = [self._variable(variable).get("name") for variable in self.variables]
+        variables = tuple(Variable(name if isinstance(name, str) else "") for name in names)
         model = Model(
-            path=self.source,
-            format="profile",
-            version="",
-            operators=tuple(operators),
-            variables=tuple(Variable(name if isinstance(name, str) else "") for name in names),
-            outputs=(),
+            path=self.source, format="profile", version="", operators=tuple(operators), variables=variables, outputs=()
         )
         scopes = DumpScopes(model)
         return {key: scopes.of_op.get(index, "") for index, key in enumerate(order)}
@@ -212,36 +197,32 @@ class _Reader:
 
     def _row(self, key: str, module: str) -> ProfileRow:
         on_device, on_host = self.device.get(key, []), self.host.get(key, [])
-        type_name = self._text(key, "type")
+        type_name, number = self._text(key, "type"), self._text(key, "id")
         ins = self._specs(self._shapes(key, "in_shapes"), self._ids(key, "input"))
         outs = self._specs(self._shapes(key, "out_shapes"), self._ids(key, "output"))
         known = translate(type_name, self._param(key), ins, outs)
         attrs: dict[str, Attr] = dict(known.attrs)
         if on_device:
             attrs["wait_ns"] = max(_ns(times.kern - times.start) for times in on_device)
-        slowest = max(on_device, key=lambda times: times.end - times.start, default=None)
-        device, stream = _place(slowest.place) if slowest else ("", "")
-        name = self._text(key, "name")
+        kernels = [
+            Kernel(type_name, *_place(times.place), _ns(times.start), _ns(times.end - times.start))
+            for times in on_device
+        ]
+        slowest = max(kernels, key=lambda kernel: kernel.duration_ns, default=None)
         host_ns = max((_ns(times.end - times.start) for times in on_host), default=None)
-        device_ns = _ns(slowest.end - slowest.start) if slowest else None
-        number = self._text(key, "id")
+        device_ns = slowest.duration_ns if slowest else None
         return ProfileRow(
             id=int(number) if number.isdecimal() and len(number) < 20 else list(self.operators).index(key),
-            name=name, type=type_name, kind=known.kind, module=module, device=device, stream=stream,
-            host_start_ns=min((_ns(times.start) for times in on_host), default=None),
-            host_ns=host_ns, host_self_ns=host_ns, device_ns=device_ns, device_total_ns=device_ns,
-            kernels=tuple(
-                Kernel(type_name, *_place(times.place), _ns(times.start), _ns(times.end - times.start))
-                for times in on_device
-            ),
+            name=self._text(key, "name"), type=type_name, kind=known.kind, module=module,
+            device=slowest.device if slowest else "", stream=slowest.stream if slowest else "",
+            host_start_ns=min((_ns(times.start) for times in on_host), default=None), host_ns=host_ns,
+            host_self_ns=host_ns, device_ns=device_ns, device_total_ns=device_ns, kernels=tuple(kernels),
             ins=known.ins, outs=known.outs, attrs=attrs,
         )  # fmt: skip
 
     def _specs(self, shapes: list[tuple[int, ...]], variables: list[str]) -> tuple[TensorSpec, ...]:
-        return tuple(
-            TensorSpec(shape, self.dtypes.get(variables[place], "float32") if place < len(variables) else "float32")
-            for place, shape in enumerate(shapes)
-        )
+        dtypes = [*(self.dtypes.get(variable, "float32") for variable in variables), *["float32"] * len(shapes)]
+        return tuple(TensorSpec(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=False))
 
     def _raw(self, key: str) -> Json:
         """What MegEngine's tool reads of one operator, executed or not."""

@@ -14,7 +14,7 @@ from opcost.core.graph import Attr, Note, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.frontends.megengine.schema import ENUMS
-from opcost.traces.file import args_of, is_shape
+from opcost.traces.file import args_of, is_shape, wall_of
 from opcost.traces.megengine.graph import dtype_of, translate
 
 Json: TypeAlias = "dict[str, Any]"
@@ -50,149 +50,103 @@ class _Open:
     inner_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Operator:
-    number: int
-    type: str
-    path: tuple[str, ...]
-    start_ns: int
-    duration_ns: int
-    self_ns: int
-    args: Json
-    ins: list[Json]
-    outs: list[Json]
-
-
 def read_timeline(events: list[Json], source: str, *, damage: str = "") -> Profile:
     """The profile in the events of a timeline; `damage` is what is wrong with their file."""
-    return _Reader(source, damage).read(events)
+    reader = _Reader()
+    for place, event in enumerate(events):
+        thread = (str(event.get("pid")), str(event.get("tid")))
+        if event.get("ph") in ("B", "E"):
+            moment = event.get("ts")
+            if not isinstance(moment, (int, float)) or isinstance(moment, bool) or not abs(moment) < _FOREVER_US:
+                raise SourceError(f"{source}: event {place} has the time {moment!r}, not a number of microseconds")
+            reader.add(thread, event, round(moment * 1000))
+        elif event.get("ph") == "M" and event.get("name") == "thread_name":
+            reader.names[thread] = str(args_of(event).get("name", ""))
+    rows = [reader.row(*operator) for operator in reader.operators]
+    numbers = {number for number, *_ in reader.operators}
+    kernels = {number: [*map(reader.kernel, found)] for number, found in reader.kernels.items()}
+    left = reader.unpaired + sum(map(len, reader.open.values()))
+    notes = [Note("partial", damage)] if damage else []
+    if left:
+        notes.append(Note("unpaired", f"{left} events have a begin or an end only and were left out"))
+    spans = [(row.host_start_ns or 0, row.host_ns or 0) for row in rows]
+    spans += [(kernel.start_ns, kernel.duration_ns) for found in kernels.values() for kernel in found]
+    return Profile(
+        meta={"source": source, "format": "megengine", "layout": "timeline"},
+        rows=tuple(sorted(rows, key=lambda row: row.host_start_ns or 0)),
+        unattributed=tuple(one for number, found in kernels.items() if number not in numbers for one in found),
+        wall_ns=wall_of(spans),
+        notes=tuple(notes),
+    )
 
 
 class _Reader:
-    def __init__(self, source: str, damage: str) -> None:
-        self.source = source
-        self.damage = damage
+    def __init__(self) -> None:
         self.open: dict[Thread, list[_Open]] = {}
         self.names: dict[Thread, str] = {}
-        self.operators: list[_Operator] = []
+        self.operators: list[tuple[int, _Open, tuple[str, ...], Json, int]] = []
+        """Number, scope, scopes around it, arguments and duration."""
         self.kernels: dict[int, list[tuple[Thread, str, int, int]]] = {}
         self.unpaired = 0
 
-    def read(self, events: list[Json]) -> Profile:
-        for place, event in enumerate(events):
-            thread = (str(event.get("pid")), str(event.get("tid")))
-            phase = event.get("ph")
-            if phase == "B":
-                self.open.setdefault(thread, []).append(_Open(str(event.get("name", "")), self._time(event, place)))
-            elif phase == "E":
-                self._close(thread, event, self._time(event, place))
-            elif phase == "M" and event.get("name") == "thread_name":
-                self.names[thread] = str(args_of(event).get("name", ""))
-        rows = [self._row(operator) for operator in self.operators]
-        numbers = {operator.number for operator in self.operators}
-        loose = [self._kernel(*one) for number, found in self.kernels.items() if number not in numbers for one in found]
-        return Profile(
-            meta={"source": self.source, "format": "megengine", "layout": "timeline"},
-            rows=tuple(sorted(rows, key=lambda row: row.host_start_ns or 0)),
-            unattributed=tuple(loose),
-            wall_ns=self._wall(),
-            notes=self._notes(),
-        )
-
-    def _time(self, event: Json, place: int) -> int:
-        moment = event.get("ts")
-        if not isinstance(moment, (int, float)) or isinstance(moment, bool) or not abs(moment) < _FOREVER_US:
-            raise SourceError(f"{self.source}: event {place} has the time {moment!r}, not a number of microseconds")
-        return round(moment * 1000)
-
-    def _close(self, thread: Thread, event: Json, now: int) -> None:
-        stack = self.open.get(thread, [])
-        name = str(event.get("name", ""))
+    def add(self, thread: Thread, event: Json, now: int) -> None:
+        """The begin or the end of a scope."""
+        stack, name, args = self.open.setdefault(thread, []), str(event.get("name", "")), args_of(event)
+        if event["ph"] == "B":
+            stack.append(_Open(name, now))
+            return
         if not stack or stack[-1].name != name:
             self.unpaired += 1
             return
-        begun = stack.pop()
-        args = args_of(event)
-        number = args.get("__id__")
+        begun, number = stack.pop(), args.get("__id__")
+        duration = now - begun.start_ns
         if isinstance(number, int):
             if event.get("cat") == "Kernel":
-                self.kernels.setdefault(number, []).append((thread, name, begun.start_ns, now - begun.start_ns))
+                self.kernels.setdefault(number, []).append((thread, name, begun.start_ns, duration))
             elif name != _DISPATCH:
-                self._operator(begun, stack, number, args, now)
+                if stack:
+                    stack[-1].inner_ns += duration
+                self.operators.append((number, begun, tuple(scope.name for scope in stack), args, duration))
         elif stack and (tensor := _TENSOR.fullmatch(name)):
             (stack[-1].ins if tensor[1] == "Input" else stack[-1].outs).append(args)
 
-    def _operator(self, begun: _Open, around: list[_Open], number: int, args: Json, now: int) -> None:
-        duration = now - begun.start_ns
-        if around:
-            around[-1].inner_ns += duration
-        self.operators.append(
-            _Operator(
-                number=number,
-                type=str(args.get("__name__", begun.name)),
-                path=tuple(scope.name for scope in around),
-                start_ns=begun.start_ns,
-                duration_ns=duration,
-                self_ns=duration - begun.inner_ns,
-                args=args,
-                ins=begun.ins,
-                outs=begun.outs,
-            )
-        )
-
-    def _row(self, operator: _Operator) -> ProfileRow:
-        kernels = tuple(self._kernel(*one) for one in self.kernels.get(operator.number, ()))
-        type_name = "Elemwise" if operator.type in _ELEMWISE else operator.type
+    def row(self, number: int, scope: _Open, path: tuple[str, ...], args: Json, duration: int) -> ProfileRow:
+        kernels = tuple(map(self.kernel, self.kernels.get(number, ())))
+        type_name = str(args.get("__name__", scope.name))
         # Parameters as numbers where they are numbers; the timeline writes all of them as text
-        args = operator.args
-        found: dict[str, Attr] = {}
-        for name, value in args.items():
-            if name.startswith("__") or not isinstance(value, (str, int, float)):
-                continue
-            found[name] = _number(value) if isinstance(value, str) else value
-        known = translate(type_name, found, _specs(operator.ins), _specs(operator.outs))
+        params: dict[str, Attr] = {
+            name: _number(value) if isinstance(value, str) else value
+            for name, value in args.items()
+            if not name.startswith("__") and isinstance(value, (str, int, float))
+        }
+        word = "Elemwise" if type_name in _ELEMWISE else type_name
+        known = translate(word, params, _specs(scope.ins), _specs(scope.outs))
         device_ns = sum(kernel.duration_ns for kernel in kernels) if kernels else None
-        device, stream = self._place(operator, kernels)
+        # The modules among the scopes: the innermost is the function that was called, and so are those that call others
+        modules = list(path)
+        last = modules.pop() if modules else ""
+        while (
+            modules
+            and modules[-1] != last
+            and (last.startswith("tensor.") or last in _FUNCTIONS)
+            and modules[-1] in _FUNCTIONS
+        ):
+            last = modules.pop()
+        devices = (_COMP_NODE.match(str(tensor.get("device", ""))) for tensor in (*scope.outs, *scope.ins))
+        found = next(filter(None, devices), None)
+        device, stream = (
+            (found[1], found[2]) if found else (kernels[0].device, kernels[0].stream) if kernels else ("", "")
+        )
         return ProfileRow(
-            id=operator.number, name=".".join((*operator.path, operator.type)), type=operator.type,
-            kind=known.kind, module=_module(operator.path), device=device, stream=stream,
-            host_start_ns=operator.start_ns, host_ns=operator.duration_ns, host_self_ns=operator.self_ns,
-            device_ns=device_ns, device_total_ns=device_ns, kernels=kernels, ins=known.ins, outs=known.outs,
-            attrs=known.attrs,
+            id=number, name=".".join((*path, type_name)), type=type_name, kind=known.kind, module=".".join(modules),
+            device=device, stream=stream, host_start_ns=scope.start_ns, host_ns=duration,
+            host_self_ns=duration - scope.inner_ns, device_ns=device_ns, device_total_ns=device_ns,
+            kernels=kernels, ins=known.ins, outs=known.outs, attrs=known.attrs,
         )  # fmt: skip
 
-    def _place(self, operator: _Operator, kernels: tuple[Kernel, ...]) -> tuple[str, str]:
-        for tensor in (*operator.outs, *operator.ins):
-            if found := _COMP_NODE.match(str(tensor.get("device", ""))):
-                return found[1], found[2]
-        return (kernels[0].device, kernels[0].stream) if kernels else ("", "")
-
-    def _kernel(self, thread: Thread, name: str, start_ns: int, duration_ns: int) -> Kernel:
+    def kernel(self, found: tuple[Thread, str, int, int]) -> Kernel:
+        thread, name, start_ns, duration_ns = found
         return Kernel(name, self.names.get(thread, thread[1]), "", start_ns, duration_ns)
-
-    def _wall(self) -> int | None:
-        starts = [operator.start_ns for operator in self.operators]
-        ends = [operator.start_ns + operator.duration_ns for operator in self.operators]
-        for found in self.kernels.values():
-            starts += [start for _, _, start, _ in found]
-            ends += [start + duration for _, _, start, duration in found]
-        return max(ends) - min(starts) if starts else None
-
-    def _notes(self) -> tuple[Note, ...]:
-        left = self.unpaired + sum(map(len, self.open.values()))
-        notes = [Note("partial", self.damage)] if self.damage else []
-        if left:
-            notes.append(Note("unpaired", f"{left} events have a begin or an end only and were left out"))
-        return tuple(notes)
-
-
-def _module(path: tuple[str, ...]) -> str:
-    """The modules among the scopes: the innermost is the function that was called, and so are those that call others."""
-    kept = list(path)
-    last = kept.pop() if kept else ""
-    while kept and kept[-1] != last and (last.startswith("tensor.") or last in _FUNCTIONS) and kept[-1] in _FUNCTIONS:
-        last = kept.pop()
-    return ".".join(kept)
 
 
 def _number(text: str) -> Attr:

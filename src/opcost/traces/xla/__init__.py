@@ -18,7 +18,7 @@ from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.frontends.protobuf import Field, Parts, Piece, fields, piece, signed, text, varint, whole
-from opcost.traces.file import LATEST_NS, NS_PER_US, TraceFile, args_of, events_of, hashable, nanoseconds
+from opcost.traces.file import LATEST_NS, NS_PER_US, TraceFile, args_of, events_of, hashable, nanoseconds, wall_of
 from opcost.traces.launched import LaunchEvents, device_extra
 from opcost.traces.xla.hlo import Instruction, instructions, place_of
 
@@ -58,9 +58,8 @@ class XlaReader:
                         if number == 1:
                             _Plane(piece(plane)).read(trace)
                 except (Bad, RecursionError) as exc:
-                    raise SourceError(
-                        f"{file.path} is not a whole file of XLA's profiler: {exc}", hint="record it again"
-                    ) from exc
+                    fault = f"{file.path} is not a whole file of XLA's profiler: {exc}"
+                    raise SourceError(fault, hint="record it again") from exc
             else:
                 events, damage = events_of(file, partial=partial)
                 _read_chart(events, trace)
@@ -144,14 +143,20 @@ def _profile(file: TraceFile, trace: XlaTrace, notes: tuple[Note, ...]) -> Profi
     unattributed: list[Kernel] = []
     steps = sorted(trace.steps)
     starts = [start for start, _ in steps]
-    programs = {number: _Names(found) for number, found in trace.programs.items()}
+    # Of a captured graph, events name the instruction by its kernel.
+    kernels = {
+        number: {_ODD.sub("_", name): instruction for name, instruction in found.items()}
+        for number, found in trace.programs.items()
+    }
     for work, own_ns in sorted(_nested(trace.executed), key=lambda each: each[0].start_ns):
         if not work.operator:
             unattributed.append(Kernel(work.name, work.device, work.line, work.start_ns, own_ns))
             continue
         found = bisect_right(starts, work.start_ns) - 1
-        instruction = programs[work.program].of(work) if work.program in programs else None
-        rows.append(_row(len(rows), work, own_ns, instruction, steps[found][1] if found >= 0 else None))
+        in_graph = work.operator.startswith(BUFFER)
+        name = work.name if in_graph else work.operator
+        instruction = (kernels if in_graph else trace.programs).get(work.program, {}).get(name, Instruction(""))
+        rows.append(_row(len(rows), name, work, own_ns, instruction, steps[found][1] if found >= 0 else None))
     make = LaunchEvents()
     on_device = (
         event
@@ -159,33 +164,17 @@ def _profile(file: TraceFile, trace: XlaTrace, notes: tuple[Note, ...]) -> Profi
         if work.device != HOST
         for event in make.work(work.name, (work.device, work.line), work.start_ns, work.end_ns, -1, work.moved)
     )
-    extra = device_extra(on_device)
     meta = {"source": file.name, "format": "xla", **trace.versions}
     if trace.devices:
         meta["device"] = ", ".join(dict.fromkeys(trace.devices))
-    begin = min((work.start_ns for work in trace.executed), default=0)
     return Profile(
         meta=meta,
         rows=tuple(rows),
         unattributed=tuple(unattributed),
-        wall_ns=max(work.end_ns for work in trace.executed) - begin if trace.executed else None,
+        wall_ns=wall_of((work.start_ns, work.duration_ns) for work in trace.executed),
         notes=notes,
-        extra=extra,
+        extra=device_extra(on_device),
     )
-
-
-class _Names:
-    """The instructions of a program by the names that events give them."""
-
-    def __init__(self, instructions: dict[str, Instruction]) -> None:
-        self._by_name = instructions
-        self._by_kernel = {_ODD.sub("_", name): instruction for name, instruction in instructions.items()}
-
-    def of(self, work: Executed) -> Instruction | None:
-        """Of a captured graph, that of the kernel."""
-        if work.operator.startswith(BUFFER):
-            return self._by_kernel.get(work.name)
-        return self._by_name.get(work.operator)
 
 
 def _nested(executed: Iterable[Executed]) -> Iterator[tuple[Executed, int]]:
@@ -206,19 +195,16 @@ def _nested(executed: Iterable[Executed]) -> Iterator[tuple[Executed, int]]:
         yield from ((work, max(spent, 0)) for work, spent in zip(found, own, strict=True))
 
 
-def _row(number: int, work: Executed, own_ns: int, instruction: Instruction | None, step: int | None) -> ProfileRow:
+def _row(number: int, name: str, work: Executed, own_ns: int, known: Instruction, step: int | None) -> ProfileRow:
     on_host = work.device == HOST
-    known = instruction or Instruction("")
     place = place_of(known.scope or work.scope)
-    name = work.name if work.operator.startswith(BUFFER) else work.operator
+    kernel = Kernel(work.name, work.device, work.line, work.start_ns, own_ns)
     return ProfileRow(
-        id=number, name=name,
-        type=place.primitive or known.opcode or _NUMBER.sub("", name),
-        kind=known.kind, module=place.module, phase=place.phase, device=work.device, stream=work.line,
-        provider="xla", step=step, host_start_ns=work.start_ns, host_ns=work.duration_ns if on_host else None,
+        id=number, name=name, type=place.primitive or known.opcode or _NUMBER.sub("", name), kind=known.kind,
+        module=place.module, phase=place.phase, device=work.device, stream=work.line, provider="xla", step=step,
+        host_start_ns=work.start_ns, host_ns=work.duration_ns if on_host else None,
         host_self_ns=own_ns if on_host else None, device_ns=None if on_host else own_ns,
-        device_total_ns=None if on_host else work.duration_ns,
-        kernels=() if on_host else (Kernel(work.name, work.device, work.line, work.start_ns, own_ns),),
+        device_total_ns=None if on_host else work.duration_ns, kernels=() if on_host else (kernel,),
         ins=known.ins, outs=known.outs, attrs=known.attrs,
     )  # fmt: skip
 
@@ -344,20 +330,18 @@ def _read_chart(events: list[dict[str, Any]], trace: XlaTrace) -> None:
         plane, thread = hashable(event.get("pid")), hashable(event.get("tid"))
         device = _device_of(planes.get(plane, ""))
         line = lines.get((plane, thread), str(thread))
-        if device and not _is_work(line, names.get(plane, set())):
-            continue
-        stats = dict(args_of(event))
+        stats = {
+            key: value for key, value in args_of(event).items() if key != "program_id"
+        }  # this form has no programs
         step = str(stats.pop("step_num", ""))
         if not stats.get("hlo_op") and step.isdecimal() and len(step) < 19:
             stats["step_num"] = int(step)
-        if not device and not stats.get("hlo_op") and "step_num" not in stats:
+        if not (_is_work(line, names.get(plane, set())) if device else stats.get("hlo_op") or "step_num" in stats):
             continue
-        stats.pop("program_id", None)  # there are no programs in this form
         try:
             times = nanoseconds(event.get("ts"), NS_PER_US), nanoseconds(event.get("dur"), NS_PER_US)
         except ValueError:
-            trace.faulty += 1
-            continue
+            times = -1, -1
         if min(times) < 0:
             trace.faulty += 1
         else:

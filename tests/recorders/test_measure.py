@@ -106,7 +106,7 @@ def test_memory_is_that_of_the_call_and_not_what_the_process_grew_by(
     size = 84 * 10**6
     module = None if library == "other" else pytest.importorskip(library)
     levels = iter((0, rise * 10**6))
-    monkeypatch.setattr(measure, "_host_level", lambda *, fresh: next(levels))
+    monkeypatch.setattr(measure, "_levels", lambda *, fresh: {"host": next(levels)})
     measured = opcost.measure(lambda: None if module is None else module.ones(size, dtype=module.uint8), repeat=1)
     if is_the_rise:
         assert measured.memory_bytes["host"] == rise * 10**6
@@ -127,7 +127,7 @@ def test_the_user_s_own_trace_of_allocations_is_left_alone() -> None:
 
 
 def test_a_process_that_does_not_grow_tells_nothing_rather_than_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "_host_level", lambda *, fresh: 7)
+    monkeypatch.setattr(measure, "_levels", lambda *, fresh: {"host": 7})
     assert "host" not in opcost.measure(lambda: None, warmup=0, repeat=1).memory_bytes
 
 

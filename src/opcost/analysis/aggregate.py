@@ -109,7 +109,7 @@ def union(spans: Iterable[tuple[int, int]]) -> int:
 
 
 def percentiles_of(parts: Sequence[Part], wanted: Sequence[float]) -> tuple[float, ...]:
-    """Of the times of single executions; a part that stands for several it does not know counts as so many of its mean."""
+    """Of the times of single executions; a part of several that it does not have counts as often as its mean."""
     if not wanted:
         return ()
     known = [(single, 1) for part in parts for single in part.singles[0]]
@@ -135,7 +135,7 @@ def percentile(weighted: Sequence[tuple[float, int]], percent: float) -> float:
 
 
 def delays_of(kernels: Sequence[Kernel]) -> list[tuple[int, int]]:
-    """How long each kernel waited after its launch, sorted; two clocks that disagree tell nothing."""
+    """How long each kernel waited after its launch, sorted; two clocks that disagree give nothing."""
     found = [kernel.start_ns - kernel.launched_ns for kernel in kernels if kernel.launched_ns is not None]
     return sorted((delay, 1) for delay in found if delay >= 0)
 
@@ -218,7 +218,7 @@ _ALIASES = {
 
 
 def sort_key(order_by: str, percentiles: Sequence[float] = ()) -> tuple[Callable[[AnswerLine], Any], bool]:
-    """What a wish sorts by, and whether the smallest comes first; `COL` and `-COL` are falling, `+COL` is rising."""
+    """What an option sorts by, and whether the smallest comes first; `COL` and `-COL` are falling, `+COL` is rising."""
     bare = order_by.strip()
     name = bare.lstrip("+-").strip().lower().replace(" ", "_").replace("-", "_")
     percent = re.fullmatch(r"p(\d{1,3}(?:\.\d+)?)", name)

@@ -127,7 +127,7 @@ _NOTHING = "the profile has no memory events: record with profile_memory=True, a
 
 
 def memory(profile: Profile) -> Sheet:
-    """What allocators reported while the trace was recorded: peaks, who held them, and how they went over time."""
+    """What allocators reported while the trace was recorded: peaks, what allocated them, and how they changed over time."""
     peaks = extra_entries(profile.extra, "memory", AllocatorMemory)
     missing = () if peaks else (Note("memory", _NOTHING),)
     fields = (

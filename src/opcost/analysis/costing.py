@@ -85,7 +85,7 @@ def _accounted(account: Callable[[], Memory], on: OnDevice | None) -> tuple[Memo
 
 
 class _Found(NamedTuple):
-    """What the operators of a graph tell."""
+    """What is found of the operators of a graph."""
 
     rows: Sequence[Row]
     own: dict[str, Stats]  # what each module's own operators cost
@@ -281,7 +281,7 @@ def _roll_up(graph: Graph, own: dict[str, Stats], parameters: Iterable[Parameter
 
 
 def _coverage(rows: int, missed: Iterable[tuple[Row, str, int]], reasons: dict[int, str]) -> Coverage:
-    """How many of so many rows have a price, given those that have none, each with its module and how often it stands for."""
+    """How many rows have a cost, given those that have none, each with its module and how often it counts."""
     counts: dict[tuple[str, str], int] = {}
     modules: dict[tuple[str, str], dict[str, None]] = {}
     for row, module, count in missed:

@@ -91,7 +91,7 @@ HOST, COMPUTE, COMMUNICATION, COPIES = "host", "computing", "communication", "co
 LAUNCH, BETWEEN, BLOCKED = "from launch to start", "between kernels", "blocked, not known why"
 FARTHEST_NS = 1_500_000  # A kernel that starts later after the one before it was blocked by an unknown cause
 SLACK_NS = 1_000
-"""A stream that was free for longer before a kernel began, which had been launched, was held by another stream."""
+"""A stream that was free for longer before a kernel began, which had been launched, waited for another stream."""
 _WAITS = ("Synchronize", "EventQuery")
 _ON_HOST = ("cpu_op", "runtime")
 
@@ -174,7 +174,7 @@ class Dependencies:
             if way > reached[link.target] or came[link.target] is None:
                 reached[link.target], came[link.target] = way, link
         point = max(range(len(reached)), key=reached.__getitem__, default=NOWHERE)
-        length, found = reached[point] if reached else 0, []
+        length, found = max(reached, default=0), []
         while point != NOWHERE and (by := came[point]) is not None:
             found.append(by)
             point = by.source

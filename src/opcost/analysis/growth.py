@@ -1,8 +1,8 @@
 """Whole numbers that grow with a size: polynomials through a few counted ones, and the largest size that keeps to a limit.
 
-What a model costs is made of products of its sizes, so what belongs to the same place of two runs (bytes held during one
-operator, products of one row) lies on a polynomial in the size that differs. The highest of many places does not, so a peak is
-told from the whole curve: at another size it may be reached in another operator.
+What a model costs is made of products of its sizes, so what belongs to the same place of two runs (bytes live during one
+operator, products of one row) is on a polynomial in the size that differs. The highest of many places does not, so a peak is
+found from the whole curve: at another size it may be reached in another operator.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 NEAREST = 3  # counted sizes that a polynomial goes through: no tensor has more than the square of one size
 FARTHEST = 2**31  # no larger size is tried
 PATIENCE = 3
-"""How often polynomials may tell a size that leaves more than half of those between, before these are halved instead."""
+"""How often polynomials may give a size that leaves more than half of those between, before these are halved instead."""
 HOP = 4  # how many times the largest known size is tried at most, where a run gets longer with the size
 
 
@@ -46,9 +46,9 @@ def weights(sizes: Sequence[int], size: int) -> Weights:
 class Sample(NamedTuple):
     """What was counted at a size."""
 
-    peak_bytes: int  # what is held to the limit
+    peak_bytes: int  # what is compared with the limit
     curve: Sequence[int]
-    """What is held during each operator; its highest is the peak, or less than that by what an allocator loses."""
+    """Bytes live during each operator; its highest is the peak, or less than that by what an allocator loses."""
 
 
 class Found(NamedTuple):

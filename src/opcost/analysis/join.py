@@ -1,4 +1,4 @@
-"""Time beside cost: rows of a profile priced by the same rules as a model, named after a report's modules, held against peaks."""
+"""Time beside cost: rows of a profile with the costs of the same rules as a model, a report's modules, and shares of peaks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _price(row: ProfileRow, rules: Rules, convention: Convention = DEFAULT) -> C
     try:
         name, rule = found
         attrs = row.attrs
-        if name == row.kind:  # beside our attributes stands what only the trace's format has
+        if name == row.kind:  # beside our attributes is what only the trace's format has
             attrs = {word: attrs[word] for word in KINDS[row.kind].attributes if word in attrs}
             check_operator(row.kind, row.type, attrs, len(row.ins), len(row.outs))
         cost = rule(OpView(row.kind, row.type, row.ins, row.outs, attrs, convention))
@@ -169,7 +169,7 @@ def _path(row: ProfileRow, paths: set[str], tails: Mapping[str, str]) -> str | N
 
 
 _EVERYWHERE = ("create", "view", "copy", "unknown")
-"""Kinds that a framework runs inside its other operators too, so that their number tells nothing."""
+"""Kinds that a framework runs inside its other operators too, so that their number means nothing."""
 
 
 class _Order:

@@ -1,7 +1,7 @@
 """The same module in every layer under one name: `blocks.*.attn.q` for that of all blocks.
 
 Traces number the calls of a class through (`Block_3.Attention_3.Linear_14`), models the places of a list (`blocks.3.attn.q`).
-A module that holds others loses its number where there are several beside each other; one that holds none is told apart by
+A module that holds others loses its number where there are several beside each other; one that holds none is distinguished by
 its place among those of its name, so that the third projection of every layer is a line of its own.
 """
 
@@ -15,7 +15,7 @@ _NUMBERED = re.compile(r"(?P<stem>.+_)?(?P<number>\d+)")
 
 
 def folded(*models: Iterable[str]) -> list[dict[str, str]]:
-    """Of the paths of each model the names under which layers are one; models are held against each other, so all decide."""
+    """Of the paths of each model the names under which layers are one; models are compared with each other, so all decide."""
     trees = [_parents(paths) for paths in models]
     named: list[dict[str, str]] = [{"": ""} for _ in trees]
     places: list[dict[str, tuple[str, int]]] = [_places(tree) for tree in trees]

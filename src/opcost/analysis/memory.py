@@ -1,4 +1,4 @@
-"""Memory over the execution: what is held while each operator runs, the peak, and what it is made of."""
+"""Memory over the execution: what is live while each operator runs, the peak, and what it is made of."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from opcost.core.memory import PARTS, Lives, Memory, MemoryPart, PeakHolder, pac
 from opcost.core.report import Row
 from opcost.devices.allocator import allocated_blocks
 
-LONG_RUN = 100_000  # operators of a run above which its parts are told at the peak alone
+LONG_RUN = 100_000  # operators of a run above which its parts are known at the peak alone
 NEVER = -1  # when what no operator makes is born
 
 
 def storage_bytes(graph: Graph) -> dict[int, int]:
-    """Bytes of each storage: those of the value that made it, else of the first that stands in it."""
+    """Bytes of each storage: those of the value that made it, else of the first that is stored in it."""
     sizes: dict[int, int] = {}
     known: dict[int, int] = {}
     for value in graph.values:
@@ -70,7 +70,7 @@ def memory(graph: Graph, sizes: Mapping[int, int], on: OnDevice | None = None, r
 def _lives(
     graph: Graph, sizes: Mapping[int, int], born: Sequence[int], gone: Sequence[int], workspaces: Sequence[int]
 ) -> tuple[Lives, list[int]]:
-    """What an allocator is asked for, libraries first, and which storages these are: what lasts, inputs, what operators make."""
+    """What is allocated, libraries first, and which storages these are: what lasts, inputs, what operators make."""
     held = {storage for storage, size in sizes.items() if size and born[storage] == NEVER}
     given = held & {graph.values[i].storage for i in graph.inputs}
     lasting, inputs = sorted(held - given), sorted(given - graph.released)

@@ -34,12 +34,12 @@ class Part(NamedTuple):
     memory: int | None
     kernels: tuple[Kernel, ...]
     singles: tuple[Sequence[int], Sequence[int], Sequence[int]] = ((), (), ())
-    """Time, host and device time of each execution, of a part that stands for several and knows them."""
+    """Time, host and device time of each execution, of a part of several executions that has them."""
     waiting: tuple[int, int] | None = None
-    """From when to when it waited, where one clock tells: waits of several operators overlap, and are no sum."""
+    """From when to when it waited, where there is one clock: waits of several operators overlap, and are no sum."""
     ideal_ns: float | None = None
     """The least time that it can take at the device's peaks; unknown without a price or a peak."""
-    bound: str = ""  # what bounds it, as far as it was judged or foretold
+    bound: str = ""  # what bounds it, as far as it was judged or predicted
 
     @property
     def priced(self) -> bool:

@@ -88,7 +88,7 @@ class Question:
 
 @takes(Querying)
 def query(profile: Profile, **options: Unpack[Querying]) -> Answer:
-    """Ask a profile: `query(profile, kind="conv", sort="time", top=5, aggregate_by="type", aggregate="sum")`.
+    """Query a profile: `query(profile, kind="conv", sort="time", top=5, aggregate_by="type", aggregate="sum")`.
 
     `opcost.options.Querying` explains each option.
     """
@@ -277,7 +277,7 @@ class _Asker:
 
 OPENED_SHARE = 0.05
 OPENED_KERNELS = 5
-"""Device work without an operator that is more of the time than this is opened into so many kernels and the others."""
+"""Device work without an operator that is more of the time than this is opened into this many kernels and the others."""
 
 
 def _named(loose: Sequence[Part], total: float | None, *, by_rank: bool) -> dict[str, list[Part]]:

@@ -2,7 +2,7 @@
 
 Convolutions and pooling widen the field by (kernel - 1) × dilation × the stride so far; a transposed convolution and a
 resize bring positions closer together again. What mixes all positions (attention, products of activations, recurrent
-layers, Fourier transforms) leaves no field to speak of, and neither does an operator whose geometry nobody knows. All
+layers, Fourier transforms) leaves no field to speak of, and neither does an operator of unknown geometry. All
 others hand on the widest field that they read.
 """
 

@@ -1,8 +1,8 @@
-"""How much of a device's peak a step of so many seconds uses, under the conventions that people compare by."""
+"""How much of a device's peak a step of some duration uses, under the conventions that people compare by."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
 from typing import NamedTuple
 
 from opcost.core.devices import Device
@@ -30,7 +30,7 @@ class StepFlops(NamedTuple):
     dtypes: tuple[str, ...]
 
     def used(self, seconds: float) -> float:
-        """The share of the peak that a step of so many seconds uses."""
+        """The share of the peak that a step of this duration uses."""
         return self.flops / (self.peak * seconds)
 
 
@@ -39,30 +39,36 @@ def step_flops(report: Report, device: Device, convention: str = "executed", *, 
     if convention not in CONVENTIONS:
         raise UnknownName("convention", convention, CONVENTIONS)
     # FLOPs of products by the type of what is multiplied
-    by_type: dict[str, int] = {}
+    by_type: Counter[str] = Counter()
+    attention = 0
     for row in report.rows:
         if row.cost is not None and row.cost.macs:
-            dtype = row.ins[0].dtype if row.ins else "float32"
-            by_type[dtype] = by_type.get(dtype, 0) + FLOPS_PER_MAC * row.cost.macs * row.op.repeat
+            flops = FLOPS_PER_MAC * row.cost.macs * row.op.repeat
+            by_type[row.ins[0].dtype if row.ins else "float32"] += flops
+            attention += flops if row.op.kind == "attention" and row.op.phase == "forward" else 0
     if not by_type:
         raise InputError("nothing is multiplied in this step, so it uses nothing of a peak")
-    peak = _peak(by_type, device, tf32=tf32)
+    seconds = 0.0
+    for dtype, flops in by_type.items():
+        peak = device.peak_flops(dtype, tf32=tf32)
+        if peak is None:
+            raise InputError(
+                f"of {device.name} no peak for products of {dtype} is known",
+                hint="give one: opcost.core.devices.measured(flops, bandwidth)",
+            )
+        seconds += flops / peak
+    flops = by_type.total()
+    if convention != "executed":
+        trains = any(phase == "backward" for phase in report.phases)
+        if trains != convention.startswith("6"):
+            is_, right = ("a training step", "6N") if trains else ("a forward pass", "2N")
+            raise InputError(f"{convention} is not the convention of {is_}", hint=f"say {right}")
+        passes = 3 if trains else 1
+        flops = 2 * passes * sum(p.spec.numel for p in report.parameters if not p.buffer) * tokens_of(report)
+        if convention.endswith("attention"):
+            flops += passes * attention
     dtypes = tuple(sorted(by_type, key=lambda dtype: -by_type[dtype]))
-    if convention == "executed":
-        return StepFlops(convention, sum(by_type.values()), peak, dtypes)
-    trains = any(phase == "backward" for phase in report.phases)
-    if trains != convention.startswith("6"):
-        is_, right = ("a training step", "6N") if trains else ("a forward pass", "2N")
-        raise InputError(f"{convention} is not the convention of {is_}", hint=f"say {right}")
-    per = 6 if trains else 2
-    flops = per * sum(p.spec.numel for p in report.parameters if not p.buffer) * tokens_of(report)
-    if convention.endswith("attention"):
-        flops += (3 if trains else 1) * sum(
-            FLOPS_PER_MAC * row.cost.macs * row.op.repeat
-            for row in report.rows
-            if row.op.kind == "attention" and row.op.phase == "forward" and row.cost is not None
-        )
-    return StepFlops(convention, flops, peak, dtypes)
+    return StepFlops(convention, flops, by_type.total() / seconds, dtypes)
 
 
 def tokens_of(report: Report) -> int:
@@ -74,16 +80,3 @@ def tokens_of(report: Report) -> int:
         "6N and 2N count tokens, and the model was given none: no input holds whole numbers",
         hint="use the convention 'executed'",
     )
-
-
-def _peak(by_type: Mapping[str, int], device: Device, *, tf32: bool) -> float:
-    seconds = 0.0
-    for dtype, flops in by_type.items():
-        peak = device.peak_flops(dtype, tf32=tf32)
-        if peak is None:
-            raise InputError(
-                f"of {device.name} no peak for products of {dtype} is known",
-                hint="give one: opcost.core.devices.measured(flops, bandwidth)",
-            )
-        seconds += flops / peak
-    return sum(by_type.values()) / seconds

@@ -7,6 +7,8 @@ event: `end - start` is an operator's time and `kern - start` the wait before it
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import count
+from math import prod
 from typing import Any
 
 from opcost.core.escaping import json_text
@@ -31,24 +33,15 @@ def layout(profile: Profile) -> dict[str, Any]:
     last = max((row.step for row in profile.rows if row.step is not None), default=None)
     rows = [row for row in profile.rows if row.step == last]
     writer = _Writer(rows, host_only=profile.meta.get("host_only") == "True")
-    for row in rows:
+    for row in (*rows, *_unattributed(profile, rows)):
         writer.add(row)
-    for row in _unattributed(profile, rows):
-        writer.add(row)
+    times = {"device": writer.device, "host": writer.host}
     return {
-        "profiler": {
-            "device": writer.device,
-            "host": writer.host,
-            "opr_footprint": writer.footprint,
-            "opr_internal_pf": {},
-        },
+        "profiler": {**times, "opr_footprint": writer.footprint, "opr_internal_pf": {}},
         "graph_exec": {
-            "comp_seq": list(writer.operators),
-            "operator": writer.operators,
-            "var": writer.variables,
-            "mem_chunk": {},
+            "comp_seq": list(writer.operators), "operator": writer.operators, "var": writer.variables, "mem_chunk": {},
         },
-    }
+    }  # fmt: skip
 
 
 class _Writer:
@@ -57,23 +50,18 @@ class _Writer:
         starts += [kernel.start_ns for row in rows for kernel in row.kernels]
         self._zero = min(starts, default=0)
         self._host_only = host_only
-        self._next = 0
+        self._numbers = map(str, count())  # operators and variables share one series
         self.device: dict[str, Any] = {}
         self.host: dict[str, Any] = {}
         self.footprint: dict[str, Any] = {}
         self.operators: dict[str, Any] = {}
         self.variables: dict[str, Any] = {}
 
-    def _number(self) -> str:
-        """Operators and variables share one series of numbers."""
-        self._next += 1
-        return str(self._next - 1)
-
     def add(self, row: ProfileRow) -> None:
-        number = self._number()
+        number = next(self._numbers)
         kind, _, index = row.device.partition(":")
-        name = f"gpu{index or 0}:0" if kind == "gpu" else f"{kind or 'cpu'}{index or 0}:0"
-        node = f'CompNode("{name}" from "xpux:0")'
+        node = f'CompNode("{kind or "cpu"}{index or 0}:0" from "xpux:0")'
+        cost = row.cost
         self.operators[number] = {
             "id": number,
             "name": row.name,
@@ -84,49 +72,40 @@ class _Writer:
             "extra": {"module": row.module, "kind": row.kind, "phase": row.phase},
             "node_type": "operator",
         }
+        # What MegEngine calls an operator's memory: the bytes of its inputs and outputs
+        traffic = sum(spec.nbytes for spec in (*row.ins, *row.outs) if spec.known)
         self.footprint[number] = {
-            "computation": (row.cost.flops or None) if row.cost is not None else None,
-            "memory": row.cost.bytes_read + row.cost.bytes_written if row.cost is not None else _traffic(row),
-            "in_shapes": [_shape(spec) for spec in row.ins],
-            "out_shapes": [_shape(spec) for spec in row.outs],
+            "computation": (cost.flops or None) if cost is not None else None,
+            "memory": cost.bytes_read + cost.bytes_written if cost is not None else traffic,
+            "in_shapes": [list(spec.dims) if spec.known else [] for spec in row.ins],
+            "out_shapes": [list(spec.dims) if spec.known else [] for spec in row.outs],
             "param": dict(row.attrs),
         }
-        self._times(number, row, node)
-
-    def _times(self, number: str, row: ProfileRow, node: str) -> None:
         host_start, own = row.host_start_ns, row.host_self_ns if row.host_self_ns is not None else row.host_ns
-        if host_start is not None and own is not None:
-            self.host[number] = {"host": self._span(host_start, host_start, own)}
-        if self._host_only:
-            return
-        if row.kernels:
-            first = min(kernel.start_ns for kernel in row.kernels)
+        on_host = None if host_start is None or own is None else self._span(host_start, own)
+        if on_host is not None:
+            self.host[number] = {"host": on_host}
+        if row.kernels and not self._host_only:
             # Kernels of several streams overlap; an operator's device time is their sum, as everywhere in a profile.
-            self.device[number] = {node: self._span(first, first, row.device_ns or 0)}
-        elif row.device_ns is None and host_start is not None and own is not None:
-            # On the CPU the host is the device.
-            self.device[number] = {node: self._span(host_start, host_start, own)}
+            first = min(kernel.start_ns for kernel in row.kernels)
+            self.device[number] = {node: self._span(first, row.device_ns or 0)}
+        elif row.device_ns is None and on_host is not None and not self._host_only:
+            self.device[number] = {node: dict(on_host)}  # on the CPU the host is the device
 
-    def _span(self, start: int, kernel: int, duration: int) -> dict[str, float]:
-        return {
-            "start": (start - self._zero) / 1e9,
-            "kern": (kernel - self._zero) / 1e9,
-            "end": (start - self._zero + duration) / 1e9,
-        }
+    def _span(self, start: int, duration: int) -> dict[str, float]:
+        begin = (start - self._zero) / 1e9
+        return {"start": begin, "kern": begin, "end": (start - self._zero + duration) / 1e9}
 
     def _variable(self, name: str, spec: TensorSpec, node: str) -> str:
-        number = self._number()
-        layout = None
+        number = next(self._numbers)
+        plan = None
         if spec.known:
-            layout = {
-                "dtype": _DTYPES.get(spec.dtype, spec.dtype),
-                "shape": list(spec.dims),
-                "stride": _strides(spec.dims),
-            }
+            strides = [prod(spec.dims[axis + 1 :]) for axis in range(len(spec.dims))]
+            layout = {"dtype": _DTYPES.get(spec.dtype, spec.dtype), "shape": list(spec.dims), "stride": strides}
+            plan = {"layout": layout, "offset_byte": 0, "mem_chunk_id": f"chk{number}"}
         self.variables[number] = {
-            "id": number, "name": name, "comp_node": node, "flag": [], "mem_plan": None if layout is None
-            else {"layout": layout, "offset_byte": 0, "mem_chunk_id": f"chk{number}"},
-            "static_infer_tags": {}, "node_type": "var",
+            "id": number, "name": name, "comp_node": node, "flag": [], "mem_plan": plan, "static_infer_tags": {},
+            "node_type": "var",
         }  # fmt: skip
         return number
 
@@ -145,47 +124,29 @@ def _unattributed(profile: Profile, rows: Sequence[ProfileRow]) -> Iterator[Prof
         )
 
 
-def _shape(spec: TensorSpec) -> list[int]:
-    """MegEngine writes the empty list for a shape that is not known."""
-    return list(spec.dims) if spec.known else []
-
-
-def _strides(shape: Sequence[int]) -> list[int]:
-    strides = [1] * len(shape)
-    for axis in range(len(shape) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * shape[axis + 1]
-    return strides
-
-
-def _traffic(row: ProfileRow) -> int:
-    """What MegEngine calls an operator's memory: the bytes of its inputs and outputs."""
-    return sum(spec.nbytes for spec in (*row.ins, *row.outs) if spec.known)
-
-
 # -- a profile as a Chrome trace, for Perfetto and chrome://tracing
 
 
 def chrome_json(profile: Profile) -> str:
     """The trace as text: operators on the host, kernels on the device's streams, a flow from each to its kernels."""
-    events = [*_names(profile)]
+    devices = {k.device for row in profile.rows for k in row.kernels} | {k.device for k in profile.unattributed}
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": place, "tid": 0, "args": {"name": place}}
+        for place in ("host", *sorted(devices))
+    ]
     for row in profile.rows:
         events.extend(_chrome_row(row))
     events.extend(_chrome_kernel(kernel, "(unattributed)") for kernel in profile.unattributed)
     start = min((row.host_start_ns for row in profile.rows if row.host_start_ns is not None), default=0)
+    for event in events:  # Chrome's times are microseconds; counted from the first event, a float has every nanosecond
+        if "ts" in event:
+            event["ts"] = (event["ts"] - start) / 1000
+        if "dur" in event:
+            event["dur"] /= 1000
     document = {
-        "displayTimeUnit": "ms",
-        "baseTimeNanoseconds": start,
-        "metadata": dict(profile.meta),
-        "traceEvents": [_relative(event, start) for event in events],
-    }
+        "displayTimeUnit": "ms", "baseTimeNanoseconds": start, "metadata": dict(profile.meta), "traceEvents": events,
+    }  # fmt: skip
     return json_text(document, halves=False)
-
-
-def _names(profile: Profile) -> Iterator[dict[str, Any]]:
-    yield {"ph": "M", "name": "process_name", "pid": "host", "tid": 0, "args": {"name": "host"}}
-    devices = {k.device for row in profile.rows for k in row.kernels} | {k.device for k in profile.unattributed}
-    for device in sorted(devices):
-        yield {"ph": "M", "name": "process_name", "pid": device, "tid": 0, "args": {"name": device}}
 
 
 def _chrome_row(row: ProfileRow) -> Iterator[dict[str, Any]]:
@@ -219,12 +180,3 @@ def _chrome_kernel(kernel: Kernel, operator: str) -> dict[str, Any]:
         "ph": "X", "cat": "kernel", "name": kernel.name, "pid": kernel.device, "tid": kernel.stream,
         "ts": kernel.start_ns, "dur": kernel.duration_ns, "args": {"operator": operator},
     }  # fmt: skip
-
-
-def _relative(event: dict[str, Any], start: int) -> dict[str, Any]:
-    """Chrome's times are microseconds; counted from the first event, a float holds every nanosecond."""
-    if "ts" in event:
-        event["ts"] = (event["ts"] - start) / 1000
-    if "dur" in event:
-        event["dur"] /= 1000
-    return event

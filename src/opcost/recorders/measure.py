@@ -8,11 +8,12 @@ import platform
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from opcost.core.progress import working
 from opcost.core.rendering import brief
@@ -98,54 +99,46 @@ def measure(
 
     for _ in range(warmup - 2):
         call()
-    allocated = allocated_by(call) if warmup > 1 else Allocated()
+    python, torch = allocated_by(call) if warmup > 1 else (0, 0)
     wait_for(None)
     before = _levels(fresh=True)
     if warmup:
         call()
-    durations = timed_runs(
-        lambda: function(*args, **kwargs), wait_for, repeat=repeat, seconds=seconds, prepare=lambda: None
-    )
+    durations = timed_runs(lambda: function(*args, **kwargs), wait_for, repeat=repeat, seconds=seconds)
     after = _levels(fresh=False)
     memory = {device: max(0, after[device] - level) for device, level in before.items() if device in after}
-    memory["host"] = allocated.with_resident(memory.get("host", 0))
-    if not memory["host"]:  # a process that does not grow may use again what it had, which is not nothing
-        del memory["host"]
+    # The accounts are about the call, and the rise of resident memory about the whole process. The latter is taken only
+    # where most of it is in no account, so that another library must have allocated it.
+    rise = memory.pop("host", 0)
+    needed = max(python, torch) if torch or rise <= 2 * max(python, torch) else rise
+    if needed:  # a process that does not grow may use again what it had, which is not nothing
+        memory = {"host": needed, **memory}
     return Measurement(durations_ns=durations, items=items, memory_bytes=memory)
 
 
 def _levels(*, fresh: bool) -> dict[str, int]:
     """Bytes in use per device: now and with the high-water mark put there (`fresh`), or the mark itself."""
     levels: dict[str, int] = {}
-    if (host := _host_level(fresh=fresh)) is not None:
-        levels["host"] = host
+    if sys.platform == "linux":  # other systems cannot put the mark back
+        with suppress(OSError):
+            if fresh:
+                # Hand what the heap keeps for later back to the system, so that using it again is seen
+                trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+                if trim is not None:
+                    trim(0)
+                Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+            wanted = "VmRSS:" if fresh else "VmHWM:"
+            for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+                if line.startswith(wanted):
+                    levels["host"] = int(line.split()[1]) * 1024
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         for index in range(torch.cuda.device_count()):
             if fresh:
                 torch.cuda.reset_peak_memory_stats(index)
-                levels[f"gpu:{index}"] = torch.cuda.memory_allocated(index)
-            else:
-                levels[f"gpu:{index}"] = torch.cuda.max_memory_allocated(index)
+            level = torch.cuda.memory_allocated if fresh else torch.cuda.max_memory_allocated
+            levels[f"gpu:{index}"] = level(index)
     return levels
-
-
-def _host_level(*, fresh: bool) -> int | None:
-    """Resident memory of this process as Linux counts it; other systems cannot put the mark back."""
-    if sys.platform != "linux":
-        return None
-    try:
-        if fresh:
-            # Hand what the heap keeps for later back to the system, so that using it again is seen
-            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-            if trim is not None:
-                trim(0)
-            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-        status = Path("/proc/self/status").read_text(encoding="ascii")
-    except OSError:
-        return None
-    wanted = "VmRSS:" if fresh else "VmHWM:"
-    return next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith(wanted)), None)
 
 
 # -- repeated runs against the clock
@@ -160,18 +153,17 @@ def timed_runs(
     *,
     repeat: int,
     seconds: float | None,
-    prepare: Callable[[], Any],
+    prepare: Callable[[], Any] = lambda: None,
 ) -> tuple[int, ...]:
     """Durations in nanoseconds of single runs, each waited for before and after; `prepare` is not part of them."""
     durations: list[int] = []
     begun = time.perf_counter()
-    end = None if seconds is None else begun + seconds
 
     def share() -> tuple[float, float]:
         return (len(durations), repeat) if seconds is None else (time.perf_counter() - begun, seconds)
 
     with working(lambda: f"timing run {len(durations) + 1:,}", share=share):
-        while len(durations) < repeat if end is None else len(durations) < FEWEST or time.perf_counter() < end:
+        while share()[0] < share()[1] or (seconds is not None and len(durations) < FEWEST):
             prepare()
             wait(None)
             start = time.perf_counter_ns()
@@ -209,29 +201,19 @@ def overhead(timed: Sequence[int], recorded: Sequence[int]) -> str:
 
 def wait_for(result: Any) -> None:
     """Wait for everything that the frameworks in use have started, and for `result` where only it can be waited for."""
-    for wait in _waits():
-        wait()
+    torch = sys.modules.get("torch")
+    for name in ("cuda", "xpu", "mps") if torch is not None else ():
+        backend = getattr(torch, name, None)
+        # Whether something may be running there: to find out must not start the device.
+        started = getattr(backend, "is_initialized", None) or getattr(backend, "is_available", None)
+        if backend is not None and started is not None and started():
+            backend.synchronize()
+    if (mxnet := sys.modules.get("mxnet")) is not None:
+        mxnet.nd.waitall()
+    if (megengine := sys.modules.get("megengine")) is not None:
+        megengine._full_sync()  # noqa: SLF001 - MegEngine has no public function for it
     if "jax" in sys.modules:
         sys.modules["jax"].block_until_ready(result)
-
-
-def _waits() -> Iterator[Callable[[], Any]]:
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        for name in ("cuda", "xpu", "mps"):
-            backend = getattr(torch, name, None)
-            if backend is not None and _in_use(backend):
-                yield backend.synchronize
-    if (mxnet := sys.modules.get("mxnet")) is not None:
-        yield mxnet.nd.waitall
-    if (megengine := sys.modules.get("megengine")) is not None:
-        yield megengine._full_sync  # noqa: SLF001 - MegEngine has no public function for it
-
-
-def _in_use(backend: Any) -> bool:
-    """Whether something may be running there; asking must not start the device."""
-    started = getattr(backend, "is_initialized", None)
-    return bool(started()) if started is not None else bool(backend.is_available())
 
 
 # -- memory of a call, as the allocators account for it: Python and NumPy (tracemalloc), and PyTorch
@@ -240,24 +222,8 @@ def _in_use(backend: Any) -> bool:
 # freed memory is in pieces, threads have heaps of their own, a library is loaded or takes scratch space, or another thread works.
 
 
-class Allocated(NamedTuple):
-    """The most bytes that were allocated at a time and not there before, by the account of each allocator."""
-
-    python: int = 0
-    torch: int = 0
-
-    def with_resident(self, rise: int) -> int:
-        """The bytes that a call needed, given by how much the resident memory of the process rose.
-
-        The accounts are about the call, and the rise about the whole process. It is taken only where most of it is in no
-        account, so that another library must have allocated it.
-        """
-        known = max(self)
-        return known if self.torch or rise <= 2 * known else rise
-
-
-def allocated_by(call: Callable[[], Any]) -> Allocated:
-    """What one call allocates."""
+def allocated_by(call: Callable[[], Any]) -> tuple[int, int]:
+    """The most bytes that one call had allocated at a time, by the account of Python and NumPy, and of PyTorch."""
     traces = not tracemalloc.is_tracing()  # the user's own trace is left alone
     torch_peak = _track_torch() if "torch" in sys.modules else None
     if traces:
@@ -271,7 +237,7 @@ def allocated_by(call: Callable[[], Any]) -> Allocated:
             tracemalloc.stop()
         if torch_peak is not None:
             torch = torch_peak()
-    return Allocated(python, torch)
+    return python, torch
 
 
 def _track_torch() -> Callable[[], int] | None:
@@ -302,15 +268,23 @@ def _track_torch() -> Callable[[], int] | None:
 
 def host_conditions() -> dict[str, str]:
     """What every measurement depends on, whatever the framework."""
+
+    def line(path: str) -> str:
+        return Path(path).read_text(encoding="utf-8").strip()
+
+    def cpuinfo(field: str) -> list[str]:
+        lines = line("/proc/cpuinfo").splitlines()
+        return [each.partition(":")[2].strip() for each in lines if each.startswith(field)]
+
     return readable_conditions(
         {
             "opcost": lambda: __version__,
             "python": platform.python_version,
             "system": platform.platform,
-            "cpu": lambda: next(iter(_cpuinfo("model name")), platform.machine()),
+            "cpu": lambda: next(iter(cpuinfo("model name")), platform.machine()),
             "cpus": os.cpu_count,
-            "cpu_clock_mhz": lambda: ", ".join(dict.fromkeys(_cpuinfo("cpu MHz"))),
-            "cpu_governor": lambda: _line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            "cpu_clock_mhz": lambda: ", ".join(dict.fromkeys(cpuinfo("cpu MHz"))),
+            "cpu_governor": lambda: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         }
     )
 
@@ -326,12 +300,3 @@ def readable_conditions(conditions: Mapping[str, Callable[[], Any]]) -> dict[str
         if value is not None and str(value):
             found[name] = str(value)
     return found
-
-
-def _line(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8").strip()
-
-
-def _cpuinfo(field: str) -> list[str]:
-    lines = _line("/proc/cpuinfo").splitlines()
-    return [line.partition(":")[2].strip() for line in lines if line.startswith(field)]

@@ -65,18 +65,15 @@ def record(source: Any, options: ProfileOptions) -> Profile:
     from opcost.traces.file import TraceFile
     from opcost.traces.onnxruntime import READER
 
+    def no_wait(result: Any) -> None:
+        """A run returns arrays on the host, so it has ended when it returns."""
+
     model, providers = _model(source)
     plain = _session(onnxruntime, model, _copied(source, onnxruntime.SessionOptions()), providers)
     feed = _feed(plain, options)
     try:
         warmed_up(lambda: plain.run(None, feed), options.warmup)
-        timed = timed_runs(
-            lambda: plain.run(None, feed),
-            _no_wait,
-            repeat=options.repeat,
-            seconds=options.seconds,
-            prepare=lambda: None,
-        )
+        timed = timed_runs(lambda: plain.run(None, feed), no_wait, repeat=options.repeat, seconds=options.seconds)
     except Exception as exc:
         raise ForwardError(
             f"ONNX Runtime {onnxruntime.__version__} cannot run the model on these inputs: {exc}",
@@ -89,9 +86,7 @@ def record(source: Any, options: ProfileOptions) -> Profile:
         session = _session(onnxruntime, model, settings, providers)
         before = options.warmup + 1  # the first run under the profiler pays for its start
         warmed_up(lambda: session.run(None, feed), before)
-        recorded = timed_runs(
-            lambda: session.run(None, feed), _no_wait, repeat=len(timed), seconds=None, prepare=lambda: None
-        )
+        recorded = timed_runs(lambda: session.run(None, feed), no_wait, repeat=len(timed), seconds=None)
         found = READER.read(TraceFile(session.end_profiling()))
     rows = [row for row in found.rows if row.step is not None and row.step >= before]
     if options.host_only:
@@ -113,10 +108,6 @@ def record(source: Any, options: ProfileOptions) -> Profile:
         timed_ns=timed,
         extra={"recorded_ns": list(recorded)},
     )  # fmt: skip
-
-
-def _no_wait(result: Any) -> None:
-    """A run returns arrays on the host, so it has ended when it returns."""
 
 
 def _model(source: Any) -> tuple[Any, list[str] | None]:
@@ -175,23 +166,19 @@ def _feed(session: Any, options: ProfileOptions) -> dict[str, Any]:
             continue
         left = [dims.get(extent, extent) if isinstance(extent, str) else extent for extent in declared[name]]
         shape: tuple[Any, ...] = shapes.get(name) or tuple(left)
+        fault, hint = "", ""
+        dtype = np.dtype(_NUMPY_TYPES.get(item.type, "float32"))
         if not all(isinstance(extent, int) for extent in shape):
-            raise InputError(
-                f"the input {name} has the shape {list(shape)}, and nothing was given for what is open in it",
-                hint=f"pass shapes={{{name!r}: (1, 3, 224, 224)}} or, on the command line, --input {name}:1x3x224x224 or "
-                "--dim NAME=SIZE",
-            )
-        if item.type not in _NUMPY_TYPES:
-            raise InputError(
-                f"the input {name} is a {item.type}, for which there are no default values",
-                hint="pass it in inputs={...}",
-            )
-        dtype = np.dtype(_NUMPY_TYPES[item.type])
-        if types.get(name, dtype.name) != dtype.name:
-            raise InputError(
-                f"the input {name} of the model is {dtype.name}, not {types[name]}",
-                hint="leave the type out; an ONNX model takes the one that it was exported with",
-            )
+            fault = f"has the shape {list(shape)}, and nothing was given for what is open in it"
+            hint = f"pass shapes={{{name!r}: (1, 3, 224, 224)}} or, on the command line, --input {name}:1x3x224x224 or "
+            hint += "--dim NAME=SIZE"
+        elif item.type not in _NUMPY_TYPES:
+            fault, hint = f"is a {item.type}, for which there are no default values", "pass it in inputs={...}"
+        elif types.get(name, dtype.name) != dtype.name:
+            fault = f"of the model is {dtype.name}, not {types[name]}"
+            hint = "leave the type out; an ONNX model takes the one that it was exported with"
+        if fault:
+            raise InputError(f"the input {name} {fault}", hint=hint)
         if dtype.kind == "f":
             feed[name] = noise.standard_normal(shape).astype(dtype)
         else:

@@ -63,11 +63,8 @@ def recorder_of(obj: object) -> Recorder:
     loaded = [recorder for recorder in recorders() if recorder.framework in sys.modules]
     found = _only([recorder for recorder in loaded if recorder.owns(obj)], f"an object of type {kind}")
     if found is None:
-        names = ", ".join(recorder.name for recorder in recorders())
-        raise UnknownSource(
-            f"an object of type {kind} is not a model that opcost can run",
-            hint=f"pass a model of one of the recorders: {names}",
-        )
+        hint = f"pass a model of one of the recorders: {', '.join(recorder.name for recorder in recorders())}"
+        raise UnknownSource(f"an object of type {kind} is not a model that opcost can run", hint=hint)
     return found
 
 

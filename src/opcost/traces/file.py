@@ -8,7 +8,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from decimal import Decimal
 from functools import cached_property
 from itertools import pairwise
@@ -156,10 +156,8 @@ class TraceFile:
     def check_whole(self, size: int) -> None:
         """Raise if this is more than is read as a whole."""
         if size > LARGEST_WHOLE:
-            raise SourceError(
-                f"{self.path} has more than {LARGEST_WHOLE >> 20} MiB, and a trace of this format is read as a whole",
-                hint="record fewer runs",
-            )
+            fault = f"has more than {LARGEST_WHOLE >> 20} MiB, and a trace of this format is read as a whole"
+            raise SourceError(f"{self.path} {fault}", hint="record fewer runs")
 
     def fault(self) -> str:
         """What is wrong with a gzip file, in better words than those of the library that unpacks."""
@@ -181,8 +179,10 @@ class TraceFile:
                     try:
                         piece = member.decompress(block)
                     except zlib.error as exc:
-                        yield from _bytewise(before, block)
                         self._fault = f"its compressed content is damaged: {exc}"
+                        with suppress(zlib.error):
+                            for place in range(len(block)):
+                                yield before.decompress(block[place : place + 1])
                         return
                     size += len(piece)
                     self.believe(size)
@@ -242,14 +242,6 @@ class _Believed(io.RawIOBase):
         self._size += read
         self._file.believe(self._size)
         return read
-
-
-def _bytewise(member: Any, block: bytes) -> Iterator[bytes]:
-    for place in range(len(block)):
-        try:
-            yield member.decompress(block[place : place + 1])
-        except zlib.error:
-            return
 
 
 TRUNCATED = "the file was cut off; `opcost analyze --partial` (partial=True) reports what is before the damage"

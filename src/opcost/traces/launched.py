@@ -14,7 +14,7 @@ from opcost.core.profile import Profile
 from opcost.errors import SourceError
 from opcost.traces.file import LATEST_NS, TraceFile
 from opcost.traces.kineto.columns import Columns
-from opcost.traces.kineto.decoding import ANNOTATION, DEVICE, OPERATOR, RUNTIME, CallArgs, DeviceArgs, OperatorArgs
+from opcost.traces.kineto.decoding import ANNOTATION, DEVICE, OPERATOR, RUNTIME, Args
 from opcost.traces.kineto.device_use import extra_of_trace
 from opcost.traces.kineto.link import link
 from opcost.traces.kineto.reader import is_large, profile_of
@@ -50,21 +50,21 @@ class LaunchEvents:
         return self._numbers.setdefault((process, number), len(self._numbers)) if type(number) is int else -1
 
     def range(
-        self, name: str, thread: Location, start: object, end: object, args: OperatorArgs | None = None
+        self, name: str, thread: Location, start: object, end: object, args: Args | None = None
     ) -> Iterator[LaunchEvent]:
         """Code that its author or its framework marked; an operator where its arguments are given."""
         return self._event(ANNOTATION if args is None else OPERATOR, name, thread, start, end, args)
 
     def call(self, name: str, thread: Location, start: object, end: object, correlation: int) -> Iterator[LaunchEvent]:
         """A call of the device's runtime."""
-        return self._event(RUNTIME, name, thread, start, end, CallArgs(correlation))
+        return self._event(RUNTIME, name, thread, start, end, Args(correlation=correlation))
 
     def work(
         self, name: str, queue: Location, start: object, end: object, correlation: int, moved: object = None
     ) -> Iterator[LaunchEvent]:
         """Work on a device, given with its stream; `moved` are the bytes of a copy."""
         size = moved if type(moved) is int else None
-        args = DeviceArgs(device=queue[0], stream=queue[1], correlation=correlation, bytes=size)
+        args = Args(device=queue[0], stream=queue[1], correlation=correlation, bytes=size)
         return self._event(DEVICE, name, queue, start, end, args)
 
     def _event(

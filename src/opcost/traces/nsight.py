@@ -18,7 +18,7 @@ from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.profile import Profile
 from opcost.errors import SourceError
 from opcost.traces.file import TraceFile
-from opcost.traces.kineto.decoding import OperatorArgs
+from opcost.traces.kineto.decoding import Args
 from opcost.traces.launched import LaunchEvent, LaunchEvents, launched_profile
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class _Export:
                     # A node of the backward pass has the number of the operator that it is the gradient of; its forward
                     # thread is unknown.
                     backward = 1 if _NODE.search(name) else None
-                    args = OperatorArgs(sequence=-1 if sequence is None else int(sequence), forward_thread=backward)
+                    args = Args(sequence=-1 if sequence is None else int(sequence), forward_thread=backward)
                 yield from make.range(name, _thread(thread), start, end, args)
 
     def _work(self, make: LaunchEvents) -> Iterator[LaunchEvent]:

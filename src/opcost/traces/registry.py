@@ -68,10 +68,9 @@ def claimant(file: TraceFile) -> Reader | None:
             return claims[0]
     if claims:
         names = [reader.name for reader in claims]
-        raise AmbiguousSource(
-            f"{' and '.join(names)} both claim the file {file.path}: it has {seen_in(file.head)}",
-            hint=f"say which of them reads it: `opcost analyze --reader {names[0]}` (reader={names[0]!r})",
-        )
+        both = f"{' and '.join(names)} both claim the file {file.path}: it has {seen_in(file.head)}"
+        hint = f"say which of them reads it: `opcost analyze --reader {names[0]}` (reader={names[0]!r})"
+        raise AmbiguousSource(both, hint=hint)
     return None
 
 
@@ -96,20 +95,16 @@ def reader_of(file: TraceFile, name: str | None = None) -> Reader:
     """The reader of this name, or the one that claims the file; without one, an error that names what the file is."""
     check_reader(name)
     known = {reader.name: reader for reader in readers()}
-    if name is not None:
-        return known[name]
-    if (found := claimant(file)) is not None:
+    found = claimant(file) if name is None else known[name]
+    if found is not None:
         return found
     from opcost.frontends.identify import Identity, identify
 
-    found_type = Identity("gzipped", "") if file.packed else identify(file.path)
+    is_ = Identity("gzipped", "") if file.packed else identify(file.path)
     seen = seen_in(file.head)
-    raise UnknownSource(
-        f"{file.path} is not a trace that opcost reads: it is {found_type.what}{f', with {seen}' if seen else ''}",
-        hint=found_type.hint
-        if found_type.is_own
-        else f"readers: {', '.join(known)}; `opcost analyze --reader NAME` (reader=) takes one of them anyway",
-    )
+    what = f"{file.path} is not a trace that opcost reads: it is {is_.what}{f', with {seen}' if seen else ''}"
+    others = f"readers: {', '.join(known)}; `opcost analyze --reader NAME` (reader=) takes one of them anyway"
+    raise UnknownSource(what, hint=is_.hint if is_.is_own else others)
 
 
 def read(
@@ -127,13 +122,11 @@ def read(
         file = TraceFile(path)
         captured = None if capture is None else TraceFile(capture)
         found = reader_of(file, reader)
-        if captured is not None and not isinstance(found, ReadsReplays):
-            raise OpcostError(
-                f"{file.path}: traces of {found.name} have no captures",
-                hint="leave capture= (`opcost analyze --capture`) out",
-            )
         with faults_attributed(found, "reading a trace"):
-            if captured is not None and isinstance(found, ReadsReplays):
+            if captured is not None:
+                if not isinstance(found, ReadsReplays):
+                    hint = "leave capture= (`opcost analyze --capture`) out"
+                    raise OpcostError(f"{file.path}: traces of {found.name} have no captures", hint=hint)
                 return found.read_replayed(file, captured, partial=partial)
             if isinstance(found, ReadsMore):
                 profile = found.read_more(
@@ -142,10 +135,8 @@ def read(
             else:
                 profile = found.read(file, partial=partial)
         if not profile.rows and not profile.unattributed:
-            raise SourceError(
-                f"{file.path}: as a trace of {found.name}, it has neither an operator nor device work",
-                hint="record the trace again, while the model runs",
-            )
+            fault = f"{file.path}: as a trace of {found.name}, it has neither an operator nor device work"
+            raise SourceError(fault, hint="record the trace again, while the model runs")
         return profile
 
 
@@ -158,27 +149,21 @@ _CATEGORY = re.compile(rb'"cat"\s*:\s*"([^"\\]*)"')
 
 def seen_in(head: bytes) -> str:
     """The fields of the outermost object and the categories of events; empty where there are neither."""
-    categories = dict.fromkeys(_CATEGORY.findall(head))
-    found = [(word, names) for word, names in (("fields", _fields(head)), ("categories", list(categories))) if names]
-    return " and ".join(f"the {word} {_listed(names)}" for word, names in found)
-
-
-def _fields(head: bytes) -> list[bytes]:
-    """The keys of the object that the text begins with."""
     depth = 0
-    found: dict[bytes, None] = {}
+    fields: dict[bytes, None] = {}
     for token in _TOKEN.finditer(head) if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" else ():
         if token[0] in b"{[":
             depth += 1
         elif token[0] in b"}]":
             depth -= 1
         elif depth == 1 and token[2] is not None:
-            found[token[1]] = None
-    return list(found)
-
-
-def _listed(names: list[bytes]) -> str:
-    return ", ".join(some([shortened(repr(name.decode("utf-8", "replace")), _LONGEST) for name in names]))
+            fields[token[1]] = None
+    found = []
+    for word, names in (("fields", fields), ("categories", dict.fromkeys(_CATEGORY.findall(head)))):
+        listed = [shortened(repr(name.decode("utf-8", "replace")), _LONGEST) for name in names]
+        if listed:
+            found.append(f"the {word} {', '.join(some(listed))}")
+    return " and ".join(found)
 
 
 # -- profiles that opcost itself saved

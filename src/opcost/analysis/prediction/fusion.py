@@ -6,15 +6,15 @@ convolutions, attention and lookups stay kernels of their own, as `torch.compile
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from opcost.core.graph import ZERO, Cost, Op, TensorSpec
 from opcost.core.report import Row
 
 MERGED = frozenset({"elementwise", "copy", "norm", "softmax", "reduce", "create", "random"})
-_SMALL = 64  # where no convolution has more channels than this, they are left as they lie
-_NAMED = 3  # so many operators of a group are named
+_SMALL = 64  # where no convolution has more channels than this, they are left as they are
+_NAMED = 3  # operators of a group that are named
 
 
 @dataclass(slots=True)
@@ -59,16 +59,27 @@ def merged(rows: Iterable[Row], results: Collection[int]) -> list[Row]:
             for value in row.op.inputs:
                 readers.setdefault(same.get(value, value), set()).add(group.number)
     kept = {same.get(value, value) for value in results}
-    found = [_one(group, same, readers, kept) if group.open else _bare(group.rows[0]) for group in groups.values()]
-    return [_laid_out(row) for row in found] if _lays_out(found) else found
+    found = []
+    for group in groups.values():
+        row = _one(group, same, readers, kept) if group.open else group.rows[0]
+        # A convolution has no bias: what follows adds it.
+        found.append(row._replace(ins=row.ins[:2]) if not group.open and _convolves(row) else row)
+    # The compiler puts channels side by side in networks of convolutions, unless some are in groups.
+    sizes = [(row.ins[0].dims, row.ins[1].dims) for row in found if _convolves(row)]
+    grouped = any(1 < weight[1] < image[1] for image, weight in sizes)
+    if grouped or not any(max(weight[:2]) > _SMALL for _, weight in sizes):
+        return found
+    return [
+        row._replace(op=row.op._replace(attrs={**row.op.attrs, "channels_last": True})) if _convolves(row) else row
+        for row in found
+    ]
 
 
 def _home(makers: Collection[_Group], op: Op, extent: int) -> _Group | None:
     """The group that an operator is merged into: the last one that it reads of, if that loops over as many elements."""
-    if not makers:
-        return None
-    last = max(makers, key=lambda group: group.number)
-    return last if last.open and last.runs == (op.phase, op.repeat) and extent <= last.extent else None
+    last = max(makers, key=lambda group: group.number, default=None)
+    fits = last is not None and last.open and last.runs == (op.phase, op.repeat) and extent <= last.extent
+    return last if fits else None
 
 
 def _fits(one: _Group, other: _Group) -> bool:
@@ -76,28 +87,10 @@ def _fits(one: _Group, other: _Group) -> bool:
     return one.open and other.open and one.runs == other.runs and one.extent <= other.extent
 
 
-def _lays_out(rows: Sequence[Row]) -> bool:
-    """Whether the compiler puts channels side by side: in networks of convolutions, unless some are in groups."""
-    sizes = [(row.ins[0].dims, row.ins[1].dims) for row in rows if _convolves(row)]
-    grouped = any(1 < weight[1] < image[1] for image, weight in sizes)
-    return not grouped and any(max(weight[:2]) > _SMALL for _, weight in sizes)
-
-
 def _convolves(row: Row) -> bool:
     """Whether it is the convolution of an image, and not its gradient or another way round."""
     plain = row.op.kind == "conv" and not any(row.op.attrs.get(name) for name in ("grads", "transposed"))
     return plain and len(row.ins) > 1 and all(spec.known and len(spec.dims) == 4 for spec in row.ins[:2])
-
-
-def _laid_out(row: Row) -> Row:
-    if not _convolves(row):
-        return row
-    return row._replace(op=row.op._replace(attrs={**row.op.attrs, "channels_last": True}))
-
-
-def _bare(row: Row) -> Row:
-    """A convolution without its bias, which what follows adds."""
-    return row._replace(ins=row.ins[:2]) if _convolves(row) else row
 
 
 def _one(group: _Group, same: dict[int, int], readers: dict[int, set[int]], kept: set[int]) -> Row:

@@ -1,6 +1,6 @@
 """What many steps of a language model cost together, from a few of them.
 
-From one token to the next only the sizes change that depend on the cache, each by the same amount. So every row of a step lies on
+From one token to the next only the sizes change that depend on the cache, each by the same amount. So every row of a step is on
 a line between the first and the last one; that is checked in the middle, row by row, and where it does not hold (a window is
 full, another kernel is chosen) the steps are split there.
 """
@@ -13,17 +13,17 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from opcost.analysis.growth import Weights, weights
-from opcost.core.graph import Cost, Op, TensorSpec
+from opcost.core.graph import Cost, TensorSpec
 from opcost.core.report import Report, Row
 from opcost.errors import OpcostError
 
 MOST = 120  # steps that are counted at most; a model that needs more follows no formula
 
-Counted = Callable[[int], Report]  # A step against a cache of so many tokens
+Counted = Callable[[int], Report]  # A step against a cache of this many tokens
 
 
 class Piece(NamedTuple):
-    """Steps whose rows lie on lines, from the one against a cache of `first` tokens to that against `last`."""
+    """Steps whose rows are on lines, from the one against a cache of `first` tokens to that against `last`."""
 
     first: int
     last: int
@@ -34,20 +34,29 @@ class Piece(NamedTuple):
     def steps(self) -> int:
         return self.last - self.first + 1
 
+    def _rows(self, tokens: int) -> list[Row] | None:
+        ends = (self.first, self.last) if self.first < self.last else (self.first, self.first + 1)
+        return _between(self.low.rows, self.high.rows, weights(ends, tokens))
+
     def at(self, tokens: int) -> Report:
-        """The step against a cache of so many tokens."""
-        rows = _between(self.low.rows, self.high.rows, self._weights(tokens))
+        """The step against a cache of this many tokens."""
+        rows = self._rows(tokens)
         if rows is None:
             raise OpcostError(f"the step against {tokens} tokens is not between those of {self.first} and {self.last}")
         return replace(self.low, rows=tuple(rows))
 
-    def _weights(self, tokens: int) -> Weights:
-        return weights((self.first, self.last) if self.first < self.last else (self.first, self.first + 1), tokens)
-
     def holds(self, tokens: int, report: Report) -> bool:
-        """Whether a step that was counted is the one that the lines tell."""
-        rows = _between(self.low.rows, self.high.rows, self._weights(tokens))
-        return rows is not None and _alike(rows, report.rows)
+        """Whether a step that was counted is the one by the lines."""
+        rows = self._rows(tokens)
+        return (
+            rows is not None
+            and len(rows) == len(report.rows)
+            and all(
+                (a.op.raw, a.op.module, a.op.attrs, a.ins, a.outs, a.cost)
+                == (b.op.raw, b.op.module, b.op.attrs, b.ins, b.outs, b.cost)
+                for a, b in zip(rows, report.rows, strict=True)
+            )
+        )
 
     def samples(self, most: int) -> tuple[tuple[int, int], ...]:
         """Some of the steps with twice their weights: what is a line between each two of them adds up exactly."""
@@ -101,71 +110,48 @@ def _split(report: Counted, first: int, last: int) -> Iterator[Piece]:
         yield from _split(report, middle + 1, last)
 
 
-def _parts(cost: Cost) -> tuple[int, ...]:
-    return (cost.macs, cost.flops, cost.bytes_read, cost.bytes_written)
-
-
-def _alike(told: Sequence[Row], counted: Sequence[Row]) -> bool:
-    return len(told) == len(counted) and all(
-        (a.op.raw, a.op.module, a.op.attrs, a.ins, a.outs, a.cost)
-        == (b.op.raw, b.op.module, b.op.attrs, b.ins, b.outs, b.cost)
-        for a, b in zip(told, counted, strict=True)
-    )
-
-
 def _between(low: Sequence[Row], high: Sequence[Row], on: Weights) -> list[Row] | None:
     """The rows there; None where both are not rows of the same operators."""
     if len(low) != len(high):
         return None
-    found = []
-    for a, b in zip(low, high, strict=True):
-        row = a if _same(a, b) else _row(a, b, on)
-        if row is None:
-            return None
-        found.append(row)
-    return found
-
-
-def _same(a: Row, b: Row) -> bool:
-    return (
-        a.ins == b.ins and a.outs == b.outs and a.op.raw == b.op.raw and a.cost == b.cost and a.op.attrs == b.op.attrs
-    )
-
-
-class _NoLine(Exception):
-    """Two rows are not ends of a line of whole numbers."""
-
-
-def _row(a: Row, b: Row, on: Weights) -> Row | None:
-    if _identity(a.op) != _identity(b.op):
-        return None
     try:
-        attrs = {name: _number(value, b.op.attrs.get(name), on) for name, value in a.op.attrs.items()}
-        cost = None
-        if a.cost is not None and b.cost is not None:
-            cost = Cost(*(_number(x, y, on) for x, y in zip(_parts(a.cost), _parts(b.cost), strict=True)))
-        return a._replace(
-            op=a.op._replace(attrs=attrs), ins=_specs(a.ins, b.ins, on), outs=_specs(a.outs, b.outs, on), cost=cost
-        )
+        return [_row(a, b, on) for a, b in zip(low, high, strict=True)]
     except _NoLine:
         return None
 
 
-def _identity(op: Op) -> tuple[Any, ...]:
-    return op.raw, op.kind, op.module, op.repeat, op.attrs.keys()
+def _row(a: Row, b: Row, on: Weights) -> Row:
+    x, y = a.op, b.op
+    if a.ins == b.ins and a.outs == b.outs and x.raw == y.raw and a.cost == b.cost and x.attrs == y.attrs:
+        return a
+    if (x.raw, x.kind, x.module, x.repeat, x.attrs.keys()) != (y.raw, y.kind, y.module, y.repeat, y.attrs.keys()):
+        raise _NoLine
+    attrs = {name: _number(value, y.attrs.get(name), on) for name, value in x.attrs.items()}
+    cost = None
+    if a.cost is not None and b.cost is not None:
+        names = ("macs", "flops", "bytes_read", "bytes_written")
+        cost = Cost(*(_number(getattr(a.cost, name), getattr(b.cost, name), on) for name in names))
+    return a._replace(
+        op=x._replace(attrs=attrs), ins=_specs(a.ins, b.ins, on), outs=_specs(a.outs, b.outs, on), cost=cost
+    )
 
 
 def _specs(low: Sequence[TensorSpec], high: Sequence[TensorSpec], on: Weights) -> tuple[TensorSpec, ...]:
     if len(low) != len(high):
         raise _NoLine
-    return tuple(a if a == b else _spec(a, b, on) for a, b in zip(low, high, strict=True))
+    found = []
+    for a, b in zip(low, high, strict=True):
+        if a != b:
+            if a.shape is None or b.shape is None or len(a.shape) != len(b.shape) or a.dtype != b.dtype:
+                raise _NoLine
+            extents = zip(a.shape, b.shape, strict=True)
+            a = TensorSpec(tuple(_number(x, y, on) for x, y in extents), a.dtype)  # noqa: PLW2901 - that between them
+        found.append(a)
+    return tuple(found)
 
 
-def _spec(low: TensorSpec, high: TensorSpec, on: Weights) -> TensorSpec:
-    if low.shape is None or high.shape is None or len(low.shape) != len(high.shape) or low.dtype != high.dtype:
-        raise _NoLine
-    extents = zip(low.shape, high.shape, strict=True)
-    return TensorSpec(tuple(_number(a, b, on) for a, b in extents), low.dtype)
+class _NoLine(Exception):
+    """Two rows are not ends of a line of whole numbers."""
 
 
 def _number(low: Any, high: Any, on: Weights) -> Any:

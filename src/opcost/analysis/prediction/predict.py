@@ -23,21 +23,21 @@ GAP_NS = 700
 """Between the end of one kernel and the start of the next in a replayed graph: what was timed has it, a sum of kernels not."""
 OTHERS_NS = 900
 """What a product starts later in a model, where another kernel ran before it, than called again and again. Fitted to the models
-that were measured first, and held against the others."""
+that were measured first, and checked with the others."""
 PRODUCTS = frozenset({"conv", "matmul", "attention"})
 WHOLE = {"inference": 0.115, "training": 0.16}
-"""How far whole models are off beyond what their operators' spreads add up to; held against measured ones, so that four of
+"""How far whole models are off beyond what their operators' spreads add up to; checked with measured ones, so that four of
 five lie inside the band."""
 ELSEWHERE = 0.25
 """The same for a device that was not calibrated: the printed peaks with the shares that another device reaches of its own."""
 HOSTS = 0.75  # how far the host's own time is off: another processor, another load, other Python
 ON_A_PROCESSOR = 0.1
 """How far a processor is off besides: its caches are shared, and large products are not timed on it."""
-UNCHECKED = 0.2  # how far what was held against few measured models may be off besides: what a compiler merges
+UNCHECKED = 0.2  # how far what was checked with few measured models may be off besides: what a compiler merges
 
 
 TOGETHER = 0.1  # the spread of an operator over many tensors at once, which only moves memory
-SAMPLES = 9  # steps of a piece whose times are told; between two of them times lie on a line
+SAMPLES = 9  # steps of a piece whose times are predicted; between two of them they are on a line
 
 
 class Predicted(NamedTuple):
@@ -61,55 +61,43 @@ def predict_report(
     guessed: dict[str, list[int]] = {}
     bounds = {"compute": 0, "memory": 0, "launch": 0, "host": 0}
     variance, ideal, gaps = 0.0, 0.0, 0
-    others = 0 if speeds.device.name == HOST else OTHERS_NS
-    for row, told in _timed(given, speeds):
-        times = row.op.repeat
-        later = others if row.op.kind in PRODUCTS else 0
-        taken = round((told.device_ns + later) * times)
-        variance += (told.spread * told.device_ns) ** 2 * times
-        bounds[told.bound] += taken
-        ideal += told.ideal_ns * times
+    on_host = speeds.device.name == HOST
+    for row, found in _timed(given, speeds):
+        op, times = row.op, row.op.repeat
+        later = OTHERS_NS if op.kind in PRODUCTS and not on_host else 0
+        taken = round((found.device_ns + later) * times)
+        variance += (found.spread * found.device_ns) ** 2 * times
+        bounds[found.bound] += taken
+        ideal += found.ideal_ns * times
         gaps += (GAP_NS + later) * times
-        if not told.known:
-            guessed.setdefault(row.op.raw, []).append(taken)
-        rows.append(_row(row, taken, told, meta["device"]))
-    work = sum(row.device_ns or 0 for row in rows)
-    latency = work
+        if not found.known:
+            guessed.setdefault(op.raw, []).append(taken)
+        rows.append(
+            ProfileRow(
+                id=op.id, name=op.module or op.raw, type=op.raw, kind=op.kind, module=op.module, phase=op.phase,
+                device=meta["device"], device_ns=taken, device_total_ns=taken, ins=row.ins, outs=row.outs,
+                attrs={**op.attrs, "bound": found.bound, "ideal_ns": round(found.ideal_ns * times)},
+                cost=row.cost, count=times,
+            )
+        )  # fmt: skip
+    work = latency = sum(row.device_ns or 0 for row in rows)
     whole = WHOLE["training" if training else "inference"] + (0 if calibrated else ELSEWHERE)
-    whole += ON_A_PROCESSOR if speeds.device.name == HOST else 0
+    whole += ON_A_PROCESSOR if on_host else 0
     unsure = (whole * work) ** 2 + 1.6 * variance
     if execution == "eager":
         rows, latency = _hosted(report.rows, rows, speeds)
         bounds["host"] = latency - work
         unsure += (HOSTS * bounds["host"]) ** 2
-    # What the band was hardly checked on
-    said = "predictions of merged operators were held against few measured ones: the band is wider"
-    unchecked = [Note("unchecked-band", said)] if execution == "compiled" else []
-    unsure += len(unchecked) * (UNCHECKED * work) ** 2
-    estimated = () if calibrated else _estimated(report, speeds)
-    notes = (*report.notes, *_notes(report, guessed), *unchecked, *estimated)
-    return Predicted(
-        Profile(
-            meta={**report.meta, **meta, "inputs": report.run_on, "format": "prediction"}, rows=tuple(rows), notes=notes
-        ),
-        latency,
-        max(0, work - gaps),
-        (round(max(ideal, latency - sqrt(unsure))), round(latency + sqrt(unsure))),
-        round(ideal),
-        bounds,
+    if execution == "compiled":
+        unsure += (UNCHECKED * work) ** 2
+    notes = _notes(report, speeds, guessed, calibrated=calibrated, merges=execution == "compiled")
+    profile = Profile(
+        meta={**report.meta, **meta, "inputs": report.run_on, "format": "prediction"},
+        rows=tuple(rows),
+        notes=(*report.notes, *notes),
     )
-
-
-def _estimated(report: Report, speeds: Speeds) -> Iterable[Note]:
-    """What is told of a device that nobody calibrated."""
-    name = speeds.device.name
-    yield Note(
-        "estimate", f"nothing was timed on {name}: this is an estimate from its printed peaks, with a wider band"
-    )
-    multiplied = {row.ins[0].dtype for row in report.rows if row.ins and row.cost is not None and row.cost.macs}
-    for dtype in sorted(multiplied):
-        if speeds.device.peak_flops(dtype) is None:
-            yield Note("estimate", f"no peak of {name} for products of {dtype} is printed: that of float32 is taken")
+    band = (round(max(ideal, latency - sqrt(unsure))), round(latency + sqrt(unsure)))
+    return Predicted(profile, latency, max(0, work - gaps), band, round(ideal), bounds)
 
 
 def _hosted(all_rows: Iterable[Row], rows: Sequence[ProfileRow], speeds: Speeds) -> tuple[list[ProfileRow], int]:
@@ -132,39 +120,6 @@ def _hosted(all_rows: Iterable[Row], rows: Sequence[ProfileRow], speeds: Speeds)
     return found, max(host, device)
 
 
-class _Sum:
-    """Twice what one row of a step comes to in all steps of a piece.
-
-    Times are those of all executions, costs those of one, as in every profile.
-    """
-
-    def __init__(self) -> None:
-        self.device = self.host = self.ideal = self.macs = self.flops = self.read = self.written = 0
-
-    def add(self, row: ProfileRow, weight: int) -> None:
-        self.device += weight * (row.device_ns or 0)
-        self.host += weight * (row.host_ns or 0)
-        self.ideal += weight * ideal_of(row)
-        cost = row.cost or ZERO
-        self.macs += weight * cost.macs
-        self.flops += weight * cost.flops
-        self.read += weight * cost.bytes_read
-        self.written += weight * cost.bytes_written
-
-    def row(self, one: ProfileRow, steps: int) -> ProfileRow:
-        host = self.host // 2 if one.host_ns is not None else None
-        costs = (total // (2 * steps) for total in (self.macs, self.flops, self.read, self.written))
-        return one._replace(
-            device_ns=self.device // 2,
-            device_total_ns=self.device // 2,
-            host_ns=host,
-            host_self_ns=host,
-            attrs={**one.attrs, "ideal_ns": self.ideal // 2},
-            cost=None if one.cost is None else Cost(*costs),
-            count=one.count * steps,
-        )
-
-
 def ideal_of(row: ProfileRow) -> int:
     """What a row would take at the printed peaks of the device."""
     found = row.attrs.get("ideal_ns")
@@ -177,52 +132,57 @@ def predict_steps(
     """What many steps take together, each row standing for all of its executions."""
     every: list[Predicted] = []
     for piece in pieces:
-        sums: dict[int, _Sum] = {}
-        parts: list[tuple[Predicted, int]] = []
-        for tokens, weight in piece.samples(SAMPLES):
-            found = predict_report(piece.at(tokens), speeds, meta, calibrated=calibrated, execution=execution)
-            parts.append((found, weight))
-            for row in found.profile.rows:
-                sums.setdefault(row.id, _Sum()).add(row, weight)
-        last = parts[-1][0].profile
-        rows = tuple(sums[row.id].row(row, piece.steps) for row in last.rows)
-        every.append(
-            Predicted(
-                replace(last, rows=rows),
-                _weighted(parts, lambda found: found.latency_ns),
-                _weighted(parts, lambda found: found.kernel_ns),
-                (_weighted(parts, lambda found: found.band_ns[0]), _weighted(parts, lambda found: found.band_ns[1])),
-                _weighted(parts, lambda found: found.ideal_ns),
-                {name: _weighted(parts, _bound(name)) for name in parts[0][0].bounds},
-            )
-        )
+        found = [
+            (predict_report(piece.at(tokens), speeds, meta, calibrated=calibrated, execution=execution), weight)
+            for tokens, weight in piece.samples(SAMPLES)
+        ]
+        last = found[-1][0].profile
+        sums: dict[int, list[int]] = {}  # twice what one row of a step comes to in all steps of the piece
+        for each, weight in found:
+            for row in each.profile.rows:
+                cost = row.cost or ZERO
+                costs = cost.macs, cost.flops, cost.bytes_read, cost.bytes_written
+                amounts = row.device_ns or 0, row.host_ns or 0, ideal_of(row), *costs
+                total = sums.setdefault(row.id, [0] * len(amounts))
+                sums[row.id] = [old + weight * new for old, new in zip(total, amounts, strict=True)]
+        rows = []
+        for row in last.rows:  # times are those of all executions, costs those of one, as in every profile
+            device, host, ideal, *totals = sums[row.id]
+            host_ns = host // 2 if row.host_ns is not None else None
+            rows.append(
+                row._replace(
+                    device_ns=device // 2, device_total_ns=device // 2, host_ns=host_ns, host_self_ns=host_ns,
+                    attrs={**row.attrs, "ideal_ns": ideal // 2}, count=row.count * piece.steps,
+                    cost=None if row.cost is None else Cost(*(total // (2 * piece.steps) for total in totals)),
+                )
+            )  # fmt: skip
+        every.append(_added(found, 2, replace(last, rows=tuple(rows))))
     return joined(every)
 
 
-def _bound(name: str) -> Callable[[Predicted], int]:
-    return lambda found: found.bounds[name]
+def _added(found: Sequence[tuple[Predicted, int]], divisor: int, profile: Profile) -> Predicted:
+    """The sum of predictions by their weights, divided."""
 
+    def added(read: Callable[[Predicted], int]) -> int:
+        return sum(weight * read(each) for each, weight in found) // divisor
 
-def _weighted(parts: Sequence[tuple[Predicted, int]], read: Callable[[Predicted], int]) -> int:
-    return sum(weight * read(found) for found, weight in parts) // 2
+    names = dict.fromkeys(name for each, _ in found for name in each.bounds)
+    return Predicted(
+        profile,
+        added(lambda each: each.latency_ns),
+        added(lambda each: each.kernel_ns),
+        (added(lambda each: each.band_ns[0]), added(lambda each: each.band_ns[1])),
+        added(lambda each: each.ideal_ns),
+        {name: sum(weight * each.bounds.get(name, 0) for each, weight in found) // divisor for name in names},
+    )
 
 
 def joined(found: Sequence[Predicted]) -> Predicted:
     """Several passes one after another as one."""
     rows = [row for each in found for row in each.profile.rows]
-    bounds: dict[str, int] = {}
-    for each in found:
-        for name, taken in each.bounds.items():
-            bounds[name] = bounds.get(name, 0) + taken
     notes = tuple(dict.fromkeys(note for each in found for note in each.profile.notes))
-    return Predicted(
-        replace(found[-1].profile, rows=tuple(row._replace(id=number) for number, row in enumerate(rows)), notes=notes),
-        sum(each.latency_ns for each in found),
-        sum(each.kernel_ns for each in found),
-        (sum(each.band_ns[0] for each in found), sum(each.band_ns[1] for each in found)),
-        sum(each.ideal_ns for each in found),
-        bounds,
-    )
+    numbered = tuple(row._replace(id=number) for number, row in enumerate(rows))
+    return _added([(each, 1) for each in found], 1, replace(found[-1].profile, rows=numbered, notes=notes))
 
 
 _ONE_EACH = ("optimizer_update_32bit", "optimizer_update_8bit_blockwise")
@@ -258,31 +218,32 @@ def _timed(rows: Iterable[Row], speeds: Speeds) -> Iterable[tuple[Row, OperatorT
             yield row, OperatorTime(taken * share, TOGETHER, "memory", ideal, known=True)
 
 
-def _row(row: Row, taken: int, told: OperatorTime, device: str) -> ProfileRow:
-    op = row.op
-    return ProfileRow(
-        id=op.id, name=op.module or op.raw, type=op.raw, kind=op.kind, module=op.module, phase=op.phase,
-        device=device, device_ns=taken, device_total_ns=taken, ins=row.ins, outs=row.outs,
-        attrs={**op.attrs, "bound": told.bound, "ideal_ns": round(told.ideal_ns * op.repeat)},
-        cost=row.cost, count=op.repeat,
-    )  # fmt: skip
-
-
-def _notes(report: Report, guessed: Mapping[str, list[int]]) -> Iterable[Note]:
+def _notes(
+    report: Report, speeds: Speeds, guessed: Mapping[str, list[int]], *, calibrated: bool, merges: bool
+) -> Iterable[Note]:
     for raw, taken in sorted(guessed.items(), key=lambda item: -sum(item[1])):
-        yield Note(
-            "guessed-time",
-            f"{raw} ({len(taken)}x) was not timed on this device; its time is that of what is most like it",
-        )
+        how = "was not timed on this device; its time is that of what is most like it"
+        yield Note("guessed-time", f"{raw} ({len(taken)}x) {how}")
     for missed in report.coverage.uncounted:
-        yield Note(
-            "unpriced", f"{missed.raw} ({missed.count}x) has no price: its time is a guess from the memory it moves"
-        )
+        how = "has no price: its time is a guess from the memory it moves"
+        yield Note("unpriced", f"{missed.raw} ({missed.count}x) {how}")
+    if merges:
+        few = "predictions of merged operators were held against few measured ones: the band is wider"
+        yield Note("unchecked-band", few)
+    if calibrated:
+        return
+    name = speeds.device.name
+    said = f"nothing was timed on {name}: this is an estimate from its printed peaks, with a wider band"
+    yield Note("estimate", said)
+    multiplied = {row.ins[0].dtype for row in report.rows if row.ins and row.cost is not None and row.cost.macs}
+    for dtype in sorted(multiplied):
+        if speeds.device.peak_flops(dtype) is None:
+            yield Note("estimate", f"no peak of {name} for products of {dtype} is printed: that of float32 is taken")
 
 
 # -- together: One simple operator over many tensors at once, as optimizers update all parameters of a model.
 #
-# PyTorch cuts the tensors into chunks, one for each block of threads, and starts a kernel for so many tensors or chunks as its
+# PyTorch cuts the tensors into chunks, one for each block of threads, and starts a kernel for as many tensors or chunks as its
 # arguments have room for. A kernel takes at least as long as one block takes for the largest chunk, however few there are.
 
 CHUNK = 65_536  # elements that one block of threads goes through
@@ -290,14 +251,14 @@ CHUNKS = 320  # chunks that one kernel takes
 TENSORS = (110, 64, 48, 36, 30)  # tensors that one kernel takes, where they come in one list, in two, and so on
 START_NS = 2_500
 BLOCK_NS = {"plain": 15_000, "dear": 26_000}
-"""What a block takes for a whole chunk; fitted to Adam of half of the measured models, and held against the others."""
+"""What a block takes for a whole chunk; fitted to Adam of half of the measured models, and checked with the others."""
 REACHED = {("plain", 2): 0.6, ("plain", 4): 0.8, ("dear", 2): 0.4, ("dear", 4): 0.7}
 """The share of the bandwidth that is reached, by the bytes of an element."""
 DEAR = frozenset({"sqrt", "div", "addcdiv", "pow", "exp", "reciprocal", "rsqrt"})  # roots and quotients
 
 
 def multi_tensor_ns(raw: str, sizes: Sequence[int], lists: int, moved: int, itemsize: int, bandwidth: float) -> float:
-    """The time of all kernels of an operator over tensors of so many elements, which moves so many bytes."""
+    """The time of all kernels of an operator over tensors of these sizes, which moves this many bytes."""
     name = raw.rpartition("::")[2].removeprefix("_foreach_").rstrip("_")
     price = "dear" if name in DEAR else "plain"
     rate = bandwidth * REACHED[price, 2 if itemsize <= 2 else 4]

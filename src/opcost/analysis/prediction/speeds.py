@@ -7,7 +7,7 @@ the logarithms: the result is a sum of times.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from heapq import nsmallest
 from math import dist, log, sqrt
@@ -78,28 +78,28 @@ def _work(row: Measured, rules: Rules) -> Work:
         ) from exc
 
 
-def _fastest(rows: list[tuple[Work, int]]) -> Device:
-    """A processor, which has no printed peaks: its best timed rates."""
-    flops = max((work.flops / taken for work, taken in rows), default=1.0) * 1e9
-    bandwidth = max((work.nbytes / taken for work, taken in rows), default=1.0) * 1e9
-    return replace(measured(round(flops), round(bandwidth)), name=HOST)
-
-
 def fit_laws(calibration: Calibration, rules: Rules) -> Laws:
     """The laws of a calibrated device."""
     rows = [(_work(row, rules), row) for row in calibration.rows]
     times = [(work, max(1, row.device_ns)) for work, row in rows]
-    home = _fastest(times) if calibration.device == HOST else find_device(calibration.device)
+    if calibration.device == HOST:  # a processor, which has no printed peaks: its best timed rates
+        flops = max((work.flops / taken for work, taken in times), default=1.0) * 1e9
+        bandwidth = max((work.nbytes / taken for work, taken in times), default=1.0) * 1e9
+        home = replace(measured(round(flops), round(bandwidth)), name=HOST)
+    else:
+        home = find_device(calibration.device)
     timed: dict[tuple[str, str], list[tuple[Work, int]]] = {}
     for work, taken in times:
         timed.setdefault((work.family, work.dtype), []).append((work, taken))
-    laws = Laws(
-        home=home,
-        meta=calibration.meta,
-        operators=len(rows),
-        host_ns=_host_times(calibration.rows),
-        workspaces=workspaces_of(rows),
-    )
+    hosts: dict[
+        str, list[int]
+    ] = {}  # times of the host for each operator, for each kind, and under the empty name for any
+    for row in calibration.rows:
+        for name in (row.raw, row.kind, "") if row.host_ns else ():
+            hosts.setdefault(name, []).append(row.host_ns)
+    host_ns = {name: float(median(found)) for name, found in hosts.items()}
+    workspaces = workspaces_of(rows)
+    laws = Laws(home=home, meta=calibration.meta, operators=len(rows), host_ns=host_ns, workspaces=workspaces)
     speeds = Speeds(laws, home)
     for key in sorted(timed, key=lambda key: key[0].startswith("conv")):  # a convolution's bias is a law of its own
         laws.laws[key] = speeds.fit([(work, speeds.without_bias(work, taken)) for work, taken in timed[key]])
@@ -135,8 +135,12 @@ class Speeds:
         home = self._home
         times = sorted(ns for _, ns in rows)
         start = 0.9 * times[len(times) // 50]
-        compute = _high([w.flops / max(1.0, ns - start / 2) * 1e9 / self._peak(w, home) for w, ns in rows], 0.95)
-        memory = _high([w.nbytes / max(1.0, ns - start / 2) * 1e9 / home.bandwidth for w, ns in rows], 0.9)
+
+        def high(values: list[float], share: float) -> float:
+            return sorted(values)[int(share * (len(values) - 1))]
+
+        compute = high([w.flops / max(1.0, ns - start / 2) * 1e9 / self._peak(w, home) for w, ns in rows], 0.95)
+        memory = high([w.nbytes / max(1.0, ns - start / 2) * 1e9 / home.bandwidth for w, ns in rows], 0.9)
         bare = Law(start, compute or 1.0, memory or 1.0, 0.0, ())
         near = tuple(Near(work.place, ns / _base_ns(bare, work, home, self._peak(work, home))[0]) for work, ns in rows)
         return bare._replace(spread=_spread(near), near=near)
@@ -160,10 +164,16 @@ class Speeds:
         if law is not None:
             base, bound = _base_ns(law, work, device, peak)
             return OperatorTime(base * _ratio(law, work.place), law.spread, bound, ideal, known=True)
-        alike = self._alike(work)
-        if alike is None:
-            return OperatorTime(ideal, GUESS, "memory", ideal, known=False)
-        base, bound = _base_ns(alike, work, device, peak)
+        # The nearest family: in the same type, the one with the most words in common; else what only moves memory
+        words = work.family.split()
+        alike, most = None, 0
+        for (family, dtype), each in self.laws.items():
+            common = sum(a == b for a, b in zip(words, family.split(), strict=False))
+            score = 2 * common + (dtype == work.dtype)
+            if common and score > most:
+                alike, most = each, score
+        alike = alike or self.laws.get(("elementwise", work.dtype)) or self.laws.get(("elementwise", "float32"))
+        base, bound = (ideal, "memory") if alike is None else _base_ns(alike, work, device, peak)
         return OperatorTime(base, GUESS, bound, ideal, known=False)
 
     def host_ns(self, kind: str, raw: str) -> float:
@@ -171,31 +181,6 @@ class Speeds:
         if kind == "view":
             return VIEW_NS
         return IN_A_MODEL * (self._hosts.get(raw) or self._hosts.get(kind) or self._hosts.get("") or USUAL_HOST_NS)
-
-    def _alike(self, work: Work) -> Law | None:
-        """The nearest family: in the same type, the one with the most words in common; else what only moves memory."""
-        words = work.family.split()
-        best, most = None, 0
-        for (family, dtype), law in self.laws.items():
-            common = sum(a == b for a, b in zip(words, family.split(), strict=False))
-            score = 2 * common + (dtype == work.dtype)
-            if common and score > most:
-                best, most = law, score
-        return best or self.laws.get(("elementwise", work.dtype)) or self.laws.get(("elementwise", "float32"))
-
-
-def _host_times(rows: Sequence[Measured]) -> dict[str, float]:
-    """The usual time of the host for each operator, for each kind, and under the empty name for any."""
-    found: dict[str, list[int]] = {}
-    for row in rows:
-        if row.host_ns:
-            for name in (row.raw, row.kind, ""):
-                found.setdefault(name, []).append(row.host_ns)
-    return {name: float(median(times)) for name, times in found.items()}
-
-
-def _high(values: list[float], share: float) -> float:
-    return sorted(values)[int(share * (len(values) - 1))]
 
 
 def _spread(near: tuple[Near, ...]) -> float:
@@ -225,9 +210,9 @@ MEASURED = frozenset(
 means of a normalisation, which a count has among the results."""
 
 SAFE_SOFTMAX = "aten::_safe_softmax"
-"""A softmax that asks of every element whether it is hidden, and keeps the answers, a byte each, while it runs."""
+"""A softmax that checks of every element whether it is hidden, and keeps the answers, a byte each, while it runs."""
 CONVOLUTION = (2.0, 1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.4, 0.1)
-"""How much more than for its time each number of the place of a convolution tells: a bias takes none, sizes more."""
+"""How much more than for its time each number of the place of a convolution weighs: a bias takes none, sizes more."""
 
 
 def workspaces_of(rows: Iterable[tuple[Work, Measured]]) -> dict[tuple[str, str], tuple[Near, ...]]:
@@ -263,6 +248,4 @@ class Workspaces:
 
 
 def _place(work: Work) -> tuple[float, ...]:
-    if not work.family.startswith("conv"):
-        return work.place
-    return scaled(work.place, CONVOLUTION)
+    return scaled(work.place, CONVOLUTION) if work.family.startswith("conv") else work.place

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from opcost.core.graph import FLOPS_PER_MAC, Attrs, Cost, TensorSpec
 
 LAYOUTS = ("turned", "strided", "channels-last")
-"""Words of families that tell how memory lies, which older calibrations do not tell apart."""
+"""Words of families for how memory is laid out, which older calibrations do not have."""
 
 
 class Work(NamedTuple):
@@ -77,11 +77,11 @@ _PRODUCT = (1.0, 1.0, 1.0, 0.7, 3.0, 1.0, 0.5)
 _BATCHED = (0.35, 0.5, 1.5, 0.7, 1.0, 3.0, 0.1)
 _CONVOLUTION = (0.5, 0.35, 0.35, 1.4, 1.0, 0.25, 1.0, 0.5, 1.0, 1.0)
 _ATTENTION = (0.7, 0.5, 1.0, 1.2)
-"""What one step along each number of a place weighs: such that operators of a calibration are told best by the others of it."""
+"""What one step along each number of a place weighs: operators of a calibration are predicted best by the others of it."""
 
 
 def scaled(place: tuple[float, ...], scales: tuple[float, ...]) -> tuple[float, ...]:
-    """A place whose numbers weigh as much as is said."""
+    """A place whose numbers weigh as much as given."""
     return tuple(number * scale for number, scale in zip(place, scales, strict=True))
 
 
@@ -181,7 +181,7 @@ def _by_memory(
         return _log(size / max(1, width)), _log(width)
     if words[:2] == ["norm", "batch"] and len(shape) > 1:
         return _log(shape[0]), _log(shape[1]), _log(size / max(1, shape[0] * shape[1]))
-    if kind == "copy":  # what is brought into which order is told by the axes
+    if kind == "copy":  # the axes show what is brought into which order
         return _log(moved), 0.3 * _log(width), 0.5 * _log(fewer), 0.4 * _log(shape[0] if shape else 1), 1.5 * len(shape)
     if kind == "pool":
         window = attrs.get("window")

@@ -124,62 +124,48 @@ def _quickest(calls: list[Callable[[], Any]], now: Callable[[], int], between: C
     return min(rounds)
 
 
-class CudaClock:
+def _timed_on_cuda(case: Case, device: torch.device, stream: torch.cuda.Stream) -> Timed:
     """Calls captured into one graph, which the device replays without its host."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.stream = torch.cuda.Stream(device)
-
-    def time(self, case: Case) -> Timed:
-        with torch.cuda.stream(self.stream):
-            calls = _calls_of(case, self.device)
-            for call in calls[:3]:
-                call()
-            self.stream.synchronize()
-            torch.cuda.reset_peak_memory_stats(self.device)
-            before = torch.cuda.memory_allocated(self.device)
-            result = calls[0]()
-            self.stream.synchronize()
-            kept = torch.cuda.memory_allocated(self.device)
-            del result
-            workspace = int(torch.cuda.max_memory_allocated(self.device) - max(kept, before))
-            # A queue that is full makes the host wait, which is not its own time: the quickest round counts.
-            host = _quickest(calls, time.perf_counter_ns, self.stream.synchronize)
-            return Timed(self._replayed(calls), host, workspace)
-
-    def _replayed(self, calls: list[Callable[[], Any]]) -> int:
+    with torch.cuda.stream(stream):
+        calls = _calls_of(case, device)
+        for call in calls[:3]:
+            call()
+        stream.synchronize()
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        result = calls[0]()
+        stream.synchronize()
+        kept = torch.cuda.memory_allocated(device)
+        del result
+        workspace = int(torch.cuda.max_memory_allocated(device) - max(kept, before))
+        # A queue that is full makes the host wait, which is not its own time: the quickest round counts.
+        host = _quickest(calls, time.perf_counter_ns, stream.synchronize)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=self.stream):
+        with torch.cuda.graph(graph, stream=stream):
             for call in calls:
                 call()
         graph.replay()
-        self.stream.synchronize()
+        stream.synchronize()
         taken: list[float] = []
         for _ in range(7):
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record(self.stream)
+            begin.record(stream)
             graph.replay()
-            end.record(self.stream)
+            end.record(stream)
             end.synchronize()
             taken.append(begin.elapsed_time(end) * 1e6 / CALLS)
-        return round(statistics.median(taken))
+        return Timed(round(statistics.median(taken)), host, workspace)
 
 
-class HostClock:
+def _timed_on_host(case: Case, device: torch.device) -> Timed:
     """Calls one after another on the processor, whose own time is all there is.
 
     On a single thread it is the time that the thread was given, which is not longer where other programs run beside it.
     """
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self._now = time.thread_time_ns if torch.get_num_threads() == 1 else time.perf_counter_ns
-
-    def time(self, case: Case) -> Timed:
-        calls = _calls_of(case, self.device)[:HOST_CALLS]
-        calls[0]()
-        return Timed(_quickest(calls, self._now, lambda: None), 0)
+    now = time.thread_time_ns if torch.get_num_threads() == 1 else time.perf_counter_ns
+    calls = _calls_of(case, device)[:HOST_CALLS]
+    calls[0]()
+    return Timed(_quickest(calls, now, lambda: None), 0)
 
 
 # -- the calibration
@@ -189,8 +175,11 @@ Keep = Callable[[int, Measured], None]  # takes what was measured, and how many 
 
 def run(device: torch.device, seconds: float, done: int, keep: Keep) -> None:
     """Time cases from the first that is not done, and pass each to `keep`, for about this many seconds."""
-    clock = CudaClock(device) if device.type == "cuda" else HostClock(device)
-    cases = plan(DTYPES[device.type], GPU if device.type == "cuda" else PROCESSOR)
+    on_cuda = device.type == "cuda"
+    clock: Callable[[Case], Timed] = partial(_timed_on_host, device=device)
+    if on_cuda:
+        clock = partial(_timed_on_cuda, device=device, stream=torch.cuda.Stream(device))
+    cases = plan(DTYPES[device.type], GPU if on_cuda else PROCESSOR)
     end = time.monotonic() + seconds
     cudnn = torch.backends.cudnn
     fastest = {"benchmark": True, "deterministic": False, "allow_tf32": cudnn.allow_tf32}
@@ -199,7 +188,7 @@ def run(device: torch.device, seconds: float, done: int, keep: Keep) -> None:
             found = describe(case)
             if found is not None:
                 op, ins, outs = found
-                keep(number, Measured(op.kind, op.raw, op.attrs, ins, outs, *clock.time(case)))
+                keep(number, Measured(op.kind, op.raw, op.attrs, ins, outs, *clock(case)))
             if time.monotonic() >= end:
                 return
 
@@ -208,9 +197,8 @@ def device_of(name: str | None) -> torch.device:
     """The device to calibrate: the one that is named, else the GPU where there is one."""
     device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(
-            "there is no CUDA device here", hint="calibrate where the device is; opcost doctor lists what there is"
-        )
+        hint = "calibrate where the device is; opcost doctor lists what there is"
+        raise InputError("there is no CUDA device here", hint=hint)
     if device.type not in DTYPES:
         raise InputError(f"{device.type!r} cannot be calibrated", hint="cuda and cpu can")
     return device

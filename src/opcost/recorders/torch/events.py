@@ -64,42 +64,30 @@ def read_events(results: Any) -> tuple[list[HostEvent], list[DeviceEvent]]:
     for event in results.events():
         if _optional(event, "is_hidden_event"):
             continue
-        name = event.name()
+        name, activity = event.name(), str(_optional(event, "activity_type", ""))
         if hasattr(event, "start_ns"):
             start, duration = event.start_ns(), max(0, event.duration_ns())
         else:  # before 2.4 the profiler counted in microseconds
             start, duration = event.start_us() * 1000, max(0, event.duration_us()) * 1000
-        activity = str(_optional(event, "activity_type", ""))
-        if "CPU" in str(event.device_type()):
-            if activity in _NO_WORK or name in _OVERHEAD:
-                continue
-            host.append(_host_event(event, name, start, duration, activity))
-        elif activity not in _NO_WORK and not _optional(event, "is_user_annotation") and not name.startswith(PREFIX):
-            device.append(
-                DeviceEvent(
-                    start,
-                    duration,
-                    name,
-                    f"gpu:{event.device_index()}",
-                    str(event.device_resource_id()),
-                    event.correlation_id(),
-                    event.linked_correlation_id(),
+        place, correlation = event.device_resource_id(), event.correlation_id()
+        if "CPU" not in str(event.device_type()):
+            if activity not in _NO_WORK and not _optional(event, "is_user_annotation") and not name.startswith(PREFIX):
+                queue = f"gpu:{event.device_index()}", str(place)
+                device.append(DeviceEvent(start, duration, name, *queue, correlation, event.linked_correlation_id()))
+        elif activity not in _NO_WORK and name not in _OVERHEAD:
+            runtime = activity in _RUNTIME_ACTIVITIES if activity else bool(_RUNTIME.match(name))
+            shapes = () if runtime else _optional(event, "structured_input_shapes", None) or event.shapes()
+            host.append(
+                HostEvent(
+                    start, start + duration, name, place, event.start_thread_id(), event.fwd_thread_id(),
+                    event.sequence_nr(), event.scope() == 1, correlation, runtime, tuple(shapes),
+                    tuple(() if runtime else event.dtypes()),
                 )
-            )
+            )  # fmt: skip
     # An operator that begins in the same nanosecond as one inside it is the longer of the two.
     host.sort(key=lambda event: (event.start_ns, -event.end_ns))
     device.sort(key=lambda event: event.start_ns)
     return host, device
-
-
-def _host_event(event: Any, name: str, start: int, duration: int, activity: str) -> HostEvent:
-    runtime = activity in _RUNTIME_ACTIVITIES if activity else bool(_RUNTIME.match(name))
-    shapes = () if runtime else _optional(event, "structured_input_shapes", None) or event.shapes()
-    return HostEvent(
-        start, start + duration, name, event.device_resource_id(), event.start_thread_id(), event.fwd_thread_id(),
-        event.sequence_nr(), event.scope() == 1, event.correlation_id(), runtime, tuple(shapes),
-        tuple(() if runtime else event.dtypes()),
-    )  # fmt: skip
 
 
 def _optional(event: Any, method: str, otherwise: Any = False) -> Any:  # noqa: FBT002 - for versions without the method
@@ -191,46 +179,40 @@ class _Builder:
         for event in events:
             while open_ and open_[-1][0] <= event.start_ns:
                 open_.pop()
+            node, place, aside = None, RunPlace(), False
             if open_:
-                _, parent, place, aside = open_[-1]
-            else:
-                parent, aside = None, False
-                place = RunPlace() if leading else RunPlace(_window(windows, event.start_ns))
-            if event.name.startswith(PREFIX):
-                place, aside = self._enter(event, place, aside=aside)
-                open_.append((event.end_ns, parent, place, aside))
-                continue
-            if aside:
-                if event.runtime:
-                    self._aside.add(event.correlation)
-                open_.append((event.end_ns, parent, place, aside))
-                continue
-            place = self._place(event, place)
-            node = EventNode(event, place)
-            if parent is None:
-                self.roots.append(node)
-            else:
-                parent.children.append(node)
-            if event.runtime:
-                self._launches[event.correlation] = node
-                if parent is not None:
-                    # A call of the runtime may make another of the driver; the operator is around both.
-                    outer = self._owner.get(parent.event.correlation) if parent.event.runtime else None
-                    self._owner[event.correlation] = outer or parent
-            else:
-                self._operators[event.correlation] = node
+                _, node, place, aside = open_[-1]
+            elif not leading:
+                at = bisect_right(windows, event.start_ns, key=lambda window: window[0]) - 1
+                place = RunPlace(windows[at][2] if at >= 0 and event.start_ns < windows[at][1] else None)
+            if event.name.startswith(STEP):
+                place = RunPlace(int(event.name.removeprefix(STEP)))
+                self.steps[place.step or 0] = event.start_ns, event.end_ns
+            elif event.name.startswith(MODULE):
+                place = place._replace(module=self.paths[int(event.name.removeprefix(MODULE))])
+            elif event.name == BACKWARD:
+                place = place._replace(phase="backward")
+            elif event.name.startswith(PREFIX):
+                aside = True
+            elif not aside:
+                place = self._place(event, place)
+                node = self._add(event, place, node)
+            elif event.runtime:
+                self._aside.add(event.correlation)
             open_.append((event.end_ns, node, place, aside))
 
-    def _enter(self, event: HostEvent, place: RunPlace, *, aside: bool) -> tuple[RunPlace, bool]:
-        if event.name.startswith(STEP):
-            step = int(event.name.removeprefix(STEP))
-            self.steps[step] = event.start_ns, event.end_ns
-            return RunPlace(step), aside
-        if event.name.startswith(MODULE):
-            return place._replace(module=self.paths[int(event.name.removeprefix(MODULE))]), aside
-        if event.name == BACKWARD:
-            return place._replace(phase="backward"), aside
-        return place, True
+    def _add(self, event: HostEvent, place: RunPlace, parent: EventNode | None) -> EventNode:
+        node = EventNode(event, place)
+        (self.roots if parent is None else parent.children).append(node)
+        if not event.runtime:
+            self._operators[event.correlation] = node
+            return node
+        self._launches[event.correlation] = node
+        if parent is not None:
+            # A call of the runtime may make another of the driver; the operator is around both.
+            outer = self._owner.get(parent.event.correlation) if parent.event.runtime else None
+            self._owner[event.correlation] = outer or parent
+        return node
 
     def _place(self, event: HostEvent, place: RunPlace) -> RunPlace:
         """The module of a backward node is the one whose forward pass made it.
@@ -241,13 +223,12 @@ class _Builder:
             return place._replace(phase="backward", module=self._evaluated.get(event.thread, place.module))
         if event.sequence < 0:
             return place
-        if event.forward_thread:
-            made_in = self._made_in.get((event.forward_thread, event.sequence))
-            place = place._replace(phase="backward", module=place.module if made_in is None else made_in)
-            self._evaluated[event.thread] = place.module
+        if not event.forward_thread:
+            self._made_in[event.torch_thread, event.sequence] = place.module
             return place
-        self._made_in[event.torch_thread, event.sequence] = place.module
-        return place
+        made_in = self._made_in.get((event.forward_thread, event.sequence), place.module)
+        self._evaluated[event.thread] = made_in
+        return place._replace(phase="backward", module=made_in)
 
     def attribute(self, device: Sequence[DeviceEvent]) -> list[DeviceEvent]:
         """Give every piece of device work to the operator around its launch; what has no launch here is handed back.
@@ -266,11 +247,6 @@ class _Builder:
             elif event.correlation not in self._aside:
                 left.append(event)
         return left
-
-
-def _window(windows: Sequence[tuple[int, int, int]], moment: int) -> int | None:
-    at = bisect_right(windows, moment, key=lambda window: window[0]) - 1
-    return windows[at][2] if at >= 0 and moment < windows[at][1] else None
 
 
 def is_operator(name: str) -> bool:
@@ -307,34 +283,33 @@ Outline = Mapping[int, ThreadOutline]  # one run, by the number of the thread
 
 def outline_of(host: Sequence[HostEvent]) -> Outline | None:
     """What all steps of this recording have in common; None if they differ."""
-    found = [{thread: _thread(events) for thread, events in threads.items()} for threads in _by_step(host).values()]
+    found = [{thread: _thread(events) for thread, events in threads.items()} for threads in _by_step(host)]
     return found[0] if found and all(outline == found[0] for outline in found) else None
 
 
 def laid_over(host: Sequence[HostEvent], outline: Outline) -> list[HostEvent] | None:
     """The events with the shapes and module annotations of the outline; None if some step does something else."""
     changed: dict[int, list[HostEvent]] = {}
-    for threads in _by_step(host).values():
+    for threads in _by_step(host):
         if threads.keys() != outline.keys():
             return None
         for number, events in threads.items():
-            described = outline[number]
-            if _thread(events).operators != described.operators:
+            if _thread(events).operators != outline[number].operators:
                 return None
-            changed |= _described(events, described)
+            changed |= _described(events, outline[number])
     return [new for event in host for new in changed.get(id(event), (event,))]
 
 
-def _by_step(host: Sequence[HostEvent]) -> dict[int, dict[int, list[HostEvent]]]:
-    """The events of each step and thread, the step's own annotation left out."""
+def _by_step(host: Sequence[HostEvent]) -> list[dict[int, list[HostEvent]]]:
+    """The events of each step by thread, the step's own annotation left out."""
     windows = [event for event in host if event.name.startswith(STEP)]
     starts = [event.start_ns for event in windows]
-    steps: dict[int, dict[int, list[HostEvent]]] = {number: {} for number in range(len(windows))}
+    steps: list[dict[int, list[HostEvent]]] = [{} for _ in windows]
     for event in host:
         at = bisect_right(starts, event.start_ns) - 1
         if at >= 0 and event.start_ns < windows[at].end_ns and event is not windows[at]:
             steps[at].setdefault(event.thread, []).append(event)
-    return {at: {n: e for n, e in threads.items() if any(_counts(x) for x in e)} for at, threads in steps.items()}
+    return [{n: found for n, found in threads.items() if any(map(_counts, found))} for threads in steps]
 
 
 def _counts(event: HostEvent) -> bool:
@@ -345,43 +320,39 @@ def _counts(event: HostEvent) -> bool:
 def _thread(events: Iterable[HostEvent]) -> ThreadOutline:
     operators: list[tuple[int, str]] = []
     arguments = []
-    spans: list[tuple[int, int, str]] = []
+    spans: list[tuple[int, str]] = []
     lasts: dict[int, int] = {}
-    open_: list[tuple[int, int | None]] = []
-    depth = 0
+    open_: list[tuple[int, int | None]] = []  # end, and number of the span where it is a module
     for event in events:
         if event.runtime:
             continue
         while open_ and open_[-1][0] <= event.start_ns:
             _, span = open_.pop()
-            if span is None:
-                depth -= 1
-            else:
+            if span is not None:
                 lasts[span] = len(operators) - 1
         if event.name.startswith(MODULE):
             open_.append((event.end_ns, len(spans)))
-            spans.append((len(operators), 0, event.name))
+            spans.append((len(operators), event.name))
         else:
-            open_.append((event.end_ns, None))
-            operators.append((depth, event.name))
+            operators.append((sum(span is None for _, span in open_), event.name))
             arguments.append((event.shapes, event.dtypes))
-            depth += 1
+            open_.append((event.end_ns, None))
     end = len(operators) - 1
-    kept = [ModuleSpan(first, lasts.get(number, end), name) for number, (first, _, name) in enumerate(spans)]
+    kept = [ModuleSpan(first, lasts.get(number, end), name) for number, (first, name) in enumerate(spans)]
     return ThreadOutline(operators, arguments, [span for span in kept if span.last >= span.first])
 
 
 def _described(events: Sequence[HostEvent], described: ThreadOutline) -> dict[int, list[HostEvent]]:
     """In place of each operator, by its identity: the annotations that begin with it, and itself with its shapes."""
     own = [event for event in events if _counts(event)]
+    begin: dict[int, list[ModuleSpan]] = {}
+    for span in described.spans:
+        begin.setdefault(span.first, []).append(span)
     changed = {}
-    waiting: Iterator[ModuleSpan] = iter(described.spans)
-    span = next(waiting, None)
     for index, (event, (shapes, dtypes)) in enumerate(zip(own, described.arguments, strict=True)):
         new = []
-        while span is not None and span.first == index:
+        for span in begin.get(index, ()):
             end = max(inner.end_ns for inner in own[span.first : span.last + 1])
             new.append(event._replace(name=span.name, end_ns=end, sequence=-1, correlation=0, shapes=(), dtypes=()))
-            span = next(waiting, None)
         changed[id(event)] = [*new, event._replace(shapes=shapes, dtypes=dtypes)]
     return changed

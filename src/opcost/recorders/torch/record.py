@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import copy_context
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -66,28 +66,39 @@ def record(source: Any, options: ProfileOptions, report: Report | None) -> Profi
 
 
 def _measured(runner: Runner, options: ProfileOptions, report: Report | None) -> Profile:
-    with_device = runner.device.type == "cuda" and not options.host_only
+    on_gpu = runner.device.type == "cuda"
+    with_device = on_gpu and not options.host_only
+    state: dict[str, str] = {}
     with runner.prepared():
-        flush: Callable[[], Any] = _nothing
+        flush: Callable[[], Any] = lambda: None  # noqa: E731 - nothing to write
         if options.cold_l2:
             flush = torch.empty(CACHE_BYTES, dtype=torch.uint8, device=runner.device).zero_
         with allow_signals():
             warmed_up(lambda: wait_for(runner.run()), options.warmup)
             timed = timed_runs(runner.run, wait_for, repeat=options.repeat, seconds=options.seconds, prepare=flush)
-            state = _state_at_work(runner)
+            if on_gpu:  # clocks and temperature while the device works: an idle one turns them down
+                result = runner.run()
+                state = gpu_state(runner.device)
+                wait_for(result)
         recorded, nesting, annotated = _record(runner, len(timed), flush, with_device=with_device)
     matcher = Matcher(report.rows if report is not None else ())
     rows = RowMaker(matcher.match(nesting.roots), with_device=with_device).rows(nesting.roots)
-    notes = [] if report is None else _missing(matcher, tuple(nesting.step_ns))
+    # What was counted and not found in the recording, so that no cost is lost in silence
+    missing = [row for row in matcher.unmatched(tuple(nesting.step_ns)) if row.cost is not None and row.cost.flops]
+    notes = []
+    if report is not None and missing:
+        flops = sum(row.cost.flops * row.op.repeat for row in missing if row.cost is not None)
+        kinds = ", ".join(sorted({row.op.raw for row in missing})[:8])
+        why = "ran under other names or fused with others, so their cost is beside no row"
+        notes = [Note("cost-not-placed", f"{len(missing)} counted operators ({flops:,} FLOPs: {kinds}) {why}")]
     return Profile(
         meta={
             "source": runner.label, "format": "opcost", "framework": "torch",
-            "device": "gpu" if runner.device.type == "cuda" else runner.device.type,
+            "device": "gpu" if on_gpu else runner.device.type,
             "mode": options.mode or ("train" if getattr(runner.inner, "training", False) else "eval"),
             "backward": str(options.backward), "host_only": str(options.host_only),
             "cold_l2": str(options.cold_l2), "warmup": str(options.warmup), "steps": str(len(recorded)),
-            "annotated": str(annotated), "overhead": overhead(timed, recorded), **conditions(runner.device),
-            **state,
+            "annotated": str(annotated), "overhead": overhead(timed, recorded), **conditions(runner.device), **state,
         },
         rows=rows,
         unattributed=tuple(kernel_of(event) for event in nesting.unattributed),
@@ -98,26 +109,6 @@ def _measured(runner: Runner, options: ProfileOptions, report: Report | None) ->
     )  # fmt: skip
 
 
-def _nothing() -> None:
-    pass
-
-
-def _state_at_work(runner: Runner) -> dict[str, str]:
-    """Clocks and temperature while the device works: an idle one turns them down."""
-    if runner.device.type != "cuda":
-        return {}
-    result = runner.run()
-    state = gpu_state(runner.device)
-    wait_for(result)
-    return state
-
-
-class _Recording(NamedTuple):
-    durations_ns: tuple[int, ...]
-    host: list[HostEvent]
-    device: list[DeviceEvent]
-
-
 def _record(
     runner: Runner, steps: int, flush: Callable[[], Any], *, with_device: bool
 ) -> tuple[tuple[int, ...], Nesting, bool]:
@@ -126,19 +117,21 @@ def _record(
     Modules and shapes are learnt in two runs before, and the steps themselves run bare. A model whose runs differ, or that
     launches device work outside any operator (where only the annotation has the module), is recorded with annotations.
     """
-    outline = outline_of(_session(runner, 2, flush, with_device=False, annotated=True).host)
+    outline = outline_of(_session(runner, 2, flush, with_device=False, annotated=True)[1])
     if outline is not None:
-        bare = _session(runner, steps, flush, with_device=with_device, annotated=False)
-        host = laid_over(bare.host, outline)
+        durations, bare, device = _session(runner, steps, flush, with_device=with_device, annotated=False)
+        host = laid_over(bare, outline)
         if host is not None:
-            nesting = nest(host, bare.device, runner.paths)
+            nesting = nest(host, device, runner.paths)
             if not any(node.event.runtime and node.kernels for root in nesting.roots for node in root.walk()):
-                return bare.durations_ns, nesting, False
-    full = _session(runner, steps, flush, with_device=with_device, annotated=True)
-    return full.durations_ns, nest(full.host, full.device, runner.paths), True
+                return durations, nesting, False
+    durations, host, device = _session(runner, steps, flush, with_device=with_device, annotated=True)
+    return durations, nest(host, device, runner.paths), True
 
 
-def _session(runner: Runner, steps: int, flush: Callable[[], Any], *, with_device: bool, annotated: bool) -> _Recording:
+def _session(
+    runner: Runner, steps: int, flush: Callable[[], Any], *, with_device: bool, annotated: bool
+) -> tuple[tuple[int, ...], list[HostEvent], list[DeviceEvent]]:
     """One session of the profiler; `annotated` with the shapes of all arguments and a mark around every module call."""
     # The quick annotation is young; every version has the other one.
     scope: Scope = getattr(torch._C._profiler, "_RecordFunctionFast", None) or record_function
@@ -152,29 +145,12 @@ def _session(runner: Runner, steps: int, flush: Callable[[], Any], *, with_devic
                 wait_for(None)
                 if step < 0:
                     wait_for(runner.run(scope, modules=annotated))
-            if step < 0:
-                continue
-            start = time.perf_counter_ns()
-            with scope(f"{STEP}{step}"):
-                wait_for(runner.run(scope, modules=annotated))
-            durations.append(time.perf_counter_ns() - start)
-    return _Recording(tuple(durations), *read_events(profiler.profiler.kineto_results))
-
-
-def _missing(matcher: Matcher, steps: tuple[int, ...]) -> list[Note]:
-    """Say what was counted and not found in the recording, so that no cost is lost in silence."""
-    rows = [row for row in matcher.unmatched(steps) if row.cost is not None and row.cost.flops]
-    if not rows:
-        return []
-    flops = sum(row.cost.flops * row.op.repeat for row in rows if row.cost is not None)
-    kinds = ", ".join(sorted({row.op.raw for row in rows})[:8])
-    return [
-        Note(
-            "cost-not-placed",
-            f"{len(rows)} counted operators ({flops:,} FLOPs: {kinds}) ran under other names or fused with others, so their "
-            "cost is beside no row",
-        )
-    ]
+            if step >= 0:
+                start = time.perf_counter_ns()
+                with scope(f"{STEP}{step}"):
+                    wait_for(runner.run(scope, modules=annotated))
+                durations.append(time.perf_counter_ns() - start)
+    return tuple(durations), *read_events(profiler.profiler.kineto_results)
 
 
 # -- one run of the user's model, repeatable, with everything of the user's restored
@@ -231,13 +207,13 @@ class Runner:
 
     def _own(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """A copy of the user's tensor, or, where only a shape was given, reproducible noise on the model's device."""
-        if has_data(tensor):
-            own = tensor.detach().clone()
-            if self._options.inputs is None:  # made from shapes, on the CPU
-                own = own.to(self.device)
-            return own.requires_grad_() if tensor.requires_grad else own
-        noise = torch.randn(tensor.shape, dtype=torch.float32, generator=generator)
-        return noise.to(device=self.device, dtype=tensor.dtype)
+        if not has_data(tensor):
+            noise = torch.randn(tensor.shape, dtype=torch.float32, generator=generator)
+            return noise.to(device=self.device, dtype=tensor.dtype)
+        own = tensor.detach().clone()
+        if self._options.inputs is None:  # made from shapes, on the CPU
+            own = own.to(self.device)
+        return own.requires_grad_() if tensor.requires_grad else own
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
@@ -255,7 +231,7 @@ class Runner:
         """The run that finds out whether the model takes these inputs: of those that were guessed there may be others."""
         while True:
             try:
-                self._reported(self._forward_and_backward, _no_scope, self.inner)
+                self._forward_and_backward(_no_scope, self.inner)
                 return
             except ForwardError:
                 if not self._others:
@@ -266,24 +242,22 @@ class Runner:
     def run(self, scope: Scope | None = None, *, modules: bool = False) -> Any:
         """One forward pass, and the backward pass where it is wanted; with `modules`, each module call is annotated."""
         if scope is None or not modules:
-            return self._reported(self._forward_and_backward, scope or _no_scope, self.model)
+            return self._forward_and_backward(scope or _no_scope, self.model)
         self._running = ""
         with defer_signals(), intercept_calls(partial(self._enter, scope), engine=True), allow_signals():
-            return self._reported(self._forward_and_backward, scope, self.model)
+            return self._forward_and_backward(scope, self.model)
 
-    def _reported(self, run: Callable[[Scope, Any], Any], scope: Scope, model: Any) -> Any:
+    def _forward_and_backward(self, scope: Scope, model: Any) -> Any:
         """What the user's model raises is reported as such."""
         try:
-            return run(scope, model)
+            result = model(*self.args, **self.kwargs)
+            return self._gradients(scope, result) if self._options.backward else result
         except OpcostError:
             raise
         except Exception as exc:
             raise forward_error(exc, None, self.inner) from exc
 
-    def _forward_and_backward(self, scope: Scope, model: Any) -> Any:
-        result = model(*self.args, **self.kwargs)
-        if not self._options.backward:
-            return result
+    def _gradients(self, scope: Scope, result: Any) -> Any:
         outputs = [tensor for tensor in tensors_in(result) if tensor.requires_grad]
         loss = loss_of(result, labelled=self.kwargs.get("labels") is not None)
         if loss is None and self._on_trial[0]:
@@ -292,16 +266,11 @@ class Runner:
         leaves = [p for p in self.inner.parameters() if p.requires_grad]
         leaves += [tensor for tensor in tensors_in((self.args, self.kwargs)) if tensor.requires_grad]
         if not outputs or not leaves:
-            raise ForwardError(
-                "there is nothing to differentiate: "
-                + ("no output" if leaves else "no parameter")
-                + " requires a gradient",
-                hint="profile without backward, or unfreeze a parameter",
-            )
+            fault = f"there is nothing to differentiate: no {'output' if leaves else 'parameter'} requires a gradient"
+            raise ForwardError(fault, hint="profile without backward, or unfreeze a parameter")
         with scope(BACKWARD):
-            return torch.autograd.grad(
-                outputs, leaves, grad_outputs=[torch.ones_like(output) for output in outputs], allow_unused=True
-            )
+            ones = [torch.ones_like(output) for output in outputs]
+            return torch.autograd.grad(outputs, leaves, grad_outputs=ones, allow_unused=True)
 
     def _enter(self, scope: Scope, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called in place of every module call; what it costs is added to every call, so the usual case is looked up."""
@@ -317,21 +286,17 @@ class Runner:
 
     def _named(self, module: nn.Module, outer: str) -> tuple[str, str]:
         """The path of a module that is called from inside `outer`, and the name of its annotation."""
-        path = outer if self._is_shell(module) else self._paths.path(module, outer)
-        number = self._numbers.get(path)
-        if number is None:
-            number = self._numbers[path] = len(self.paths)
+        is_unknown = isinstance(module, torch.fx.GraphModule) and not self._places[id(module)]
+        # No module of the model's but what a compiler or another wrapper put around it has the path of what is around it.
+        is_shell = module is not self.inner if module is self.model else is_unknown
+        path = outer if is_shell else self._paths.path(module, outer)
+        if path not in self._numbers:
+            self._numbers[path] = len(self.paths)
             self.paths.append(path)
-        named = path, f"{MODULE}{number}"
+        named = path, f"{MODULE}{self._numbers[path]}"
         if self._places[id(module)] == 1:  # it is in the model, and under no other path
             self._known[id(module)] = named
         return named
-
-    def _is_shell(self, module: nn.Module) -> bool:
-        """Whether this is no module of the model's but what a compiler or another wrapper put around it."""
-        if module is self.model:
-            return module is not self.inner
-        return isinstance(module, torch.fx.GraphModule) and not self._places[id(module)]
 
 
 _NOTHING = nullcontext()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from opcost.core.graph import NO_ATTRS, ZERO, Cost, TensorSpec
 from opcost.core.profile import Kernel, ProfileRow
@@ -34,53 +33,50 @@ class RowMaker:
         if event.runtime:
             # A launch outside any operator (a CUDA graph) is a row; waiting for the device is none.
             if node.kernels:
-                self._append(node, "runtime", (node,), None)
+                self._append(node, "runtime", (node,), ())
         elif is_operator(event.name) or id(node) in self._matched:
             # What the model's code called is one row, whatever it calls inside.
-            self._append(node, "cpu_op", tuple(node.walk()), self._found(node))
+            inside = tuple(node.walk())
+            counted = [row for inner in inside for row in self._matched.get(id(inner), ())]
+            self._append(node, "cpu_op", inside, sorted(counted, key=lambda row: row.op.id))
         else:
-            inner = tuple(child for child in node.children if child.event.runtime)
-            self._append(node, "cpu_op", (node, *inner), None)
+            launches = [child for child in node.children if child.event.runtime]
+            self._append(node, "cpu_op", (node, *launches), ())
             for child in node.children:
                 if not child.event.runtime:
                     self._add(child)
 
-    def _found(self, node: EventNode) -> list[Row]:
-        """What was counted of this node and all inside it, in order of execution."""
-        rows = [row for inner in node.walk() for row in self._matched.get(id(inner), ())]
-        return sorted(rows, key=lambda row: row.op.id)
-
-    def _append(self, node: EventNode, provider: str, own: Sequence[EventNode], counted: Sequence[Row] | None) -> None:
-        """A row of this node; `own` are the nodes whose time and kernels are its own."""
+    def _append(self, node: EventNode, provider: str, own: Sequence[EventNode], counted: Sequence[Row]) -> None:
+        """A row of this node; `own` are the nodes whose time and kernels are its own, `counted` in order of execution."""
         event, place = node.event, node.place
         duration = event.end_ns - event.start_ns
         others = {id(child) for child in node.children} - {id(inner) for inner in own}
         inside = sum(c.event.end_ns - c.event.start_ns for c in node.children if id(c) in others)
         kernels = tuple(kernel_of(kernel) for inner in own for kernel in inner.kernels)
         total = sum(kernel.duration_ns for inner in node.walk() for kernel in inner.kernels)
-        main = max(counted, key=_weight) if counted else None
-        modules = {row.op.module for row in counted or ()}
+        costs = [row.cost or ZERO for row in counted]
+        weights = [(cost.flops, cost.bytes_read + cost.bytes_written) for cost in costs]
+        main = counted[weights.index(max(weights))] if counted else None
+        modules = {row.op.module for row in counted}
         # An operator or a region in place of several modules belongs to the one that called it, and is of no one kind.
         module = modules.pop() if len(modules) == 1 else place.module
         one_kind = main is not None and (module == main.op.module or is_operator(event.name))
         base = event.name.rpartition("::")[2]
         own_ns = sum(kernel.duration_ns for kernel in kernels)
-        self._rows.append(
-            ProfileRow(
-                id=len(self._rows), name=f"{module}.{base}" if module else base, type=event.name,
-                kind=main.op.kind if main is not None and one_kind else "",
-                module=module, phase=place.phase, device=kernels[0].device if kernels else "cpu",
-                stream=kernels[0].stream if kernels else "", provider=provider, step=place.step,
-                host_start_ns=event.start_ns, host_ns=duration, host_self_ns=max(0, duration - inside),
-                device_ns=own_ns if self._with_device else None,
-                device_total_ns=total if self._with_device else None,
-                kernels=kernels,
-                ins=main.ins if main is not None and len(counted or ()) == 1 else tuple(_ins(node)),
-                outs=counted[-1].outs if counted else (),
-                attrs=main.op.attrs if main is not None else NO_ATTRS,
-                cost=_sum(counted),
-            )
+        cost: Cost | None = None
+        if counted and all(row.cost is not None for row in counted):  # unknown if that of one is
+            cost = sum(((row.cost or ZERO) * row.op.repeat for row in counted), ZERO)
+        row = ProfileRow(
+            id=len(self._rows), name=f"{module}.{base}" if module else base, type=event.name,
+            kind=main.op.kind if main is not None and one_kind else "", module=module, phase=place.phase,
+            device=kernels[0].device if kernels else "cpu", stream=kernels[0].stream if kernels else "",
+            provider=provider, step=place.step, host_start_ns=event.start_ns, host_ns=duration,
+            host_self_ns=max(0, duration - inside), device_ns=own_ns if self._with_device else None,
+            device_total_ns=total if self._with_device else None, kernels=kernels,
+            ins=main.ins if main is not None and len(counted) == 1 else tuple(_ins(node)),
+            outs=counted[-1].outs if counted else (), attrs=main.op.attrs if main is not None else NO_ATTRS, cost=cost,
         )  # fmt: skip
+        self._rows.append(row)
 
 
 def kernel_of(event: DeviceEvent) -> Kernel:
@@ -88,30 +84,11 @@ def kernel_of(event: DeviceEvent) -> Kernel:
     return Kernel(event.name, event.device, event.stream, event.start_ns, event.duration_ns, event.launched_ns)
 
 
-def _weight(row: Row) -> tuple[int, int]:
-    cost = row.cost or ZERO
-    return cost.flops, cost.bytes_read + cost.bytes_written
-
-
-def _sum(counted: Sequence[Row] | None) -> Cost | None:
-    """The cost of an operator that consists of counted ones; unknown if one of them is."""
-    if not counted:
-        return None
-    total = ZERO
-    for row in counted:
-        if row.cost is None:
-            return None
-        total += row.cost * row.op.repeat
-    return total
-
-
 def _ins(node: EventNode) -> Iterator[TensorSpec]:
+    """A list of tensors does not have its element type, and none is guessed: such an input is left out."""
     for shape, dtype in zip(node.event.shapes, node.event.dtypes, strict=False):
-        if dtype == "TensorList":
-            # The list does not say its element type, and none is guessed: such an input is left out.
-            continue
-        if dtype not in NOT_A_TENSOR and dtype in DTYPES:
-            yield TensorSpec(tuple(extent for extent in shape if isinstance(extent, int)), DTYPES[dtype])
+        if dtype != "TensorList" and dtype not in NOT_A_TENSOR and dtype in DTYPES:
+            yield TensorSpec(_flat(shape), DTYPES[dtype])
 
 
 # -- which counted operator is which recorded one: the same phase, module, family and shapes, in the same order
@@ -119,7 +96,6 @@ def _ins(node: EventNode) -> Iterator[TensorSpec]:
 # The recorded run names more operators than the count (`aten::linear` around `aten::addmm`, `aten::expand` inside it), and a
 # device may choose another of the same family (`aten::cudnn_batch_norm`). A family is what one translation serves.
 
-_Key = TypeVar("_Key")
 _Where: TypeAlias = "tuple[int | None, str, str]"  # step, phase and module in which an operator ran
 NOT_A_TENSOR = frozenset({"", "Scalar", "ScalarList", "GenericList"})
 _REGIONS = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction")
@@ -146,79 +122,55 @@ _SAME = {
 """What a compiler puts in place of an operator when it fuses the next one into it, such as a sum into a product."""
 
 
-class _Visit(NamedTuple):
-    """A recorded node on the way down from a root: whether a compiled region is around it, and whether an operator is."""
-
-    node: EventNode
-    compiled: bool = False
-    inside: bool = False
-
-
-@dataclass(slots=True)
-class _Seen:
-    """What was met on the way down."""
-
-    outermost: list[EventNode] = field(default_factory=list)  # operators that no operator is around
-    replayed: list[EventNode] = field(default_factory=list)  # compiled regions that replay a CUDA graph
-    regions: set[_Where] = field(default_factory=set)  # where compiled regions ran operators
-
-    def enter(self, visit: _Visit) -> _Visit:
-        """Note a node, and say what is around those inside it."""
-        node = visit.node
-        compiled = visit.compiled or node.event.name.startswith(_REGIONS)
-        if compiled and any(child.event.runtime and GRAPH_LAUNCH in child.event.name for child in node.children):
-            self.replayed.append(node)
-        if visit.inside or not is_operator(node.event.name):
-            return _Visit(node, compiled, visit.inside)
-        self.outermost.append(node)
-        if compiled:
-            self.regions.add(_where(node))
-        return _Visit(node, compiled, inside=True)
-
-
 class Matcher:
     """Hands out the rows of a report, each at most once per step."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows = rows
-        self._in_module = _grouped(rows, lambda row: (row.op.phase, row.op.module, family_of(row.op.raw)))
-        self._anywhere = _grouped(rows, lambda row: (row.op.phase, family_of(row.op.raw)))
+        self._families: dict[tuple[int | str, ...], list[Row]] = {}  # by phase and family, and in which module too
+        for row in rows:
+            key = row.op.phase, family_of(row.op.raw)
+            self._families.setdefault(key, []).append(row)
+            self._families.setdefault((*key, row.op.module), []).append(row)
         self._used: defaultdict[int | None, set[int]] = defaultdict(set)  # by step, the rows that are handed out
 
     def match(self, roots: Sequence[EventNode]) -> dict[int, tuple[Row, ...]]:
         """The counted rows of each recorded node, by the node's identity; below a matched node nothing is matched."""
         found: dict[int, tuple[Row, ...]] = {}
-        seen = _Seen()
-        waiting = [_Visit(root) for root in reversed(roots)]
+        outermost: list[EventNode] = []  # operators that no operator is around
+        replayed: list[EventNode] = []  # compiled regions that replay a CUDA graph
+        regions: set[_Where] = set()  # where compiled regions ran operators
+        waiting = [(root, False, False) for root in reversed(roots)]  # is in a compiled region, is in an operator
         while waiting:
-            visit = waiting.pop()
-            if visit.node.event.runtime:
+            node, compiled, inside = waiting.pop()
+            if node.event.runtime:
                 continue
-            node, compiled, inside = seen.enter(visit)
+            compiled = compiled or node.event.name.startswith(_REGIONS)
+            if compiled and any(child.event.runtime and GRAPH_LAUNCH in child.event.name for child in node.children):
+                replayed.append(node)
+            if not inside and is_operator(node.event.name):
+                inside = True
+                outermost.append(node)
+                if compiled:
+                    regions.add(_where(node))
             row = self._take(node, compiled=compiled)
             if row is not None:
                 found[id(node)] = (row,)
             else:
-                waiting.extend(_Visit(child, compiled, inside) for child in reversed(node.children))
-        self._place_rest([node for node in seen.outermost if _where(node) not in seen.regions], found)
-        self._place_replayed(seen.replayed, found)
-        return found
-
-    def _place_replayed(self, replayed: Sequence[EventNode], found: dict[int, tuple[Row, ...]]) -> None:
-        """A compiled region that replays a CUDA graph calls no operators: where it is the only one, all of them are in it."""
-        alone = Counter(_where(node) for node in replayed)
+                waiting.extend((child, compiled, inside) for child in reversed(node.children))
+        self._place_rest([node for node in outermost if _where(node) not in regions], found)
+        # A compiled region that replays a CUDA graph calls no operators: where it is the only one, all of them are in it.
+        alone = Counter(map(_where, replayed))
         for node in replayed:
             step, phase, module = place = _where(node)
-            used = self._used[step]
             if alone[place] == 1:
-                below = f"{module}." if module else ""
-                rows = [
-                    row
-                    for row in self._rows
-                    if row.op.phase == phase and row.op.id not in used and f"{row.op.module}.".startswith(below)
-                ]
-                found[id(node)] = tuple(rows)
-                used.update(row.op.id for row in rows)
+                left = [row for row in self._rows if row.op.phase == phase and _is_below(row, module)]
+                self._place(node, step, [row for row in left if row.op.id not in self._used[step]], found)
+        return found
+
+    def _place(self, node: EventNode, step: int | None, rows: list[Row], found: dict[int, tuple[Row, ...]]) -> None:
+        found[id(node)] = tuple(rows)
+        self._used[step].update(row.op.id for row in rows)
 
     def _place_rest(self, outermost: Sequence[EventNode], found: dict[int, tuple[Row, ...]]) -> None:
         """Give what a fused operator did in place of the counted ones to it, where only one can have done it.
@@ -232,26 +184,21 @@ class Matcher:
                 if row is not None:
                     found[id(node)] = (row,)
             there.setdefault(_where(node), []).append(node)
-        for place, rows in self._left_at(there).items():
-            able = [n for n in there.get(place, ()) if id(n) not in found and n.event.name not in _NO_ARITHMETIC]
-            bare = [node for node in able if not _holds_match(node, found)]
-            if len(bare or able) == 1:
-                found[id((bare or able)[0])] = tuple(rows)
-                self._used[place[0]].update(row.op.id for row in rows)
-
-    def _left_at(self, there: Collection[_Where]) -> dict[_Where, list[Row]]:
-        """The rows with arithmetic that no step's operators took, each at the nearest module above it that ran any."""
+        # The rows with arithmetic that no step's operators took, each at the nearest module above it that ran any
         left: dict[_Where, list[Row]] = {}
         for step in {step for step, _, _ in there}:
-            used = self._used[step]
             for row in self._rows:
-                if row.op.id in used or row.cost is None or not row.cost.flops:
+                if row.op.id in self._used[step] or row.cost is None or not row.cost.flops:
                     continue
                 module = row.op.module
                 while module and (step, row.op.phase, module) not in there:
                     module = module.rpartition(".")[0]
                 left.setdefault((step, row.op.phase, module), []).append(row)
-        return left
+        for place, rows in left.items():
+            able = [n for n in there.get(place, ()) if id(n) not in found and n.event.name not in _NO_ARITHMETIC]
+            bare = [node for node in able if not _holds_match(node, found)]
+            if len(bare or able) == 1:
+                self._place((bare or able)[0], place[0], rows, found)
 
     def unmatched(self, steps: Sequence[int]) -> list[Row]:
         """Rows of forward and backward passes that some step did not show."""
@@ -259,31 +206,32 @@ class Matcher:
         return [row for row in self._rows if row.op.id not in matched and row.op.phase != "update"]
 
     def _take(self, node: EventNode, *, compiled: bool, any_shape: bool = False) -> Row | None:
-        """The first row that is left for this node: given exactly what it reads, else more than that, or anything."""
-        used = self._used[node.place.step]
-        left = [row for row in self._candidates(node, compiled=compiled) if row.op.id not in used]
-        given = Counter(tensor_shapes(node)) if left else Counter()
-        exact = (row for row in left if _is_given(row, given))
-        row = next(exact, None) or next((row for row in left if any_shape or _fits(row, given)), None)
-        if row is not None:
-            used.add(row.op.id)
-        return row
+        """The first row that is left for this node: given exactly what it reads, else more than that, or anything.
 
-    def _candidates(self, node: EventNode, *, compiled: bool) -> Iterable[Row]:
-        """The rows of a node's family in its module; of a compiled one also in modules below, which are not called."""
-        phase, module, family = node.place.phase, node.place.module, family_of(node.event.name)
-        if not compiled:
-            return self._in_module.get((phase, module, family), ())
-        below = f"{module}." if module else ""
-        rows = self._anywhere.get((phase, family), ())
-        return [row for row in rows if row.op.module == module or row.op.module.startswith(below)]
+        Exactly is also that and where to write. Rows are of the node's family in its module; of a compiled one also in
+        modules below, which are not called.
+        """
+        used, module = self._used[node.place.step], node.place.module
+        key: tuple[int | str, ...] = node.place.phase, family_of(node.event.name)
+        rows = self._families.get(key if compiled else (*key, module), ())
+        left = [row for row in rows if row.op.id not in used and (not compiled or _is_below(row, module))]
+        given: Counter[Any] = Counter(tensor_shapes(node)) if left else Counter()
+        fitting: Row | None = None
+        for row in left:
+            read = Counter(spec.shape for spec in row.ins if spec.known)
+            if given in (read, read + Counter(spec.shape for spec in row.outs if spec.known)):
+                fitting = row
+                break
+            if fitting is None and (any_shape or all(given[shape] >= count for shape, count in read.items())):
+                fitting = row
+        if fitting is not None:
+            used.add(fitting.op.id)
+        return fitting
 
 
-def _grouped(rows: Iterable[Row], key: Callable[[Row], _Key]) -> dict[_Key, list[Row]]:
-    found: dict[_Key, list[Row]] = {}
-    for row in rows:
-        found.setdefault(key(row), []).append(row)
-    return found
+def _is_below(row: Row, module: str) -> bool:
+    """Whether a row is of this module or of one inside it."""
+    return not module or f"{row.op.module}.".startswith(f"{module}.")
 
 
 def _where(node: EventNode) -> _Where:
@@ -316,15 +264,3 @@ def tensor_shapes(node: EventNode) -> Iterator[tuple[int, ...]]:
 
 def _flat(shape: Any) -> tuple[int, ...]:
     return tuple(extent for extent in shape if isinstance(extent, int))
-
-
-def _is_given(row: Row, given: Counter[tuple[int, ...]]) -> bool:
-    """Whether the recorded operator was given exactly what the counted one reads, or that and where to write."""
-    wanted = Counter(spec.shape for spec in row.ins if spec.known)
-    return given == wanted or given == wanted + Counter(spec.shape for spec in row.outs if spec.known)
-
-
-def _fits(row: Row, given: Counter[tuple[int, ...]]) -> bool:
-    """Whether the recorded operator was given all that the counted one reads."""
-    wanted = Counter(spec.shape for spec in row.ins if spec.known)
-    return all(given[shape] >= count for shape, count in wanted.items())  # type: ignore[index]

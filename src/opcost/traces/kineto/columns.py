@@ -11,10 +11,10 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import partial
-from itertools import groupby, islice
+from functools import cache, partial
+from itertools import compress, groupby, islice
 from math import floor
-from operator import attrgetter, itemgetter, lt
+from operator import attrgetter, itemgetter, lt, not_
 from typing import Any, NamedTuple
 
 from opcost.core.names import is_collective
@@ -33,9 +33,9 @@ from opcost.traces.kineto.decoding import (
     PROVIDERS,
     RUNTIME,
     UNREAD,
+    Args,
     Event,
     Number,
-    OperatorArgs,
 )
 
 LONGS, INTS, BYTES = partial(array, "q"), partial(array, "i"), partial(array, "b")
@@ -134,22 +134,18 @@ class MemoryColumns:
     """By type and number, as the profiler writes them."""
 
 
-class _Pickers(dict[str, Callable[[Any], tuple[bytes, ...]]]):
-    """For each operator, what picks those of its arguments that distinguish two calls of it."""
-
-    def __missing__(self, name: str) -> Callable[[Any], tuple[bytes, ...]]:
-        needs = known(name)
-        more: tuple[str, ...] = ("concrete",) * needs.asks_values + ("strides",) * needs.asks_strides
-        if name == COLLECTIVE_OPERATOR:
-            more = COLLECTIVE_FIELDS
-        found = self[name] = attrgetter("dims", "old_dims", "types", *more)
-        return found
+@cache
+def _picker(name: str) -> Callable[[Any], tuple[bytes, ...]]:
+    """What picks those of an operator's arguments that distinguish two calls of it."""
+    needs = known(name)
+    more: tuple[str, ...] = ("concrete",) * needs.asks_values + ("strides",) * needs.asks_strides
+    return attrgetter("dims", "old_dims", "types", *(COLLECTIVE_FIELDS if name == COLLECTIVE_OPERATOR else more))
 
 
 class _Numbers(dict[tuple[str, bytes], int]):
     """The distinct signatures of one kind and their numbers, given when they are first met.
 
-    The key is the name and, joined by APART, what `_Pickers` picks of the arguments.
+    The key is the name and, joined by APART, what `_picker` picks of the arguments.
     """
 
     def __init__(self, sort: int, signatures: list[Signature]) -> None:
@@ -199,25 +195,20 @@ class Columns:
         self.untimed = 0  # events without a beginning or a duration, which are left out
         self.unread = 0  # work on a device without a category, which is left out
         self.beyond = 0  # events with times that no column can have, which are left out
-        self._pickers = _Pickers()
         self._describe = attrgetter(*COLLECTIVE_FIELDS)
         self._numbers = {sort: _Numbers(sort, self.signatures) for sort in _LANES}
 
     def add(self, events: Iterable[Event]) -> None:
         """Sort a block of events in."""
         sorts: dict[int, list[Event]] = {}
-        unread = 0
         for sort, run in groupby(events, _SORT):
-            if sort in sorts:
-                sorts[sort] += run
-            elif sort == UNREAD:
-                unread += len(list(run))
-            elif sort != IGNORED:
-                sorts[sort] = list(run)
+            if sort != IGNORED:
+                sorts.setdefault(sort, []).extend(run)
+        unread = len(sorts.pop(UNREAD, ()))
         if BACKEND in sorts:
-            work = [event for event in sorts[BACKEND] if event.args is not None and event.args.stream is not None]
-            sorts[BACKEND] = [event for event in sorts[BACKEND] if event.args is None or event.args.stream is None]
-            sorts[DEVICE] = sorts.get(DEVICE, []) + work
+            on_device = [event.args is not None and event.args.stream is not None for event in sorts[BACKEND]]
+            sorts.setdefault(DEVICE, []).extend(compress(sorts[BACKEND], on_device))
+            sorts[BACKEND] = [*compress(sorts[BACKEND], map(not_, on_device))]
         # All times first: they may be beyond what a column can have, and then nothing of this block is kept.
         memory = [
             event
@@ -225,25 +216,19 @@ class Columns:
             if event.name == "[memory]" and event.ts is not None and event.args is not None
         ]
         memory_times = _nanoseconds([event.ts for event in memory], LATEST)
+        device = self._timed(sorts.pop(DEVICE, []))
         timed = [
             (sort, thread, self._timed(bucket))
             for sort, found in sorts.items()
-            for thread, bucket in (
-                _threads(_modules(found) if sort == MODULE else found) if sort != DEVICE else [(None, found)]
-            )
+            for thread, bucket in _threads(_modules(found) if sort == MODULE else found)
         ]
         self.unread += unread
         if memory:
             self._add_memory(memory, memory_times)
+        self._add_device(*device)
         for sort, thread, columns in timed:
-            if thread is None:
-                self._add_device(*columns)
-                continue
             lane = self.threads.setdefault(thread, {}).setdefault(_LANES[sort], Lane())
-            if sort == OPERATOR:
-                self._add_operators(lane, *columns)
-            else:
-                self._add_calls(lane, sort, *columns)
+            self._add_calls(lane, sort, *columns)
 
     def move_device_work(self) -> None:
         """Take work of third-party backends off threads of processes that run no operator: those are their devices."""
@@ -294,16 +279,14 @@ class Columns:
 
     def _add_memory(self, bucket: list[Event], times: array[int]) -> None:
         memory = self.memory
-        address, changed, allocated, reserved, kinds, numbers = zip(
-            *(_CHANGE(event.args) for event in bucket), strict=True
-        )
+        changes = zip(*(_CHANGE(event.args) for event in bucket), strict=True)
+        address, changed, allocated, reserved, kinds, numbers = changes
         memory.time.extend(times)
         memory.thread.extend(_numbered(list(map(_THREAD, bucket)), memory.threads))
         memory.place.extend(_numbered(list(zip(kinds, numbers, strict=True)), memory.devices))
-        memory.address.extend(_identifiers(address))
         memory.changed.extend(_identifiers(changed, _difference))
-        memory.allocated.extend(_identifiers(allocated))
-        memory.reserved.extend(_identifiers(reserved))
+        for column, values in ((memory.address, address), (memory.allocated, allocated), (memory.reserved, reserved)):
+            column.extend(_identifiers(values))
 
     def _timed(self, events: list[Event]) -> tuple[list[Event], array[int], array[int]]:
         """The events that have a beginning and a duration, and both in nanoseconds."""
@@ -320,41 +303,39 @@ class Columns:
             durations = array("q", [max(duration, 0) for duration in durations])
         return events, starts, durations
 
-    def _add_operators(self, lane: Lane, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
-        numbers, pickers, join = self._numbers[OPERATOR], self._pickers, APART.join
-        arguments: list[OperatorArgs] = [event.args or NO_ARGS for event in bucket]
-        names = [event.name or "" for event in bucket]
-        found = [numbers[name, join(pickers[name](args))] for name, args in zip(names, arguments, strict=True)]
-        sequences = _identifiers([args.sequence for args in arguments])
-        lane.start.extend(starts)
-        lane.duration.extend(durations)
-        lane.signature.extend(array("i", found))
-        lane.link.extend(sequences)
-        lane.backward.extend(_backward(sequences, arguments))
-        lane.external.extend(_identifiers([args.external for args in arguments]))
-
     def _add_calls(self, lane: Lane, sort: int, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
-        numbers = self._numbers[sort]
-        lane.start.extend(starts)
-        lane.duration.extend(durations)
-        lane.signature.extend(array("i", [numbers[event.name or "", b""] for event in bucket]))
-        nothing = array("q", [NONE]) * len(bucket)
-        lane.external.extend(self._launched(bucket) if sort == RUNTIME else nothing)
-        lane.backward.extend(array("b", bytes(len(bucket))))
-        if sort in (RUNTIME, BACKEND):
-            lane.link.extend(_identifiers([NONE if event.args is None else event.args.correlation for event in bucket]))
+        numbers, count = self._numbers[sort], len(bucket)
+        nothing = array("q", [NONE]) * count
+        names = [event.name or "" for event in bucket]
+        link, external, backward = nothing, nothing, array("b", bytes(count))
+        if sort == OPERATOR:
+            arguments: list[Args] = [event.args or NO_ARGS for event in bucket]
+            join = APART.join
+            found = [numbers[name, join(_picker(name)(args))] for name, args in zip(names, arguments, strict=True)]
+            link = _identifiers([args.sequence for args in arguments])
+            backward = _backward(link, arguments)
+            external = _identifiers([args.external for args in arguments])
         else:
-            lane.link.extend(nothing)
-        for event, start, duration in zip(bucket, starts, durations, strict=True) if sort == ANNOTATION else ():
-            number = (event.name or "").removeprefix(STEP_PREFIX)
-            if number != event.name and number.isdecimal() and len(number) < 20:
+            found = [numbers[name, b""] for name in names]
+        if sort == RUNTIME:
+            # The number of the kernel that a call launches, where the trace names it
+            kernels = [NOTHING if event.args is None else event.args.kernel for event in bucket]
+            launched = [each if each is NOTHING else bytes(each) for each in kernels]
+            numbered = self.launches.setdefault
+            external = array(
+                "q", [NONE if each is NOTHING else numbered(each, len(self.launches)) for each in launched]
+            )
+        if sort in (RUNTIME, BACKEND):
+            link = _identifiers([NONE if event.args is None else event.args.correlation for event in bucket])
+        for name, column in (
+            ("start", starts), ("duration", durations), ("signature", array("i", found)), ("link", link),
+            ("backward", backward), ("external", external),
+        ):  # fmt: skip
+            getattr(lane, name).extend(column)
+        for name, start, duration in zip(names, starts, durations, strict=True) if sort == ANNOTATION else ():
+            number = name.removeprefix(STEP_PREFIX)
+            if number != name and number.isdecimal() and len(number) < 20:
                 self.steps.append((start, start + duration, int(number) % LARGEST))
-
-    def _launched(self, bucket: list[Event]) -> array[int]:
-        """Of runtime calls, the number of the kernel that they launch, where the trace names it."""
-        names = self.launches
-        kernels = [NOTHING if event.args is None else event.args.kernel for event in bucket]
-        return array("q", [NONE if each is NOTHING else names.setdefault(bytes(each), len(names)) for each in kernels])
 
     def _add_device(self, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
         columns, names, queues = self.device, self.kernel_names, self.queues
@@ -396,10 +377,7 @@ def _threads(events: list[Event]) -> Iterable[tuple[tuple[Number, Number], list[
         return [((pids[0], tids[0]), events)]
     found: dict[tuple[Number, Number], list[Event]] = {}
     for key, run in groupby(events, _THREAD):
-        if key in found:
-            found[key] += run
-        else:
-            found[key] = list(run)
+        found.setdefault(key, []).extend(run)
     return found.items()
 
 
@@ -429,8 +407,6 @@ def decoded(spelled: bytes) -> Any:
 
 def _identifier(value: Number) -> int:
     """An identifier; what is no number, or beyond 63 bits, links nothing, as one that is below zero."""
-    if type(value) is int:
-        return value if 0 <= value < LARGEST else NONE
     if isinstance(value, str):
         return int(value) if value.isdecimal() and len(value) < 19 else NONE
     return int(value) if value is not None and 0 <= value < LARGEST else NONE
@@ -456,7 +432,7 @@ def _numbered(keys: list[tuple[Number, Number]], numbers: dict[tuple[Number, Num
     return [numbers.setdefault(key, len(numbers)) for key in keys]
 
 
-def _backward(sequences: array[int], arguments: list[OperatorArgs]) -> array[int]:
+def _backward(sequences: array[int], arguments: list[Args]) -> array[int]:
     """Of each operator, whether the backward pass ran it: it has a sequence number and names the thread of its forward."""
     if max(sequences, default=NONE) < 0:
         return array("b", bytes(len(sequences)))

@@ -61,8 +61,8 @@ _NAMES = {
 """Our names of arguments, and the trace's."""
 
 
-class OperatorArgs(msgspec.Struct, gc=False, rename=_NAMES):
-    """The arguments of an operator, in the order in which the profiler writes them."""
+class Args(msgspec.Struct, gc=False, rename=_NAMES):
+    """The arguments of an event that may be anything."""
 
     external: Number = ABSENT
     sequence: Number = ABSENT
@@ -78,51 +78,11 @@ class OperatorArgs(msgspec.Struct, gc=False, rename=_NAMES):
     out_elements: Raw = NOTHING
     group_size: Raw = NOTHING
     element: Raw = NOTHING
-
-
-class CallArgs(msgspec.Struct, gc=False):
-    """What links a call of the device's runtime to the work that it launched."""
-
-    correlation: Number = ABSENT
-    kernel: Raw = NOTHING  # the name of the launched kernel, which ROCm writes
-
-
-class DeviceArgs(msgspec.Struct, gc=False, rename=_NAMES):
-    """What links a piece of device work to its launch, and where it ran."""
-
-    external: Number = ABSENT
-    device: Number = None
-    stream: Number = None
-    correlation: Number = ABSENT
-    bytes: Number = None
-    collective: Raw = NOTHING
-    group_name: Raw = NOTHING
-    in_elements: Raw = NOTHING
-    out_elements: Raw = NOTHING
-    group_size: Raw = NOTHING
-    element: Raw = NOTHING
-
-
-class MemoryArgs(msgspec.Struct, gc=False, rename=_NAMES):
-    """One change of an allocator."""
-
-    address: Number = ABSENT
-    changed: Number = None
-    device_id: Number = None
-    device_type: Number = None
-    allocated: Number = ABSENT
-    reserved: Number = ABSENT
-
-
-class Args(OperatorArgs, gc=False, rename=_NAMES):
-    """All of these, for an event that may be anything."""
-
     task: Raw = NOTHING  # what Ascend's tools write of work on a device, which they give no category
-
     device: Number = None
     stream: Number = None
-    correlation: Number = ABSENT
-    kernel: Raw = NOTHING
+    correlation: Number = ABSENT  # what links a call of the device's runtime to the work that it launched
+    kernel: Raw = NOTHING  # the name of the launched kernel, which ROCm writes
     bytes: Number = None
     address: Number = ABSENT
     changed: Number = None
@@ -166,10 +126,14 @@ class Skipped(msgspec.Struct, gc=False):
     sort: ClassVar[int] = IGNORED
 
 
-_ARGS: dict[int, Any] = {
-    OPERATOR: OperatorArgs, RUNTIME: CallArgs, DEVICE: DeviceArgs, ANNOTATION: None, OVERHEAD: None, MODULE: None,
-    MEMORY: MemoryArgs, BACKEND: DeviceArgs,
+_COLLECTIVE = "collective group_name in_elements out_elements group_size element"
+_DEVICE = f"external device stream correlation bytes {_COLLECTIVE}"
+_ARGS = {
+    OPERATOR: f"external sequence forward_thread concrete types strides dims old_dims {_COLLECTIVE}",
+    RUNTIME: "correlation kernel", DEVICE: _DEVICE, BACKEND: _DEVICE,
+    MEMORY: "address changed device_id device_type allocated reserved",
 }  # fmt: skip
+"""The arguments that events of each kind have, in the order in which the profiler writes them."""
 
 
 def _typed(time: Any, *, memory: bool) -> Any:
@@ -181,14 +145,15 @@ def _typed(time: Any, *, memory: bool) -> Any:
 
     skipped = [*NO_WORK, *(category for category, sort in CATEGORIES.items() if sort == MEMORY and not memory)]
     found = [struct(category, [], Skipped) for category in skipped]
+    known = {field.name: (field.name, field.type, field.default) for field in msgspec.structs.fields(Args)}
+    timed = [(name, time | None, None) for name in ("ts", "dur")]
     for category, sort in CATEGORIES.items():
         if category in skipped:
             continue
-        fields = [
-            ("name", str | None, None), ("pid", Number, 0), ("tid", Number, 0), ("ts", time | None, None),
-            ("dur", time | None, None),
-        ]  # fmt: skip
-        if (args := _ARGS[sort]) is not None:
+        fields: list[Any] = [("name", str | None, None), ("pid", Number, 0), ("tid", Number, 0), *timed]
+        if sort in _ARGS:
+            own = [known[name] for name in _ARGS[sort].split()]
+            args: Any = msgspec.defstruct(f"Args_{category}", own, gc=False, rename=_NAMES)
             fields.append(("args", args | None, None))
         found.append(struct(category, fields, msgspec.Struct, sort=sort))
     return reduce(or_, found)

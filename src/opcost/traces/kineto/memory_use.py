@@ -35,12 +35,12 @@ def memory_of(trace: Trace) -> MemoryUse:
     if not memory.time:
         return MemoryUse()
     places: list[list[int]] = [[] for _ in memory.devices]
-    add = [own.append for own in places]
     for place, device in enumerate(memory.place):
-        add[device](place)
-    callers = _Callers(trace)
-    names = [_device_name(*device) for device in memory.devices]
-    uses = [_Device(trace, name, found, callers) for name, found in zip(names, places, strict=True)]
+        places[device].append(place)
+    callers, uses = _Callers(trace), []
+    for (kind, number), found in zip(memory.devices, places, strict=True):
+        word = _DEVICE_TYPES.get(kind, f"device type {kind}") if isinstance(kind, int) else "device"
+        uses.append(_Device(trace, word if word == "cpu" else f"{word}:{number}", found, callers))
     return MemoryUse(
         tuple(use.peak_use() for use in uses),
         tuple(holder for use in uses for holder in use.holders()),
@@ -48,40 +48,34 @@ def memory_of(trace: Trace) -> MemoryUse:
     )
 
 
-def _device_name(kind: object, number: object) -> str:
-    word = _DEVICE_TYPES.get(kind, f"device type {kind}") if isinstance(kind, int) else "device"
-    return word if word == "cpu" else f"{word}:{number}"
-
-
 class _Callers:
     """Which operator was running on a thread of a trace at some time."""
 
     def __init__(self, trace: Trace) -> None:
-        self._rows = trace.rows
+        self._rows = rows = trace.rows
         self._sorts = [signature.sort for signature in trace.signatures]
         bounds = [*(first for _, first in trace.threads), len(trace)]
         ranges = {name: bounds[place : place + 2] for place, (name, _) in enumerate(trace.threads)}
+
+        def is_leaf(row: int) -> bool:
+            return self._sorts[rows.signature[row]] not in (OPERATOR, ANNOTATION)
+
         # The operators and annotations of a thread come before its runtime calls.
         self._ranges = [
-            (first, first + bisect_left(range(first, end), 1, key=self._is_leaf))
+            (first, first + bisect_left(range(first, end), 1, key=is_leaf))
             for first, end in (ranges.get(f"{pid}/{tid}", (0, 0)) for pid, tid in trace.columns.memory.threads)
         ]
-
-    def _is_leaf(self, row: int) -> int:
-        return int(self._sorts[self._rows.signature[row]] not in (OPERATOR, ANNOTATION))
 
     def at(self, thread: int, time: int) -> int | None:
         """The row of the innermost operator."""
         first, end = self._ranges[thread]
         rows = self._rows
         row = bisect_right(rows.start, time, first, end) - 1
-        if row < first:
-            return None
-        while row != NONE and (
+        while row >= first and (
             rows.start[row] + rows.duration[row] <= time or self._sorts[rows.signature[row]] != OPERATOR
         ):
             row = rows.parent[row]
-        return None if row == NONE else row
+        return row if row >= first else None
 
 
 class _Device:

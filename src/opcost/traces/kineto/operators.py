@@ -192,8 +192,9 @@ def _entries(dims: bytes, types: bytes, concrete: bytes, strides: bytes) -> list
     shapes, *others = columns
     found = []
     for place, shape in enumerate(shapes):
-        found.append(_entry(shape, *(column[place] if place < len(column) else "" for column in others)))
-    return found if columns[2] else [_Entry(UNSURE) if entry.holds == NOTHING else entry for entry in found]
+        entry = _entry(shape, *(column[place] if place < len(column) else "" for column in others))
+        found.append(_Entry(UNSURE) if entry.holds == NOTHING and not columns[2] else entry)
+    return found
 
 
 def _entry(shape: Any, name: Any, value: Any, steps: Any) -> _Entry:
@@ -290,20 +291,17 @@ def _value(schema: Schema, argument: Argument, want: _Wanted, entry: _Entry) -> 
     if entry.holds == TENSORS:
         return list(entry.tensors)
     if entry.holds in (NOTHING, UNSURE):
-        return _MODES.get(argument.name, None if _is_absent(want, entry) else UNKNOWN_VALUE)
+        # Whether nothing was given, or it is only something that the profiler does not write
+        is_absent = want.base == "Tensor" or (want.optional and want.base != "str")
+        if want.several:
+            is_absent = want.optional and entry.holds == NOTHING
+        return _MODES.get(argument.name, None if is_absent else UNKNOWN_VALUE)
     if not entry.text:
         return UNKNOWN_VALUE
     if entry.holds == NUMBERS:
         return [_number(text) for text in entry.text.strip("[]").split(", ") if text]
     number = _number(entry.text)
     return SCALAR_TYPES.get(number, UNKNOWN_VALUE) if want.base == "ScalarType" else number
-
-
-def _is_absent(want: _Wanted, entry: _Entry) -> bool:
-    """Whether nothing was given: it is not only something that the profiler does not write."""
-    if want.several:
-        return want.optional and entry.holds == NOTHING
-    return want.base == "Tensor" or (want.optional and want.base != "str")
 
 
 def _number(text: str) -> Any:
@@ -423,7 +421,16 @@ def nested_costs(
         return NestedCosts(given_way, bytes(len(parents)))
     kinds = ("", *sorted({operators[host].kind for host in hosts}))
     numbers = [kinds.index(operator.kind) if host in hosts else 0 for host, operator in enumerate(operators)]
-    return NestedCosts(given_way, _covered(signatures, parents, around, [*numbers, 0]), kinds)
+    # Of each row, the number of the outermost signature around it that has one: what is in a row comes behind it, up to the
+    # first row whose parent comes before it; runtime calls come last, and have no cost anyway.
+    numbers.append(0)
+    covered = bytearray(len(parents))
+    for first in sorted(set(compress(parents, map(numbers.__getitem__, around)))):
+        number, row = numbers[signatures[first]], first + 1
+        while not covered[first] and row < len(parents) and parents[row] >= first:
+            covered[row] = number
+            row += 1
+    return NestedCosts(given_way, bytes(covered), kinds)
 
 
 def _is_same_work(outer: TracedOperator, inner: TracedOperator, words: Sequence[tuple[_Word, _Word]]) -> bool:
@@ -431,20 +438,13 @@ def _is_same_work(outer: TracedOperator, inner: TracedOperator, words: Sequence[
     is_alike = outer.kind == inner.kind and (
         outer.kind in CONTRACTIONS or (outer.kind in PICKS and outer.attrs == inner.attrs)
     )
-    return (
-        inner.is_whole
-        and (is_alike or (_word(outer), _word(inner)) in words)
-        and _sizes(outer.outs) == _sizes(inner.outs)
-        and _sizes(inner.ins) <= _sizes(outer.ins)
+    own = tuple((each.kind, str(each.attrs.get("fn", ""))) for each in (outer, inner))
+    if not inner.is_whole or not (is_alike or own in words):
+        return False
+    outer_ins, outer_outs, inner_ins, inner_outs = (
+        Counter(tensor.numel for tensor in tensors) for tensors in (outer.ins, outer.outs, inner.ins, inner.outs)
     )
-
-
-def _word(operator: TracedOperator) -> _Word:
-    return operator.kind, str(operator.attrs.get("fn", ""))
-
-
-def _sizes(tensors: Sequence[TensorSpec]) -> Counter[int]:
-    return Counter(tensor.numel for tensor in tensors)
+    return outer_outs == inner_outs and inner_ins <= outer_ins
 
 
 def _reached(outers: dict[int, set[int]], inner: int) -> set[int]:
@@ -457,18 +457,3 @@ def _reached(outers: dict[int, set[int]], inner: int) -> set[int]:
             found.add(outer)
             waiting.extend(outers.get(outer, ()))
     return found
-
-
-def _covered(signatures: array[int], parent: array[int], around: list[int], numbers: list[int]) -> bytes:
-    """Of each row, the number of the outermost signature around it that has one.
-
-    What is in a row comes behind it, up to the first row whose parent comes before it; runtime calls come last, and have no
-    cost anyway.
-    """
-    covered = bytearray(len(parent))
-    for host in sorted(set(compress(parent, map(numbers.__getitem__, around)))):
-        number, row = numbers[signatures[host]], host + 1
-        while not covered[host] and row < len(parent) and parent[row] >= host:
-            covered[row] = number
-            row += 1
-    return bytes(covered)

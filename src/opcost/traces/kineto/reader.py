@@ -73,15 +73,7 @@ class KinetoReader:
         """
         with garbage_collector_paused():
             found = _Read(file, partial=partial, memory=memory)
-            return profile_of(
-                found.trace,
-                found.meta,
-                found.rank,
-                found.notes,
-                large=is_large(file),
-                timeline=timeline,
-                executions=executions,
-            )
+            return profile_of(*found.parts, large=is_large(file), timeline=timeline, executions=executions)
 
     def read_replayed(self, file: TraceFile, capture: TraceFile, *, partial: bool = False) -> Profile:
         """The same, with the operators of the graphs that were captured in another trace."""
@@ -92,8 +84,7 @@ class KinetoReader:
                     f"{capture.path}: no graph is captured in this trace",
                     hint="name a trace of the run that captured it, from the beginning of the capture to its end",
                 )
-            found = _Read(file, partial=partial)
-            return profile_of(found.trace, found.meta, found.rank, found.notes, large=is_large(file), captures=captures)
+            return profile_of(*_Read(file, partial=partial).parts, large=is_large(file), captures=captures)
 
 
 READER: Reader = KinetoReader()
@@ -110,8 +101,7 @@ def read_table(path: str | PathLike[str], *, partial: bool = False, memory: bool
 def tabulate(file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> Table:
     """The same of a file that is known to be one."""
     with garbage_collector_paused():
-        found = _Read(file, partial=partial, memory=memory)
-        return table_of(found.trace, found.meta, found.rank, found.notes)
+        return table_of(*_Read(file, partial=partial, memory=memory).parts)
 
 
 def is_large(file: TraceFile) -> bool:
@@ -164,9 +154,9 @@ class _Read:
             except OverflowError:
                 columns.add([event for event in events if columns.fits(event)])
         # What was left out of a file, and what was lost of a damaged one
-        found = []
+        notes = []
         if stream.damage:
-            found.append(Note("partial", f"{stream.damage}; this is from the {stream.events} events before it"))
+            notes.append(Note("partial", f"{stream.damage}; this is from the {stream.events} events before it"))
         left = [
             f"{left.count} {kind} (the first at byte {left.place} of the unpacked file)"
             for kind, left in stream.left_out.items()
@@ -175,35 +165,29 @@ class _Read:
             left.append(f"{columns.beyond} with a time beyond 64 bits of nanoseconds")
         if left:
             count = columns.beyond + sum(left.count for left in stream.left_out.values())
-            found.append(Note("faulty", f"{count} events are left out: {', '.join(some(left))}"))
-        self.notes = tuple(found)
+            notes.append(Note("faulty", f"{count} events are left out: {', '.join(some(left))}"))
         if columns.empty:
-            raise SourceError(
-                f"{file.path}: {_why_empty(stream, columns, self.notes)}",
-                hint="export the trace again, from a run in which operators or kernels were recorded",
-            )
+            why = 'the list "traceEvents" is empty: nothing was recorded'
+            if columns.untimed:
+                why = (
+                    f"none of its {columns.untimed} operators and kernels has a beginning ('ts') and a duration ('dur')"
+                )
+            elif stream.damage:
+                why = f"{stream.damage}, and no operator or kernel is before the damage"
+            elif notes:
+                why = "; ".join(note.text for note in notes)
+            elif stream.events:
+                why = f"none of its {stream.events} events is an operator, a call or a kernel"
+            hint = "export the trace again, from a run in which operators or kernels were recorded"
+            raise SourceError(f"{file.path}: {why}", hint=hint)
         columns.move_device_work()
         fields = stream.fields
         distributed = fields.get("distributedInfo")
-        rank = distributed.get("rank") if isinstance(distributed, dict) else None
-        self.rank = rank if type(rank) is int else None
-        """The rank that a distributed run wrote into its trace; None where it did not, which is not rank 0."""
+        written = distributed.get("rank") if isinstance(distributed, dict) else None
+        rank = written if type(written) is int else None  # None where a trace has none, which is not rank 0
         base = fields.get("baseTimeNanoseconds")
-        self.meta = _meta_of(file, fields)
-        self.trace = link(columns, base if type(base) is int else 0, self.rank or 0)
-
-
-def _why_empty(stream: KinetoStream, columns: Columns, notes: Sequence[Note]) -> str:
-    """Why nothing of a trace was kept."""
-    if columns.untimed:
-        return f"none of its {columns.untimed} operators and kernels has a beginning ('ts') and a duration ('dur')"
-    if stream.damage:
-        return f"{stream.damage}, and no operator or kernel is before the damage"
-    if notes:
-        return "; ".join(note.text for note in notes)
-    if stream.events:
-        return f"none of its {stream.events} events is an operator, a call or a kernel"
-    return 'the list "traceEvents" is empty: nothing was recorded'
+        self.trace = link(columns, base if type(base) is int else 0, rank or 0)
+        self.parts = self.trace, _meta_of(file, fields), rank, tuple(notes)
 
 
 def _meta_of(file: TraceFile, fields: Mapping[str, Any]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from opcost.core.graph import Note, Phase
 from opcost.core.profile import CopySummary, Kernel, Profile, ProfileRow, Spread
 from opcost.core.timeline import DEEPEST, LaneColumns, kernel_sort, lane_title, lanes_as_columns, thinned_lanes
-from opcost.traces.kineto.columns import NONE, Lane
+from opcost.traces.kineto.columns import NONE, DeviceColumns
 from opcost.traces.kineto.device_use import (
     Collective,
     Uses,
@@ -31,7 +31,7 @@ from opcost.traces.kineto.device_use import (
 from opcost.traces.kineto.memory_use import MemoryUse, memory_of
 from opcost.traces.kineto.modules import PHASES
 from opcost.traces.kineto.operators import TracedOperator
-from opcost.traces.kineto.trace import REASONS, Trace
+from opcost.traces.kineto.trace import REASONS, HostRows, Trace
 
 LAUNCHING = 128
 """Is added to the state of a row, which is the number of the kind that has its cost, if it does not have one itself."""
@@ -120,33 +120,29 @@ class Table:
         rows = []
         for number, group in enumerate(self.groups):
             kernels = tuple(_kernel(queue, times) for queue, times in group.kernels.items())
-            rows.append(
-                ProfileRow(
-                    id=number, name=group.type, type=group.type, kind=group.operator.kind, module=group.module,
-                    phase=group.phase, device=kernels[0].device if kernels else "cpu",
-                    stream=kernels[0].stream if kernels else group.thread,
-                    provider=group.provider, rank=rank, step=group.step, host_ns=group.host.total,
-                    host_self_ns=group.host_self.total,
-                    device_ns=group.device.total if has_device else None,
-                    device_total_ns=group.device_total if has_device else None,
-                    kernels=kernels, ins=group.operator.ins, outs=group.operator.outs, attrs=group.operator.attrs,
-                    count=group.host.count,
-                    spread=Spread(group.host_self.values, group.device.values) if group.host.count > 1 else None,
-                )
+            operator, host, own, device = group.operator, group.host, group.host_self, group.device
+            row = ProfileRow(
+                id=number, name=group.type, type=group.type, kind=operator.kind, module=group.module,
+                phase=group.phase, device=kernels[0].device if kernels else "cpu",
+                stream=kernels[0].stream if kernels else group.thread, provider=group.provider, rank=rank,
+                step=group.step, host_ns=host.total, host_self_ns=own.total,
+                device_ns=device.total if has_device else None,
+                device_total_ns=group.device_total if has_device else None, kernels=kernels, ins=operator.ins,
+                outs=operator.outs, attrs=operator.attrs, count=host.count,
+                spread=Spread(own.values, device.values) if host.count > 1 else None,
             )  # fmt: skip
+            rows.append(row)
         unattributed = tuple(
             _kernel(queue, times)._replace(why="" if why == "none" else why, rank=self.rank)
             for (queue, why), times in self.unattributed.items()
         )
-        alike = Note(
-            "grouped", "each row is a group of all executions of an operator with the same arguments and module"
-        )
+        alike = "each row is a group of all executions of an operator with the same arguments and module"
         return Profile(
             meta=self.meta,
             rows=tuple(rows),
             unattributed=unattributed,
             wall_ns=self.wall_ns,
-            notes=(*self.notes, alike),
+            notes=(*self.notes, Note("grouped", alike)),
             extra=extra_of(self.devices, self.copies, exchanges(self.collectives, rank), self.memory),
         )
 
@@ -199,19 +195,14 @@ def _groups(trace: Trace) -> tuple[Group, ...]:
             continue
         names = [queue.kernel for queue in queues]
         group = Group(
-            type=trace.signatures[signature].name,
-            provider=trace.columns.providers[trace.signatures[signature].sort],
+            type=trace.signatures[signature].name, provider=trace.columns.providers[trace.signatures[signature].sort],
             operator=trace.costed_operator(signature, covered=state % LAUNCHING, kernels=names),
-            module="" if module == NONE else trace.modules[module],
-            phase=PHASES[phase],
-            step=step,
-            thread=thread,
+            module="" if module == NONE else trace.modules[module], phase=PHASES[phase], step=step, thread=thread,
             device_total=sum([rows.device_total[row] for row in own]) if trace.has_device else 0,
-            host=Times([rows.duration[row] for row in own]),
-            host_self=Times([rows.self_time[row] for row in own]),
+            host=Times([rows.duration[row] for row in own]), host_self=Times([rows.self_time[row] for row in own]),
             device=Times([rows.device[row] for row in own] if queues else array("q", bytes(8 * len(own)))),
             kernels=queues,
-        )
+        )  # fmt: skip
         found.append(group)
     return tuple(found)
 
@@ -228,54 +219,41 @@ def timeline_of(trace: Trace) -> dict[str, Any]:
     for name, owner in dict(zip(work.name, trace.owner, strict=True)).items():
         kernel = trace.kernel_names[name]
         sorts[kernel] = kernel_sort(kernel, kinds[trace.rows.signature[owner]] if owner >= 0 else "")
-    lanes = {title: _ordered(lane, operators) for title, lane in _host(trace)}
-    for title, lane in _streams(trace):
-        lanes[title] = _ordered(lane, trace.kernel_names)
-    return lanes_as_columns(thinned_lanes(lanes), sorts)
+    lanes = {title: _lane(rows, trace.rows, "signature", operators) for title, rows in _host(trace)}
+    places: list[array[int]] = [array("i") for _ in trace.queues]
+    for place, queue in enumerate(work.queue):
+        places[queue].append(place)
+    streams = {}
+    for where, own in zip(trace.queues, places, strict=True):
+        if own:
+            title = lane_title(*where, (trace.kernel_names[name] for name in {work.name[place] for place in own}))
+            streams[title] = _lane(own, work, "name", trace.kernel_names)
+    return lanes_as_columns(thinned_lanes(lanes | dict(sorted(streams.items()))), sorts)
 
 
-def _host(trace: Trace) -> Iterator[tuple[str, Lane]]:
-    """Each thread, what was called inside of others below them."""
-    rows = trace.rows
+def _host(trace: Trace) -> Iterator[tuple[str, array[int]]]:
+    """The rows of each thread, what was called inside of others below them."""
     level = array("b", bytes(len(trace)))
-    for row, parent in enumerate(rows.parent):  # a caller comes before what it calls
+    for row, parent in enumerate(trace.rows.parent):  # a caller comes before what it calls
         if parent != NONE:
             level[row] = min(level[parent] + 1, DEEPEST)
     bounds = pairwise([*(first for _, first in trace.threads), len(trace)])
     for (thread, _), (first, end) in zip(trace.threads, bounds, strict=True):
-        lanes = [Lane() for _ in range(DEEPEST + 1)]
+        lanes = [array("i") for _ in range(DEEPEST + 1)]
         for row in range(first, end):
             if row not in trace.joined:
-                _append(lanes[level[row]], rows.start[row], rows.duration[row], rows.signature[row])
+                lanes[level[row]].append(row)
         whose = f"host {thread}" if len(trace.threads) > 1 else "host"
         for depth, lane in enumerate(lanes[:DEEPEST]):
-            if lane.start:
+            if lane:
                 yield f"{whose}{f' {depth + 1}' if depth else ''}", lane
 
 
-def _streams(trace: Trace) -> list[tuple[str, Lane]]:
-    work = trace.columns.device
-    lanes = [Lane() for _ in trace.queues]
-    for start, duration, name, queue in zip(work.start, work.duration, work.name, work.queue, strict=True):
-        _append(lanes[queue], start, duration, name)
-    titled = [
-        (lane_title(*queue, (trace.kernel_names[name] for name in set(lane.signature))), lane)
-        for queue, lane in zip(trace.queues, lanes, strict=True)
-        if lane.start
-    ]
-    return sorted(titled, key=lambda found: found[0])
-
-
-def _append(lane: Lane, start: int, duration: int, name: int) -> None:
-    lane.start.append(start)
-    lane.duration.append(duration)
-    lane.signature.append(name)
-
-
-def _ordered(lane: Lane, names: list[str]) -> LaneColumns:
-    columns = lane.start, lane.duration, lane.signature
-    if any(after < before for before, after in pairwise(lane.start)):
-        order = sorted(range(len(lane.start)), key=lane.start.__getitem__)
-        start, duration, name = (array(column.typecode, [column[place] for place in order]) for column in columns)
-        columns = start, duration, name
-    return LaneColumns(*columns, names)
+def _lane(places: array[int], columns: HostRows | DeviceColumns, name: str, names: list[str]) -> LaneColumns:
+    """Start, duration and name of these places, by start."""
+    ordered = sorted(places, key=columns.start.__getitem__)
+    starts, durations, named = (
+        array(column.typecode, [column[place] for place in ordered])
+        for column in (columns.start, columns.duration, getattr(columns, name))
+    )
+    return LaneColumns(starts, durations, named, names)

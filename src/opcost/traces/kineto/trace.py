@@ -307,45 +307,46 @@ class Capture:
         names = trace.columns.launched_kernels
         self.source = source
         self._trace = trace
-        self._rows = [trace.joined.get(launch.row, launch.row) for launch in launches]
-        self._kernels = [names[launch.kernel] if launch.kernel >= 0 else "" for launch in launches]
-        """As the runtime wrote them; empty where it did not."""
-        self._copies = [launch.copies for launch in launches]
-        self._is_named = all(name or copies for name, copies in zip(self._kernels, self._copies, strict=True))
+        self._launches = [
+            # Row, kernel as the runtime wrote it (empty where it did not), and whether it is a copy
+            (
+                trace.joined.get(launch.row, launch.row),
+                names[launch.kernel] if launch.kernel >= 0 else "",
+                launch.copies,
+            )
+            for launch in launches
+        ]
+        self._is_named = all(kernel or copies for _, kernel, copies in self._launches)
 
     def matches(self, names: Sequence[str]) -> list[int] | None:
         """Of each kernel of a replay the operator that launched it; None if it is not a replay of this capture."""
-        if not self._is_named and len(names) != len(self._rows):
+        if not self._is_named and len(names) != len(self._launches):
             return None
         found: list[int] = []
-        place = 0
+        launches = iter(self._launches)
         for name in names:
-            while place < len(self._rows) and not self._fits(place, name):
+            for row, kernel, copies in launches:
+                if kernel == name if kernel else copies == is_copy(name):
+                    found.append(row)
+                    break
                 if not self._is_named:
                     return None
-                place += 1
-            if place == len(self._rows):
+            else:
                 return None
-            found.append(self._rows[place])
-            place += 1
         return found
-
-    def _fits(self, place: int, name: str) -> bool:
-        kernel = self._kernels[place]
-        return kernel == name if kernel else self._copies[place] == is_copy(name)
 
     def rows(self, kernels: Sequence[Kernel], owners: Sequence[int], step: int | None) -> list[ProfileRow]:
         """One row for each operator of the capture, with the kernels of a replay; the host runs none of them again."""
         found = []
         for row, own in groupby(zip(owners, kernels, strict=True), key=lambda pair: pair[0]):
-            if row < 0:
-                continue
-            mine = tuple(kernel._replace(why="") for _, kernel in own)
-            time = sum(kernel.duration_ns for kernel in mine)
-            made = self._trace.row(0, row, step, ())._replace(provider="graph", kernels=mine)
-            made = made._replace(host_start_ns=None, host_ns=None, host_self_ns=None)
-            made = made._replace(device=mine[0].device, stream=mine[0].stream, device_ns=time, device_total_ns=time)
-            found.append(made)
+            if row >= 0:
+                mine = tuple(kernel._replace(why="") for _, kernel in own)
+                time = sum(kernel.duration_ns for kernel in mine)
+                made = self._trace.row(0, row, step, ())._replace(
+                    provider="graph", kernels=mine, host_start_ns=None, host_ns=None, host_self_ns=None,
+                    device=mine[0].device, stream=mine[0].stream, device_ns=time, device_total_ns=time,
+                )  # fmt: skip
+                found.append(made)
         return found
 
 

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial as partial_of
 from io import BytesIO
@@ -60,11 +60,10 @@ class Ranks:
 
         waits = self.collectives().filter((pl.col("wait_ns") == 0) & (pl.col("others_ns") > 0))
         last = dict(waits.group_by("rank").len().iter_rows())
-        ranks = self.summary().to_dicts()
+        ranks = self.summary().select("rank", "collective_ns", "wait_ns", "held_up_ns").to_dicts()
         if len(ranks) < 2 or not any(rank["collective_ns"] for rank in ranks):
             return []
-        names = ("rank", "collective_ns", "wait_ns", "held_up_ns")
-        return [RankWait(**{name: rank[name] for name in names}, last=last.get(rank["rank"], 0)) for rank in ranks]
+        return [RankWait(**rank, last=last.get(rank["rank"], 0)) for rank in ranks]
 
     def parquet(self) -> bytes:
         """Everything as one Parquet file."""
@@ -83,30 +82,22 @@ class Ranks:
         def total(what: str, column: str) -> pl.Expr:
             return pl.col(column).filter(pl.col("what") == what).sum()
 
-        ranks = (
-            self.frame.group_by("rank")
-            .agg(
-                wall_ns=total("run", "host_ns"),
-                host_self_ns=total("operator", "host_self_ns"),
-                device_ns=total("operator", "device_ns") + total("unattributed", "device_ns"),
-                span_ns=total("device", "host_ns"),
-                busy_ns=total("device", "device_ns"),
-                collective_ns=total("collective", "device_ns"),
-            )
-            .with_columns(idle_ns=pl.col("span_ns") - pl.col("busy_ns"))
+        ranks = self.frame.group_by("rank").agg(
+            wall_ns=total("run", "host_ns"),
+            host_self_ns=total("operator", "host_self_ns"),
+            device_ns=total("operator", "device_ns") + total("unattributed", "device_ns"),
+            span_ns=total("device", "host_ns"),
+            busy_ns=total("device", "device_ns"),
+            collective_ns=total("collective", "device_ns"),
         )
         waits = self.collectives()
         waited = waits.group_by("rank").agg(wait_ns=pl.col("wait_ns").sum())
         last = waits.filter(pl.col("wait_ns") == 0).group_by("rank").agg(held_up_ns=pl.col("others_ns").sum())
-        return (
-            ranks.join(waited, on="rank", how="left")
-            .join(last, on="rank", how="left")
-            .with_columns(pl.col("wait_ns", "held_up_ns").fill_null(0))
-            .with_columns(
-                wait_ns=pl.when(pl.col("rank").is_in(list(self.apart))).then(None).otherwise(pl.col("wait_ns"))
-            )
-            .sort("rank")
-        )
+        found = ranks.with_columns(idle_ns=pl.col("span_ns") - pl.col("busy_ns"))
+        found = found.join(waited, on="rank", how="left").join(last, on="rank", how="left")
+        found = found.with_columns(pl.col("wait_ns", "held_up_ns").fill_null(0))
+        known = pl.when(pl.col("rank").is_in(list(self.apart))).then(None).otherwise(pl.col("wait_ns"))
+        return found.with_columns(wait_ns=known).sort("rank")
 
     def collectives(self) -> pl.DataFrame:
         """Each collective that every rank took part in: how long each rank was in it and of that only waited.
@@ -116,33 +107,20 @@ class Ranks:
         """
         import polars as pl
 
-        keys = ["type", "stream", "place"]
+        keys = ["name", "group", "place"]
         frame = self.frame.filter(~pl.col("rank").is_in(list(self.apart)))
         members = frame["rank"].n_unique()
-        return (
-            frame.filter(pl.col("what") == "collective")
-            .select("rank", *keys, "device_ns")
-            .with_columns(
-                least=pl.col("device_ns").min().over(keys),
-                total=pl.col("device_ns").sum().over(keys),
-                ranks=pl.col("rank").n_unique().over(keys),
-            )
-            .filter((pl.col("ranks") == members) & (pl.col("ranks") > 1))
-            .with_columns(
-                wait_ns=pl.col("device_ns") - pl.col("least"),
-                others_ns=pl.col("total") - pl.col("least") * pl.col("ranks"),
-            )
-            .select(
-                "rank",
-                pl.col("type").alias("name"),
-                pl.col("stream").alias("group"),
-                "place",
-                "device_ns",
-                "wait_ns",
-                "others_ns",
-            )
-            .sort("name", "group", "place", "rank")
+        found = frame.filter(pl.col("what") == "collective").select(
+            "rank", pl.col("type").alias("name"), pl.col("stream").alias("group"), "place", "device_ns"
         )
+        least, ranks = pl.col("device_ns").min().over(keys), pl.col("rank").n_unique().over(keys)
+        found = found.with_columns(
+            wait_ns=pl.col("device_ns") - least,
+            others_ns=pl.col("device_ns").sum().over(keys) - least * ranks,
+            ranks=ranks,
+        )
+        whole = found.filter((pl.col("ranks") == members) & (pl.col("ranks") > 1))
+        return whole.drop("ranks").sort("name", "group", "place", "rank")
 
     def stragglers(self) -> pl.DataFrame:
         """The ranks that others waited for, the worst first."""
@@ -181,13 +159,15 @@ def reduce_ranks(
     `partial`, what is before the damage is kept. Finished tables are cached in the folder `cache` (None: the user's cache
     folder, "none": nowhere), so a run that was stopped resumes.
     """
-    pl = _polars()
+    try:
+        import polars as pl
+    except ModuleNotFoundError as exc:
+        raise MissingFramework("reading many ranks needs Polars", hint="pip install 'opcost[scale]'") from exc
     check_reader(reader)
     files = list(trace_files(paths))
     if not files:
-        raise SourceError(
-            f"there is no trace in {', '.join(map(str, paths))}", hint=f"looked for {', '.join(SUFFIXES)}"
-        )
+        hint = f"looked for {', '.join(SUFFIXES)}"
+        raise SourceError(f"there is no trace in {', '.join(map(str, paths))}", hint=hint)
     paths_given = {os.path.abspath(file): str(file) for file in files}  # noqa: PTH100 - a link keeps its name
     folder = _folder_of(cache)
     reduce = partial_of(_tried, partial=partial, reader=reader, folder=None if folder is None else str(folder))
@@ -220,16 +200,20 @@ def reduce_ranks(
 
 def trace_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
     """The files that are named, and those in directories that are named, by name."""
+
+    def natural(file: Path) -> list[tuple[int, str]]:
+        """A key by which rank 10 comes after rank 9."""
+        return [(int(digits or 0), text) for text, digits in re.findall(r"(\D*)(\d{0,18})", file.name)]
+
     for path in map(Path, paths):
         if path.is_dir():
             inside = (file for file in path.iterdir() if file.is_file() and file.name.lower().endswith(SUFFIXES))
-            yield from sorted(inside, key=_natural)
+            yield from sorted(inside, key=natural)
         elif path.is_file():
             yield path
         elif path.exists():
-            raise SourceError(
-                f"{path} is not a file, and several traces are read from files only", hint="save it as a file"
-            )
+            fault = f"{path} is not a file, and several traces are read from files only"
+            raise SourceError(fault, hint="save it as a file")
         else:
             raise SourceError(f"there is no file or directory {path}")
 
@@ -240,12 +224,22 @@ def reduce_rank(
     """The table of one file, from the cache if it is there. This is what processes and workers run."""
     import polars as pl
 
-    cached = None if folder is None else Path(folder) / f"{_key(Path(path), reader)}{SUFFIX}"
-    found = None if cached is None else _read_cached(cached)
-    if found is None:
+    if folder is None:
         found = pl.DataFrame(reduce_file(path, partial=partial, reader=reader))
-        if cached is not None and not is_partial(found):  # a part is not for a user who needs the whole file
-            _write_cached(cached, found)
+    else:
+        digest = hashlib.sha256(f"{__version__}:{CACHE_VERSION}:{reader or ''}:".encode())
+        with opened(Path(path)) as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+        cached = Path(folder) / f"{digest.hexdigest()}{SUFFIX}"
+        kept = _read_cached(cached)
+        found = pl.DataFrame(reduce_file(path, partial=partial, reader=reader)) if kept is None else kept
+        if kept is None and not is_partial(found):  # a part is not for a user who needs the whole file
+            with suppress(WriteError, OSError):  # where nothing can be written, the next time costs the same again
+                cached.parent.mkdir(parents=True, exist_ok=True)
+                content = BytesIO()
+                found.write_parquet(content)
+                write_bytes(cached, content.getvalue())
     return found.with_columns(source=pl.lit(Path(path).name))  # the same content may have had another name
 
 
@@ -255,19 +249,6 @@ def _tried(path: str, *, partial: bool, reader: str | None, folder: str | None) 
         return path, reduce_rank(path, partial=partial, reader=reader, folder=folder)
     except SourceError as exc:
         return path, exc
-
-
-def _natural(file: Path) -> list[tuple[int, str]]:
-    """A key by which rank 10 comes after rank 9."""
-    return [(int(digits or 0), text) for text, digits in re.findall(r"(\D*)(\d{0,18})", file.name)]
-
-
-def _polars() -> Any:
-    try:
-        import polars as pl
-    except ModuleNotFoundError as exc:
-        raise MissingFramework("reading many ranks needs Polars", hint="pip install 'opcost[scale]'") from exc
-    return pl
 
 
 # -- which rank each file is: as its trace has it, else by the name of the file, else by the order of names
@@ -357,14 +338,6 @@ def _folder_of(cache: str | PathLike[str] | None) -> Path | None:
     return folder.absolute()
 
 
-def _key(file: Path, reader: str | None) -> str:
-    digest = hashlib.sha256(f"{__version__}:{CACHE_VERSION}:{reader or ''}:".encode())
-    with opened(file) as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def _read_cached(path: Path) -> pl.DataFrame | None:
     """The table, if it is there and whole; one that is broken or has other columns or types is made anew."""
     import polars as pl
@@ -383,15 +356,6 @@ def _read_cached(path: Path) -> pl.DataFrame | None:
     with suppress(OSError):
         os.utime(path)
     return found
-
-
-def _write_cached(path: Path, table: pl.DataFrame) -> None:
-    """Keep a table; where nothing can be written, the next time costs the same again."""
-    with suppress(WriteError, OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        content = BytesIO()
-        table.write_parquet(content)
-        write_bytes(path, content.getvalue())
 
 
 def _tidy(folder: Path) -> None:
@@ -455,28 +419,19 @@ def on_cluster(reduce: Callable[[str], T], paths: Sequence[str], scheduler: str)
     """The same on a Dask cluster; its workers must see the files under the same paths."""
     try:
         from distributed import Client, LocalCluster
+        from distributed import as_completed as finished
     except ModuleNotFoundError as exc:
         raise MissingFramework("--scheduler needs Dask", hint="pip install 'opcost[scale]'") from exc
-    if scheduler == LOCAL:
-        with (
-            LocalCluster(n_workers=processes_for(paths), threads_per_worker=1, dashboard_address=None) as local,
-            Client(local) as client,
-        ):
-            yield from _gathered(client, reduce, paths)
-        return
-    try:
-        client = Client(scheduler, timeout="10s")
-    except (OSError, ValueError, TimeoutError) as exc:
-        raise SourceError(
-            f"there is no Dask scheduler at {scheduler!r}: {exc}", hint=f"tcp://HOST:PORT, or {LOCAL}"
-        ) from exc
-    with client:
-        yield from _gathered(client, reduce, paths)
-
-
-def _gathered(client: Any, reduce: Callable[[str], T], paths: Sequence[str]) -> Iterator[T]:
-    from distributed import as_completed as finished
-
-    for future, found in finished(client.map(reduce, paths, pure=False), with_results=True):
-        yield found
-        future.release()  # so that it does not stay in a worker's memory
+    with ExitStack() as stack:
+        address: Any = scheduler
+        if scheduler == LOCAL:
+            workers = processes_for(paths)
+            address = stack.enter_context(LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None))
+        try:
+            client = stack.enter_context(Client(address, timeout="10s"))
+        except (OSError, ValueError, TimeoutError) as exc:
+            hint = f"tcp://HOST:PORT, or {LOCAL}"
+            raise SourceError(f"there is no Dask scheduler at {scheduler!r}: {exc}", hint=hint) from exc
+        for future, found in finished(client.map(reduce, paths, pure=False), with_results=True):
+            yield found
+            future.release()  # so that it does not stay in a worker's memory

@@ -17,7 +17,6 @@ from opcost.core.profile import (
     AllocationHolder,
     AllocatorMemory,
     AllocatorMemoryOverTime,
-    CollectiveSummary,
     CopySummary,
     Kernel,
     Profile,
@@ -27,7 +26,7 @@ from opcost.traces.file import TraceFile
 from opcost.traces.kineto.device_use import Collective, Message, Uses, exchanges, extra_of
 from opcost.traces.kineto.memory_use import MemoryUse
 from opcost.traces.kineto.reader import KinetoReader, tabulate
-from opcost.traces.kineto.table import Group, Table, Times
+from opcost.traces.kineto.table import Table, Times
 from opcost.traces.kineto.trace import REASONS
 from opcost.traces.registry import reader_of
 
@@ -85,52 +84,32 @@ def _of_table(table: Table) -> Iterator[dict[str, Any]]:
     yield {"what": "run", "host_ns": table.wall_ns, "type": table.meta.get("device", "")}
     for note in table.notes:
         yield {"what": "note", "type": note.code, "kind": note.text}
-    for place, group in enumerate(table.groups):
-        yield {"what": "operator", "place": place, **_of_group(group, has_device=bool(table.devices.whole))}
+    # Rows are made as of a profile, and have the spread of their single executions beside.
+    for group, row in zip(table.groups, table.profile().rows, strict=True):
+        spread = _spread(group.device if group.kernels else group.host)
+        yield {**_of_row(row), "place": row.id, **spread}
         for queue, times in group.kernels.items():
-            yield {"what": "kernel", "place": place, **_of_kernel(queue, times)}
+            yield {"what": "kernel", "place": row.id, **_of_kernel(queue, times)}
     for (queue, reason), times in table.unattributed.items():
         yield {"what": "unattributed", "kind": reason, **_of_kernel(queue, times)}
     for use in table.devices.whole:
         spent = {"host_ns": use.span_ns, "device_ns": use.busy_ns, "count": use.kernels}
         yield {"what": "device", "device": use.device, **spent, "attrs": json.dumps(use._asdict())}
-    for use in table.devices.steps:
-        yield {"what": "steps", "device": use.device, "attrs": json.dumps(use._asdict())}
     seen: Counter[tuple[str, str]] = Counter()
     for device, _, duration, message in table.collectives:
         key = message.name, message.group
-        place = seen[key]
+        named = {"type": message.name, "stream": message.group, "device": device, "place": seen[key]}
+        yield {"what": "collective", **named, "device_ns": duration, "attrs": json.dumps(message._asdict())}
         seen[key] += 1
-        yield {
-            "what": "collective",
-            "type": message.name,
-            "stream": message.group,
-            "device": device,
-            "place": place,
-            "device_ns": duration,
-            "attrs": json.dumps(message._asdict()),
-        }
-    for copied in table.copies:
-        yield {"what": "copy", "device": copied.device, "attrs": json.dumps(copied._asdict())}
-    for what, entries in zip(_MEMORY, table.memory, strict=True):
-        entry: Any
+    whole: dict[str, Iterable[Any]] = {"steps": table.devices.steps, "copy": table.copies}
+    for what, entries in (whole | dict(zip(_MEMORY, table.memory, strict=True))).items():
         for entry in entries:
             yield {"what": what, "device": entry.device, "attrs": json.dumps(entry._asdict())}
 
 
-def _of_group(group: Group, *, has_device: bool) -> dict[str, Any]:
-    queue = next(iter(group.kernels), None)
-    return {
-        "type": group.type, "kind": group.operator.kind, "module": group.module, "phase": group.phase,
-        "provider": group.provider, "device": queue.device if queue else "cpu",
-        "stream": queue.stream if queue else group.thread,
-        "ins": _specs(group.operator.ins), "outs": _specs(group.operator.outs),
-        "attrs": json.dumps(write_attrs(group.operator.attrs)), "step": group.step, "count": group.host.count,
-        "host_ns": group.host.total, "host_self_ns": group.host_self.total,
-        "device_ns": group.device.total if has_device else None,
-        "device_total_ns": group.device_total if has_device else None,
-        **_spread(group.device if queue else group.host),
-    }  # fmt: skip
+def _of_row(row: ProfileRow) -> dict[str, Any]:
+    found = {"what": "operator", **{name: getattr(row, name) for name in (*_WORDS, "step", *_TIMES)}}
+    return found | {"ins": _specs(row.ins), "outs": _specs(row.outs), "attrs": json.dumps(write_attrs(row.attrs))}
 
 
 def _of_kernel(queue: tuple[str, str, str], times: Times) -> dict[str, Any]:
@@ -140,12 +119,8 @@ def _of_kernel(queue: tuple[str, str, str], times: Times) -> dict[str, Any]:
 
 
 def _spread(times: Times) -> dict[str, int]:
-    return {
-        "least_ns": times.least,
-        "median_ns": times.percentile(50),
-        "p99_ns": times.percentile(99),
-        "most_ns": times.most,
-    }
+    middle, high = times.percentile(50), times.percentile(99)
+    return {"least_ns": times.least, "median_ns": middle, "p99_ns": high, "most_ns": times.most}
 
 
 def _of_profile(profile: Profile) -> Iterator[dict[str, Any]]:
@@ -153,21 +128,12 @@ def _of_profile(profile: Profile) -> Iterator[dict[str, Any]]:
     yield {"what": "run", "host_ns": profile.wall_ns}
     for note in profile.notes:
         yield {"what": "note", "type": note.code, "kind": note.text}
+    kernels = [("kernel", place, kernel) for place, row in enumerate(profile.rows) for kernel in row.kernels]
     for place, row in enumerate(profile.rows):
-        yield {
-            "what": "operator",
-            **{name: getattr(row, name) for name in (*_WORDS, "step", *_TIMES)},
-            "ins": _specs(row.ins),
-            "outs": _specs(row.outs),
-            "attrs": json.dumps(write_attrs(row.attrs)),
-            "place": place,
-        }
-        for kernel in row.kernels:
-            queue = (kernel.name, kernel.device, kernel.stream)
-            yield {"what": "kernel", "place": place, **_of_kernel(queue, Times([kernel.duration_ns]))}
-    for kernel in profile.unattributed:
+        yield {**_of_row(row), "place": place}
+    for what, number, kernel in (*kernels, *(("unattributed", None, kernel) for kernel in profile.unattributed)):
         queue = (kernel.name, kernel.device, kernel.stream)
-        yield {"what": "unattributed", **_of_kernel(queue, Times([kernel.duration_ns]))}
+        yield {"what": what, "place": number, **_of_kernel(queue, Times([kernel.duration_ns]))}
 
 
 def _specs(specs: tuple[TensorSpec, ...]) -> str:
@@ -184,6 +150,16 @@ def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Pr
     kernels: defaultdict[tuple[int, int], list[Kernel]] = defaultdict(list)
     for row in of["kernel"]:
         kernels[row["rank"], row["place"]].append(_read_kernel(row))
+    # Device work that belongs to no operator has the reason and the rank.
+    reasons = REASONS.values()
+    lost = [
+        _read_kernel(row)._replace(why=row["kind"] if row["kind"] in reasons else "", rank=row["rank"])
+        for row in of["unattributed"]
+    ]
+    exchanged: defaultdict[int, list[Collective]] = defaultdict(list)
+    for row in of["collective"]:
+        message = Message(**json.loads(row["attrs"]))
+        exchanged[row["rank"]].append(Collective(row["device"], 0, row["device_ns"], message))
     faults = [Note(row["type"], f"rank {row['rank']}: {row['kind']}") for row in of["note"] if row["type"] in DAMAGES]
     return Profile(
         meta={
@@ -193,42 +169,26 @@ def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Pr
             "device": ", ".join(dict.fromkeys(row["type"] for row in of["run"] if row["type"])),
         },
         rows=tuple(
-            _read_row(number, row, kernels[row["rank"], row["place"]]) for number, row in enumerate(of["operator"])
+            ProfileRow(
+                id=number,
+                name=row["type"],
+                **{name: row[name] for name in (*_WORDS, "rank", "step", *_TIMES)},
+                kernels=tuple(kernels[row["rank"], row["place"]]),
+                ins=_read_specs(row["ins"]),
+                outs=_read_specs(row["outs"]),
+                attrs={name: _attr(value) for name, value in json.loads(row["attrs"]).items()},
+            )
+            for number, row in enumerate(of["operator"])
         ),
-        unattributed=tuple(_read_lost(row) for row in of["unattributed"]),
+        unattributed=tuple(lost),
         wall_ns=max((row["host_ns"] for row in of["run"] if row["host_ns"] is not None), default=None),
         notes=(*notes, *faults),
         extra=extra_of(
             Uses(tuple(_whole(of["device"], Busy)), tuple(_whole(of["steps"], Busy))),
             _whole(of["copy"], CopySummary),
-            _exchanged(of["collective"]),
+            [each for rank, found in exchanged.items() for each in exchanges(found, rank)],
             MemoryUse(*(tuple(_whole(of[what], shape)) for what, shape in _MEMORY.items())),
         ),
-    )
-
-
-def _whole(rows: Iterable[Mapping[str, Any]], shape: Callable[..., T]) -> list[T]:
-    """Rows that have an entry of a profile's `extra` whole, but for the rank."""
-    return [shape(**json.loads(row["attrs"]) | {"rank": row["rank"]}) for row in rows]
-
-
-def _exchanged(rows: Iterable[Mapping[str, Any]]) -> list[CollectiveSummary]:
-    ranks: defaultdict[int, list[Collective]] = defaultdict(list)
-    for row in rows:
-        message = Message(**json.loads(row["attrs"]))
-        ranks[row["rank"]].append(Collective(row["device"], 0, row["device_ns"], message))
-    return [each for rank, found in ranks.items() for each in exchanges(found, rank)]
-
-
-def _read_row(number: int, row: Mapping[str, Any], kernels: list[Kernel]) -> ProfileRow:
-    return ProfileRow(
-        id=number,
-        name=row["type"],
-        **{name: row[name] for name in (*_WORDS, "rank", "step", *_TIMES)},
-        kernels=tuple(kernels),
-        ins=_read_specs(row["ins"]),
-        outs=_read_specs(row["outs"]),
-        attrs={name: _attr(value) for name, value in json.loads(row["attrs"]).items()},
     )
 
 
@@ -236,17 +196,14 @@ def _read_kernel(row: Mapping[str, Any]) -> Kernel:
     return Kernel(row["type"], row["device"], row["stream"], 0, row["device_ns"], count=row["count"])
 
 
-def _read_lost(row: Mapping[str, Any]) -> Kernel:
-    """Device work that belongs to no operator, with the reason and the rank."""
-    why = row["kind"] if row["kind"] in REASONS.values() else ""
-    return _read_kernel(row)._replace(why=why, rank=row["rank"])
-
-
 def _read_specs(text: str) -> tuple[TensorSpec, ...]:
-    return tuple(
-        TensorSpec(None if shape is None else tuple(shape), dtype)
-        for shape, dtype in (json.loads(text) if text else ())
-    )
+    found = json.loads(text) if text else ()
+    return tuple(TensorSpec(None if shape is None else tuple(shape), dtype) for shape, dtype in found)
+
+
+def _whole(rows: Iterable[Mapping[str, Any]], shape: Callable[..., T]) -> list[T]:
+    """Rows that have an entry of a profile's `extra` whole, but for the rank."""
+    return [shape(**json.loads(row["attrs"]) | {"rank": row["rank"]}) for row in rows]
 
 
 def _attr(value: Any) -> Attr:

@@ -243,23 +243,27 @@ class _Plane:
                 yield entry.whole(1), value
 
     def read(self, trace: XlaTrace) -> None:
+        stats = self._stats(self._parts.all(6))
         if self.name == METADATA:
-            self._read_programs(trace)
-            stats = self._stats(self._parts.all(6))
+            for number, event in self._events.items():
+                for stat in event.messages(5):
+                    for proto in stat.all(6) if self._stat_names.get(stat.whole(1)) == "Hlo Proto" else ():
+                        program = self._stats(event.all(5)).get("program_id")
+                        trace.programs[program if isinstance(program, int) else number] = instructions(piece(proto))
             trace.versions.update({name: str(stats[name]) for name in _VERSIONS if isinstance(stats.get(name), str)})
             return
         device = _device_of(self.name)
         lines = [(line.text(11) or line.text(2), line) for line in self._parts.messages(3)]
         if device:
-            called = self._stats(self._parts.all(6)).get("gpu_device_name")
+            called = stats.get("gpu_device_name")
             if isinstance(called, str) and called:
                 trace.devices.append(called)
             names = {name for name, _ in lines}
             lines = [(name, line) for name, line in lines if _is_work(name, names)]
         for name, line in lines:
             base = line.whole(3) * PS_PER_NS
-            for event in line.all(4):
-                self._read_event(trace, device or HOST, name, base, piece(event))
+            for message in line.all(4):
+                self._read_event(trace, device or HOST, name, base, piece(message))
 
     def _read_event(self, trace: XlaTrace, device: str, line: str, base: int, message: Piece) -> None:
         numbers = {1: 0, 2: 0, 3: 0}
@@ -287,24 +291,16 @@ class _Plane:
             name = ""
             value: int | str | None = None
             for key, content in fields(piece(stat)):
-                if key == 1:
-                    name = self._stat_names.get(whole(content), "")
+                if key in (1, 7):
+                    named = self._stat_names.get(whole(content), "")
+                    name, value = (named, value) if key == 1 else (name, named)
                 elif key in (3, 4):
                     value = signed(whole(content))
                 elif key == 5:
                     value = text(content)
-                elif key == 7:
-                    value = self._stat_names.get(whole(content), "")
             if name and value is not None:
                 found[name] = value
         return found
-
-    def _read_programs(self, trace: XlaTrace) -> None:
-        for number, event in self._events.items():
-            for stat in event.messages(5):
-                for proto in stat.all(6) if self._stat_names.get(stat.whole(1)) == "Hlo Proto" else ():
-                    program = self._stats(event.all(5)).get("program_id")
-                    trace.programs[program if isinstance(program, int) else number] = instructions(piece(proto))
 
 
 # -- `*.trace.json.gz`: the same events as a Chrome trace, without programs and so without shapes

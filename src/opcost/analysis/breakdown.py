@@ -72,6 +72,8 @@ def _times(uses: Sequence[Busy], in_steps: Sequence[Busy]) -> Table:
                 lines.append((use.rank, use.device, part, time, share, each.get(part, 0.0 if each else None)))
     fields = (*WHOSE, Field("part", "text"), Field("time", "time"), Field("share", "share"))
     total = sum(use.span_ns for use in uses)
+    known = [own for use in uses if (own := steps.get((use.rank, use.device))) is not None]
+    each_step = sum(own.span_ns / own.steps for own in known) if known and len(known) == len(uses) else None
     remarks = []
     if any(use.gaps for use in uses):
         remarks.append(
@@ -83,14 +85,9 @@ def _times(uses: Sequence[Busy], in_steps: Sequence[Busy]) -> Table:
         title=TIME,
         fields=(*fields, Field("per_step", "time", dull=True)),
         lines=tuple(lines),
-        total=("", "total", "", total, 1.0 if total else None, _each_step(uses, steps)),
+        total=("", "total", "", total, 1.0 if total else None, each_step),
         remarks=tuple(remarks),
     )
-
-
-def _each_step(uses: Sequence[Busy], steps: Mapping[tuple[int, str], Busy]) -> float | None:
-    known = [steps.get((use.rank, use.device)) for use in uses]
-    return sum(own.span_ns / own.steps for own in known if own is not None) if all(known) and known else None
 
 
 def _beside(uses: Sequence[Busy]) -> Table:

@@ -23,23 +23,8 @@ WIDTHS = (
 )  # fmt: skip
 """Widths of layers."""
 CLASSES = (10, 21, 1000, 21841, 30522, 32000, 50257, 128256, 151936)  # outputs of last layers: classes and vocabularies
-PATCHES = (
-    49,
-    50,
-    64,
-    77,
-    144,
-    145,
-    196,
-    197,
-    256,
-    257,
-    576,
-    577,
-    784,
-    1024,
-    3136,
-)  # positions of an image or short text
+PATCHES = (49, 50, 64, 77, 144, 145, 196, 197, 256, 257, 576, 577, 784, 1024, 3136)
+"""Positions of an image, or a short text."""
 BATCHES = (1, 1, 2, 4, 8, 8, 16, 32, 32, 64)
 CHANNELS = (
     3, 16, 24, 32, 40, 48, 64, 64, 72, 80, 96, 112, 128, 128, 144, 160, 192, 240, 256, 256, 288, 320, 384, 448, 480, 512,

@@ -246,13 +246,10 @@ class EventDecoder:
                     raise
             else:
                 sample = found[:: len(found) // SAMPLES + 1]  # one clock times all events of a file
-                if not any(event.sort != IGNORED and _needs_decimals(event.ts) for event in sample):
+                times = [event.ts for event in sample if event.sort != IGNORED and type(event.ts) is float]
+                # A float may be the wrong nanosecond, as on a clock that counts from 1970.
+                if not any(time >= EXACT_BELOW or UNSURE[0] <= time < UNSURE[1] for time in times):
                     return found
         found = exact.decode(text)
         self.exact = True
         return found
-
-
-def _needs_decimals(time: float | None) -> bool:
-    """Whether a float may be the wrong nanosecond, as on a clock that counts from 1970."""
-    return type(time) is float and (time >= EXACT_BELOW or UNSURE[0] <= time < UNSURE[1])

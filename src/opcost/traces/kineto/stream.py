@@ -111,7 +111,8 @@ class KinetoStream:
                 buffer = window.content()
                 if not separator or separator not in buffer:
                     separator = _separator_of(buffer)
-                found = self._sifted(buffer, separator, broken, is_last=not read)
+                    found = window.before_last(separator, self._decoder) if separator else None
+                found = found or self._sifted(buffer, separator, broken, is_last=not read)
             if found.events:
                 self.events += len(found.events)
                 if self.events * SMALLEST_EVENT > self._position + LARGEST_EVENT:  # made to keep a reader busy

@@ -141,11 +141,6 @@ class Trace:
             place = bisect_right(starts, time) - 1
             yield marked[place][2] if place >= 0 and time < marked[place][1] else None
 
-    def step_at(self, time: int | None) -> int | None:
-        """The step of the profiler's schedule that was under way."""
-        marked = self.columns.steps
-        return None if time is None else next((number for start, end, number in marked if start <= time < end), None)
-
     # -- accessors: of device work
 
     def owner_of(self, place: int) -> int | None:
@@ -389,7 +384,10 @@ def replayed(trace: Trace, captures: Sequence[Capture]) -> Replayed:
         if not fitting:
             continue
         last, found = next((each for each in fitting if each[0] > last), fitting[0])
-        made = captures[last].rows(kernels, found, trace.step_at(trace.launched_at(ordered[0])))
+        launched = trace.launched_at(ordered[0])
+        marked = trace.columns.steps if launched is not None else ()
+        step = next((number for start, end, number in marked if start <= (launched or 0) < end), None)
+        made = captures[last].rows(kernels, found, step)
         rows += made
         owned = {kernel.start_ns for row in made for kernel in row.kernels}
         taken.update(place for place, kernel in zip(ordered, kernels, strict=True) if kernel.start_ns in owned)

@@ -268,7 +268,12 @@ def number_ranks(tables: Mapping[str, pl.DataFrame]) -> Numbers:
     """Number the files, given the table of each; the rank in a trace is never changed for another file's sake."""
     written = {path: table["rank"][0] for path, table in tables.items()}
     if all(rank is None for rank in written.values()):
-        return _by_names(list(tables))
+        named = {path: rank for path in tables if (rank := _named(path)) is not None}
+        if len(named) == len(tables) == len(set(named.values())):
+            return Numbers(named)
+        text = "neither the traces nor their names have distinct ranks; they are numbered in the order of names"
+        numbered = {path: number for number, path in enumerate(tables)}
+        return Numbers(numbered, (Note("ranks", text),) if len(tables) > 1 else ())
     found: dict[str, int] = {}
     owners: dict[int, str] = {}
     unnumbered: dict[str, str] = {}
@@ -291,15 +296,6 @@ def number_ranks(tables: Mapping[str, pl.DataFrame]) -> Numbers:
         notes.append(Note("ranks", f"{path} {why}: it is listed as rank {number} and not compared with the others"))
     order = {path: found[path] for path in tables if path in found}
     return Numbers(order, tuple(notes), frozenset(range(first, first + len(unnumbered))))
-
-
-def _by_names(paths: list[str]) -> Numbers:
-    named = {path: rank for path in paths if (rank := _named(path)) is not None}
-    if len(named) == len(paths) == len(set(named.values())):
-        return Numbers(named)
-    text = "neither the traces nor their names have distinct ranks; they are numbered in the order of names"
-    notes = (Note("ranks", text),) if len(paths) > 1 else ()
-    return Numbers({path: number for number, path in enumerate(paths)}, notes)
 
 
 def _named(path: str) -> int | None:

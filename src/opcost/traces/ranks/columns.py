@@ -66,18 +66,17 @@ def reduce_file(path: str, *, partial: bool = False, reader: str | None = None) 
     else:
         profile = found.read(file, partial=partial)
         entries = [{**row, "source": file.name} for row in _of_profile(profile)]
-    texts = {name: [_encodable(entry.get(name, "")) for entry in entries] for name in TEXTS}
+    # Columns are UTF-8, which cannot represent half of a surrogate pair: its escape is written.
+    texts = {
+        name: [entry.get(name, "").encode("utf-8", "backslashreplace").decode("utf-8") for entry in entries]
+        for name in TEXTS
+    }
     return {**texts, **{name: [entry.get(name) for entry in entries] for name in NUMBERS}}
 
 
 def is_partial(table: pl.DataFrame) -> bool:
     """Whether this is the table of a damaged file, of which a part is missing."""
     return ("note", "partial") in zip(table["what"], table["type"], strict=True)
-
-
-def _encodable(text: str) -> str:
-    """Columns are UTF-8, which cannot represent half of a surrogate pair: its escape is written."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _of_table(table: Table) -> Iterator[dict[str, Any]]:

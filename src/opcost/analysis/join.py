@@ -23,36 +23,31 @@ MOST_NAMED = 5  # operators that a note names
 
 
 def with_costs(profile: Profile, rules: Rules, convention: Convention = DEFAULT) -> Profile:
-    """The profile with a price on every row that has a kind and shapes; equal operators are priced once.
+    """The profile with a cost on every row that has a kind and shapes; that of equal operators is found once.
 
-    A row that has a price keeps it, unless the convention is another than that of the price.
+    A row that has a cost keeps it, unless the convention is another than that of the cost.
     """
     known: dict[object, Cost | None] = {}
     rows = []
-    failed: dict[str, int] = {}
-    changed = False
+    failed: Counter[str] = Counter()
     for row in profile.rows:
         kept = row.cost is not None and (convention == DEFAULT or not is_causal(row) or row.cost != _price(row, rules))
-        if kept or not row.kind:
-            rows.append(row)
-            continue
-        key = (row.kind, row.type, row.ins, row.outs, tuple(sorted(row.attrs.items(), key=str)))
-        if key not in known:
-            known[key] = _price(row, rules, convention)
-        cost = known[key]
-        if cost is None:
-            if row.ins or row.outs:
-                failed[row.type] = failed.get(row.type, 0) + row.count
-            rows.append(row)
-        else:
-            changed = True
-            rows.append(row._replace(cost=cost))
+        cost = None
+        if not kept and row.kind:
+            key = (row.kind, row.type, row.ins, row.outs, tuple(sorted(row.attrs.items(), key=str)))
+            if key not in known:
+                known[key] = _price(row, rules, convention)
+            cost = known[key]
+            if cost is None and (row.ins or row.outs):
+                failed[row.type] += row.count
+        rows.append(row if cost is None else row._replace(cost=cost))
     notes = profile.notes
     if failed:
         ordered = sorted(failed.items(), key=lambda item: -item[1])
         named = ", ".join(some([f"{name} ({count})" for name, count in ordered], MOST_NAMED))
         notes = (*notes, Note("unpriced", f"the trace does not say enough to price {named}"))
-    return replace(profile, rows=tuple(rows), notes=notes) if changed or failed else profile
+    changed = failed or any(cost is not None for cost in known.values())
+    return replace(profile, rows=tuple(rows), notes=notes) if changed else profile
 
 
 def is_causal(row: ProfileRow) -> bool:

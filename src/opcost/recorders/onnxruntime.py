@@ -5,17 +5,15 @@ from __future__ import annotations
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opcost.core.option import Sizes
 from opcost.core.profile import Profile
+from opcost.core.report import Report
 from opcost.errors import ForwardError, InputError, MissingFramework, SourceError, UnknownName
 from opcost.frontends.inputs import DIM, arrays_in, by_place, check_one, filled, parse_dims, requested_inputs
 from opcost.recorders.measure import host_conditions, overhead, timed_runs, warmed_up
 from opcost.recorders.registry import ProfileOptions, Recorder
-
-if TYPE_CHECKING:
-    from opcost.core.report import Report
 
 _NUMPY_TYPES = {
     "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",

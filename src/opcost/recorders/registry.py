@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from opcost.core.option import Mode, Sizes, check_mode
 from opcost.core.plugin import RECORDERS, usable
+from opcost.core.profile import Profile
+from opcost.core.report import Report
 from opcost.errors import AmbiguousSource, InputError, UnknownSource
 
 if TYPE_CHECKING:
-    from opcost.core.profile import Profile
-    from opcost.core.report import Report
     from opcost.frontends.options import Option
 
 

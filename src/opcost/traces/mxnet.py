@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
@@ -21,9 +21,7 @@ from opcost.traces.file import (
     text,
     wall_of,
 )
-
-if TYPE_CHECKING:
-    from opcost.traces.registry import Reader
+from opcost.traces.registry import Reader
 
 NS_PER_MS = 1_000_000
 _TRACE = re.compile(rb'^\s*\{\s*"traceEvents"\s*:')

@@ -10,7 +10,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from opcost.core.graph import Note
@@ -20,9 +20,7 @@ from opcost.errors import SourceError
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto.decoding import Args
 from opcost.traces.launched import LaunchEvent, LaunchEvents, launched_profile
-
-if TYPE_CHECKING:
-    from opcost.traces.registry import Reader
+from opcost.traces.registry import Reader
 
 _KIND = b"CUPTI_ACTIVITY_KIND_"
 _RANGES = b"NVTX_EVENTS"
@@ -222,9 +220,27 @@ class Tables:
 
 @contextmanager
 def tables_of(file: TraceFile) -> Iterator[Tables]:
-    """The tables of a file, which is opened so that nothing is written, locked or looked for beside it."""
+    """The tables of a file, which is opened so that nothing is written, locked or looked for beside it.
+
+    What is packed or piped is read into memory first.
+    """
+
+    def authorized(action: int, first: str | None, *_: object) -> int:
+        allowed = first == "table_info" if action == sqlite3.SQLITE_PRAGMA else action in _ALLOWED
+        return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+    is_plain = not file.packed and file.path.is_file()
+    where = f"file:{quote(str(file.path.resolve()))}?mode=ro&immutable=1" if is_plain else ":memory:"
     try:
-        connection, size = _opened(file)
+        connection = sqlite3.connect(where, uri=is_plain)
+        size = file.size
+        if not is_plain:
+            if not hasattr(connection, "deserialize"):
+                what = f"{file.path} is packed or piped, which Python 3.11 can read"
+                raise SourceError(what, hint="unpack it into a file first")
+            content = file.content()
+            connection.deserialize(content)
+            size = len(content)
     except sqlite3.Error as exc:
         raise SourceError(f"{file.path} cannot be opened as an SQLite file: {exc}", hint=_REPAIR) from exc
     with closing(connection):
@@ -233,26 +249,5 @@ def tables_of(file: TraceFile) -> Iterator[Tables]:
             connection.execute(f"PRAGMA {setting}")
         if hasattr(connection, "setlimit"):  # since Python 3.11
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_TEXT)  # type: ignore[attr-defined,unused-ignore]
-        connection.set_authorizer(_authorized)
+        connection.set_authorizer(authorized)
         yield Tables(connection, file, size)
-
-
-def _opened(file: TraceFile) -> tuple[sqlite3.Connection, int]:
-    """A connection, and the size of the content; what is packed or piped is read into memory first."""
-    if not file.packed and file.path.is_file():
-        where = f"file:{quote(str(file.path.resolve()))}?mode=ro&immutable=1"
-        return sqlite3.connect(where, uri=True), file.size
-    connection = sqlite3.connect(":memory:")
-    if not hasattr(connection, "deserialize"):
-        raise SourceError(
-            f"{file.path} is packed or piped, which Python 3.11 can read", hint="unpack it into a file first"
-        )
-    content = file.content()
-    connection.deserialize(content)
-    return connection, len(content)
-
-
-def _authorized(action: int, first: str | None, *_: object) -> int:
-    if action == sqlite3.SQLITE_PRAGMA:
-        return sqlite3.SQLITE_OK if first == "table_info" else sqlite3.SQLITE_DENY
-    return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY

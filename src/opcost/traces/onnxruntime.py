@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opcost.core.graph import NO_ATTRS, Attrs, Note, TensorSpec
 from opcost.core.parsing import parse
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.traces.file import TraceFile, args_of, events_of, is_shape, microseconds, text
-
-if TYPE_CHECKING:
-    from opcost.traces.registry import Reader
+from opcost.traces.registry import Reader
 
 FENCES = ("_fence_before", "_fence_after")
 

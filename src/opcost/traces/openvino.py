@@ -6,15 +6,13 @@ import csv
 import io
 import re
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.traces.file import TraceFile, nanoseconds
-
-if TYPE_CHECKING:
-    from opcost.traces.registry import Reader
+from opcost.traces.registry import Reader
 
 HEADER = b"layerName;execStatus;layerType;execType;realTime (ms);cpuTime (ms)"
 NS_PER_MS = 1_000_000

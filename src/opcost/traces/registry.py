@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from os import PathLike
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from opcost.core.files import keep_pipes
 from opcost.core.plugin import TRACES, faults_attributed, usable, warn_of_fault
@@ -12,9 +12,6 @@ from opcost.core.profile import Profile
 from opcost.core.profile_schema import SCHEMA, loads
 from opcost.errors import AmbiguousSource, OpcostError, SourceError, UnknownName, UnknownSource, shortened, some
 from opcost.traces.file import TraceFile
-
-if TYPE_CHECKING:
-    from opcost.core.profile import Profile
 
 
 class Reader(Protocol):

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opcost.core.graph import Note
 from opcost.core.profile import Profile
 from opcost.errors import SourceError
 from opcost.traces.file import NS_PER_US, TraceFile, args_of, as_dict, events_of, hashable, nanoseconds
 from opcost.traces.launched import LaunchEvent, LaunchEvents, launched_profile
-
-if TYPE_CHECKING:
-    from opcost.traces.registry import Reader
+from opcost.traces.registry import Reader
 
 ROOT = "rocprofiler-sdk-tool"
 _PROCESS = re.compile(r"(?:^|\s)(CPU (?:HIP|HSA|KFD) API|Markers and Ranges|COPY|GPU ?(\d+))$")

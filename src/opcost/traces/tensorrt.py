@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.traces.file import TraceFile, events_of, executions, nanoseconds, wall_of
-
-if TYPE_CHECKING:
-    from opcost.traces.registry import Reader
+from opcost.traces.registry import Reader
 
 NS_PER_MS = 1_000_000
 _BEGINNING = re.compile(rb'^\s*\[\s*\{\s*"count"\s*:\s*\d+\s*\}')

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from opcost.core.profile import Profile
+from opcost.core.report import Report
 from opcost.frontends.torch import FRONTEND
-from opcost.recorders.registry import Recorder
-
-if TYPE_CHECKING:
-    from opcost.core.profile import Profile
-    from opcost.core.report import Report
-    from opcost.recorders.registry import ProfileOptions
+from opcost.recorders.registry import ProfileOptions, Recorder
 
 
 class TorchRecorder(Recorder):

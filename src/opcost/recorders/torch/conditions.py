@@ -23,29 +23,23 @@ def conditions(device: torch.device) -> dict[str, str]:
         "mkldnn": lambda: torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled,
     }
     if device.type == "cuda":
+        cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
+        switches = {"flash": "flash", "efficient": "mem_efficient", "cudnn": "cudnn", "math": "math"}
         wanted |= {
             "gpu": lambda: torch.cuda.get_device_name(device),
             "gpu_memory_bytes": lambda: torch.cuda.get_device_properties(device).total_memory,
             "gpu_multiprocessors": lambda: torch.cuda.get_device_properties(device).multi_processor_count,
             "cuda": lambda: torch.version.cuda or torch.version.hip,
-            "cudnn": torch.backends.cudnn.version,
-            "cudnn_benchmark": lambda: torch.backends.cudnn.benchmark,
-            "cudnn_tf32": lambda: torch.backends.cudnn.allow_tf32,
-            "matmul_tf32": lambda: torch.backends.cuda.matmul.allow_tf32,
+            "cudnn": cudnn.version,
+            "cudnn_benchmark": lambda: cudnn.benchmark,
+            "cudnn_tf32": lambda: cudnn.allow_tf32,
+            "matmul_tf32": lambda: cuda.matmul.allow_tf32,
             "gpu_compute_capability": lambda: ".".join(map(str, torch.cuda.get_device_capability(device))),
-            "sdp_backends": _attention_backends,
+            "sdp_backends": lambda: ", ".join(
+                name for name, word in switches.items() if getattr(cuda, f"{word}_sdp_enabled")()
+            ),
         }
     return host_conditions() | readable_conditions(wanted)
-
-
-def _attention_backends() -> str:
-    switches = {
-        "flash": torch.backends.cuda.flash_sdp_enabled,
-        "efficient": torch.backends.cuda.mem_efficient_sdp_enabled,
-        "cudnn": torch.backends.cuda.cudnn_sdp_enabled,
-        "math": torch.backends.cuda.math_sdp_enabled,
-    }
-    return ", ".join(name for name, enabled in switches.items() if enabled())
 
 
 # -- clocks, temperature and power of a GPU, from its driver: PyTorch itself needs a package that few have

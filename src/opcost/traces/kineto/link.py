@@ -260,11 +260,10 @@ def _separate_processes(columns: Columns) -> None:
         return
     calls: dict[Number, dict[int, int]] = {}
     for pid, lane in lanes:
-        own = calls.setdefault(pid, {})
         for correlation, start in zip(lane.link, lane.start, strict=True):
             if correlation >= 0:
+                own = calls.setdefault(pid, {})
                 own[correlation] = min(start, own.get(correlation, start))
-    calls = {pid: own for pid, own in calls.items() if own}
     if sum(map(len, calls.values())) == len(set().union(*calls.values())):
         return
     numbers: dict[tuple[Number, int], int] = {}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opcost.core.graph import Note
 from opcost.core.interrupts import garbage_collector_paused
@@ -20,9 +20,7 @@ from opcost.traces.kineto.link import link
 from opcost.traces.kineto.stream import KinetoStream
 from opcost.traces.kineto.table import Table, table_of, timeline_of
 from opcost.traces.kineto.trace import Capture, Trace, Unowned, captures_of, replayed
-
-if TYPE_CHECKING:
-    from opcost.traces.registry import Reader
+from opcost.traces.registry import Reader
 
 BEGINNING = 1 << 10  # bytes in which the first field of a file is named
 _SIGNS = re.compile(

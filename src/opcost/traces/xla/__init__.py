@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from opcost.core.checked import Bad
 from opcost.core.graph import Note
@@ -20,10 +20,8 @@ from opcost.errors import SourceError
 from opcost.frontends.protobuf import Field, Parts, Piece, fields, piece, signed, text, varint, whole
 from opcost.traces.file import LATEST_NS, NS_PER_US, TraceFile, args_of, events_of, hashable, nanoseconds, wall_of
 from opcost.traces.launched import LaunchEvents, device_extra
+from opcost.traces.registry import Reader
 from opcost.traces.xla.hlo import Instruction, instructions, place_of
-
-if TYPE_CHECKING:
-    from opcost.traces.registry import Reader
 
 HOST = "cpu"
 PS_PER_NS = 1000

@@ -52,10 +52,8 @@ def step_flops(report: Report, device: Device, convention: str = "executed", *, 
     for dtype, flops in by_type.items():
         peak = device.peak_flops(dtype, tf32=tf32)
         if peak is None:
-            raise InputError(
-                f"of {device.name} no peak for products of {dtype} is known",
-                hint="give one: opcost.core.devices.measured(flops, bandwidth)",
-            )
+            hint = "give one: opcost.core.devices.measured(flops, bandwidth)"
+            raise InputError(f"of {device.name} no peak for products of {dtype} is known", hint=hint)
         seconds += flops / peak
     flops = by_type.total()
     if convention != "executed":
@@ -76,7 +74,5 @@ def tokens_of(report: Report) -> int:
     for name, spec in report.inputs:
         if spec.known and "int" in spec.dtype and name != "past_key_values":
             return spec.numel * int(report.meta.get("accumulate", 1))
-    raise InputError(
-        "6N and 2N count tokens, and the model was given none: no input holds whole numbers",
-        hint="use the convention 'executed'",
-    )
+    hint = "use the convention 'executed'"
+    raise InputError("6N and 2N count tokens, and the model was given none: no input holds whole numbers", hint=hint)

@@ -73,10 +73,8 @@ def record(source: Any, options: ProfileOptions) -> Profile:
         warmed_up(lambda: plain.run(None, feed), options.warmup)
         timed = timed_runs(lambda: plain.run(None, feed), no_wait, repeat=options.repeat, seconds=options.seconds)
     except Exception as exc:
-        raise ForwardError(
-            f"ONNX Runtime {onnxruntime.__version__} cannot run the model on these inputs: {exc}",
-            hint="check the shapes and types of the inputs",
-        ) from exc
+        fault = f"ONNX Runtime {onnxruntime.__version__} cannot run the model on these inputs: {exc}"
+        raise ForwardError(fault, hint="check the shapes and types of the inputs") from exc
     with tempfile.TemporaryDirectory(prefix="opcost-") as folder:
         settings = _copied(source, onnxruntime.SessionOptions())
         settings.enable_profiling = True

@@ -46,10 +46,8 @@ class TraceFile:
         self.path = Path(path)
         self._fault = ""
         if self.path.is_dir():
-            raise SourceError(
-                f"{self.path} is a directory, not a trace",
-                hint="name one file in it; `opcost analyze DIRECTORY` reads all of them as ranks",
-            )
+            hint = "name one file in it; `opcost analyze DIRECTORY` reads all of them as ranks"
+            raise SourceError(f"{self.path} is a directory, not a trace", hint=hint)
         head_of(self.path, 1)
 
     @property
@@ -211,10 +209,8 @@ class TraceFile:
         try:
             return parse(text, parse_constant=lambda _: None, **hooks)
         except JSONDecodeError as exc:
-            raise SourceError(
-                f"{self.path}: the JSON is damaged at line {exc.lineno}, column {exc.colno}: {exc.msg}",
-                hint=advice(exc.msg),
-            ) from exc
+            fault = f"{self.path}: the JSON is damaged at line {exc.lineno}, column {exc.colno}: {exc.msg}"
+            raise SourceError(fault, hint=advice(exc.msg)) from exc
         except ValueError as exc:
             raise SourceError(f"{self.path}: the JSON cannot be read: {exc}") from exc
 

@@ -205,9 +205,8 @@ class Tables:
             self._rows_left -= 1
             bytes_left -= sum(len(each) for each in row if isinstance(each, (str, bytes)))
             if self._rows_left < 0 or bytes_left < 0:
-                raise SourceError(
-                    f"{self._file.path} has more rows, or longer texts, than its bytes can hold", hint=_REPAIR
-                )
+                fault = f"{self._file.path} has more rows, or longer texts, than its bytes can hold"
+                raise SourceError(fault, hint=_REPAIR)
             yield row
 
     @contextmanager

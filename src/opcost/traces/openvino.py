@@ -40,10 +40,8 @@ class OpenVinoReader:
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
         head = file.head.lstrip(b"\xef\xbb\xbf \r\n")
         if _SUMMARY.match(head):
-            raise SourceError(
-                f"{file.path} is a summary of OpenVINO's benchmark_app, without layers",
-                hint="the layers are in the file *_counters_report beside it: -report_type average_counters",
-            )
+            hint = "the layers are in the file *_counters_report beside it: -report_type average_counters"
+            raise SourceError(f"{file.path} is a summary of OpenVINO's benchmark_app, without layers", hint=hint)
         if head.startswith(HEADER):
             layers, note = _csv(file, partial=partial)
         else:

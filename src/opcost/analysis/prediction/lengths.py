@@ -77,10 +77,8 @@ def pieces(counted: Counted, first: int, last: int, edges: Iterable[int] = ()) -
     def report(tokens: int) -> Report:
         if tokens not in known:
             if len(known) >= MOST:
-                raise OpcostError(
-                    f"the steps from {first} to {last} tokens follow no formula: {MOST} of them were counted",
-                    hint="predict single steps: decode=1, cache=N",
-                )
+                fault = f"the steps from {first} to {last} tokens follow no formula: {MOST} of them were counted"
+                raise OpcostError(fault, hint="predict single steps: decode=1, cache=N")
             known[tokens] = counted(tokens)
         return known[tokens]
 

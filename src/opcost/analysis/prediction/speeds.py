@@ -73,9 +73,8 @@ def _work(row: Measured, rules: Rules) -> Work:
         cost, _, _ = apply_rule(rules, OpView(row.kind, row.raw, row.ins, row.outs, row.attrs))
         return work_of(row.kind, row.raw, row.attrs, row.ins, row.outs, cost)
     except (OpcostError, ArithmeticError, LookupError) as exc:
-        raise SourceError(
-            f"this calibration is damaged: {exc}", hint="make it again: opcost calibrate -o FILE"
-        ) from exc
+        hint = "make it again: opcost calibrate -o FILE"
+        raise SourceError(f"this calibration is damaged: {exc}", hint=hint) from exc
 
 
 def fit_laws(calibration: Calibration, rules: Rules) -> Laws:

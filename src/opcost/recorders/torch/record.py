@@ -56,10 +56,8 @@ CACHE_BYTES = 256 * 2**20
 def record(source: Any, options: ProfileOptions, report: Report | None) -> Profile:
     """The profile of a model. `report` is its count on the same inputs, which gives each row its kind, shapes and cost."""
     if torch.autograd._profiler_enabled():
-        raise InputError(
-            "PyTorch's profiler is running already, and a second one would end it",
-            hint="leave the block of the first one before calling opcost.profile",
-        )
+        hint = "leave the block of the first one before calling opcost.profile"
+        raise InputError("PyTorch's profiler is running already, and a second one would end it", hint=hint)
     with defer_signals(), no_surrounding_modes():
         # What the model sets in context variables stays in a context of its own.
         return copy_context().run(_measured, Runner(source, options), options, report)
@@ -166,10 +164,8 @@ class Runner:
         if options.dtype is not None:
             # The model in another floating type, beside the user's own
             if source is not inner:
-                raise InputError(
-                    f"a {type(source).__name__} has its own element types",
-                    hint="make the model in that type before it is wrapped",
-                )
+                hint = "make the model in that type before it is wrapped"
+                raise InputError(f"a {type(source).__name__} has its own element types", hint=hint)
             source = inner = retyped(inner, as_dtype(options.dtype), real=True)
         if has_lazy_parts(inner):
             source = copy_with_lazy_parts(

@@ -78,10 +78,8 @@ class KinetoReader:
         with garbage_collector_paused():
             captures = captures_of(_Read(capture, memory=False).trace, capture.name)
             if not captures:
-                raise SourceError(
-                    f"{capture.path}: no graph is captured in this trace",
-                    hint="name a trace of the run that captured it, from the beginning of the capture to its end",
-                )
+                hint = "name a trace of the run that captured it, from the beginning of the capture to its end"
+                raise SourceError(f"{capture.path}: no graph is captured in this trace", hint=hint)
             return profile_of(*_Read(file, partial=partial).parts, large=is_large(file), captures=captures)
 
 

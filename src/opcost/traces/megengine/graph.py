@@ -86,9 +86,8 @@ class _Reader:
 
     def _object(self, data: Json, name: str, where: str) -> Json:
         if name not in data:
-            raise SourceError(
-                f"{self.source}: {where} has no {name!r}", hint="`load_and_run MODEL --profile FILE` writes a whole one"
-            )
+            hint = "`load_and_run MODEL --profile FILE` writes a whole one"
+            raise SourceError(f"{self.source}: {where} has no {name!r}", hint=hint)
         return self._is_object(data[name], name)
 
     def _is_object(self, value: object, where: str) -> Json:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from opcost.compat._layers import LayerCall, Layers, Structure, count_layers
+from opcost.compat._layers import LayerCall, Structure, count_layers
 from opcost.compat._tables import Column, lay_out
 from opcost.compat.flop_counter import FlopCounterMode
 from opcost.core.devices import named_by_driver
@@ -88,7 +88,19 @@ class ModelSummary:
         args, kwargs = ((), dict(example)) if isinstance(example, Mapping) else (example, {})
         args = tuple(args) if isinstance(args, (list, tuple)) else (args,)
         self._layers = None if example is None else count_layers(model, args, kwargs, mode="eval")
-        self._flops = _flops_by_path(self._layers)
+        # FLOPs by operator of every module with everything that it calls
+        layers = self._layers
+        found: dict[str, Counter[str]] = {}
+        for call in layers.calls if layers is not None else ():
+            for row in call.rows:
+                if row.cost is None or not row.cost.macs:
+                    continue
+                caller: LayerCall | None = call
+                while caller is not None:
+                    number = 2 * row.cost.macs * row.op.repeat
+                    found.setdefault(caller.path, Counter())[row.op.raw.replace("::", ".")] += number
+                    caller = caller.parent
+        self._flops = found
         self._layer_summary = self.summarize()
         trainer = getattr(model, "_trainer", None)
         precision = "32" if trainer is None else str(trainer.precision)
@@ -212,21 +224,6 @@ def human_readable(number: int) -> str:
     shown = number / 1000**group
     text = f"{int(shown):,d}" if group < 1 or shown >= 100 else f"{shown:,.1f}"
     return f"{text} {_UNITS[group]}"
-
-
-def _flops_by_path(layers: Layers | None) -> dict[str, Counter[str]]:
-    """FLOPs by operator of every module with everything that it calls."""
-    found: dict[str, Counter[str]] = {}
-    for call in layers.calls if layers is not None else ():
-        for row in call.rows:
-            if row.cost is None or not row.cost.macs:
-                continue
-            caller: LayerCall | None = call
-            while caller is not None:
-                number = 2 * row.cost.macs * row.op.repeat
-                found.setdefault(caller.path, Counter())[row.op.raw.replace("::", ".")] += number
-                caller = caller.parent
-    return found
 
 
 def _shape(structure: Structure) -> str | list[Any]:

@@ -84,7 +84,15 @@ def get_model_complexity_info(
     if input_shape is not None and inputs is not None:
         raise ValueError('"input_shape" and "inputs" cannot be both set.')
     if inputs is None:
-        inputs = _inputs_of(input_shape, model)
+        # Tensors without data, of the model's own floating type, with a batch of one
+        shapes: Any = (input_shape,) if _is_shape(input_shape) else input_shape
+        if not isinstance(shapes, tuple) or not all(map(_is_shape, shapes)):
+            raise ValueError(
+                '"input_shape" should be either a `tuple of int` (to construct one input tensor) or a '
+                "`tuple of tuple of int` (to construct multiple input tensors)."
+            )
+        dtype = next((p.dtype for p in model.parameters() if p.dtype.is_floating_point), torch.get_default_dtype())
+        inputs = tuple(torch.empty((1, *shape), dtype=dtype, device="meta") for shape in shapes)
     flops = FlopAnalyzer(model, inputs)
     activations = ActivationAnalyzer(model, inputs).share_run(flops)
     params = count_elements(parameter_shapes(flops.model, flops.report))[""]
@@ -95,18 +103,6 @@ def get_model_complexity_info(
     table = complexity_stats_table(flops, activations=activations) if show_table else ""
     arch = complexity_stats_str(flops, activations) if show_arch else ""
     return {**found, "out_table": table and f"\n{table}", "out_arch": arch and f"\n{arch}"}
-
-
-def _inputs_of(input_shape: Any, model: nn.Module) -> tuple[torch.Tensor, ...]:
-    """Tensors without data, of the model's own floating type, with a batch of one."""
-    shapes = (input_shape,) if _is_shape(input_shape) else input_shape
-    if not isinstance(shapes, tuple) or not all(map(_is_shape, shapes)):
-        raise ValueError(
-            '"input_shape" should be either a `tuple of int` (to construct one input tensor) or a '
-            "`tuple of tuple of int` (to construct multiple input tensors)."
-        )
-    dtype = next((p.dtype for p in model.parameters() if p.dtype.is_floating_point), torch.get_default_dtype())
-    return tuple(torch.empty((1, *shape), dtype=dtype, device="meta") for shape in shapes)
 
 
 def _is_shape(shape: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import floor, log10
 from typing import Any, NamedTuple
 
@@ -57,27 +56,7 @@ def summary(model: nn.Module, x: Any, *args: Any, **kwargs: Any) -> Any:
     batch = outputs[0].dims[0] if outputs and outputs[0].dims else 1
     own = sum(call.macs for call in calls) - sum(call.macs for call in leaves)
     mult_adds = sum(line.mult_adds or 0 for line in lines) + own // batch
-    print(_table(lines, total, trainable, mult_adds))
-    rows = [dict(zip(_COLUMNS, line[1:], strict=True)) for line in lines]
-    try:
-        import pandas as pd
-    except ImportError:
-        return [{"Layer": line.name, **row} for line, row in zip(lines, rows, strict=True)]
-    return pd.DataFrame(rows, index=pd.Index([line.name for line in lines], name="Layer"), columns=list(_COLUMNS))
-
-
-def _names(model: nn.Module) -> dict[int, str]:
-    """torchsummaryX's name of a layer: its path, with its class in front of its own name where it is not at the top."""
-    found: dict[int, str] = {}
-    for path, module in model.named_modules():
-        above, _, own = path.rpartition(".")
-        if path:
-            found[id(module)] = f"{above}.{type(module).__name__}_{own}" if above else own
-    return found
-
-
-def _table(lines: Sequence[_LayerLine], total: int, trainable: int, mult_adds: int) -> str:
-    """The layers as pandas prints a frame with engineering prefixes, and below a rule the totals."""
+    # The layers as pandas prints a frame with engineering prefixes, and below a rule the totals
     index = ["Layer", *(printable(line.name) for line in lines)]
     shapes = [
         ["-" if line.kernel is None else str(line.kernel) for line in lines],
@@ -98,7 +77,23 @@ def _table(lines: Sequence[_LayerLine], total: int, trainable: int, mult_adds: i
     for name, column in zip(_COLUMNS[2:], numbers, strict=True):
         plain.append([f" {name}", *float_cells(number for number in column if number is not None)])
     width = max(map(len, index)) + sum(1 + max(map(len, column)) for column in plain)
-    return "\n".join(["=" * width, *above, "-" * width, *below, "=" * width])
+    print("\n".join(["=" * width, *above, "-" * width, *below, "=" * width]))
+    rows = [dict(zip(_COLUMNS, line[1:], strict=True)) for line in lines]
+    try:
+        import pandas as pd
+    except ImportError:
+        return [{"Layer": line.name, **row} for line, row in zip(lines, rows, strict=True)]
+    return pd.DataFrame(rows, index=pd.Index([line.name for line in lines], name="Layer"), columns=list(_COLUMNS))
+
+
+def _names(model: nn.Module) -> dict[int, str]:
+    """torchsummaryX's name of a layer: its path, with its class in front of its own name where it is not at the top."""
+    found: dict[int, str] = {}
+    for path, module in model.named_modules():
+        above, _, own = path.rpartition(".")
+        if path:
+            found[id(module)] = f"{above}.{type(module).__name__}_{own}" if above else own
+    return found
 
 
 def _number(number: float | None) -> str:

@@ -213,7 +213,12 @@ class JitModelAnalysis:
         names = self._names
         counts: dict[str, Counter[str]] = {name: Counter() for name in names.first}
         unsupported: dict[str, Counter[str]] = {name: Counter() for name in names.first}
-        running = _running_modules(found.report)
+        # For every row the paths of the modules that were running, the outermost first
+        report = found.report
+        running: list[list[str]] = [[] for _ in range(len(report.rows))]
+        for call in sorted(report.calls, key=lambda call: call.first):
+            for row in range(call.first, call.end):
+                running[row].append(call.path)
         seen = {names.nearest(path) for path in found.touched}
         for node in self._handled(found.calls):
             modules = set(names.lineage(names.nearest(node.module)))
@@ -280,15 +285,6 @@ def _arguments(model: nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str
         if all(key in known for key in inputs):
             return (), dict(inputs)
     return (inputs,), {}
-
-
-def _running_modules(report: Report) -> list[list[str]]:
-    """For every row the paths of the modules that were running, the outermost first."""
-    running: list[list[str]] = [[] for _ in range(len(report.rows))]
-    for call in sorted(report.calls, key=lambda call: call.first):
-        for row in range(call.first, call.end):
-            running[row].append(call.path)
-    return running
 
 
 def counter(

@@ -152,7 +152,15 @@ def megengine_records(model: M.Module, args: tuple[Any, ...], *, with_values: bo
             f"functions called outside a layer are not counted: the model cannot be traced ({exc})", stacklevel=4
         )
         return records
-    _add_functions(records, report, listener.scopes)
+    scopes = listener.scopes
+    for row in report.rows:
+        module = row.op.module
+        inside = any(not scope or module == scope or module.startswith(f"{scope}.") for scope in scopes)
+        flops = layer_costs.of_row(row)
+        if flops and not inside:
+            name, kind = name_of(row), row.op.raw.rpartition("::")[2]
+            records.operations.append(Operation(name, kind, shapes(row.ins), shapes(row.outs), flops))
+            records.activations.append(Activation(name, kind, row.outs[0]))
     listener.add_read_parameters(model, report)
     return records
 
@@ -177,7 +185,11 @@ class _Listener:
 
     def _called(self, module: M.Module, inputs: tuple[Any, ...], outputs: Any) -> None:
         name = self._names[id(module)]
-        self._list_parameters(module, name)
+        # The module's own, and those of the layers that a fused one reads without calling them
+        for path, holder in module.named_modules() if is_fused(module) else [("", module)]:
+            own = dict(holder.named_parameters(recursive=False))
+            for key in (*(key for key in _FIRST if key in own), *(key for key in own if key not in _FIRST)):
+                self._list(own[key], ".".join(filter(None, (name, path))), key)
         given = [tensor for tensor in inputs if isinstance(tensor, mge.Tensor)]
         made = [outputs] if isinstance(outputs, mge.Tensor) else list(_tensors(outputs))
         if not given or not made:
@@ -195,13 +207,6 @@ class _Listener:
             values = _mean_and_std(made[0]) if self._with_values else (None, None)
             self.records.activations.append(Activation(label, line.class_name, _spec(made[0]), *values))
 
-    def _list_parameters(self, module: M.Module, name: str) -> None:
-        """The module's own, and those of the layers that a fused one reads without calling them."""
-        for path, holder in module.named_modules() if is_fused(module) else [("", module)]:
-            own = dict(holder.named_parameters(recursive=False))
-            for key in (*(key for key in _FIRST if key in own), *(key for key in own if key not in _FIRST)):
-                self._list(own[key], ".".join(filter(None, (name, path))), key)
-
     def _list(self, parameter: Any, path: str, key: str) -> None:
         if id(parameter) not in self._listed:
             self._listed.add(id(parameter))
@@ -215,17 +220,6 @@ class _Listener:
             if full in read:
                 path, _, key = full.rpartition(".")
                 self._list(parameter, path, key)
-
-
-def _add_functions(records: Records, report: Report, scopes: set[str]) -> None:
-    for row in report.rows:
-        module = row.op.module
-        inside = any(not scope or module == scope or module.startswith(f"{scope}.") for scope in scopes)
-        flops = layer_costs.of_row(row)
-        if flops and not inside:
-            name, kind = name_of(row), row.op.raw.rpartition("::")[2]
-            records.operations.append(Operation(name, kind, shapes(row.ins), shapes(row.outs), flops))
-            records.activations.append(Activation(name, kind, row.outs[0]))
 
 
 def traced(model: M.Module, args: tuple[Any, ...]) -> tuple[Report, Values]:

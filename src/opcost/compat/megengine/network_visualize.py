@@ -56,7 +56,12 @@ def visualize(
     which shapes it is counted: arrays, or anything else with a shape and a dtype.
     """
     check_convention(convention)
-    given = _given(input, inp_dict)
+    if input is not None and inp_dict is not None:
+        raise InputError("both input and inp_dict were given", hint="pass one of them")
+    given = inp_dict if input is None else input
+    for array in given.values() if isinstance(given, Mapping) else () if given is None else (given,):
+        if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+            raise InputError(f"input data of the type {type(array).__name__} is not an array")
     counted = counting(given)
     model = resolve(str(model_path))
     dump = dump_path(model)
@@ -106,16 +111,6 @@ def counting(given: Any) -> dict[str, Any]:
         return {"shapes": {name: tuple(array.shape) for name, array in given.items()}, "dtypes": dtypes}
     dtype = _integer(given)
     return {"shapes": [tuple(given.shape)], "dtypes": None if dtype is None else [dtype]}
-
-
-def _given(input: Any, inp_dict: Mapping[str, Any] | None) -> Any:
-    if input is not None and inp_dict is not None:
-        raise InputError("both input and inp_dict were given", hint="pass one of them")
-    given = inp_dict if input is None else input
-    for array in given.values() if isinstance(given, Mapping) else () if given is None else (given,):
-        if not hasattr(array, "shape") or not hasattr(array, "dtype"):
-            raise InputError(f"input data of the type {type(array).__name__} is not an array")
-    return given
 
 
 def _integer(array: Any) -> str | None:

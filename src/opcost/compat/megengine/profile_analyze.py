@@ -50,20 +50,6 @@ USUAL = Layout()
 def analyze(profile: Profile, question: Question, layout: Layout = USUAL) -> str:
     """What MegEngine's tool prints in answer to this question; of the keys to aggregate by it knows `type` alone."""
     operators = operators_of(profile)
-    chosen = _filtered(operators, question)
-    summary = _summary(operators, chosen, layout)
-    if layout.print_only == "summary":
-        return summary
-
-    def details(side: str) -> str:
-        return _details(chosen, side, _total(operators, side), question, layout)
-
-    if layout.print_only is not None:
-        return details(layout.print_only)
-    return "\n\n".join([summary, details("device"), *([details("host")] if layout.show_host else [])])
-
-
-def _filtered(operators: Sequence[Operator], question: Question) -> list[Operator]:
     name = None
     if question.name:
         try:
@@ -73,21 +59,13 @@ def _filtered(operators: Sequence[Operator], question: Question) -> list[Operato
                 f"{question.name!r} is not a regular expression: {fault}",
                 hint="put a backslash before ( [ { * + ? . \\",
             ) from None
-    return [
+    chosen = [
         operator
         for operator in operators
         if (not question.type or operator.type in question.type)
         and (name is None or name.match(operator.name))
         and (not question.input_dtype or reads(operator, question.input_dtype))
     ]
-
-
-def _total(operators: Sequence[Operator], side: str) -> float | None:
-    times = [time for operator in operators if (time := operator.time(side, "end")) is not None]
-    return pairwise_sum(times) if times else None
-
-
-def _summary(operators: Sequence[Operator], chosen: Sequence[Operator], layout: Layout) -> str:
     rows: list[tuple[str, Cell]] = []
     for side in ("device", "host"):
         total = _total(operators, side)
@@ -98,24 +76,34 @@ def _summary(operators: Sequence[Operator], chosen: Sequence[Operator], layout: 
             times = [time for operator in copies if (time := operator.time("device", key)) is not None]
             total = pairwise_sum(times)
             rows.append((label, f"tot={total:.4f} avg={total / len(times):.4f}" if times else "N/A"))
-    return wiki_table(("name", "value"), rows) if layout.confluence else ruled_table(rows)
+    summary = wiki_table(("name", "value"), rows) if layout.confluence else ruled_table(rows)
+    if layout.print_only == "summary":
+        return summary
+
+    def details(side: str) -> str:
+        shortest, longest = question.min_time_ns / 1e9, question.max_time_ns / 1e9
+
+        def time_of(operator: Operator) -> float | None:
+            time = operator.time(side, "kern" if question.measure == "wait" else "end")
+            return None if time is None or not shortest <= time <= longest else time
+
+        records = records_of(chosen, time_of)
+        if question.aggregate or question.aggregate_by:
+            by = question.aggregate_by[0] if question.aggregate_by else None
+            records = aggregate(records, by, question.aggregate or "sum")
+        records = sort(records, question.sort)[: question.top or None]
+        if layout.dump_only_opr:
+            return "\n".join(" ".join(map(str, _words(record))) for record in records)
+        return details_text(records, side, _total(operators, side), wiki=layout.confluence)
+
+    if layout.print_only is not None:
+        return details(layout.print_only)
+    return "\n\n".join([summary, details("device"), *([details("host")] if layout.show_host else [])])
 
 
-def _details(chosen: Sequence[Operator], side: str, total: float | None, question: Question, layout: Layout) -> str:
-    shortest, longest = question.min_time_ns / 1e9, question.max_time_ns / 1e9
-
-    def time_of(operator: Operator) -> float | None:
-        time = operator.time(side, "kern" if question.measure == "wait" else "end")
-        return None if time is None or not shortest <= time <= longest else time
-
-    records = records_of(chosen, time_of)
-    if question.aggregate or question.aggregate_by:
-        by = question.aggregate_by[0] if question.aggregate_by else None
-        records = aggregate(records, by, question.aggregate or "sum")
-    records = sort(records, question.sort)[: question.top or None]
-    if layout.dump_only_opr:
-        return "\n".join(" ".join(map(str, _words(record))) for record in records)
-    return details_text(records, side, total, wiki=layout.confluence)
+def _total(operators: Sequence[Operator], side: str) -> float | None:
+    times = [time for operator in operators if (time := operator.time(side, "end")) is not None]
+    return pairwise_sum(times) if times else None
 
 
 def main(passed_args: Sequence[str] | None = None) -> None:
@@ -193,18 +181,6 @@ class _TableLine(NamedTuple):
     widest: float
 
 
-def _lines(records: Sequence[Record], total: float | None) -> list[_TableLine]:
-    longest = max((record.time for record in records), default=0.0)
-    fastest = max((record.flops for record in records if record.flops is not None), default=0.0)
-    widest = max((record.bandwidth for record in records if record.bandwidth is not None), default=0.0)
-    spent = accumulate((record.time for record in records), initial=0.0)
-    next(spent)
-    return [
-        _TableLine(record, place, time, total, longest, fastest, widest)
-        for place, (record, time) in enumerate(zip(records, spent, strict=True))
-    ]
-
-
 Column: TypeAlias = "Callable[[_TableLine], Cell]"
 
 _BOXED: dict[str, Column] = {
@@ -242,7 +218,15 @@ _WIKI_LAST: dict[str, Column] = {
 
 def details_text(records: Sequence[Record], side: str, total: float | None, *, wiki: bool) -> str:
     """The table of records; shares are of the total time of this side."""
-    lines = _lines(records, total)
+    longest = max((record.time for record in records), default=0.0)
+    fastest = max((record.flops for record in records if record.flops is not None), default=0.0)
+    widest = max((record.bandwidth for record in records if record.bandwidth is not None), default=0.0)
+    spent = accumulate((record.time for record in records), initial=0.0)
+    next(spent)
+    lines = [
+        _TableLine(record, place, time, total, longest, fastest, widest)
+        for place, (record, time) in enumerate(zip(records, spent, strict=True))
+    ]
     if not wiki:
         headers = [f"{side} {name}" if name == "self time" else name for name in _BOXED]
         return boxed_table(headers, [[str(cell(line)) for cell in _BOXED.values()] for line in lines])

@@ -289,7 +289,14 @@ def print_stats(records: Records, options: StatsOptions) -> tuple[total_stats, s
         summary |= {"total_param_dims": human(param_dims, ""), "total_param_size": human(param_size)}
         tables.append(("param stats: ", params, PARAM_COLUMNS))
     if options.cal_flops:
-        total_flops = _add_flops(flops, length)
+        # Fill in FLOPs, shares and bars, and add the total
+        total_flops = _add_shares(flops, "flops_num", "flops", "bar", "OPs", length)
+        # MegEngine adds up the second extent of every output here; a comparison of the text expects it.
+        extents = [
+            shape[1] for line in flops for shape in line["output_shapes"] if shape is not None and len(shape) > 1
+        ]
+        second = sum(extent for extent in extents if extent is not None)
+        flops.append({"name": "total", "flops": human(total_flops, "OPs"), "output_shapes": second})
         summary["total_flops"] = human(total_flops, "OPs")
         if records.macs is not None:
             summary["total_macs"] = human(records.macs, "MACs")
@@ -379,16 +386,6 @@ def _add_sizes(lines: list[Line], dims: str, length: int) -> tuple[int, int]:
     summed = sum(line[dims] for line in lines if line[dims] != UNKNOWN)
     lines.append({"name": "total", dims: summed, "size": human(total)})
     return summed, total
-
-
-def _add_flops(lines: list[Line], length: int) -> int:
-    """Fill in FLOPs, shares and bars, and add the total."""
-    total = _add_shares(lines, "flops_num", "flops", "bar", "OPs", length)
-    # MegEngine adds up the second extent of every output here; a comparison of the text expects it.
-    extents = [shape[1] for line in lines for shape in line["output_shapes"] if shape is not None and len(shape) > 1]
-    second = sum(extent for extent in extents if extent is not None)
-    lines.append({"name": "total", "flops": human(total, "OPs"), "output_shapes": second})
-    return total
 
 
 def _add_shares(lines: list[Line], amount: str, written: str, bar: str, unit: str, length: int) -> int:

@@ -150,7 +150,15 @@ def _inputs(
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """The sizes that are shown, the positional arguments and the keyword arguments."""
     if input_size is not None:
-        sizes = _sizes(input_size)
+        # One size or several, as a list of sizes
+        if not isinstance(input_size, (list, tuple)):
+            raise TypeError(
+                "Input_size is not a recognized type. Please ensure input_size is valid.\n"
+                "For multiple inputs to the network, ensure input_size is a list of tuple sizes."
+            )
+        if not input_size or any(extent <= 0 for extent in _flat(input_size)):
+            raise ValueError("Input_data is invalid, or negative size found in input_data.")
+        sizes = [tuple(input_size)] if isinstance(input_size[0], int) else list(input_size)
         tensors = []
         for size, dtype in zip(sizes, dtypes or [torch.float] * len(sizes), strict=False):
             shape = list(size)
@@ -164,18 +172,6 @@ def _inputs(
     if isinstance(input_data, (list, tuple)):
         return sizes, tuple(input_data), {}
     return sizes, (input_data,), {}
-
-
-def _sizes(input_size: Any) -> list[Any]:
-    """One size or several, as a list of sizes."""
-    if not isinstance(input_size, (list, tuple)):
-        raise TypeError(
-            "Input_size is not a recognized type. Please ensure input_size is valid.\n"
-            "For multiple inputs to the network, ensure input_size is a list of tuple sizes."
-        )
-    if not input_size or any(extent <= 0 for extent in _flat(input_size)):
-        raise ValueError("Input_data is invalid, or negative size found in input_data.")
-    return [tuple(input_size)] if isinstance(input_size[0], int) else list(input_size)
 
 
 def _flat(sizes: Iterable[Any]) -> Iterator[int]:

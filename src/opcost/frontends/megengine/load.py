@@ -29,7 +29,28 @@ def load(source: Any, options: CountOptions) -> Graph:
             whose = f"{source} is a dump of the forward pass" if is_file else "MegEngine records the forward pass only"
             raise InputError(f"{whose}; {what} cannot be counted from it", hint="count it without that option")
     if not is_file:
-        return load_module(source, options)
+        # Run a module once under MegEngine's trace and make its graph ready to be counted. The graph is
+        # dumped as it is, before the optimizer folds or fuses anything. The module's mode is restored
+        from megengine.jit import trace
+
+        named = _arguments(source, options)
+        with _mode(source, training=options.mode == "train"):
+            traced = trace(lambda *args: _flat(source(*args)), symbolic=True, capture_as_const=True)
+            file = io.BytesIO()
+            try:
+                traced(*named.values())
+                traced.dump(
+                    file, arg_names=list(named), keep_var_name=2, no_change_graph=True, optimize_for_inference=False
+                )
+            except OpcostError:
+                raise
+            except Exception as exc:
+                shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in named.items())
+                raise ForwardError(
+                    f"{type(source).__name__} could not be traced with {shapes or 'no inputs'}: {type(exc).__name__}: {exc}",
+                    hint="count needs inputs that the module can run on",
+                ) from exc
+        return build_graph(parse_model(file.getvalue(), type(source).__name__), CountOptions())
     return build_graph(read_model(source), options)
 
 
@@ -73,33 +94,6 @@ def requested_shapes(model: Model, options: CountOptions) -> dict[int, tuple[int
 
 
 # -- live modules: traced and dumped into memory by MegEngine itself, then read like a file ----------------------------
-
-
-def load_module(module: Any, options: CountOptions) -> Graph:
-    """Run a module once under MegEngine's trace and make its graph ready to be counted.
-
-    The graph is dumped as it is, before the optimizer folds or fuses anything. The module's mode is restored.
-    """
-    from megengine.jit import trace
-
-    named = _arguments(module, options)
-    with _mode(module, training=options.mode == "train"):
-        traced = trace(lambda *args: _flat(module(*args)), symbolic=True, capture_as_const=True)
-        file = io.BytesIO()
-        try:
-            traced(*named.values())
-            traced.dump(
-                file, arg_names=list(named), keep_var_name=2, no_change_graph=True, optimize_for_inference=False
-            )
-        except OpcostError:
-            raise
-        except Exception as exc:
-            shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in named.items())
-            raise ForwardError(
-                f"{type(module).__name__} could not be traced with {shapes or 'no inputs'}: {type(exc).__name__}: {exc}",
-                hint="count needs inputs that the module can run on",
-            ) from exc
-    return build_graph(parse_model(file.getvalue(), type(module).__name__), CountOptions())
 
 
 def _arguments(module: Any, options: CountOptions) -> dict[str, Any]:

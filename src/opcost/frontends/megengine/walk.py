@@ -53,7 +53,20 @@ class DumpWalk(Walk):
         self._keys = [f"v{variable}" for variable in range(len(model.variables))]
         self._read = {*model.outputs, *(variable for op in model.operators for variable in op.inputs)}
         self._input_names = {variable: name for name, variable in input_names(model).items()}
-        self._roles, self._names = _stored_tensors(model)
+        # Role and name of every tensor that comes with the file
+        state: set[int] = set()
+        weights: set[int] = set()
+        for op in model.operators:
+            places = _STATE.get(op.type, ())
+            for place, variable in enumerate(op.inputs):
+                (state if place in places else weights).add(variable)
+        roles: dict[int, Role] = {}
+        names: dict[int, str] = {}
+        for op, variable, tensor in model.brought_in(*HOLDERS):
+            name = model.variables[variable].name or tensor.name or op.name
+            names[variable] = name or f"tensor{op.index}"
+            roles[variable] = "buffer" if variable in state and variable not in weights else role_of(tensor, name)
+        self._roles, self._names = roles, names
         self._roles |= dict.fromkeys(self._input_names, "input")
         self._names |= self._input_names
 
@@ -62,7 +75,12 @@ class DumpWalk(Walk):
         graph, keys = NodeGraph("", (), {}, (), (), {}), self._keys
         for op in self.model.operators:
             if op.type in SOURCES:
-                self._bring_in(op)
+                for variable, tensor in zip(op.outputs, op.tensors, strict=True):
+                    shape, numbers = self._inputs.get(variable, tensor.shape), self.model.numbers.get(variable)
+                    spec = self.maker.spec(shape, tensor.dtype.name)
+                    content = None if numbers is None else Content(shape, numbers)
+                    value = self.maker.value(self._named(variable), spec, self._roles[variable])
+                    self.made[self._keys[variable]] = Operand(value, shape, spec.dtype, content, stored=True)
                 continue
             self._operator = op
             inputs, outputs = tuple([keys[i] for i in op.inputs]), tuple([keys[i] for i in op.outputs])
@@ -72,14 +90,6 @@ class DumpWalk(Walk):
     def tensor(self, variable: int) -> Operand:
         """What is known of a variable."""
         return self.made[self._keys[variable]]
-
-    def _bring_in(self, op: Operator) -> None:
-        for variable, tensor in zip(op.outputs, op.tensors, strict=True):
-            shape, numbers = self._inputs.get(variable, tensor.shape), self.model.numbers.get(variable)
-            spec = self.maker.spec(shape, tensor.dtype.name)
-            content = None if numbers is None else Content(shape, numbers)
-            value = self.maker.value(self._named(variable), spec, self._roles[variable])
-            self.made[self._keys[variable]] = Operand(value, shape, spec.dtype, content, stored=True)
 
     def _named(self, variable: int) -> str:
         return self._names.get(variable) or self.model.variables[variable].name or self._keys[variable]
@@ -204,23 +214,6 @@ class DumpWalk(Walk):
         meta = {"format": model.format, "megengine": model.version}
         taken, given = map(self.tensor, self._input_names), map(self.tensor, model.outputs)
         return self.finished(model.path, meta, "Model", [*taken], [*given])
-
-
-def _stored_tensors(model: Model) -> tuple[dict[int, Role], dict[int, str]]:
-    """Role and name of every tensor that comes with the file."""
-    state: set[int] = set()
-    weights: set[int] = set()
-    for op in model.operators:
-        places = _STATE.get(op.type, ())
-        for place, variable in enumerate(op.inputs):
-            (state if place in places else weights).add(variable)
-    roles: dict[int, Role] = {}
-    names: dict[int, str] = {}
-    for op, variable, tensor in model.brought_in(*HOLDERS):
-        name = model.variables[variable].name or tensor.name or op.name
-        names[variable] = name or f"tensor{op.index}"
-        roles[variable] = "buffer" if variable in state and variable not in weights else role_of(tensor, name)
-    return roles, names
 
 
 def label(op: Operator) -> str:

@@ -18,7 +18,7 @@ from opcost.frontends.inputs import arguments, arrays_in, parse_dtype, requested
 from opcost.frontends.mxnet.build import Built, build
 from opcost.frontends.mxnet.infer import infer
 from opcost.frontends.mxnet.ops.table import Inferred
-from opcost.frontends.mxnet.params import Array, read_params
+from opcost.frontends.mxnet.params import read_params
 from opcost.frontends.mxnet.roles import Roles, assign, upgraded
 from opcost.frontends.mxnet.symbol import AttributeFault, Node, Symbol, parse_symbol, read_symbol
 from opcost.frontends.options import CountOptions
@@ -80,7 +80,12 @@ def open_file(path: Path, options: CountOptions) -> Opened:
     notes: list[Note] = []
     meta: dict[str, str] = {}
     if checkpoint.params is not None:
-        saved = named_arrays(read_params(checkpoint.params))
+        # By the names that a symbol uses; `arg:` marks weights and `aux:` auxiliary states
+        for array in read_params(checkpoint.params):
+            kind, colon, rest = array.name.partition(":")
+            name = rest if colon and kind in ("arg", "aux") else array.name
+            if name and array.shape is not None:
+                saved[name] = Saved(array.shape, array.dtype, kind == "aux" and bool(colon))
         names = {node.name for node in symbol.variables}
         if names.isdisjoint(saved) and saved:
             found = f"none of the {len(saved)} names in {checkpoint.params.name} is in {checkpoint.symbol.name}"
@@ -94,17 +99,6 @@ def open_file(path: Path, options: CountOptions) -> Opened:
             meta["parameters"] = checkpoint.params.name
     source = checkpoint.symbol.name.removesuffix(".json").removesuffix("-symbol")
     return Opened(symbol, saved, source, options, tuple(notes), meta)
-
-
-def named_arrays(arrays: Iterable[Array]) -> dict[str, Saved]:
-    """The arrays of a file by the names that a symbol uses; `arg:` marks weights and `aux:` auxiliary states."""
-    found: dict[str, Saved] = {}
-    for array in arrays:
-        kind, colon, rest = array.name.partition(":")
-        name = rest if colon and kind in ("arg", "aux") else array.name
-        if name and array.shape is not None:
-            found[name] = Saved(array.shape, array.dtype, kind == "aux" and bool(colon))
-    return found
 
 
 def work_out(
@@ -255,7 +249,17 @@ def find_checkpoint(path: Path, params: str | Path | None = None, epoch: int | N
     if path.suffix != ".json" and not nameless:
         if params is not None or epoch is not None:
             raise SourceError(f"{path} is a parameter file itself", hint=f"name the symbol: PREFIX{SYMBOL_ENDING}")
-        return Checkpoint(_symbol_of(path), path, chosen=True)
+        # The symbol that belongs to a parameter file
+        stem = path.stem
+        match = _EPOCH.search(stem)
+        prefix = stem[: match.start()] if match else stem
+        symbol = path.with_name(f"{prefix}{SYMBOL_ENDING}")
+        if not symbol.is_file():
+            raise SourceError(
+                f"{path} holds weights and no operators, and there is no {symbol.name} beside it",
+                hint=f"count the symbol: opcost count PREFIX{SYMBOL_ENDING} --params {path}",
+            )
+        return Checkpoint(symbol, path, chosen=True)
     if params is not None:
         if not Path(params).exists():
             raise SourceError(f"there is no parameter file {params}", hint=_found(path))
@@ -296,20 +300,6 @@ def _found(path: Path) -> str:
     return f"epochs beside it: {', '.join(map(str, epochs))}"
 
 
-def _symbol_of(params: Path) -> Path:
-    """The symbol that belongs to a parameter file."""
-    stem = params.stem
-    match = _EPOCH.search(stem)
-    prefix = stem[: match.start()] if match else stem
-    symbol = params.with_name(f"{prefix}{SYMBOL_ENDING}")
-    if not symbol.is_file():
-        raise SourceError(
-            f"{params} holds weights and no operators, and there is no {symbol.name} beside it",
-            hint=f"count the symbol: opcost count PREFIX{SYMBOL_ENDING} --params {params}",
-        )
-    return symbol
-
-
 # -- live objects, through the same path as files: the symbol's text and the shapes of the parameters -------------------
 
 
@@ -324,7 +314,12 @@ def open_object(source: Any, options: CountOptions) -> Opened:
         )
     if isinstance(source, mxnet.symbol.Symbol):
         return _open(source, options, {}, source.name or "symbol")
-    names = _names(options)
+    # What the variables are called: as their shapes are, else `data`, or `data0` and so on, as by `export`
+    ordered, named = arrays_in(options)
+    trees, by_name = arguments(options.shapes, None, ())
+    count = len(ordered) + len(trees)
+    called = ["data"] if count + len(named) + len(by_name) < 2 else [f"data{place}" for place in range(count)]
+    names = [*named, *by_name] if not count and (named or by_name) else [*called, *named, *by_name]
     requested = requested_inputs(options, names)
     options = replace(options, inputs=None, kwargs={}, shapes=requested.shapes, dtypes=requested.dtypes)
     saved = dict(_parameters(source.collect_params().values()))
@@ -334,15 +329,6 @@ def open_object(source: Any, options: CountOptions) -> Opened:
 def _open(symbol: Any, options: CountOptions, saved: dict[str, Saved], label: str) -> Opened:
     text = symbol.tojson(remove_amp_cast=False)
     return Opened(upgraded(parse_symbol(text, label)), saved, label, options)
-
-
-def _names(options: CountOptions) -> list[str]:
-    """What the variables are called: as their shapes are, else `data`, or `data0` and so on, as `export` calls them."""
-    ordered, named = arrays_in(options)
-    trees, by_name = arguments(options.shapes, None, ())
-    count = len(ordered) + len(trees)
-    called = ["data"] if count + len(named) + len(by_name) < 2 else [f"data{place}" for place in range(count)]
-    return [*named, *by_name] if not count and (named or by_name) else [*called, *named, *by_name]
 
 
 def _trace(block: Any, names: list[str]) -> Any:

@@ -59,7 +59,12 @@ def read_params(path: Path) -> tuple[Array, ...]:
         if head.startswith(ZIP_MAGIC):
             return tuple(Array(*found) for found in list_archive(file, str(path)))
         if head.startswith(NPY_MAGIC):
-            return (Array("", *list_array(file, str(path))),)
+            file.seek(0)
+            shape, dtype, begin = _npy_header(file, str(path))
+            size = file.seek(0, 2)
+            if begin + prod(shape) * bits(dtype) // 8 > size:
+                raise SourceError(f"{path} has {size} bytes, too few for its shape {shape}", hint=_DAMAGED)
+            return (Array("", shape, dtype),)
     raise SourceError(f"{path} is {_what(head)}, not an MXNet parameter file", hint=_NO_PARAMETERS)
 
 
@@ -289,16 +294,6 @@ def _dense_shape(archive: zipfile.ZipFile, name: str, where: str) -> tuple[int, 
     if any(extent < 0 for extent in shape):
         raise SourceError(f"{where}: {name} holds the shape {shape}", hint=_DAMAGED)
     return shape
-
-
-def list_array(file: BinaryIO, where: str) -> tuple[tuple[int, ...], str]:
-    """Shape and element type of a single array's file."""
-    file.seek(0)
-    shape, dtype, begin = _npy_header(file, where)
-    size = file.seek(0, 2)
-    if begin + prod(shape) * bits(dtype) // 8 > size:
-        raise SourceError(f"{where} has {size} bytes, too few for its shape {shape}", hint=_DAMAGED)
-    return shape, dtype
 
 
 def _npy_header(file: Any, where: str) -> tuple[tuple[int, ...], str, int]:

@@ -117,7 +117,14 @@ _USES = {
 def _input_uses(node: Node, passed: Use) -> Iterable[Use]:
     """How a node uses each of its inputs; an operator without weights of its own passes on how its result is used."""
     if node.subgraphs:
-        return _body_uses(node)
+        # The uses of the variables inside a loop, a branch or a fused operator, for the inputs that they are
+        found = [Use.NONE] * len(node.inputs)
+        for body, places in zip(node.subgraphs, _wiring(node), strict=False):
+            inner = _uses(body)
+            for variable, place in zip(body.variables, places, strict=False):
+                if 0 <= place < len(found):
+                    found[place] |= inner[variable.id]
+        return found
     operator = all_operators().get(node.op)
     try:
         slots = operator.slot_names(node.attrs) if operator is not None else ()
@@ -125,17 +132,6 @@ def _input_uses(node: Node, passed: Use) -> Iterable[Use]:
         slots = ()
     other = passed if operator is not None and not WEIGHT_SLOTS.intersection(slots) else Use.NONE
     return [_USES.get(slot, other) for slot, _ in zip_longest(slots[: len(node.inputs)], node.inputs, fillvalue="")]
-
-
-def _body_uses(node: Node) -> list[Use]:
-    """The uses of the variables inside a loop, a branch or a fused operator, for the inputs that they are."""
-    found = [Use.NONE] * len(node.inputs)
-    for body, places in zip(node.subgraphs, _wiring(node), strict=False):
-        inner = _uses(body)
-        for variable, place in zip(body.variables, places, strict=False):
-            if 0 <= place < len(found):
-                found[place] |= inner[variable.id]
-    return found
 
 
 def _wiring(node: Node) -> list[Sequence[int]]:

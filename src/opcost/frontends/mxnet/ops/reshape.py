@@ -51,7 +51,16 @@ def _reshape(call: Call) -> None:
     if target:
         _settle(call, _coded(target, x, _CODES, reverse=call.attrs.flag("reverse")))
     elif legacy:
-        _settle(call, _by_target(legacy, x, keep_highest=call.attrs.flag("keep_highest")))
+        # The reshape of the oldest files: 0 is worked out, and the first extent may be kept
+        keep_highest = call.attrs.flag("keep_highest")
+        found: list[Extent] = list(legacy)
+        if keep_highest:
+            found[0] = x[0] if x else None
+        free = [index for index in range(1 if keep_highest else 0, len(found)) if found[index] == 0]
+        if len(free) == 1:
+            found[free[0]] = 1
+            found[free[0]] = _left_over(product(x), product(found))
+        _settle(call, tuple(None if extent == 0 else extent for extent in found))
     else:
         _settle(call, call.outs[0])
 
@@ -132,18 +141,6 @@ def _split(extent: Extent, parts: Sequence[int]) -> tuple[Extent, Extent]:
     if left * right != extent:
         raise Mismatch(f"{extent} cannot be split into {left} and {right}")
     return left, right
-
-
-def _by_target(target: Sequence[int], x: Sequence[Extent], *, keep_highest: bool) -> Shape:
-    """The reshape of the oldest files: 0 is worked out, and the first extent may be kept."""
-    found: list[Extent] = list(target)
-    if keep_highest:
-        found[0] = x[0] if x else None
-    free = [index for index in range(1 if keep_highest else 0, len(found)) if found[index] == 0]
-    if len(free) == 1:
-        found[free[0]] = 1
-        found[free[0]] = _left_over(product(x), product(found))
-    return tuple(None if extent == 0 else extent for extent in found)
 
 
 def _numpy_reshape(call: Call) -> None:

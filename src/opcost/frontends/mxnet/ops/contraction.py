@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 from opcost.core.shapes import (
     Dims,
-    Extent,
     Mismatch,
     Shape,
     axes_of,
     axis_of,
-    divided,
     dot,
     einsum,
     explicit,
@@ -24,9 +23,8 @@ from opcost.core.shapes import (
     swapped,
     tensordot,
     text,
-    times,
 )
-from opcost.frontends.mxnet.ops.table import Call, Means, row, types_of
+from opcost.frontends.mxnet.ops.table import Call, Means, pattern, row, types_of
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
 
@@ -38,11 +36,11 @@ def product_of(depth: int, *, bias: bool = False) -> Means:
 # -- products ----------------------------------------------------------------------------------------------------------
 
 
-def _fully_connected(call: Call) -> None:
+def _fully_connected(call: Call, bias: int = 2) -> None:
     hidden = call.attrs.integer("num_hidden")
     flatten = call.attrs.flag("flatten", default=True)
     call.put_in(1, (hidden, None))
-    call.put_in(2, (hidden,))
+    call.put_in(bias, (hidden,))
     x = call.ins[0]
     if x is not None:
         if not x:
@@ -63,17 +61,10 @@ def _fully_connected(call: Call) -> None:
             call.put_in(0, (*y[:-1], None))
 
 
-def _intgemm(call: Call) -> Shape:
+def _intgemm(call: Call) -> None:
     """A fully connected layer on bytes: a scale is between the weight and the bias."""
-    hidden = call.attrs.integer("num_hidden")
-    x = call.ins[0]
     call.put_in(2, (1,))
-    call.put_in(3, (hidden,))
-    if x is None:
-        return None
-    flatten = call.attrs.flag("flatten", default=True)
-    call.put_in(1, (hidden, product(x[1:]) if flatten else x[-1]))
-    return (x[0], hidden) if flatten else (*x[:-1], hidden)
+    _fully_connected(call, bias=3)
 
 
 def _intgemm_types(call: Call) -> None:
@@ -166,9 +157,7 @@ def _equation(call: Call) -> str:
 def _khatri_rao(call: Call) -> Shape:
     """Column by column the Kronecker product of matrices."""
     matrices = call.every()
-    if any(len(shape) != 2 for shape in matrices):
-        return None
-    return (product(rows for rows, _ in matrices), matrices[0][1])
+    return (product(rows for rows, _ in matrices), matrices[0][1]) if all(len(m) == 2 for m in matrices) else None
 
 
 _PRODUCTS = [
@@ -193,71 +182,20 @@ _PRODUCTS = [
 # -- attention on interleaved projections, and on sliding windows ------------------------------------------------------
 
 
-def _heads(call: Call) -> int:
-    heads = call.attrs.integer("heads")
-    if heads < 1:
-        raise AttributeFault(f"{heads} heads")
-    return heads
-
-
-def _sequence(shape: Shape, what: str = "") -> tuple[Extent, Extent, Extent]:
-    """Length, batch and features of a sequence."""
-    if shape is None:
-        return None, None, None
-    if len(shape) != 3:
-        raise Mismatch(f"{what}{text(shape)}{', not steps' if what else ' is not length'}, batch and features")
-    return shape[0], shape[1], shape[2]
-
-
-def _self_scores(call: Call) -> Shape:
-    length, batch, _ = _sequence(call.ins[0])
-    return (times(batch, _heads(call)), length, length)
-
-
-def _self_values(call: Call) -> Shape:
-    length, batch, features = _sequence(call.ins[0])
-    call.put_in(1, (times(batch, _heads(call)), length, length))
-    return (length, batch, divided(features, 3))
-
-
-def _cross_scores(call: Call) -> Shape:
-    queries, batch, features = _sequence(call.ins[0])
-    call.put_in(1, (None, batch, times(features, 2)))
-    keys, batch, _ = _sequence(call.ins[1])
-    return (times(batch, _heads(call)), queries, keys)
-
-
-def _cross_values(call: Call) -> Shape:
-    keys, batch, features = _sequence(call.ins[0])
-    call.put_in(1, (times(batch, _heads(call)), None, keys))
-    attention = call.ins[1]
-    return (attention[1] if attention is not None else None, batch, divided(features, 2))
-
-
 def _window(call: Call) -> int:
     """Places that one query meets: w to each side and its own, or only those before."""
     reach = call.attrs.integer("w")
     return 2 * reach + 1 if call.attrs.flag("symmetric", default=True) else reach + 1
 
 
-def _window_scores(call: Call) -> Shape:
-    """Queries and keys are (batch, length, heads, features); the third input says how far apart places are."""
-    call.put_in(0, call.ins[1])
-    call.put_in(1, call.ins[0])
-    query = call.ins[0]
-    if query is None or len(query) != 4:
-        return None
-    call.put_in(2, (query[2],))
-    return (*query[:3], _window(call))
+def _windowed(form: str, places: Callable[[Call, Shape], None]) -> Callable[[Call], None]:
+    """Queries, keys, values and the result are (batch, length, heads, features), scores have a window for features."""
 
+    def shapes(call: Call) -> None:
+        places(call, (None, None, None, _window(call)))
+        pattern(form)(call)
 
-def _window_values(call: Call) -> None:
-    """Scores (batch, length, heads, window) with values (batch, length, heads, features)."""
-    value = call.ins[1]
-    call.put_out(0, value)
-    if value is not None and len(value) == 4:
-        call.put_in(2, (value[2],))
-        call.put_in(0, (*value[:3], _window(call)))
+    return shapes
 
 
 def _attention(name: str) -> str:
@@ -265,16 +203,19 @@ def _attention(name: str) -> str:
 
 
 _ATTENTION = [
-    row(_attention("interleaved_matmul_selfatt_qk"), _self_scores, lambda c: product_of(c.x()[2] // 3 // _heads(c)),
-        slots="queries_keys_values"),
-    row(_attention("interleaved_matmul_selfatt_valatt"), _self_values, lambda c: product_of(c.x(1)[2]),
-        slots="queries_keys_values attention"),
-    row(_attention("interleaved_matmul_encdec_qk"), _cross_scores, lambda c: product_of(c.x()[2] // _heads(c)),
-        slots="queries keys_values"),
-    row(_attention("interleaved_matmul_encdec_valatt"), _cross_values, lambda c: product_of(c.x(1)[2]),
-        slots="keys_values attention"),
-    row(_attention("sldwin_atten_score"), _window_scores, lambda c: product_of(c.x()[3]), reads=(0, 1)),
-    row(_attention("sldwin_atten_context"), _window_values,
+    row(_attention("interleaved_matmul_selfatt_qk"), pattern("l b _ -> b*{heads} l l"),
+        lambda c: product_of(c.x()[2] // 3 // c.attrs.integer("heads")), slots="queries_keys_values"),
+    row(_attention("interleaved_matmul_selfatt_valatt"), pattern("l b 3*f, b*{heads} l l -> l b f"),
+        lambda c: product_of(c.x(1)[2]), slots="queries_keys_values attention"),
+    row(_attention("interleaved_matmul_encdec_qk"), pattern("q b f, k b 2*f -> b*{heads} q k"),
+        lambda c: product_of(c.x()[2] // c.attrs.integer("heads")), slots="queries keys_values"),
+    row(_attention("interleaved_matmul_encdec_valatt"), pattern("k b 2*f, b*{heads} q k -> q b f"),
+        lambda c: product_of(c.x(1)[2]), slots="keys_values attention"),
+    row(_attention("sldwin_atten_score"),
+        _windowed("b l h f, b l h f, h -> b l h w", lambda call, scores: call.put_out(0, scores)),
+        lambda c: product_of(c.x()[3]), reads=(0, 1)),
+    row(_attention("sldwin_atten_context"),
+        _windowed("b l h w, b l h f, h -> b l h f", lambda call, scores: call.put_in(0, scores)),
         lambda c: ("matmul", {"macs": prod(c.x()) * c.x(1)[3]}), reads=(0, 1)),
     row(_attention("sldwin_atten_mask_like"), lambda c: c.ins[0], "create"),
 ]  # fmt: skip
@@ -287,35 +228,21 @@ BIASES = 2
 _MOST_LAYERS = 4096
 
 
-class Layers:
+class _Layers:
     """The attributes of a recurrent operator."""
 
-    __slots__ = ("directions", "gates", "hidden", "layers", "mode", "output", "projection")
-
     def __init__(self, attrs: Attributes) -> None:
-        self.mode = attrs.text("mode")
-        self.hidden = attrs.integer("state_size")
-        self.layers = attrs.integer("num_layers")
-        self.directions = 2 if attrs.flag("bidirectional") else 1
+        self.mode, self.hidden = attrs.text("mode"), attrs.integer("state_size")
+        self.layers, self.directions = attrs.integer("num_layers"), 2 if attrs.flag("bidirectional") else 1
         self.projection = attrs.maybe_integer("projection_size")
-        self.output = self.projection or self.hidden
-        """The size of what a layer hands on, in one direction."""
+        self.output = self.projection or self.hidden  # of one direction
         if self.mode not in GATES or self.hidden < 1 or not 1 <= self.layers <= _MOST_LAYERS:
             raise AttributeFault("mode, state_size and num_layers do not describe a recurrent layer")
-        self.gates = GATES[self.mode]
 
     def sizes(self, features: int) -> tuple[tuple[int, int, int], ...]:
         """Input, hidden and output size of every layer and direction."""
-        first = ((features, self.hidden, self.output),) * self.directions
-        inner = ((self.output * self.directions, self.hidden, self.output),) * self.directions
-        return first + inner * (self.layers - 1)
-
-    def packed(self, features: int) -> int:
-        """Elements of the vector that holds all weights and biases."""
-        projected = self.hidden * self.output if self.projection else 0
-        return sum(
-            self.gates * hidden * (size + out + BIASES) + projected for size, hidden, out in self.sizes(features)
-        )
+        inputs = (features, *(self.output * self.directions,) * (self.layers - 1))
+        return tuple((size, self.hidden, self.output) for size in inputs for _ in range(self.directions))
 
 
 def _is_lstm(attrs: Attributes) -> bool:
@@ -329,13 +256,14 @@ def _recurrent_slots(attrs: Attributes) -> tuple[str, ...]:
 
 
 def _recurrent_shapes(call: Call) -> Shape:
-    layers = Layers(call.attrs)
-    steps, batch, features = _sequence(call.ins[0], "the data is ")
-    state = call.ins[2] if len(call.ins) > 2 else None
-    if batch is None and state is not None and len(state) == 3:
-        batch = state[1]
-    call.put_in(0, (steps, batch, features))
-    call.put_in(1, (None if features is None else layers.packed(features),))
+    layers = _Layers(call.attrs)
+    call.put_in(0, (None, call.ins[2][1] if len(call.ins) > 2 and len(call.ins[2] or ()) == 3 else None, None))  # type: ignore[index]
+    steps, batch, features = call.dims(0)
+    if features is not None:  # all weights and biases are in one vector
+        projected = layers.hidden * layers.output if layers.projection else 0
+        gates = GATES[layers.mode]
+        sizes = layers.sizes(features)
+        call.put_in(1, (sum(gates * hidden * (size + out + BIASES) + projected for size, hidden, out in sizes),))
     depth = layers.layers * layers.directions
     states = [(depth, batch, layers.output)]
     if layers.mode == "lstm":
@@ -349,8 +277,7 @@ def _recurrent_shapes(call: Call) -> Shape:
 
 
 def _recurrent(call: Call) -> Means:
-    layers = Layers(call.attrs)
-    steps, batch, features = call.x()
+    layers, (steps, batch, features) = _Layers(call.attrs), call.x()
     sizes = layers.sizes(features)
     return "recurrent", {"cell": layers.mode, "steps": steps * batch, "layers": sizes, "bias": True}
 
@@ -358,12 +285,6 @@ def _recurrent(call: Call) -> Means:
 ROWS = [
     *_PRODUCTS,
     *_ATTENTION,
-    row(
-        "RNN _npx_rnn",
-        _recurrent_shapes,
-        _recurrent,
-        types_of(0, 1, 2, 3),
-        lambda attrs: (3 if _is_lstm(attrs) else 2) if attrs.flag("state_outputs") else 1,
-        _recurrent_slots,
-    ),
-]
+    row("RNN _npx_rnn", _recurrent_shapes, _recurrent, types_of(0, 1, 2, 3),
+        lambda attrs: (3 if _is_lstm(attrs) else 2) if attrs.flag("state_outputs") else 1, _recurrent_slots),
+]  # fmt: skip

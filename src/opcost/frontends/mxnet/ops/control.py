@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from opcost.core.shapes import Extent, Mismatch, Shape
 from opcost.frontends.mxnet.ops.table import Call, Type, row
@@ -55,64 +55,39 @@ def _body(call: Call, index: int = 0) -> Symbol:
     return call.subgraphs[index]
 
 
-class _Inside(NamedTuple):
-    """What was worked out of a body: its variables and heads."""
-
-    variables: list[tuple[Shape, Type]]
-    heads: list[tuple[Shape, Type]]
+_Tensors: TypeAlias = "list[tuple[Shape, Type]]"
 
 
 def _infer_body(
     call: Call, body: Symbol, shapes: dict[int, Shape], types: dict[int, Type], heads: list[Shape], *, training: bool
-) -> _Inside:
-    """Work out a body whose variables and heads are known in part, by their places."""
+) -> tuple[_Tensors, _Tensors]:
+    """Variables and heads of a body, of which some are known, by their places."""
     assert call.infer is not None
     nodes = [node.id for node in body.variables]
     known = {nodes[place]: shape for place, shape in shapes.items()}
     typed = {nodes[place]: dtype for place, dtype in types.items()}
     found = call.infer(body, known, typed, heads=heads, training=training)
-    return _Inside(
-        [(found.shapes[node][0], found.types[node][0]) for node in nodes],
-        [(found.shapes[node][output], found.types[node][output]) for node, output in body.heads],
+    variables, heads_found = (
+        list(zip(found.shapes_of(entries), found.types_of(entries), strict=True))
+        for entries in ([(node, 0) for node in nodes], body.heads)
     )
+    return variables, heads_found
 
 
 def _fused(call: Call) -> None:
-    body = _body(call)
+    body, quantized = _body(call), call.attrs.flag("quantized")
     own = fused_inputs(body, len(call.ins))
-    inside = _infer_body(
-        call,
-        body,
-        dict(enumerate(call.ins[:own])),
-        _body_types(call, own),
-        call.outs[: len(body.heads)],
-        training=False,
-    )
-    for place, (shape, dtype) in enumerate(inside.variables[:own]):
+    # The body computes in full precision also where bytes come in.
+    types = ["float32" if quantized and dtype in ("int8", "uint8") else dtype for dtype in call.in_types[:own]]
+    shapes, heads = dict(enumerate(call.ins[:own])), call.outs[: len(body.heads)]
+    variables, results = _infer_body(call, body, shapes, dict(enumerate(types)), heads, training=False)
+    ranges = [((1,), "float32")] * max(len(call.ins), len(call.outs))
+    for place, (shape, dtype) in enumerate([*variables[:own], *ranges]):
         call.put_in(place, shape)
         call.type_in(place, dtype)
-    for place in range(own, len(call.ins)):
-        call.put_in(place, (1,))
-        call.type_in(place, "float32")
-    for place, (shape, dtype) in enumerate(inside.heads):
+    for place, (shape, dtype) in enumerate([*results, *ranges]):
         call.put_out(place, shape)
-        call.type_out(place, dtype if not _is_quantized(call.attrs) or place else _quantized_type(call))
-    for place in range(len(inside.heads), len(call.outs)):
-        call.put_out(place, (1,))
-        call.type_out(place, "float32")
-
-
-def _is_quantized(attrs: Attributes) -> bool:
-    return attrs.flag("quantized")
-
-
-def _body_types(call: Call, own: int) -> dict[int, Type]:
-    """The body computes in full precision also where bytes come in."""
-    if not _is_quantized(call.attrs):
-        return dict(enumerate(call.in_types[:own]))
-    return {
-        place: "float32" if dtype in ("int8", "uint8") else dtype for place, dtype in enumerate(call.in_types[:own])
-    }
+        call.type_out(place, _quantized_type(call) if quantized and not place else dtype)
 
 
 def _quantized_type(call: Call) -> str:
@@ -129,26 +104,24 @@ def _quantized_type(call: Call) -> str:
 def _foreach(call: Call) -> None:
     body = _body(call)
     loop = loop_of(call.attrs, body, len(call.ins))
-    trips = trips_of(loop, call.ins, call.outs)
-    shapes: dict[int, Shape] = {}
-    for place, (variable, shape) in enumerate(zip(loop.variables, call.ins, strict=True)):
-        shapes[variable] = (
-            shape[1:] if place < len(loop.sliced) and shape else None if place < len(loop.sliced) else shape
-        )
-    types = dict(zip(loop.variables, call.in_types, strict=True))
-    heads = [
-        shape[1:] if shape and place < loop.outputs else shape if place >= loop.outputs else None
-        for place, shape in enumerate(call.outs)
-    ]
-    inside = _infer_body(call, body, shapes, types, heads, training=call.training)
+    trips, sliced = trips_of(loop, call.ins, call.outs), len(loop.sliced)
+
+    def step(shape: Shape) -> Shape:
+        return shape[1:] if shape else None
+
+    def steps(shape: Shape) -> Shape:
+        return None if shape is None else (trips, *shape)
+
+    ins = [step(shape) if place < sliced else shape for place, shape in enumerate(call.ins)]
+    heads = [step(shape) if place < loop.outputs else shape for place, shape in enumerate(call.outs)]
+    shapes, types = (dict(zip(loop.variables, given, strict=True)) for given in (ins, call.in_types))
+    variables, results = _infer_body(call, body, shapes, types, heads, training=call.training)  # type: ignore[arg-type]
     for place, variable in enumerate(loop.variables):
-        shape, dtype = inside.variables[variable]
-        stepped = place < len(loop.sliced)
-        call.put_in(place, shape if not stepped else None if shape is None else (trips, *shape))
+        shape, dtype = variables[variable]
+        call.put_in(place, steps(shape) if place < sliced else shape)
         call.type_in(place, dtype)
-    for place, (shape, dtype) in enumerate(inside.heads):
-        stacked = place < loop.outputs
-        call.put_out(place, shape if not stacked else None if shape is None else (trips, *shape))
+    for place, (shape, dtype) in enumerate(results):
+        call.put_out(place, steps(shape) if place < loop.outputs else shape)
         call.type_out(place, dtype)
 
 
@@ -169,26 +142,20 @@ def trips_of(loop: Loop, ins: list[Shape], outs: list[Shape]) -> Extent:
 def _branches(names: tuple[str, ...]) -> Callable[[Call], None]:
     """The parameters inside branches and bodies that may not run, and shapes that all of them agree on."""
 
-    def shapes(call: Call) -> None:
+    def refine(call: Call) -> None:
         for index, name in enumerate(names):
             body = _body(call, index)
             places = call.attrs.integers(name, ())
             if any(not 0 <= place < len(call.ins) for place in places) or len(places) > len(body.variables):
                 raise AttributeFault(f"{name} does not fit the node's inputs")
-            inside = _infer_body(
-                call,
-                body,
-                {variable: call.ins[place] for variable, place in enumerate(places)},
-                {variable: call.in_types[place] for variable, place in enumerate(places)},
-                [],
-                training=call.training,
-            )
-            for variable, place in enumerate(places):
-                shape, dtype = inside.variables[variable]
+            shapes = {variable: call.ins[place] for variable, place in enumerate(places)}
+            types = {variable: call.in_types[place] for variable, place in enumerate(places)}
+            variables, _ = _infer_body(call, body, shapes, types, [], training=call.training)
+            for place, (shape, dtype) in zip(places, variables, strict=False):
                 call.put_in(place, shape)
                 call.type_in(place, dtype)
 
-    return shapes
+    return refine
 
 
 def _count(attrs: Attributes) -> int:
@@ -215,15 +182,10 @@ WHILE = ("_while_loop", "_npx_while_loop")
 CUSTOM = ("Custom", "_npi_Custom", "_Native", "_NDArray")
 
 ROWS = [
-    row(
-        FUSED,
-        _fused,
-        "unknown",
-        _nothing,
-        lambda attrs: 3 if _is_quantized(attrs) and not attrs.flag("enable_float_output") else 1,
-    ),
+    row(FUSED, _fused, "unknown", _nothing,
+        lambda attrs: 3 if attrs.flag("quantized") and not attrs.flag("enable_float_output") else 1),
     row(FOREACH, _foreach, "unknown", _nothing, _count),
     row(CONDITIONAL, _branches(("cond_input_locs", "then_input_locs", "else_input_locs")), "unknown", _nothing, _count),
     row(WHILE, _branches(("cond_input_locs", "func_input_locs")), "unknown", _nothing, _count),
     row(CUSTOM, _nothing, "unknown", _nothing),
-]
+]  # fmt: skip

@@ -16,7 +16,6 @@ from opcost.core.shapes import (
     product,
     reduced,
     replaced,
-    text,
 )
 from opcost.frontends.mxnet.ops.table import (
     FIRST,
@@ -189,14 +188,6 @@ def _cumulative(call: Call) -> Shape:
     return (product(call.dims(0)),)
 
 
-def _average(call: Call) -> None:
-    """The mean with weights, and where requested their sum."""
-    _numpy(call)
-    x = call.ins[0]
-    if len(call.ins) > 1 and x is not None and call.ins[1] is not None and len(call.ins[1]) > len(x):
-        raise Mismatch(f"weights of {text(call.ins[1])} do not fit {text(x)}")
-
-
 _REDUCED = [
     *(row(name, _legacy, f"reduce {fn}") for name, fn in LEGACY.items()),
     *(row(f"_np_{name} _npi_{name}", _numpy, f"reduce {fn}", _BOOL if fn in ("all", "any") else output_type("dtype"))
@@ -210,7 +201,7 @@ _REDUCED = [
     row("argmax_channel", lambda c: c.dims(0)[:-1] or (1,), "reduce argmax"),
     row("moments", lambda c: [_left(c, "axes") or (1,)] * 2, "reduce var_mean", outputs=2),
     row("_np_cumsum cumsum _npi_cumsum", _cumulative, "reduce cumsum", output_type("dtype")),
-    row("_npi_average", _average, "reduce mean", outputs=lambda attrs: 2 if attrs.flag("returned") else 1,
+    row("_npi_average", _numpy, "reduce mean", outputs=lambda attrs: 2 if attrs.flag("returned") else 1,
         slots="a weights"),
 ]  # fmt: skip
 
@@ -310,16 +301,6 @@ def _range_like(call: Call) -> Shape:
     return x if axis is None else (x[axis_of(axis, len(x))],)
 
 
-def _identity(call: Call) -> Shape:
-    shape = call.attrs.integers("shape")
-    return shape if len(shape) == 2 else (shape[0], shape[0])
-
-
-def _indices(call: Call) -> Shape:
-    shape = call.attrs.integers("dimensions")
-    return (len(shape), *shape)
-
-
 def _sampled(call: Call) -> Shape:
     """One draw, or a tensor of them, for every element of the parameters."""
     x = None
@@ -360,8 +341,9 @@ _CREATED = [
     row("_contrib_arange_like _npx_arange_like", _range_like, "create", FIRST, slots="like"),
     row("_linspace _npi_linspace _npi_logspace", lambda c: (c.attrs.integer("num", 50),), "create", FLOAT),
     row("_eye _npi_eye", lambda c: (c.attrs.integer("N"), c.attrs.integer("M", 0) or c.attrs.integer("N")), "create", FLOAT),
-    row("_npi_identity", _identity, "create", FLOAT),
-    row("_npi_indices", _indices, "create", output_type("dtype", "int32")),
+    row("_npi_identity", lambda c: (c.attrs.integers("shape") * 2)[:2], "create", FLOAT),
+    row("_npi_indices", lambda c: (c.attrs.count("dimensions"), *c.attrs.integers("dimensions")), "create",
+        output_type("dtype", "int32")),
     row("_npi_hanning _npi_hamming _npi_blackman", lambda c: (c.attrs.integer("M"),), "create", FLOAT),
     row([*(f"{prefix}random_{base}" for base in _DRAWN for prefix in ("_", "")), "uniform", "normal"], _shaped, "random",
         FLOAT),

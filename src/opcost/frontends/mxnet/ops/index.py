@@ -26,7 +26,7 @@ from opcost.core.shapes import (
     times,
     total,
 )
-from opcost.frontends.mxnet.ops.table import FIRST, FLOAT, Call, Means, always_type, like_first, row, types_of
+from opcost.frontends.mxnet.ops.table import FIRST, FLOAT, Call, Means, always_type, like_first, pattern, row, types_of
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
 # -- joined and cut ----------------------------------------------------------------------------------------------------
@@ -56,10 +56,6 @@ def _join(call: Call, dim: int) -> None:
     if whole is not None and len(unknown) == 1:
         left = whole - sum(length for length in lengths if length is not None)
         call.put_in(unknown[0], replaced(common, axis, left))
-
-
-def _concat(call: Call) -> None:
-    _join(call, call.attrs.integer("dim", 1))
 
 
 def _concatenate(call: Call) -> Shape:
@@ -144,22 +140,20 @@ def _split(axis: int | None) -> Callable[[Call], list[Shape]]:
     def shapes(call: Call) -> list[Shape]:
         x = call.dims(0)
         along = axis_of(call.attrs.integer("axis", 0) if axis is None else min(axis, len(x) - 1), len(x))
-        if call.attrs.flag("squeeze_axis"):
-            return [replaced(x, along) for _ in _lengths(call, x[along])]
-        return [replaced(x, along, length) for length in _lengths(call, x[along])]
+        begins = call.attrs.integers("indices", ())
+        if call.attrs.integer("sections", 0) > 0:
+            lengths = even_parts(x[along], len(call.outs))
+        else:
+            cuts = zip(begins, (*begins[1:], None), strict=True)
+            lengths = [slice_length(x[along], begin, end) for begin, end in cuts]
+        squeeze = call.attrs.flag("squeeze_axis")
+        return [replaced(x, along) if squeeze else replaced(x, along, length) for length in lengths]
 
     return shapes
 
 
-def _lengths(call: Call, extent: Extent) -> list[Extent]:
-    if call.attrs.integer("sections", 0) > 0:
-        return even_parts(extent, len(call.outs))
-    begins = call.attrs.integers("indices", ())
-    return [slice_length(extent, begin, end) for begin, end in zip(begins, (*begins[1:], None), strict=True)]
-
-
 _JOINED = [
-    row("Concat concat _sparse_concat _npx_concat", _concat, "copy"),
+    row("Concat concat _sparse_concat _npx_concat", lambda c: _join(c, c.attrs.integer("dim", 1)), "copy"),
     row("_npi_concatenate", _concatenate, "copy"),
     row("_rnn_param_concat _npi_rnn_param_concat", _pack, "copy"),
     row("stack _npi_stack", _stack, "copy"),
@@ -178,25 +172,10 @@ _JOINED = [
 # -- looked up and put -------------------------------------------------------------------------------------------------
 
 
-def embedding(call: Call) -> Shape:
-    """Rows of a table; the indices follow from the output where they are not known."""
-    rows, width = call.attrs.integer("input_dim"), call.attrs.integer("output_dim")
-    call.put_in(1, (rows, width))
-    x, y = call.ins[0], call.outs[0]
-    if x is None and y is not None:
-        call.put_in(0, y[:-1])
-    return None if x is None else (*x, width)
-
-
 def _embedding_types(call: Call) -> None:
     dtype = call.in_types[1] or call.out_types[0] or call.attrs.dtype("dtype")
     call.type_in(1, dtype)
     call.type_out(0, dtype)
-
-
-def _take(call: Call) -> Shape:
-    x, indices = call.every()
-    return gathered(x, indices, call.attrs.integer("axis", 0))
 
 
 def _pick(call: Call) -> None:
@@ -234,7 +213,6 @@ def _index_array(call: Call) -> Shape:
 
 
 def _index_type(call: Call) -> None:
-    """`batch_take` has whole numbers as indices."""
     call.type_in(1, "int32")
     FIRST(call)
 
@@ -242,12 +220,13 @@ def _index_type(call: Call) -> None:
 _INT64 = always_type("int64")
 
 _INDEXED = [
-    row("Embedding _npx_embedding _sparse_Embedding _contrib_SparseEmbedding", embedding, "embedding", _embedding_types,
-        slots="data weight", reads=(1, 0)),
-    row("take _npi_take", _take, "gather", FIRST, slots="a indices"),
+    row("Embedding _npx_embedding _sparse_Embedding _contrib_SparseEmbedding",
+        pattern("..., {input_dim} {output_dim} -> ... {output_dim}"), "embedding", _embedding_types, slots="data weight", reads=(1, 0)),
+    row("take _npi_take", lambda c: gathered(c.dims(0), c.dims(1), c.attrs.integer("axis", 0)), "gather", FIRST,
+        slots="a indices"),
     row("batch_take", lambda c: c.both(1), "gather", _index_type, slots="a indices"),
     row("pick _npx_pick choose_element_0index", _pick, "gather", FIRST, slots="x index"),
-    row("one_hot _npx_one_hot", lambda c: (*c.dims(0), c.attrs.integer("depth")), "create", FLOAT, slots="indices"),
+    row("one_hot _npx_one_hot", pattern("... -> ... {depth}"), "create", FLOAT, slots="indices"),
     row("gather_nd _npi_gather_nd _npx_gather_nd", _gather_nd, "gather", FIRST, slots="x indices"),
     row("scatter_nd _npx_scatter_nd", lambda c: c.given(c.attrs.integers("shape")), "scatter", FIRST, slots="x indices",
         reads=(0, 1)),
@@ -260,7 +239,7 @@ _INDEXED = [
         "fill_element_0index _npi_boolean_mask_assign_scalar _npi_boolean_mask_assign_tensor", like_first, "copy", FIRST),
     row("_contrib_boolean_mask _npi_boolean_mask", _boolean_mask, "gather", FIRST, slots="x index"),
     row("_npx_nonzero _npi_nonzero", lambda c: (None, len(c.dims(0))), "gather", _INT64),
-    row("_ravel_multi_index ravel_multi_index", lambda c: c.dims(0)[1:] if c.dims(0) else None, "copy"),
+    row("_ravel_multi_index ravel_multi_index", pattern("_ ... -> ..."), "copy"),
     row("_unravel_index unravel_index", lambda c: (len(c.attrs.integers("shape")), *c.dims(0)), "copy"),
     row("shape_array _npx_shape_array", lambda c: (len(c.dims(0)),), "create", _INT64),
     row("size_array _npx_size_array", lambda c: (1,), "create", _INT64),
@@ -270,27 +249,16 @@ _INDEXED = [
 # -- batches of sequences of different lengths -------------------------------------------------------------------------
 
 
-def _lengths_of(call: Call) -> Dims:
-    """The data; a length for each sequence. Steps are along axis 0 and the batch along 1, or the other way round."""
-    x = call.dims(0)
-    if len(x) < 2:
-        raise Mismatch(f"the data is {text(x)}, which has no steps and batch")
-    call.put_in(1, (x[0 if call.attrs.integer("axis", 0) else 1],))
-    return x
+def _batch(call: Call) -> Extent:
+    """The batch, which has a length for each sequence; steps are along axis 0 and the batch along 1, or the reverse."""
+    batch = call.dims(0)[0 if call.attrs.integer("axis", 0) else 1]
+    call.put_in(1, (batch,))
+    return batch
 
 
 def _masked(call: Call) -> None:
     like_first(call)
-    _lengths_of(call)
-
-
-def _last(call: Call) -> Shape:
-    x = _lengths_of(call)
-    return (x[0 if call.attrs.integer("axis", 0) else 1], *x[2:])
-
-
-def _mask(call: Call) -> Means:
-    return ("elementwise", {"fn": "masked_fill"}) if len(call.ins) > 1 else ("view", {})
+    _batch(call)
 
 
 def _reverse(call: Call) -> Means:
@@ -298,9 +266,12 @@ def _reverse(call: Call) -> Means:
 
 
 _SEQUENCES = [
-    row("SequenceMask _npx_sequence_mask", _masked, _mask, FIRST, slots="data sequence_length"),
+    row("SequenceMask _npx_sequence_mask", _masked,
+        lambda c: ("elementwise", {"fn": "masked_fill"}) if len(c.ins) > 1 else ("view", {}), FIRST,
+        slots="data sequence_length"),
     row("SequenceReverse _npx_sequence_reverse", _masked, _reverse, FIRST, slots="data sequence_length"),
-    row("SequenceLast _npx_sequence_last", _last, _reverse, FIRST, slots="data sequence_length"),
-]
+    row("SequenceLast _npx_sequence_last", lambda c: (_batch(c), *c.dims(0)[2:]), _reverse, FIRST,
+        slots="data sequence_length"),
+]  # fmt: skip
 
 ROWS = [*_JOINED, *_INDEXED, *_SEQUENCES]

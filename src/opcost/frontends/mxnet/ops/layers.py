@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from math import prod
 
 from opcost.core.graph import Attr
@@ -34,6 +33,7 @@ from opcost.frontends.mxnet.ops.table import (
     elements,
     like_first,
     output_type,
+    pattern,
     row,
     same_shapes,
     types_of,
@@ -67,10 +67,10 @@ class Window:
                 "kernel, stride, dilate, num_group and num_filter are at least 1, and pad is at least 0"
             )
 
-    def swept(self, space: Dims) -> Dims:
+    def swept(self, space: Dims, last: Last = "whole") -> Dims:
         """How many places the kernel takes along each axis."""
         axes = zip(space, self.kernel, self.stride, self.pad, self.dilate, strict=True)
-        return tuple([windows(n, k, stride=s, padding=(p, p), dilation=d) for n, k, s, p, d in axes])
+        return tuple([windows(n, k, stride=s, padding=(p, p), dilation=d, last=last) for n, k, s, p, d in axes])
 
     def spread(self, space: Dims, extra: tuple[int, ...]) -> Dims:
         """From how many places the kernel takes these, and some more."""
@@ -234,30 +234,21 @@ def _space(call: Call, shape: Dims) -> slice:
 
 def _pool_shapes(call: Call) -> None:
     x = call.dims(0)
-    space = _space(call, x)
-    y = list(x)
-    y[space] = [1] * len(x[space]) if call.attrs.flag("global_pool") else _swept(call.attrs, x[space])
-    call.put_out(0, tuple(y))
+    if call.attrs.flag("global_pool"):
+        y = list(x)
+        y[_space(call, x)] = [1] * (len(x) - 2)
+        call.put_out(0, tuple(y))
+    else:
+        window = Window(call.attrs, filters=1)
+        convention = call.attrs.text("pooling_convention", "valid")
+        batch, channels, space = window.split(x)
+        swept = window.swept(space, "any" if convention == "full" else "whole")
+        if convention == "same":
+            axes = zip(space, window.stride, window.pad, strict=True)
+            swept = tuple(same_windows(total((n, 2 * p)), s) for n, s, p in axes)
+        call.put_out(0, window.join(batch, channels, swept))
     if call.outs[0] is not None:
-        call.put_in(0, tuple(n if i == 0 else None for i, n in enumerate(call.outs[0])))
-
-
-def _swept(attrs: Attributes, space: Dims) -> list[Extent]:
-    kernel = attrs.integers("kernel")
-    rank = len(kernel)
-    stride = attrs.integers("stride", ()) or (1,) * rank
-    pad = attrs.integers("pad", ()) or (0,) * rank
-    if not len(stride) == len(pad) == rank or min(*kernel, *stride) < 1 or min(pad) < 0:
-        raise AttributeFault("kernel, stride and pad do not fit each other")
-    if rank != len(space):
-        raise Mismatch(f"a kernel of {rank} axes does not fit a space of {len(space)}")
-    convention = attrs.text("pooling_convention", "valid")
-    axes = zip(space, kernel, stride, pad, strict=True)
-    last: Last = "any" if convention == "full" else "whole"
-    swept = [windows(n, k, stride=s, padding=(p, p), last=last) for n, k, s, p in axes]
-    if convention == "same":
-        return [same_windows(total((n, 2 * p)), s) for n, s, p in zip(space, stride, pad, strict=True)]
-    return swept
+        call.put_in(0, (call.outs[0][0], *(None,) * (len(x) - 1)))
 
 
 def _pool(call: Call) -> Means:
@@ -331,12 +322,6 @@ def _batch_norm(call: Call) -> Means:
     return "norm", {"fn": "batch", "training": True} if training else {"fn": "batch"}
 
 
-def _batch_norm_with_relu(call: Call) -> Means:
-    """The maximum costs one more for each element, as another factor or summand would."""
-    kind, attrs = _batch_norm(call)
-    return kind, {**attrs, "affine": 3}
-
-
 def _layer_norm_shapes(call: Call) -> None:
     call.both()
     x = call.dims(0)
@@ -346,48 +331,29 @@ def _layer_norm_shapes(call: Call) -> None:
         call.put_out(slot, replaced(x, axis, 1))
 
 
-def _channels(call: Call) -> Dims:
-    call.both()
-    x = call.dims(0)
-    if len(x) < 2:
-        raise Mismatch("the data has no channels")
-    return x
-
-
 def _group_norm_shapes(call: Call) -> None:
-    x, groups = _channels(call), call.attrs.integer("num_groups", 1)
+    call.both()
+    x, groups = call.dims(0), call.attrs.integer("num_groups", 1)
     for slot in (1, 2):
         call.put_in(slot, (x[1] if call.version >= NUMPY_ERA else groups,))
         call.put_out(slot, (x[0], groups))
-
-
-def _instance_norm_shapes(call: Call) -> None:
-    x = _channels(call)
-    for slot in (1, 2):
-        call.put_in(slot, (x[1],))
 
 
 _BATCH_NORM = row(
     "BatchNorm _npx_batch_norm BatchNorm_v1 CuDNNBatchNorm _contrib_SyncBatchNorm _npx_sync_batch_norm",
     _batch_norm_shapes, _batch_norm, _batch_norm_types, _mean_and_variance, "data gamma beta moving_mean moving_var",
 )  # fmt: skip
-_WITH_RELU = replace(_BATCH_NORM.operator, means=_batch_norm_with_relu)
-
 _NORMS = [
     _BATCH_NORM,
-    _BATCH_NORM._replace(names=("_contrib_BatchNormWithReLU",), operator=_WITH_RELU),
+    # The maximum costs one more for each element, as another factor or summand would.
+    _BATCH_NORM.renamed("_contrib_BatchNormWithReLU", means=lambda c: ("norm", {**_batch_norm(c)[1], "affine": 3})),
     row("LayerNorm _npx_layer_norm", _layer_norm_shapes, "norm layer", None, _mean_and_variance, "data gamma beta"),
     row("GroupNorm _npx_group_norm", _group_norm_shapes, "norm group", None, _mean_and_variance, "data gamma beta"),
-    row("InstanceNorm _npx_instance_norm", _instance_norm_shapes, "norm instance", slots="data gamma beta"),
+    row("InstanceNorm _npx_instance_norm", pattern("n c ..., c, c -> n c ..."), "norm instance", slots="data gamma beta"),
     row("L2Normalization _npx_l2_normalization", lambda c: c.both(), "norm lp", slots="data"),
-    row(
-        "LRN _npx_lrn",
-        lambda c: c.both(),
-        lambda c: ("norm", {"fn": "local_response", "window": c.attrs.integer("nsize")}),
-        slots="data",
-        reads=(0,),
-    ),
-]
+    row("LRN _npx_lrn", lambda c: c.both(), lambda c: ("norm", {"fn": "local_response", "window": c.attrs.integer("nsize")}),
+        slots="data", reads=(0,)),
+]  # fmt: skip
 
 # -- softmax and losses: forward the heads are an activation or hand their input on ------------------------------------
 
@@ -413,11 +379,6 @@ def _softmax_output(call: Call) -> None:
         call.put_in(1, (x[0], product(x[2:])))
 
 
-def _all_but_last(call: Call) -> None:
-    like_first(call)
-    call.put_in(1, call.dims(0)[:-1])
-
-
 def _regression(call: Call) -> None:
     """A label like the data, but a plain vector where there is one number for each sample."""
     like_first(call)
@@ -428,28 +389,6 @@ def _regression(call: Call) -> None:
         call.put_in(1, x[:1] if len(x) == 2 and x[1] == 1 else x)
     elif None not in label and product(label) != product(x):
         raise Mismatch(f"a label of {text(label)} does not fit data of {text(x)}")
-
-
-def _cross_entropy(call: Call) -> Shape:
-    x = call.ins[0]
-    if x is not None and len(x) == 2:
-        call.put_in(1, x[:1])
-    return (1,)
-
-
-def _ctc(call: Call) -> Shape:
-    x, label = call.ins[:2]
-    batch: Shape = None
-    if x is not None and len(x) == 3:
-        batch = (x[1],)
-    if label is not None and len(label) == 2:
-        batch = merge(batch, (label[0],))
-    if batch is not None:
-        call.put_in(0, (None, batch[0], None))
-        call.put_in(1, (batch[0], None))
-        for lengths in range(2, len(call.ins)):
-            call.put_in(lengths, batch)
-    return batch
 
 
 def _ctc_slots(attrs: Attributes) -> tuple[str, ...]:
@@ -464,13 +403,14 @@ _LOSSES = [
         slots="data mask", reads=(0,)),
     row("SoftmaxActivation", same_shapes, "softmax", reads=(0,)),
     row("SoftmaxOutput", _softmax_output, "softmax", slots="data label", reads=(0,)),
-    row("SVMOutput", _all_but_last, "view", slots="data label"),
+    row("SVMOutput", pattern("... c, ... -> ... c"), "view", slots="data label"),
     row("LinearRegressionOutput _sparse_LinearRegressionOutput MAERegressionOutput _sparse_MAERegressionOutput",
         _regression, "view", slots="data label"),
     row("LogisticRegressionOutput _sparse_LogisticRegressionOutput", _regression, "elementwise sigmoid",
         slots="data label", reads=(0,)),
-    row("softmax_cross_entropy", _cross_entropy, "loss cross_entropy", types_of(0, 1), slots="data label"),
-    row("CTCLoss ctc_loss _contrib_CTCLoss _contrib_ctc_loss _npx_ctc_loss", _ctc, "loss ctc", FIRST, slots=_ctc_slots),
+    row("softmax_cross_entropy", pattern("n _, n -> 1"), "loss cross_entropy", types_of(0, 1), slots="data label"),
+    row("CTCLoss ctc_loss _contrib_CTCLoss _contrib_ctc_loss _npx_ctc_loss", pattern("_ n _, n _, n, n -> n"), "loss ctc", FIRST,
+        slots=_ctc_slots),
 ]  # fmt: skip
 
 ROWS = [*_CONVOLUTIONS, *_POOLED, *_NORMS, *_LOSSES]

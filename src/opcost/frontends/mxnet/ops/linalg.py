@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import isqrt, prod
 
-from opcost.core.shapes import Extent, Mismatch, Shape, diagonal, divided, reduced, text, times, total
+from opcost.core.shapes import Mismatch, Shape, diagonal, reduced, total
 from opcost.frontends.mxnet.ops.contraction import product_of
-from opcost.frontends.mxnet.ops.table import Call, Means, elements, like_first, row, same_shapes
-
-
-def _matrices(call: Call) -> tuple[list[Extent], Extent, Extent]:
-    """Batch, rows and columns of the first input."""
-    x = call.dims(0)
-    if len(x) < 2:
-        raise Mismatch(f"{text(x)} is not a matrix")
-    *batch, rows, columns = x
-    return batch, rows, columns
-
-
-def _same_matrices(call: Call) -> None:
-    like_first(call)
-    _matrices(call)
-
-
-def _of_matrices(form: str) -> Callable[[Call], list[Shape]]:
-    """Outputs that have the batch of the input and of its rows (m), its columns (n) and the lesser (k) those named."""
-
-    def shapes(call: Call) -> list[Shape]:
-        batch, rows, columns = _matrices(call)
-        extents = {"m": rows, "n": columns, "k": diagonal(rows, columns)}
-        return [(*batch, *(extents[letter] for letter in each)) for each in form.split()]
-
-    return shapes
+from opcost.frontends.mxnet.ops.table import Call, Means, elements, pattern, row, same_shapes
 
 
 def _det(call: Call) -> None:
-    call.put_all(tuple(_matrices(call)[0]) or call.scalar)
+    *batch, _, _ = call.dims(0)
+    call.put_all(tuple(batch) or call.scalar)
 
 
 def _triangular_product(call: Call) -> Means:
@@ -48,13 +23,19 @@ def _triangular_product(call: Call) -> Means:
 
 def _symmetric(call: Call) -> Shape:
     """A times its own transpose."""
-    batch, rows, columns = _matrices(call)
+    *batch, rows, columns = call.dims(0)
     side = columns if call.attrs.flag("transpose") else rows
     return (*batch, side, side)
 
 
+def _qr(call: Call) -> list[Shape]:
+    *batch, rows, columns = call.dims(0)
+    least = diagonal(rows, columns)
+    return [(*batch, rows, least), (*batch, least, columns)]
+
+
 def _diagonal(call: Call) -> Shape:
-    batch, rows, columns = _matrices(call)
+    *batch, rows, columns = call.dims(0)
     return (*batch, diagonal(rows, columns, call.attrs.integer("offset", 0)))
 
 
@@ -81,7 +62,7 @@ def _two_axes(call: Call) -> tuple[int, int]:
 
 def _triangle(call: Call) -> Shape:
     """The elements of a triangle in one row."""
-    batch, _, columns = _matrices(call)
+    *batch, _, columns = call.dims(0)
     side = total((columns, -abs(call.attrs.integer("offset", 0))))
     return (*batch, None if side is None else side * (side + 1) // 2)
 
@@ -97,41 +78,25 @@ def _make_triangle(call: Call) -> Shape:
     return (*batch, side, side)
 
 
-def _sketch(call: Call) -> Shape:
-    """Features hashed to fewer."""
-    *batch, features = call.dims(0)
-    call.put_in(1, (1, features))
-    call.put_in(2, (1, features))
-    return (*batch, call.attrs.integer("out_dim"))
-
-
-def _fourier(*, back: bool) -> Callable[[Call], Shape]:
-    """Real and imaginary parts are side by side along the last axis."""
-
-    def shapes(call: Call) -> Shape:
-        *batch, length = call.dims(0)
-        return (*batch, divided(length, 2) if back else times(length, 2))
-
-    return shapes
-
-
 def _transformed(length: int) -> Means:
     """Two numbers are one complex element, so the longer side has twice as many elements as are transformed."""
     return "fft", {"lengths": (length,), "real": True}
 
 
+_SQUARE = pattern("... m n -> ... m n")
+
 ROWS = [
-    row("_linalg_inverse linalg_inverse _npi_inv _linalg_potri linalg_potri", _same_matrices, "linalg inverse", slots="A"),
-    row("_linalg_potrf linalg_potrf _npi_cholesky", _same_matrices, "linalg cholesky", slots="A"),
+    row("_linalg_inverse linalg_inverse _npi_inv _linalg_potri linalg_potri", _SQUARE, "linalg inverse", slots="A"),
+    row("_linalg_potrf linalg_potrf _npi_cholesky", _SQUARE, "linalg cholesky", slots="A"),
     row("_linalg_det linalg_det _npi_det", _det, "linalg det", slots="A"),
     row("_linalg_slogdet linalg_slogdet _npi_slogdet", _det, "linalg det", outputs=2, slots="A"),
     row("_linalg_trsm linalg_trsm", lambda c: c.both(1), "linalg triangular_solve", slots="A B"),
     row("_linalg_trmm linalg_trmm", lambda c: c.both(1), _triangular_product, slots="A B"),
     row("_linalg_syrk linalg_syrk", _symmetric, lambda c: product_of(c.x()[-2 if c.attrs.flag("transpose") else -1]),
         slots="A"),
-    row("_linalg_gelqf linalg_gelqf", _of_matrices("mn mm"), "linalg qr", outputs=2, slots="A"),
-    row("_linalg_syevd linalg_syevd", _of_matrices("mn m"), "linalg eigh", outputs=2, slots="A"),
-    row("_npi_svd", _of_matrices("mm m mn"), "linalg svd", outputs=3, slots="A"),
+    row("_linalg_gelqf linalg_gelqf", pattern("... m n -> ... m n, ... m m"), "linalg qr", outputs=2, slots="A"),
+    row("_linalg_syevd linalg_syevd", pattern("... m n -> ... m n, ... m"), "linalg eigh", outputs=2, slots="A"),
+    row("_npi_svd", pattern("... m n -> ... m m, ... m, ... m n"), "linalg svd", outputs=3, slots="A"),
     row("_npi_solve", lambda c: c.ins[1], "linalg solve", slots="A B"),
     row("_linalg_sumlogdiag linalg_sumlogdiag", _det, "reduce sum"),
     row("_linalg_extractdiag linalg_extractdiag", _diagonal, "copy"),
@@ -141,14 +106,16 @@ ROWS = [
     row("_npi_tril _npi_triu", same_shapes, "elementwise triangle"),
     row("_linalg_extracttrian linalg_extracttrian", _triangle, "copy"),
     row("_linalg_maketrian linalg_maketrian", _make_triangle, "copy"),
-    row("_npi_eigh", _of_matrices("m mn"), "linalg eigh", outputs=2, slots="A"),
-    row("_npi_eig", _of_matrices("m mn"), "linalg eig", outputs=2, slots="A"),
-    row("_npi_eigvalsh", _of_matrices("m"), "linalg eigh", slots="A"),
-    row("_npi_eigvals", _of_matrices("m"), "linalg eig", slots="A"),
-    row("_npi_qr", _of_matrices("mk kn"), "linalg qr", outputs=2, slots="A"),
-    row("_npi_pinv_scalar_rcond _npi_pinv", _of_matrices("nm"), "linalg svd", slots="A"),
+    row("_npi_eigh", pattern("... m n -> ... m, ... m n"), "linalg eigh", outputs=2, slots="A"),
+    row("_npi_eig", pattern("... m n -> ... m, ... m n"), "linalg eig", outputs=2, slots="A"),
+    row("_npi_eigvalsh", pattern("... m n -> ... m"), "linalg eigh", slots="A"),
+    row("_npi_eigvals", pattern("... m n -> ... m"), "linalg eig", slots="A"),
+    row("_npi_qr", _qr, "linalg qr", outputs=2, slots="A"),
+    row("_npi_pinv_scalar_rcond _npi_pinv", pattern("... m n -> ... n m"), "linalg svd", slots="A"),
     # every element takes a sign and is added at its place
-    row("_contrib_count_sketch", _sketch, lambda c: elements("fma", prod(c.x())), slots="x h s"),
-    row("_contrib_fft", _fourier(back=False), lambda c: _transformed(c.x()[-1])),
-    row("_contrib_ifft", _fourier(back=True), lambda c: _transformed(c.y()[-1])),
+    row("_contrib_count_sketch", pattern("... f, 1 f, 1 f -> ... {out_dim}"), lambda c: elements("fma", prod(c.x())),
+        slots="x h s"),
+    # real and imaginary parts are side by side along the last axis
+    row("_contrib_fft", pattern("... n -> ... 2*n"), lambda c: _transformed(c.x()[-1])),
+    row("_contrib_ifft", pattern("... 2*n -> ... n"), lambda c: _transformed(c.y()[-1])),
 ]  # fmt: skip

@@ -12,7 +12,6 @@ from opcost.core.shapes import (
     axes_of,
     axis_of,
     complete,
-    divided,
     expanded,
     filled,
     flattened,
@@ -27,10 +26,9 @@ from opcost.core.shapes import (
     swapped,
     text,
     tiled,
-    times,
 )
 from opcost.frontends.mxnet.ops.index import at_least, parts_of
-from opcost.frontends.mxnet.ops.table import FIRST, Call, like_first, output_type, row, same_shapes
+from opcost.frontends.mxnet.ops.table import FIRST, Call, like_first, output_type, pattern, row, same_shapes
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
 # -- reshaping ---------------------------------------------------------------------------------------------------------
@@ -208,14 +206,6 @@ def _at_least(rank: int) -> Callable[[Call], list[Shape]]:
     return lambda call: [None if x is None else at_least(rank, x) for x in call.ins]
 
 
-def _with_average(call: Call) -> None:
-    """Handed on, while a running average of every unit is kept."""
-    like_first(call)
-    x = call.dims(0)
-    if len(x) > 1:
-        call.put_in(1, (x[1],))
-
-
 _VIEWS = [
     row("Reshape reshape", _reshape, "view"),
     row("_np_reshape", _numpy_reshape, "view"),
@@ -228,7 +218,7 @@ _VIEWS = [
     row("_copy identity _copyto _npi_copyto _np_copy _npi_copy BlockGrad stop_gradient _sparse_stop_gradient "
         "_npx_stop_gradient MakeLoss make_loss _sparse_make_loss _CrossDeviceCopy _contrib_gradientmultiplier "
         "_npx_constraint_check cast_storage _sparse_cast_storage", like_first, "view"),
-    row("IdentityAttachKLSparseReg", _with_average, "view", FIRST, slots="x moving_avg"),
+    row("IdentityAttachKLSparseReg", pattern("n c ..., c -> n c ..."), "view", FIRST, slots="x moving_avg"),
     row("_identity_with_attr_like_rhs", like_first, "view", FIRST, slots="lhs like"),
     *(row(f"_np_atleast_{rank}d _npi_atleast_{rank}d", _at_least(rank), "view",
           outputs=lambda attrs: attrs.integer("num_args", 1)) for rank in (1, 2, 3)),
@@ -247,13 +237,11 @@ def _broadcast_to(call: Call) -> Shape:
 
 
 def _broadcast_axis(call: Call) -> Shape:
-    x = call.dims(0)
-    y = list(x)
+    y = list(call.dims(0))
     for axis, size in zip(call.attrs.integers("axis", ()), call.attrs.integers("size", ()), strict=True):
-        along = axis_of(axis, len(x))
-        if y[along] not in (1, None):
-            raise Mismatch(f"axis {axis} of {text(x)} is not of extent 1")
-        y[along] = size
+        if y[axis_of(axis, len(y))] not in (1, None):
+            raise Mismatch(f"axis {axis} of {text(call.ins[0])} is not of extent 1")
+        y[axis] = size
     return tuple(y)
 
 
@@ -263,22 +251,19 @@ def _broadcast_like(call: Call) -> Shape:
     if mine is None or other is None:
         return like
     y = list(x)
-    for axis, source in zip(mine, other, strict=True):
-        y[axis_of(axis, len(x))] = like[axis_of(source, len(like))]
+    for axis, source in zip(axes_of(mine, len(x)), axes_of(other, len(like)), strict=True):
+        y[axis] = like[source]
     return tuple(y)
 
 
 _STRETCHED = [
     row("tile _npi_tile", lambda c: tiled(c.dims(0), c.attrs.integers("reps")), "copy"),
-    row(
-        "repeat _np_repeat _npi_repeat _npi_repeats",
-        lambda c: repeated(c.dims(0), c.attrs.integer("repeats"), c.attrs.maybe_integer("axis")),
-        "copy",
-    ),
+    row("repeat _np_repeat _npi_repeat _npi_repeats",
+        lambda c: repeated(c.dims(0), c.attrs.integer("repeats"), c.attrs.maybe_integer("axis")), "copy"),
     row("broadcast_to _npi_broadcast_to", _broadcast_to, "copy"),
     row("broadcast_axis broadcast_axes", _broadcast_axis, "copy"),
     row("broadcast_like _npx_broadcast_like", _broadcast_like, "copy", FIRST, slots="lhs like", reads=(0,)),
-]
+]  # fmt: skip
 
 # -- elements moved to other places ------------------------------------------------------------------------------------
 
@@ -343,12 +328,8 @@ def _slice_axis(call: Call) -> None:
 def _slice_like(call: Call) -> Shape:
     x, like = call.every()
     axes = axes_of(call.attrs.integers("axes", ()) or None, len(x))
-    if any(axis >= len(like) for axis in axes):
+    if any(axis >= len(like) or (like[axis] or 0) > (x[axis] or like[axis] or 0) for axis in axes):
         raise Mismatch(f"{text(x)} cannot be cut like {text(like)}")
-    for axis in axes:
-        mine, other = x[axis], like[axis]
-        if mine is not None and other is not None and other > mine:
-            raise Mismatch(f"{text(x)} cannot be cut like {text(like)}, which is larger")
     return tuple(like[axis] if axis in axes else extent for axis, extent in enumerate(x))
 
 
@@ -373,24 +354,6 @@ def _crop(call: Call) -> Shape:
     return (*x[:2], *(image(call.dims(1))[2:] if len(call.ins) > 1 else call.attrs.integers("h_w", (0, 0))))
 
 
-def _blocks(call: Call) -> tuple[Dims, int]:
-    """An image, and the side of the blocks in which its elements move between channels and space."""
-    size = call.attrs.integer("block_size")
-    if size < 1:
-        raise AttributeFault(f"the block_size is {size}")
-    return image(call.dims(0)), size
-
-
-def _depth_to_space(call: Call) -> Shape:
-    (n, c, h, w), block = _blocks(call)
-    return (n, divided(c, block * block), times(h, block), times(w, block))
-
-
-def _space_to_depth(call: Call) -> Shape:
-    (n, c, h, w), block = _blocks(call)
-    return (n, times(c, block * block), divided(h, block), divided(w, block))
-
-
 def _rot90(call: Call) -> Shape:
     x = call.dims(0)
     return swapped(x, *call.attrs.integers("axes", (0, 1))) if call.attrs.integer("k", 1) % 2 else x
@@ -412,6 +375,9 @@ def _multicast_types(call: Call) -> None:
         call.out_types[:] = [dtype or wanted for dtype in call.out_types]
 
 
+_BLOCK = "{block_size}"
+"""Elements move between channels and space in square blocks of this side."""
+
 _MOVED = [
     row("transpose _np_transpose _npi_transpose _npx_transpose", _transpose, "copy"),
     row("SwapAxis swapaxes _npi_swapaxes", _swap_axes, "copy"),
@@ -421,8 +387,8 @@ _MOVED = [
     row("slice_like _npx_slice_like", _slice_like, "copy", FIRST, slots="x shape_like", reads=(0,)),
     row("Pad pad _npx_pad _npi_pad", _pad, "copy"),
     row("Crop", _crop, "copy", FIRST, slots="x crop_like", reads=(0,)),
-    row("depth_to_space _npx_depth_to_space", _depth_to_space, "copy"),
-    row("space_to_depth _npx_space_to_depth", _space_to_depth, "copy"),
+    row("depth_to_space _npx_depth_to_space", pattern(f"n {_BLOCK}*{_BLOCK}*c h w -> n c {_BLOCK}*h {_BLOCK}*w"), "copy"),
+    row("space_to_depth _npx_space_to_depth", pattern(f"n c {_BLOCK}*h {_BLOCK}*w -> n {_BLOCK}*{_BLOCK}*c h w"), "copy"),
     row("reverse flip _npi_flip _np_roll _npi_roll _image_flip_left_right _npx__image_flip_left_right "
         "_image_flip_top_bottom _npx__image_flip_top_bottom", same_shapes, "copy"),
     row("_npi_rot90", _rot90, "copy"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.graph import NO_ATTRS, Attrs
-from opcost.core.shapes import Dims, Shape, Unknown, broadcast, known, merge
+from opcost.core.shapes import Dims, Extent, Mismatch, Shape, Unknown, broadcast, divided, known, merge, product, text
 from opcost.errors import GraphError
 from opcost.frontends.mxnet.symbol import Attributes, Entry, Node, Symbol
 
@@ -185,6 +186,10 @@ class Row(NamedTuple):
     names: tuple[str, ...]
     operator: Operator
 
+    def renamed(self, names: str, **changes: Any) -> Row:
+        """The same row under other names, with some fields of the operator changed."""
+        return Row(tuple(names.split()), replace(self.operator, **changes))
+
 
 def row(
     names: str | Iterable[str],
@@ -225,6 +230,60 @@ def same_shapes(call: Call) -> None:
     if shape is not None:
         call.ins[:] = [merge(each, shape) for each in call.ins]
         call.outs[:] = [merge(each, shape) for each in call.outs]
+
+
+def pattern(form: str) -> Callable[[Call], None]:
+    """Shapes as they are written down: `l b 3*f, b*{heads} l l -> l b f`, the inputs before the arrow.
+
+    A word is one extent wherever it occurs, `_` any, `...` any number of axes; `{name=7}` is an attribute and its default,
+    `{*name}` the extents of one that is a tuple. What is known of some tensors settles the others, forwards and backwards.
+    """
+    inputs, outputs = ([part.split() for part in side.split(",")] for side in form.split("->"))
+
+    def terms(call: Call, word: str) -> list[tuple[Extent, list[str]]]:
+        """The extents that a word is, each as a factor and words."""
+        if word in ("_", "..."):
+            return [(None, [word] if word == "..." else [])]
+        if word.startswith("{*"):
+            return [(extent, []) for extent in call.attrs.integers(word[2:-1])]
+        parts = word.split("*")
+        named = [part[1:-1].partition("=") for part in parts if part[0] == "{"]
+        factors = [call.attrs.integer(name, int(default) if default else None) for name, _, default in named]
+        factors += [int(part) for part in parts if part.isdecimal()]
+        return [(prod(factors), [part for part in parts if part[0].isalpha()])]
+
+    def shapes(call: Call) -> None:
+        axes: Shape = None  # those of `...`
+        extents: dict[str, Extent] = {}
+        tensors = [
+            (known_shapes, at, put, [term for word in words for term in terms(call, word)])
+            for known_shapes, put, sides in ((call.ins, call.put_in, inputs), (call.outs, call.put_out, outputs))
+            for at, words in enumerate(sides[: len(known_shapes)])
+        ]
+        for known_shapes, at, _, axis_terms in tensors * 2:
+            shape = known_shapes[at]
+            if shape is None:
+                continue
+            first = next((place for place, (_, words) in enumerate(axis_terms) if words == ["..."]), None)
+            more = len(shape) - len(axis_terms)
+            if more < -1 or (first is None and more):
+                raise Mismatch(f"{text(shape)} does not fit {form}")
+            if first is not None:
+                axes = merge(axes, shape[first : first + more + 1])
+                shape = (*shape[:first], None, *shape[first + more + 1 :])
+            for extent, (factor, words) in zip(shape, axis_terms, strict=True):
+                unknown = [word for word in words if extents.get(word) is None]
+                if extent is not None and len(unknown) == 1:
+                    others = [extents[word] for word in words if word != unknown[0]]
+                    extents[unknown[0]] = divided(extent, product((factor, *others)) or 1)
+        for _, at, put, axis_terms in tensors:
+            if axes is not None or all(words != ["..."] for _, words in axis_terms):
+                found: list[Extent] = []
+                for factor, words in axis_terms:
+                    found += axes or () if words == ["..."] else (product((factor, *map(extents.get, words))),)
+                put(at, tuple(found))
+
+    return shapes
 
 
 def broadcasting(call: Call) -> Shape:

@@ -6,10 +6,20 @@ import struct
 from collections.abc import Callable
 from math import prod
 
-from opcost.core.shapes import Dims, Extent, Mismatch, Shape, adaptive_windows, divided, product, text, times, total
+from opcost.core.shapes import Extent, Mismatch, Shape, adaptive_windows, divided, product, text, times, total
 from opcost.frontends.mxnet.ops.layers import BILINEAR_TAPS
 from opcost.frontends.mxnet.ops.reshape import image
-from opcost.frontends.mxnet.ops.table import FIRST, Call, Means, always_type, elements, like_first, row, types_of
+from opcost.frontends.mxnet.ops.table import (
+    FIRST,
+    Call,
+    Means,
+    always_type,
+    elements,
+    like_first,
+    pattern,
+    row,
+    types_of,
+)
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
 # -- interpolation -----------------------------------------------------------------------------------------------------
@@ -50,45 +60,21 @@ _SHIFTS = {"to_even_down": (0, -1), "to_even_up": (0, 1), "to_odd_down": (1, -1)
 
 def _resize_shapes(call: Call) -> Shape:
     batch, channels, *space = image(call.dims(0))
-    return (batch, channels, *_target(call, space))
-
-
-def _target(call: Call, space: list[Extent]) -> list[Extent]:
     mode = call.attrs.text("mode", "size")
     if mode == "like":
-        return list(image(call.dims(1))[2:])
+        return (batch, channels, *image(call.dims(1))[2:])
     if mode == "size" and "scale_height" not in call.attrs:
-        return [call.attrs.integer("height", 1), call.attrs.integer("width", 1)]
+        return (batch, channels, call.attrs.integer("height", 1), call.attrs.integer("width", 1))
     if mode in ("size", "odd_scale"):
-        odd = mode == "odd_scale"
-        scales = (_single(call.attrs.number(name)) for name in ("scale_height", "scale_width"))
-        return [_scaled(extent, scale, odd=odd) for extent, scale in zip(space, scales, strict=True)]
+        # MXNet keeps the scales in single precision; with `odd_scale` an odd extent stays odd.
+        scales = struct.unpack("<2f", struct.pack("<2f", *map(call.attrs.number, ("scale_height", "scale_width"))))
+        rests = [extent % 2 if mode == "odd_scale" and extent is not None else 0 for extent in space]
+        sizes = zip(space, scales, rests, strict=True)
+        return (batch, channels, *(None if n is None else int(scale * (n - rest)) + rest for n, scale, rest in sizes))
     if mode not in _SHIFTS:
         raise AttributeFault(f"the mode {mode!r} is not known")
     parity, shift = _SHIFTS[mode]
-    return [None if extent is None else extent if extent % 2 == parity else extent + shift for extent in space]
-
-
-def _scaled(extent: Extent, factor: float, *, odd: bool) -> Extent:
-    """An extent times a factor; one that is odd may stay so."""
-    rest = 0 if extent is None or not odd else extent % 2
-    return None if extent is None else int(factor * (extent - rest)) + rest
-
-
-def _single(number: float) -> float:
-    """A number in the precision in which MXNet keeps it."""
-    return float(struct.unpack("<f", struct.pack("<f", number))[0])
-
-
-def _sampler(call: Call) -> Shape:
-    x, grid = (image(shape) for shape in call.every())
-    return (*x[:2], *grid[2:])
-
-
-def _transformer(call: Call) -> Shape:
-    batch, channels, _, _ = image(call.dims(0))
-    call.put_in(1, (batch, 6))
-    return (batch, channels, *call.attrs.integers("target_shape"))
+    return (batch, channels, *(n if n is None or n % 2 == parity else n + shift for n in space))
 
 
 def _grid_shapes(call: Call) -> Shape:
@@ -110,34 +96,17 @@ _INTERPOLATIONS = {0: "nearest", 1: "bilinear", 2: "bicubic", 3: "area", 4: "bic
 """OpenCV's numbers; of a Lanczos window, the nearest that has a cost."""
 
 
-def _picture(call: Call) -> Dims:
-    """Height, width and channels, with a batch before them or not."""
-    x = call.dims(0)
-    if len(x) not in (3, 4):
-        raise Mismatch(f"the data is {text(x)}, not height, width and channels")
-    return x
-
-
 def _picture_resize_shapes(call: Call) -> Shape:
-    *batch, rows, columns, channels = _picture(call)
+    """Pictures are height, width and channels, with a batch before them or not."""
+    *batch, rows, columns, channels = call.dims(0)
     size = call.attrs.integers("size")
-    width, height = (size[0], size[0]) if len(size) == 1 else (size[0], size[1])
+    width, height = size if len(size) == 2 else (size[0], size[0])
     if len(size) == 1 and call.attrs.flag("keep_ratio") and rows is not None and columns is not None:
         if rows > columns:
             height = rows * size[0] // columns
         else:
             width = columns * size[0] // rows
     return (*batch, height, width, channels)
-
-
-def _picture_crop(call: Call) -> Shape:
-    *batch, _, _, channels = _picture(call)
-    return (*batch, call.attrs.integer("height"), call.attrs.integer("width"), channels)
-
-
-def _to_tensor(call: Call) -> Shape:
-    *batch, height, width, channels = _picture(call)
-    return (*batch, channels, height, width)
 
 
 _AUGMENTATIONS = """
@@ -149,14 +118,14 @@ _RESIZED = [
     row("UpSampling _npx_upsampling", _upsample_shapes, _upsample, slots=_upsample_slots),
     row("_contrib_BilinearResize2D _npx_bilinear_resize2d", _resize_shapes, "resize bilinear", FIRST,
         slots=lambda attrs: ("data", "like") if attrs.text("mode", "size") == "like" else ("data",), reads=(0,)),
-    row("BilinearSampler", _sampler, "sample", slots="data grid"),
-    row("SpatialTransformer", _transformer, "sample", slots="data loc"),
+    row("BilinearSampler", pattern("n c _ _, n _ h w -> n c h w"), "sample", slots="data grid"),
+    row("SpatialTransformer", pattern("b c _ _, b 6 -> b c {*target_shape}"), "sample", slots="data loc"),
     row("GridGenerator", _grid_shapes, _grid, slots="data"),
     row("_image_resize _npx__image_resize", _picture_resize_shapes,
         lambda c: ("resize", {"fn": _INTERPOLATIONS.get(c.attrs.integer("interp", 1), "bilinear")})),
     row([f"{prefix}image_{name}" for prefix in ("_", "_npx__") for name in _AUGMENTATIONS], like_first, "elementwise fma"),
-    row("_image_crop _npx__image_crop", _picture_crop, "copy"),
-    row("_image_to_tensor _npx__image_to_tensor", _to_tensor, "elementwise div", always_type("float32")),
+    row("_image_crop _npx__image_crop", pattern("... _ _ c -> ... {height} {width} c"), "copy"),
+    row("_image_to_tensor _npx__image_to_tensor", pattern("... h w c -> ... c h w"), "elementwise div", always_type("float32")),
 ]  # fmt: skip
 
 # -- boxes: anchors, proposals, non-maximum suppression ----------------------------------------------------------------
@@ -172,26 +141,9 @@ def _sorting(boxes: int) -> int:
     return boxes * max(boxes - 1, 0).bit_length()
 
 
-def _nms_shapes(call: Call) -> None:
-    like_first(call)
-    x = call.dims(0)
-    if len(x) < 2:
-        raise Mismatch(f"the data is {text(x)}, not boxes and their coordinates")
-
-
 def _nms(call: Call) -> Means:
     *batch, boxes, _ = call.x()
     return elements("compare", (prod(batch) or 1) * _sorting(boxes))
-
-
-def _overlap(call: Call) -> Shape:
-    a, b = call.every()
-    return (*a[:-1], *b[:-1])
-
-
-def _match_shapes(call: Call) -> list[Shape]:
-    x = call.dims(0)
-    return [x[:-1], (*x[:-2], x[-1])] if len(x) > 1 else []
 
 
 def _match(call: Call) -> Means:
@@ -200,8 +152,8 @@ def _match(call: Call) -> Means:
 
 
 def _encode(call: Call) -> list[Shape]:
-    call.put_in(4, (4,))
-    call.put_in(5, (4,))
+    for index in (4, 5):
+        call.put_in(index, (4,))
     return [call.ins[2], call.ins[2]]
 
 
@@ -221,8 +173,7 @@ def _target_shapes(call: Call) -> list[Shape]:
     anchors, label = call.dims(0), call.dims(1)
     if len(anchors) != 3 or not label:
         return []
-    numbers = (label[0], product(anchors))
-    return [numbers, numbers, (label[0], anchors[1])]
+    return [(label[0], product(anchors)), (label[0], product(anchors)), (label[0], anchors[1])]
 
 
 def _matching(call: Call) -> Means:
@@ -244,31 +195,10 @@ def _detection(call: Call) -> Means:
     return elements("compare", batch * (_sorting(boxes) + boxes * DECODE_FLOPS))
 
 
-def _proposal_shapes(*, whole_batch: bool) -> Callable[[Call], list[Shape]]:
-    """Regions from scores and box changes; with `whole_batch` the same number for every image."""
-
-    def shapes(call: Call) -> list[Shape]:
-        scores = call.ins[0]
-        kept = call.attrs.integer("rpn_post_nms_top_n", 300)
-        if scores is None or len(scores) != 4:
-            return []
-        batch, channels, height, width = scores
-        call.put_in(1, (batch, times(channels, 2), height, width))
-        call.put_in(2, (batch, 3))
-        rows: Extent = times(batch, kept) if whole_batch else kept
-        return [(rows, 5), (rows, 1)]
-
-    return shapes
-
-
 def _proposal(call: Call) -> Means:
     batch, channels, height, width = call.x()
     boxes = channels // 2 * height * width
     return elements("compare", batch * (_sorting(boxes) + boxes * DECODE_FLOPS))
-
-
-def _proposal_outputs(attrs: Attributes) -> int:
-    return 2 if attrs.flag("output_score") else 1
 
 
 # -- pools over regions ------------------------------------------------------------------------------------------------
@@ -298,10 +228,18 @@ def _align(call: Call) -> Means:
     return "sample", {"taps": BILINEAR_TAPS * (ratio * ratio if ratio > 0 else 4)}
 
 
+def _scored(attrs: Attributes) -> int:
+    return 2 if attrs.flag("output_score") else 1
+
+
+_REGIONS, _KEPT = "b c h w, b 2*c h w, b 3", "{rpn_post_nms_top_n=300}"
+"""Scores and changes of boxes; of all images together, or of each, this many are kept."""
+
 _BOXES = [
-    row("_contrib_box_nms _contrib_box_non_maximum_suppression _npx_box_nms", _nms_shapes, _nms),
-    row("_contrib_box_iou _npx_box_iou", _overlap, lambda c: elements("add", OVERLAP_FLOPS * prod(c.y())), slots="lhs rhs"),
-    row("_contrib_bipartite_matching _npx_bipartite_matching", _match_shapes, _match, outputs=2),
+    row("_contrib_box_nms _contrib_box_non_maximum_suppression _npx_box_nms", pattern("... n k -> ... n k"), _nms),
+    row("_contrib_box_iou _npx_box_iou", lambda c: (*c.dims(0)[:-1], *c.dims(1)[:-1]),
+        lambda c: elements("add", OVERLAP_FLOPS * prod(c.y())), slots="lhs rhs"),
+    row("_contrib_bipartite_matching _npx_bipartite_matching", pattern("... r c -> ... r, ... c"), _match, outputs=2),
     row("_contrib_box_encode _npx_box_encode", _encode, _coded, types_of(2, 3), 2),
     row("_contrib_box_decode _npx_box_decode", like_first, _coded, slots="data anchors"),
     row("_contrib_MultiBoxPrior _npx_multibox_prior MultiBoxPrior", _prior, "create"),
@@ -309,9 +247,9 @@ _BOXES = [
         slots="anchor label cls_pred"),
     row("_contrib_MultiBoxDetection _npx_multibox_detection MultiBoxDetection", _detection_shapes, _detection,
         slots="cls_prob loc_pred anchor"),
-    row("_contrib_Proposal Proposal", _proposal_shapes(whole_batch=False), _proposal, outputs=_proposal_outputs,
+    row("_contrib_Proposal Proposal", pattern(f"{_REGIONS} -> {_KEPT} 5, {_KEPT} 1"), _proposal, outputs=_scored,
         slots="cls_prob bbox_pred im_info"),
-    row("_contrib_MultiProposal MultiProposal", _proposal_shapes(whole_batch=True), _proposal, outputs=_proposal_outputs,
+    row("_contrib_MultiProposal MultiProposal", pattern(f"{_REGIONS} -> b*{_KEPT} 5, b*{_KEPT} 1"), _proposal, outputs=_scored,
         slots="cls_prob bbox_pred im_info"),
     row("ROIPooling _npx_roi_pooling", _region_shapes, _region_pool("adaptive_max"), types_of(0, 1), slots="data rois"),
     row("_contrib_PSROIPooling", _region_shapes, _region_pool("adaptive_avg"), types_of(0, 1), slots="data rois"),

@@ -133,10 +133,7 @@ _HEADER = ("Layer (type)", "Output Shape", "Param #", "Previous Layer")
 
 
 def print_summary(
-    symbol: Any,
-    shape: Any = None,
-    line_length: int = 120,
-    positions: Sequence[float] = (0.44, 0.64, 0.74, 1.0),
+    symbol: Any, shape: Any = None, line_length: int = 120, positions: Sequence[float] = (0.44, 0.64, 0.74, 1.0)
 ) -> None:
     """Print the layers of a symbol, their output shapes without the batch, and the parameters that each is the first to read.
 

@@ -106,10 +106,7 @@ class Graph:
         self.valid_profile = True
 
     def print_node_map(
-        self,
-        f: str | PathLike[str] | None = None,
-        metric: str = "MACs",
-        exclude_ops: Collection[str] | None = None,
+        self, f: str | PathLike[str] | None = None, metric: str = "MACs", exclude_ops: Collection[str] | None = None
     ) -> None:
         """Print the table, or write it to a file: as values between commas where it is a .csv."""
         if not self.valid_profile:

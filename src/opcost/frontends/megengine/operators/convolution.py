@@ -16,16 +16,16 @@ from opcost.frontends.megengine.operators.table import Means, OperatorCall, Row,
 
 
 class Layout(NamedTuple):
-    """An image's axes: channels (in packs that have an axis of their own at the end) and height, width."""
+    """An image's axes: channels (in packs that have an axis of their own at the end) and height, width, or depth too."""
 
     batch: int
     channels: int
-    spatial: tuple[int, int]
+    spatial: tuple[int, ...]
     pack: int = 1
 
     @property
     def rank(self) -> int:
-        return 4 if self.pack == 1 else 5
+        return len(self.spatial) + (2 if self.pack == 1 else 3)
 
     def channel_count(self, shape: Sequence[Extent]) -> Extent:
         return times(shape[self.channels], self.pack)
@@ -50,27 +50,22 @@ class Layout(NamedTuple):
 
 
 _IMAGES: dict[str, Layout] = {
-    "NCHW": Layout(0, 1, (2, 3)),
-    "NHWC": Layout(0, 3, (1, 2)),
-    "NHWCD4": Layout(0, 2, (1, 3), 4),
-    "NCHW4": Layout(0, 1, (2, 3), 4),
-    "NCHW8": Layout(0, 1, (2, 3), 8),
-    "NCHW32": Layout(0, 1, (2, 3), 32),
-    "NCHW64": Layout(0, 1, (2, 3), 64),
-    "NCHW88": Layout(0, 1, (2, 3), 8),
-    "NCHW44": Layout(0, 1, (2, 3), 4),
-    "NCHW44_DOT": Layout(0, 1, (2, 3), 4),
-    "CHWN4": Layout(3, 0, (1, 2), 4),
-}
-_CHANGING = {
-    "NCHW4_NCHW32": ("NCHW4", "NCHW32"),
-    "NCHW32_NCHW4": ("NCHW32", "NCHW4"),
-    "NCHW4_NCHW": ("NCHW4", "NCHW"),
-    "NCHW4_NHWC": ("NCHW4", "NHWC"),
-    "NHWC_NCHW": ("NHWC", "NCHW"),
-    "NHWC_NCHW4_IC_SMALL": ("NHWC", "NCHW4"),
-    "NCHW_NCHW4_IC_SMALL": ("NCHW", "NCHW4"),
-}
+    "NCHW": Layout(0, 1, (2, 3)), "NHWC": Layout(0, 3, (1, 2)), "NCDHW": Layout(0, 1, (2, 3, 4)),
+    "NDHWC": Layout(0, 4, (1, 2, 3)), "NHWCD4": Layout(0, 2, (1, 3), 4), "CHWN4": Layout(3, 0, (1, 2), 4),
+    **{f"NCHW{pack}": Layout(0, 1, (2, 3), pack) for pack in (4, 8, 32, 64)},
+    "NCHW88": Layout(0, 1, (2, 3), 8), "NCHW44": Layout(0, 1, (2, 3), 4), "NCHW44_DOT": Layout(0, 1, (2, 3), 4),
+}  # fmt: skip
+
+
+def _changes(forms: str) -> dict[str, tuple[str, str]]:
+    """The layouts before and after, which the name of a change begins with."""
+    words = {form: form.split("_") for form in forms.split()}
+    return {form: (before.removesuffix("I"), after.removesuffix("I")) for form, (before, after, *_) in words.items()}
+
+
+_CHANGING = _changes("""
+    NCHW4_NCHW32 NCHW32_NCHW4 NCHW4_NCHW NCHW4_NHWC NHWC_NCHW NHWC_NCHW4_IC_SMALL NCHW_NCHW4_IC_SMALL
+""")
 _DOUBLY_PACKED = ("NCHW44", "NCHW44_DOT", "NCHW88")
 
 
@@ -100,58 +95,40 @@ class Filter(NamedTuple):
 def filter_of(form: str, shape: Sequence[Extent], *, grouped: bool) -> Filter:
     """Channels (of all groups together) and kernel of a filter for this format."""
     before = _CHANGING.get(form, (form,))[0]
+    group, rest = (shape[0], shape[1:]) if grouped else (1, shape)
     match before:
-        case "NCHW" | "NHWC":
-            group, rest = (shape[0], shape[1:]) if grouped else (1, shape)
-            out, inner, kernel = (rest[0], rest[1], rest[2:]) if before == "NCHW" else (rest[0], rest[-1], rest[1:-1])
+        case "NCHW" | "NCDHW":
+            out, inner, kernel = rest[0], rest[1], rest[2:]
+        case "NHWC" | "NDHWC":
+            out, inner, kernel = rest[0], rest[-1], rest[1:-1]
         case "NCHW4" | "NCHW8" | "NCHW32" | "NCHW64":
-            group, rest = (shape[0], shape[1:]) if grouped else (1, shape)
             out, inner, kernel = rest[0], times(rest[1], rest[-1]), rest[2:4]
         case "CHWN4":
-            group, rest = (shape[0], shape[1:]) if grouped else (1, shape)
             out, inner, kernel = rest[3], times(rest[0], rest[-1]), rest[1:3]
-        case "NHWCD4":
-            group, out, inner, kernel = _image_filter(shape, grouped=grouped)
-        case "NCHW44" | "NCHW44_DOT" | "NCHW88":
-            group, out, inner, kernel = _doubly_packed(shape, grouped=grouped)
-        case _:
+        case "NHWCD4" if grouped and len(shape) == 5:  # one channel for each group
+            group, out, inner, kernel = times(shape[0], 4), 1, 1, shape[2:4]
+        case "NHWCD4":  # out channels in packs of 4, in channels plain or packed too
+            inner = rest[3] if len(rest) == 5 else times(rest[3], 4)
+            out, kernel = times(rest[0], 4), rest[1:3]
+        case _ if before not in _DOUBLY_PACKED:
             raise Mismatch(f"the format {form} is not known")
+        case _ if grouped and len(shape) == 6:  # one channel for each group
+            group, out, inner, kernel = times(shape[0], shape[-1]), 1, 1, shape[3:5]
+        case _ if not grouped and len(shape) == 5:  # the first filter of a net: in channels are plain
+            out, inner, kernel = times(shape[0], shape[-1]), shape[3], shape[1:3]
+        case _:
+            out, inner, kernel = times(rest[0], shape[-1]), times(rest[1], shape[-1]), rest[2:4]
     if len(kernel) < 1:
         raise Mismatch(f"a filter of {text(tuple(shape))} has no kernel")
     return Filter(times(group, out), times(group, inner), tuple(kernel))
 
 
-def _image_filter(shape: Sequence[Extent], *, grouped: bool) -> tuple[Extent, Extent, Extent, Sequence[Extent]]:
-    """Group, out, in and kernel of an NHWCD4 filter: out channels in packs of 4, in channels plain or packed too."""
-    if grouped and len(shape) == 5:
-        return times(shape[0], 4), 1, 1, shape[2:4]
-    group, rest = (shape[0], shape[1:]) if grouped else (1, shape)
-    inner = rest[3] if len(rest) == 5 else times(rest[3], 4)
-    return group, times(rest[0], 4), inner, rest[1:3]
-
-
-def _doubly_packed(shape: Sequence[Extent], *, grouped: bool) -> tuple[Extent, Extent, Extent, Sequence[Extent]]:
-    """Group, out, in and kernel of a filter whose out and in channels are both packed."""
-    pack = shape[-1]
-    if grouped and len(shape) == 6:  # one channel for each group
-        return times(shape[0], pack), 1, 1, shape[3:5]
-    if not grouped and len(shape) == 5:  # the first filter of a net: in channels are plain
-        return 1, times(shape[0], pack), shape[3], shape[1:3]
-    group, rest = (shape[0], shape[1:]) if grouped else (1, shape)
-    return group, times(rest[0], pack), times(rest[1], pack), rest[2:4]
-
-
 # -- conversions --------------------------------------------------------------------------------------------------------
 
-_CONVERSIONS: dict[str, tuple[str, str]] = {
-    "NHWC_NHWCD4": ("NHWC", "NHWCD4"), "NHWCD4_NHWC": ("NHWCD4", "NHWC"), "NHWC_NHWCD4I": ("NHWC", "NHWCD4"),
-    "NCHW_NHWCD4": ("NCHW", "NHWCD4"), "NCHW_NHWCD4I": ("NCHW", "NHWCD4"), "NHWCD4I_NCHW": ("NHWCD4", "NCHW"),
-    "NHWCD4_NCHW": ("NHWCD4", "NCHW"), "NHWCD4I_NHWC": ("NHWCD4", "NHWC"), "NCHW4_CHWN4": ("NCHW4", "CHWN4"),
-    "CHWN4_NCHW4": ("CHWN4", "NCHW4"), "NCHW_NCHW88": ("NCHW", "NCHW88"), "NCHW88_NCHW": ("NCHW88", "NCHW"),
-    "NCHW_NCHW4_IC_SMALL": ("NCHW", "NCHW4"), "NCHW_NCHW4": ("NCHW", "NCHW4"), "NCHW4_NCHW": ("NCHW4", "NCHW"),
-    "NCHW_NCHW64": ("NCHW", "NCHW64"), "NCHW64_NCHW": ("NCHW64", "NCHW"), "NCHW_NHWC": ("NCHW", "NHWC"),
-    "NHWC_NCHW": ("NHWC", "NCHW"),
-}  # fmt: skip
+_CONVERSIONS = _changes("""
+    NHWC_NHWCD4 NHWCD4_NHWC NHWC_NHWCD4I NCHW_NHWCD4 NCHW_NHWCD4I NHWCD4I_NCHW NHWCD4_NCHW NHWCD4I_NHWC NCHW4_CHWN4
+    CHWN4_NCHW4 NCHW_NCHW88 NCHW88_NCHW NCHW_NCHW4_IC_SMALL NCHW_NCHW4 NCHW4_NCHW NCHW_NCHW64 NCHW64_NCHW NCHW_NHWC NHWC_NCHW
+""")
 """Images: the layout before and after."""
 
 _FILTERS: dict[str, tuple[int, str]] = {
@@ -207,12 +184,7 @@ def _repacked(dims: Dims, pattern: str) -> Shape:
 
 # -- what all convolutions share ----------------------------------------------------------------------------------------
 
-THEN: dict[str, tuple[str, ...]] = {
-    "IDENTITY": (),
-    "RELU": ("relu",),
-    "SIGMOID": ("sigmoid",),
-    "H_SWISH": ("hardswish",),
-}
+THEN = {"IDENTITY": (), "RELU": ("relu",), "SIGMOID": ("sigmoid",), "H_SWISH": ("hardswish",)}
 """What a fused convolution does to its result."""
 
 TAPS = 4
@@ -254,10 +226,19 @@ def _macs(elements: Shape, per_element: Extent, **more: Attr) -> dict[str, Attr]
 # -- plain images ------------------------------------------------------------------------------------------------------
 
 
+def _filter(call: OperatorCall, index: int = 1) -> Filter:
+    """The filter that an input is; where each image has a filter of its own, it begins with the batch."""
+    weight = call.dims(index)[1:] if call.type == "BatchConvBias" else call.dims(index)
+    return filter_of(call.format, weight, grouped=call.grouped)
+
+
+def _image(call: OperatorCall, index: int) -> Dims:
+    return call.ranked(index, *((5,) if call.type.startswith("Convolution3D") else (4, 5)))
+
+
 def _shapes(call: OperatorCall) -> list[Shape]:
-    source = call.ranked(0, 4, 5)
+    source, found = _image(call, 0), _filter(call)
     before, after = source_and_result(call.format, len(source))
-    found = filter_of(call.format, call.dims(1), grouped=call.grouped)
     channels = before.channel_count(source)
     if None not in (channels, found.in_channels) and channels != found.in_channels and before.pack == 1:
         raise Mismatch(f"a filter for {found.in_channels} channels does not fit {channels} channels")
@@ -266,18 +247,20 @@ def _shapes(call: OperatorCall) -> list[Shape]:
 
 def _plain(call: OperatorCall, then: tuple[str, ...] = (), *, bias: bool | None = None) -> Means:
     """A convolution that reads a filter; where the filter is packed, the attributes have its multiply-adds."""
-    attrs = _conv(call, filter_of(call.format, call.dims(1), grouped=call.grouped).kernel)
+    kernel = _filter(call).kernel
+    attrs = _conv(call, kernel)
     if then:
         attrs["then"] = then
-    if call.format == "NCHW":
+    if call.format in ("NCHW", "NCDHW"):
         return "conv", attrs | _grouped(call)
-    bias = len(call.ins) > 2 if bias is None else bias
-    return "conv", attrs | _macs(result(call), _per_output(call, call.dims(1)), bias=bias)
+    more: dict[str, Attr] = {} if len(kernel) == 3 else {"bias": len(call.ins) > 2 if bias is None else bias}
+    return "conv", attrs | _macs(result(call), _per_output(call), **more)
 
 
-def _per_output(call: OperatorCall, weight: Dims) -> Extent:
+def _per_output(call: OperatorCall, index: int = 1) -> Extent:
     """Products for one output element: the filter's elements shared out among the output channels."""
-    channels, elements = filter_of(call.format, weight, grouped=call.grouped).out_channels, product(weight)
+    weight = call.dims(index)[1:] if call.type == "BatchConvBias" else call.dims(index)
+    channels, elements = _filter(call, index).out_channels, product(weight)
     return None if not channels or elements is None else elements // channels
 
 
@@ -300,73 +283,21 @@ def _transposed_shapes(call: OperatorCall) -> list[Shape]:
     """Filter, x, and sometimes a tensor whose shape the result takes."""
     if len(call.ins) > 2:
         return [call.dims(2)]
-    x = call.ranked(1, 4, 5)
+    x = _image(call, 1)
     layout, _ = source_and_result(call.format, len(x))
-    found = filter_of(call.format, call.dims(0), grouped=call.grouped)
-    return [layout.shape(x[layout.batch], found.in_channels, _grown(call, layout.plane(x), found.kernel))]
-
-
-def _grown(call: OperatorCall, spatial: Dims, kernel: Dims) -> list[Extent]:
-    """The extents from which a convolution makes these, the smallest there are."""
-    return [
-        spread(extent, size, stride=stride, padding=(pad, pad), dilation=dilation)
-        for extent, size, (stride, pad, dilation) in zip(spatial, kernel, call.sweep(len(kernel)), strict=True)
-    ]
+    found = _filter(call, 0)
+    axes = zip(layout.plane(x), found.kernel, call.sweep(len(found.kernel)), strict=True)
+    # The extents from which a convolution makes these, the smallest there are
+    grown = [spread(n, size, stride=stride, padding=(pad, pad), dilation=by) for n, size, (stride, pad, by) in axes]
+    return [layout.shape(x[layout.batch], found.in_channels, grown)]
 
 
 def _transposed(call: OperatorCall) -> Means:
-    three = call.type.startswith("Convolution3D")
-    kernel = _filter_3d(call, 0)[2] if three else filter_of(call.format, call.dims(0), grouped=call.grouped).kernel
-    attrs = {"transposed": True, **_conv(call, kernel)}
+    attrs = {"transposed": True, **_conv(call, _filter(call, 0).kernel)}
     if call.format in ("NCHW", "NCDHW"):
         return "conv", attrs | _grouped(call)
     x = call.ins[1].shape
-    return "conv", attrs | (_macs(x, _per_output(call, call.dims(0))) if x is not None else {})
-
-
-# -- three dimensions --------------------------------------------------------------------------------------------------
-
-
-def _filter_3d(call: OperatorCall, index: int) -> tuple[Extent, Extent, Dims]:
-    """Out channels, in channels (of all groups) and kernel."""
-    weight = call.ranked(index, 6 if call.grouped else 5)
-    group, rest = (weight[0], weight[1:]) if call.grouped else (1, weight)
-    kernel, inner = (rest[1:4], rest[4]) if call.format == "NDHWC" else (rest[2:], rest[1])
-    return product((group, rest[0])), product((group, inner)), kernel
-
-
-def _volume(call: OperatorCall, x: Dims, channels: Extent, spatial: list[Extent]) -> Shape:
-    return (x[0], *spatial, channels) if call.format == "NDHWC" else (x[0], channels, *spatial)
-
-
-def _spatial(call: OperatorCall, x: Dims) -> Dims:
-    return x[1:4] if call.format == "NDHWC" else x[2:]
-
-
-def _shapes_3d(call: OperatorCall) -> list[Shape]:
-    x = call.ranked(0, 5)
-    out, inner, kernel = _filter_3d(call, 1)
-    channels = x[4] if call.format == "NDHWC" else x[1]
-    if None not in (channels, inner) and channels != inner:
-        raise Mismatch(f"a filter for {inner} channels does not fit {channels} channels")
-    return [_volume(call, x, out, call.windows(_spatial(call, x), kernel))]
-
-
-def _transposed_shapes_3d(call: OperatorCall) -> list[Shape]:
-    if len(call.ins) > 2:
-        return [call.dims(2)]
-    x = call.ranked(1, 5)
-    _, inner, kernel = _filter_3d(call, 0)
-    return [_volume(call, x, inner, _grown(call, _spatial(call, x), kernel))]
-
-
-def _plain_3d(call: OperatorCall) -> Means:
-    out, _, kernel = _filter_3d(call, 1)
-    attrs = _conv(call, kernel)
-    if call.format != "NDHWC":
-        return "conv", attrs | _grouped(call)
-    elements = product(call.dims(1))
-    return "conv", attrs | _macs(result(call), elements // out if out and elements is not None else None)
+    return "conv", attrs | (_macs(x, _per_output(call, 0)) if x is not None else {})
 
 
 # -- weights that are not shared, and others ---------------------------------------------------------------------------
@@ -390,23 +321,15 @@ def _local(call: OperatorCall) -> Means:
     return "conv", _macs(result(call), _local_filter(call)[2])
 
 
-def _batch_shapes(call: OperatorCall) -> list[Shape]:
-    """Each image has a filter of its own: the filter begins with the batch."""
-    x = call.ranked(0, 4, 5)
-    before, after = source_and_result(call.format, len(x))
-    found = filter_of(call.format, call.dims(1)[1:], grouped=call.grouped)
-    return [after.shape(x[before.batch], found.out_channels, call.windows(before.plane(x), found.kernel))]
-
-
 def _batch(call: OperatorCall) -> Means:
-    per_output, then = _per_output(call, call.dims(1)[1:]), _then(call)
+    per_output, then = _per_output(call), _then(call)
     if then is None:
         return "unknown", {}
     return "conv", {"then": then, **_macs(result(call), per_output, bias=len(call.ins) > 2)}
 
 
 def _first_two(call: OperatorCall) -> Means:
-    """Masks say where to compute; the count is that of a whole convolution."""
+    """Without a bias; where masks say where to compute, the count is that of a whole convolution."""
     return _plain(call, bias=False)
 
 
@@ -417,11 +340,11 @@ ROWS = {
     "ConvBias": Row(_shapes, _biased, sums),
     "ConvolutionBackwardData": Row(_transposed_shapes, _transposed, sums, (1, 0)),
     "ConvolutionBackwardFilter": _GRADIENT,
-    "Convolution3D": Row(_shapes_3d, _plain_3d, sums, (0, 1)),
-    "Convolution3DBackwardData": Row(_transposed_shapes_3d, _transposed, (), (1, 0)),
+    "Convolution3D": Row(_shapes, _first_two, sums, (0, 1)),
+    "Convolution3DBackwardData": Row(_transposed_shapes, _transposed, (), (1, 0)),
     "Convolution3DBackwardFilter": _GRADIENT,
     "DeformableConv": Row(_shapes, lambda call: ("conv", {"sampled": TAPS, **_grouped(call)}), (), (0, 1)),
-    "BatchConvBias": Row(_batch_shapes, _batch, sums),
+    "BatchConvBias": Row(_shapes, _batch, sums),
     "Local": Row(_local_shapes, _local, (), (0, 1)),
     "GroupLocal": Row(_local_shapes, _local, (), (0, 1)),
     "LocalShare": Row(_local_shapes, _local, (), (0, 1)),

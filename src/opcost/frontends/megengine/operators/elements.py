@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from opcost.core.graph import NO_ATTRS
 from opcost.core.shapes import (
@@ -103,8 +103,6 @@ def _where_shapes(call: OperatorCall) -> list[Shape]:
     return stretched(call)
 
 
-_FAKE_QUANTIZE = Row(same, "elementwise fake_quantize")
-
 _COMPUTED = {
     "Elemwise": Row(
         stretched, _function, lambda call: ["bool" if call.word("mode") in ("ISNAN", "ISINF") else call.dtype()]
@@ -114,9 +112,7 @@ _COMPUTED = {
     "TypeCvt": Row(same, _conversion, lambda call: [call.word("dtype") or call.dtype()]),
     "AddUpdate": Row(same, "elementwise mul_mul_add"),
     "AffineInt": Row(stretched, "elementwise fma"),
-    "FakeQuant": _FAKE_QUANTIZE,
-    "TQT": _FAKE_QUANTIZE,
-    "LSQ": _FAKE_QUANTIZE,
+    **dict.fromkeys(("FakeQuant", "TQT", "LSQ"), Row(same, "elementwise fake_quantize")),
     "FakeQuantBackward": Row(alike(1), "elementwise fake_quantize_grad"),
     "MaskedFill": Row(same, "elementwise masked_fill"),
     "Where": Row(_where_shapes, "elementwise where", lambda call: [call.dtype(1)]),
@@ -139,27 +135,20 @@ def _declared(call: OperatorCall) -> list[str]:
     return [call.word("dtype") or "float32"]
 
 
-def _matrix_shapes(call: OperatorCall) -> list[Shape]:
-    target = call.target(0)
-    return [target * 2 if len(target) == 1 else target]
-
-
-def _with_mask(call: OperatorCall) -> list[Shape]:
-    """The result, and a mask with a byte for each element."""
-    return [call.dims(0), (product(call.dims(0)),)]
-
-
 _DRAWN = Row(_filled, "random", _declared, ())
 
 _CREATED = {
     "Alloc": Row(_filled, "create", _declared, ()),
-    "Eye": Row(_matrix_shapes, "create", _declared, ()),
+    "Eye": Row(lambda call: [(call.target(0) * 2)[:2]], "create", _declared, ()),
     "Linspace": Row(lambda call: [(call.first(2),)], "create", ("float32",), ()),
     **dict.fromkeys(("UniformRNG", "GaussianRNG", "PermutationRNG"), _DRAWN),
     **dict.fromkeys(("GammaRNG", "BetaRNG", "PoissonRNG", "ExponentialRNG"), Row(same, "random")),
     "MultinomialRNG": Row(lambda call: [(*call.dims(0)[:-1], call.whole("num_samples"))], "random", ("int32",)),
     "ShuffleRNG": Row(lambda call: [call.dims(0), call.dims(0)[:1]], "gather", ("", "int32")),
-    "Dropout": Row(_with_mask, "random dropout", ("", "uint8"), results=(0,)),
+    # the result, and a mask with a byte for each element
+    "Dropout": Row(
+        lambda call: [call.dims(0), (product(call.dims(0)),)], "random dropout", ("", "uint8"), results=(0,)
+    ),
 }
 
 # -- other shapes of the same elements, joined and split tensors -------------------------------------------------------
@@ -217,9 +206,6 @@ def _shape_shapes(call: OperatorCall) -> list[Shape]:
     return [(len(broadcast(call.every())),)]
 
 
-_VIEW = Row(same, "view")
-"""Nothing moves; further inputs are only numbers of shapes."""
-
 _MOVED = {
     "Reshape": Row(_reshape_shapes, "view"),
     "Broadcast": Row(lambda call: [expanded(call.dims(0), call.target(1))], "view"),
@@ -231,26 +217,17 @@ _MOVED = {
     "GetVarShape": Row(_shape_shapes, "view", ("int32",)),
     "Copy": Row(same, "copy"),
     "PersistentOutputStorage": Row(same, "copy"),
+    # nothing moves; further inputs are only numbers of shapes
     **dict.fromkeys(
-        ("Identity", "MarkDynamicVar", "MarkNoBroadcastElemwise", "VirtualDep", "AssertEqual", "Sleep"), _VIEW
+        "Identity MarkDynamicVar MarkNoBroadcastElemwise VirtualDep AssertEqual Sleep".split(), Row(same, "view")
     ),
 }
 
 # -- parts of tensors: slices, elements picked by index, and the same written to ---------------------------------------
 
 
-class Index(NamedTuple):
-    """What is done to one axis; the numbers are positions of inputs, None where the file gives none."""
-
-    axis: int
-    begin: int | None
-    end: int | None
-    step: int | None
-    picks: int | None
-
-
-def indices(call: OperatorCall, rank: int) -> Iterator[Index]:
-    """The axes that are indexed, in the order of the file; their numbers come as inputs from the second on."""
+def indices(call: OperatorCall, rank: int) -> Iterator[tuple[int, int | None, int | None, int | None, int | None]]:
+    """The axes that are indexed, in the order of the file, each with the inputs that hold begin, end, step and picks."""
     items = call.params.get("items")
     at = 1
     for item in items if isinstance(items, tuple) else ():
@@ -258,34 +235,27 @@ def indices(call: OperatorCall, rank: int) -> Iterator[Index]:
             continue
         axis, *present = item
         places: list[int | None] = []
-        for given in present:
+        for given in present[:4]:
             places.append(at if given else None)
             at += 1 if given else 0
         if at > len(call.ins):
             raise Mismatch(f"it has {len(call.ins)} inputs and needs {at}")
-        yield Index(axis_of(axis if isinstance(axis, int) else 0, rank), *places[:4])
-
-
-def _sliced(call: OperatorCall, extent: Extent, found: Index) -> Extent:
-    """How many elements a slice takes from an axis."""
-    numbers: list[int | None] = []
-    for place in (found.begin, found.end, found.step):
-        number = None if place is None else call.first(place)
-        if place is not None and number is None:
-            return None
-        numbers.append(number)
-    return slice_length(extent, *numbers)
+        begin, end, step, picks = places
+        yield axis_of(axis if isinstance(axis, int) else 0, rank), begin, end, step, picks
 
 
 def _indexed(call: OperatorCall) -> tuple[list[Extent], dict[int, int]]:
     """The extents with slices taken, and the inputs that pick elements, by axis."""
     dims: list[Extent] = list(call.dims(0))
     picked: dict[int, int] = {}
-    for found in indices(call, len(dims)):
-        if found.picks is not None:
-            picked[found.axis] = found.picks
+    for axis, *slices, picks in indices(call, len(dims)):
+        numbers = [None if place is None else call.first(place) for place in slices]
+        if picks is not None:
+            picked[axis] = picks
+        elif any(place is not None and number is None for place, number in zip(slices, numbers, strict=True)):
+            dims[axis] = None
         else:
-            dims[found.axis] = _sliced(call, dims[found.axis], found)
+            dims[axis] = slice_length(dims[axis], *numbers)
     return dims, picked
 
 
@@ -414,8 +384,7 @@ def content_of(call: OperatorCall) -> Content | None:
 
 
 def _shape_content(call: OperatorCall) -> Numbers | None:
-    found = broadcast(call.every())
-    axis = call.whole("axis")
+    found, axis = broadcast(call.every()), call.whole("axis")
     return known(found if axis == NO_OPTIONAL_AXIS else (found[axis_of(axis, len(found))],))
 
 
@@ -446,21 +415,14 @@ def _vector(call: OperatorCall, place: int = 0) -> Numbers:
     return numbers
 
 
-def _concat(call: OperatorCall) -> Numbers | None:
-    return tuple(number for place in range(len(call.ins)) for number in _vector(call, place))
-
-
 def _slice_content(call: OperatorCall) -> Numbers | None:
     """A part of a vector."""
     numbers = _vector(call)
-    for found in indices(call, 1):
-        if found.picks is not None:
-            place = call.first(found.picks)
-            if place is None or not -len(numbers) <= place < len(numbers):
-                return None
-            return (numbers[place],)
-        bounds = [None if place is None else call.first(place) for place in (found.begin, found.end, found.step)]
-        numbers = numbers[slice(*bounds)]
+    for _, *slices, picks in indices(call, 1):
+        if picks is not None:
+            place = call.first(picks)
+            return None if place is None or not -len(numbers) <= place < len(numbers) else (numbers[place],)
+        numbers = numbers[slice(*(None if place is None else call.first(place) for place in slices))]
     return numbers
 
 
@@ -472,17 +434,15 @@ def _reduce(call: OperatorCall) -> Numbers | None:
     return (function(numbers),)
 
 
-def _same(call: OperatorCall) -> Numbers | None:
-    return call.value(0)
-
-
 _RULES: dict[str, Callable[[OperatorCall], Numbers | None]] = {
     "GetVarShape": _shape_content,
     "Elemwise": _elementwise,
     "TypeCvt": lambda call: _typed(call, _stretched(call, 0)),
-    **dict.fromkeys(("Reshape", "AxisAddRemove", "Identity", "Copy", "MarkNoBroadcastElemwise"), _same),
+    **dict.fromkeys(
+        ("Reshape", "AxisAddRemove", "Identity", "Copy", "MarkNoBroadcastElemwise"), lambda call: call.value(0)
+    ),
     "Broadcast": lambda call: _stretched(call, 0),
-    "Concat": _concat,
+    "Concat": lambda call: tuple(number for place in range(len(call.ins)) for number in _vector(call, place)),
     "Subtensor": _slice_content,
     "Reduce": _reduce,
 }

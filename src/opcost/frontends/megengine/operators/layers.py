@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import NamedTuple
 
 from opcost.core.graph import Attr, bits
 from opcost.core.shapes import (
@@ -88,45 +87,30 @@ def _cross_shapes(call: OperatorCall) -> list[Shape]:
 # -- attention in one operator: projections, scores, their softmax, the weighted values, the last projection -----------
 
 
-class _Sizes(NamedTuple):
-    batch: Extent
-    queries: Extent
-    keys: Extent
-    q: Extent
-    k: Extent
-    v: Extent
-    out: Extent
-    """Features after each projection; a projection of size 0 is left out."""
+def _attention(call: OperatorCall) -> tuple[list[Shape], list[Extent]]:
+    """The shapes of all results, and the products: scores, weighted values, projections; a size of 0 is no projection.
 
-
-def _sizes(call: OperatorCall) -> _Sizes:
-    """Inputs are queries, keys and values as (batch, length, features), then all weights in one."""
-    batch, queries, q = call.ranked(0, 3)
-    _, keys, k = call.ranked(1, 3)
+    Inputs are queries, keys and values as (batch, length, features), then all weights in one. The results are the values,
+    the weights of the attention, and two stores for a backward pass.
+    """
+    (batch, queries, q), (_, length, k), value = (call.ranked(index, 3) for index in range(3))
     more = (call.word("tensor_combination_type") in ("ONLY_BIASKV", "ALL")) + call.flag("add_zero_attn")
-    v = call.whole("vproj_size") or call.ranked(2, 3)[2]
-    keys = total((keys, more))
-    q, k, out = call.whole("qproj_size") or q, call.whole("kproj_size") or k, call.whole("oproj_size") or v
-    return _Sizes(batch, queries, keys, q, k, v, out)
-
-
-def _attention_shapes(call: OperatorCall) -> list[Shape]:
-    """The result, the weights of the attention, and two stores for a backward pass."""
-    sizes = _sizes(call)
-    heads = product((sizes.batch, call.whole("num_heads")))
-    return [(sizes.batch, sizes.queries, sizes.out), (heads, sizes.queries, sizes.keys), (None,), (None,)]
-
-
-def _attention(call: OperatorCall) -> Means:
-    """All products; the softmax between them is not among the FLOPs."""
-    sizes = _sizes(call)
-    inputs = [call.dims(index) for index in range(3)]
-    terms = [product((sizes.batch, sizes.queries, sizes.keys, size)) for size in (sizes.q, sizes.v)]
-    for name, shape, size in zip("qkv", inputs, (sizes.q, sizes.k, sizes.v), strict=True):
+    keys, v = total((length, more)), call.whole("vproj_size") or value[2]
+    sizes = {"q": call.whole("qproj_size") or q, "k": call.whole("kproj_size") or k, "v": v}
+    out = call.whole("oproj_size") or v
+    terms = [product((batch, queries, keys, size)) for size in (sizes["q"], v)]
+    for index, (name, size) in enumerate(sizes.items()):
         if call.whole(f"{name}proj_size"):
-            terms.append(product((*shape, size)))
+            terms.append(product((*call.dims(index), size)))
     if call.whole("oproj_size"):
-        terms.append(product((sizes.batch, sizes.queries, sizes.v, sizes.out)))
+        terms.append(product((batch, queries, v, out)))
+    heads = product((batch, call.whole("num_heads")))
+    return [(batch, queries, out), (heads, queries, keys), (None,), (None,)], terms
+
+
+def _attention_products(call: OperatorCall) -> Means:
+    """All products; the softmax between them is not among the FLOPs."""
+    terms = _attention(call)[1]
     if None in terms:
         return "unknown", {}
     return "matmul", {"macs": sum(term or 0 for term in terms), "bias": call.flag("obias")}
@@ -213,28 +197,18 @@ def _batch_shapes(call: OperatorCall) -> list[Shape]:
     return [*statistics, (0,), x]
 
 
-def _batch(call: OperatorCall) -> Means:
-    return "norm", {"fn": "batch", "affine": 2, "training": call.word("fwd_mode") == "TRAINING"}
-
-
-def _layer_norm_shapes(call: OperatorCall) -> list[Shape]:
-    x, normalized = call.dims(0), call.whole("normalized_dim")
-    if normalized > len(x):
-        raise Mismatch(f"{normalized} axes cannot be normalized where there are {len(x)}")
-    kept = x[: len(x) - normalized]
-    return [x, kept, kept]
-
-
-def _general_norm_shapes(call: OperatorCall) -> list[Shape]:
-    x = call.dims(0)
-    kept = (*x[: call.whole("axis_start")], *x[call.whole("axis_end") :])
-    return [x, kept, kept]
-
-
-def _channel_norm_shapes(call: OperatorCall) -> list[Shape]:
-    """A mean and a deviation for every image and group, or every image and channel."""
-    x = call.dims(0)
-    kept = (x[0], call.whole("group")) if call.type == "GroupNorm" else x[:2]
+def _norm_shapes(call: OperatorCall) -> list[Shape]:
+    """The result, and a mean and a deviation for everything that is normalized together."""
+    x, kept = call.dims(0), call.dims(0)[:2]
+    if call.type == "LayerNorm":
+        normalized = call.whole("normalized_dim")
+        if normalized > len(x):
+            raise Mismatch(f"{normalized} axes cannot be normalized where there are {len(x)}")
+        kept = x[: len(x) - normalized]
+    elif call.type == "GeneralNorm":
+        kept = (*x[: call.whole("axis_start")], *x[call.whole("axis_end") :])
+    elif call.type == "GroupNorm":
+        kept = (x[0], call.whole("group"))
     return [x, kept, kept]
 
 
@@ -352,8 +326,6 @@ def _suppression(call: OperatorCall) -> Means:
     raise Mismatch("how many pairs of boxes are compared depends on data")
 
 
-_STATISTICS = ("", "float32", "float32")
-
 ROWS = {
     "MatrixMul": Row(_product_shapes, _product, sums, (0, 1)),
     "BatchedMatrixMul": Row(_product_shapes, _product, sums, (0, 1)),
@@ -366,21 +338,18 @@ ROWS = {
     "MatrixInverse": Row(_square, "linalg inverse"),
     "SVD": Row(_svd_shapes, "linalg svd"),
     "Cross": Row(_cross_shapes, "elementwise cross"),
-    "MultiHeadAttn": Row(_attention_shapes, _attention, results=(0,)),
+    "MultiHeadAttn": Row(lambda call: _attention(call)[0], _attention_products, results=(0,)),
     "RNN": Row(_layer_shapes, _layers, results=_layer_results),
     "LSTM": Row(_layer_shapes, _layers, results=_layer_results),
     "RNNCell": Row(_step_shapes, _step),
     "LSTMCell": Row(_step_shapes, _step),
     "BatchNorm": Row(
         _batch_shapes,
-        _batch,
+        lambda call: ("norm", {"fn": "batch", "affine": 2, "training": call.word("fwd_mode") == "TRAINING"}),
         lambda call: [*([call.dtype(1)] * (call.count - 2)), "uint8", call.dtype()],
         results=lambda call: (call.count - 1,),
     ),
-    "LayerNorm": Row(_layer_norm_shapes, _affine, _STATISTICS, results=(0,)),
-    "GeneralNorm": Row(_general_norm_shapes, _affine, _STATISTICS, results=(0,)),
-    "GroupNorm": Row(_channel_norm_shapes, _affine, _STATISTICS, results=(0,)),
-    "InstanceNorm": Row(_channel_norm_shapes, _affine, _STATISTICS, results=(0,)),
+    **dict.fromkeys(_AFFINE, Row(_norm_shapes, _affine, ("", "float32", "float32"), results=(0,))),
     "LRN": Row(same, lambda call: ("norm", {"fn": "local_response", "window": call.whole("n")})),
     "Softmax": Row(same, "softmax"),
     "SoftmaxBackward": Row(alike(0), lambda call: ("softmax", {"grad": True})),

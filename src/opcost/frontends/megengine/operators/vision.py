@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opcost.core.graph import NO_ATTRS
-from opcost.core.shapes import Dims, Extent, Mismatch, Shape, product, replaced
+from opcost.core.shapes import Dims, Extent, Mismatch, Shape, product, replaced, swapped
 from opcost.frontends.megengine.operators.convolution import image
 from opcost.frontends.megengine.operators.layers import plane
 from opcost.frontends.megengine.operators.table import Means, OperatorCall, Row, alike, same
@@ -96,12 +96,9 @@ def _correlation_shapes(call: OperatorCall) -> list[Shape]:
     batch, _, *space = call.ranked(0, 4)
     reach, kernel = call.whole("max_displacement"), call.whole("kernel_size")
     border = reach + (kernel - 1) // 2
-    counts: list[Extent] = []
-    for extent in space:
-        inside = None if extent is None else extent + 2 * call.whole("pad_size") - 2 * border
-        counts.append(None if inside is None else max(-(-inside // (call.whole("stride1") or 1)), 0))
-    displacements = 2 * (reach // (call.whole("stride2") or 1)) + 1
-    return [(batch, displacements**2, *counts)]
+    more, stride = 2 * call.whole("pad_size") - 2 * border, call.whole("stride1") or 1
+    counts = [None if extent is None else max(-(-(extent + more) // stride), 0) for extent in space]
+    return [(batch, (2 * (reach // (call.whole("stride2") or 1)) + 1) ** 2, *counts)]
 
 
 def _correlation(call: OperatorCall) -> Means:
@@ -129,11 +126,6 @@ def _colour(call: OperatorCall) -> Means:
     if call.whole("mode") in (3, 4, 5, 7, 9, *_PLANAR_TO_GRAY):
         return "copy", NO_ATTRS
     return "elementwise", {"fn": "colour"}
-
-
-def _rotated(call: OperatorCall) -> list[Shape]:
-    batch, height, width, channels = call.ranked(0, 4)
-    return [(batch, width, height, channels)]
 
 
 def _blur(call: OperatorCall) -> Means:
@@ -178,7 +170,7 @@ ROWS = {
     "Correlation": Row(_correlation_shapes, _correlation),
     "CvtColor": Row(_colour_shapes, _colour),
     "Flip": Row(same, "copy"),
-    "Rotate": Row(_rotated, "copy"),
+    "Rotate": Row(lambda call: [swapped(call.ranked(0, 4), 1, 2)], "copy"),
     "GaussianBlur": Row(same, _blur),
     "DctChannelSelect": Row(
         _transform_shapes, lambda call: ("matmul", {"depth": call.whole("dct_block_size") ** 2}), ("float32",), (0,)

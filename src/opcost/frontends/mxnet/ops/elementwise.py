@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil, prod
 
-from opcost.core.shapes import (
-    Dims,
-    Mismatch,
-    Shape,
-    axes_of,
-    axis_of,
-    broadcast,
-    merge,
-    product,
-    reduced,
-    replaced,
-)
+from opcost.core.shapes import Dims, Mismatch, Shape, axes_of, axis_of, broadcast, merge, product, reduced, replaced
 from opcost.frontends.mxnet.ops.table import (
     FIRST,
     FLOAT,

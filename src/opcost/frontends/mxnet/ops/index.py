@@ -221,7 +221,8 @@ _INT64 = always_type("int64")
 
 _INDEXED = [
     row("Embedding _npx_embedding _sparse_Embedding _contrib_SparseEmbedding",
-        pattern("..., {input_dim} {output_dim} -> ... {output_dim}"), "embedding", _embedding_types, slots="data weight", reads=(1, 0)),
+        pattern("..., {input_dim} {output_dim} -> ... {output_dim}"), "embedding", _embedding_types,
+        slots="data weight", reads=(1, 0)),
     row("take _npi_take", lambda c: gathered(c.dims(0), c.dims(1), c.attrs.integer("axis", 0)), "gather", FIRST,
         slots="a indices"),
     row("batch_take", lambda c: c.both(1), "gather", _index_type, slots="a indices"),

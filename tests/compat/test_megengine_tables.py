@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 
 from opcost.compat.megengine.tables import (
-    Activation,
-    Operation,
-    Param,
     Records,
     StatsOptions,
     human,
@@ -37,23 +34,16 @@ def tupled(value: Any) -> Any:
 def records_of(golden: dict[str, Any]) -> Records:
     """What MegEngine measured, without what it worked out from it."""
     details = {part: [line for line in lines if line["name"] != "total"] for part, lines in golden["details"].items()}
-    return Records(
-        params=[
-            Param(p["name"], TensorSpec(tupled(p["shape"]), p["dtype"]), float(p["mean"]), float(p["std"]))
-            for p in details["params"]
-        ],
-        operations=[
-            Operation(f["name"], f["class_name"], tupled(f["input_shapes"]), tupled(f["output_shapes"]), int(f["flops_num"]))
-            for f in details["flops"]
-        ],
-        activations=[
-            Activation(
-                a["name"], a["class_name"], TensorSpec(tupled(a["shape"]), a["dtype"]),
-                *(float(a[name]) if name in a else None for name in ("mean", "std")),
-            )
-            for a in details["activations"]
-        ],
-    )  # fmt: skip
+    records = Records()
+    for p in details["params"]:
+        records.add_param(p["name"], TensorSpec(tupled(p["shape"]), p["dtype"]), float(p["mean"]), float(p["std"]))
+    for f in details["flops"]:
+        shapes = tupled(f["input_shapes"]), tupled(f["output_shapes"])
+        records.add_operation(f["name"], f["class_name"], *shapes, int(f["flops_num"]))
+    for a in details["activations"]:
+        values = (float(a[name]) for name in ("mean", "std") if name in a)
+        records.add_activation(a["name"], a["class_name"], TensorSpec(tupled(a["shape"]), a["dtype"]), *values)
+    return records
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -85,10 +75,9 @@ def test_the_text_is_the_summary_alone_where_details_are_not_wanted(capsys: pyte
 
 def test_unknown_numbers_are_marked_and_counted_apart(capsys: pytest.CaptureFixture[str]) -> None:
     shape = (None, 3)
-    records = Records(
-        operations=[Operation("a", "A", ((2, 3),), (shape,), None), Operation("b", "B", ((2, 3),), ((2, 3),), 6)],
-        activations=[Activation("a", "A", TensorSpec(shape)), Activation("b", "B", TensorSpec((2, 3)))],
-    )
+    records = Records()
+    records.add_call("a", "A", [TensorSpec((2, 3))], [TensorSpec(shape)], None)
+    records.add_call("b", "B", [TensorSpec((2, 3))], [TensorSpec((2, 3))], 6)
     totals, details = print_stats(records, StatsOptions())
     assert (totals.flops, totals.act_dims, totals.act_size) == (6, 6, 24)
     assert details.flops[0]["flops"] == details.activations[0]["act_dim"] == details.activations[0]["size"] == "?"

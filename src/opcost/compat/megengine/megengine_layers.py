@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from math import nan, prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import megengine as mge
 import megengine.functional as F
@@ -24,20 +24,15 @@ from megengine.utils.naming import AutoNaming
 from opcost.api import count
 from opcost.compat.megengine import layer_costs
 from opcost.compat.megengine.layer_costs import registered_flops
-from opcost.compat.megengine.tables import Activation, Operation, Param, Records, Values, name_of, shapes
+from opcost.compat.megengine.tables import Records, Values, name_of
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Report
 
 Shape = tuple[int, ...]
 
 
-class Line(NamedTuple):
-    """One line of the table: a layer, named relative to the module that was called, and its cost."""
-
-    suffix: str
-    class_name: str
-    flops: int
-
+Line = tuple[str, str, int]
+"""A layer by its name relative to the module that was called, its class, and its cost."""
 
 _NORMS = (M.batchnorm._BatchNorm, M.LayerNorm, M.GroupNorm, M.InstanceNorm, M.GeneralNorm)
 _TRANSPOSED = (M.ConvTranspose2d, M.ConvTranspose3d)
@@ -47,14 +42,14 @@ def lines(module: M.Module, x: Shape, y: Shape) -> Iterator[Line]:
     """The lines of a call from x to y: one for a layer, two for a fused one, none for anything else."""
     cost = _layer(module, x, y)
     if cost is not None:
-        yield Line("", type(module).__name__, cost)
+        yield "", type(module).__name__, cost
     elif is_fused(module):
         # Counted as the layer and the norm that it was made from, as in the net before quantization.
         layer = _folded(module)
         place = next(name for name, child in module.named_children() if child is layer)
         cost = _linear(layer, y) if isinstance(layer, M.Linear) else _convolution(layer, x, y)
-        yield Line(place, type(layer).__name__, cost)
-        yield Line("bn", type(module.bn).__name__, layer_costs.NORM * prod(y))
+        yield place, type(layer).__name__, cost
+        yield "bn", type(module.bn).__name__, layer_costs.NORM * prod(y)
 
 
 def _layer(module: M.Module, x: Shape, y: Shape) -> int | None:
@@ -158,9 +153,7 @@ def megengine_records(model: M.Module, args: tuple[Any, ...], *, with_values: bo
         inside = any(not scope or module == scope or module.startswith(f"{scope}.") for scope in scopes)
         flops = layer_costs.of_row(row)
         if flops and not inside:
-            name, kind = name_of(row), row.op.raw.rpartition("::")[2]
-            records.operations.append(Operation(name, kind, shapes(row.ins), shapes(row.outs), flops))
-            records.activations.append(Activation(name, kind, row.outs[0]))
+            records.add_call(name_of(row), row.op.raw.rpartition("::")[2], row.ins, row.outs, flops)
     listener.add_read_parameters(model, report)
     return records
 
@@ -195,23 +188,21 @@ class _Listener:
         if not given or not made:
             return
         if (registered := registered_flops(module)) is not None:
-            found = [Line("", type(module).__name__, int(registered(module, inputs, made)))]
+            found = [("", type(module).__name__, int(registered(module, inputs, made)))]
         else:
             found = list(lines(module, tuple(given[0].shape), tuple(made[0].shape)))
         if found:
             self.scopes.add(AutoNaming.get_scope())
-        for line in found:
-            label = ".".join(filter(None, (name, line.suffix)))
-            ins, outs = shapes(map(_spec, given)), shapes(map(_spec, made))
-            self.records.operations.append(Operation(label, line.class_name, ins, outs, line.flops))
-            values = _mean_and_std(made[0]) if self._with_values else (None, None)
-            self.records.activations.append(Activation(label, line.class_name, _spec(made[0]), *values))
+        for suffix, class_name, flops in found:
+            label = ".".join(filter(None, (name, suffix)))
+            values = _mean_and_std(made[0]) if self._with_values else ()
+            self.records.add_call(label, class_name, [*map(_spec, given)], [*map(_spec, made)], flops, *values)
 
     def _list(self, parameter: Any, path: str, key: str) -> None:
         if id(parameter) not in self._listed:
             self._listed.add(id(parameter))
             label = f"{path}-{layer_costs.SUFFIXES.get(key, key)}"
-            self.records.params.append(Param(label, _spec(parameter), *_mean_and_std(parameter)))
+            self.records.add_param(label, _spec(parameter), *_mean_and_std(parameter))
 
     def add_read_parameters(self, model: M.Module, report: Report) -> None:
         """Parameters of modules that are never called, where a function reads them."""

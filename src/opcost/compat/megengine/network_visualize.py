@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from opcost.api import count
 from opcost.compat.megengine.tables import (
-    Activation,
-    Operation,
-    Param,
     Records,
     Shape,
     StatsOptions,
@@ -136,13 +133,8 @@ _CLASS_NAMES = {
 """Where `network_visualize` calls an operator by another name than the file."""
 
 
-class _Field(NamedTuple):
-    """Receptive field and stride, height and width."""
-
-    size: tuple[int, int] = (1, 1)
-    stride: tuple[int, int] = (1, 1)
-
-
+_Field: TypeAlias = "dict[str, tuple[int, ...]]"
+"""Receptive field and stride, height and width."""
 Given: TypeAlias = "Mapping[str, tuple[int, ...]] | tuple[int, ...] | None"
 """Shapes of input data: by name, or the one of a model's only input."""
 
@@ -159,14 +151,18 @@ def count_dump(path: str | Path, given: Given = None, *, with_values: bool = Tru
             class_name = _CLASS_NAMES.get(op.type, op.type)
             shown = op.outputs[-1 if op.type == "BatchNorm" else 0]
             spec = TensorSpec(found.tensor(shown).shape, found.tensor(shown).dtype)
-            records.activations.append(Activation(name, class_name, spec))
+            records.add_activation(name, class_name, spec)
             field = _field(op, found, [fields[i] for i in op.inputs])
             fields |= dict.fromkeys(op.outputs, field)
             if op.type in _FLOPS:
-                records.operations.append(_operation(op, name, class_name, found, field))
+                ins, outs = ([found.tensor(i).shape for i in places] for places in (op.inputs, op.outputs))
+                numel, factor = elements(outs[0]), _FLOPS[op.type](op, ins)
+                flops = None if numel is None or factor is None else numel * factor
+                widened = field if op.type in _CONVOLUTIONS else {}
+                records.add_operation(name, class_name, ins, outs, flops, **widened)
             if op.type == _PARAMETER:
                 values = _values(op.tensors[0], data) if with_values else None
-                records.params.append(Param(name, spec, *(values or ())))
+                records.add_param(name, spec, *(values or ()))
     return records
 
 
@@ -213,16 +209,6 @@ def _infer(model: Model, given: Given) -> DumpWalk:
         return DumpWalk(model).run()
 
 
-def _operation(op: Operator, name: str, class_name: str, found: DumpWalk, field: _Field) -> Operation:
-    ins = [found.tensor(i).shape for i in op.inputs]
-    outs = [found.tensor(i).shape for i in op.outputs]
-    numel = elements(outs[0])
-    factor = _FLOPS[op.type](op, ins)
-    flops = None if numel is None or factor is None else numel * factor
-    shown = field if op.type in _CONVOLUTIONS else ()
-    return Operation(name, class_name, tuple(ins), tuple(outs), flops, *shown)
-
-
 def _conv(op: Operator, ins: list[Shape]) -> int | None:
     weight = ins[1] if len(ins) > 1 else None
     if weight is None or len(weight) < 4:
@@ -254,15 +240,17 @@ _FLOPS: dict[str, Callable[[Operator, list[Shape]], int | None]] = {
 
 def _field(op: Operator, found: DumpWalk, before: list[_Field]) -> _Field:
     """The largest of the inputs' fields, widened by a convolution; pooling widens nothing here."""
-    size = tuple(max((field.size[axis] for field in before), default=1) for axis in (0, 1))
-    stride = tuple(max((field.stride[axis] for field in before), default=1) for axis in (0, 1))
+    size, stride = (
+        tuple(max((field[name][axis] for field in before), default=1) for axis in (0, 1))
+        for name in ("receptive_field", "stride")
+    )
     if op.type in _CONVOLUTIONS and len(op.inputs) > 1:
         weight = found.tensor(op.inputs[1]).shape or ()
         kernel = weight[-2:] if len(weight) >= 4 else (1, 1)
         size = tuple(s + ((k or 1) - 1) * step for s, k, step in zip(size, kernel, stride, strict=True))
         steps = (op.param.fields.get("stride_h", 1), op.param.fields.get("stride_w", 1))
         stride = tuple(s * (step if isinstance(step, int) else 1) for s, step in zip(stride, steps, strict=True))
-    return _Field((size[0], size[1]), (stride[0], stride[1]))
+    return {"receptive_field": size, "stride": stride}
 
 
 def _values(tensor: Tensor, data: Pages) -> tuple[float, float] | None:

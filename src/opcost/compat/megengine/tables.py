@@ -10,7 +10,6 @@ import math
 import struct
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
@@ -19,7 +18,7 @@ from opcost.analysis.receptive import receptive_fields
 from opcost.core.escaping import printable
 from opcost.core.graph import TensorSpec, bits
 from opcost.core.kinds import CONTRACTIONS
-from opcost.core.report import Parameter, Report, Row
+from opcost.core.report import Report, Row
 
 Shape: TypeAlias = "tuple[int | None, ...] | None"
 Line: TypeAlias = "dict[str, Any]"
@@ -29,51 +28,69 @@ Values: TypeAlias = "Mapping[int, tuple[float, float] | None]"
 # -- records -----------------------------------------------------------------------------------------------------------
 
 
-class Param(NamedTuple):
-    """One parameter; mean and deviation where its values are at hand, `size` where it is not MegEngine's."""
-
-    name: str
-    spec: TensorSpec
-    mean: float | None = None
-    std: float | None = None
-    size: int | None = None
-
-
-class Operation(NamedTuple):
-    """One call of a layer, or one operator; `flops` is None where they are not known."""
-
-    name: str
-    class_name: str
-    inputs: tuple[Shape, ...]
-    outputs: tuple[Shape, ...]
-    flops: int | None
-    receptive_field: tuple[object, ...] | None = None
-    stride: tuple[object, ...] | None = None
-
-
-class Activation(NamedTuple):
-    """What a call leaves behind; `dims` and `size` where they are not those of the tensor."""
-
-    name: str
-    class_name: str
-    spec: TensorSpec
-    mean: float | None = None
-    std: float | None = None
-    dims: int | None = None
-    size: int | None = None
-
-
-@dataclass(slots=True)
 class Records:
-    """One model."""
+    """The lines of one model's three tables, before sums and shares; a `?` or None is what data decides."""
 
-    params: list[Param] = field(default_factory=list)
-    operations: list[Operation] = field(default_factory=list)
-    activations: list[Activation] = field(default_factory=list)
-    ops: int | None = None
-    """How many operators there are, where operators are listed and not layers."""
-    macs: int | None = None
-    """Multiply-accumulates, where FLOPs are something else."""
+    def __init__(self, *, ops: int | None = None, macs: int | None = None) -> None:
+        self.params: list[Line] = []
+        self.operations: list[Line] = []
+        self.activations: list[Line] = []
+        self.ops = ops
+        """The number of operators, where operators are listed and not layers."""
+        self.macs = macs
+        """Multiply-accumulates, where FLOPs are something else."""
+
+    def add_param(
+        self, name: str, spec: TensorSpec, mean: float | None = None, std: float | None = None, size: int | None = None
+    ) -> None:
+        """A parameter; mean and deviation where its values are at hand, `size` where it is not MegEngine's."""
+        values = {"mean": _short(mean), "std": _short(std)}
+        self.params.append(_tensor_line("param_dim", name, spec, None, size) | values)
+
+    def add_operation(
+        self, name: str, class_name: str, ins: Iterable[Shape], outs: Iterable[Shape], flops: int | None, **more: object
+    ) -> None:
+        """One call of a layer, or one operator, with its FLOPs and, as `more`, its receptive field and stride."""
+        line = {"name": name, "class_name": class_name, "input_shapes": list(ins), "output_shapes": list(outs)}
+        self.operations.append({**line, "flops_num": flops, **more})
+
+    def add_activation(
+        self,
+        name: str,
+        class_name: str,
+        spec: TensorSpec,
+        *values: float | None,
+        dims: int | None = None,
+        size: int | None = None,
+    ) -> None:
+        """What a call leaves behind; `dims` and `size` where they are not those of the tensor, `values` mean and deviation."""
+        line = _tensor_line("act_dim", name, spec, dims, size) | {"class_name": class_name}
+        self.activations.append(line | dict(zip(("mean", "std"), map(_short, values), strict=False)))
+
+    def add_call(
+        self,
+        name: str,
+        class_name: str,
+        ins: Iterable[TensorSpec],
+        outs: Sequence[TensorSpec],
+        flops: int | None,
+        *values: float | None,
+    ) -> None:
+        """One call as an operation and an activation, with mean and deviation of its first output."""
+        self.add_operation(name, class_name, shapes(ins), shapes(outs), flops)
+        self.add_activation(name, class_name, outs[0], *values)
+
+
+def _tensor_line(column: str, name: str, spec: TensorSpec, count: int | None, size: int | None) -> Line:
+    count = elements(spec.shape) if count is None else count
+    if size is None and spec.known:
+        size = elements(spec.shape) * nbits(spec.dtype) // 8  # type: ignore[operator]
+    line: Line = {"name": name, "dtype": dtype_name(spec.dtype), "shape": spec.shape}
+    return line | {column: UNKNOWN if count is None else count, "nbits": nbits(spec.dtype), "size": size}
+
+
+def _short(number: float | None) -> str:
+    return "" if number is None else f"{number:.3g}"
 
 
 _AS_NUMPY = {"qint8": "int8", "quint8": "uint8", "qint32": "int32", "qint16": "int16"}
@@ -94,12 +111,6 @@ def elements(shape: Shape) -> int | None:
     if shape is None or None in shape:
         return None
     return prod(shape)  # type: ignore[arg-type]
-
-
-def size_of(spec: TensorSpec) -> int | None:
-    """Bytes as MegEngine counts them; None where data decides."""
-    count = elements(spec.shape)
-    return None if count is None else count * nbits(spec.dtype) // 8
 
 
 def shapes(specs: Iterable[TensorSpec]) -> tuple[Shape, ...]:
@@ -148,19 +159,20 @@ def _plainly(data: memoryview | bytes, code: str) -> tuple[float, float]:
 def records_of(report: Report, values: Values | None = None) -> Records:
     """Every operator with all its FLOPs, every parameter once, and the elements that are new."""
     fields = receptive_fields(report)
-    records = Records(_params(report, values or {}), ops=len(report.rows), macs=report.totals.macs)
+    records = Records(ops=len(report.rows), macs=report.totals.macs)
+    _add_params(records, report, values)
     for index, row in enumerate(report.rows):
-        name, times = name_of(row), row.op.repeat
+        name, times, field = name_of(row), row.op.repeat, fields.get(index)
         flops = None if row.cost is None else row.cost.flops * times
-        field = fields.get(index)
-        shown = () if field is None else (tuple(map(_plain, field.size)), tuple(map(_plain, field.stride)))
-        records.operations.append(Operation(name, row.op.raw, shapes(row.ins), shapes(row.outs), flops, *shown))
+        shown: dict[str, object] = {}
+        if field is not None:
+            shown = {"receptive_field": tuple(map(_plain, field.size)), "stride": tuple(map(_plain, field.stride))}
+        records.add_operation(name, row.op.raw, shapes(row.ins), shapes(row.outs), flops, **shown)
         if row.activations:
-            counted = (row.activations * times, row.activation_bytes * times)
-            records.activations.append(Activation(name, row.op.raw, row.outs[0], None, None, *counted))
+            counted = {"dims": row.activations * times, "size": row.activation_bytes * times}
+            records.add_activation(name, row.op.raw, row.outs[0], **counted)
         elif row.op.kind != "view" and any(not spec.known for spec in row.outs):
-            unknown = next(spec for spec in row.outs if not spec.known)
-            records.activations.append(Activation(name, row.op.raw, unknown))
+            records.add_activation(name, row.op.raw, next(spec for spec in row.outs if not spec.known))
     return records
 
 
@@ -170,19 +182,19 @@ def _plain(number: int | Fraction) -> int | float:
 
 def megengine_records_of(report: Report, values: Values | None = None) -> Records:
     """The same by the rules for a dump, in which inputs and parameters are operators too."""
-    records = Records(_params(report, values or {}))
+    records = Records()
+    _add_params(records, report, values)
     for input_name, spec in report.inputs:
-        records.activations.append(Activation(input_name, "Input", spec))
+        records.add_activation(input_name, "Input", spec)
     for parameter in report.parameters:
         if not parameter.buffer:
-            records.activations.append(Activation(parameter.name, "Parameter", parameter.spec))
+            records.add_activation(parameter.name, "Parameter", parameter.spec)
     for row in report.rows:
-        name = name_of(row)
         if row.outs:
-            records.activations.append(Activation(name, row.op.raw, row.outs[0]))
+            records.add_activation(name_of(row), row.op.raw, row.outs[0])
         flops = _dump_flops(row)
         if flops is not None:
-            records.operations.append(Operation(name, row.op.raw, shapes(row.ins), shapes(row.outs), flops))
+            records.add_operation(name_of(row), row.op.raw, shapes(row.ins), shapes(row.outs), flops)
     records.ops = len(records.activations)
     return records
 
@@ -196,14 +208,13 @@ def name_of(row: Row) -> str:
     return f"{row.op.module}.{word}" if row.op.module else word
 
 
-def _params(report: Report, values: Values) -> list[Param]:
-    return [_param_of(parameter, values) for parameter in report.parameters if not parameter.buffer]
-
-
-def _param_of(parameter: Parameter, values: Values) -> Param:
-    known = (found for value in parameter.values if (found := values.get(value)) is not None)
-    mean, std = next(known, (None, None))
-    return Param(parameter.name, parameter.spec, mean, std, parameter.spec.nbytes if parameter.spec.known else None)
+def _add_params(records: Records, report: Report, values: Values | None) -> None:
+    for parameter in report.parameters:
+        if not parameter.buffer:
+            found = ((values or {}).get(value) for value in parameter.values)
+            mean, std = next(filter(None, found), (None, None))
+            size = parameter.spec.nbytes if parameter.spec.known else None
+            records.add_param(parameter.name, parameter.spec, mean, std, size)
 
 
 def _dump_flops(row: Row) -> int | None:
@@ -277,9 +288,12 @@ class StatsOptions(NamedTuple):
 def print_stats(records: Records, options: StatsOptions) -> tuple[total_stats, stats_details]:
     """Sum up the records, print what is requested, and give both back."""
     length = options.bar_length_max
-    params = [_param(param) for param in records.params]
-    flops = [_operation(operation) for operation in records.operations] if options.cal_flops else []
-    activations = [_activation(found) for found in records.activations] if options.cal_activations else []
+    params = [dict(line) for line in records.params]
+    flops = [dict(line) for line in records.operations] if options.cal_flops else []
+    activations = [dict(line) for line in records.activations] if options.cal_activations else []
+    missing = options.cal_params * sum(line["param_dim"] == UNKNOWN for line in params)
+    missing += sum(line["flops_num"] is None for line in flops)
+    missing += sum(line["act_dim"] == UNKNOWN for line in activations)
     summary: dict[str, object] = {} if records.ops is None else {"#ops": records.ops}
     summary["#params"] = len(params)
     param_dims = param_size = total_flops = act_dims = act_size = 0
@@ -289,7 +303,6 @@ def print_stats(records: Records, options: StatsOptions) -> tuple[total_stats, s
         summary |= {"total_param_dims": human(param_dims, ""), "total_param_size": human(param_size)}
         tables.append(("param stats: ", params, PARAM_COLUMNS))
     if options.cal_flops:
-        # Fill in FLOPs, shares and bars, and add the total
         total_flops = _add_shares(flops, "flops_num", "flops", "bar", "OPs", length)
         # MegEngine adds up the second extent of every output here; a comparison of the text expects it.
         extents = [
@@ -307,11 +320,6 @@ def print_stats(records: Records, options: StatsOptions) -> tuple[total_stats, s
         tables.append(("activations stats: ", activations, VALUE_COLUMNS if options.values else ACTIVATION_COLUMNS))
     if options.cal_flops and options.cal_params and param_size:
         summary["flops/param_size"] = f"{total_flops / param_size:3.3f}"
-    missing = options.cal_params * sum(not param.spec.known for param in records.params)
-    missing += options.cal_flops * sum(operation.flops is None for operation in records.operations)
-    missing += options.cal_activations * sum(
-        found.dims is None and not found.spec.known for found in records.activations
-    )
     if missing:
         summary["#unknown"] = missing
     for title, lines, columns in tables if options.logging_to_stdout else ():
@@ -339,45 +347,6 @@ def layout(rows: Sequence[Sequence[object]]) -> str:
     rule = "  ".join("-" * width for width in widths)
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells)
     return "\n".join([rule, *lines, rule])
-
-
-def _param(param: Param) -> Line:
-    return _tensor_line("param_dim", param) | {"mean": _short(param.mean), "std": _short(param.std)}
-
-
-def _activation(found: Activation) -> Line:
-    line = _tensor_line("act_dim", found, found.dims) | {"class_name": found.class_name}
-    return line if found.mean is None else line | {"mean": _short(found.mean), "std": _short(found.std)}
-
-
-def _tensor_line(dims: str, found: Param | Activation, count: int | None = None) -> Line:
-    spec = found.spec
-    count = elements(spec.shape) if count is None else count
-    return {
-        "name": found.name,
-        "dtype": dtype_name(spec.dtype),
-        "shape": spec.shape,
-        dims: UNKNOWN if count is None else count,
-        "nbits": nbits(spec.dtype),
-        "size": size_of(spec) if found.size is None else found.size,
-    }
-
-
-def _operation(operation: Operation) -> Line:
-    line: Line = {
-        "name": operation.name,
-        "class_name": operation.class_name,
-        "input_shapes": list(operation.inputs),
-        "output_shapes": list(operation.outputs),
-        "flops_num": operation.flops,
-    }
-    if operation.receptive_field is not None:
-        line |= {"receptive_field": operation.receptive_field, "stride": operation.stride}
-    return line
-
-
-def _short(number: float | None) -> str:
-    return "" if number is None else f"{number:.3g}"
 
 
 def _add_sizes(lines: list[Line], dims: str, length: int) -> tuple[int, int]:

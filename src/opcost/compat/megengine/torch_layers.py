@@ -16,9 +16,9 @@ from opcost.compat._layers import LayerCall, Layers, count_layers
 from opcost.compat._recording import real_run
 from opcost.compat.megengine import layer_costs
 from opcost.compat.megengine.layer_costs import is_registered, registered_flops
-from opcost.compat.megengine.tables import Activation, Operation, Param, Records, name_of, shapes
+from opcost.compat.megengine.tables import Records, name_of
 from opcost.core.graph import TensorSpec
-from opcost.core.report import Report, Row
+from opcost.core.report import Report
 from opcost.frontends.torch.load import device_of
 from opcost.frontends.torch.models.inputs import as_dtype
 from opcost.frontends.torch.models.unwrap import unwrap
@@ -58,17 +58,24 @@ def torch_records(model: nn.Module, args: tuple[Any, ...], *, with_values: bool)
     layers = count_layers(model, args, mode="eval")
     place = {id(row): index for index, row in enumerate(layers.report.rows)}
     values = _run(layers, args) if with_values else {}
-    lines: list[tuple[int, Operation, Activation]] = []
+    lines: list[tuple[int, tuple[Any, ...]]] = []
     for call in layers.calls:
         if _is_layer(call):
             first = min((place[id(row)] for row in call.rows), default=-1)
-            lines.append((first, *_layer(call, values)))
-        else:
-            lines += [(place[id(row)], *_function(row)) for row in call.rows if row.cost and row.cost.macs]
-    lines.sort(key=lambda line: line[0])
-    records = Records(_params(layers))
-    records.operations = [operation for _, operation, _ in lines]
-    records.activations = [activation for _, _, activation in lines]
+            seen = values.get(id(call.module))
+            mean_and_std = seen.pop(0) if seen else ()
+            name = type(call.module).__name__
+            lines.append((first, (call.path, name, call.inputs, call.outputs, _flops(call), *mean_and_std)))
+            continue
+        lines += [
+            (place[id(row)], (name_of(row), row.op.raw, row.ins, row.outs, layer_costs.of_row(row)))
+            for row in call.rows
+            if row.cost and row.cost.macs
+        ]
+    records = Records()
+    _add_params(records, layers)
+    for _, line in sorted(lines, key=lambda line: line[0]):
+        records.add_call(*line)
     return records, layers.report
 
 
@@ -94,14 +101,6 @@ def _is_layer(call: LayerCall) -> bool:
     return contracts and known and bool(call.outputs)
 
 
-def _layer(call: LayerCall, values: Values) -> tuple[Operation, Activation]:
-    name = type(call.module).__name__
-    known = values.get(id(call.module))
-    mean_and_std = known.pop(0) if known else (None, None)
-    operation = Operation(call.path, name, shapes(call.inputs), shapes(call.outputs), _flops(call))
-    return operation, Activation(call.path, name, call.outputs[0], *mean_and_std)
-
-
 def _flops(call: LayerCall) -> int | None:
     module = call.module
     y = call.outputs[0]
@@ -121,7 +120,8 @@ def _flops(call: LayerCall) -> int | None:
     if isinstance(module, nn.RNNCellBase):
         size, hidden = module.input_size, module.hidden_size
         steps = call.inputs[0].numel // size
-        return layer_costs.recurrent(_cell(module), steps, [(size, hidden, hidden)], bias=module.bias)
+        cell = "lstm" if isinstance(module, nn.LSTMCell) else "gru" if isinstance(module, nn.GRUCell) else "rnn_tanh"
+        return layer_costs.recurrent(cell, steps, [(size, hidden, hidden)], bias=module.bias)
     return sum(map(layer_costs.of_row, call.rows))
 
 
@@ -129,23 +129,12 @@ def _without_data(specs: list[TensorSpec]) -> tuple[torch.Tensor, ...]:
     return tuple(torch.empty(spec.dims, dtype=as_dtype(spec.dtype), device="meta") for spec in specs)
 
 
-def _cell(module: nn.Module) -> str:
-    return "lstm" if isinstance(module, nn.LSTMCell) else "gru" if isinstance(module, nn.GRUCell) else "rnn_tanh"
-
-
 def _axes(module: nn.Module) -> int:
     """The digit in the name of a pool."""
     return int(next(letter for letter in type(module).__name__ if letter.isdigit()))
 
 
-def _function(row: Row) -> tuple[Operation, Activation]:
-    name = name_of(row)
-    flops = layer_costs.of_row(row)
-    operation = Operation(name, row.op.raw, shapes(row.ins), shapes(row.outs), flops)
-    return operation, Activation(name, row.op.raw, row.outs[0])
-
-
-def _params(layers: Layers) -> list[Param]:
+def _add_params(records: Records, layers: Layers) -> None:
     """The parameters that the run read, in that order."""
     report = layers.report
     read: dict[int, int] = {}
@@ -159,8 +148,9 @@ def _params(layers: Layers) -> list[Param]:
         if places and not parameter.buffer:
             path, _, name = parameter.name.rpartition(".")
             label = f"{path}-{layer_costs.SUFFIXES.get(name, name)}"
-            found.append((min(places), Param(label, parameter.spec, *values.get(parameter.name, (None, None)))))
-    return [param for _, param in sorted(found, key=lambda item: item[0])]
+            found.append((min(places), label, parameter))
+    for _, label, parameter in sorted(found, key=lambda item: item[0]):
+        records.add_param(label, parameter.spec, *values.get(parameter.name, ()))
 
 
 def _run(layers: Layers, args: tuple[Any, ...]) -> Values:

@@ -6,30 +6,9 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from opcost.core import shapes as sh
 from opcost.core.graph import NO_ATTRS
-from opcost.core.shapes import (
-    Dims,
-    Extent,
-    Mismatch,
-    Shape,
-    Unknown,
-    axis_of,
-    broadcast,
-    complete,
-    concat,
-    diagonal,
-    expanded,
-    inserted,
-    known,
-    padded,
-    product,
-    replaced,
-    reshaped,
-    slice_length,
-    squeezed,
-    text,
-    total,
-)
+from opcost.core.shapes import Dims, Extent, Mismatch, Shape, Unknown
 from opcost.frontends.megengine.model import SMALL
 from opcost.frontends.megengine.operators.layers import along
 from opcost.frontends.megengine.operators.table import (
@@ -147,7 +126,7 @@ _CREATED = {
     "ShuffleRNG": Row(lambda call: [call.dims(0), call.dims(0)[:1]], "gather", ("", "int32")),
     # the result, and a mask with a byte for each element
     "Dropout": Row(
-        lambda call: [call.dims(0), (product(call.dims(0)),)], "random dropout", ("", "uint8"), results=(0,)
+        lambda call: [call.dims(0), (sh.product(call.dims(0)),)], "random dropout", ("", "uint8"), results=(0,)
     ),
 }
 
@@ -159,8 +138,8 @@ def _reshape_shapes(call: OperatorCall) -> list[Shape]:
     x, target = call.dims(0), list(call.target(1))
     axis = call.whole("axis")
     if axis != NO_OPTIONAL_AXIS and "axis" in call.params:
-        target[axis_of(axis, len(target))] = -1
-    return [reshaped(x, target)]
+        target[sh.axis_of(axis, len(target))] = -1
+    return [sh.reshaped(x, target)]
 
 
 def _dimshuffle_shapes(call: OperatorCall) -> list[Shape]:
@@ -169,7 +148,7 @@ def _dimshuffle_shapes(call: OperatorCall) -> list[Shape]:
     shape: list[Extent] = []
     for axis in pattern if isinstance(pattern, tuple) else ():
         if not isinstance(axis, int) or axis >= len(x):
-            raise Mismatch(f"axis {axis} does not exist in {text(x)}")
+            raise Mismatch(f"axis {axis} does not exist in {sh.text(x)}")
         shape.append(1 if axis < 0 else x[axis])
     return [tuple(shape)]
 
@@ -182,36 +161,36 @@ def _axis_shapes(call: OperatorCall) -> list[Shape]:
         if isinstance(change, tuple):
             method, axis = change
             place = axis if isinstance(axis, int) else 0
-            shape = inserted(shape, place) if method == "add" else squeezed(shape, [place]) or (1,)
+            shape = sh.inserted(shape, place) if method == "add" else sh.squeezed(shape, [place]) or (1,)
     return [shape]
 
 
 def _split_shapes(call: OperatorCall) -> list[Shape]:
     """The extents of the parts come as inputs."""
     x = call.dims(0)
-    axis = axis_of(call.whole("axis"), len(x))
-    return [replaced(x, axis, call.first(index)) for index in range(1, len(call.ins))]
+    axis = sh.axis_of(call.whole("axis"), len(x))
+    return [sh.replaced(x, axis, call.first(index)) for index in range(1, len(call.ins))]
 
 
 def _padding_shapes(call: OperatorCall) -> list[Shape]:
     x = call.dims(0)
     sides = ("front_offset", "back_offset")
-    return [padded(x, [[call.whole(f"{side}_dim{axis}") for side in sides] for axis in range(len(x))])]
+    return [sh.padded(x, [[call.whole(f"{side}_dim{axis}") for side in sides] for axis in range(len(x))])]
 
 
 def _shape_shapes(call: OperatorCall) -> list[Shape]:
     """The shape of the input, of several inputs their common one, or one extent of it."""
     if call.whole("axis") != NO_OPTIONAL_AXIS:
         return [(1,)]
-    return [(len(broadcast(call.every())),)]
+    return [(len(sh.broadcast(call.every())),)]
 
 
 _MOVED = {
     "Reshape": Row(_reshape_shapes, "view"),
-    "Broadcast": Row(lambda call: [expanded(call.dims(0), call.target(1))], "view"),
+    "Broadcast": Row(lambda call: [sh.expanded(call.dims(0), call.target(1))], "view"),
     "Dimshuffle": Row(_dimshuffle_shapes, "view"),
     "AxisAddRemove": Row(_axis_shapes, "view"),
-    "Concat": Row(lambda call: [concat(call.every(), call.whole("axis"))], "copy"),
+    "Concat": Row(lambda call: [sh.concat(call.every(), call.whole("axis"))], "copy"),
     "Split": Row(_split_shapes, "view"),
     "Padding": Row(_padding_shapes, "copy"),
     "GetVarShape": Row(_shape_shapes, "view", ("int32",)),
@@ -241,7 +220,7 @@ def indices(call: OperatorCall, rank: int) -> Iterator[tuple[int, int | None, in
         if at > len(call.ins):
             raise Mismatch(f"it has {len(call.ins)} inputs and needs {at}")
         begin, end, step, picks = places
-        yield axis_of(axis if isinstance(axis, int) else 0, rank), begin, end, step, picks
+        yield sh.axis_of(axis if isinstance(axis, int) else 0, rank), begin, end, step, picks
 
 
 def _indexed(call: OperatorCall) -> tuple[list[Extent], dict[int, int]]:
@@ -255,7 +234,7 @@ def _indexed(call: OperatorCall) -> tuple[list[Extent], dict[int, int]]:
         elif any(place is not None and number is None for place, number in zip(slices, numbers, strict=True)):
             dims[axis] = None
         else:
-            dims[axis] = slice_length(dims[axis], *numbers)
+            dims[axis] = sh.slice_length(dims[axis], *numbers)
     return dims, picked
 
 
@@ -270,7 +249,7 @@ def _picked_shapes(call: OperatorCall) -> list[Shape]:
     dims, picked = _indexed(call)
     if not picked:
         return [tuple(dims)]
-    shape = broadcast([call.dims(place) for place in picked.values()])
+    shape = sh.broadcast([call.dims(place) for place in picked.values()])
     axes = sorted(picked)
     at = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
     rest = [extent for axis, extent in enumerate(dims) if axis not in picked]
@@ -290,7 +269,7 @@ def _put(fn: str) -> Callable[[OperatorCall], Means]:
 
     def means(call: OperatorCall) -> Means:
         source = call.ins[1].shape if len(call.ins) > 1 else None
-        elements = None if source is None else product(source)
+        elements = None if source is None else sh.product(source)
         return "scatter", {"fn": fn} if elements is None else {"fn": fn, "elements": elements}
 
     return means
@@ -300,9 +279,9 @@ def _diagonal(call: OperatorCall) -> list[Shape]:
     """A vector becomes a matrix, a matrix gives its diagonal."""
     dims, offset = call.ranked(0, 1, 2), call.whole("k")
     if len(dims) == 1:
-        side = total((dims[0], abs(offset)))
+        side = sh.total((dims[0], abs(offset)))
         return [(side, side)]
-    return [(diagonal(dims[0], dims[1], offset),)]
+    return [(sh.diagonal(dims[0], dims[1], offset),)]
 
 
 _SET, _ADD = Row(same, _put("copy")), Row(same, _put("add"))
@@ -370,22 +349,22 @@ _REDUCTIONS: dict[str, Callable[[Numbers], float]] = {
 def content_of(call: OperatorCall) -> Content | None:
     """The numbers of an operator's single result, or None."""
     rule, shape = _RULES.get(call.type), result(call) if call.count == 1 else None
-    if rule is None or not complete(shape) or math.prod(known(shape)) > SMALL:
+    if rule is None or not sh.complete(shape) or math.prod(sh.known(shape)) > SMALL:
         return None
     try:
         found = rule(call)
     except (Unknown, ArithmeticError, IndexError, TypeError, ValueError):  # the file's numbers may be anything
         return None
-    if found is None or len(found) != math.prod(known(shape)):
+    if found is None or len(found) != math.prod(sh.known(shape)):
         return None
     if any(not math.isfinite(number) or abs(number) > _LARGEST for number in found):
         return None
-    return Content(known(shape), found)
+    return Content(sh.known(shape), found)
 
 
 def _shape_content(call: OperatorCall) -> Numbers | None:
-    found, axis = broadcast(call.every()), call.whole("axis")
-    return known(found if axis == NO_OPTIONAL_AXIS else (found[axis_of(axis, len(found))],))
+    found, axis = sh.broadcast(call.every()), call.whole("axis")
+    return sh.known(found if axis == NO_OPTIONAL_AXIS else (found[sh.axis_of(axis, len(found))],))
 
 
 def _stretched(call: OperatorCall, place: int) -> Numbers:
@@ -393,7 +372,7 @@ def _stretched(call: OperatorCall, place: int) -> Numbers:
     found = call.ins[place].content
     if found is None:
         raise Unknown
-    return found.stretched(known(result(call))).items  # type: ignore[return-value]
+    return found.stretched(sh.known(result(call))).items  # type: ignore[return-value]
 
 
 def _typed(call: OperatorCall, numbers: Numbers) -> Numbers:

@@ -4,23 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
+from opcost.core import shapes as sh
 from opcost.core.graph import Attr, bits
-from opcost.core.shapes import (
-    Dims,
-    Extent,
-    Mismatch,
-    Shape,
-    adaptive_windows,
-    axis_of,
-    divided,
-    inserted,
-    matmul,
-    product,
-    reduced,
-    replaced,
-    times,
-    total,
-)
+from opcost.core.shapes import Dims, Extent, Mismatch, Shape
 from opcost.frontends.megengine.operators.convolution import image, sums
 from opcost.frontends.megengine.operators.table import Means, OperatorCall, Row, alike, result, same
 from opcost.frontends.megengine.schema import NO_AXIS
@@ -40,7 +26,7 @@ def _unpacked(call: OperatorCall) -> tuple[Dims, Dims, int]:
     if pack > 1:
         if len(left) != 4 or len(right) != 3:
             raise Mismatch(f"a packed product takes 4 and 3 axes, not {len(left)} and {len(right)}")
-        return (times(left[0], pack), times(left[1], pack)), (times(right[0], pack), right[1]), pack
+        return (sh.times(left[0], pack), sh.times(left[1], pack)), (sh.times(right[0], pack), right[1]), pack
     if len(left) < 2 or len(right) < 2:
         raise Mismatch("a matrix has two axes")
     return left, right, pack
@@ -48,9 +34,9 @@ def _unpacked(call: OperatorCall) -> tuple[Dims, Dims, int]:
 
 def _product_shapes(call: OperatorCall) -> list[Shape]:
     left, right, pack = _unpacked(call)
-    found = matmul(left, right, transpose_a=call.flag("transposeA"), transpose_b=call.flag("transposeB"))
+    found = sh.matmul(left, right, transpose_a=call.flag("transposeA"), transpose_b=call.flag("transposeB"))
     if pack > 1:
-        return [(divided(found[-2], pack), found[-1], pack)]
+        return [(sh.divided(found[-2], pack), found[-1], pack)]
     return [found]
 
 
@@ -80,8 +66,8 @@ def _svd_shapes(call: OperatorCall) -> list[Shape]:
 
 def _cross_shapes(call: OperatorCall) -> list[Shape]:
     dims = call.dims(0)
-    axis = axis_of(call.whole("axisa"), len(dims))
-    return [inserted(replaced(dims, axis), call.whole("axisc"), dims[axis])]
+    axis = sh.axis_of(call.whole("axisa"), len(dims))
+    return [sh.inserted(sh.replaced(dims, axis), call.whole("axisc"), dims[axis])]
 
 
 # -- attention in one operator: projections, scores, their softmax, the weighted values, the last projection -----------
@@ -95,16 +81,16 @@ def _attention(call: OperatorCall) -> tuple[list[Shape], list[Extent]]:
     """
     (batch, queries, q), (_, length, k), value = (call.ranked(index, 3) for index in range(3))
     more = (call.word("tensor_combination_type") in ("ONLY_BIASKV", "ALL")) + call.flag("add_zero_attn")
-    keys, v = total((length, more)), call.whole("vproj_size") or value[2]
+    keys, v = sh.total((length, more)), call.whole("vproj_size") or value[2]
     sizes = {"q": call.whole("qproj_size") or q, "k": call.whole("kproj_size") or k, "v": v}
     out = call.whole("oproj_size") or v
-    terms = [product((batch, queries, keys, size)) for size in (sizes["q"], v)]
+    terms = [sh.product((batch, queries, keys, size)) for size in (sizes["q"], v)]
     for index, (name, size) in enumerate(sizes.items()):
         if call.whole(f"{name}proj_size"):
-            terms.append(product((*call.dims(index), size)))
+            terms.append(sh.product((*call.dims(index), size)))
     if call.whole("oproj_size"):
-        terms.append(product((batch, queries, v, out)))
-    heads = product((batch, call.whole("num_heads")))
+        terms.append(sh.product((batch, queries, v, out)))
+    heads = sh.product((batch, call.whole("num_heads")))
     return [(batch, queries, out), (heads, queries, keys), (None,), (None,)], terms
 
 
@@ -135,13 +121,13 @@ def _layer_shapes(call: OperatorCall) -> list[Shape]:
     states = [call.dims(index) for index in range(1, call.count - 1)]
     kept = 2 if call.type == "LSTM" else 1
     per_step = kept * call.whole("num_layers") * _directions(call) * call.whole("hidden_size") * bits(call.dtype()) // 8
-    return [(steps, batch, times(state[2], _directions(call))), *states, (product((steps, batch, per_step)),)]
+    return [(steps, batch, sh.times(state[2], _directions(call))), *states, (sh.product((steps, batch, per_step)),)]
 
 
 def _layers(call: OperatorCall) -> Means:
     steps, batch, features = call.ranked(0, 3)
     hidden = call.ranked(1, 3)[2]
-    elements = product((steps, batch))
+    elements = sh.product((steps, batch))
     if elements is None or features is None or hidden is None:
         return "recurrent", {"cell": _cell(call)}
     count = call.whole("num_layers")
@@ -257,7 +243,7 @@ def _adaptive_fn(call: OperatorCall) -> str:
 
 def _adaptive(call: OperatorCall) -> Means:
     layout, y = image(call.format), result(call)
-    kernel, stride = adaptive_windows(layout.plane(call.dims(0)), layout.plane(y) if y is not None else (None, None))
+    kernel, stride = sh.adaptive_windows(layout.plane(call.dims(0)), layout.plane(y) if y is not None else (None, None))
     if len(kernel) != 2:  # a size that depends on data makes the cost unknown, whatever the window is
         return "pool", {"fn": _adaptive_fn(call), "window": 1}
     return "pool", {"fn": _adaptive_fn(call), "window": prod(kernel), "kernel": kernel, "stride": stride}
@@ -272,7 +258,7 @@ def _region_shapes(call: OperatorCall) -> list[Shape]:
 def _region(call: OperatorCall) -> Means:
     """Regions are in data; a window is taken as its share of the whole image."""
     x, y = call.dims(0), result(call)
-    return "pool", {"fn": _adaptive_fn(call), "window": 1 if y is None else prod(adaptive_windows(x[2:], y[2:])[0])}
+    return "pool", {"fn": _adaptive_fn(call), "window": 1 if y is None else prod(sh.adaptive_windows(x[2:], y[2:])[0])}
 
 
 # -- reductions and sorts ----------------------------------------------------------------------------------------------
@@ -283,7 +269,7 @@ _RESULTS = {"FLOAT_O32xC32": "float32", "FLOAT_O16xC32": "float16", "QUINT_I8xO3
 
 def along(call: OperatorCall) -> list[Shape]:
     """One axis to extent 1."""
-    return [reduced(call.dims(0), [call.whole("axis")], keepdims=True)]
+    return [sh.reduced(call.dims(0), [call.whole("axis")], keepdims=True)]
 
 
 def _reduce_shapes(call: OperatorCall) -> list[Shape]:
@@ -331,7 +317,7 @@ ROWS = {
     "BatchedMatrixMul": Row(_product_shapes, _product, sums, (0, 1)),
     "Dot": Row(
         lambda call: [(1,)],
-        lambda call: ("matmul", {"depth": max(product(call.dims(index)) or 1 for index in (0, 1))}),
+        lambda call: ("matmul", {"depth": max(sh.product(call.dims(index)) or 1 for index in (0, 1))}),
         sums,
         (0, 1),
     ),

@@ -5,25 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from opcost.core.shapes import (
-    Dims,
-    Mismatch,
-    Shape,
-    axes_of,
-    axis_of,
-    dot,
-    einsum,
-    explicit,
-    filled,
-    known,
-    matmul,
-    merge,
-    product,
-    replaced,
-    swapped,
-    tensordot,
-    text,
-)
+from opcost.core import shapes as sh
+from opcost.core.shapes import Dims, Mismatch, Shape
 from opcost.frontends.mxnet.ops.table import Call, Means, pattern, row, types_of
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
@@ -45,13 +28,13 @@ def _fully_connected(call: Call, bias: int = 2) -> None:
     if x is not None:
         if not x:
             raise Mismatch("the data is a scalar")
-        call.put_in(1, (hidden, product(x[1:]) if flatten else x[-1]))
+        call.put_in(1, (hidden, sh.product(x[1:]) if flatten else x[-1]))
         weight = call.ins[1]
         depth = weight[1] if weight is not None else None
         if not flatten or len(x) == 2:
             call.put_in(0, (*x[:-1], depth))
         else:
-            call.put_in(0, (x[0], *filled(x[1:], depth)))
+            call.put_in(0, (x[0], *sh.filled(x[1:], depth)))
         call.put_out(0, (x[0], hidden) if flatten else (*x[:-1], hidden))
     y = call.outs[0]
     if y is not None and y:
@@ -81,7 +64,7 @@ def _summed(call: Call, index: int) -> int:
 
 def _dot(call: Call) -> Shape:
     a, b = call.every()
-    return tensordot(a, b, (_summed(call, 0),), (_summed(call, 1),)) or (1,)
+    return sh.tensordot(a, b, (_summed(call, 0),), (_summed(call, 1),)) or (1,)
 
 
 def _batch_dot(call: Call) -> Shape:
@@ -89,10 +72,10 @@ def _batch_dot(call: Call) -> Shape:
     a, b = (_turned(shape, turn=turn) for shape, turn in zip(call.every(), turns, strict=True))
     if len(a) != len(b) or (None not in (a[-1], b[-2]) and a[-1] != b[-2]):
         raise Mismatch(
-            f"{text(call.ins[0])} and {text(call.ins[1])} are not batches of matrices that can be multiplied"
+            f"{sh.text(call.ins[0])} and {sh.text(call.ins[1])} are not batches of matrices that can be multiplied"
         )
     rows, columns = a[-2], b[-1]
-    shared = merge((*a[:-2], a[-1]), b[:-1]) or ()
+    shared = sh.merge((*a[:-2], a[-1]), b[:-1]) or ()
     call.put_in(0, _turned((*shared[:-1], rows, shared[-1]), turn=turns[0]))
     call.put_in(1, _turned((*shared, columns), turn=turns[1]))
     return (*shared[:-1], rows, columns)
@@ -100,26 +83,26 @@ def _batch_dot(call: Call) -> Shape:
 
 def _turned(shape: Dims, *, turn: bool) -> Dims:
     if len(shape) < 2:
-        raise Mismatch(f"{text(shape)} is not a matrix")
-    return swapped(shape, -1, -2) if turn else shape
+        raise Mismatch(f"{sh.text(shape)} is not a matrix")
+    return sh.swapped(shape, -1, -2) if turn else shape
 
 
 def _gemm(call: Call) -> None:
     """alpha A B (+ beta C): rows are along `axis`, columns along the last one."""
     a, b = call.dims(0), call.dims(1)
-    axis = axis_of(call.attrs.integer("axis", -2), len(a))
+    axis = sh.axis_of(call.attrs.integer("axis", -2), len(a))
     if len(a) != len(b) or len(a) < 2:
-        raise Mismatch(f"{text(a)} and {text(b)} are not batches of matrices that can be multiplied")
+        raise Mismatch(f"{sh.text(a)} and {sh.text(b)} are not batches of matrices that can be multiplied")
     rows = a[-1] if call.attrs.flag("transpose_a") else a[axis]
     columns = b[axis] if call.attrs.flag("transpose_b") else b[-1]
-    y = (*replaced(a, axis, rows)[:-1], columns)
+    y = (*sh.replaced(a, axis, rows)[:-1], columns)
     call.put_out(0, y)
     call.put_in(2, y)
 
 
 def _gemm_product(call: Call) -> Means:
     a = call.x()
-    axis = axis_of(call.attrs.integer("axis", -2), len(a))
+    axis = sh.axis_of(call.attrs.integer("axis", -2), len(a))
     return product_of(a[axis] if call.attrs.flag("transpose_a") else a[-1], bias=len(call.ins) > 2)
 
 
@@ -133,7 +116,7 @@ def _summed_axes(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
     ranks = [len(shape) for shape in call.every()]
     if "a_axes_summed" in call.attrs or "b_axes_summed" in call.attrs:
         listed = call.attrs.integers("a_axes_summed", ()), call.attrs.integers("b_axes_summed", ())
-        a, b = (axes_of(axes, rank) for axes, rank in zip(listed, ranks, strict=True))
+        a, b = (sh.axes_of(axes, rank) for axes, rank in zip(listed, ranks, strict=True))
     else:
         count = call.attrs.integer("axes", 2)
         if not 0 <= count <= min(ranks):
@@ -146,18 +129,18 @@ def _summed_axes(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def _tensordot(call: Call) -> Shape:
     a, b = call.every()
-    return tensordot(a, b, *_summed_axes(call))
+    return sh.tensordot(a, b, *_summed_axes(call))
 
 
 def _equation(call: Call) -> str:
     """The subscripts with an explicit output and a letter for every axis of an ellipsis."""
-    return explicit(call.attrs.text("subscripts"), [len(shape) for shape in call.every()])
+    return sh.explicit(call.attrs.text("subscripts"), [len(shape) for shape in call.every()])
 
 
 def _khatri_rao(call: Call) -> Shape:
     """Column by column the Kronecker product of matrices."""
     matrices = call.every()
-    return (product(rows for rows, _ in matrices), matrices[0][1]) if all(len(m) == 2 for m in matrices) else None
+    return (sh.product(rows for rows, _ in matrices), matrices[0][1]) if all(len(m) == 2 for m in matrices) else None
 
 
 _PRODUCTS = [
@@ -166,16 +149,16 @@ _PRODUCTS = [
     row("_contrib_intgemm_fully_connected _npx_intgemm_fully_connected", _intgemm,
         lambda c: product_of(c.x(1)[1], bias=len(c.ins) > 3), _intgemm_types, slots="data weight scaling bias",
         reads=(0, 1, 3)),
-    row("dot _sparse_dot", _dot, lambda c: product_of(known((c.dims(0)[_summed(c, 0)],))[0]), slots="lhs rhs"),
+    row("dot _sparse_dot", _dot, lambda c: product_of(sh.known((c.dims(0)[_summed(c, 0)],))[0]), slots="lhs rhs"),
     row("batch_dot _npx_batch_dot", _batch_dot, lambda c: product_of(c.x()[-2 if c.attrs.flag("transpose_a") else -1]),
         slots="lhs rhs"),
     row("_linalg_gemm linalg_gemm _linalg_gemm2 linalg_gemm2 _npx_linalg_gemm _npx_linalg_gemm2", _gemm, _gemm_product,
         slots="A B C"),
-    row("_npi_matmul", lambda c: matmul(*c.every()), lambda c: product_of(c.x()[-1]), slots="a b"),
-    row("_np_dot _npi_dot", lambda c: dot(*c.every()), _np_dot_product, slots="a b"),
+    row("_npi_matmul", lambda c: sh.matmul(*c.every()), lambda c: product_of(c.x()[-1]), slots="a b"),
+    row("_np_dot _npi_dot", lambda c: sh.dot(*c.every()), _np_dot_product, slots="a b"),
     row("_npi_tensordot _npi_tensordot_int_axes", _tensordot,
         lambda c: product_of(prod(c.x()[axis] for axis in _summed_axes(c)[0])), slots="a b"),
-    row("_npi_einsum", lambda c: einsum(_equation(c), c.every()), lambda c: ("einsum", {"equation": _equation(c)})),
+    row("_npi_einsum", lambda c: sh.einsum(_equation(c), c.every()), lambda c: ("einsum", {"equation": _equation(c)})),
     row("khatri_rao", _khatri_rao, lambda c: ("elementwise", {"fn": "mul"})),
 ]  # fmt: skip
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil, prod
 
-from opcost.core.shapes import Dims, Mismatch, Shape, axes_of, axis_of, broadcast, merge, product, reduced, replaced
+from opcost.core import shapes as sh
+from opcost.core.shapes import Dims, Mismatch, Shape
 from opcost.frontends.mxnet.ops.table import (
     FIRST,
     FLOAT,
@@ -110,7 +111,7 @@ def _dropout(call: Call) -> Means:
 
 def _where(call: Call) -> None:
     """A condition may be a vector that picks rows."""
-    shape = merge(merge(call.ins[1], call.ins[2]), call.outs[0])
+    shape = sh.merge(sh.merge(call.ins[1], call.ins[2]), call.outs[0])
     for index in (1, 2):
         call.put_in(index, shape)
     call.put_out(0, shape)
@@ -156,9 +157,9 @@ def _left(call: Call, name: str = "axis") -> Dims:
     x = call.dims(0)
     axes = call.attrs.maybe_integers(name) or None
     if axes and call.attrs.flag("exclude"):
-        kept = axes_of(axes, len(x))
+        kept = sh.axes_of(axes, len(x))
         axes = tuple(axis for axis in range(len(x)) if axis not in kept)
-    return reduced(x, axes, keepdims=call.attrs.flag("keepdims"))
+    return sh.reduced(x, axes, keepdims=call.attrs.flag("keepdims"))
 
 
 def _legacy(call: Call) -> Shape:
@@ -174,7 +175,7 @@ def _cumulative(call: Call) -> Shape:
     if "axis" in call.attrs or (x is not None and len(x) == 1):
         same_shapes(call)
         return None
-    return (product(call.dims(0)),)
+    return (sh.product(call.dims(0)),)
 
 
 _REDUCED = [
@@ -201,7 +202,7 @@ def _sorted_axis(call: Call, rank: int) -> int | None:
     """The sorted axis; None sorts all elements together."""
     if call.attrs.raw.get("axis") == "None":
         return None
-    return axis_of(call.attrs.integer("axis", -1), rank)
+    return sh.axis_of(call.attrs.integer("axis", -1), rank)
 
 
 def _returns(attrs: Attributes) -> str:
@@ -214,12 +215,12 @@ def _topk_shapes(call: Call) -> None:
         like_first(call)
         return
     axis = _sorted_axis(call, len(x))
-    length = product(x) if axis is None else x[axis]
+    length = sh.product(x) if axis is None else x[axis]
     k = call.attrs.integer("k", 1)
     kept = length if k <= 0 else k
     if length is not None and kept is not None and kept > length:
         raise Mismatch(f"the {kept} largest of {length} were requested")
-    call.put_all((kept,) if axis is None else replaced(x, axis, kept))
+    call.put_all((kept,) if axis is None else sh.replaced(x, axis, kept))
 
 
 def _topk_types(call: Call) -> None:
@@ -234,7 +235,7 @@ def _topk_types(call: Call) -> None:
 def _sort_shapes(call: Call) -> Shape:
     x = call.dims(0)
     if _sorted_axis(call, len(x)) is None:
-        return (product(x),)
+        return (sh.product(x),)
     like_first(call)
     return None
 
@@ -287,14 +288,14 @@ def _range(call: Call) -> Shape:
 
 def _range_like(call: Call) -> Shape:
     x, axis = call.dims(0), call.attrs.maybe_integer("axis")
-    return x if axis is None else (x[axis_of(axis, len(x))],)
+    return x if axis is None else (x[sh.axis_of(axis, len(x))],)
 
 
 def _sampled(call: Call) -> Shape:
     """One draw, or a tensor of them, for every element of the parameters."""
     x = None
     for shape in call.ins:
-        x = merge(x, shape)
+        x = sh.merge(x, shape)
     for index in range(len(call.ins)):
         call.put_in(index, x)
     return None if x is None else (*x, *call.attrs.integers("shape", ()))
@@ -317,7 +318,7 @@ def _numpy_drawn(call: Call) -> Shape:
     size = call.attrs.maybe_integers("size")
     if size is not None:
         return size
-    return broadcast(call.every()) if call.ins else call.scalar
+    return sh.broadcast(call.every()) if call.ins else call.scalar
 
 
 _DRAWN = ("uniform", "normal", "gamma", "exponential", "poisson", "negative_binomial", "generalized_negative_binomial")

@@ -4,28 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from opcost.core.shapes import (
-    Dims,
-    Extent,
-    Mismatch,
-    Shape,
-    axis_of,
-    complete,
-    concat,
-    divided,
-    even_parts,
-    gathered,
-    inserted,
-    merge,
-    product,
-    reduced,
-    replaced,
-    slice_length,
-    stack,
-    text,
-    times,
-    total,
-)
+from opcost.core import shapes as sh
+from opcost.core.shapes import Dims, Extent, Mismatch, Shape
 from opcost.frontends.mxnet.ops.table import FIRST, FLOAT, Call, Means, always_type, like_first, pattern, row, types_of
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
@@ -39,28 +19,28 @@ def _join(call: Call, dim: int) -> None:
     ranked = next((shape for shape in (*call.ins, *call.outs) if shape is not None), None)
     if ranked is None:
         return
-    axis = axis_of(dim, len(ranked), "dim")
+    axis = sh.axis_of(dim, len(ranked), "dim")
     common: Shape = None
     for shape in (*call.ins, *call.outs):
         if shape is not None:
             if len(shape) != len(ranked):
-                raise Mismatch(f"{text(ranked)} and {text(shape)} cannot be joined")
-            common = merge(common, replaced(shape, axis, None))
+                raise Mismatch(f"{sh.text(ranked)} and {sh.text(shape)} cannot be joined")
+            common = sh.merge(common, sh.replaced(shape, axis, None))
     assert common is not None
     for index in range(len(call.ins)):
         call.put_in(index, common)
     lengths = [shape[axis] for shape in call.ins if shape is not None]
-    call.put_out(0, replaced(common, axis, total(lengths)))
+    call.put_out(0, sh.replaced(common, axis, sh.total(lengths)))
     whole = call.outs[0][axis] if call.outs[0] is not None else None
     unknown = [index for index, length in enumerate(lengths) if length is None]
     if whole is not None and len(unknown) == 1:
         left = whole - sum(length for length in lengths if length is not None)
-        call.put_in(unknown[0], replaced(common, axis, left))
+        call.put_in(unknown[0], sh.replaced(common, axis, left))
 
 
 def _concatenate(call: Call) -> Shape:
     if call.attrs.raw.get("axis") == "None":  # of all elements in one row
-        return (total(None if shape is None else product(shape) for shape in call.ins),)
+        return (sh.total(None if shape is None else sh.product(shape) for shape in call.ins),)
     _join(call, call.attrs.integer("axis", 0))
     return None
 
@@ -68,25 +48,25 @@ def _concatenate(call: Call) -> Shape:
 def _pack(call: Call) -> None:
     """Weights of recurrent layers joined to one vector; up to two of one size may be worked out from the whole."""
     dim = call.attrs.integer("dim", 1)
-    lengths = [None if shape is None else shape[axis_of(dim, len(shape), "dim")] for shape in call.ins]
+    lengths = [None if shape is None else shape[sh.axis_of(dim, len(shape), "dim")] for shape in call.ins]
     unknown = [index for index, length in enumerate(lengths) if length is None]
     y = call.outs[0]
-    if len(unknown) == 2 and y is not None and y[axis_of(dim, len(y))] is not None:
-        axis = axis_of(dim, len(y))
+    if len(unknown) == 2 and y is not None and y[sh.axis_of(dim, len(y))] is not None:
+        axis = sh.axis_of(dim, len(y))
         left = (y[axis] or 0) - sum(length for length in lengths if length is not None)
         for index in unknown:
-            call.put_in(index, replaced((None,) * len(y), axis, left // 2))
+            call.put_in(index, sh.replaced((None,) * len(y), axis, left // 2))
     _join(call, dim)
 
 
 def _stack(call: Call) -> Shape:
     axis, y = call.attrs.integer("axis", 0), call.outs[0]
-    common: Shape = None if y is None else replaced(y, axis_of(axis, len(y)))
+    common: Shape = None if y is None else sh.replaced(y, sh.axis_of(axis, len(y)))
     for shape in call.ins:
-        common = merge(common, shape)
+        common = sh.merge(common, shape)
     for index in range(len(call.ins)):
         call.put_in(index, common)
-    return stack(call.every(), axis)
+    return sh.stack(call.every(), axis)
 
 
 def at_least(rank: int, shape: Dims) -> Dims:
@@ -101,7 +81,7 @@ def _numpy_stack(least: int, axis: int) -> Callable[[Call], Shape]:
 
     def shapes(call: Call) -> Shape:
         parts = [at_least(least, shape) for shape in call.every()]
-        return concat(parts, min(axis, len(parts[0]) - 1))
+        return sh.concat(parts, min(axis, len(parts[0]) - 1))
 
     return shapes
 
@@ -110,16 +90,16 @@ def _split_channels(call: Call) -> None:
     parts, squeeze = len(call.outs), call.attrs.flag("squeeze_axis")
     x, y = call.ins[0], None
     for shape in call.outs:
-        y = merge(y, shape)
+        y = sh.merge(y, shape)
     if x is None and y is None:
         return
     rank = len(x) if x is not None else len(y or ()) + squeeze
-    axis = axis_of(call.attrs.integer("axis", 1), rank)
+    axis = sh.axis_of(call.attrs.integer("axis", 1), rank)
     if x is not None:
-        y = merge(y, replaced(x, axis) if squeeze else replaced(x, axis, divided(x[axis], parts)))
+        y = sh.merge(y, sh.replaced(x, axis) if squeeze else sh.replaced(x, axis, sh.divided(x[axis], parts)))
     assert y is not None
     call.put_all(y)
-    call.put_in(0, inserted(y, axis, parts) if squeeze else replaced(y, axis, times(y[axis], parts)))
+    call.put_in(0, sh.inserted(y, axis, parts) if squeeze else sh.replaced(y, axis, sh.times(y[axis], parts)))
 
 
 def parts_of(count: int) -> int:
@@ -139,15 +119,15 @@ def _split(axis: int | None) -> Callable[[Call], list[Shape]]:
 
     def shapes(call: Call) -> list[Shape]:
         x = call.dims(0)
-        along = axis_of(call.attrs.integer("axis", 0) if axis is None else min(axis, len(x) - 1), len(x))
+        along = sh.axis_of(call.attrs.integer("axis", 0) if axis is None else min(axis, len(x) - 1), len(x))
         begins = call.attrs.integers("indices", ())
         if call.attrs.integer("sections", 0) > 0:
-            lengths = even_parts(x[along], len(call.outs))
+            lengths = sh.even_parts(x[along], len(call.outs))
         else:
             cuts = zip(begins, (*begins[1:], None), strict=True)
-            lengths = [slice_length(x[along], begin, end) for begin, end in cuts]
+            lengths = [sh.slice_length(x[along], begin, end) for begin, end in cuts]
         squeeze = call.attrs.flag("squeeze_axis")
-        return [replaced(x, along) if squeeze else replaced(x, along, length) for length in lengths]
+        return [sh.replaced(x, along) if squeeze else sh.replaced(x, along, length) for length in lengths]
 
     return shapes
 
@@ -160,7 +140,7 @@ _JOINED = [
     row("_npi_vstack", _numpy_stack(2, 0), "copy"),
     row("_npi_hstack", _numpy_stack(1, 1), "copy"),
     row("_npi_dstack", _numpy_stack(3, 2), "copy"),
-    row("_npi_column_stack", lambda c: concat([(*s, 1) if len(s) == 1 else s for s in c.every()], 1), "copy"),
+    row("_npi_column_stack", lambda c: sh.concat([(*s, 1) if len(s) == 1 else s for s in c.every()], 1), "copy"),
     row("SliceChannel split _npx_slice_channel", _split_channels, "copy",
         outputs=lambda attrs: parts_of(attrs.integer("num_outputs", 1))),
     row("_split_v2 _npi_split _npi_array_split", _split(None), "copy", outputs=_sections),
@@ -181,7 +161,7 @@ def _embedding_types(call: Call) -> None:
 def _pick(call: Call) -> None:
     x = call.dims(0)
     axes = (call.attrs.integer("axis", -1),)
-    kept, left = reduced(x, axes, keepdims=True), reduced(x, axes) or call.scalar
+    kept, left = sh.reduced(x, axes, keepdims=True), sh.reduced(x, axes) or call.scalar
     call.put_out(0, kept if call.attrs.flag("keepdims") else left)
     index = call.ins[1]
     call.put_in(1, kept if index is not None and len(index) == len(x) and len(x) > 1 else left)
@@ -193,7 +173,7 @@ def _gather_nd(call: Call) -> Shape:
         return None
     axes = indices[0]
     if len(indices) < 2 or axes > len(x):
-        raise Mismatch(f"indices of {text(indices)} do not fit {text(x)}")
+        raise Mismatch(f"indices of {sh.text(indices)} do not fit {sh.text(x)}")
     return (*indices[1:], *x[axes:])
 
 
@@ -202,14 +182,14 @@ def _boolean_mask(call: Call) -> Shape:
     x, mask = call.ins
     if not x:
         return None
-    axis = axis_of(call.attrs.integer("axis", 0), len(x))
+    axis = sh.axis_of(call.attrs.integer("axis", 0), len(x))
     call.put_in(1, (x[axis],) if mask is None else mask)
-    return replaced(x, axis, None)
+    return sh.replaced(x, axis, None)
 
 
 def _index_array(call: Call) -> Shape:
     x, axes = call.dims(0), call.attrs.maybe_integers("axes")
-    return (*x, len(x) if axes is None else len(axes)) if complete(x) else None
+    return (*x, len(x) if axes is None else len(axes)) if sh.complete(x) else None
 
 
 def _index_type(call: Call) -> None:
@@ -223,7 +203,7 @@ _INDEXED = [
     row("Embedding _npx_embedding _sparse_Embedding _contrib_SparseEmbedding",
         pattern("..., {input_dim} {output_dim} -> ... {output_dim}"), "embedding", _embedding_types,
         slots="data weight", reads=(1, 0)),
-    row("take _npi_take", lambda c: gathered(c.dims(0), c.dims(1), c.attrs.integer("axis", 0)), "gather", FIRST,
+    row("take _npi_take", lambda c: sh.gathered(c.dims(0), c.dims(1), c.attrs.integer("axis", 0)), "gather", FIRST,
         slots="a indices"),
     row("batch_take", lambda c: c.both(1), "gather", _index_type, slots="a indices"),
     row("pick _npx_pick choose_element_0index", _pick, "gather", FIRST, slots="x index"),

@@ -5,26 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
+from opcost.core import shapes as sh
 from opcost.core.graph import Attr
-from opcost.core.shapes import (
-    Dims,
-    Extent,
-    Last,
-    Mismatch,
-    Shape,
-    adaptive_windows,
-    axis_of,
-    divided,
-    merge,
-    product,
-    replaced,
-    same_windows,
-    spread,
-    text,
-    times,
-    total,
-    windows,
-)
+from opcost.core.shapes import Dims, Extent, Last, Mismatch, Shape
 from opcost.frontends.mxnet.ops.reshape import image
 from opcost.frontends.mxnet.ops.table import (
     FIRST,
@@ -70,18 +53,18 @@ class Window:
     def swept(self, space: Dims, last: Last = "whole") -> Dims:
         """How many places the kernel takes along each axis."""
         axes = zip(space, self.kernel, self.stride, self.pad, self.dilate, strict=True)
-        return tuple([windows(n, k, stride=s, padding=(p, p), dilation=d, last=last) for n, k, s, p, d in axes])
+        return tuple([sh.windows(n, k, stride=s, padding=(p, p), dilation=d, last=last) for n, k, s, p, d in axes])
 
     def spread(self, space: Dims, extra: tuple[int, ...]) -> Dims:
         """From how many places the kernel takes these, and some more."""
         axes = zip(space, self.kernel, self.stride, self.pad, self.dilate, extra, strict=True)
-        return tuple([spread(n, k, stride=s, padding=(p, p), dilation=d, extra=e) for n, k, s, p, d, e in axes])
+        return tuple([sh.spread(n, k, stride=s, padding=(p, p), dilation=d, extra=e) for n, k, s, p, d, e in axes])
 
     def split(self, shape: Dims, what: str = "data") -> tuple[Extent, Extent, Dims]:
         """Batch, channels and space of an image, whatever its layout."""
         rank = len(self.kernel)
         if len(shape) != rank + 2:
-            raise Mismatch(f"the {what} is {text(shape)}, and a kernel of {rank} axes takes {rank + 2}")
+            raise Mismatch(f"the {what} is {sh.text(shape)}, and a kernel of {rank} axes takes {rank + 2}")
         return (shape[0], shape[-1], shape[1:-1]) if self.last else (shape[0], shape[1], shape[2:])
 
     def join(self, batch: Extent, channels: Extent, space: Dims) -> Dims:
@@ -98,12 +81,12 @@ def _conv_shapes(call: Call, weight: int = 1, bias: int = 2) -> None:
     rank = len(window.kernel)
     batch, channels, space = window.split(call.ins[0] or (None,) * (rank + 2))
     out_batch, _, out_space = window.split(call.outs[0] or (None,) * (rank + 2))
-    inner = divided(channels, window.groups, "channels", "groups")
-    divided(window.filters, window.groups, "filters", "groups")
+    inner = sh.divided(channels, window.groups, "channels", "groups")
+    sh.divided(window.filters, window.groups, "filters", "groups")
     call.put_in(weight, window.join(window.filters, inner, window.kernel))
     kernels = call.ins[weight]
     if channels is None and kernels is not None:
-        channels = times(window.split(kernels, "weight")[1], window.groups)
+        channels = sh.times(window.split(kernels, "weight")[1], window.groups)
     call.put_in(bias, (window.filters,))
     call.put_out(0, window.join(batch, window.filters, window.swept(space)))
     # With a larger stride several extents give the same number of places.
@@ -119,12 +102,12 @@ def _deconv_shapes(call: Call) -> None:
     if len(adj) != rank:
         raise AttributeFault("adj and kernel do not have the same number of axes")
     call.put_in(2, (window.filters,))
-    per_group = divided(window.filters, window.groups, "filters", "groups")
+    per_group = sh.divided(window.filters, window.groups, "filters", "groups")
     call.put_in(1, window.join(None, per_group, window.kernel))
     batch, channels, space = window.split(call.ins[0] or (None,) * (rank + 2))
     weight = call.ins[1]
-    channels = merge((channels,), (weight[0] if weight is not None else None,))[0]  # type: ignore[index]
-    divided(channels, window.groups, "channels", "groups")
+    channels = sh.merge((channels,), (weight[0] if weight is not None else None,))[0]  # type: ignore[index]
+    sh.divided(channels, window.groups, "channels", "groups")
     call.put_in(1, window.join(channels, per_group, window.kernel))
     call.put_out(0, window.join(batch, window.filters, target if any(target) else window.spread(space, adj)))
     if call.outs[0] is not None:
@@ -178,9 +161,9 @@ def _correlation_shapes(call: Call) -> Shape:
     call.put_in(0, call.ins[1])
     batch, _, *space = image(call.dims(0))
     border = reach + (kernel - 1) // 2
-    swept = [same_windows(total((extent, 2 * pad - 2 * border)), step) for extent in space]
+    swept = [sh.same_windows(sh.total((extent, 2 * pad - 2 * border)), step) for extent in space]
     if any(extent is not None and extent < 1 for extent in swept):
-        raise Mismatch(f"displacements of {reach} do not fit an image of {text(call.ins[0])}")
+        raise Mismatch(f"displacements of {reach} do not fit an image of {sh.text(call.ins[0])}")
     return (batch, (2 * (reach // apart) + 1) ** 2, *swept)
 
 
@@ -195,7 +178,7 @@ def _unfold(call: Call) -> Shape:
     """`im2col`: every place of the kernel becomes a column."""
     window = Window(call.attrs, filters=1)
     batch, channels, space = window.split(call.dims(0))
-    return (batch, times(channels, prod(window.kernel)), product(window.swept(space)))
+    return (batch, sh.times(channels, prod(window.kernel)), sh.product(window.swept(space)))
 
 
 def _fold(call: Call) -> Shape:
@@ -203,7 +186,7 @@ def _fold(call: Call) -> Shape:
     x = call.dims(0)
     if len(x) != 3:
         return None
-    channels = divided(x[1], prod(call.attrs.integers("kernel")), "rows", "places of a kernel")
+    channels = sh.divided(x[1], prod(call.attrs.integers("kernel")), "rows", "places of a kernel")
     return (x[0], channels, *call.attrs.integers("output_size"))
 
 
@@ -228,7 +211,7 @@ _POOLS = {"max": "max", "avg": "avg", "sum": "avg", "lp": "lp"}
 def _space(call: Call, shape: Dims) -> slice:
     """The axes between batch and channels, or behind both."""
     if len(shape) < 3:
-        raise Mismatch(f"the data is {text(shape)}, which has no space to pool over")
+        raise Mismatch(f"the data is {sh.text(shape)}, which has no space to pool over")
     return slice(1, -1) if channels_last(call.attrs) else slice(2, None)
 
 
@@ -245,7 +228,7 @@ def _pool_shapes(call: Call) -> None:
         swept = window.swept(space, "any" if convention == "full" else "whole")
         if convention == "same":
             axes = zip(space, window.stride, window.pad, strict=True)
-            swept = tuple(same_windows(total((n, 2 * p)), s) for n, s, p in axes)
+            swept = tuple(sh.same_windows(sh.total((n, 2 * p)), s) for n, s, p in axes)
         call.put_out(0, window.join(batch, channels, swept))
     if call.outs[0] is not None:
         call.put_in(0, (call.outs[0][0], *(None,) * (len(x) - 1)))
@@ -272,7 +255,7 @@ def _adaptive_shapes(call: Call) -> Shape:
 
 def _adaptive_pool(call: Call) -> Means:
     source, target = call.x()[2:], call.y()[2:]
-    kernel, stride = adaptive_windows(source, target)
+    kernel, stride = sh.adaptive_windows(source, target)
     geometry: dict[str, Attr] = {"kernel": kernel, "stride": stride} if all(target) else {}
     return "pool", {"fn": "adaptive_avg", "window": prod(kernel), **geometry}
 
@@ -296,12 +279,12 @@ def _mean_and_variance(attrs: Attributes) -> int:
 def _batch_norm_shapes(call: Call) -> list[Shape]:
     call.both()
     x = call.dims(0)
-    axis = axis_of(call.attrs.integer("axis", 1), len(x))
+    axis = sh.axis_of(call.attrs.integer("axis", 1), len(x))
     known = [shape for shape in call.ins[1:5] if shape is not None and len(shape) == 1]
     channels: Extent = next((shape[0] for shape in known if shape[0] is not None), x[axis])
     for slot in range(1, 5):
         call.put_in(slot, (channels,))
-    call.put_in(0, replaced((None,) * len(x), axis, channels))
+    call.put_in(0, sh.replaced((None,) * len(x), axis, channels))
     call.both()
     return [None, (channels,), (channels,)]
 
@@ -325,10 +308,10 @@ def _batch_norm(call: Call) -> Means:
 def _layer_norm_shapes(call: Call) -> None:
     call.both()
     x = call.dims(0)
-    axis = axis_of(call.attrs.integer("axis", -1), len(x))
+    axis = sh.axis_of(call.attrs.integer("axis", -1), len(x))
     for slot in (1, 2):
         call.put_in(slot, (x[axis],))
-        call.put_out(slot, replaced(x, axis, 1))
+        call.put_out(slot, sh.replaced(x, axis, 1))
 
 
 def _group_norm_shapes(call: Call) -> None:
@@ -365,7 +348,7 @@ def _softmax_shapes(call: Call) -> None:
     like_first(call)
     x = call.dims(0)
     if len(call.ins) > 1:
-        call.put_in(1, replaced(x, axis_of(call.attrs.integer("axis", -1), len(x))))
+        call.put_in(1, sh.replaced(x, sh.axis_of(call.attrs.integer("axis", -1), len(x))))
 
 
 def _softmax_output(call: Call) -> None:
@@ -376,7 +359,7 @@ def _softmax_output(call: Call) -> None:
     if not call.attrs.flag("multi_output"):
         call.put_in(1, x[:-1])
     elif label is None and None not in x and len(x) > 1:
-        call.put_in(1, (x[0], product(x[2:])))
+        call.put_in(1, (x[0], sh.product(x[2:])))
 
 
 def _regression(call: Call) -> None:
@@ -387,8 +370,8 @@ def _regression(call: Call) -> None:
         return
     if label is None:
         call.put_in(1, x[:1] if len(x) == 2 and x[1] == 1 else x)
-    elif None not in label and product(label) != product(x):
-        raise Mismatch(f"a label of {text(label)} does not fit data of {text(x)}")
+    elif None not in label and sh.product(label) != sh.product(x):
+        raise Mismatch(f"a label of {sh.text(label)} does not fit data of {sh.text(x)}")
 
 
 def _ctc_slots(attrs: Attributes) -> tuple[str, ...]:

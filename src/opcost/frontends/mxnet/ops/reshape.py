@@ -4,29 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from opcost.core.shapes import (
-    Dims,
-    Extent,
-    Mismatch,
-    Shape,
-    axes_of,
-    axis_of,
-    complete,
-    expanded,
-    filled,
-    flattened,
-    inserted,
-    padded,
-    permuted,
-    product,
-    repeated,
-    replaced,
-    slice_length,
-    squeezed,
-    swapped,
-    text,
-    tiled,
-)
+from opcost.core import shapes as sh
+from opcost.core.shapes import Dims, Extent, Mismatch, Shape
 from opcost.frontends.mxnet.ops.index import at_least, parts_of
 from opcost.frontends.mxnet.ops.table import FIRST, Call, like_first, output_type, pattern, row, same_shapes
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
@@ -57,7 +36,7 @@ def _reshape(call: Call) -> None:
         free = [index for index in range(1 if keep_highest else 0, len(found)) if found[index] == 0]
         if len(free) == 1:
             found[free[0]] = 1
-            found[free[0]] = _left_over(product(x), product(found))
+            found[free[0]] = _left_over(sh.product(x), sh.product(found))
         _settle(call, tuple(None if extent == 0 else extent for extent in found))
     else:
         _settle(call, call.outs[0])
@@ -68,8 +47,8 @@ def _settle(call: Call, shape: Shape) -> None:
     call.put_out(0, shape)
     x, y = call.ins[0], call.outs[0]
     if x is not None and y is not None:
-        call.put_in(0, filled(x, product(y)))
-        call.put_out(0, filled(y, product(x)))
+        call.put_in(0, sh.filled(x, sh.product(y)))
+        call.put_out(0, sh.filled(y, sh.product(x)))
 
 
 def _coded(target: Sequence[int], x: Sequence[Extent], meanings: Mapping[int, str], *, reverse: bool) -> Shape:
@@ -104,7 +83,7 @@ def _coded(target: Sequence[int], x: Sequence[Extent], meanings: Mapping[int, st
                 found.extend(source[at:])
                 at = max(at, len(source)) - 1
             case "merge":
-                found.append(product((_take(source, at), _take(source, at + 1))))
+                found.append(sh.product((_take(source, at), _take(source, at + 1))))
                 at += 1
             case "split":
                 found.extend(_split(_take(source, at), codes[place + 1 : place + 3]))
@@ -114,7 +93,7 @@ def _coded(target: Sequence[int], x: Sequence[Extent], meanings: Mapping[int, st
         at += 1
         place += 1
     if 0 <= to_fill < len(found):
-        found[to_fill] = _left_over(product(x), product(found))
+        found[to_fill] = _left_over(sh.product(x), sh.product(found))
     return tuple(reversed(found)) if reverse else tuple(found)
 
 
@@ -124,7 +103,7 @@ def _left_over(elements: Extent, taken: Extent) -> Extent:
 
 def _take(source: Sequence[Extent], at: int) -> Extent:
     if at >= len(source):
-        raise Mismatch(f"{text(tuple(source))} has too few axes for the new shape")
+        raise Mismatch(f"{sh.text(tuple(source))} has too few axes for the new shape")
     return source[at]
 
 
@@ -175,7 +154,7 @@ def _flatten(call: Call) -> None:
     x = call.dims(0)
     if not x:
         raise Mismatch("the data is a scalar")
-    call.put_out(0, flattened(x))
+    call.put_out(0, sh.flattened(x))
     if call.outs[0] is not None:
         call.put_in(0, (call.outs[0][0], *(None,) * (len(x) - 1)))
 
@@ -183,10 +162,10 @@ def _flatten(call: Call) -> None:
 def _expand_dims(call: Call) -> None:
     axis, x = call.attrs.integer("axis"), call.ins[0]
     if x is not None:
-        call.put_out(0, inserted(x, axis))
+        call.put_out(0, sh.inserted(x, axis))
     y = call.outs[0]
     if y is not None:
-        call.put_in(0, replaced(y, axis_of(axis, len(y))))
+        call.put_in(0, sh.replaced(y, sh.axis_of(axis, len(y))))
 
 
 def _squeeze(least: tuple[int, ...]) -> Callable[[Call], Shape]:
@@ -195,8 +174,8 @@ def _squeeze(least: tuple[int, ...]) -> Callable[[Call], Shape]:
     def shapes(call: Call) -> Shape:
         x, named = call.dims(0), call.attrs.maybe_integers("axis")
         if named is not None:
-            return squeezed(x, named) or least
-        return tuple(extent for extent in x if extent != 1) or least if complete(x) else None
+            return sh.squeezed(x, named) or least
+        return tuple(extent for extent in x if extent != 1) or least if sh.complete(x) else None
 
     return shapes
 
@@ -233,14 +212,14 @@ def _broadcast_to(call: Call) -> Shape:
     target: Dims = call.attrs.integers("shape", ())
     if len(target) == len(x):
         target = tuple(mine if to == 0 else to for mine, to in zip(x, target, strict=True))
-    return expanded(x, target)
+    return sh.expanded(x, target)
 
 
 def _broadcast_axis(call: Call) -> Shape:
     y = list(call.dims(0))
     for axis, size in zip(call.attrs.integers("axis", ()), call.attrs.integers("size", ()), strict=True):
-        if y[axis_of(axis, len(y))] not in (1, None):
-            raise Mismatch(f"axis {axis} of {text(call.ins[0])} is not of extent 1")
+        if y[sh.axis_of(axis, len(y))] not in (1, None):
+            raise Mismatch(f"axis {axis} of {sh.text(call.ins[0])} is not of extent 1")
         y[axis] = size
     return tuple(y)
 
@@ -251,15 +230,15 @@ def _broadcast_like(call: Call) -> Shape:
     if mine is None or other is None:
         return like
     y = list(x)
-    for axis, source in zip(axes_of(mine, len(x)), axes_of(other, len(like)), strict=True):
+    for axis, source in zip(sh.axes_of(mine, len(x)), sh.axes_of(other, len(like)), strict=True):
         y[axis] = like[source]
     return tuple(y)
 
 
 _STRETCHED = [
-    row("tile _npi_tile", lambda c: tiled(c.dims(0), c.attrs.integers("reps")), "copy"),
+    row("tile _npi_tile", lambda c: sh.tiled(c.dims(0), c.attrs.integers("reps")), "copy"),
     row("repeat _np_repeat _npi_repeat _npi_repeats",
-        lambda c: repeated(c.dims(0), c.attrs.integer("repeats"), c.attrs.maybe_integer("axis")), "copy"),
+        lambda c: sh.repeated(c.dims(0), c.attrs.integer("repeats"), c.attrs.maybe_integer("axis")), "copy"),
     row("broadcast_to _npi_broadcast_to", _broadcast_to, "copy"),
     row("broadcast_axis broadcast_axes", _broadcast_axis, "copy"),
     row("broadcast_like _npx_broadcast_like", _broadcast_like, "copy", FIRST, slots="lhs like", reads=(0,)),
@@ -271,28 +250,28 @@ _STRETCHED = [
 def _transpose(call: Call) -> None:
     axes = call.attrs.integers("axes", ())
     if call.ins[0] is not None:
-        call.put_out(0, permuted(call.ins[0], axes))
+        call.put_out(0, sh.permuted(call.ins[0], axes))
     y = call.outs[0]
     if y is not None:
-        order = axes_of(axes, len(y))
-        call.put_in(0, permuted(y, sorted(range(len(order)), key=order.__getitem__)))
+        order = sh.axes_of(axes, len(y))
+        call.put_in(0, sh.permuted(y, sorted(range(len(order)), key=order.__getitem__)))
 
 
 def _swap_axes(call: Call) -> None:
     axes = call.attrs.integer("dim1", 0), call.attrs.integer("dim2", 0)
     if call.ins[0] is not None:
-        call.put_out(0, swapped(call.ins[0], *axes))
+        call.put_out(0, sh.swapped(call.ins[0], *axes))
     if call.outs[0] is not None:
-        call.put_in(0, swapped(call.outs[0], *axes))
+        call.put_in(0, sh.swapped(call.outs[0], *axes))
 
 
 def _move_axis(call: Call) -> Shape:
     x = call.dims(0)
-    source, target = (axes_of(call.attrs.integers(name), len(x)) for name in ("source", "destination"))
+    source, target = (sh.axes_of(call.attrs.integers(name), len(x)) for name in ("source", "destination"))
     order = [axis for axis in range(len(x)) if axis not in source]
     for place, axis in sorted(zip(target, source, strict=True)):
         order.insert(place, axis)
-    return permuted(x, order)
+    return sh.permuted(x, order)
 
 
 def _slice(call: Call) -> Shape:
@@ -300,16 +279,16 @@ def _slice(call: Call) -> Shape:
     begin, end = call.attrs.items("begin"), call.attrs.items("end")
     step = call.attrs.items("step", ()) or (None,) * len(begin)
     if len(begin) != len(end) or len(begin) != len(step) or len(begin) > len(x):
-        raise Mismatch(f"begin, end and step do not fit {text(x)}")
+        raise Mismatch(f"begin, end and step do not fit {sh.text(x)}")
     if 0 in step:
         raise AttributeFault("a slice has the step 0")
-    cut = [slice_length(n, b, e, s) for n, b, e, s in zip(x, begin, end, step, strict=False)]
+    cut = [sh.slice_length(n, b, e, s) for n, b, e, s in zip(x, begin, end, step, strict=False)]
     return (*cut, *x[len(begin) :])
 
 
 def _slice_axis(call: Call) -> None:
     x = call.dims(0)
-    axis = axis_of(call.attrs.integer("axis"), len(x))
+    axis = sh.axis_of(call.attrs.integer("axis"), len(x))
     begin, end = call.attrs.integer("begin"), call.attrs.maybe_integer("end")
     extent = x[axis]
     if extent is None:
@@ -320,16 +299,16 @@ def _slice_axis(call: Call) -> None:
         if not 0 <= first <= last <= extent:
             raise Mismatch(f"the slice from {begin} to {end} is not inside {extent}")
         length = last - first
-    call.put_out(0, replaced(x, axis, length))
+    call.put_out(0, sh.replaced(x, axis, length))
     if call.outs[0] is not None:
-        call.put_in(0, replaced(call.outs[0], axis, None))
+        call.put_in(0, sh.replaced(call.outs[0], axis, None))
 
 
 def _slice_like(call: Call) -> Shape:
     x, like = call.every()
-    axes = axes_of(call.attrs.integers("axes", ()) or None, len(x))
+    axes = sh.axes_of(call.attrs.integers("axes", ()) or None, len(x))
     if any(axis >= len(like) or (like[axis] or 0) > (x[axis] or like[axis] or 0) for axis in axes):
-        raise Mismatch(f"{text(x)} cannot be cut like {text(like)}")
+        raise Mismatch(f"{sh.text(x)} cannot be cut like {sh.text(like)}")
     return tuple(like[axis] if axis in axes else extent for axis, extent in enumerate(x))
 
 
@@ -338,14 +317,14 @@ def _pad(call: Call) -> Shape:
     plain = call.attrs.text("pad_width").translate(str.maketrans("", "", "()[]"))
     x, width = call.dims(0), Attributes({"pad_width": plain}).integers("pad_width")
     if len(width) != 2 * len(x):
-        raise Mismatch(f"pad_width has {len(width)} numbers, and {text(x)} needs {2 * len(x)}")
-    return padded(x, list(zip(width[::2], width[1::2], strict=True)))
+        raise Mismatch(f"pad_width has {len(width)} numbers, and {sh.text(x)} needs {2 * len(x)}")
+    return sh.padded(x, list(zip(width[::2], width[1::2], strict=True)))
 
 
 def image(shape: Dims) -> Dims:
     """A shape of four axes."""
     if len(shape) != 4:
-        raise Mismatch(f"the data is {text(shape)}, not batch, channels, height and width")
+        raise Mismatch(f"the data is {sh.text(shape)}, not batch, channels, height and width")
     return shape
 
 
@@ -356,7 +335,7 @@ def _crop(call: Call) -> Shape:
 
 def _rot90(call: Call) -> Shape:
     x = call.dims(0)
-    return swapped(x, *call.attrs.integers("axes", (0, 1))) if call.attrs.integer("k", 1) % 2 else x
+    return sh.swapped(x, *call.attrs.integers("axes", (0, 1))) if call.attrs.integer("k", 1) % 2 else x
 
 
 def _multicast(call: Call) -> None:

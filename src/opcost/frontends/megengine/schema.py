@@ -67,7 +67,6 @@ _TABLES: dict[int, tuple[str, list[str]]] = {
 """Tables with plain fields by their tag in the union; the others have functions of their own below."""
 
 _DIMSHUFFLE, _AXIS_ADD_REMOVE, _INDEX_MASK, _SERIALIZED_DTYPE = 64, 65, 66, 67
-_MODIFY_ADD, _MODIFY_REMOVE = "add", "remove"
 
 
 class Param(NamedTuple):
@@ -77,27 +76,14 @@ class Param(NamedTuple):
     fields: dict[str, Attr]
 
 
-class _Field(NamedTuple):
-    name: str
-    form: struct.Struct
-    default: float
-    members: tuple[str, ...] | None
-    kind: str
-
-
 _FORMS = {"u": U32, "i": I32, "q": U64, "f": F32, "d": F64, "b": U8, "t": I8}
 
 
 @cache
-def _fields(tag: int) -> tuple[_Field, ...]:
-    found = []
-    for text in _TABLES[tag][1]:
-        name, _, rest = text.partition(":")
-        kind, _, default = rest.partition("=")
-        members = ENUMS.get(kind)
-        number = float(default) if kind in ("f", "d") else int(default)
-        found.append(_Field(name, U32 if members else _FORMS[kind], number, members, kind))
-    return tuple(found)
+def _fields(tag: int) -> tuple[tuple[str, str, float], ...]:
+    """Name, type and default of the fields of a table."""
+    found = (re.split("[:=]", text) for text in _TABLES[tag][1])
+    return tuple((name, kind, float(default) if kind in ("f", "d") else int(default)) for name, kind, default in found)
 
 
 def read_param(tag: int, table: Table) -> Param:
@@ -113,30 +99,27 @@ def read_param(tag: int, table: Table) -> Param:
         return Param("DType", {"dtype": found.name, "scale": found.scale} if found else {})
     if tag not in _TABLES:
         return Param(f"tag{tag}", {})
-    return Param(_TABLES[tag][0], {field.name: _value(field, slot, table) for slot, field in enumerate(_fields(tag))})
+    fields = enumerate(_fields(tag))
+    return Param(_TABLES[tag][0], {name: _value(kind, default, slot, table) for slot, (name, kind, default) in fields})
 
 
-def _value(field: _Field, slot: int, table: Table) -> Attr:
-    if field.kind in ("f", "d"):
-        return table.real(slot, field.form, field.default)
-    number = table.number(slot, field.form, int(field.default))
-    if field.members is not None:
-        return field.members[number] if number < len(field.members) else f"mode{number}"
-    if field.kind == "b":
+def _value(kind: str, default: float, slot: int, table: Table) -> Attr:
+    if kind in ("f", "d"):
+        return table.real(slot, _FORMS[kind], default)
+    number = table.number(slot, _FORMS.get(kind, U32), int(default))
+    if kind in ENUMS:
+        return ENUMS[kind][number] if number < len(ENUMS[kind]) else f"mode{number}"
+    if kind == "b":
         return number != 0
-    return name_of(number, table) if field.kind == "t" else number
+    return name_of(number, table) if kind == "t" else number
 
 
 def _axis_changes(table: Table) -> tuple[tuple[str, int], ...]:
     """Axes that are added or removed one after the other: structs of a method, three bytes of padding and an axis."""
-    found = table.vector(0, 8)
-    if found is None:
-        return ()
-    at, count = found
-    buffer = table.buffer
+    at, count = table.vector(0, 8) or (0, 0)
+    number = table.buffer.number
     return tuple(
-        (_MODIFY_REMOVE if buffer.number(I8, at + 8 * i) else _MODIFY_ADD, buffer.number(I32, at + 8 * i + 4))
-        for i in range(count)
+        ("remove" if number(I8, place) else "add", number(I32, place + 4)) for place in range(at, at + 8 * count, 8)
     )
 
 
@@ -145,10 +128,7 @@ _MASK = struct.Struct("<b4B")
 
 def _index_masks(table: Table) -> tuple[tuple[int, bool, bool, bool, bool], ...]:
     """For each indexed axis: the axis, and whether begin, end, step and an index come as inputs."""
-    found = table.vector(0, 5)
-    if found is None:
-        return ()
-    at, count = found
+    at, count = table.vector(0, 5) or (0, 0)
     buffer = table.buffer
     masks = []
     for start in range(at, at + 5 * count, 5):
@@ -177,27 +157,21 @@ def plain(name: str) -> str:
 
 def by_hash(number: int, *, versioned: bool) -> str:
     """The name behind an operator's id; an unknown id is given as such."""
-    if not versioned:
-        return _unversioned().get(number) or f"id{number:x}"
-    return _current().get(number) or _other_versions().get(number) or f"id{number:x}"
+    found = (
+        _names("stored").get(number) or _names("any version").get(number) if versioned else _names("bare").get(number)
+    )
+    return found or f"id{number:x}"
 
 
 @cache
-def _current() -> dict[int, str]:
-    return {xxh64(name.encode() + b"\0", _SEED): plain(name) for name in _REGISTERED}
-
-
-@cache
-def _other_versions() -> dict[int, str]:
-    """The same operators as earlier or later versions of MegEngine would store them."""
+def _names(form: str) -> dict[int, str]:
+    """Operators by the hash of their names: as MegEngine 1.13 stores them, as any version would, as the oldest did."""
+    if form == "stored":
+        return {xxh64(name.encode() + b"\0", _SEED): plain(name) for name in _REGISTERED}
     bare = {_SUFFIX.sub("", name) for name in _REGISTERED}
+    if form == "bare":
+        return {xxh64(name.encode(), _SEED): plain(name) for name in bare}
     return {xxh64(f"{name}{version}\0".encode(), _SEED): plain(name) for name in bare for version in _VERSIONS}
-
-
-@cache
-def _unversioned() -> dict[int, str]:
-    bare = {_SUFFIX.sub("", name) for name in _REGISTERED}
-    return {xxh64(name.encode(), _SEED): plain(name) for name in bare}
 
 
 _ALL_BITS = (1 << 64) - 1

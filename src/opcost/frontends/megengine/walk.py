@@ -6,7 +6,8 @@ other inputs, and in FBS v1, everything is worked out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from opcost.core.graph import NO_ATTRS, Graph, Role
 from opcost.core.shapes import Mismatch, Shape, Unknown, complete, text
@@ -20,6 +21,7 @@ from opcost.frontends.megengine.scopes import DumpScopes, role_of
 from opcost.frontends.nodes.meaning import Content, GraphNode, NodeGraph, Operand, OperatorMeaning, Out
 from opcost.frontends.nodes.walk import Walk
 
+_T = TypeVar("_T")
 DOMAIN = "mge"
 """The word before the names of its operators."""
 
@@ -156,13 +158,9 @@ class DumpWalk(Walk):
         if row is None:
             return [None] * call.count
         try:
-            found = row.shapes(call)
+            found = self._guarded(call, row.shapes)
         except Unknown:
             return [None] * call.count
-        except Mismatch as fault:
-            raise self._wrong(call, str(fault)) from None
-        except FLAWS as fault:
-            raise self._wrong(call, f"its inputs are not those of such an operator ({fault})") from fault
         if len(found) != call.count:
             raise self._wrong(call, f"it makes {call.count} results, not {len(found)}")
         if any(len(shape or ()) > MAX_RANK for shape in found):
@@ -176,10 +174,13 @@ class DumpWalk(Walk):
         declared = self._operator.output_dtype
         if declared is not None and call.count == 1:
             return [declared.name]
-        if row is None:
-            return [call.dtype()] * call.count
+        return [call.dtype()] * call.count if row is None else self._guarded(call, row.dtypes)
+
+    def _guarded(self, call: OperatorCall, rule: Callable[[OperatorCall], list[_T]]) -> list[_T]:
         try:
-            return row.dtypes(call)
+            return rule(call)
+        except Mismatch as fault:
+            raise self._wrong(call, str(fault)) from None
         except FLAWS as fault:
             raise self._wrong(call, f"its inputs are not those of such an operator ({fault})") from fault
 

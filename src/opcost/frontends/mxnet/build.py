@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from opcost.frontends.mxnet.ops.control import (
     FOREACH,
     FUSED,
     WHILE,
+    Loop,
     fused_inputs,
     loop_of,
     trips_of,
@@ -51,7 +53,7 @@ def build(
     """The graph of a symbol whose shapes are worked out and whose variables have their roles."""
     maker = GraphBuilder()
     maker.notes.update(dict.fromkeys(notes))
-    level = _Level(maker, symbol, inferred, _paths(symbol, roles), training=training)
+    level = _Level(maker, symbol, inferred, _paths(symbol, roles), training)
     kinds: dict[int, Role] = dict.fromkeys(roles.inputs, "input")
     kinds |= dict.fromkeys(roles.weights, "param")
     kinds |= dict.fromkeys(roles.states, "buffer")
@@ -83,27 +85,18 @@ def _paths(symbol: Symbol, roles: Roles) -> dict[int, str]:
     return {node.id: path for node, path in zip(operators, found, strict=True)}
 
 
+@dataclass(slots=True)
 class _Level:
     """One graph, the symbol itself or the body of a node, while its values and operators are made."""
 
-    def __init__(
-        self,
-        maker: GraphBuilder,
-        symbol: Symbol,
-        inferred: Inferred,
-        paths: Mapping[int, str],
-        *,
-        training: bool,
-        repeat: int = 1,
-    ) -> None:
-        self.maker = maker
-        self.symbol = symbol
-        self.inferred = inferred
-        self.paths = paths
-        self.training = training
-        self.repeat = repeat
-        self.made: dict[Entry, int] = {}
-        """The value of each output of each node."""
+    maker: GraphBuilder
+    symbol: Symbol
+    inferred: Inferred
+    paths: Mapping[int, str]
+    training: bool
+    repeat: int = 1
+    made: dict[Entry, int] = field(default_factory=dict)
+    """The value of each output of each node."""
 
     def spec(self, entry: Entry) -> TensorSpec:
         """What is known of a tensor, with the type that MXNet takes where none is known."""
@@ -119,16 +112,10 @@ class _Level:
         return found
 
     def op(
-        self,
-        node: Node,
-        kind: str,
-        inputs: Sequence[int],
-        outputs: Sequence[int],
-        attrs: Attrs = NO_ATTRS,
-        repeat: int = 1,
+        self, node: Node, kind: str, ins: Sequence[int], outs: Sequence[int], attrs: Attrs = NO_ATTRS, times: int = 1
     ) -> None:
-        """Make an operator of a node; `repeat` is beside what repeats the whole graph."""
-        self.maker.op(kind, attrs, _raw(node), inputs, outputs, self.paths[node.id], self.repeat * repeat)
+        """Make an operator of a node, `times` in each repetition of the whole graph."""
+        self.maker.op(kind, attrs, _raw(node), ins, outs, self.paths[node.id], self.repeat * times)
 
     def node(self, node: Node) -> None:
         """Make the operators of one node; a variable has none."""
@@ -136,10 +123,14 @@ class _Level:
             return
         if node.op in FUSED and node.subgraphs:
             self._fused(node)
-        elif node.op in FOREACH and node.subgraphs and self._trips(node) is not None:
-            self._foreach(node)
-        else:
-            self._plain(node)
+            return
+        if node.op in FOREACH and node.subgraphs:
+            loop = loop_of(node.attrs, node.subgraphs[0], len(node.inputs))
+            trips = trips_of(loop, self.inferred.shapes_of(node.inputs), self.inferred.shapes[node.id])
+            if trips is not None:
+                self._foreach(node, loop, trips)
+                return
+        self._plain(node)
 
     def _plain(self, node: Node) -> None:
         kind, attrs, places, results = self._meaning(node)
@@ -193,7 +184,7 @@ class _Level:
         types = dict(zip(order, self.inferred.types_of(node.inputs), strict=False))
         inferred = infer(body, shapes, types, training=self.training)
         paths = dict.fromkeys(range(len(body.nodes)), self.paths[node.id])
-        level = _Level(maker, body, inferred, paths, training=self.training, repeat=self.repeat * repeat)
+        level = _Level(maker, body, inferred, paths, self.training, self.repeat * repeat)
         for variable in variables:
             value = given.get(variable)
             if value is None:
@@ -214,21 +205,15 @@ class _Level:
             else:
                 self.op(node, "create", (), (self.value(node, output),))
 
-    def _trips(self, node: Node) -> int | None:
-        """The number of steps of a loop, where it is known."""
-        loop = loop_of(node.attrs, node.subgraphs[0], len(node.inputs))
-        return trips_of(loop, self.inferred.shapes_of(node.inputs), self.inferred.shapes[node.id])
-
-    def _foreach(self, node: Node) -> None:
+    def _foreach(self, node: Node, loop: Loop, trips: int) -> None:
         """The body once, its operators repeated; a step of an input is a view, and results are written where they are kept."""
         maker, body = self.maker, node.subgraphs[0]
-        loop, trips = loop_of(node.attrs, body, len(node.inputs)), self._trips(node) or 0
         values = [self.made[entry] for entry in node.inputs]
         for place in range(len(loop.sliced)):
             whole = maker.values[values[place]]
             spec = maker.spec((whole.spec.shape or ())[1:], whole.spec.dtype)
             step = maker.value(f"{whole.name}[step]", spec, home=whole.id)
-            self.op(node, "view", (whole.id,), (step,), repeat=trips)
+            self.op(node, "view", (whole.id,), (step,), times=trips)
             values[place] = step
         stacked = [self.value(node, output) for output in range(loop.outputs)]
         inside = self._inside(node, loop.variables, values, len(loop.sliced), trips)
@@ -281,32 +266,27 @@ def _modules(level: _Level, roles: Roles, source: str) -> Iterator[Module]:
     for node in level.symbol.nodes:
         if not node.is_variable:
             nodes.setdefault(level.paths[node.id], []).append(node)
-    weights, states = frozenset(roles.weights), frozenset(roles.states)
     for path in with_above(level.paths.values()):
         here = nodes.get(path, [])
-        parameters = _read_here(level, here, path, weights)
-        buffers = _read_here(level, here, path, states)
-        names = unique({**parameters, **buffers})
-        first = here[0] if here else None
+        reads = [(index, node) for node in here for index, _ in node.inputs]
+        taken: dict[int, str] = {}
+        names: set[str] = set()
+        stored: list[tuple[tuple[str, int], ...]] = []
+        for kind in (frozenset(roles.weights), frozenset(roles.states)):
+            begin = len(taken)
+            for index, node in reads:
+                value = level.made[index, 0] if index in kind else None
+                if value is not None and value not in taken:
+                    taken[value] = _unique(inner_name(level.symbol.nodes[index].name, node.name, path), names)
+            stored.append(tuple((name, value) for value, name in [*taken.items()][begin:]))
         yield Module(
             path=path,
-            type=first.op if first else SCOPE if path else source,
-            parameters=tuple((names[value], value) for value in parameters),
-            buffers=tuple((names[value], value) for value in buffers),
+            type=here[0].op if here else SCOPE if path else source,
+            parameters=stored[0],
+            buffers=stored[1],
             calls=len(here) if path else 1,
-            **(_described(level, first) if first else {}),
+            **(_described(level, here[0]) if here else {}),
         )
-
-
-def _read_here(level: _Level, nodes: Sequence[Node], path: str, stored: frozenset[int]) -> dict[int, str]:
-    """The weights, or the states, that a module's nodes read, with their names in it."""
-    found: dict[int, str] = {}
-    for node in nodes:
-        for index, _ in node.inputs:
-            if index in stored:
-                name = inner_name(level.symbol.nodes[index].name, node.name, path)
-                found.setdefault(level.made[index, 0], name)
-    return found
 
 
 def _described(level: _Level, node: Node) -> dict[str, Any]:
@@ -344,8 +324,20 @@ _WORDS = re.compile(r"(?<=[^_])_(?=.)")
 def paths_of(names: Sequence[str], weights: Sequence[Sequence[str]]) -> list[str]:
     """A dotted path for each operator, from its name and the names of the weights that it reads."""
     labels = [_label(name, read) for name, read in zip(names, weights, strict=True)]
-    beginnings = _Beginnings(labels)
-    return [_path(label, beginnings) for label in labels]
+    # All beginnings of names as a tree, each a number: a step for each word, however many words come before it
+    numbers: dict[tuple[int, str], int] = {}
+    goes_on: dict[int, int] = {}
+    """By beginning, the longer one that was met first."""
+    shared: set[int] = set()
+    for label in dict.fromkeys(labels):
+        before = 0
+        for word in label:
+            number = numbers.setdefault((before, word), len(numbers) + 1)
+            if before and goes_on.setdefault(before, number) != number:
+                shared.add(before)
+            before = number
+        shared.add(before)
+    return [_path(label, numbers, shared) for label in labels]
 
 
 def _label(name: str, weights: Iterable[str]) -> tuple[str, ...]:
@@ -371,37 +363,15 @@ def _words(name: str) -> tuple[str, ...]:
     return tuple(words) or ("unnamed",)
 
 
-class _Beginnings:
-    """All beginnings of names as a tree, each a number: a step for each word, however many words come before it."""
-
-    def __init__(self, labels: Iterable[tuple[str, ...]]) -> None:
-        self._numbers: dict[tuple[int, str], int] = {}
-        self._goes_on: dict[int, int] = {}
-        """By beginning, the longer one that was met first."""
-        self._shared: set[int] = set()
-        for label in dict.fromkeys(labels):
-            before = 0
-            for word in label:
-                number = self._numbers.setdefault((before, word), len(self._numbers) + 1)
-                if before and self._goes_on.setdefault(before, number) != number:
-                    self._shared.add(before)
-                before = number
-            self._shared.add(before)
-
-    def of(self, label: tuple[str, ...]) -> Iterator[bool]:
-        """For each word, whether the name up to it is shared by two different nodes, or is a whole name."""
-        before = 0
-        for word in label:
-            before = self._numbers[before, word]
-            yield before in self._shared
-
-
-def _path(label: tuple[str, ...], beginnings: _Beginnings) -> str:
+def _path(label: tuple[str, ...], numbers: Mapping[tuple[int, str], int], shared: set[int]) -> str:
+    """A level ends where the name up to it is shared by two different nodes, or is a whole name."""
     levels: list[str] = []
     words: list[str] = []
-    for word, shared in zip(label, beginnings.of(label), strict=True):
+    at = 0
+    for word in label:
+        at = numbers[at, word]
         words.append(word.removesuffix("."))
-        if (word.endswith(".") or shared) and len(levels) < DEEPEST:
+        if (word.endswith(".") or at in shared) and len(levels) < DEEPEST:
             levels.append("_".join(words))
             words = []
     return ".".join([*levels, "_".join(words)] if words else levels)
@@ -418,15 +388,11 @@ def inner_name(weight: str, node: str, path: str) -> str:
     return _SEPARATORS.sub("_", rest)
 
 
-def unique(names: Mapping[int, str]) -> dict[int, str]:
-    """The names with a number behind where two would be the same."""
-    taken: set[str] = set()
-    found: dict[int, str] = {}
-    for key, name in names.items():
-        candidate, count = name, 1
-        while candidate in taken:
-            count += 1
-            candidate = f"{name}_{count}"
-        taken.add(candidate)
-        found[key] = candidate
-    return found
+def _unique(name: str, taken: set[str]) -> str:
+    """The name, with a number behind where another has it already; it is taken from now on."""
+    candidate, count = name, 1
+    while candidate in taken:
+        count += 1
+        candidate = f"{name}_{count}"
+    taken.add(candidate)
+    return candidate

@@ -50,10 +50,12 @@ class _Inference:
         self.origins = origins
         table = all_operators()
         self.rules: list[Operator | None] = [table.get(node.op) for node in symbol.nodes]
-        counts = [
-            max(used, _outputs(node, rule))
-            for node, rule, used in zip(symbol.nodes, self.rules, used_outputs(symbol), strict=True)
-        ]
+        counts = used_outputs(symbol)
+        for node, rule in zip(symbol.nodes, self.rules, strict=True):
+            try:
+                counts[node.id] = max(counts[node.id], 1 if rule is None else rule.output_count(node.attrs))
+            except AttributeFault as exc:
+                raise SourceError(f"{node}: {exc.message}") from exc
         self.found = Inferred([[None] * count for count in counts], [[None] * count for count in counts])
         self.readers: list[list[int]] = [[] for _ in symbol.nodes]
         for node in symbol.nodes:
@@ -146,15 +148,6 @@ class _Inference:
         return "; ".join(known[:8]) or "check the shapes of the inputs"
 
 
-def _outputs(node: Node, rule: Operator | None) -> int:
-    if rule is None:
-        return 1
-    try:
-        return rule.output_count(node.attrs)
-    except AttributeFault as exc:
-        raise SourceError(f"{node}: {exc.message}") from exc
-
-
 # -- the kind of an ordinary call of an operator, known by its name alone -----------------------------------------------
 #
 # It is that of a call in training, with no attributes but those that must be there.
@@ -178,22 +171,13 @@ def kind_of(name: str) -> str:
     if operator is None:
         return ""
     for attrs, rank in product(({}, _MUST_BE_THERE), _RANKS):
+        # A call in which nothing is trivial: what comes out is of another type than what goes in
+        shape: Shape = (2,) * rank
+        types: list[list[Type]] = [["float32"] * _INPUTS, ["float16"] * _INPUTS]
         try:
-            kind, _ = operator.meaning(_default_call(attrs, rank))
+            call = Call(Attributes(attrs), [shape] * _INPUTS, [shape] * _INPUTS, *types, training=True)
+            kind, _ = operator.meaning(call)
         except _FLAWS:
             continue
         return "" if kind == "unknown" else kind
     return ""
-
-
-def _default_call(attrs: dict[str, str], rank: int) -> Call:
-    """A call in which nothing is trivial: what comes out is of another type than what goes in."""
-    shape = (2,) * rank
-    return Call(
-        Attributes(attrs),
-        [shape] * _INPUTS,
-        [shape] * _INPUTS,
-        ["float32"] * _INPUTS,
-        ["float16"] * _INPUTS,
-        training=True,
-    )

@@ -57,12 +57,12 @@ def read_params(path: Path) -> tuple[Array, ...]:
         if head.startswith(LIST_MAGIC):
             return _Reader(file, str(path)).arrays()
         if head.startswith(ZIP_MAGIC):
-            return tuple(Array(*found) for found in list_archive(file, str(path)))
+            return tuple(list_archive(file, str(path)))
         if head.startswith(NPY_MAGIC):
             file.seek(0)
             shape, dtype, begin = _npy_header(file, str(path))
             size = file.seek(0, 2)
-            if begin + prod(shape) * bits(dtype) // 8 > size:
+            if begin + _nbytes(shape, dtype) > size:
                 raise SourceError(f"{path} has {size} bytes, too few for its shape {shape}", hint=_DAMAGED)
             return (Array("", shape, dtype),)
     raise SourceError(f"{path} is {_what(head)}, not an MXNet parameter file", hint=_NO_PARAMETERS)
@@ -247,41 +247,35 @@ _SPARSE_PARTS = ("data", "indices", "indptr", "format", "shape")
 """A sparse array is a folder of these."""
 
 
-def list_archive(file: BinaryIO, where: str) -> Iterator[tuple[str, tuple[int, ...], str, str, int | None]]:
-    """Name, shape, element type and storage of each array in an archive, and the bytes of all parts of a sparse one."""
+def list_archive(file: BinaryIO, where: str) -> Iterator[Array]:
+    """The arrays in an archive; a sparse one is stored in several parts."""
     try:
         with archive_in(file) as archive:
             members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
             if len(members) > _MOST_MEMBERS:
                 raise SourceError(f"{where} holds {len(members)} arrays, more than any model has")
-            yield from _arrays(archive, members, where)
+            sizes = {info.filename.removesuffix(".npy"): info.file_size for info in members}
+            for name, size in sizes.items():
+                folder, _, part = name.rpartition("/")
+                sparse = part in _SPARSE_PARTS and all(
+                    f"{folder}/{each}" in sizes for each in ("data", "shape", "format")
+                )
+                if sparse and part != "data":
+                    continue
+                with archive.open(f"{name}.npy") as member:
+                    shape, dtype, begin = _npy_header(member, f"{where}: {name}.npy")
+                if begin + _nbytes(shape, dtype) != size:
+                    raise SourceError(
+                        f"{where}: {name}.npy has {size} bytes, which does not fit its shape {shape}", hint=_DAMAGED
+                    )
+                if sparse:
+                    storage = "csr" if f"{folder}/indptr" in sizes else "row_sparse"
+                    stored = sum(sizes.get(f"{folder}/{each}", 0) for each in ("data", "indices", "indptr"))
+                    yield Array(folder, _dense_shape(archive, f"{folder}/shape.npy", where), dtype, storage, stored)
+                else:
+                    yield Array(name, shape, dtype)
     except BadArchive as exc:
         raise SourceError(f"{where} is not a valid archive of arrays: {exc}", hint=_DAMAGED) from exc
-
-
-def _arrays(
-    archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], where: str
-) -> Iterator[tuple[str, tuple[int, ...], str, str, int | None]]:
-    names = {info.filename.removesuffix(".npy"): info.file_size for info in members}
-    for info in members:
-        name = info.filename.removesuffix(".npy")
-        folder, _, part = name.rpartition("/")
-        sparse = part in _SPARSE_PARTS and {f"{folder}/data", f"{folder}/shape", f"{folder}/format"} <= names.keys()
-        if sparse and part != "data":
-            continue
-        with archive.open(info) as member:
-            shape, dtype, begin = _npy_header(member, f"{where}: {info.filename}")
-        if begin + prod(shape) * bits(dtype) // 8 != info.file_size:
-            raise SourceError(
-                f"{where}: {info.filename} has {info.file_size} bytes, which does not fit its shape {shape}",
-                hint=_DAMAGED,
-            )
-        if sparse:
-            storage = "csr" if f"{folder}/indptr" in names else "row_sparse"
-            stored = sum(names.get(f"{folder}/{each}", 0) for each in ("data", "indices", "indptr"))
-            yield folder, _dense_shape(archive, f"{folder}/shape.npy", where), dtype, storage, stored
-        else:
-            yield name, shape, dtype, "default", None
 
 
 def _dense_shape(archive: zipfile.ZipFile, name: str, where: str) -> tuple[int, ...]:
@@ -312,15 +306,15 @@ def _npy_header(file: Any, where: str) -> tuple[tuple[int, ...], str, int]:
         shape, dtype = described.get("shape"), _numpy_dtype(described.get("descr"))
     except (ValueError, TypeError, AttributeError, SyntaxError, MemoryError, RecursionError) as exc:
         raise SourceError(f"{where} has a header that cannot be read", hint=_DAMAGED) from exc
-    if not isinstance(shape, tuple) or len(shape) > _MOST_AXES or not all(map(_is_extent, shape)):
+    if (
+        not isinstance(shape, tuple)
+        or len(shape) > _MOST_AXES
+        or any(type(extent) is not int or not 0 <= extent < 1 << 63 for extent in shape)
+    ):
         raise SourceError(f"{where} has the shape {str(shape)[:60]}", hint=_DAMAGED)
     if dtype is None:
         raise SourceError(f"{where} has the element type {str(described.get('descr'))[:60]!r}, which is no number")
     return shape, dtype, begin + length
-
-
-def _is_extent(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 1 << 63
 
 
 def _numpy_dtype(descr: Any) -> str | None:

@@ -60,18 +60,12 @@ class Roles:
 def assign(symbol: Symbol, named: Collection[str], saved: Collection[str], saved_states: Collection[str]) -> Roles:
     """Decide what each variable is, from the names the user gave and the names in the parameter file."""
     uses = _uses(symbol)
-    kinds: dict[str, list[int]] = {"input": [], "weight": [], "state": []}
-    for node in symbol.variables:
-        kind = _kind(node, uses[node.id], named, saved, saved_states)
-        kinds[kind].append(node.id)
-    inputs = tuple(kinds["input"])
-    return Roles(
-        inputs,
-        tuple(kinds["weight"]),
-        tuple(kinds["state"]),
-        frozenset(_frozen(symbol)),
-        frozenset(node for node in inputs if Use.SIDE in uses[node] or symbol.nodes[node].name.endswith(SIDE_ENDINGS)),
+    kinds = {node.id: _kind(node, uses[node.id], named, saved, saved_states) for node in symbol.variables}
+    inputs, weights, states = (
+        tuple(node for node, kind in kinds.items() if kind == wanted) for wanted in ("input", "weight", "state")
     )
+    side = (node for node in inputs if Use.SIDE in uses[node] or symbol.nodes[node].name.endswith(SIDE_ENDINGS))
+    return Roles(inputs, weights, states, frozenset(_frozen(symbol)), frozenset(side))
 
 
 def _kind(node: Node, use: Use, named: Collection[str], saved: Collection[str], saved_states: Collection[str]) -> str:
@@ -209,7 +203,10 @@ OPTIONAL_AXIS = 905
 
 def upgraded(symbol: Symbol) -> Symbol:
     """The graph with auxiliary states, hidden attributes and axes as today's files have them."""
-    symbol = _with_auxiliary_states(_with_new_names(symbol))
+    if any(node.op in OLD_NAMES for node in symbol.nodes):
+        nodes = [node._replace(op=OLD_NAMES.get(node.op, node.op)) for node in symbol.nodes]
+        symbol = replace(symbol, nodes=tuple(nodes))
+    symbol = _with_auxiliary_states(symbol)
     hidden = _hidden(symbol) if symbol.version < HIDDEN_UNTIL else {}
     if not hidden and symbol.version >= OPTIONAL_AXIS:
         return symbol
@@ -224,12 +221,6 @@ def upgraded(symbol: Symbol) -> Symbol:
             del raw["axis"]
         nodes.append(node._replace(attrs=Attributes(raw)))
     return replace(symbol, nodes=tuple(nodes))
-
-
-def _with_new_names(symbol: Symbol) -> Symbol:
-    if not any(node.op in OLD_NAMES for node in symbol.nodes):
-        return symbol
-    return replace(symbol, nodes=tuple(node._replace(op=OLD_NAMES.get(node.op, node.op)) for node in symbol.nodes))
 
 
 def _hidden(symbol: Symbol) -> dict[int, dict[str, str]]:

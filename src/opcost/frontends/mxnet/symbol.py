@@ -7,7 +7,7 @@ whether an entry has a version number, and in whether the graph has attributes o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite
@@ -98,7 +98,9 @@ def parse_symbol(text: str, where: str = "the symbol") -> Symbol:
     except ValueError as exc:
         raise SourceError(f"{where} is not valid JSON: {exc}", hint=_DAMAGED) from exc
     try:
-        return _graph(content, version=_version(content), np_shape=_np_shape(content), depth=0)
+        version, np_shape = _graph_attribute(content, "mxnet_version"), _graph_attribute(content, "is_np_shape")
+        known = isinstance(version, int) and 0 < version < 10_000_000
+        return _graph(content, version=version if known else OLDEST, np_shape=bool(np_shape), depth=0)
     except _Malformed as exc:
         raise SourceError(f"{where} is not an MXNet symbol: {exc}", hint=_DAMAGED) from exc
 
@@ -184,15 +186,6 @@ def _entries(listed: Any, nodes: int, what: str) -> tuple[Entry, ...]:
     return tuple(found)
 
 
-def _version(content: Any) -> int:
-    value = _graph_attribute(content, "mxnet_version")
-    return value if isinstance(value, int) and 0 < value < 10_000_000 else OLDEST
-
-
-def _np_shape(content: Any) -> bool:
-    return bool(_graph_attribute(content, "is_np_shape"))
-
-
 def _graph_attribute(content: Any, name: str) -> Any:
     """A graph's own attribute, written as `["int", 10901]`."""
     attrs = content.get("attrs") if isinstance(content, dict) else None
@@ -210,9 +203,8 @@ def _kind(value: Any) -> str:
 def used_outputs(symbol: Symbol) -> list[int]:
     """For each node, how many of its outputs are read or returned, counted from the first."""
     used = [0] * len(symbol.nodes)
-    entries: Iterable[Entry] = (*symbol.heads, *(entry for node in symbol.nodes for entry in node.inputs))
-    for node, output in entries:
-        used[node] = max(used[node], output + 1)
+    for source, output in (*symbol.heads, *(entry for node in symbol.nodes for entry in node.inputs)):
+        used[source] = max(used[source], output + 1)
     return used
 
 

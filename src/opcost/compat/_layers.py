@@ -111,9 +111,9 @@ class _CallRecorder:
     """Notes calls through hooks, and at which operator each begins and ends."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.calls: list[LayerCall] = []
         self._paths = Paths(model)
         self._recorder: Recorder | None = None
+        self.calls: list[LayerCall] = []
         self._running: list[LayerCall] = []
         self.changes: list[tuple[int, LayerCall]] = []
         """From which operator on which call is the running one."""
@@ -122,7 +122,10 @@ class _CallRecorder:
         """Hooks for one module. A count may run on a copy of it, so they keep the caller's own module."""
 
         def enter(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            recorder = self._current_run()
+            recorder = current_recorder()
+            assert recorder is not None
+            if recorder is not self._recorder:  # a new run, which voids the notes of an unfinished one
+                self._recorder, self.calls, self._running, self.changes = recorder, [], [], []
             parent = self._running[-1] if self._running else None
             path = self._paths.path(module, parent.path if parent else "")
             given = tuple(_described(recorder, item) for item in args)
@@ -134,24 +137,13 @@ class _CallRecorder:
             self.changes.append((len(recorder.ops), call))
 
         def leave(_: nn.Module, args: tuple[Any, ...], result: Any) -> None:
-            recorder = self._current_run()
+            assert self._recorder is not None
             call = self._running.pop()
-            call.result = _described(recorder, result)
+            call.result = _described(self._recorder, result)
             if call.parent is not None:
-                self.changes.append((len(recorder.ops), call.parent))
+                self.changes.append((len(self._recorder.ops), call.parent))
 
         return enter, leave
-
-    def _current_run(self) -> Recorder:
-        """The current recorder. A new one is a new run, which voids the notes of an unfinished one."""
-        recorder = current_recorder()
-        assert recorder is not None
-        if recorder is not self._recorder:
-            self._recorder = recorder
-            self.calls.clear()
-            self._running.clear()
-            self.changes.clear()
-        return recorder
 
 
 def _described(recorder: Recorder, value: Any) -> Structure:
@@ -234,21 +226,14 @@ class Parameters:
             key = id(tensor if counted is None else counted)
             shape = tuple(tensor.shape) if counted is None else counted.spec.dims
             numel, shown_name = prod(shape), name
-            mask = _pruning_mask(module, name)
-            if mask is not None:
-                numel, shown_name = int(mask.sum()), name.removesuffix("_orig")
+            if name.endswith("_orig"):  # a mask of `torch.nn.utils.prune` may be over it
+                path, _, own_name = name.removesuffix("_orig").rpartition(".")
+                mask = dict(module.get_submodule(path).named_buffers(recurse=False)).get(f"{own_name}_mask")
+                if mask is not None and mask.device.type != "meta":
+                    numel, shown_name = int(mask.sum()), name.removesuffix("_orig")
             nbytes = numel * tensor.dtype.itemsize
             found.setdefault(key, ModuleParameter(key, shown_name, shape, numel, nbytes, tensor.requires_grad))
         return list(found.values())
-
-
-def _pruning_mask(module: nn.Module, name: str) -> torch.Tensor | None:
-    """The mask that `torch.nn.utils.prune` lays over a parameter, where it has data."""
-    if not name.endswith("_orig"):
-        return None
-    path, _, own_name = name.removesuffix("_orig").rpartition(".")
-    mask = dict(module.get_submodule(path).named_buffers(recurse=False)).get(f"{own_name}_mask")
-    return None if mask is None or mask.device.type == "meta" else mask
 
 
 def total_and_trainable(parameters: Iterable[ModuleParameter]) -> tuple[int, int]:

@@ -162,12 +162,9 @@ def _between(
     rows = report.rows
     for call in calls:
         yield from _calls_of_rows(rows[first : call.first], made_by)
-        inside = (
-            tuple(_between(report, call.inside, call.first, call.end, made_by))
-            if call.kind().startswith(_CUSTOM)
-            else ()
-        )
-        yield replace(call, rows=tuple(rows[call.first : call.end]), inside=inside)
+        is_custom = call.kind().startswith(_CUSTOM)
+        inside = _between(report, call.inside, call.first, call.end, made_by) if is_custom else ()
+        yield replace(call, rows=tuple(rows[call.first : call.end]), inside=tuple(inside))
         first = call.end
     yield from _calls_of_rows(rows[first:end], made_by)
 
@@ -253,14 +250,13 @@ class OperatorRecorder(TorchFunctionMode):  # type: ignore[misc]
 
 def _described(recorder: Recorder, arguments: Any) -> tuple[object, ...]:
     """Arguments with shape and type in the place of every tensor."""
-    return tuple(
-        recorder.spec(argument)
-        if isinstance(argument, torch.Tensor)
-        else _described(recorder, argument)
-        if type(argument) in (list, tuple)
-        else argument
-        for argument in arguments
-    )
+    found: list[object] = []
+    for argument in arguments:
+        if isinstance(argument, torch.Tensor):
+            found.append(recorder.spec(argument))
+        else:
+            found.append(_described(recorder, argument) if type(argument) in (list, tuple) else argument)
+    return tuple(found)
 
 
 def _results(recorder: Recorder, result: Any) -> tuple[object, ...]:

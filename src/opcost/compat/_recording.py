@@ -149,24 +149,21 @@ class Clock:
     @contextmanager
     def on(self, model: nn.Module) -> Iterator[None]:
         """Time the modules of a model inside the block."""
+
+        def change(module: nn.Module, *_: object, enter: bool = False) -> None:
+            now = time.perf_counter()
+            if self._running:
+                running = self._running[-1]
+                self.seconds[running] = self.seconds.get(running, 0.0) + now - self._since
+            if enter:
+                self._running.append(id(module))
+            else:
+                self._running.pop()
+            self._since = time.perf_counter()
+
         with ExitStack() as undo:
             for module in model.modules():
                 if not isinstance(module, torch.jit.ScriptModule):
-                    undo.callback(module.register_forward_pre_hook(self._start).remove)
-                    undo.callback(module.register_forward_hook(self._stop, prepend=True).remove)
+                    undo.callback(module.register_forward_pre_hook(partial(change, enter=True)).remove)
+                    undo.callback(module.register_forward_hook(change, prepend=True).remove)
             yield
-
-    def _start(self, module: nn.Module, args: object) -> None:
-        self._add_elapsed()
-        self._running.append(id(module))
-        self._since = time.perf_counter()
-
-    def _stop(self, module: nn.Module, args: object, result: object) -> None:
-        self._add_elapsed()
-        self._running.pop()
-        self._since = time.perf_counter()
-
-    def _add_elapsed(self) -> None:
-        if self._running:
-            running = self._running[-1]
-            self.seconds[running] = self.seconds.get(running, 0.0) + time.perf_counter() - self._since

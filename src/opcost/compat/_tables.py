@@ -41,51 +41,47 @@ def lay_out(columns: Sequence[Column], rows: Iterable[Any]) -> list[str]:
     return lines
 
 
-def _columns(headers: Sequence[str], align: Sequence[str], gap: str, room: int = 0) -> list[Column]:
-    """Columns over rows of ready texts."""
-    return [
-        Column(header, lambda row, at=at: row[at], align[at], least=len(header) + room, gap=gap)  # type: ignore[misc]
-        for at, header in enumerate(headers)
-    ]
-
-
 # -- tabulate's tables ------------------------------------------------------------------------------------------------
+
+
+def _texts(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], align: Sequence[str], gap: str, room: int = 0
+) -> tuple[list[int], str, list[str]]:
+    """The widths of columns of ready texts, the line of headers, and a line for each row."""
+    cells = [[printable(cell) for cell in row] for row in rows]
+    columns = list(zip(*cells, strict=True)) or [()] * len(headers)
+    widths = [max(len(h) + room, *map(len, column), 0) for h, column in zip(headers, columns, strict=True)]
+    placed = list(zip(align, widths, strict=True))
+    header, *lines = (
+        gap.join(f"{text:{side}{width}}" for text, (side, width) in zip(row, placed, strict=True))
+        for row in (headers, *cells)
+    )
+    return widths, header, lines
 
 
 def pipe_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table; columns of numbers and empty cells only are aligned right."""
     rows = [[printable(cell).replace("|", "\\|") for cell in row] for row in rows]
-    align = ["<"] * len(headers)
-    for at, column in enumerate(zip(*rows, strict=True)):
-        if any(column) and all(map(_is_number, filter(None, column))):
-            align[at] = ">"
-    header, *lines = (f"| {line} |" for line in lay_out(_columns(headers, align, " | ", _HEADER_ROOM), rows))
-    widths = _widths(headers, rows, _HEADER_ROOM)
+    columns = list(zip(*rows, strict=True)) or [()] * len(headers)
+    align = [">" if any(column) and all(map(_is_number, filter(None, column))) else "<" for column in columns]
+    widths, header, lines = _texts(headers, rows, align, " | ", _HEADER_ROOM)
     rules = (f":{'-' * (w + 1)}" if side == "<" else f"{'-' * (w + 1)}:" for w, side in zip(widths, align, strict=True))
-    return "\n".join([header, f"|{'|'.join(rules)}|", *lines])
+    return "\n".join([f"| {header} |", f"|{'|'.join(rules)}|", *(f"| {line} |" for line in lines)])
 
 
 def simple_table(headers: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> str:
     """Columns with a rule of dashes below their headers; `align` has a "<" or ">" for each."""
-    header, *lines = (line.rstrip() for line in lay_out(_columns(headers, align, "  ", _HEADER_ROOM), rows))
-    rule = "  ".join("-" * width for width in _widths(headers, rows, _HEADER_ROOM))
-    return "\n".join([header, rule, *lines])
+    widths, header, lines = _texts(headers, rows, align, "  ", _HEADER_ROOM)
+    rule = "  ".join("-" * width for width in widths)
+    return "\n".join([header.rstrip(), rule, *(line.rstrip() for line in lines)])
 
 
 def box_table(headers: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> str:
     """A table in a frame of ASCII characters, with an optional centred title; ends with a line break."""
-    header, *lines = (f"| {line} |" for line in lay_out(_columns(headers, "<" * len(headers), " | "), rows))
-    rule = "+" + "+".join("-" * (width + 2) for width in _widths(headers, rows)) + "+"
+    widths, header, lines = _texts(headers, rows, "<" * len(headers), " | ")
+    rule = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
     titles = [f"{title:^{len(rule)}}"] if title else []
-    return "\n".join([*titles, rule, header, rule, *lines, rule, ""])
-
-
-def _widths(headers: Sequence[str], rows: Sequence[Sequence[str]], room: int = 0) -> list[int]:
-    cells = [[printable(cell) for cell in row] for row in rows]
-    return [
-        max(len(header) + room, *(len(row[at]) for row in cells), 0)  # the 0 is for a table without rows
-        for at, header in enumerate(headers)
-    ]
+    return "\n".join([*titles, rule, f"| {header} |", rule, *(f"| {line} |" for line in lines), rule, ""])
 
 
 def _is_number(cell: str) -> bool:
@@ -101,9 +97,9 @@ def _is_number(cell: str) -> bool:
 
 def frame(index: Sequence[str], columns: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
     """A data frame as pandas prints it: a left-aligned index and right-aligned columns of (heading, cells)."""
-    rows = list(zip(index, *(cells for _, cells in columns), strict=True))
-    headers = ["", *(heading for heading, _ in columns)]
-    return lay_out(_columns(headers, "<" + ">" * len(columns), " "), rows)
+    rows = zip(index, *(cells for _, cells in columns), strict=True)
+    _, header, lines = _texts(["", *(heading for heading, _ in columns)], rows, "<" + ">" * len(columns), " ")
+    return [header, *lines]
 
 
 def float_cells(values: Iterable[float]) -> list[str]:

@@ -6,7 +6,6 @@ from opcost.compat.calflops import calculate_flops
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -82,12 +81,12 @@ def calculate_flops(
         batch, length = input_shape or _TOKENS
         kwargs = transformer_tokenizer([""] * batch, padding="max_length", max_length=length, return_tensors="pt")
         input_shape = None
-    given, named = arguments(model, input_shape, args, kwargs or {}, forward_mode)
-    costs = count(model, given, named, ignore_modules or (), forward_mode)
-    found = _Calculation(model, costs, compute_bp_factor, output_unit, output_precision)
+    given = arguments(model, input_shape, args, kwargs or {}, forward_mode)
+    costs = count(model, *given, ignore_modules or (), forward_mode)
     if print_results:
-        print(found.text(detailed=print_detailed))
-    return found.results(backward=include_backPropagation, as_string=output_as_string)
+        print(_text(model, costs, compute_bp_factor, output_unit, output_precision, detailed=print_detailed))
+    factor = 1 + compute_bp_factor if include_backPropagation else 1
+    return _results(model, costs, factor, output_unit, output_precision, as_string=output_as_string)
 
 
 def calculate_flops_hf(
@@ -117,57 +116,48 @@ def calculate_flops_hf(
     tokens = torch.ones(input_shape or _TOKENS, dtype=torch.int64)
     given = arguments(model, None, (), {"input_ids": tokens, "attention_mask": tokens}, forward_mode)
     costs = count(model, *given, ignore_modules or (), forward_mode)
-    found = _Calculation(model, costs, compute_bp_factor, output_unit, output_precision)
-    text = found.text(detailed=print_detailed) if print_results or return_results else ""
+    text = _text(model, costs, compute_bp_factor, output_unit, output_precision, detailed=print_detailed)
     if print_results:
         print(text)
-    results = found.results(backward=include_backPropagation, as_string=output_as_string)
+    factor = 1 + compute_bp_factor if include_backPropagation else 1
+    results = _results(model, costs, factor, output_unit, output_precision, as_string=output_as_string)
     return (*results, f"{text}\n") if return_results else results
 
 
-@dataclass(frozen=True, slots=True)
-class _Calculation:
-    """The costs of a model, and how they are written."""
+def _results(
+    model: nn.Module, costs: ModuleCosts, factor: float, unit: str | None, precision: int, *, as_string: bool
+) -> tuple[Any, Any, Any]:
+    """Flops, multiply-accumulates and parameters."""
+    macs, flops = (number * factor for number in costs.of(""))
+    params = parameter_elements(model, trainable=True)
+    if not as_string:
+        return flops, macs, params
+    texts = flops_to_string(flops, unit, precision), macs_to_string(macs, unit, precision)
+    return *texts, params_to_string(params, unit, precision)
 
-    model: nn.Module
-    costs: ModuleCosts
-    backward_factor: float
-    unit: str | None
-    precision: int
 
-    def results(self, *, backward: bool, as_string: bool) -> tuple[Any, Any, Any]:
-        factor = 1 + self.backward_factor if backward else 1
-        total, params = self.costs.of(""), parameter_elements(self.model, trainable=True)
-        flops, macs = total.flops * factor, total.macs * factor
-        if not as_string:
-            return flops, macs, params
-        texts = ((flops_to_string, flops), (macs_to_string, macs), (params_to_string, params))
-        flops_text, macs_text, params_text = (write(number, self.unit, self.precision) for write, number in texts)
-        return flops_text, macs_text, params_text
+def _text(
+    model: nn.Module, costs: ModuleCosts, backward_factor: float, unit: str | None, precision: int, *, detailed: bool
+) -> str:
+    macs, flops = costs.of("")
+    params, both = parameter_elements(model, trainable=True), 1 + backward_factor
 
-    def text(self, *, detailed: bool) -> str:
-        macs, flops = self.costs.of("")
-        params = parameter_elements(self.model, trainable=True)
-        both = 1 + self.backward_factor
-        as_written = (self.unit, self.precision)
-        lines = [
-            _HEAD.format(factor=self.backward_factor),
-            total_line("Total Training Params: ", params_to_string(params)),
-            total_line("fwd MACs: ", macs_to_string(macs, *as_written)),
-            total_line("fwd FLOPs: ", flops_to_string(flops, *as_written)),
-            total_line("fwd+bwd MACs: ", macs_to_string(macs * both, *as_written)),
-            total_line("fwd+bwd FLOPs: ", flops_to_string(flops * both, *as_written)),
+    def words(name: str, own: str) -> str:
+        here, cost = parameter_elements(costs.names.modules[name], trainable=True), costs.of(name)
+        shown = [
+            f"{params_to_string(here)} = {share(here, params, precision)} Params",
+            f"{macs_to_string(cost.macs)} = {share(cost.macs, macs, precision)} MACs",
+            f"{flops_to_string(cost.flops)} = {share(cost.flops, flops, precision)} FLOPs",
         ]
-        if detailed:
-            lines += [_DETAILED, repr_with(self.model, lambda name, own: self._words(name, own, params))]
-        return "\n".join([*lines, _END])
+        return ", ".join([*shown, own] if own else shown)
 
-    def _words(self, name: str, own: str, all_params: int) -> str:
-        total, cost = self.costs.of(""), self.costs.of(name)
-        params = parameter_elements(self.costs.names.modules[name], trainable=True)
-        words = [
-            f"{params_to_string(params)} = {share(params, all_params, self.precision)} Params",
-            f"{macs_to_string(cost.macs)} = {share(cost.macs, total.macs, self.precision)} MACs",
-            f"{flops_to_string(cost.flops)} = {share(cost.flops, total.flops, self.precision)} FLOPs",
-        ]
-        return ", ".join([*words, own] if own else words)
+    lines = [
+        _HEAD.format(factor=backward_factor),
+        total_line("Total Training Params: ", params_to_string(params)),
+        total_line("fwd MACs: ", macs_to_string(macs, unit, precision)),
+        total_line("fwd FLOPs: ", flops_to_string(flops, unit, precision)),
+        total_line("fwd+bwd MACs: ", macs_to_string(macs * both, unit, precision)),
+        total_line("fwd+bwd FLOPs: ", flops_to_string(flops * both, unit, precision)),
+        *([_DETAILED, repr_with(model, words)] if detailed else []),
+    ]
+    return "\n".join([*lines, _END])

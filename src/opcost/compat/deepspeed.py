@@ -204,14 +204,15 @@ class ModelProfile:
 
     def _totals(self) -> Iterator[str]:
         total, latency = self.costs.of(""), self._latency("")
-        yield total_line("params per GPU: ", params_to_string(self.params))
-        yield total_line("params of model = params per GPU * mp_size: ", params_to_string(self.params))
+        params, flops = params_to_string(self.params), number_to_string(total.flops)
+        speed = flops_to_string(total.flops / latency if latency else 0)
+        yield total_line("params per GPU: ", params)
+        yield total_line("params of model = params per GPU * mp_size: ", params)
         yield total_line("fwd MACs per GPU: ", macs_to_string(total.macs))
-        yield total_line("fwd flops per GPU: ", number_to_string(total.flops))
-        yield total_line("fwd flops of model = fwd flops per GPU * mp_size: ", number_to_string(total.flops))
+        yield total_line("fwd flops per GPU: ", flops)
+        yield total_line("fwd flops of model = fwd flops per GPU * mp_size: ", flops)
         yield total_line("fwd latency: ", duration_to_string(latency))
-        speed = total.flops / latency if latency else 0
-        yield total_line("fwd FLOPS per GPU = fwd flops per GPU / fwd latency: ", flops_to_string(speed))
+        yield total_line("fwd FLOPS per GPU = fwd flops per GPU / fwd latency: ", speed)
 
     def aggregated(self, module_depth: int, top_modules: int) -> Iterator[str]:
         """The classes with the most parameters, MACs and latency at every depth above the last."""
@@ -277,12 +278,11 @@ def get_model_profile(
     params = parameter_elements(model)
     total = costs.of("")
     if print_profile:
-        seconds = seconds_by_module(
-            model, given, named, warm_up=warm_up, called=model.generate if mode == "generate" else None
+        called = model.generate if mode == "generate" else None
+        profile = ModelProfile(
+            model, costs, params, seconds_by_module(model, given, named, warm_up=warm_up, called=called)
         )
-        profile = ModelProfile(model, costs, params, seconds)
-        text = profile.text(warm_up, module_depth, top_modules, detailed=detailed)
-        _write(text, output_file)
+        _write(profile.text(warm_up, module_depth, top_modules, detailed=detailed), output_file)
     if as_string:
         return number_to_string(total.flops), macs_to_string(total.macs), params_to_string(params)
     return total.flops, total.macs, params

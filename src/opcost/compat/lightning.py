@@ -7,6 +7,7 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from math import ceil
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -88,19 +89,18 @@ class ModelSummary:
         args, kwargs = ((), dict(example)) if isinstance(example, Mapping) else (example, {})
         args = tuple(args) if isinstance(args, (list, tuple)) else (args,)
         self._layers = None if example is None else count_layers(model, args, kwargs, mode="eval")
-        # FLOPs by operator of every module with everything that it calls
-        layers = self._layers
-        found: dict[str, Counter[str]] = {}
-        for call in layers.calls if layers is not None else ():
-            for row in call.rows:
-                if row.cost is None or not row.cost.macs:
-                    continue
-                caller: LayerCall | None = call
-                while caller is not None:
-                    number = 2 * row.cost.macs * row.op.repeat
-                    found.setdefault(caller.path, Counter())[row.op.raw.replace("::", ".")] += number
-                    caller = caller.parent
-        self._flops = found
+        self._flops: dict[str, Counter[str]] = {}
+        """FLOPs by operator of every module with everything that it calls."""
+        for call in self._layers.calls if self._layers is not None else ():
+            flops = [
+                (row.op.raw.replace("::", "."), 2 * row.cost.macs * row.op.repeat) for row in call.rows if row.cost
+            ]
+            caller: LayerCall | None = call
+            while caller is not None:
+                for operator, number in flops:
+                    if number:
+                        self._flops.setdefault(caller.path, Counter())[operator] += number
+                caller = caller.parent
         self._layer_summary = self.summarize()
         trainer = getattr(model, "_trainer", None)
         precision = "32" if trainer is None else str(trainer.precision)
@@ -177,10 +177,7 @@ class ModelSummary:
 
     def __str__(self) -> str:
         data = self._get_summary_data()
-        columns = [
-            Column(title, lambda row, at=at: row[at], gap=" | ")  # type: ignore[misc]
-            for at, (title, _) in enumerate(data)
-        ]
+        columns = [Column(title, itemgetter(at), gap=" | ") for at, (title, _) in enumerate(data)]
         header, *rows = lay_out(columns, zip(*(cells for _, cells in data), strict=True))
         rule = "-" * (len(header) + 6)
         modes = self.total_training_modes
@@ -281,10 +278,7 @@ class Throughput:
         self.available_flops = available_flops
         self.separator = separator
         self.world_size = world_size
-        self._time: _MonotonicWindow = _MonotonicWindow(window_size)
-        self._batches: _MonotonicWindow = _MonotonicWindow(window_size)
-        self._samples: _MonotonicWindow = _MonotonicWindow(window_size)
-        self._lengths: _MonotonicWindow = _MonotonicWindow(window_size)
+        self._time, self._batches, self._samples, self._lengths = (_MonotonicWindow(window_size) for _ in range(4))
         self._flops: deque[int] = deque(maxlen=window_size)
 
     def update(

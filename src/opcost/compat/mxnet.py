@@ -14,7 +14,6 @@ from opcost.core.shapes import complete, known
 from opcost.errors import InputError
 from opcost.frontends.mxnet.load import Opened, Worked, build_opened, open_file, open_object, work_out
 from opcost.frontends.mxnet.ops.contraction import BIASES, GATES
-from opcost.frontends.mxnet.symbol import Node
 from opcost.frontends.options import CountOptions
 
 __all__ = ["FlopCount", "NodeFlops", "count_flops", "print_summary"]
@@ -90,26 +89,21 @@ def count_flops(symbol: Any, data_shapes: Any = None) -> FlopCount:
     graph, origins = build_opened(found_source)
     report = cost_graph(graph, default_rules())
     found: dict[int, list[Row]] = {}
-    for row, node in zip(report.rows, origins, strict=True):
-        found.setdefault(node, []).append(row)
-    nodes = tuple(_node_flops(found_source.symbol.nodes[index], rows) for index, rows in found.items())
+    for row, origin in zip(report.rows, origins, strict=True):
+        found.setdefault(origin, []).append(row)
+    nodes = []
+    for index, rows in found.items():
+        node, counted = found_source.symbol.nodes[index], [row for row in rows if row.cost is not None]
+        macs = sum(row.cost.macs * row.op.repeat for row in counted if row.cost is not None)
+        nodes.append(NodeFlops(node.name, node.op, macs, sum(_bias_adds(row) * row.op.repeat for row in counted)))
     return FlopCount(
         macs=sum(node.macs for node in nodes),
         bias_adds=sum(node.bias_adds for node in nodes),
         params=report.totals.params,
         trainable_params=report.totals.trainable_params,
-        nodes=nodes,
+        nodes=tuple(nodes),
         uncounted=tuple(missed.raw for missed in report.coverage.uncounted),
     )
-
-
-def _node_flops(node: Node, rows: Iterable[Row]) -> NodeFlops:
-    macs = bias_adds = 0
-    for row in rows:
-        if row.cost is not None:
-            macs += row.cost.macs * row.op.repeat
-            bias_adds += _bias_adds(row) * row.op.repeat
-    return NodeFlops(node.name, node.op, macs, bias_adds)
 
 
 def _bias_adds(row: Row) -> int:
@@ -148,56 +142,38 @@ def print_summary(
     print(_row(_HEADER, places))
     print("=" * line_length)
     layers = list(_layers(worked))
-    for index, layer in enumerate(layers):
-        first, *others = layer.previous or ("",)
-        params = "?" if layer.params is None else str(layer.params)
-        print(_row((layer.name, layer.shape if shape is not None else "", params, first), places))
+    for index, (name, shapes, params, previous) in enumerate(layers):
+        first, *others = previous or ("",)
+        number = "?" if params is None else str(params)
+        print(_row((name, shapes if shape is not None else "", number, first), places))
         for other in others:
             print(_row(("", "", "", other), places))
         print(("=" if index == len(layers) - 1 else "_") * line_length)
-    print(f"Total params: {_total([layer.params for layer in layers])}")
+    print(f"Total params: {_total([params for _, _, params, _ in layers])}")
     if states := _total([_elements(worked, index) for index in worked.roles.states]):
         print(f"Auxiliary states: {states}")
     print("_" * line_length)
 
 
-class _Layer(NamedTuple):
-    name: str
-    shape: str
-    params: int | None
-    """None where the shape of a weight is not known."""
-    previous: tuple[str, ...]
+def _layers(worked: Worked) -> Iterator[tuple[str, str, int | None, list[str]]]:
+    """Name, shapes without the batch, parameters (None where a shape is not known) and sources of inputs and operators.
 
-
-def _layers(worked: Worked) -> Iterator[_Layer]:
-    """The inputs, but for labels and states, and the operators; a shared weight belongs to its first reader."""
-    roles = worked.roles
+    Labels and states are left out; a shared weight belongs to its first reader.
+    """
+    roles, nodes = worked.roles, worked.symbol.nodes
     inputs = set(roles.inputs) - roles.side or set(roles.inputs)
     weights = set(roles.weights)
-    counted: set[int] = set()
-    for node in worked.symbol.nodes:
+    for node in nodes:
         if node.is_variable and node.id not in inputs:
             continue
-        own = dict.fromkeys(source for source, _ in node.inputs if source in weights and source not in counted)
-        counted.update(own)
+        own = dict.fromkeys(source for source, _ in node.inputs if source in weights)
+        weights -= own.keys()
         params = [_elements(worked, index) for index in own]
-        previous = [
-            worked.symbol.nodes[source].name
-            for source, _ in node.inputs
-            if source in inputs or not worked.symbol.nodes[source].is_variable
-        ]
-        yield _Layer(
-            f"{node.name}({node.op})",
-            _shapes(worked, node),
-            None if None in params else sum(filter(None, params)),
-            tuple(previous),
-        )
-
-
-def _shapes(worked: Worked, node: Node) -> str:
-    """The shapes of a node's outputs without the batch; the same one only once."""
-    found = ("x".join(map(str, shape[1:])) if shape is not None else "?" for shape in worked.inferred.shapes[node.id])
-    return ", ".join(dict.fromkeys(found))
+        shapes = worked.inferred.shapes[node.id]
+        texts = ("x".join(map(str, shape[1:])) if shape is not None else "?" for shape in shapes)
+        previous = [nodes[at].name for at, _ in node.inputs if at in inputs or not nodes[at].is_variable]
+        total = None if None in params else sum(filter(None, params))
+        yield f"{node.name}({node.op})", ", ".join(dict.fromkeys(texts)), total, previous
 
 
 def _elements(worked: Worked, index: int) -> int | None:

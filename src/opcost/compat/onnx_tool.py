@@ -71,6 +71,9 @@ class Node:
     inshape: Dims
     outshape: Dims
 
+    def amounts(self) -> Amounts:
+        return self.macs[0], self.memory, self.params
+
 
 class Graph:
     """The nodes of a model: `shape_infer`, then `profile`, then `print_node_map`, or `macs`, `params`, `memory` and `nodemap`."""
@@ -99,9 +102,8 @@ class Graph:
             return
         self._nodes = profile_nodes(self._model, self._given, exclude_ops or ())
         self.nodemap = {node.name: node for node in self._nodes}
-        macs, self.memory, self.params = _totals(
-            node for node in self._nodes if node.op_type not in (exclude_ops or ())
-        )
+        hidden = exclude_ops or ()
+        macs, self.memory, self.params = _totals(node for node in self._nodes if node.op_type not in hidden)
         self.macs = [macs, 0]
         self.valid_profile = True
 
@@ -127,7 +129,7 @@ class Graph:
 
         headers = [header.replace("MACs", metric) for header in _HEADERS]
         table = [
-            cells(node.name, node.op_type, _amounts(node), _text(node.inshape), _text(node.outshape)) for node in nodes
+            cells(node.name, node.op_type, node.amounts(), _text(node.inshape), _text(node.outshape)) for node in nodes
         ]
         table.append(cells("Total", "_", totals, "_", "_", "100%"))
         text = simple_table(headers, table, _ALIGN)
@@ -241,12 +243,8 @@ def _content(m: Any) -> tuple[str, bytes]:
     return fspath(m), read_whole(Path(m), 1 << 31, "ONNX model")
 
 
-def _amounts(node: Node) -> Amounts:
-    return node.macs[0], node.memory, node.params
-
-
 def _totals(nodes: Iterable[Node]) -> Amounts:
-    macs, memory, params = (sum(numbers) for numbers in zip((0, 0, 0), *map(_amounts, nodes), strict=True))
+    macs, memory, params = (sum(numbers) for numbers in zip((0, 0, 0), *map(Node.amounts, nodes), strict=True))
     return macs, memory, params
 
 

@@ -80,15 +80,13 @@ def get_model_complexity_info(
     if by_module:
         count = partial(count_modules, functional=(backend_specific_config or {}).get("count_functional", True))
     try:
-        found = count(model, args, kwargs, ignore_modules, custom_modules_hooks or {})
+        found = count(model, (args, kwargs), ignore_modules, custom_modules_hooks or {})
     except Exception as exc:
         cause = exc.__cause__ or exc
         if isinstance(cause, StateError):  # the model is not as it was, which must not be overlooked
             raise
-        print(
-            f"Flops estimation was not finished successfully because of the following exception: \n{type(cause)}: {cause}",
-            file=out,
-        )
+        why = "Flops estimation was not finished successfully because of the following exception: "
+        print(f"{why}\n{type(cause)}: {cause}", file=out)
         traceback.print_exc()
         return None, None
     macs_text = partial(flops_to_string, units=flops_units, precision=output_precision)
@@ -102,7 +100,14 @@ def get_model_complexity_info(
         if verbose:
             _print_free_modules(found, ignore_modules, out)
         if print_per_layer_stat:
-            print(_annotated(model, found, images, params, ignore_modules, macs_text, params_text), file=out)
+
+            def words(name: str, own: str) -> str:
+                own_params, own_macs = _trainable(found.names.modules[name], ignore_modules), found.of(name) / images
+                share = f"{own_macs / max(found.total / images, 1):.3%} MACs"
+                params_share = f"{own_params / max(params, 1):.3%} Params"
+                return ", ".join([params_text(own_params), params_share, macs_text(own_macs), share, own])
+
+            print(repr_with(model, words), file=out)
     else:
         _print_operators(found, macs_text, out, verbose=verbose, listed=print_per_layer_stat)
     return (macs_text(macs), params_text(params)) if as_strings else (macs, params)
@@ -199,13 +204,7 @@ class ModuleMacs:
 
 
 def count_modules(
-    model: nn.Module,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    ignored: Collection[type],
-    hooks: Mapping[type, Hook],
-    *,
-    functional: bool = True,
+    model: nn.Module, given: Any, ignored: Collection[type], hooks: Mapping[type, Hook], *, functional: bool = True
 ) -> ModuleMacs:
     """Every operator counts for the module that runs it and all above; a hook's number replaces its module's own.
 
@@ -214,7 +213,7 @@ def count_modules(
     names = Names(model)
     kinds = {name: type(module) for name, module in names.modules.items()}
     with _hooked(names, hooks) as own:
-        found = trace(model, args, kwargs, mode="eval")
+        found = trace(model, *given, mode="eval")
     left_out = {*ignored, *hooks}
 
     def is_counted(name: str) -> bool:
@@ -283,24 +282,6 @@ def _trainable(module: nn.Module, ignored: Collection[Any] = ()) -> int:
     return sum(found.values())
 
 
-def _annotated(
-    model: nn.Module,
-    found: ModuleMacs,
-    images: int,
-    params: int,
-    ignored: Collection[Any],
-    macs_text: Callable[[float], str],
-    params_text: Callable[[int], str],
-) -> str:
-    def words(name: str, own: str) -> str:
-        own_params = _trainable(found.names.modules[name], ignored)
-        macs = found.of(name) / images
-        shares = f"{own_params / max(params, 1):.3%} Params", f"{macs / max(found.total / images, 1):.3%} MACs"
-        return ", ".join([params_text(own_params), shares[0], macs_text(macs), shares[1], own])
-
-    return repr_with(model, words)
-
-
 def _print_free_modules(found: ModuleMacs, ignored: Collection[Any], out: TextIO) -> None:
     """Classes without children whose modules cost nothing by these rules."""
     cost: Counter[type] = Counter()
@@ -328,15 +309,9 @@ class OperatorMacs:
         return sum(self.by_module[WHOLE].values())
 
 
-def count_operators(
-    model: nn.Module,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    ignored: Collection[Any],
-    hooks: Mapping[Any, Hook],
-) -> OperatorMacs:
+def count_operators(model: nn.Module, given: Any, ignored: Collection[Any], hooks: Mapping[Any, Hook]) -> OperatorMacs:
     """Contractions, and the biases added to them, by the operator that the dispatcher runs."""
-    found = trace(model, args, kwargs, mode="eval")
+    found = trace(model, *given, mode="eval")
     names = Names(model)
     by_name = {str(packet): hook for packet, hook in hooks.items()}
     left_out = {str(packet) for packet in ignored}

@@ -217,24 +217,21 @@ class _TreeBuilder:
     """Fills nodes; a module or parameter that occurs in several places is counted in the first."""
 
     def __init__(self, layers: Layers, seconds: dict[int, float]) -> None:
-        self._model = layers.model
+        self._layers = layers
         self._calls: dict[int, list[LayerCall]] = {}
         for call in layers.calls:
             self._calls.setdefault(id(call.module), []).append(call)
         self._seconds = seconds
-        self._parameters = layers.parameters
         self._unused = {name for parameter in layers.report.unused for name in parameter.names}
         self._counted: set[int] = set()
         self._placed: set[int] = set()
 
     def tree(self) -> StatTree:
-        root = StatNode("root")
-        if any(self._model.children()):
-            self._fill(root, "", self._model)
-        else:
-            layer = StatNode("", root)
-            self._fill(layer, "", self._model)
-            root.add_child(layer)
+        root, model = StatNode("root"), self._layers.model
+        top = root if any(model.children()) else StatNode("", root)
+        self._fill(top, "", model)
+        if top is not root:
+            root.add_child(top)
         return StatTree(root)
 
     def _fill(self, node: StatNode, path: str, module: nn.Module) -> None:
@@ -248,7 +245,11 @@ class _TreeBuilder:
         if not any(module.children()):
             self._fill_own(node, module, calls)
             node.own_memory_bytes = sum(spec.nbytes for call in calls for spec in call.outputs)
-            node.mark += self._mark(path, module, calls)
+            parameters = self._layers.parameters.of(module)
+            if not calls and all(joined(path, p.name) in self._unused for p in parameters):
+                node.mark += " (unused)"
+            elif len(calls) > 1:
+                node.mark += f" (x{len(calls)})"
             return
         for name, child in module.named_children():
             if id(child) not in self._placed:
@@ -264,19 +265,13 @@ class _TreeBuilder:
 
     def _fill_own(self, node: StatNode, module: nn.Module, calls: list[LayerCall]) -> None:
         """What the module's own forward costs, and the parameters that it holds itself."""
-        own = self._parameters.of(module, recurse=False)
+        own = self._layers.parameters.of(module, recurse=False)
         new = take_new(own, self._counted)
         node.own_parameters = sum(p.numel for p in new)
         if own and not new:
             node.mark += " (shared)"
         node.own_cost = LayerCost.sum(map(cost_of_call, calls))
         node.own_seconds = self._seconds.get(id(module), 0.0)
-
-    def _mark(self, path: str, module: nn.Module, calls: list[LayerCall]) -> str:
-        """Whether a layer is not used, or is used more than once."""
-        if not calls and all(joined(path, p.name) in self._unused for p in self._parameters.of(module)):
-            return " (unused)"
-        return f" (x{len(calls)})" if len(calls) > 1 else ""
 
 
 # -- the table, laid out as pandas prints a data frame ----------------------------------------------------------------

@@ -245,10 +245,6 @@ class FormattingOptions:
         cells = [f"{row_values.get(column, ''):<{self.col_width}}" for column in self.col_names]
         return " ".join([f"{printable(layer_name):<{self.layer_name_width}}", *cells]).rstrip()
 
-    def header_row(self) -> str:
-        shown = (" (var_name)" if self.show_var_name else "") + (":depth-idx" if self.show_depth else "")
-        return self.format_row(f"Layer (type{shown})", HEADER_TITLES)
-
     def layer_rows(self, info: LayerInfo, total_params: int) -> Iterator[str]:
         """One layer as a line, and its parameters below it where they are shown."""
         is_last = info.depth == self.max_depth
@@ -274,28 +270,23 @@ class ModelStatistics:
 
     def __init__(
         self,
-        summary_list: list[LayerInfo],
-        input_size: Any,
-        total_input_size: int,
-        formatting: FormattingOptions,
+        rows: list[LayerInfo],
+        sizes: Any,
+        total_input: int,
+        layout: FormattingOptions,
         report: Report | None = None,
     ) -> None:
-        self.summary_list = summary_list
-        self.input_size = input_size
-        self.formatting = formatting
-        self.total_input = total_input_size
+        self.summary_list, self.input_size, self.total_input, self.formatting = rows, sizes, total_input, layout
         self.report = report
         """The count that the table was made from; None where no input was given and nothing ran."""
-        root = summary_list[0]
+        root = rows[0]
         self.total_params = root.num_params
         self.trainable_params = root.trainable_params
         self.total_param_bytes = root.param_bytes
-        self.total_mult_adds = sum(info.own_macs for info in summary_list)
+        self.total_mult_adds = sum(info.own_macs for info in rows)
         # Once for the forward pass and once for the gradient, of the layers that have something to learn.
-        self.total_output_bytes = sum(
-            2 * info.output_bytes for info in summary_list if info.is_leaf_layer and info.num_params
-        )
-        formatting.set_layer_name_width(summary_list)
+        self.total_output_bytes = sum(2 * info.output_bytes for info in rows if info.is_leaf_layer and info.num_params)
+        layout.set_layer_name_width(rows)
 
     @property
     def unused_layers(self) -> tuple[str, ...]:
@@ -306,17 +297,17 @@ class ModelStatistics:
     def __repr__(self) -> str:
         formatting = self.formatting
         divider = "=" * formatting.get_total_width()
-        lines = [divider, formatting.header_row(), divider]
+        shown = (" (var_name)" if formatting.show_var_name else "") + (":depth-idx" if formatting.show_depth else "")
+        lines = [divider, formatting.format_row(f"Layer (type{shown})", HEADER_TITLES), divider]
         for info in self.summary_list:
             if info.depth <= formatting.max_depth and not (formatting.hide_recursive_layers and info.is_recursive):
                 lines += formatting.layer_rows(info, self.total_params)
-        frozen = self.total_params - self.trainable_params
-        lines += [
-            divider,
-            f"Total params{self.format_output_num(self.total_params, formatting.params_units)}",
-            f"Trainable params{self.format_output_num(self.trainable_params, formatting.params_units)}",
-            f"Non-trainable params{self.format_output_num(frozen, formatting.params_units)}",
-        ]
+        counts = {
+            "Total": self.total_params, "Trainable": self.trainable_params,
+            "Non-trainable": self.total_params - self.trainable_params,
+        }  # fmt: skip
+        units = formatting.params_units
+        lines += [divider, *(f"{name} params{self.format_output_num(n, units)}" for name, n in counts.items())]
         if self.input_size:
             lines += [
                 f"Total mult-adds{self.format_output_num(self.total_mult_adds, formatting.macs_units)}",

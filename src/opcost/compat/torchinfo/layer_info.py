@@ -55,9 +55,8 @@ class LayerInfo:
     ) -> None:
         self.layer_id = id(module)
         self.module = module
-        self.class_name = (
-            str(module.original_name) if isinstance(module, torch.jit.ScriptModule) else type(module).__name__
-        )
+        scripted = isinstance(module, torch.jit.ScriptModule)
+        self.class_name = str(module.original_name) if scripted else type(module).__name__
         self.var_name = var_name
         self.depth = depth
         self.depth_index: int | None = None
@@ -313,11 +312,16 @@ def own_mult_adds(
     call: LayerCall, own_parameters: Sequence[ModuleParameter], output_size: Sequence[Any], *, is_leaf: bool
 ) -> int:
     """Mult-adds of the operators that run in the layer's own forward."""
-    if macs := call.macs:
-        return _unpruned(macs, own_parameters, "weight") + _bias_additions(call, own_parameters)
-    if is_leaf and output_size and not isinstance(call.module, nn.EmbeddingBag):
-        return int(output_size[0]) * sum(p.numel for p in own_parameters if p.name in {"weight", "bias"})
-    return 0
+    if not call.macs:
+        if is_leaf and output_size and not isinstance(call.module, nn.EmbeddingBag):
+            return int(output_size[0]) * sum(p.numel for p in own_parameters if p.name in {"weight", "bias"})
+        return 0
+    biases, added = sum(p.numel for p in own_parameters if p.name.startswith("bias")), 0
+    if biases and isinstance(call.module, RECURRENT):
+        added = biases * steps(call)
+    elif biases and isinstance(call.module, _ADDS_A_BIAS):
+        added = _unpruned(call.outputs[0].numel, own_parameters, "bias")
+    return _unpruned(call.macs, own_parameters, "weight") + added
 
 
 def _unpruned(count: int, parameters: Sequence[ModuleParameter], name: str) -> int:
@@ -326,12 +330,3 @@ def _unpruned(count: int, parameters: Sequence[ModuleParameter], name: str) -> i
     if len(found) != 1 or found[0].numel == (dense := prod(found[0].shape)):
         return count
     return count * found[0].numel // dense
-
-
-def _bias_additions(call: LayerCall, parameters: Sequence[ModuleParameter]) -> int:
-    biases = sum(p.numel for p in parameters if p.name.startswith("bias"))
-    if not biases:
-        return 0
-    if isinstance(call.module, RECURRENT):
-        return biases * steps(call)
-    return _unpruned(call.outputs[0].numel, parameters, "bias") if isinstance(call.module, _ADDS_A_BIAS) else 0

@@ -12,7 +12,7 @@ from opcost.frontends.mxnet.ops.table import (
     FLOAT,
     Call,
     Means,
-    Row,
+    Operator,
     always_type,
     broadcasting,
     elements,
@@ -61,7 +61,7 @@ COMPARE = functions("""
 """The same with an answer of true or false: a float in MXNet's own operators, a truth value in NumPy's."""
 
 
-def _functions() -> Iterator[Row]:
+def _functions() -> Iterator[Operator]:
     """The functions under the names of every dialect; some have the same name in several, of which the first counts."""
     taken: set[str] = set()
 

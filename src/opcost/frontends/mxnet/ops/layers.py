@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 
 from opcost.core import shapes as sh
@@ -329,7 +330,7 @@ _BATCH_NORM = row(
 _NORMS = [
     _BATCH_NORM,
     # The maximum costs one more for each element, as another factor or summand would.
-    _BATCH_NORM.renamed("_contrib_BatchNormWithReLU", means=lambda c: ("norm", {**_batch_norm(c)[1], "affine": 3})),
+    replace(_BATCH_NORM, names=("_contrib_BatchNormWithReLU",), means=lambda c: ("norm", {**_batch_norm(c)[1], "affine": 3})),
     row("LayerNorm _npx_layer_norm", _layer_norm_shapes, "norm layer", None, _mean_and_variance, "data gamma beta"),
     row("GroupNorm _npx_group_norm", _group_norm_shapes, "norm group", None, _mean_and_variance, "data gamma beta"),
     row("InstanceNorm _npx_instance_norm", pattern("n c ..., c, c -> n c ..."), "norm instance", slots="data gamma beta"),

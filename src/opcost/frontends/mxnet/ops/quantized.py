@@ -6,84 +6,67 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from opcost.core.shapes import Unknown, merge
-from opcost.frontends.mxnet.ops.table import Call, Means, Operator, Row, Type, Types, like_first, row
+from opcost.core.shapes import Unknown
+from opcost.frontends.mxnet.ops.table import Call, Means, Operator, Type, Types, like_first, pattern, row
 from opcost.frontends.mxnet.symbol import Attributes
 
-_RANGE = (1,)
-"""A range is two tensors of one element."""
 
-
-def _tensors(call: Call, count: int | None = None) -> int:
-    """How many of the inputs are tensors: a third of them unless given; the rest are their ranges."""
-    return len(call.ins) // 3 if count is None else count
-
-
-def _ranges(call: Call, first: int) -> None:
-    for index in range(first, len(call.ins)):
-        call.put_in(index, _RANGE)
-    for index in (1, 2):
-        call.put_out(index, _RANGE)
-
-
-def _typed_ranges(call: Call, first: int, dtype: Type) -> None:
-    """Ranges from this input on, and of the result, in single precision; the result itself as given."""
-    for index in range(first, len(call.in_types)):
+def _ranges(call: Call, tensors: int, dtype: Type) -> None:
+    """What is behind the tensors, and behind the result of this type, are ranges: one element in single precision each."""
+    for index in range(tensors, len(call.ins)):
+        call.put_in(index, (1,))
         call.type_in(index, "float32")
-    for index, each in enumerate((dtype, "float32", "float32")):
-        call.type_out(index, each)
+    call.type_out(0, dtype)
+    for index in (1, 2):
+        call.put_out(index, (1,))
+        call.type_out(index, "float32")
 
 
 # -- operators of full precision on bytes ------------------------------------------------------------------------------
 
 
 def _part(call: Call, tensors: int) -> Call:
-    """The call without ranges, as the operator of full precision sees it."""
+    """The call without ranges, as the operator of full precision sees it; a third of the inputs are tensors unless given."""
+    count = tensors or len(call.ins) // 3
     return Call(
-        call.attrs, call.ins[:tensors], call.outs[:1], call.in_types[:tensors], call.out_types[:1],
+        call.attrs, call.ins[:count], call.outs[:1], call.in_types[:count], call.out_types[:1],
         np_shape=call.np_shape, version=call.version, training=call.training,
     )  # fmt: skip
 
 
-def _shapes_of(base: Operator, tensors: int | None) -> Callable[[Call], None]:
-    """The shapes of the operator of full precision, and ranges behind."""
-
+def _shapes_of(base: Operator, tensors: int) -> Callable[[Call], None]:
     def shapes(call: Call) -> None:
-        count = _tensors(call, tensors)
-        part = _part(call, count)
+        part = _part(call, tensors)
         with suppress(Unknown):
             base.infer(part)
-        call.ins[:count] = part.ins
+        call.ins[: len(part.ins)] = part.ins
         call.outs[:1] = part.outs
-        _ranges(call, count)
 
     return shapes
 
 
-def _like(name: str, base: Operator, types: Types, tensors: int | None = None) -> Row:
+def _like(name: str, base: Operator, types: Types, tensors: int = 0) -> Operator:
     """What the operator of full precision computes, on the tensors without their ranges."""
 
     def means(call: Call) -> Means:
-        return base.meaning(_part(call, _tensors(call, tensors)))
+        return base.meaning(_part(call, tensors))
 
     def reads(call: Call) -> tuple[int, ...]:
-        part = _part(call, _tensors(call, tensors))
-        return base.read(part, base.meaning(part)[0])
+        return base.read(_part(call, tensors), means(call)[0])
 
-    operator = replace(
-        base, shapes=_shapes_of(base, tensors), means=means, types=types, outputs=3, reads=reads, results=1
-    )
-    return Row((f"_contrib_quantized_{name}", f"_npx_quantized_{name}"), operator)
+    names = (f"_contrib_quantized_{name}", f"_npx_quantized_{name}")
+    shapes = _shapes_of(base, tensors)
+    return replace(base, names=names, shapes=shapes, means=means, types=types, outputs=3, reads=reads, results=1)
 
 
-def _typed(data: str | None, *, weights: str = "int8", tensors: int | None = None) -> Types:
-    """Whole numbers in and out, ranges in single precision. Without `data` the output is as narrow as the input."""
+def _typed(dtype: str | None, tensors: int = 0, *, weights: str = "int8") -> Types:
+    """Bytes in, whole numbers out; without a type the result is as narrow as the input."""
 
     def types(call: Call) -> None:
-        count = _tensors(call, tensors)
+        count = tensors or len(call.ins) // 3
         for index in range(1, count):
             call.type_in(index, weights)
-        _typed_ranges(call, count, data or call.in_types[0])
+        _ranges(call, count, dtype or call.in_types[0])
 
     return types
 
@@ -94,65 +77,33 @@ def _slots(attrs: Attributes) -> tuple[str, ...]:
 
 
 def _joined_types(call: Call) -> None:
-    tensors = call.in_types[: _tensors(call)]
-    _typed_ranges(call, len(tensors), None if None in tensors else "int8" if "int8" in tensors else "uint8")
+    tensors = call.in_types[: len(call.ins) // 3]
+    _ranges(call, len(tensors), None if None in tensors else "int8" if "int8" in tensors else "uint8")
 
 
-# -- to bytes and back -------------------------------------------------------------------------------------------------
+# -- to bytes and back, and two tensors of one shape -------------------------------------------------------------------
 
 
-def _with_ranges(call: Call) -> None:
-    call.both()
-    _ranges(call, 1)
-
-
-def _narrowed(default: str) -> Types:
+def _narrowed(default: str, source: Type = None) -> Types:
     """To bytes: signed unless the attribute says otherwise, or, left to itself, unless the range has no negatives."""
 
     def types(call: Call) -> None:
+        call.type_in(0, source)
         wanted = call.attrs.text("out_type", default)
         if wanted == "auto":
             wanted = "uint8" if call.attrs.number("min_calib_range", -1.0) >= 0 else "int8"
-        _typed_ranges(call, 1, wanted)
+        _ranges(call, 1, wanted)
 
     return types
-
-
-def _requantized(call: Call) -> None:
-    call.type_in(0, "int32")
-    _narrowed("int8")(call)
-
-
-def _dequantize(call: Call) -> None:
-    like_first(call)
-    for index in (1, 2):
-        call.put_in(index, _RANGE)
-
-
-def _widened(call: Call) -> None:
-    for index in (1, 2):
-        call.type_in(index, "float32")
-    call.type_out(0, "float32")
-
-
-# -- two tensors of one shape ------------------------------------------------------------------------------------------
-
-
-def _both(call: Call) -> None:
-    shape = merge(merge(call.ins[0], call.ins[1]), call.outs[0])
-    call.put_in(0, shape)
-    call.put_in(1, shape)
-    call.put_out(0, shape)
-    _ranges(call, 2)
 
 
 def _calibrated(call: Call) -> None:
     """The sum of two bytes is one where its range was measured beforehand, else a longer number."""
     first, second = call.in_types[0], call.in_types[1]
     if "min_calib_range" not in call.attrs or "max_calib_range" not in call.attrs:
-        _typed_ranges(call, 2, "int32")
+        _ranges(call, 2, "int32")
     else:
-        _typed_ranges(call, 2, None if first is None or second is None else first if first == second else "int8")
+        _ranges(call, 2, None if first is None or second is None else first if first == second else "int8")
 
 
 def _multiplied(call: Call) -> None:
@@ -161,19 +112,21 @@ def _multiplied(call: Call) -> None:
     _calibrated(call)
 
 
-def rows(table: Mapping[str, Operator]) -> list[Row]:
+def rows(table: Mapping[str, Operator]) -> list[Operator]:
     """The operators on bytes, which build on those of full precision."""
-    same = _typed(None, tensors=1)
-    norm = _like("batch_norm", table["BatchNorm"], lambda c: _typed_ranges(c, 1, "int8"), 5)
+    same, both = _typed(None, 1), pattern("..., ... -> ...")
+    norm = _like("batch_norm", table["BatchNorm"], _typed("int8", 5, weights="float32"), 5)
     return [
-        row("_contrib_quantize _npx_quantize _npx_contrib_quantize", _with_ranges, "quantize", _narrowed("uint8"), 3,
+        row("_contrib_quantize _npx_quantize _npx_contrib_quantize", lambda c: c.both(), "quantize", _narrowed("uint8"), 3,
             reads=(0,), results=1),
-        row("_contrib_quantize_v2 _npx_quantize_v2 _npx_contrib_quantize_v2", _with_ranges, "quantize", _narrowed("int8"), 3,
+        row("_contrib_quantize_v2 _npx_quantize_v2 _npx_contrib_quantize_v2", lambda c: c.both(), "quantize",
+            _narrowed("int8"), 3, reads=(0,), results=1),
+        row("_contrib_quantize_asym", lambda c: c.both(), "quantize", lambda c: _ranges(c, len(c.ins), "uint8"), 3,
             reads=(0,), results=1),
-        row("_contrib_quantize_asym", lambda c: [c.both(), _RANGE, _RANGE], "quantize",
-            lambda c: _typed_ranges(c, len(c.ins), "uint8"), 3, reads=(0,), results=1),
-        row("_contrib_requantize _npx_requantize", _with_ranges, "quantize", _requantized, 3, reads=(0,), results=1),
-        row("_contrib_dequantize _npx_dequantize", _dequantize, "quantize", _widened, reads=(0,), results=1),
+        row("_contrib_requantize _npx_requantize", lambda c: c.both(), "quantize", _narrowed("int8", "int32"), 3, reads=(0,),
+            results=1),
+        row("_contrib_dequantize _npx_dequantize", like_first, "quantize", lambda c: _ranges(c, 1, "float32"), reads=(0,),
+            results=1),
         _like("conv", replace(table["Convolution"], slots=_slots), _typed("int32")),
         _like("fully_connected", replace(table["FullyConnected"], slots=_slots), _typed("int32")),
         _like("pooling", table["Pooling"], same, 1),
@@ -182,12 +135,12 @@ def rows(table: Mapping[str, Operator]) -> list[Row]:
         _like("reshape", table["_npx_reshape"], same, 1),
         _like("transpose", table["transpose"], same, 1),
         _like("concat", table["Concat"], _joined_types),
-        norm._replace(names=(*norm.names, "_contrib_quantized_batch_norm_relu")),
+        replace(norm, names=(*norm.names, "_contrib_quantized_batch_norm_relu")),
         row("_contrib_quantized_embedding _npx_quantized_embedding", _shapes_of(table["Embedding"], 2), "embedding",
-            _typed("int8", tensors=2), 3, "data weight min_weight max_weight", (1, 0), 1),
+            _typed("int8", 2), 3, "data weight min_weight max_weight", (1, 0), 1),
         row("_contrib_quantized_elemwise_add _npx_quantized_elemwise_add _contrib_quantized_npi_add _npx_quantized_npi_add",
-            _both, "elementwise add", _calibrated, 3, reads=(0, 1), results=1),
-        row("_contrib_quantized_elemwise_mul _npx_quantized_elemwise_mul", _both, "elementwise mul", _multiplied,
+            both, "elementwise add", _calibrated, 3, reads=(0, 1), results=1),
+        row("_contrib_quantized_elemwise_mul _npx_quantized_elemwise_mul", both, "elementwise mul", _multiplied,
             lambda attrs: 1 if attrs.flag("enable_float_output") else 3, reads=(0, 1), results=1),
-        row("_contrib_calibrate_entropy", lambda c: [_RANGE, _RANGE], "view", outputs=2),
+        row("_contrib_calibrate_entropy", lambda c: [(1,), (1,)], "view", outputs=2),
     ]  # fmt: skip

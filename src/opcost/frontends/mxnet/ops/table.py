@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from opcost.core.graph import NO_ATTRS, Attrs
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, Unknown, broadcast, divided, known, merge, product, text
@@ -138,8 +138,9 @@ def _fixed(means: str) -> Means:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What is known of an operator of MXNet's."""
+    """What is known of an operator of MXNet's, which has several names."""
 
+    names: tuple[str, ...]
     shapes: Shapes
     means: str | Callable[[Call], Means]
     """The kind, with its function behind where it has one (`reduce sum`); or what works out kind and attributes."""
@@ -180,17 +181,6 @@ class Operator:
         return self.slots(attrs) if callable(self.slots) else self.slots
 
 
-class Row(NamedTuple):
-    """An operator with all its names."""
-
-    names: tuple[str, ...]
-    operator: Operator
-
-    def renamed(self, names: str, **changes: Any) -> Row:
-        """The same row under other names, with some fields of the operator changed."""
-        return Row(tuple(names.split()), replace(self.operator, **changes))
-
-
 def row(
     names: str | Iterable[str],
     shapes: Shapes,
@@ -200,19 +190,19 @@ def row(
     slots: str | Callable[[Attributes], tuple[str, ...]] = "",
     reads: Reads = None,
     results: int | None = None,
-) -> Row:
+) -> Operator:
     """A row of a table; names and slots are one text with blanks between them. All tensors have one type unless given."""
     listed = tuple(names.split() if isinstance(names, str) else names)
     named = tuple(slots.split()) if isinstance(slots, str) else slots
-    return Row(listed, Operator(shapes, means, types or same_types, outputs, named, reads, results))
+    return Operator(listed, shapes, means, types or same_types, outputs, named, reads, results)
 
 
-def table_of(*families: Iterable[Row]) -> dict[str, Operator]:
+def table_of(*families: Iterable[Operator]) -> dict[str, Operator]:
     """Operators by all their names; a name with two rows is an error."""
     found: dict[str, Operator] = {}
     for family in families:
-        for names, operator in family:
-            for name in names:
+        for operator in family:
+            for name in operator.names:
                 if name in found:
                     raise GraphError(f"the MXNet operator {name!r} has two rows")
                 found[name] = operator

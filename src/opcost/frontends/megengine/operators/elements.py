@@ -70,31 +70,28 @@ def _multi_types(call: OperatorCall) -> list[str]:
     return [next(found, call.dtype())]
 
 
-def _conversion(call: OperatorCall) -> Means:
-    """Between numbers and their quantized form something is computed, between other types not."""
-    quantized = {call.dtype(), call.outs[0].dtype} & QUANTIZED
-    return "quantize" if quantized else "copy", NO_ATTRS
-
-
-def _where_shapes(call: OperatorCall) -> list[Shape]:
-    if len(call.ins) < 3:
-        raise Mismatch("a mask and two tensors are needed")
-    return stretched(call)
-
-
 _COMPUTED = {
     "Elemwise": Row(
         stretched, _function, lambda call: ["bool" if call.word("mode") in ("ISNAN", "ISINF") else call.dtype()]
     ),
     "ElemwiseMultiType": Row(stretched, _function, _multi_types),
     "PowC": Row(same, "elementwise pow"),
-    "TypeCvt": Row(same, _conversion, lambda call: [call.word("dtype") or call.dtype()]),
+    # between numbers and their quantized form something is computed, between other types not
+    "TypeCvt": Row(
+        same,
+        lambda call: ("quantize" if {call.dtype(), call.outs[0].dtype} & QUANTIZED else "copy", NO_ATTRS),
+        lambda call: [call.word("dtype") or call.dtype()],
+    ),
     "AddUpdate": Row(same, "elementwise mul_mul_add"),
     "AffineInt": Row(stretched, "elementwise fma"),
     **dict.fromkeys(("FakeQuant", "TQT", "LSQ"), Row(same, "elementwise fake_quantize")),
     "FakeQuantBackward": Row(alike(1), "elementwise fake_quantize_grad"),
     "MaskedFill": Row(same, "elementwise masked_fill"),
-    "Where": Row(_where_shapes, "elementwise where", lambda call: [call.dtype(1)]),
+    "Where": Row(
+        lambda call: [sh.broadcast([call.dims(at) for at in range(3)])],
+        "elementwise where",
+        lambda call: [call.dtype(1)],
+    ),
     "CheckNonFinite": Row(
         lambda call: [*(made.shape for made in call.ins), (1,)],
         "elementwise nan_check",
@@ -105,19 +102,15 @@ _COMPUTED = {
 # -- tensors made of no other: constants, ranges, random numbers -------------------------------------------------------
 
 
-def _filled(call: OperatorCall) -> list[Shape]:
-    """The shape comes as the first input."""
-    return [call.target(0)]
-
-
 def _declared(call: OperatorCall) -> list[str]:
     return [call.word("dtype") or "float32"]
 
 
-_DRAWN = Row(_filled, "random", _declared, ())
+_DRAWN = Row(lambda call: [call.target(0)], "random", _declared, ())
+"""The shape comes as the first input."""
 
 _CREATED = {
-    "Alloc": Row(_filled, "create", _declared, ()),
+    "Alloc": _DRAWN._replace(means="create"),
     "Eye": Row(lambda call: [(call.target(0) * 2)[:2]], "create", _declared, ()),
     "Linspace": Row(lambda call: [(call.first(2),)], "create", ("float32",), ()),
     **dict.fromkeys(("UniformRNG", "GaussianRNG", "PermutationRNG"), _DRAWN),
@@ -178,13 +171,6 @@ def _padding_shapes(call: OperatorCall) -> list[Shape]:
     return [sh.padded(x, [[call.whole(f"{side}_dim{axis}") for side in sides] for axis in range(len(x))])]
 
 
-def _shape_shapes(call: OperatorCall) -> list[Shape]:
-    """The shape of the input, of several inputs their common one, or one extent of it."""
-    if call.whole("axis") != NO_OPTIONAL_AXIS:
-        return [(1,)]
-    return [(len(sh.broadcast(call.every())),)]
-
-
 _MOVED = {
     "Reshape": Row(_reshape_shapes, "view"),
     "Broadcast": Row(lambda call: [sh.expanded(call.dims(0), call.target(1))], "view"),
@@ -193,7 +179,12 @@ _MOVED = {
     "Concat": Row(lambda call: [sh.concat(call.every(), call.whole("axis"))], "copy"),
     "Split": Row(_split_shapes, "view"),
     "Padding": Row(_padding_shapes, "copy"),
-    "GetVarShape": Row(_shape_shapes, "view", ("int32",)),
+    # the shape of the input, of several inputs their common one, or one extent of it
+    "GetVarShape": Row(
+        lambda call: [(1 if call.whole("axis") != NO_OPTIONAL_AXIS else len(sh.broadcast(call.every())),)],
+        "view",
+        ("int32",),
+    ),
     "Copy": Row(same, "copy"),
     "PersistentOutputStorage": Row(same, "copy"),
     # nothing moves; further inputs are only numbers of shapes

@@ -176,13 +176,6 @@ def _step(call: OperatorCall) -> Means:
 # -- norms: results after the first, such as mean and deviation, are kept for a backward pass --------------------------
 
 
-def _batch_shapes(call: OperatorCall) -> list[Shape]:
-    """Statistics first, the result last; at inference there are no running statistics."""
-    x, scale = call.dims(0), call.dims(1)
-    statistics: list[Shape] = [scale] * (4 if call.count == 6 else 2)
-    return [*statistics, (0,), x]
-
-
 def _norm_shapes(call: OperatorCall) -> list[Shape]:
     """The result, and a mean and a deviation for everything that is normalized together."""
     x, kept = call.dims(0), call.dims(0)[:2]
@@ -201,7 +194,7 @@ def _norm_shapes(call: OperatorCall) -> list[Shape]:
 _AFFINE = {"LayerNorm": "layer", "GeneralNorm": "layer", "GroupNorm": "group", "InstanceNorm": "instance"}
 
 
-def _affine(call: OperatorCall) -> Means:
+def _norm(call: OperatorCall) -> Means:
     return "norm", {"fn": _AFFINE[call.type], "affine": 2 if call.flag("affine") else 0}
 
 
@@ -302,12 +295,6 @@ def _sort(call: OperatorCall) -> Means:
     return "sort", attrs
 
 
-def _kept_boxes(call: OperatorCall) -> list[Shape]:
-    """Boxes (batch, count, 4): the places of those that are kept, up to a maximum, and their number."""
-    batch = call.ranked(0, 3)[0]
-    return [(batch, call.whole("max_output")), (batch,)]
-
-
 def _suppression(call: OperatorCall) -> Means:
     raise Mismatch("how many pairs of boxes are compared depends on data")
 
@@ -329,13 +316,14 @@ ROWS = {
     "LSTM": Row(_layer_shapes, _layers, results=_layer_results),
     "RNNCell": Row(_step_shapes, _step),
     "LSTMCell": Row(_step_shapes, _step),
+    # statistics first, the result last; at inference there are no running statistics
     "BatchNorm": Row(
-        _batch_shapes,
+        lambda call: [*[call.dims(1)] * (4 if call.count == 6 else 2), (0,), call.dims(0)],
         lambda call: ("norm", {"fn": "batch", "affine": 2, "training": call.word("fwd_mode") == "TRAINING"}),
         lambda call: [*([call.dtype(1)] * (call.count - 2)), "uint8", call.dtype()],
         results=lambda call: (call.count - 1,),
     ),
-    **dict.fromkeys(_AFFINE, Row(_norm_shapes, _affine, ("", "float32", "float32"), results=(0,))),
+    **dict.fromkeys(_AFFINE, Row(_norm_shapes, _norm, ("", "float32", "float32"), results=(0,))),
     "LRN": Row(same, lambda call: ("norm", {"fn": "local_response", "window": call.whole("n")})),
     "Softmax": Row(same, "softmax"),
     "SoftmaxBackward": Row(alike(0), lambda call: ("softmax", {"grad": True})),
@@ -352,5 +340,9 @@ ROWS = {
     "TopK": Row(_top_shapes, _sort, ("", "int32"), (0,)),
     "CondTake": Row(lambda call: [(None,), (None,)], "gather", ("", "int32")),
     "NonZero": Row(lambda call: [(len(call.dims(0)), None)], "gather", ("int32",)),
-    "NMSKeepMGB": Row(_kept_boxes, _suppression, ("int32", "int32")),
+    "NMSKeepMGB": Row(
+        lambda call: [(call.ranked(0, 3)[0], call.whole("max_output")), call.ranked(0, 3)[:1]],
+        _suppression,
+        ("int32", "int32"),
+    ),
 }

@@ -62,11 +62,6 @@ def _summed(call: Call, index: int) -> int:
     return 0 if call.attrs.flag("transpose_b" if index else "transpose_a") != bool(index) else -1
 
 
-def _dot(call: Call) -> Shape:
-    a, b = call.every()
-    return sh.tensordot(a, b, (_summed(call, 0),), (_summed(call, 1),)) or (1,)
-
-
 def _batch_dot(call: Call) -> Shape:
     turns = call.attrs.flag("transpose_a"), call.attrs.flag("transpose_b")
     a, b = (_turned(shape, turn=turn) for shape, turn in zip(call.every(), turns, strict=True))
@@ -106,11 +101,6 @@ def _gemm_product(call: Call) -> Means:
     return product_of(a[axis] if call.attrs.flag("transpose_a") else a[-1], bias=len(call.ins) > 2)
 
 
-def _np_dot_product(call: Call) -> Means:
-    """The last axis of the first with the last but one of the second; a scalar multiplies."""
-    return product_of(call.x()[-1]) if call.x() and call.x(1) else ("elementwise", {"fn": "mul"})
-
-
 def _summed_axes(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The axes of both operands that `tensordot` sums."""
     ranks = [len(shape) for shape in call.every()]
@@ -125,11 +115,6 @@ def _summed_axes(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if len(a) != len(b):
         raise AttributeFault("the two operands do not have the same number of summed axes")
     return a, b
-
-
-def _tensordot(call: Call) -> Shape:
-    a, b = call.every()
-    return sh.tensordot(a, b, *_summed_axes(call))
 
 
 def _equation(call: Call) -> str:
@@ -149,14 +134,17 @@ _PRODUCTS = [
     row("_contrib_intgemm_fully_connected _npx_intgemm_fully_connected", _intgemm,
         lambda c: product_of(c.x(1)[1], bias=len(c.ins) > 3), _intgemm_types, slots="data weight scaling bias",
         reads=(0, 1, 3)),
-    row("dot _sparse_dot", _dot, lambda c: product_of(sh.known((c.dims(0)[_summed(c, 0)],))[0]), slots="lhs rhs"),
+    row("dot _sparse_dot", lambda c: sh.tensordot(c.dims(0), c.dims(1), (_summed(c, 0),), (_summed(c, 1),)) or (1,),
+        lambda c: product_of(sh.known((c.dims(0)[_summed(c, 0)],))[0]), slots="lhs rhs"),
     row("batch_dot _npx_batch_dot", _batch_dot, lambda c: product_of(c.x()[-2 if c.attrs.flag("transpose_a") else -1]),
         slots="lhs rhs"),
     row("_linalg_gemm linalg_gemm _linalg_gemm2 linalg_gemm2 _npx_linalg_gemm _npx_linalg_gemm2", _gemm, _gemm_product,
         slots="A B C"),
     row("_npi_matmul", lambda c: sh.matmul(*c.every()), lambda c: product_of(c.x()[-1]), slots="a b"),
-    row("_np_dot _npi_dot", lambda c: sh.dot(*c.every()), _np_dot_product, slots="a b"),
-    row("_npi_tensordot _npi_tensordot_int_axes", _tensordot,
+    # the last axis of the first with the last but one of the second; a scalar multiplies
+    row("_np_dot _npi_dot", lambda c: sh.dot(*c.every()),
+        lambda c: product_of(c.x()[-1]) if c.x() and c.x(1) else ("elementwise", {"fn": "mul"}), slots="a b"),
+    row("_npi_tensordot _npi_tensordot_int_axes", lambda c: sh.tensordot(c.dims(0), c.dims(1), *_summed_axes(c)),
         lambda c: product_of(prod(c.x()[axis] for axis in _summed_axes(c)[0])), slots="a b"),
     row("_npi_einsum", lambda c: sh.einsum(_equation(c), c.every()), lambda c: ("einsum", {"equation": _equation(c)})),
     row("khatri_rao", _khatri_rao, lambda c: ("elementwise", {"fn": "mul"})),

@@ -187,11 +187,6 @@ def _boolean_mask(call: Call) -> Shape:
     return sh.replaced(x, axis, None)
 
 
-def _index_array(call: Call) -> Shape:
-    x, axes = call.dims(0), call.attrs.maybe_integers("axes")
-    return (*x, len(x) if axes is None else len(axes)) if sh.complete(x) else None
-
-
 def _index_type(call: Call) -> None:
     call.type_in(1, "int32")
     FIRST(call)
@@ -224,7 +219,8 @@ _INDEXED = [
     row("_unravel_index unravel_index", lambda c: (len(c.attrs.integers("shape")), *c.dims(0)), "copy"),
     row("shape_array _npx_shape_array", lambda c: (len(c.dims(0)),), "create", _INT64),
     row("size_array _npx_size_array", lambda c: (1,), "create", _INT64),
-    row("_contrib_index_array _npx_index_array", _index_array, "create", _INT64),
+    row("_contrib_index_array _npx_index_array",
+        lambda c: (*c.x(), len(c.x()) if "axes" not in c.attrs else c.attrs.count("axes")), "create", _INT64),
 ]  # fmt: skip
 
 # -- batches of sequences of different lengths -------------------------------------------------------------------------

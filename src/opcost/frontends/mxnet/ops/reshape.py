@@ -333,11 +333,6 @@ def _crop(call: Call) -> Shape:
     return (*x[:2], *(image(call.dims(1))[2:] if len(call.ins) > 1 else call.attrs.integers("h_w", (0, 0))))
 
 
-def _rot90(call: Call) -> Shape:
-    x = call.dims(0)
-    return sh.swapped(x, *call.attrs.integers("axes", (0, 1))) if call.attrs.integer("k", 1) % 2 else x
-
-
 def _multicast(call: Call) -> None:
     for index in range(len(call.ins)):
         call.put_out(index, call.ins[index])
@@ -370,7 +365,8 @@ _MOVED = [
     row("space_to_depth _npx_space_to_depth", pattern(f"n c {_BLOCK}*h {_BLOCK}*w -> n {_BLOCK}*{_BLOCK}*c h w"), "copy"),
     row("reverse flip _npi_flip _np_roll _npi_roll _image_flip_left_right _npx__image_flip_left_right "
         "_image_flip_top_bottom _npx__image_flip_top_bottom", same_shapes, "copy"),
-    row("_npi_rot90", _rot90, "copy"),
+    row("_npi_rot90", lambda c: sh.swapped(c.dims(0), *c.attrs.integers("axes", (0, 1))) if c.attrs.integer("k", 1) % 2
+        else c.dims(0), "copy"),
     row("Cast cast _npi_cast _npx_cast amp_cast _npx_amp_cast _npi_amp_cast", like_first,
         lambda c: ("view" if c.in_types[0] == c.out_types[0] else "copy", {}), output_type("dtype")),
     row("amp_multicast _npi_amp_multicast", _multicast, "copy", _multicast_types,

@@ -136,19 +136,12 @@ DECODE_FLOPS = 14
 """Of a box: four products, four sums, two exponentials, two halvings, two differences."""
 
 
-def _sorting(boxes: int) -> int:
-    """Comparisons that sort boxes by score. How many pairs are compared after that depends on the data and is left out."""
-    return boxes * max(boxes - 1, 0).bit_length()
+def _sorted(batch: tuple[int, ...], boxes: int, flops: int = 0) -> Means:
+    """Comparisons that sort boxes by score, and `flops` for each box.
 
-
-def _nms(call: Call) -> Means:
-    *batch, boxes, _ = call.x()
-    return elements("compare", (prod(batch) or 1) * _sorting(boxes))
-
-
-def _match(call: Call) -> Means:
-    *batch, rows, columns = call.x()
-    return elements("compare", (prod(batch) or 1) * _sorting(rows * columns))
+    How many pairs are compared after that depends on the data and is left out.
+    """
+    return elements("compare", (prod(batch) or 1) * (boxes * max(boxes - 1, 0).bit_length() + boxes * flops))
 
 
 def _encode(call: Call) -> list[Shape]:
@@ -190,15 +183,9 @@ def _detection_shapes(call: Call) -> Shape:
     return (scores[0] if scores else None, count, 6)
 
 
-def _detection(call: Call) -> Means:
-    batch, boxes, _ = call.y()
-    return elements("compare", batch * (_sorting(boxes) + boxes * DECODE_FLOPS))
-
-
 def _proposal(call: Call) -> Means:
     batch, channels, height, width = call.x()
-    boxes = channels // 2 * height * width
-    return elements("compare", batch * (_sorting(boxes) + boxes * DECODE_FLOPS))
+    return _sorted((batch,), channels // 2 * height * width, DECODE_FLOPS)
 
 
 # -- pools over regions ------------------------------------------------------------------------------------------------
@@ -236,17 +223,19 @@ _REGIONS, _KEPT = "b c h w, b 2*c h w, b 3", "{rpn_post_nms_top_n=300}"
 """Scores and changes of boxes; of all images together, or of each, this many are kept."""
 
 _BOXES = [
-    row("_contrib_box_nms _contrib_box_non_maximum_suppression _npx_box_nms", pattern("... n k -> ... n k"), _nms),
+    row("_contrib_box_nms _contrib_box_non_maximum_suppression _npx_box_nms", pattern("... n k -> ... n k"),
+        lambda c: _sorted(c.x()[:-2], c.x()[-2])),
     row("_contrib_box_iou _npx_box_iou", lambda c: (*c.dims(0)[:-1], *c.dims(1)[:-1]),
         lambda c: elements("add", OVERLAP_FLOPS * prod(c.y())), slots="lhs rhs"),
-    row("_contrib_bipartite_matching _npx_bipartite_matching", pattern("... r c -> ... r, ... c"), _match, outputs=2),
+    row("_contrib_bipartite_matching _npx_bipartite_matching", pattern("... r c -> ... r, ... c"),
+        lambda c: _sorted(c.x()[:-2], prod(c.x()[-2:])), outputs=2),
     row("_contrib_box_encode _npx_box_encode", _encode, _coded, types_of(2, 3), 2),
     row("_contrib_box_decode _npx_box_decode", like_first, _coded, slots="data anchors"),
     row("_contrib_MultiBoxPrior _npx_multibox_prior MultiBoxPrior", _prior, "create"),
     row("_contrib_MultiBoxTarget _npx_multibox_target MultiBoxTarget", _target_shapes, _matching, outputs=3,
         slots="anchor label cls_pred"),
-    row("_contrib_MultiBoxDetection _npx_multibox_detection MultiBoxDetection", _detection_shapes, _detection,
-        slots="cls_prob loc_pred anchor"),
+    row("_contrib_MultiBoxDetection _npx_multibox_detection MultiBoxDetection", _detection_shapes,
+        lambda c: _sorted(c.y()[:1], c.y()[1], DECODE_FLOPS), slots="cls_prob loc_pred anchor"),
     row("_contrib_Proposal Proposal", pattern(f"{_REGIONS} -> {_KEPT} 5, {_KEPT} 1"), _proposal, outputs=_scored,
         slots="cls_prob bbox_pred im_info"),
     row("_contrib_MultiProposal MultiProposal", pattern(f"{_REGIONS} -> b*{_KEPT} 5, b*{_KEPT} 1"), _proposal, outputs=_scored,

@@ -44,24 +44,11 @@ class LayerSummary:
 
     def __init__(self, module: nn.Module, call: LayerCall | None = None) -> None:
         self._module = module
-        self._call = call
-
-    @property
-    def in_size(self) -> str | list[Any]:
-        args = () if self._call is None else (*self._call.args, *self._call.kwargs.values())
-        return (_shape(args[0] if len(args) == 1 else list(args)) if args else "") or UNKNOWN_SIZE
-
-    @property
-    def out_size(self) -> str | list[Any]:
-        return (_shape(self._call.result) if self._call is not None else "") or UNKNOWN_SIZE
-
-    @property
-    def layer_type(self) -> str:
-        return type(self._module).__name__
-
-    @property
-    def num_parameters(self) -> int:
-        return _params(self._module)
+        args = () if call is None else (*call.args, *call.kwargs.values())
+        self.in_size = (_shape(args[0] if len(args) == 1 else list(args)) if args else "") or UNKNOWN_SIZE
+        self.out_size = (_shape(call.result) if call is not None else "") or UNKNOWN_SIZE
+        self.layer_type = type(module).__name__
+        self.num_parameters = _params(module)
 
     @property
     def training(self) -> bool:

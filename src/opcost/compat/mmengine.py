@@ -25,8 +25,15 @@ from opcost.compat.fvcore import (
     parameter_count,
 )
 from opcost.compat.fvcore.jit_handles import ACTIVATION_HANDLES, FLOP_HANDLES, Handle
-from opcost.compat.fvcore.parameter_count import HEADERS, count_elements, parameter_rows, parameter_shapes
-from opcost.compat.fvcore.print_model_statistics import _format_size, complexity_rows, flop_count_str
+from opcost.compat.fvcore.print_model_statistics import (
+    HEADERS,
+    _format_size,
+    complexity_rows,
+    count_elements,
+    flop_count_str,
+    parameter_rows,
+    parameter_shapes,
+)
 
 __all__ = [
     "ActivationAnalyzer", "FlopAnalyzer", "activation_count", "complexity_stats_str", "complexity_stats_table",

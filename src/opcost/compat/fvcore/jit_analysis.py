@@ -188,12 +188,21 @@ class JitModelAnalysis:
     def _analyze(self) -> Statistics:
         if self._stats is None:
             self._stats = self._add_up(self._traced())
-            self._warn(self._stats)
+            log = logging.getLogger(type(self).__module__)
+            for operator, times in self._stats.unsupported_ops[""].items() if self._enable_warn_unsupported_ops else ():
+                log.warning("Unsupported operator %s encountered %d time(s)", operator, times)
+            uncalled = sorted(filter(self._names.is_callable, self._stats.uncalled_mods))
+            if self._enable_warn_uncalled_mods and uncalled:
+                log.warning("%s%s", _UNCALLED, ", ".join(uncalled))
         return self._stats
 
     def _traced(self) -> Trace:
         if self._trace is None:
-            self._trace = self._run()
+            args, kwargs = _arguments(self.model, self._inputs)
+            with warnings.catch_warnings():
+                if self._warn_trace == "none":
+                    warnings.simplefilter("ignore")
+                self._trace = trace(self.model, args, {**kwargs, **(self._kwargs or {})}, warn=False)
         return self._trace
 
     def share_run(self, other: JitModelAnalysis) -> Self:
@@ -201,13 +210,6 @@ class JitModelAnalysis:
         self._trace = other._traced()
         self._stats = None
         return self
-
-    def _run(self) -> Trace:
-        args, kwargs = _arguments(self.model, self._inputs)
-        with warnings.catch_warnings():
-            if self._warn_trace == "none":
-                warnings.simplefilter("ignore")
-            return trace(self.model, args, {**kwargs, **(self._kwargs or {})}, warn=False)
 
     def _add_up(self, found: Trace) -> Statistics:
         names = self._names
@@ -255,16 +257,6 @@ class JitModelAnalysis:
         found = handle(node.inputs(), node.outputs())
         by_name = found if isinstance(found, Mapping) else {node.name: found}
         return Counter({name: _plain_number(number) for name, number in by_name.items()})
-
-    def _warn(self, stats: Statistics) -> None:
-        log = logging.getLogger(type(self).__module__)
-        if self._enable_warn_unsupported_ops:
-            for operator, times in stats.unsupported_ops[""].items():
-                log.warning("Unsupported operator %s encountered %d time(s)", operator, times)
-        if self._enable_warn_uncalled_mods:
-            uncalled = sorted(name for name in stats.uncalled_mods if self._names.is_callable(name))
-            if uncalled:
-                log.warning("%s%s", _UNCALLED, ", ".join(uncalled))
 
 
 def _plain_number(number: object) -> float:

@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, IntEnum, unique
+from enum import Enum, IntEnum
 from typing import Any
 
 import torch
@@ -27,43 +27,21 @@ add_submodules(__name__, "enums", "formatting", "model_statistics", "torchinfo")
 # -- the words that `summary` takes; plain strings of the same value do as well ---------------------------------------
 
 
-@unique
-class Mode(str, Enum):
-    """Whether the model is summarised as in training or as in inference."""
-
-    TRAIN = "train"
-    EVAL = "eval"
-
-
-@unique
-class RowSettings(str, Enum):
-    """What a row shows beside the layer's type, and which rows are left out."""
-
-    DEPTH = "depth"
-    VAR_NAMES = "var_names"
-    ASCII_ONLY = "ascii_only"
-    HIDE_RECURSIVE_LAYERS = "hide_recursive_layers"
-
-
-@unique
-class Units(str, Enum):
-    """The unit of a total; AUTO takes the largest that leaves at least one, but no smaller than a million."""
-
-    AUTO = "auto"
-    MEGABYTES = "M"
-    GIGABYTES = "G"
-    TERABYTES = "T"
-    NONE = ""
-
-
-@unique
-class Verbosity(IntEnum):
-    """Print nothing, the table, or the table with the parameters of every layer."""
-
-    QUIET = 0
-    DEFAULT = 1
-    VERBOSE = 2
-
+Mode = Enum("Mode", {"TRAIN": "train", "EVAL": "eval"}, type=str)
+"""Whether the model is summarised as in training or as in inference."""
+RowSettings = Enum(
+    "RowSettings",
+    {
+        "DEPTH": "depth", "VAR_NAMES": "var_names", "ASCII_ONLY": "ascii_only",
+        "HIDE_RECURSIVE_LAYERS": "hide_recursive_layers",
+    },
+    type=str,
+)  # fmt: skip
+"""What a row shows beside the layer's type, and which rows are left out."""
+Units = Enum("Units", {"AUTO": "auto", "MEGABYTES": "M", "GIGABYTES": "G", "TERABYTES": "T", "NONE": ""}, type=str)
+"""The unit of a total; AUTO takes the largest that leaves at least one, but no smaller than a million."""
+Verbosity = IntEnum("Verbosity", {"QUIET": 0, "DEFAULT": 1, "VERBOSE": 2})
+"""Print nothing, the table, or the table with the parameters of every layer."""
 
 HEADER_TITLES = {
     ColumnSettings.KERNEL_SIZE: "Kernel Shape",
@@ -103,9 +81,8 @@ def summary(
     `cache_forward_pass` could save.
     """
     given = input_data is not None or input_size is not None
-    if col_names is None:
-        col_names = DEFAULT_COLUMN_NAMES if given else (ColumnSettings.NUM_PARAMS,)
-    columns = tuple(ColumnSettings(name) for name in col_names)
+    usual = DEFAULT_COLUMN_NAMES if given else (ColumnSettings.NUM_PARAMS,)
+    columns = tuple(ColumnSettings(name) for name in (usual if col_names is None else col_names))
     rows = {RowSettings(name) for name in (DEFAULT_ROW_SETTINGS if row_settings is None else row_settings)}
     model_mode = Mode.EVAL if mode is None else Mode(mode)
     if verbose is None:

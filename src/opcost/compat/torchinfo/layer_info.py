@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import Enum, unique
+from enum import Enum
 from math import prod
 from typing import Any
 
@@ -29,17 +29,15 @@ _RECURSIVE = "(recursive)"
 _NOTHING = "--"
 
 
-@unique
-class ColumnSettings(str, Enum):
-    """The columns there are."""
-
-    KERNEL_SIZE = "kernel_size"
-    INPUT_SIZE = "input_size"
-    OUTPUT_SIZE = "output_size"
-    NUM_PARAMS = "num_params"
-    PARAMS_PERCENT = "params_percent"
-    MULT_ADDS = "mult_adds"
-    TRAINABLE = "trainable"
+ColumnSettings = Enum(
+    "ColumnSettings",
+    {
+        "KERNEL_SIZE": "kernel_size", "INPUT_SIZE": "input_size", "OUTPUT_SIZE": "output_size", "NUM_PARAMS": "num_params",
+        "PARAMS_PERCENT": "params_percent", "MULT_ADDS": "mult_adds", "TRAINABLE": "trainable",
+    },
+    type=str,
+)  # fmt: skip
+"""The columns there are."""
 
 
 class LayerInfo:

@@ -56,21 +56,12 @@ _TOKENS = (1, 128)
 
 
 def calculate_flops(
-    model: nn.Module,
-    input_shape: tuple[int, ...] | None = None,
-    transformer_tokenizer: Any = None,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
-    forward_mode: str = "forward",
-    include_backPropagation: bool = False,
-    compute_bp_factor: float = 2.0,
-    print_results: bool = True,
-    print_detailed: bool = True,
-    output_as_string: bool = True,
-    output_precision: int = 2,
-    output_unit: str | None = None,
-    ignore_modules: Collection[type] | None = None,
-) -> tuple[Any, Any, Any]:
+    model: nn.Module, input_shape: tuple[int, ...] | None = None, transformer_tokenizer: Any = None,
+    args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, forward_mode: str = "forward",
+    include_backPropagation: bool = False, compute_bp_factor: float = 2.0, print_results: bool = True,
+    print_detailed: bool = True, output_as_string: bool = True, output_precision: int = 2,
+    output_unit: str | None = None, ignore_modules: Collection[type] | None = None,
+) -> tuple[Any, Any, Any]:  # fmt: skip
     """Flops, multiply-accumulates and trainable parameters of a forward pass in evaluation mode, as text or as numbers.
 
     With a tokenizer, `input_shape` is (batch, tokens). `include_backPropagation` multiplies what is returned by one more than
@@ -90,22 +81,12 @@ def calculate_flops(
 
 
 def calculate_flops_hf(
-    model_name: str,
-    empty_model: nn.Module | None = None,
-    input_shape: tuple[int, ...] | None = None,
-    trust_remote_code: bool = True,
-    access_token: str = "",
-    forward_mode: str = "forward",
-    include_backPropagation: bool = False,
-    compute_bp_factor: float = 2.0,
-    print_results: bool = True,
-    print_detailed: bool = True,
-    output_as_string: bool = True,
-    output_precision: int = 2,
-    output_unit: str | None = None,
-    ignore_modules: Collection[type] | None = None,
-    return_results: bool = False,
-) -> tuple[Any, ...]:
+    model_name: str, empty_model: nn.Module | None = None, input_shape: tuple[int, ...] | None = None,
+    trust_remote_code: bool = True, access_token: str = "", forward_mode: str = "forward",
+    include_backPropagation: bool = False, compute_bp_factor: float = 2.0, print_results: bool = True,
+    print_detailed: bool = True, output_as_string: bool = True, output_precision: int = 2,
+    output_unit: str | None = None, ignore_modules: Collection[type] | None = None, return_results: bool = False,
+) -> tuple[Any, ...]:  # fmt: skip
     """`calculate_flops` of a transformers model without weights, by the folder of its configuration or `hf:config.json`.
 
     Nothing is downloaded and no tokenizer is needed: `input_shape` is (batch, tokens). With `return_results` the text is

@@ -253,20 +253,11 @@ class ModelProfile:
 
 
 def get_model_profile(
-    model: nn.Module,
-    input_shape: tuple[int, ...] | None = None,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
-    print_profile: bool = True,
-    detailed: bool = True,
-    module_depth: int = -1,
-    top_modules: int = 1,
-    warm_up: int = 1,
-    as_string: bool = True,
-    output_file: str | None = None,
-    ignore_modules: Collection[type] | None = None,
-    mode: str = "forward",
-) -> tuple[Any, Any, Any]:
+    model: nn.Module, input_shape: tuple[int, ...] | None = None, args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None, print_profile: bool = True, detailed: bool = True,
+    module_depth: int = -1, top_modules: int = 1, warm_up: int = 1, as_string: bool = True,
+    output_file: str | None = None, ignore_modules: Collection[type] | None = None, mode: str = "forward",
+) -> tuple[Any, Any, Any]:  # fmt: skip
     """Flops, multiply-accumulates and parameters of a forward pass in evaluation mode, as text or as numbers.
 
     With `mode="generate"`, of a call of the model's `generate`.

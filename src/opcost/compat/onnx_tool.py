@@ -37,16 +37,11 @@ _ALIGN = "<<><><><<<"
 
 
 def model_profile(
-    m: Any,
-    dynamic_shapes: Mapping[str, Any] | None = None,
-    exclude_ops: Collection[str] | None = None,
-    hidden_ops: Collection[str] | None = NoMacsOps,
-    mcfg: Mapping[str, Any] | None = None,
-    save_profile: str | PathLike[str] | None = None,
-    save_model: str | PathLike[str] | None = None,
-    shape_only: bool = False,
-    no_shape: bool = False,
-) -> None:
+    m: Any, dynamic_shapes: Mapping[str, Any] | None = None, exclude_ops: Collection[str] | None = None,
+    hidden_ops: Collection[str] | None = NoMacsOps, mcfg: Mapping[str, Any] | None = None,
+    save_profile: str | PathLike[str] | None = None, save_model: str | PathLike[str] | None = None,
+    shape_only: bool = False, no_shape: bool = False,
+) -> None:  # fmt: skip
     """Print the table of `m`, a path or a ModelProto; `dynamic_shapes` has shapes or arrays for inputs."""
     if save_model is not None:
         raise InputError("opcost writes no models", hint="leave save_model out, or use onnx-tool for it")

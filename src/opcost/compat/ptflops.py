@@ -43,21 +43,13 @@ class FLOPS_BACKEND(Enum):
 
 
 def get_model_complexity_info(
-    model: nn.Module,
-    input_res: tuple[int, ...],
-    print_per_layer_stat: bool = True,
-    as_strings: bool = True,
-    input_constructor: Callable[[tuple[int, ...]], Any] | None = None,
-    ost: TextIO | None = None,
-    verbose: bool = False,
-    ignore_modules: Collection[Any] = (),
-    custom_modules_hooks: Mapping[Any, Hook] | None = None,
-    backend: str | FLOPS_BACKEND = FLOPS_BACKEND.PYTORCH,
-    flops_units: str | None = None,
-    param_units: str | None = None,
-    output_precision: int = 2,
+    model: nn.Module, input_res: tuple[int, ...], print_per_layer_stat: bool = True, as_strings: bool = True,
+    input_constructor: Callable[[tuple[int, ...]], Any] | None = None, ost: TextIO | None = None,
+    verbose: bool = False, ignore_modules: Collection[Any] = (),
+    custom_modules_hooks: Mapping[Any, Hook] | None = None, backend: str | FLOPS_BACKEND = FLOPS_BACKEND.PYTORCH,
+    flops_units: str | None = None, param_units: str | None = None, output_precision: int = 2,
     backend_specific_config: Mapping[str, Any] | None = None,
-) -> tuple[str | int | None, str | int | None]:
+) -> tuple[str | int | None, str | int | None]:  # fmt: skip
     """Multiply-adds and trainable parameters of a model in evaluation mode, as text or as integers.
 
     `input_res` is the shape of the input without the batch, which is 1; `input_constructor` makes something else

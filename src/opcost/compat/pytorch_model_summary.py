@@ -19,15 +19,9 @@ _TITLE = " Hierarchical Summary "
 
 
 def summary(
-    model: nn.Module,
-    *inputs: Any,
-    batch_size: int = -1,
-    show_input: bool = False,
-    show_hierarchical: bool = False,
-    print_summary: bool = False,
-    max_depth: int | None = 1,
-    show_parent_layers: bool = False,
-) -> str:
+    model: nn.Module, *inputs: Any, batch_size: int = -1, show_input: bool = False, show_hierarchical: bool = False,
+    print_summary: bool = False, max_depth: int | None = 1, show_parent_layers: bool = False,
+) -> str:  # fmt: skip
     """The table as text, printed with `print_summary`; containers do not count as a depth."""
     layers = count_layers(model, inputs, mode="eval")
     parents = _parents(layers.model)

@@ -33,19 +33,10 @@ _FLOAT_BYTES = 4
 
 
 def summary(
-    model: nn.Module,
-    input_data: Any = None,
-    *args: Any,
-    batch_dim: int | None = 0,
-    branching: bool = True,
-    col_names: Iterable[str] | None = None,
-    col_width: int = 25,
-    depth: int = 3,
-    device: torch.device | str | None = None,
-    dtypes: Sequence[Any] | None = None,
-    verbose: int = 1,
-    **kwargs: Any,
-) -> ModelStatistics:
+    model: nn.Module, input_data: Any = None, *args: Any, batch_dim: int | None = 0, branching: bool = True,
+    col_names: Iterable[str] | None = None, col_width: int = 25, depth: int = 3,
+    device: torch.device | str | None = None, dtypes: Sequence[Any] | None = None, verbose: int = 1, **kwargs: Any,
+) -> ModelStatistics:  # fmt: skip
     """The layers of a model with their shapes, parameters and mult-adds, printed unless `verbose` is 0.
 
     `input_data` is a tensor or several, or a shape or several without the batch; without it nothing is run, and the layers are

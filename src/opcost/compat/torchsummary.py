@@ -40,12 +40,9 @@ _MOST_NAMES = 8
 
 
 def summary(
-    model: nn.Module,
-    input_size: Sizes,
-    batch_size: int = -1,
-    device: str | torch.device = "cuda",
+    model: nn.Module, input_size: Sizes, batch_size: int = -1, device: str | torch.device = "cuda",
     dtypes: Sequence[Any] | None = None,
-) -> tuple[int, int]:
+) -> tuple[int, int]:  # fmt: skip
     """Print the layers of a model in the order in which they finish; returns the number of parameters and of trainable ones.
 
     `input_size` is one size or several, without the batch; `dtypes` are the element types of the inputs. Nothing runs on a
@@ -57,12 +54,9 @@ def summary(
 
 
 def summary_string(
-    model: nn.Module,
-    input_size: Sizes,
-    batch_size: int = -1,
-    device: str | torch.device = "cuda",
+    model: nn.Module, input_size: Sizes, batch_size: int = -1, device: str | torch.device = "cuda",
     dtypes: Sequence[Any] | None = None,
-) -> tuple[str, tuple[int, int]]:
+) -> tuple[str, tuple[int, int]]:  # fmt: skip
     """The table as text, and what `summary` returns."""
     if str(device).partition(":")[0].lower() not in {"cuda", "cpu"}:
         raise AssertionError("Input device is not valid, please specify 'cuda' or 'cpu'")

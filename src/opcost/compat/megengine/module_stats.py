@@ -14,17 +14,10 @@ __all__ = ["module_stats", "register_flops", "register_hook_module"]
 
 
 def module_stats(
-    model: Any,
-    inputs: Any = None,
-    input_shapes: Any = None,
-    cal_params: bool = True,
-    cal_flops: bool = True,
-    cal_activations: bool = True,
-    logging_to_stdout: bool = True,
-    bar_length_max: int = 20,
-    *,
+    model: Any, inputs: Any = None, input_shapes: Any = None, cal_params: bool = True, cal_flops: bool = True,
+    cal_activations: bool = True, logging_to_stdout: bool = True, bar_length_max: int = 20, *,
     convention: str = "megengine",
-) -> tuple[total_stats, stats_details]:
+) -> tuple[total_stats, stats_details]:  # fmt: skip
     """Print and return the parameters, FLOPs and activations of a model, layer by layer.
 
     `inputs` is an array, or a list or tuple of the positional arguments; `input_shapes` one shape, or a list of them.

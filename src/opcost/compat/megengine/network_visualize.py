@@ -35,18 +35,11 @@ CONVENTIONS = ("megengine", "opcost")
 
 
 def visualize(
-    model_path: str | Path,
-    log_path: str | Path | None,
-    input: Any = None,
-    inp_dict: Mapping[str, Any] | None = None,
-    cal_params: bool = True,
-    cal_flops: bool = True,
-    cal_activations: bool = True,
-    logging_to_stdout: bool = True,
-    bar_length_max: int = 20,
-    *,
+    model_path: str | Path, log_path: str | Path | None, input: Any = None,
+    inp_dict: Mapping[str, Any] | None = None, cal_params: bool = True, cal_flops: bool = True,
+    cal_activations: bool = True, logging_to_stdout: bool = True, bar_length_max: int = 20, *,
     convention: str = "megengine",
-) -> tuple[total_stats, stats_details]:
+) -> tuple[total_stats, stats_details]:  # fmt: skip
     """Print the statistics of a model and, where `log_path` is given, write its graph for TensorBoard.
 
     The model is a dump (`.mge`) or anything else that `opcost.count` takes by its name. `input` and `inp_dict` say with

@@ -29,13 +29,9 @@ CustomOps: TypeAlias = Mapping[type[nn.Module], Callable[..., None]]
 
 
 def profile(
-    model: nn.Module,
-    inputs: Sequence[Any],
-    custom_ops: CustomOps | None = None,
-    verbose: bool = True,
-    ret_layer_info: bool = False,
-    report_missing: bool = False,
-) -> Any:
+    model: nn.Module, inputs: Sequence[Any], custom_ops: CustomOps | None = None, verbose: bool = True,
+    ret_layer_info: bool = False, report_missing: bool = False,
+) -> Any:  # fmt: skip
     """(MACs, params), or (MACs, params, what each child contributes) with `ret_layer_info`."""
     layers = count_layers(model, tuple(inputs), mode="eval")
     if verbose or report_missing:
@@ -49,12 +45,9 @@ def profile(
 
 
 def profile_origin(
-    model: nn.Module,
-    inputs: Sequence[Any],
-    custom_ops: CustomOps | None = None,
-    verbose: bool = True,
+    model: nn.Module, inputs: Sequence[Any], custom_ops: CustomOps | None = None, verbose: bool = True,
     report_missing: bool = False,
-) -> tuple[float, float]:
+) -> tuple[float, float]:  # fmt: skip
     """(MACs, params), as `profile`."""
     total, params = profile(model, inputs, custom_ops, verbose, report_missing=report_missing)
     return total, params

@@ -59,21 +59,11 @@ REQUIRES_INPUT = {ColumnSettings.INPUT_SIZE, ColumnSettings.OUTPUT_SIZE, ColumnS
 
 
 def summary(
-    model: nn.Module,
-    input_size: Sequence[Any] | None = None,
-    input_data: Any = None,
-    batch_dim: int | None = None,
-    cache_forward_pass: bool | None = None,
-    col_names: Iterable[str] | None = None,
-    col_width: int = 25,
-    depth: int = 3,
-    device: torch.device | str | None = None,
-    dtypes: list[torch.dtype] | None = None,
-    mode: str | None = None,
-    row_settings: Iterable[str] | None = None,
-    verbose: int | None = None,
-    **kwargs: Any,
-) -> ModelStatistics:
+    model: nn.Module, input_size: Sequence[Any] | None = None, input_data: Any = None, batch_dim: int | None = None,
+    cache_forward_pass: bool | None = None, col_names: Iterable[str] | None = None, col_width: int = 25,
+    depth: int = 3, device: torch.device | str | None = None, dtypes: list[torch.dtype] | None = None,
+    mode: str | None = None, row_settings: Iterable[str] | None = None, verbose: int | None = None, **kwargs: Any,
+) -> ModelStatistics:  # fmt: skip
     """The layers of a model with their shapes, parameters and mult-adds, printed unless `verbose` is 0.
 
     Without `input_size` and `input_data` nothing is run, and the layers are listed as they are defined. `kwargs` go to the

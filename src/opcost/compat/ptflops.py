@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -236,41 +236,32 @@ def count_modules(
 def _hooked(names: Names, hooks: Mapping[type, Hook]) -> Iterator[Counter[str]]:
     """Lets a user's hooks run after their modules, and gathers what they add to `module.__flops__`."""
     collected: Counter[str] = Counter()
-    handles = []
 
-    def gather(name: str, hook: Hook) -> Hook:
-        def after(module: nn.Module, args: Any, output: Any) -> None:
-            module.__flops__ = 0  # type: ignore[assignment]
-            try:
-                hook(module, args, output)
-                collected[name] += int(module.__flops__)  # type: ignore[arg-type]
-            finally:
-                del module.__flops__
+    def after(module: nn.Module, args: Any, output: Any, name: str) -> None:
+        module.__flops__ = 0  # type: ignore[assignment]
+        try:
+            hooks[type(module)](module, args, output)
+            collected[name] += int(module.__flops__)  # type: ignore[arg-type]
+        finally:
+            del module.__flops__
 
-        return after
-
-    try:
+    with ExitStack() as undo:
         for name in names.first:
             module = names.modules[name]
             if type(module) in hooks:
-                handles.append(module.register_forward_hook(gather(name, hooks[type(module)])))
+                undo.callback(module.register_forward_hook(partial(after, name=name)).remove)
         yield collected
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _trainable(module: nn.Module, ignored: Collection[Any] = ()) -> int:
     """Elements of the distinct parameters that receive gradients, without those of ignored classes."""
     found: dict[int, int] = {}
-
-    def collect(part: nn.Module) -> None:
+    parts = [module]
+    while parts:
+        part = parts.pop()
         if type(part) not in ignored:
             found.update((id(p), p.numel()) for p in part.parameters(recurse=False) if p.requires_grad)
-            for child in part.children():
-                collect(child)
-
-    collect(module)
+            parts += part.children()
     return sum(found.values())
 
 

@@ -149,36 +149,16 @@ class StatNode:
         """The depth of the deepest node beside this one; 0 for the root."""
         return max(child.depth for child in self.parent.children) if self.parent is not None else 0
 
-    @property
-    def parameter_quantity(self) -> int:
-        return sum(node.own_parameters for node in self.nodes())
-
-    @property
-    def inference_memory(self) -> float:
-        """Mebibytes of the outputs."""
-        return sum(node.own_memory_bytes for node in self.nodes()) / 1024**2
-
-    @property
-    def cost(self) -> LayerCost:
-        return LayerCost.sum(node.own_cost for node in self.nodes())
-
-    @property
-    def MAdd(self) -> int:
-        return self.cost.madd
-
-    @property
-    def Flops(self) -> int:
-        return self.cost.flops
-
-    @property
-    def Memory(self) -> tuple[int, int]:
-        """Bytes read and written."""
-        return self.cost.read, self.cost.written
-
-    @property
-    def duration(self) -> float:
-        """Seconds."""
-        return sum(node.own_seconds for node in self.nodes())
+    parameter_quantity = property(lambda self: sum(node.own_parameters for node in self.nodes()))
+    inference_memory = property(lambda self: sum(node.own_memory_bytes for node in self.nodes()) / 1024**2)
+    """Mebibytes of the outputs."""
+    cost = property(lambda self: LayerCost.sum(node.own_cost for node in self.nodes()))
+    MAdd = property(lambda self: self.cost.madd)
+    Flops = property(lambda self: self.cost.flops)
+    Memory = property(lambda self: (self.cost.read, self.cost.written))
+    """Bytes read and written."""
+    duration = property(lambda self: sum(node.own_seconds for node in self.nodes()))
+    """Seconds."""
 
     def find_child_index(self, child_name: str) -> int:
         """The index of the child of this name, or -1."""

@@ -149,15 +149,12 @@ def _span(duration_ns: int | None, wait_ns: int = 0) -> list[tuple[float, float,
 
 def records_of(operators: Sequence[Operator], time_of: Callable[[Operator], float | None]) -> list[Record]:
     """A record of every operator that ran and passed."""
+    shared = ("computation", "memory", "in_shapes", "in_layouts", "out_shapes")
     return [
         Record(
             time=time,
             info={"name": operator.name, "type": operator.type, "id": operator.id},
-            computation=operator.computation,
-            memory=operator.memory,
-            in_shapes=operator.in_shapes,
-            in_layouts=operator.in_layouts,
-            out_shapes=operator.out_shapes,
+            **{name: getattr(operator, name) for name in shared},
         )
         for operator in operators
         if (time := time_of(operator)) is not None
@@ -179,20 +176,14 @@ def aggregate(records: Sequence[Record], by: str | None, how: str) -> list[Recor
     found = []
     for name, members in groups.items():
         times = [record.time for record in members]
-        if how in ("sum", "mean"):
-            time = pairwise_sum(times) / (len(times) if how == "mean" else 1)
-        else:
-            time = max(times) if how == "max" else min(times)
+        computation, memory = combine([r.computation for r in members]), combine([r.memory for r in members])
+        info: dict[str, str | int] = {"type": name, "count": len(members), "id": "N/A"}
         found.append(
             Record(
-                time=time,
-                info={"type": name, "count": len(members), "id": "N/A"},
-                computation=combine([record.computation for record in members]) or None,
-                memory=combine([record.memory for record in members]),
-                in_shapes=NO_SHAPES,
+                time=_TIMES[how](times), info=info, computation=computation or None, memory=memory, in_shapes=NO_SHAPES,
                 out_shapes=NO_SHAPES,
             )
-        )
+        )  # fmt: skip
     return found
 
 
@@ -237,6 +228,9 @@ def pairwise_sum(numbers: Sequence[float]) -> float:
     return pairwise_sum(numbers[:half]) + pairwise_sum(numbers[half:])
 
 
+_TIMES: dict[str, Callable[[Sequence[float]], float]] = {
+    "max": max, "min": min, "sum": pairwise_sum, "mean": lambda times: pairwise_sum(times) / len(times),
+}  # fmt: skip
 _COLUMNS: dict[str, Callable[[Record], Any]] = {
     **{name: attrgetter(name) for name in ("time", "computation", "memory", "flops", "bandwidth", "opr_id")},
     "in_shapes": lambda record: None if record.in_shapes == NO_SHAPES else record.in_shapes,

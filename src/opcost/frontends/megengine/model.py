@@ -117,11 +117,6 @@ def parse_model(data: bytes, name: str) -> Model:
     return _read(Pages(data, len(data), name))
 
 
-def _read(data: Pages) -> Model:
-    container = locate(data)
-    return (_read_v2 if container.magic == V2 else _read_v1)(container, data.what)
-
-
 # -- containers ---------------------------------------------------------------------------------------------------------
 
 TESTCASE = b"mgbtest0"
@@ -268,6 +263,11 @@ class _Reader:
             claimed = f"a tensor of {'x'.join(map(str, shape)) or 'scalar'} {dtype.name}"
             raise self.buffer.broken(f"{claimed} needs {needed} bytes and has {stored}", table.at)
         return Tensor(table.text(0), shape, dtype, offset, stored)
+
+
+def _read(data: Pages) -> Model:
+    container = locate(data)
+    return (_read_v2 if container.magic == V2 else _read_v1)(container, data.what)
 
 
 def _read_v2(container: Container, path: str) -> Model:

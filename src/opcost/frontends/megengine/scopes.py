@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from math import prod
 
 from opcost.core.graph import Module, Op, Role, Value
 from opcost.frontends.building import GraphBuilder, above, tree_order, with_above
-from opcost.frontends.megengine.model import HOLDERS, Model, Operator, Tensor
+from opcost.frontends.megengine.model import HOLDERS, Model, Tensor
 from opcost.frontends.megengine.schema import FLOATING, QUANTIZED
 from opcost.frontends.nodes.inputs import Scopes
 
@@ -69,7 +70,8 @@ class DumpScopes(Scopes):
                     if scope:
                         self.of_tensor[variable] = scope
                 continue
-            scope = self._named(op)
+            names = (op.name, *(self._model.variables[variable].name for variable in op.outputs))
+            scope = next((scope for name in names if (scope := scope_of(name)) is not None), None)
             read = {self.of_tensor[variable] for variable in op.inputs if variable in self.of_tensor}
             if len(read) == 1:
                 (layer,) = read
@@ -79,10 +81,6 @@ class DumpScopes(Scopes):
             if scope is not None:
                 found[op.index] = scope
         return found
-
-    def _named(self, op: Operator) -> str | None:
-        names = (op.name, *(self._model.variables[variable].name for variable in op.outputs))
-        return next((scope for name in names if (scope := scope_of(name)) is not None), None)
 
     def _spread(self, named: dict[int, str]) -> None:
         """Give operators without a scope that of their users, from the end to the beginning."""
@@ -146,13 +144,10 @@ def _crossing(
 ) -> dict[str, tuple[list[int], list[int]]]:
     """For each module, the values that it takes from outside and those that it hands out."""
     maker = {variable: op.module for op in ops for variable in op.outputs}
-    around: dict[str, tuple[str, ...]] = {}
 
+    @cache
     def chain(path: str) -> tuple[str, ...]:
-        found = around.get(path)
-        if found is None:
-            found = around[path] = tuple(dict.fromkeys(("", *above(path), path)))
-        return found
+        return tuple(dict.fromkeys(("", *above(path), path)))
 
     taken: dict[str, dict[int, None]] = {}
     given: dict[str, dict[int, None]] = {}

@@ -6,6 +6,7 @@ says it: what is in the slot `weight` is a weight, what is in the slot `label` i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
@@ -181,14 +182,10 @@ OLD_NAMES = {
         )
     },
     **{
-        f"_{old}Scalar": f"_{new}_scalar"
-        for old, new in (
-            ("Plus", "plus"), ("Minus", "minus"), ("RMinus", "rminus"), ("Mul", "mul"), ("Div", "div"), ("RDiv", "rdiv"),
-            ("Mod", "mod"), ("RMod", "rmod"), ("Power", "power"), ("RPower", "rpower"), ("Maximum", "maximum"),
-            ("Minimum", "minimum"), ("Hypot", "hypot"), ("Equal", "equal"), ("NotEqual", "not_equal"),
-            ("Greater", "greater"), ("GreaterEqual", "greater_equal"), ("Lesser", "lesser"),
-            ("LesserEqual", "lesser_equal"), ("LogicalAnd", "logical_and"), ("LogicalOr", "logical_or"),
-            ("LogicalXor", "logical_xor"),
+        f"_{old}Scalar": f"_{re.sub('(?<=[a-z])(?=[A-Z])', '_', old).lower()}_scalar"
+        for old in (
+            "Plus", "Minus", "RMinus", "Mul", "Div", "RDiv", "Mod", "RMod", "Power", "RPower", "Maximum", "Minimum", "Hypot",
+            "Equal", "NotEqual", "Greater", "GreaterEqual", "Lesser", "LesserEqual", "LogicalAnd", "LogicalOr", "LogicalXor",
         )
     },
 }  # fmt: skip

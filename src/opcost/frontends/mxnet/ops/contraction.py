@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 
 from opcost.core import shapes as sh
@@ -159,14 +158,17 @@ def _window(call: Call) -> int:
     return 2 * reach + 1 if call.attrs.flag("symmetric", default=True) else reach + 1
 
 
-def _windowed(form: str, places: Callable[[Call, Shape], None]) -> Callable[[Call], None]:
-    """Queries, keys, values and the result are (batch, length, heads, features), scores have a window for features."""
+_SCORES, _VALUES = pattern("b l h f, b l h f, h -> b l h _"), pattern("b l h _, b l h f, h -> b l h f")
 
-    def shapes(call: Call) -> None:
-        places(call, (None, None, None, _window(call)))
-        pattern(form)(call)
 
-    return shapes
+def _window_scores(call: Call) -> Shape:
+    _SCORES(call)
+    return (None, None, None, _window(call))
+
+
+def _window_values(call: Call) -> None:
+    _VALUES(call)
+    call.put_in(0, (None, None, None, _window(call)))
 
 
 def _attention(name: str) -> str:
@@ -182,12 +184,9 @@ _ATTENTION = [
         lambda c: product_of(c.x()[2] // c.attrs.integer("heads")), slots="queries keys_values"),
     row(_attention("interleaved_matmul_encdec_valatt"), pattern("k b 2*f, b*{heads} q k -> q b f"),
         lambda c: product_of(c.x(1)[2]), slots="keys_values attention"),
-    row(_attention("sldwin_atten_score"),
-        _windowed("b l h f, b l h f, h -> b l h w", lambda call, scores: call.put_out(0, scores)),
-        lambda c: product_of(c.x()[3]), reads=(0, 1)),
-    row(_attention("sldwin_atten_context"),
-        _windowed("b l h w, b l h f, h -> b l h f", lambda call, scores: call.put_in(0, scores)),
-        lambda c: ("matmul", {"macs": prod(c.x()) * c.x(1)[3]}), reads=(0, 1)),
+    row(_attention("sldwin_atten_score"), _window_scores, lambda c: product_of(c.x()[3]), reads=(0, 1)),
+    row(_attention("sldwin_atten_context"), _window_values, lambda c: ("matmul", {"macs": prod(c.x()) * c.x(1)[3]}),
+        reads=(0, 1)),
     row(_attention("sldwin_atten_mask_like"), lambda c: c.ins[0], "create"),
 ]  # fmt: skip
 

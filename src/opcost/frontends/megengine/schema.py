@@ -93,7 +93,14 @@ def read_param(tag: int, table: Table) -> Param:
     if tag == _AXIS_ADD_REMOVE:
         return Param("AxisAddRemove", {"desc": _axis_changes(table)})
     if tag == _INDEX_MASK:
-        return Param("IndexDescMaskDump", {"items": _index_masks(table)})
+        # For each indexed axis: the axis, and whether begin, end, step and an index come as inputs
+        at, count = table.vector(0, 5) or (0, 0)
+        buffer = table.buffer
+        masks = []
+        for start in range(at, at + 5 * count, 5):
+            axis, begin, end, step, index = buffer.data.unpack(_MASK, buffer.check(start, 5))
+            masks.append((axis, begin != 0, end != 0, step != 0, index != 0))
+        return Param("IndexDescMaskDump", {"items": tuple(masks)})
     if tag == _SERIALIZED_DTYPE:
         found = read_dtype(table)
         return Param("DType", {"dtype": found.name, "scale": found.scale} if found else {})
@@ -124,17 +131,6 @@ def _axis_changes(table: Table) -> tuple[tuple[str, int], ...]:
 
 
 _MASK = struct.Struct("<b4B")
-
-
-def _index_masks(table: Table) -> tuple[tuple[int, bool, bool, bool, bool], ...]:
-    """For each indexed axis: the axis, and whether begin, end, step and an index come as inputs."""
-    at, count = table.vector(0, 5) or (0, 0)
-    buffer = table.buffer
-    masks = []
-    for start in range(at, at + 5 * count, 5):
-        axis, begin, end, step, index = buffer.data.unpack(_MASK, buffer.check(start, 5))
-        masks.append((axis, begin != 0, end != 0, step != 0, index != 0))
-    return tuple(masks)
 
 
 # -- operators: stored by name in FBS v2, by the hash of a name in FBS v1 ----------------------------------------------

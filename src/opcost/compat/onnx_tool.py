@@ -164,6 +164,7 @@ def profile_nodes(m: Any, given: Mapping[str, Any], hidden: Collection[str]) -> 
     """Every node of the model's own graph; the cost of graphs inside of it is in the node that runs them."""
     from opcost.analysis.costing import cost_graph
     from opcost.core.checked import Bad
+    from opcost.core.files import read_whole
     from opcost.frontends.onnx.model import read_model
     from opcost.frontends.onnx.walk import OnnxWalk, graph_of
     from opcost.frontends.options import CountOptions
@@ -184,7 +185,9 @@ def profile_nodes(m: Any, given: Mapping[str, Any], hidden: Collection[str]) -> 
 
     arrays = {name: value for name, value in given.items() if hasattr(value, "shape")}
     shapes = {name: tuple(value) for name, value in given.items() if name not in arrays}
-    name, data = _content(m)
+    in_memory = hasattr(m, "SerializeToString")
+    name = "the model" if in_memory else fspath(m)
+    data = m.SerializeToString() if in_memory else read_whole(Path(m), 1 << 31, "ONNX model")
     try:
         model = read_model(Span(BytesIO(data), 0, len(data)))
         options = CountOptions(inputs=arrays or None, shapes=shapes or None, mode="eval")
@@ -227,15 +230,6 @@ def profile_nodes(m: Any, given: Mapping[str, Any], hidden: Collection[str]) -> 
     if unknown:
         warnings.warn(f"no cost is known for {', '.join(some([*unknown]))}: counted as 0", stacklevel=3)
     return nodes
-
-
-def _content(m: Any) -> tuple[str, bytes]:
-    """The name and the bytes of a model in memory or of a file."""
-    if hasattr(m, "SerializeToString"):
-        return "the model", m.SerializeToString()
-    from opcost.core.files import read_whole
-
-    return fspath(m), read_whole(Path(m), 1 << 31, "ONNX model")
 
 
 def _totals(nodes: Iterable[Node]) -> Amounts:

@@ -250,7 +250,7 @@ def pattern(form: str) -> Callable[[Call], None]:
             for known_shapes, put, sides in ((call.ins, call.put_in, inputs), (call.outs, call.put_out, outputs))
             for at, words in enumerate(sides[: len(known_shapes)])
         ]
-        for known_shapes, at, _, axis_terms in tensors * 2:
+        for known_shapes, at, _, axis_terms in tensors * 2:  # twice: a product may need a word of a later tensor
             shape = known_shapes[at]
             if shape is None:
                 continue
@@ -266,7 +266,7 @@ def pattern(form: str) -> Callable[[Call], None]:
                 if extent is not None and len(unknown) == 1:
                     others = [extents[word] for word in words if word != unknown[0]]
                     extents[unknown[0]] = divided(extent, product((factor, *others)) or 1)
-        for _, at, put, axis_terms in tensors:
+        for _, at, put, axis_terms in tensors:  # `put` refuses what contradicts a known extent
             if axes is not None or all(words != ["..."] for _, words in axis_terms):
                 found: list[Extent] = []
                 for factor, words in axis_terms:

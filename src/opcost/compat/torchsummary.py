@@ -12,17 +12,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from opcost.compat import add_submodules
-from opcost.compat._layers import (
-    Layers,
-    ListedLayer,
-    ModuleParameter,
-    Structure,
-    count_layers,
-    listed_layers,
-    total_and_trainable,
-    without_data,
-)
+from opcost.compat import _layers, add_submodules
+from opcost.compat._layers import Layers, ListedLayer, ModuleParameter, Structure
 from opcost.compat._tables import Column, lay_out, parameter_lines, size_lines
 from opcost.core.graph import TensorSpec
 
@@ -62,10 +53,12 @@ def summary_string(
         raise AssertionError("Input device is not valid, please specify 'cuda' or 'cpu'")
     sizes = [tuple(input_size)] if isinstance(input_size, tuple) else [tuple(size) for size in input_size]
     types = [torch.float32] * len(sizes) if dtypes is None else dtypes
-    inputs = [without_data((_BATCH_THAT_RUNS, *size), dtype, model) for size, dtype in zip(sizes, types, strict=True)]
-    layers = count_layers(model, tuple(inputs))
+    inputs = [
+        _layers.without_data((_BATCH_THAT_RUNS, *size), dtype, model) for size, dtype in zip(sizes, types, strict=True)
+    ]
+    layers = _layers.count_layers(model, tuple(inputs))
     every = layers.parameters.of(layers.model)
-    total, trainable = total_and_trainable(every)
+    total, trainable = _layers.total_and_trainable(every)
     # Plain containers are no layers, nor is the model itself, unless it is one layer.
     calls = [
         call
@@ -73,7 +66,7 @@ def summary_string(
         if not isinstance(call.module, (nn.Sequential, nn.ModuleList))
         and (call.parent is not None or not any(call.module.children()))
     ]
-    rows = listed_layers(layers, calls, recurse=False)
+    rows = _layers.listed_layers(layers, calls, recurse=False)
     columns = [
         Column("Layer (type)", lambda row: f"{row.call.type_name}-{row.number}", ">", 20),
         Column("Output Shape", lambda row: _shape(row.call.result, batch_size), ">", 25, gap="  "),

@@ -8,19 +8,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from opcost.api import count
-from opcost.compat.megengine.tables import (
-    Records,
-    Shape,
-    StatsOptions,
-    dtype_name,
-    elements,
-    mean_and_std,
-    megengine_records_of,
-    print_stats,
-    records_of,
-    stats_details,
-    total_stats,
-)
+from opcost.compat.megengine import tables
+from opcost.compat.megengine.tables import Records, Shape, StatsOptions
 from opcost.core.escaping import printable
 from opcost.core.graph import INTEGER, TensorSpec
 from opcost.core.report import Report
@@ -39,7 +28,7 @@ def visualize(
     inp_dict: Mapping[str, Any] | None = None, cal_params: bool = True, cal_flops: bool = True,
     cal_activations: bool = True, logging_to_stdout: bool = True, bar_length_max: int = 20, *,
     convention: str = "megengine",
-) -> tuple[total_stats, stats_details]:  # fmt: skip
+) -> tuple[tables.total_stats, tables.stats_details]:  # fmt: skip
     """Print the statistics of a model and, where `log_path` is given, write its graph for TensorBoard.
 
     The model is a dump (`.mge`) or anything else that `opcost.count` takes by its name. `input` and `inp_dict` say with
@@ -63,7 +52,7 @@ def visualize(
     shapes = counted.get("shapes")
     records = find_records(model, report, shapes, convention=convention, with_values=cal_params)
     options = StatsOptions(cal_params, cal_flops, cal_activations, logging_to_stdout, bar_length_max, fields=True)
-    found = print_stats(records, options)
+    found = tables.print_stats(records, options)
     if log_path:
         assert report is not None
         report.to_tensorboard(str(log_path))
@@ -84,7 +73,7 @@ def find_records(source: Source, report: Report | None, shapes: Any, *, conventi
         return count_dump(dump, only, with_values=with_values)
     assert report is not None
     values = values_of(dump) if dump is not None and with_values else {}
-    return records_of(report, values) if convention == "opcost" else megengine_records_of(report, values)
+    return tables.records_of(report, values) if convention == "opcost" else tables.megengine_records_of(report, values)
 
 
 def dump_path(source: Source) -> Path | None:
@@ -149,7 +138,7 @@ def count_dump(path: str | Path, given: Given = None, *, with_values: bool = Tru
             fields |= dict.fromkeys(op.outputs, field)
             if op.type in _FLOPS:
                 ins, outs = ([found.tensor(i).shape for i in places] for places in (op.inputs, op.outputs))
-                numel, factor = elements(outs[0]), _FLOPS[op.type](op, ins)
+                numel, factor = tables.elements(outs[0]), _FLOPS[op.type](op, ins)
                 flops = None if numel is None or factor is None else numel * factor
                 widened = field if op.type in _CONVOLUTIONS else {}
                 records.add_operation(name, class_name, ins, outs, flops, **widened)
@@ -248,7 +237,7 @@ def _field(op: Operator, found: DumpWalk, before: list[_Field]) -> _Field:
 
 def _values(tensor: Tensor, data: Pages) -> tuple[float, float] | None:
     """Mean and deviation of a stored tensor, a quantized one as the numbers that it represents."""
-    found = mean_and_std(data.piece(tensor.offset, tensor.nbytes), dtype_name(tensor.dtype.name))
+    found = tables.mean_and_std(data.piece(tensor.offset, tensor.nbytes), tables.dtype_name(tensor.dtype.name))
     if found is None or tensor.dtype.scale is None:
         return found
     mean, std = found

@@ -16,18 +16,8 @@ from itertools import accumulate, zip_longest
 from typing import Literal, NamedTuple, TypeAlias
 
 from opcost.analysis.query import Question
-from opcost.compat.megengine.profile_records import (
-    Number,
-    Operator,
-    Record,
-    Shapes,
-    aggregate,
-    operators_of,
-    pairwise_sum,
-    reads,
-    records_of,
-    sort,
-)
+from opcost.compat.megengine import profile_records
+from opcost.compat.megengine.profile_records import Number, Operator, Record, Shapes
 from opcost.core.escaping import printable
 from opcost.core.profile import Profile
 from opcost.errors import OpcostError
@@ -49,7 +39,7 @@ USUAL = Layout()
 
 def analyze(profile: Profile, question: Question, layout: Layout = USUAL) -> str:
     """What MegEngine's tool prints in answer to this question; of the keys to aggregate by it knows `type` alone."""
-    operators = operators_of(profile)
+    operators = profile_records.operators_of(profile)
     name = None
     if question.name:
         try:
@@ -64,7 +54,7 @@ def analyze(profile: Profile, question: Question, layout: Layout = USUAL) -> str
         for operator in operators
         if (not question.type or operator.type in question.type)
         and (name is None or name.match(operator.name))
-        and (not question.input_dtype or reads(operator, question.input_dtype))
+        and (not question.input_dtype or profile_records.reads(operator, question.input_dtype))
     ]
     rows: list[tuple[str, Cell]] = []
     for side in ("device", "host"):
@@ -74,7 +64,7 @@ def analyze(profile: Profile, question: Question, layout: Layout = USUAL) -> str
         copies = [operator for operator in chosen if operator.copies]
         for label, key in (("copy time", "end"), ("copy wait time", "kern")):
             times = [time for operator in copies if (time := operator.time("device", key)) is not None]
-            total = pairwise_sum(times)
+            total = profile_records.pairwise_sum(times)
             rows.append((label, f"tot={total:.4f} avg={total / len(times):.4f}" if times else "N/A"))
     summary = wiki_table(("name", "value"), rows) if layout.confluence else ruled_table(rows)
     if layout.print_only == "summary":
@@ -87,11 +77,11 @@ def analyze(profile: Profile, question: Question, layout: Layout = USUAL) -> str
             time = operator.time(side, "kern" if question.measure == "wait" else "end")
             return None if time is None or not shortest <= time <= longest else time
 
-        records = records_of(chosen, time_of)
+        records = profile_records.records_of(chosen, time_of)
         if question.aggregate or question.aggregate_by:
             by = question.aggregate_by[0] if question.aggregate_by else None
-            records = aggregate(records, by, question.aggregate or "sum")
-        records = sort(records, question.sort)[: question.top or None]
+            records = profile_records.aggregate(records, by, question.aggregate or "sum")
+        records = profile_records.sort(records, question.sort)[: question.top or None]
         if layout.dump_only_opr:
             return "\n".join(" ".join(map(str, _words(record))) for record in records)
         return details_text(records, side, _total(operators, side), wiki=layout.confluence)
@@ -103,7 +93,7 @@ def analyze(profile: Profile, question: Question, layout: Layout = USUAL) -> str
 
 def _total(operators: Sequence[Operator], side: str) -> float | None:
     times = [time for operator in operators if (time := operator.time(side, "end")) is not None]
-    return pairwise_sum(times) if times else None
+    return profile_records.pairwise_sum(times) if times else None
 
 
 def main(passed_args: Sequence[str] | None = None) -> None:

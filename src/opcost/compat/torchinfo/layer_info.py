@@ -11,17 +11,8 @@ import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-from opcost.compat._layers import (
-    RECURRENT,
-    LayerCall,
-    Layers,
-    ModuleParameter,
-    Parameters,
-    Structure,
-    inputs_first,
-    steps,
-    total_and_trainable,
-)
+from opcost.compat import _layers
+from opcost.compat._layers import RECURRENT, LayerCall, Layers, ModuleParameter, Parameters, Structure
 from opcost.compat._modules import joined
 from opcost.core.graph import TensorSpec, bits
 
@@ -74,7 +65,7 @@ class LayerInfo:
         self.own_macs = 0
         """Mult-adds of the operators that run in this layer's own forward."""
         self.parameters = tuple(parameters)
-        self.num_params, self.trainable_params = total_and_trainable(self.parameters)
+        self.num_params, self.trainable_params = _layers.total_and_trainable(self.parameters)
         self.param_bytes = sum(p.nbytes for p in self.parameters)
         self.claimed: list[ModuleParameter] = []
         """The parameters that this row shows: those that no other row shows."""
@@ -108,7 +99,7 @@ class LayerInfo:
         shown = [p for p in self.parameters if self.parent_info is not None or "." not in p.name]
         return {
             p.name: {
-                ColumnSettings.KERNEL_SIZE: str(inputs_first(p.shape) if p.name == "weight" else list(p.shape)),
+                ColumnSettings.KERNEL_SIZE: str(_layers.inputs_first(p.shape) if p.name == "weight" else list(p.shape)),
                 ColumnSettings.NUM_PARAMS: f"{'└─' if p is shown[-1] else '├─'}{p.numel:,}",
             }
             for p in shown
@@ -316,7 +307,7 @@ def own_mult_adds(
         return 0
     biases, added = sum(p.numel for p in own_parameters if p.name.startswith("bias")), 0
     if biases and isinstance(call.module, RECURRENT):
-        added = biases * steps(call)
+        added = biases * _layers.steps(call)
     elif biases and isinstance(call.module, _ADDS_A_BIAS):
         added = _unpruned(call.outputs[0].numel, own_parameters, "bias")
     return _unpruned(call.macs, own_parameters, "weight") + added

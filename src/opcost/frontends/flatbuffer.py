@@ -252,7 +252,8 @@ class Table:
 
     def positions(self, slot: int) -> Iterator[int]:
         """Where the elements of a vector of offsets lie."""
-        for at in self._offsets(slot):
+        found = self.vector(slot, 4)
+        for at in range(found[0], found[0] + 4 * found[1], 4) if found else range(0):
             yield self.buffer.follow(at)
 
     def tables(self, slot: int) -> Iterator[Table]:
@@ -266,7 +267,3 @@ class Table:
 
     def texts(self, slot: int) -> tuple[str, ...]:
         return tuple(self.buffer.text(at) for at in self.positions(slot))
-
-    def _offsets(self, slot: int) -> range:
-        found = self.vector(slot, 4)
-        return range(found[0], found[0] + 4 * found[1], 4) if found else range(0)

@@ -83,7 +83,21 @@ def identify(path: Path) -> Identity:
         if head[offset:].startswith(beginning):
             return identity
     if head.startswith(b"PK"):
-        return _identify_zip(path)
+        try:
+            with opened(path) as file, archive_in(file) as archive:
+                names = archive.namelist()
+        except BadArchive:
+            return Identity("a damaged zip archive", _PAGE)
+        if any("/code/" in name for name in names):
+            return Identity("a TorchScript archive", _COUNT_THE_CODE)
+        if path.suffix == ".pt2" or any(name.endswith("exported_program.json") for name in names):
+            return Identity("an exported PyTorch program", _NO_READER)
+        if any(name.endswith("data.pkl") for name in names):
+            what = "a PyTorch checkpoint: a pickle, which opcost never opens, because opening one runs its code"
+            return Identity(what, _WEIGHTS_ONLY)
+        if names and all(name.endswith(".npy") for name in names):
+            return Identity("NumPy arrays", _COUNT_THE_CODE)
+        return Identity("a zip archive", "unpack it first")
     if head[8:9] == b"{" and not any(head[4:8]):
         return Identity("a safetensors checkpoint", _WEIGHTS_ONLY)
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
@@ -96,24 +110,6 @@ def identify(path: Path) -> Identity:
     if b"\0" in head:
         return Identity("a binary file of an unknown kind", _NO_READER)
     return Identity("a text file", _COUNT_THE_CODE)
-
-
-def _identify_zip(path: Path) -> Identity:
-    try:
-        with opened(path) as file, archive_in(file) as archive:
-            names = archive.namelist()
-    except BadArchive:
-        return Identity("a damaged zip archive", _PAGE)
-    if any("/code/" in name for name in names):
-        return Identity("a TorchScript archive", _COUNT_THE_CODE)
-    if path.suffix == ".pt2" or any(name.endswith("exported_program.json") for name in names):
-        return Identity("an exported PyTorch program", _NO_READER)
-    if any(name.endswith("data.pkl") for name in names):
-        what = "a PyTorch checkpoint: a pickle, which opcost never opens, because opening one runs its code"
-        return Identity(what, _WEIGHTS_ONLY)
-    if names and all(name.endswith(".npy") for name in names):
-        return Identity("NumPy arrays", _COUNT_THE_CODE)
-    return Identity("a zip archive", "unpack it first")
 
 
 def _identify_json(path: Path) -> Identity:

@@ -172,15 +172,6 @@ def is_shape(value: object) -> bool:
     return isinstance(value, (tuple, list)) and all(isinstance(n, int) and not isinstance(n, bool) for n in value)
 
 
-def checked_shape(value: Any, name: str = "") -> Shape:
-    """The shape, if it is one that a tensor can have."""
-    if not is_shape(value):
-        raise InputError(f"{shortened(repr(value))} is not a shape", hint=SHAPE_HINT)
-    if any(extent < 0 for extent in value):
-        raise InputError(f"the shape {tuple(value)} of {name or 'an input'} has a negative extent")
-    return tuple(value)
-
-
 def arguments(shapes: Any, dtypes: Any, names: Sequence[str]) -> tuple[list[Tree], dict[str, Tree]]:
     """Arguments in order, and by name, from shapes and types in any of their forms; `names` are the model's, in order."""
     shapes, dtypes = spelled_out(shapes, dtypes)
@@ -209,7 +200,12 @@ def _tree(shape: Any, name: str, dtype: str) -> Tree:
         return {str(key): _tree(inner, f"{name}.{key}", dtype) for key, inner in shape.items()}
     if isinstance(shape, (list, tuple)) and shape and all(isinstance(i, (list, tuple, Mapping, str)) for i in shape):
         return [_tree(inner, f"{name}.{place}", dtype) for place, inner in enumerate(shape)]
-    return InputSpec(checked_shape(shape, name), name, dtype)
+    # The shape, if it is one that a tensor can have
+    if not is_shape(shape):
+        raise InputError(f"{shortened(repr(shape))} is not a shape", hint=SHAPE_HINT)
+    if any(extent < 0 for extent in shape):
+        raise InputError(f"the shape {tuple(shape)} of {name or 'an input'} has a negative extent")
+    return InputSpec(tuple(shape), name, dtype)
 
 
 def nested(named: Mapping[str, Tree]) -> dict[str, Tree]:

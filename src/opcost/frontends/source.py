@@ -187,7 +187,8 @@ def _resolve(text: str, settings: Mapping[str, object]) -> Source:
 
 def _file(path: Path, settings: Mapping[str, object]) -> Source:
     if not path.is_dir():
-        if (path.suffix == ".json" or is_nameless(path)) and _is_report(path):
+        # Whether a JSON file calls itself a report of ours within its first bytes
+        if (path.suffix == ".json" or is_nameless(path)) and (b'"opcost.report/' in head_of(path, 512)):
             found: Source = SavedReport(path)
         elif (frontend := reader(path)) is not None:
             found = ModelFile(path, frontend)
@@ -228,11 +229,6 @@ def _python(load: Callable[[], ModuleType], name: str, where: str, settings: Map
     """What a name means in a module of the user's."""
     module, notes = repaired(load)
     return PythonModel(f"{where}:{name}", attribute(module, name, where), settings, notes=[*notes])
-
-
-def _is_report(path: Path) -> bool:
-    """Whether a JSON file calls itself a report of ours within its first bytes."""
-    return b'"opcost.report/' in head_of(path, 512)
 
 
 def _is_model(obj: object) -> bool:

@@ -224,7 +224,12 @@ def _mapped(arguments: CountArguments, change: Callable[[Any, Sequence[int]], An
     made = dict(arguments)
     if shapes is not None:
         made |= {"shapes": _map_shapes(shapes, change), "dtypes": dtypes}
-    inputs, kwargs = _map_arrays((arguments.get("inputs"), dict(arguments.get("kwargs") or {})), change)
+    tree = (arguments.get("inputs"), dict(arguments.get("kwargs") or {}))
+    if "torch" in sys.modules:
+        from opcost.frontends.torch.tree import map_tensors
+
+        tree = map_tensors(tree, lambda tensor: change(tensor, tensor.shape))
+    inputs, kwargs = _map_others(tree, change)
     several = (inputs,) if isinstance(inputs, InputArray) else inputs  # which is a tuple, and a tuple holds arguments
     return {**made, "inputs": several, "kwargs": kwargs}
 
@@ -237,14 +242,6 @@ def _map_shapes(shapes: Any, change: Callable[[Any, Sequence[int]], Any]) -> Any
     if isinstance(shapes, (list, tuple)):
         return [_map_shapes(inner, change) for inner in shapes]
     return shapes  # the count reports what is wrong with it
-
-
-def _map_arrays(tree: Any, change: Callable[[Any, Sequence[int]], Any]) -> Any:
-    if "torch" in sys.modules:
-        from opcost.frontends.torch.tree import map_tensors
-
-        tree = map_tensors(tree, lambda tensor: change(tensor, tensor.shape))
-    return _map_others(tree, change)
 
 
 def _map_others(tree: Any, change: Callable[[Any, Sequence[int]], Any]) -> Any:

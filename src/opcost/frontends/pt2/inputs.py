@@ -33,7 +33,16 @@ def bind(
             _bind_shape(entry, given[entry.name], symbols)
     _bind_named(inputs, options, symbols)
     for name, value in symbols.items():
-        _check_range(name, value, ranges)
+        limits = instance(ranges.get(name, {}), dict)
+        low, high = limits.get("min_val"), limits.get("max_val")
+        if (isinstance(low, int) and value < low) or (isinstance(high, int) and value > high):
+            wanted = " and ".join(
+                f"at {word} {limit}" for word, limit in (("least", low), ("most", high)) if isinstance(limit, int)
+            )
+            raise InputError(
+                f"a dimension of {value} was given where the program takes {wanted}",
+                hint="export the model with another range in dynamic_shapes",
+            )
     for entry in inputs:
         for expression, hint in _open_dimensions(entry):
             if type(hint) is int:
@@ -116,19 +125,6 @@ def _solve(text: str, extent: int, symbols: dict[str, int]) -> None:
         return
 
 
-def _check_range(name: str, value: int, ranges: Mapping[str, Any]) -> None:
-    limits = instance(ranges.get(name, {}), dict)
-    low, high = limits.get("min_val"), limits.get("max_val")
-    if (isinstance(low, int) and value < low) or (isinstance(high, int) and value > high):
-        wanted = " and ".join(
-            f"at {word} {limit}" for word, limit in (("least", low), ("most", high)) if isinstance(limit, int)
-        )
-        raise InputError(
-            f"a dimension of {value} was given where the program takes {wanted}",
-            hint="export the model with another range in dynamic_shapes",
-        )
-
-
 # -- what the user gave -------------------------------------------------------------------------------------------------
 
 
@@ -141,7 +137,13 @@ def _given(inputs: Sequence[Input], names: Sequence[str], options: CountOptions)
         options = replace(options, inputs=None, kwargs=arrays)
     asked = requested_inputs(options, list(tensors), stored=_exported(inputs) if any(options.sizes) else None)
     for name, dtype in asked.dtypes.items():
-        _check_type(tensors[name], dtype)
+        entry = tensors[name]
+        meant = TYPES.get(get(entry.tensor, "dtype", int))
+        if dtype != meant:
+            raise InputError(
+                f"the input {entry.name!r} is {meant} in the program, not {dtype}",
+                hint="leave the type out, or export the model with inputs of that type",
+            )
     return asked.shapes
 
 
@@ -184,12 +186,3 @@ def _leaves(tree: Any) -> Iterator[Any]:
             yield from _leaves(item)
     else:
         yield tree
-
-
-def _check_type(entry: Input, name: str) -> None:
-    meant = TYPES.get(get(entry.tensor, "dtype", int))
-    if name != meant:
-        raise InputError(
-            f"the input {entry.name!r} is {meant} in the program, not {name}",
-            hint="leave the type out, or export the model with inputs of that type",
-        )

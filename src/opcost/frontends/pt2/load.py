@@ -47,7 +47,29 @@ def _graph(archive: Archive, options: CountOptions, source: str) -> Graph:
     scope = Scope(graph, builder.symbols)
     for entry in get(module, "module_call_graph", list):
         builder.modules.declare(again_removed(get(entry, "fqn", str)))
-    made = _leaves(builder, scope, signature, archive.weights)
+    # A value for every weight, buffer, constant and input; weights that are one tensor are one value
+    weights = archive.weights
+    made: dict[str, ProgramTensor] = {}
+    known: dict[tuple[str, Meta], ProgramTensor] = {}
+    homes: dict[str, int] = {}
+    for kind, spec in signature:
+        if kind == "user_input":
+            form, argument = one(get(spec, "arg", dict))
+            if form == "as_tensor":
+                name = name_of(argument)
+                made[name] = builder.made(name, described(scope.meta(name)), "input")
+        elif kind in _ROLES:
+            role, field = _ROLES[kind]
+            name, full = name_of(get(spec, "arg", dict)), get(spec, field, str)
+            meta = scope.meta(name)
+            file = _file_of(weights.get(full), full)
+            if (file, meta) not in known:
+                trainable = role == "param" and meta.requires_grad
+                known[file, meta] = builder.made(full, described(meta), role, home=homes.get(file), trainable=trainable)
+                homes.setdefault(file, known[file, meta].value)
+            made[name] = known[file, meta]
+            if role != "const":
+                builder.modules.hold(full, made[name].value, parameter=role == "param")
     outputs = Run(builder, graph, made)()
     builder.modules.leave(len(builder.ops))
     return builder.graph(
@@ -89,34 +111,6 @@ _ROLES: dict[str, tuple[Role, str]] = {
     "buffer": ("buffer", "buffer_name"),
     "tensor_constant": ("const", "tensor_constant_name"),
 }
-
-
-def _leaves(
-    builder: ProgramBuilder, scope: Scope, signature: list[tuple[str, Any]], weights: Mapping[str, Any]
-) -> dict[str, ProgramTensor]:
-    """A value for every weight, buffer, constant and input; weights that are one tensor are one value."""
-    made: dict[str, ProgramTensor] = {}
-    known: dict[tuple[str, Meta], ProgramTensor] = {}
-    homes: dict[str, int] = {}
-    for kind, spec in signature:
-        if kind == "user_input":
-            form, argument = one(get(spec, "arg", dict))
-            if form == "as_tensor":
-                name = name_of(argument)
-                made[name] = builder.made(name, described(scope.meta(name)), "input")
-        elif kind in _ROLES:
-            role, field = _ROLES[kind]
-            name, full = name_of(get(spec, "arg", dict)), get(spec, field, str)
-            meta = scope.meta(name)
-            file = _file_of(weights.get(full), full)
-            if (file, meta) not in known:
-                trainable = role == "param" and meta.requires_grad
-                known[file, meta] = builder.made(full, described(meta), role, home=homes.get(file), trainable=trainable)
-                homes.setdefault(file, known[file, meta].value)
-            made[name] = known[file, meta]
-            if role != "const":
-                builder.modules.hold(full, made[name].value, parameter=role == "param")
-    return made
 
 
 def _file_of(entry: object, name: str) -> str:

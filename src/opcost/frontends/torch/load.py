@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,17 +19,17 @@ from opcost.core.shapes import text
 from opcost.core.units import format_bytes
 from opcost.errors import DataDependent, ForwardError, InputError, OpcostError, shortened
 from opcost.frontends.options import CountOptions
-from opcost.frontends.torch.default_inputs.engine import features_in, signature, takes_any
+from opcost.frontends.torch.default_inputs.engine import Inputs, features_in, signature, takes_any
 from opcost.frontends.torch.ledger.parameters import has_data
 from opcost.frontends.torch.ledger.recorder_state import ASKED, ASSUMPTIONS, NOT_KNOWN
 from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.models import is_exported
 from opcost.frontends.torch.models.inputs import (
-    Inputs,
     as_dtype,
     attempts_of,
     from_defaults,
     in_type,
+    input_names,
     make_inputs,
     note_of_defaults,
 )
@@ -50,43 +50,20 @@ AFFORDABLE = 2 << 30
 """A model that was made without its weights is made again with them if they take at most so many bytes."""
 
 
-class Question(NamedTuple):
-    """A value for which the model asks: what it is, and in which module."""
-
-    text: str
-    module: str
-
-    @classmethod
-    def of_error(cls, error: DataDependent) -> Question:
-        return cls(error.message, error.module)
-
-    @classmethod
-    def of_graph(cls, graph: Graph) -> Question | None:
-        """The question of a model that caught the error and went on, on a way that a real run would not take."""
-        note = next((note for note in graph.notes if note.code == ASKED), None)
-        return None if note is None else cls(note.text.partition("; ")[0], note.where)
-
-
 def obstacle(model: nn.Module, options: CountOptions) -> str:
     """Why a model cannot be run on real values, as a hint of what to do; empty where it can."""
     if options.real is False:
         return "leave out real=False (on the command line --no-real): then the model is run on its own weights"
-    held = [(name, t) for name, t in (*model.named_parameters(), *model.named_buffers()) if not is_uninitialized(t)]
+    stored = [(name, t) for name, t in (*model.named_parameters(), *model.named_buffers()) if not is_uninitialized(t)]
     if options.remake is not None:
-        size = sum(tensor.nbytes for _, tensor in held)
-        if size <= AFFORDABLE:
-            return ""
-        return (
+        size = sum(tensor.nbytes for _, tensor in stored)
+        hint = (
             f"count with real=True (on the command line --real) to make the model with its weights, {format_bytes(size)}, "
             "and run it, or give inputs for which the model does not ask"
         )
-    empty = next((name for name, tensor in held if not has_data(tensor)), None)
-    if empty is None:
-        return ""
-    return (
-        f"{empty} has no data: give the model with its weights, and it is run on them, or inputs for which the model does "
-        "not ask"
-    )
+        return hint if size > AFFORDABLE else ""
+    hint = "has no data: give the model with its weights, and it is run on them, or inputs for which the model does not ask"
+    return next((f"{name} {hint}" for name, tensor in stored if not has_data(tensor)), "")
 
 
 def products(graph: Graph) -> int:
@@ -104,34 +81,8 @@ def products(graph: Graph) -> int:
 _PRODUCTS = frozenset({"matmul", "conv", "attention", "einsum", "recurrent", "bilinear"})
 
 
-def depending(graph: Graph, *, can_run_real: bool) -> Graph:
-    """A graph whose totals depend on which elements win a topk, sort or argmax: no routing among equal experts."""
-    if can_run_real:
-        where = next(note.where for note in graph.notes if note.code == "balanced")
-        raise DataDependent(f"which elements win a topk, sort or argmax{NOT_KNOWN}", module=where)
-    notes = [
-        Note(ASSUMED, ASSUMPTIONS[ASSUMED], note.where) if note.code == "balanced" else note for note in graph.notes
-    ]
-    return dataclasses.replace(graph, notes=tuple(notes))
-
-
-def told(run: Callable[[], Graph], question: Question, *, remade: bool) -> Graph:
-    """The graph of a real run, with a note that says why the model was run; a failure says it too."""
-    made = ", with which it was made again" if remade else ""
-    why = f"the model was run on its own weights{made}, because {question.text}"
-    try:
-        graph = run()
-    except ForwardError as exc:
-        exc.message = f"{exc.message}; {why}"
-        raise
-    return dataclasses.replace(graph, notes=(*graph.notes, Note("real-values", why, question.module)))
-
-
-# -- load: From a live model, and what was asked, to a graph.
-
-
 def load(source: Any, options: CountOptions) -> Graph:
-    """Record one run of a model: without data, or on its own weights where it asks for values that only they could tell."""
+    """Record one run of a model: without data, or on its own weights where it needs values that only they have."""
     with defer_signals(), no_surrounding_modes():
         if options.real:
             return _record(source, options, real=True)
@@ -141,20 +92,34 @@ def load(source: Any, options: CountOptions) -> Graph:
             if hint := obstacle(unwrap(source), options):
                 exc.hint = hint
                 raise
-            question = Question.of_error(exc)  # the error itself holds tensors without data
+            question, module = exc.message, exc.module  # the error itself keeps tensors without data
         else:
-            caught = Question.of_graph(graph)
+            # A model may catch the error and continue, on a path that a real run would not take.
+            caught = next((note for note in graph.notes if note.code == ASKED), None)
             if caught is None or obstacle(unwrap(source), options):
                 return graph
-            question = caught
+            question, module = caught.text.partition("; ")[0], caught.where
         with_weights = source if options.remake is None else options.remake()
-        return told(lambda: _record(with_weights, options, real=True), question, remade=with_weights is not source)
+        remade = ", with which it was made again" if with_weights is not source else ""
+        why = f"the model was run on its own weights{remade}, because {question}"
+        try:
+            graph = _record(with_weights, options, real=True)
+        except ForwardError as exc:
+            exc.message = f"{exc.message}; {why}"
+            raise
+        return dataclasses.replace(graph, notes=(*graph.notes, Note("real-values", why, module)))
 
 
 def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     model = unwrap(source)
-    if is_exported(source) and options.inputs is None and options.shapes is None and not options.kwargs:
-        options = _with_example(source, options)
+    if (
+        is_exported(source)
+        and source.example_inputs
+        and options.inputs is options.shapes is None
+        and not options.kwargs
+    ):
+        args, kwargs = source.example_inputs  # with which the program was exported
+        options = dataclasses.replace(options, inputs=tuple(args), kwargs=dict(kwargs))
     device = device_of(model)
     if options.dtype is not None:
         if is_exported(source):
@@ -168,28 +133,29 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     if is_exported(source):
         args, kwargs = by_position(source, inputs.args, inputs.kwargs)
         inputs = inputs._replace(args=args, kwargs=kwargs)
-    in_dtype = _same if options.precision.dtype is None else partial(in_type, dtype=as_dtype(options.precision.dtype))
-    inputs = in_dtype(inputs)
-    graph = _with_first_that_fits(unwrap(source), model, inputs, in_dtype, options, device, real=real)
+    if options.precision.dtype is not None:
+        inputs = in_type(inputs, as_dtype(options.precision.dtype))
+    graph = _with_first_that_fits(unwrap(source), model, inputs, options, device, real=real)
     if passes is not None:
         graph = with_cache(graph, options.text, passes)
     notes = graph.notes
     if options.precision.autocast is not None:
-        notes = (*notes, _told_of_autocast(options.precision, device))
+        like = options.precision.like or device.type
+        said = f"forward runs under autocast to {options.precision.autocast} by the rules that PyTorch has for {like}"
+        if options.precision.like is None:
+            said += ", where the model lies; device= (`opcost count --device`) tells it as on a GPU"
+        notes = (*notes, Note("autocast", f"{said}; gradients are not scaled"))
     if options.step.accumulate > 1:
-        notes = (*notes, Note("accumulate", _ACCUMULATED.format(options.step.accumulate)))
+        said = (
+            f"totals are those of a step of {options.step.accumulate} passes forward and backward and one update; memory is "
+            "that of its later passes, which find gradients there, and of the update"
+        )
+        notes = (*notes, Note("accumulate", said))
     return dataclasses.replace(graph, source=type_name(model), notes=notes)
 
 
 def _with_first_that_fits(
-    given: nn.Module,
-    model: nn.Module,
-    inputs: Inputs,
-    in_dtype: Callable[[Inputs], Inputs],
-    options: CountOptions,
-    device: torch.device,
-    *,
-    real: bool,
+    given: nn.Module, model: nn.Module, inputs: Inputs, options: CountOptions, device: torch.device, *, real: bool
 ) -> Graph:
     """The graph of a run on these inputs or, where they were generated, on the first form that the model takes.
 
@@ -207,7 +173,7 @@ def _with_first_that_fits(
             if attempt.on_trial and "loss" not in graph.meta:
                 no_loss = no_loss or "it makes no loss of them"
                 continue
-            guessed = attempt.guessed
+            guessed = attempt.source
             if fault is not None and attempt.note:
                 guessed = f"{guessed}, {attempt.note} ({shortened(fault[0])})"
             notes = graph.notes
@@ -223,17 +189,27 @@ def _with_first_that_fits(
                 raise
             if inputs.hint and exc.hint and not exc.hint.startswith(_OF_INPUTS):
                 raise
-            if inputs.read_by is not None and isinstance(exc, ForwardError) and _unread(attempt, exc.received):
-                better = inputs.read_by(exc.module)
+            received, module = (exc.received, exc.module) if isinstance(exc, ForwardError) else ((), "")
+            if inputs.read_by is not None and any(tuple(t.shape) in received for t in _tensors(attempt)):
+                better = inputs.read_by(module)  # the module received an input as it was given
                 inputs = inputs._replace(read_by=None)
                 if better is not None:
-                    again = in_dtype(from_defaults(model, better, options.kwargs))
+                    again = from_defaults(model, better, options.kwargs)
+                    if options.precision.dtype is not None:
+                        again = in_type(again, as_dtype(options.precision.dtype))
                     attempts[place + 1 :] = attempts_of(model, again, training=options.trains)
-            fault = fault or (exc.message, exc.hint, getattr(exc, "module", ""))
+            fault = fault or (exc.message, exc.hint, module)
             if attempt is not attempts[-1]:
                 continue
             if inputs.hint:
-                raise _none_fit(label, attempts, fault[0], inputs.hint) from None
+                names = input_names(model, attempts[0].args, attempts[0].kwargs)
+                first = ", ".join(f"{names.get(id(t), 'input')} {text(t.shape)}" for t in _tensors(attempts[0]))
+                more = f" and {len(attempts) - 1} other forms" if len(attempts) > 1 else ""
+                raise InputError(
+                    f"no inputs were given, and {label} fails with those generated from {attempts[0].source} ({first}{more}): "
+                    f"{shortened(fault[0], 300)}",
+                    hint=inputs.hint,
+                ) from None
             exc.message, exc.hint = fault[:2]
             if isinstance(exc, ForwardError):
                 exc.module = fault[2]
@@ -247,28 +223,8 @@ _OF_INPUTS = ("check the", "the element types", "pass inputs", "--debug")
 """How hints begin that other inputs may make superfluous."""
 
 
-def _same(inputs: Inputs) -> Inputs:
-    return inputs
-
-
-def _none_fit(label: str, attempts: list[Inputs], fault: str, hint: str) -> InputError:
-    """The error for a model that fails with all inputs that were generated for it."""
-    first = ", ".join(f"{name} {text(tensor.shape)}" for name, tensor in _named(attempts[0]))
-    more = f" and {len(attempts) - 1} other forms" if len(attempts) > 1 else ""
-    return InputError(
-        f"no inputs were given, and {label} fails with those generated from {attempts[0].guessed} ({first}{more}): "
-        f"{shortened(fault, 300)}",
-        hint=hint,
-    )
-
-
-def _unread(inputs: Inputs, received: tuple[object, ...]) -> bool:
-    """Whether what a module received is an input as it was given."""
-    return any(tuple(tensor.shape) in received for _, tensor in _named(inputs))
-
-
-def _named(inputs: Inputs) -> list[tuple[str, torch.Tensor]]:
-    return [(inputs.names.get(id(tensor), "input"), tensor) for tensor in tensors_in((inputs.args, inputs.kwargs))]
+def _tensors(inputs: Inputs) -> list[torch.Tensor]:
+    return tensors_in((inputs.args, inputs.kwargs))
 
 
 def _ran(
@@ -291,6 +247,7 @@ def _ran(
     )
     # A run on real values by the rules of its own device is left to PyTorch, which has them.
     otherwise = lower is not None and device.type == "cpu" and not (real and like == "cpu")
+    names = input_names(model, inputs.args, inputs.kwargs)
     args, kwargs = map_tensors((inputs.args, inputs.kwargs), _outside)
     on_gpu = options.as_on_gpu and not real and device.type == "cpu"
     with ExitStack() as around:
@@ -314,7 +271,7 @@ def _ran(
                 said = working(lambda: f"{doing} ({len(recorder.ops):,} operators)") if real else nullcontext()  # noqa: B023
                 try:
                     with said, sharing(run.share):
-                        graph = run(args, kwargs, inputs.names)
+                        graph = run(args, kwargs, names)
                 except ForwardError:
                     if attempt.gradients or not (run.takes_gradients and torch.is_grad_enabled()):
                         raise
@@ -330,28 +287,19 @@ def _ran(
             total = found = products(graph)
             with suppress(OpcostError):  # a model that cannot run so has no other total
                 total = products(recorded(recorder, together=True)[0])
-            if total != found:
-                graph = depending(graph, can_run_real=not obstacle(model, options))
+            if total != found:  # the totals depend on which elements win: this is no routing among equal experts
+                if not obstacle(model, options):
+                    where = next(note.where for note in graph.notes if note.code == "balanced")
+                    raise DataDependent(f"which elements win a topk, sort or argmax{NOT_KNOWN}", module=where)
+                known = ASSUMPTIONS[ASSUMED]
+                notes = [Note(ASSUMED, known, n.where) if n.code == "balanced" else n for n in graph.notes]
+                graph = dataclasses.replace(graph, notes=tuple(notes))
         return graph
-
-
-_ACCUMULATED = (
-    "totals are those of a step of {} passes forward and backward and one update; memory is that of its later passes, which "
-    "find gradients there, and of the update"
-)
-
-
-def _told_of_autocast(precision: Precision, device: torch.device) -> Note:
-    like = precision.like or device.type
-    said = f"forward runs under autocast to {precision.autocast} by the rules that PyTorch has for {like}"
-    if precision.like is None:
-        said += ", where the model lies; device= (`opcost count --device`) tells it as on a GPU"
-    return Note("autocast", f"{said}; gradients are not scaled")
 
 
 def _run_once(model: nn.Module, precision: Precision, given: dict[str, Any]) -> None:
     """Run a model for what it does to its arguments."""
-    _ran(model, Inputs((), given, {}), CountOptions(precision=precision, real=False), device_of(model), real=False)
+    _ran(model, Inputs((), given), CountOptions(precision=precision, real=False), device_of(model), real=False)
 
 
 def shapes_returned(
@@ -360,12 +308,12 @@ def shapes_returned(
     """The shapes of the tensors that a method hands back as features, found without data where it does not ask for any."""
     found: list[tuple[int, ...]] = []
 
-    def asked(**arguments: Any) -> Any:
+    def features_of(**arguments: Any) -> Any:
         features = features_in(method(**arguments))
         found.extend(tuple(tensor.shape) for tensor in features)
         return features
 
-    load(asked, CountOptions(kwargs=given, real=real))
+    load(features_of, CountOptions(kwargs=given, real=real))
     return found
 
 
@@ -379,14 +327,6 @@ def _outside(tensor: torch.Tensor) -> torch.Tensor:
             hint="count outside the transform, or give shapes= instead of the input",
         )
     return tensor
-
-
-def _with_example(program: torch.export.ExportedProgram, options: CountOptions) -> CountOptions:
-    """The inputs with which a program was exported."""
-    if program.example_inputs is None:
-        return options
-    args, kwargs = program.example_inputs
-    return dataclasses.replace(options, inputs=tuple(args), kwargs=dict(kwargs))
 
 
 def device_of(model: nn.Module) -> torch.device:

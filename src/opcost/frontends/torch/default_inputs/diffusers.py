@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import prod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 from opcost.frontends.torch.default_inputs.engine import (
-    DefaultInputs,
     InputMaker,
+    Inputs,
     ShapeWords,
     arguments,
     by_name,
@@ -38,44 +38,40 @@ _TIMES = frozenset({"timestep", "timesteps", "t"})
 """A model with one of these arguments denoises."""
 _TEXT_PARTS = ("text", "txt", "caption", "context", "cond")
 
-
-class _Latent(NamedTuple):
-    """What is denoised or encoded, without its batch, and its frames, rows and columns."""
-
-    shape: tuple[int, ...]
-    grid: tuple[int, int, int]
+_Latent = tuple[tuple[int, ...], tuple[int, int, int]]
+"""What is denoised or encoded, without its batch, and its frames, rows and columns."""
 
 
-def diffusers(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+def diffusers(model: nn.Module, maker: InputMaker) -> Inputs | None:
     """A denoiser or autoencoder of diffusers, by its configuration and its first layer."""
     main = next((name for name in _MAIN if name in arguments(model)), None)
     if main is None or not comes_from(model, "diffusers"):
         return None
-    made = [_Words(model, maker, latent).arguments(main) for latent in _latents(model, maker)]
+    config = dict(getattr(model, "config", None) or {})
+    made = [_Words(model, maker, config, latent).arguments(main) for latent in _latents(model, config, maker)]
     if "timestep" in made[0]:  # some compute in the element type of the timestep
         made += [{**kwargs, "timestep": maker.floats()} for kwargs in made]
-    made += [changed for kwargs in made for changed in _for_each_frame(kwargs, main, maker)]
+    for kwargs in [*made]:  # the text or the timestep of a video, once for each of its frames
+        video, text = kwargs[main], kwargs.get("encoder_hidden_states")
+        if not isinstance(video, torch.Tensor) or video.dim() != 5:
+            continue
+        if isinstance(text, torch.Tensor):
+            made.append({**kwargs, "encoder_hidden_states": text.repeat_interleave(video.shape[2], 0)})
+        if "r_timestep" in kwargs:
+            made.append({**kwargs, **{name: maker.floats(video.shape[1]) for name in ("timestep", "r_timestep")}})
     return candidates(made, "its configuration")
 
 
-def _for_each_frame(kwargs: dict[str, Any], main: str, maker: InputMaker) -> Iterator[dict[str, Any]]:
-    """The text or the timestep of a video, once for each of its frames."""
-    video, text = kwargs[main], kwargs.get("encoder_hidden_states")
-    if not isinstance(video, torch.Tensor) or video.dim() != 5:
-        return
-    if isinstance(text, torch.Tensor):
-        yield {**kwargs, "encoder_hidden_states": text.repeat_interleave(video.shape[2], 0)}
-    if "r_timestep" in kwargs:
-        yield {**kwargs, **{name: maker.floats(video.shape[1]) for name in ("timestep", "r_timestep")}}
-
-
-def _latents(model: nn.Module, maker: InputMaker) -> Iterator[_Latent]:
+def _latents(model: nn.Module, config: dict[str, Any], maker: InputMaker) -> Iterator[_Latent]:
     """An image, a video, a sequence of patches or a wave: first what the layer takes that reads it, then the others."""
-    config = _config(model)
     if "embedding_dim" in config:  # denoises what another model has made of an image
-        yield _Latent((config["embedding_dim"],), (1, 1, 1))
+        yield (config["embedding_dim"],), (1, 1, 1)
         return
-    layer = _first_layer(model, config.get("in_channels"))
+    layers = [module for module in model.modules() if isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear))]
+    read = {layer: layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels for layer in layers}
+    convolutions = [layer for layer in layers if not isinstance(layer, nn.Linear)]
+    fitting = (layer for layer in layers if read[layer] == config.get("in_channels"))
+    layer = next(fitting, next(iter(convolutions), None))
     channels: int = config.get("in_channels") or getattr(layer, "in_channels", None) or 3
     names = set(arguments(model))
     size: Any = config.get("sample_size") or (config.get("sample_height"), config.get("sample_width"))
@@ -87,59 +83,42 @@ def _latents(model: nn.Module, maker: InputMaker) -> Iterator[_Latent]:
     if isinstance(layer, nn.Conv1d):
         length = config.get("sample_size")
         tracks = config.get("audio_channels") or layer.in_channels
-        yield _Latent((tracks, length if isinstance(length, int) else _SAMPLES), (1, 1, 1))
+        yield (tracks, length if isinstance(length, int) else _SAMPLES), (1, 1, 1)
         return
     known = next((config[name] for name in ("num_frames", "sample_frames", "video_length") if config.get(name)), None)
     if known is not None and (ratio := config.get("temporal_compression_ratio")):  # of the video before it was encoded
         known = (known - 1) // ratio + 1
     frames = _FRAMES if known is None else (known,)
     if "in_visual_dim" in config:
-        yield _Latent((frames[0], height, width, config["in_visual_dim"]), (frames[0], height, width))
+        yield (frames[0], height, width, config["in_visual_dim"]), (frames[0], height, width)
     if isinstance(layer, nn.Linear):
         count = frames[0] if "num_frames" in names else 1
-        yield _Latent((count * height * width, layer.in_features), (count, height, width))
-    image = _Latent((channels, height, width), (1, height, width))
-    videos = [_Latent((channels, count, height, width), (count, height, width)) for count in frames]
-    frames_first = [_Latent((count, channels, height, width), (count, height, width)) for count in frames]
-    if known is not None or isinstance(layer, nn.Conv3d):
-        yield from (*videos, *frames_first, image)
-    else:
-        yield from (image, *videos, *frames_first)
+        yield (count * height * width, layer.in_features), (count, height, width)
+    image: list[_Latent] = [((channels, height, width), (1, height, width))]
+    videos: list[_Latent] = [((channels, count, height, width), (count, height, width)) for count in frames]
+    frames_first: list[_Latent] = [((count, channels, height, width), (count, height, width)) for count in frames]
+    is_video = known is not None or isinstance(layer, nn.Conv3d)
+    yield from (*videos, *frames_first, *image) if is_video else (*image, *videos, *frames_first)
     made = config.get("out_channels")
-    if (
-        _TIMES.isdisjoint(names) and isinstance(made, int) and made != channels
-    ):  # an autoencoder that reads its own output
-        yield from (_Latent((made, *latent.shape[1:]), latent.grid) for latent in (image, *videos))
-
-
-def _first_layer(model: nn.Module, channels: int | None) -> nn.Module | None:
-    """The layer that reads what is denoised: the first with as many channels as the configuration has."""
-    layers = [module for module in model.modules() if isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear))]
-    for layer in layers:
-        if channels == (layer.in_features if isinstance(layer, nn.Linear) else layer.in_channels):
-            return layer
-    return next((layer for layer in layers if not isinstance(layer, nn.Linear)), None)
-
-
-def _config(model: nn.Module) -> dict[str, Any]:
-    return dict(getattr(model, "config", None) or {})
+    if _TIMES.isdisjoint(names) and isinstance(made, int) and made != channels:  # an autoencoder reads its own output
+        yield from (((made, *shape[1:]), grid) for shape, grid in (*image, *videos))
 
 
 class _Words(ShapeWords):
     """Words for the arguments of one model beside what it denoises."""
 
-    def __init__(self, model: nn.Module, maker: InputMaker, latent: _Latent) -> None:
+    def __init__(self, model: nn.Module, maker: InputMaker, config: dict[str, Any], latent: _Latent) -> None:
         super().__init__(model, maker)
-        self.config = _config(model)
-        self.latent = latent
+        self.config = config
+        self.shape, self.grid = latent
 
     def arguments(self, main: str) -> dict[str, Any]:
         """All arguments that can be made: masks only where the model needs them."""
         names, must = arguments(self.model), needed(self.model)
-        kwargs: dict[str, Any] = {main: self.maker.floats(*self.latent.shape)}
+        kwargs: dict[str, Any] = {main: self.maker.floats(*self.shape)}
         if "cap_feats" in names:  # one for each sample of the batch, as a video of one frame
             channels = self.config["in_channels"]
-            kwargs[main] = [self.maker.empty(channels, *self.latent.grid) for _ in range(self.maker.batch)]
+            kwargs[main] = [self.maker.empty(channels, *self.grid) for _ in range(self.maker.batch)]
         for name in names:
             wanted = name in must or name == "text_embedding_mask" or not name.endswith("_mask")
             if name == main or name not in _ARGUMENTS or not wanted:
@@ -165,37 +144,34 @@ class _Words(ShapeWords):
         return None
 
     def patches(self) -> int:
-        _, rows, columns = self.latent.grid
         side = self.entry("patch_size") or 1
-        return (rows // side) * (columns // side)
+        return (self.grid[1] // side) * (self.grid[2] // side)
 
     def motion(self) -> int | None:
         """Numbers that describe the speed and motion of a video."""
         total, each = map(self.entry, ("projection_class_embeddings_input_dim", "addition_time_embed_dim"))
         return total // each if total and each else None
 
-    def is_labelled(self) -> bool:
+    def if_labelled(self) -> tuple[()] | None:
         known = self.config.get("norm_type") == "ada_norm_zero" and self.config.get("num_embeds_ada_norm")
-        return bool(known or self.config.get("num_class_embeds"))
+        return () if known or self.config.get("num_class_embeds") else None
 
     words: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "T": lambda self: self.maker.tokens(self.value(f"max_text_seq_length|num_embeddings|text_len|{_TEXT}")),
-        "frames": lambda self: self.latent.grid[0],
-        "height": lambda self: self.latent.grid[1],
-        "width": lambda self: self.latent.grid[2],
-        "sequence": lambda self: self.latent.shape[0],
+        "frames": lambda self: self.grid[0],
+        "height": lambda self: self.grid[1],
+        "width": lambda self: self.grid[2],
+        "sequence": lambda self: self.shape[0],
         "patches": patches,
         "text_layers": lambda self: self.value("num_text_layers|none"),
         "none": lambda self: (),
         "width_of_text_layer": width_of_text_layer,
-        "t5": lambda self: self.entry(
-            "caption_channels" if "llama_layers" in self.config else "cross_attention_dim_t5"
-        ),
+        "t5": lambda self: self.entry("caption_channels" if "llama_layers" in self.config else "cross_attention_dim_t5"),
         "axes": lambda self: len(self.config["axes_dims_rope"]) if self.config.get("axes_dims_rope") else None,
         "motion": motion,
         "if_guided": lambda self: () if self.config.get("guidance_embeds") else None,
-        "if_labelled": lambda self: () if self.is_labelled() else None,
-    }
+        "if_labelled": if_labelled,
+    }  # fmt: skip
 
     def text_of_each_layer(self) -> list[torch.Tensor] | None:
         """A text as each layer of another model returns it."""
@@ -208,21 +184,18 @@ class _Words(ShapeWords):
         """A text as each of the requested layers of Llama returns it, in one tensor."""
         widths, layers = self.config.get("caption_channels"), self.config.get("llama_layers")
         width = widths[1] if isinstance(widths, (list, tuple)) and len(widths) > 1 else widths
-        if not isinstance(width, int) or not layers:
-            return None
-        text = self.make(f"B T {width}")
-        return text.expand(len(layers), *text.shape)
+        return self.make(f"B T {width}").expand(len(layers), -1, -1, -1) if isinstance(width, int) and layers else None
 
     def positions_of_patches(self) -> list[torch.Tensor]:
         """Along each direction."""
         sides = self.config.get("patch_size") or (1, 1, 1)
-        return [torch.arange(extent // side) for extent, side in zip(self.latent.grid, sides, strict=True)]
+        return [torch.arange(extent // side) for extent, side in zip(self.grid, sides, strict=True)]
 
     def control_picture(self) -> Any:
         """The picture that controls: larger than what is denoised by the strides of its encoder, or of the same shape."""
         encoder = getattr(self.model, "controlnet_cond_embedding", None)
         if encoder is None:
-            return self.maker.floats(*self.latent.shape)
+            return self.maker.floats(*self.shape)
         scale = prod(layer.stride[0] for layer in encoder.modules() if isinstance(layer, nn.Conv2d))
         return self.make(f"B conditioning_channels|3 {scale}*height {scale}*width")
 
@@ -241,46 +214,45 @@ class _Words(ShapeWords):
         return None
 
 
-_SHAPES = {
-    "B": "t",
-    "int B": "timestep r_timestep timesteps style",
-    f"B T text_layers {_TEXT_WIDTH}": "encoder_hidden_states text_bth audio_encoder_hidden_states",
-    "bool=1 B T": "encoder_attention_mask encoder_hidden_states_mask encoder_attention_mask_2 text_embedding_mask "
-    "text_embedding_mask_t5",
-    "int=T B": "text_lens",
-    "B T text_embed_2_dim": "encoder_hidden_states_2",
-    "B T t5": "encoder_hidden_states_t5",
-    "B pooled_projection_dim|text_emb_dim|in_text_dim2": "pooled_embeds pooled_projections",
-    "B 1 global_states_input_dim": "global_hidden_states",
-    "B T image_embed_dim": "image_embeds",
-    "B embedding_proj_dim|embedding_dim": "proj_embedding",
-    "B 126 audio_in_channels": "audio_hidden_states",  # five seconds of the sound of a video
-    "=126": "audio_num_frames",
-    "B vace_in_channels frames height width": "control_hidden_states",
-    "int B patches": "prior_token_id",
-    "bool B": "prior_token_drop",
-    "B motion": "added_time_ids",
-    "B if_guided": "guidance",
-    "int B if_labelled": "class_labels",
-    "B 2": "original_size target_size crop_coords",
-    "B 6": "image_meta_size",
-    "=frames": "num_frames",
-    "=height": "height",
-    "=width": "width",
-    "1 1 height width": "padding_mask",
-    "sequence axes": "img_ids",
-    "T axes": "txt_ids",
-    "T+sequence axes": "position_ids",
-}
 _ARGUMENTS: dict[str, str | Callable[[_Words], Any]] = {
-    **by_name(_SHAPES),
+    **by_name({
+        "B": "t",
+        "int B": "timestep r_timestep timesteps style",
+        f"B T text_layers {_TEXT_WIDTH}": "encoder_hidden_states text_bth audio_encoder_hidden_states",
+        "bool=1 B T": "encoder_attention_mask encoder_hidden_states_mask encoder_attention_mask_2 "
+                      "text_embedding_mask text_embedding_mask_t5",
+        "int=T B": "text_lens",
+        "B T text_embed_2_dim": "encoder_hidden_states_2",
+        "B T t5": "encoder_hidden_states_t5",
+        "B pooled_projection_dim|text_emb_dim|in_text_dim2": "pooled_embeds pooled_projections",
+        "B 1 global_states_input_dim": "global_hidden_states",
+        "B T image_embed_dim": "image_embeds",
+        "B embedding_proj_dim|embedding_dim": "proj_embedding",
+        "B 126 audio_in_channels": "audio_hidden_states",  # five seconds of the sound of a video
+        "=126": "audio_num_frames",
+        "B vace_in_channels frames height width": "control_hidden_states",
+        "int B patches": "prior_token_id",
+        "bool B": "prior_token_drop",
+        "B motion": "added_time_ids",
+        "B if_guided": "guidance",
+        "int B if_labelled": "class_labels",
+        "B 2": "original_size target_size crop_coords",
+        "B 6": "image_meta_size",
+        "=frames": "num_frames",
+        "=height": "height",
+        "=width": "width",
+        "1 1 height width": "padding_mask",
+        "sequence axes": "img_ids",
+        "T axes": "txt_ids",
+        "T+sequence axes": "position_ids",
+    }),
     "cap_feats": lambda words: [words.make("T cap_feat_dim") for _ in range(words.maker.batch)],
     "encoder_hidden_states_llama3": _Words.text_of_llama,
     "text_encoder_layers": _Words.text_of_each_layer,
     "controlnet_cond": _Words.control_picture,
     "added_cond_kwargs": _Words.conditions,
-    "img_shapes": lambda words: [[words.latent.grid]] * words.maker.batch,
-    "chunk_partition": lambda words: [words.latent.grid[0]],
+    "img_shapes": lambda words: [[words.grid]] * words.maker.batch,
+    "chunk_partition": lambda words: [words.grid[0]],
     "visual_rope_pos": _Words.positions_of_patches,
     "text_rope_pos": lambda words: torch.arange(words.value("T")),
-}
+}  # fmt: skip

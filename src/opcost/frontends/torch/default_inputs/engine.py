@@ -26,25 +26,28 @@ Probe = Callable[..., list[tuple[int, ...]]]
 """The shapes that a method of the model returns for these arguments, found without data."""
 
 
-class DefaultInputs(NamedTuple):
-    """Arguments of `forward`, and a phrase for their origin."""
+class Inputs(NamedTuple):
+    """What a model is called with."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    source: str
-    others: tuple[DefaultInputs, ...] = ()
-    """What to try instead, in order."""
+    source: str = ""
+    """Where default inputs come from; empty for those that the user gave."""
+    others: tuple[Inputs, ...] = ()
+    """Other defaults, to be tried in this order where the model fails with the first."""
     hint: str = ""
     """How to give inputs of this kind, where the model fails with all of these."""
-    read_by: Callable[[str], DefaultInputs | None] | None = None
+    read_by: Callable[[str], Inputs | None] | None = None
     """What the module of this path reads: the one in which the model failed on its inputs as they were given."""
     note: str = ""
     """What these lack in comparison with the first, if anything."""
+    on_trial: bool = False
+    """With labels of which the model may make no loss: then others follow without them."""
 
 
-def candidates(made: Iterable[dict[str, Any]], source: str) -> DefaultInputs:
+def candidates(made: Iterable[dict[str, Any]], source: str) -> Inputs:
     """Keyword arguments, and those to try instead."""
-    first, *others = (DefaultInputs((), kwargs, source) for kwargs in made)
+    first, *others = (Inputs((), kwargs, source) for kwargs in made)
     return first._replace(others=tuple(others))
 
 
@@ -54,11 +57,9 @@ class InputMaker:
     def __init__(self, model: nn.Module, sizes: Sizes, probe: Probe, given: Iterable[str] = ()) -> None:
         self.given = frozenset(given)
         """Arguments that the caller gives."""
-        self.sizes = sizes
-        self.probe = probe
+        self.sizes, self.probe, self.dtype = sizes, probe, float_type(model)
         self.unused = {name for name, size in sizes._asdict().items() if size is not None}
         """Requested sizes that no input has so far."""
-        self.dtype = float_type(model)
 
     @property
     def batch(self) -> int:
@@ -111,8 +112,7 @@ class ShapeWords:
     """The library's own words; upper-case where the user can request the size."""
 
     def __init__(self, model: nn.Module, maker: InputMaker) -> None:
-        self.model = model
-        self.maker = maker
+        self.model, self.maker = model, maker
 
     def entry(self, name: str) -> int | None:
         """A number of the model's configuration."""
@@ -172,19 +172,15 @@ def comes_from(model: nn.Module, package: str) -> bool:
     return any(cls.__module__.partition(".")[0] == package for cls in bases)
 
 
-def parameters_of(model: nn.Module) -> list[inspect.Parameter]:
-    """The named parameters of forward."""
-    return [p for p in signature(model) if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-
-
 def arguments(model: nn.Module) -> list[str]:
     """The names of forward's arguments, as far as it names them."""
-    return [parameter.name for parameter in parameters_of(model)]
+    return [p.name for p in signature(model) if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
 def needed(model: nn.Module) -> list[str]:
     """Those without a default."""
-    return [parameter.name for parameter in parameters_of(model) if parameter.default is parameter.empty]
+    known = arguments(model)
+    return [p.name for p in signature(model) if p.name in known and p.default is p.empty]
 
 
 def takes_any(model: nn.Module) -> bool:

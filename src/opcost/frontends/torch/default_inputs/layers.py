@@ -6,7 +6,7 @@ Several shapes may fit one layer. They are tried in order, the usual ones first,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice, product, zip_longest
 from math import prod
@@ -17,11 +17,11 @@ from torch import nn
 
 from opcost.frontends.torch.default_inputs.engine import (
     TOKENS,
-    DefaultInputs,
     InputMaker,
+    Inputs,
+    arguments,
     by_name,
     needed,
-    parameters_of,
     signature,
 )
 
@@ -96,9 +96,11 @@ class _Form(NamedTuple):
 _IMAGE, _TOKENS = frozenset({"batch", "image"}), frozenset({"batch", "tokens"})
 
 
-def from_layers(model: nn.Module, maker: InputMaker, place: str | None = None) -> DefaultInputs | None:
+def from_layers(model: nn.Module, maker: InputMaker, place: str | None = None) -> Inputs | None:
     """What the first layers of a model read, or the one at a path; None where no layer is known."""
-    names = [name for name in needed(model) or _first_optional(model) if name not in maker.given]
+    # Of a forward that needs no argument the first: one that is None by default, or any number of them
+    optional = [p.name for p in signature(model) if p.default is None or p.kind is p.VAR_POSITIONAL]
+    names = [name for name in needed(model) or optional[:1] if name not in maker.given]
     if not names or (not needed(model) and maker.given):
         return None
     main = next((name for name in names if _KIND_OF.get(name) not in _BESIDE), names[0])
@@ -116,25 +118,20 @@ def from_layers(model: nn.Module, maker: InputMaker, place: str | None = None) -
     if not fitting:
         return None
     unnamed = {p.name for p in signature(model) if p.kind in (p.VAR_POSITIONAL, p.POSITIONAL_ONLY)}
-    found: dict[Any, DefaultInputs] = {}
+    found: dict[Any, Inputs] = {}
     for layer, form in fitting:
         source = f"its first layer, a {layer.label}"
         for given in _arguments(names, main, form, maker, made):
             key = tuple((name, tuple(value.shape), value.dtype) for name, value in given.items())
             by_place = not unnamed.isdisjoint(given)
             args, kwargs = (tuple(given.values()), {}) if by_place else ((), given)
-            found.setdefault(key, DefaultInputs(args, kwargs, source))
+            found.setdefault(key, Inputs(args, kwargs, source))
     form = fitting[0][1]
     maker.unused = requested - form.sizes
     first, *others = islice(found.values(), _MOST)
     hint = example(model, form.kind, main, (maker.batch, *form.shape))
     read_by = partial(from_layers, model, maker) if place is None else None
     return first._replace(others=tuple(others), hint=hint, read_by=read_by)
-
-
-def _first_optional(model: nn.Module) -> list[str]:
-    """The first argument of a forward that needs none: one that is None by default, or any number of them."""
-    return [p.name for p in signature(model) if p.default is None or p.kind is p.VAR_POSITIONAL][:1]
 
 
 def _arguments(
@@ -210,12 +207,11 @@ def _layer(module: nn.Module, path: str, label: str) -> _Layer | None:
 
 def _cut(module: nn.Module) -> tuple[int, ...] | None:
     """The extents of patches that a module cuts out of an image: `b c (h p1) (w p2) -> ...` of einops, or `nn.Unfold`."""
-    side = vars(module).get("patch_size")
-    if isinstance(side, (int, tuple)):  # its forward cuts them
+    side = vars(module).get("patch_size")  # its forward cuts them
+    if not isinstance(side, (int, tuple)) and isinstance(module, nn.Unfold):
+        side = module.kernel_size
+    if isinstance(side, (int, tuple)):
         return (side, side) if isinstance(side, int) else side
-    if isinstance(module, nn.Unfold):
-        kernel = module.kernel_size
-        return kernel if isinstance(kernel, tuple) else (kernel, kernel)
     pattern, lengths = getattr(module, "pattern", None), getattr(module, "axes_lengths", None)
     if not isinstance(pattern, str) or not isinstance(lengths, dict):
         return None
@@ -241,10 +237,15 @@ class _Sizes:
         self.usual = _DETECTED if detects else _SQUARES[0]
 
     def forms(self, layer: _Layer) -> Iterator[_Form]:
-        width = layer.width
+        width, side = layer.width, self.requested.image
         if layer.axes >= 2:
-            for extents in self._volumes(layer) if layer.axes == 3 else self._images(layer.patch):
-                side = self.requested.image
+            found: list[tuple[int, ...]] = [*self._extents(layer.axes, layer.patch)]
+            if layer.axes == 3:
+                found += (*_VIDEOS, *_VOLUMES) if width == 3 else (*_VOLUMES, *_VIDEOS)
+            else:  # the usual ones that are not smaller than those of the model
+                least = max(map(min, found), default=0)
+                found += [(usual, usual) for usual in (self.usual, *_SQUARES) if usual >= least]
+            for extents in dict.fromkeys(found):
                 spatial = extents if side is None else (*extents[:-2], side, side)
                 yield _Form("volume" if layer.axes == 3 else "image", (width, *spatial), _IMAGE)
             if layer.axes == 2:
@@ -259,19 +260,9 @@ class _Sizes:
             sequence = [_Form("features", (n, width), _TOKENS, int(layer.swapped)) for n in self._lengths(_POINTS)]
             yield from (*sequence, alone) if layer.axes else (alone, *sequence)
             for channels in () if self.spatial else (1, 3):
-                side = round((width / channels) ** 0.5)
-                if side > 3 and channels * side * side == width:
-                    yield _Form("image", (channels, side, side))
-
-    def _volumes(self, layer: _Layer) -> Iterable[tuple[int, ...]]:
-        usual = (*_VIDEOS, *_VOLUMES) if layer.width == 3 else (*_VOLUMES, *_VIDEOS)
-        return dict.fromkeys([*self._extents(3, layer.patch), *usual])
-
-    def _images(self, patch: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
-        """The extents from the model, then usual ones that are not smaller."""
-        found = list(self._extents(2, patch))
-        least = max(map(min, found), default=0)
-        return dict.fromkeys([*found, *((side, side) for side in (self.usual, *_SQUARES) if side >= least)])
+                square = round((width / channels) ** 0.5)
+                if square > 3 and channels * square * square == width:
+                    yield _Form("image", (channels, square, square))
 
     def _sequences(self, channels: int, patch: tuple[int, ...]) -> Iterator[_Form]:
         """Of a convolution over one axis: a wave where there are one or two channels, else measured values."""
@@ -318,12 +309,12 @@ class _Sizes:
             for config in ("pretrained_cfg", "default_cfg"):
                 if isinstance(found := vars(module).get(config), dict) and found.get("input_size"):
                     yield found["input_size"] if "input_size" in names else None
-            places = [vars(module), _entries(vars(module).get("args")), _entries(vars(module).get("config"))]
+            settings = (vars(module).get("args"), vars(module).get("config"))
+            places = [
+                vars(module),
+                *(each if isinstance(each, dict) else getattr(each, "__dict__", {}) for each in settings),
+            ]
             yield from (place[name] for place, name in product(places, names) if name in place)
-
-
-def _entries(settings: Any) -> dict[str, Any]:
-    return settings if isinstance(settings, dict) else getattr(settings, "__dict__", {})
 
 
 def _positions(model: nn.Module) -> Iterator[int]:
@@ -339,20 +330,14 @@ def _positions(model: nn.Module) -> Iterator[int]:
 
 # -- the hint where nothing fits ---------------------------------------------------------------------------------------
 
-_EXAMPLES = {
-    "image": (1, 3, 224, 224),
-    "volume": (1, 1, 96, 96, 96),
-    "audio": (1, 1, _RATE),
-    "text": (1, 128),
-    "features": (1, 16),
-}
+_EXAMPLES = {"volume": (1, 1, 96, 96, 96), "audio": (1, 1, _RATE), "text": (1, 128), "features": (1, 16)}
 
 
 def example(model: nn.Module, kind: str | None, name: str, shape: tuple[int, ...] | None = None) -> str:
     """How inputs of a kind are given, in Python and on the command line."""
-    shape = shape or _EXAMPLES.get(kind or "image", _EXAMPLES["image"])
+    shape = shape or _EXAMPLES.get(kind or "", (1, 3, 224, 224))
     text = "x".join(map(str, shape))
-    more = f", --input {name}:{text}" if len(parameters_of(model)) > 1 else f", --input {text}"
     if kind == "text":
         return f'pass inputs=... or shapes={{"{name}": {shape}}}, dtypes="int64"; on the command line --input {name}:{text}:int64'
-    return f"pass inputs=... or shapes={shape}; on the command line{more.removeprefix(',')}"
+    named = f"{name}:" if len(arguments(model)) > 1 else ""
+    return f"pass inputs=... or shapes={shape}; on the command line --input {named}{text}"

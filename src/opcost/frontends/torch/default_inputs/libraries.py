@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any, ClassVar
 
 import torch
@@ -13,11 +14,10 @@ from torch.nn.parameter import is_lazy
 from opcost.errors import InputError
 from opcost.frontends.torch.default_inputs.diffusers import diffusers
 from opcost.frontends.torch.default_inputs.engine import (
-    DefaultInputs,
     InputMaker,
+    Inputs,
     ShapeWords,
     arguments,
-    by_name,
     candidates,
     cannot,
     comes_from,
@@ -36,74 +36,60 @@ _FLOW = (520, 960)
 """Of a pair of frames: the size in torchvision's own example."""
 
 
-def default_inputs(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+def default_inputs(model: nn.Module, maker: InputMaker) -> Inputs | None:
     """Inputs by the first library that knows the model or its largest part, or else by what its first layers read."""
-    if _names_no_argument(model) and (found := _of_largest_part(model, maker)) is not None:
-        return found
-    return _by_library(model, maker) or _of_largest_part(model, maker) or from_layers(model, maker)
+    by_part = _of_largest_part(model, maker) if signature(model) and not arguments(model) else None
+    return by_part or _by_library(model, maker) or _of_largest_part(model, maker) or from_layers(model, maker)
 
 
-def _by_library(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+def _by_library(model: nn.Module, maker: InputMaker) -> Inputs | None:
     return next((found for library in _LIBRARIES if (found := library(model, maker)) is not None), None)
 
 
-def _of_largest_part(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+def _of_largest_part(model: nn.Module, maker: InputMaker) -> Inputs | None:
     """The inputs of the part with nearly all parameters, where the model takes arguments of the same names or just one.
 
     A model whose forward names no argument passes all of them to that part.
     """
-    sizes = {part: _parameters(part) for part in model.children()}
+    sizes = {part: sum(p.numel() for p in part.parameters() if not is_lazy(p)) for part in (*model.children(), model)}
+    whole = sizes.pop(model)
     part = max(sizes, key=lambda part: sizes[part], default=None)
-    contained = isinstance(part, (nn.ModuleList, nn.ModuleDict))
-    if part is None or contained or 10 * sizes[part] < 9 * _parameters(model):
+    if part is None or isinstance(part, (nn.ModuleList, nn.ModuleDict)) or 10 * sizes[part] < 9 * whole:
         return None
-    if _names_no_argument(model):
-        found = default_inputs(part, maker)
-        if found is not None and not takes_any(model):
-            others = tuple(map(_positional, found.others))
-            found = _positional(found)._replace(others=others)
-        return found and found._replace(hint=found.hint or example(model, None, "x"))
-    found = _by_library(part, maker) or _of_largest_part(part, maker)
-    if found is None:
+    wanted, names = needed(model), arguments(model)
+    if signature(model) and not names:
+        if (found := default_inputs(part, maker)) is None:
+            return None
+        if not takes_any(model):
+            placed = [
+                each._replace(args=(*each.args, *each.kwargs.values()), kwargs={}) for each in (found, *found.others)
+            ]
+            found = placed[0]._replace(others=tuple(placed[1:]))
+        return found._replace(hint=found.hint or example(model, None, "x"))
+    if (found := _by_library(part, maker) or _of_largest_part(part, maker)) is None:
         return None
     named = {**dict(zip(arguments(part), found.args, strict=False)), **found.kwargs}
     source = f"{found.source}, as its {type(part).__name__} takes it"
-    wanted, names = needed(model), arguments(model)
     if set(wanted) <= named.keys():
-        made = [
-            {name: each[name] for name in names if name in each} for each in (named, *(o.kwargs for o in found.others))
-        ]
-        return DefaultInputs((), made[0], source, tuple(DefaultInputs((), kwargs, source) for kwargs in made[1:]))
-    return DefaultInputs((*named.values(),), {}, source) if len(wanted) == len(named) == 1 else None
-
-
-def _positional(found: DefaultInputs) -> DefaultInputs:
-    return found._replace(args=(*found.args, *found.kwargs.values()), kwargs={})
-
-
-def _names_no_argument(model: nn.Module) -> bool:
-    return bool(signature(model)) and not arguments(model)
-
-
-def _parameters(model: nn.Module) -> int:
-    """Elements of all parameters that have a shape already."""
-    return sum(parameter.numel() for parameter in model.parameters() if not is_lazy(parameter))
+        forms = (named, *(other.kwargs for other in found.others))
+        return candidates([{name: form[name] for name in names if name in form} for form in forms], source)
+    return Inputs((*named.values(),), {}, source) if len(wanted) == len(named) == 1 else None
 
 
 # -- images ------------------------------------------------------------------------------------------------------------
 
 
-def timm(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+def timm(model: nn.Module, maker: InputMaker) -> Inputs | None:
     """A model of timm, or one that has its image size in timm's way."""
     for name in ("pretrained_cfg", "default_cfg"):
         size = (getattr(model, name, None) or {}).get("input_size")
         if size is not None:
             channels, height, width = size
-            return DefaultInputs((maker.floats(channels, *maker.image((height, width))),), {}, f"its {name}")
+            return Inputs((maker.floats(channels, *maker.image((height, width))),), {}, f"its {name}")
     return None
 
 
-def torchvision(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+def torchvision(model: nn.Module, maker: InputMaker) -> Inputs | None:
     """A model of torchvision: a detector takes a list of images, a video model frames, a flow model two images."""
     if not comes_from(model, "torchvision"):
         return None
@@ -113,22 +99,25 @@ def torchvision(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
         fixed, least = getattr(transform, "fixed_size", None), getattr(transform, "min_size", (800,))
         size = (int(least[-1]), int(least[-1])) if fixed is None else (int(fixed[1]), int(fixed[0]))
         images = [maker.empty(3, *maker.image(size)) for _ in range(maker.batch)]
-        return DefaultInputs((images,), {}, "the size to which its own transform brings images")
+        return Inputs((images,), {}, "the size to which its own transform brings images")
     if ".optical_flow." in module:
         pair = tuple(maker.floats(3, *maker.image(_FLOW)) for _ in range(2))
-        return DefaultInputs(pair, {}, "the size of torchvision's own example")
+        return Inputs(pair, {}, "the size of torchvision's own example")
     size, source = _trained_on(model)
-    image = maker.image(size)
-    if ".video." in module:
-        return DefaultInputs((maker.floats(3, _FRAMES, *image),), {}, f"{_FRAMES} frames, and {source}")
-    return DefaultInputs((maker.floats(3, *image),), {}, source)
+    frames = (_FRAMES,) if ".video." in module else ()
+    image = maker.floats(3, *frames, *maker.image(size))
+    return Inputs((image,), {}, f"{_FRAMES} frames, and {source}" if frames else source)
 
 
 def _trained_on(model: nn.Module) -> tuple[tuple[int, int], str]:
     """The size of images in the transforms of the weights that fit this model: those with as many parameters."""
+    files = [
+        sys.modules[base.__module__] for base in type(model).__mro__ if base.__module__.startswith("torchvision.models")
+    ]
+    named = [value for file in files for name, value in vars(file).items() if name.endswith("_Weights")]
     least: tuple[int, int] | None = None
     count = sum(parameter.numel() for parameter in model.parameters())
-    for weights in _weights(type(model)):
+    for weights in chain.from_iterable(named):
         settings = getattr(weights.transforms, "keywords", {})
         size = settings.get("crop_size") or settings.get("resize_size")
         if not isinstance(size, (int, list, tuple)):
@@ -140,16 +129,7 @@ def _trained_on(model: nn.Module) -> tuple[tuple[int, int], str]:
     return least or (224, 224), "the transforms of its family's weights" if least else "the usual size"
 
 
-def _weights(cls: type) -> Iterator[Any]:
-    """All weights that the file of a class, or of one above, has."""
-    for base in cls.__mro__:
-        if base.__module__.startswith("torchvision.models"):
-            for value in vars(sys.modules[base.__module__]).values():
-                if isinstance(value, type) and value.__name__.endswith("_Weights") and hasattr(value, "__members__"):
-                    yield from value  # type: ignore[misc]
-
-
-def open_clip(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+def open_clip(model: nn.Module, maker: InputMaker) -> Inputs | None:
     """An image and a text, as open_clip's models take them, or what one of their two parts takes."""
     if not comes_from(model, "open_clip"):
         return None
@@ -162,13 +142,13 @@ def open_clip(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
         given.append(maker.floats(3, *maker.image(size if isinstance(size, int) else (size[0], size[1]))))
     if length is not None or "text" in arguments(model):
         given.append(maker.integers(maker.tokens(length or 77)))
-    return DefaultInputs(tuple(given), {}, "its image size and context length") if given else None
+    return Inputs(tuple(given), {}, "its image size and context length") if given else None
 
 
 # -- examples and texts ------------------------------------------------------------------------------------------------
 
 
-def lightning(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+def lightning(model: nn.Module, maker: InputMaker) -> Inputs | None:
     """Lightning's `example_input_array`, in the element type of the weights and with the requested batch size."""
     example = getattr(model, "example_input_array", None)
     if example is None:
@@ -187,16 +167,15 @@ def lightning(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
 
     example = map_tensors(example, changed)
     if isinstance(example, Mapping):
-        return DefaultInputs((), dict(example), "its example_input_array")
-    return DefaultInputs(example if isinstance(example, tuple) else (example,), {}, "its example_input_array")
+        return Inputs((), dict(example), "its example_input_array")
+    return Inputs(example if isinstance(example, tuple) else (example,), {}, "its example_input_array")
 
 
-def sentence_transformers(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+def sentence_transformers(model: nn.Module, maker: InputMaker) -> Inputs | None:
     """The tokens of a sentence, in the mapping that the parts of a sentence model pass on."""
     layers = list(model.modules())
-    if not comes_from(model, "sentence_transformers") or not any(
-        isinstance(layer, (nn.Embedding, nn.EmbeddingBag)) for layer in layers
-    ):
+    reads_tokens = any(isinstance(layer, (nn.Embedding, nn.EmbeddingBag)) for layer in layers)
+    if not comes_from(model, "sentence_transformers") or not reads_tokens:
         return None
     inner = next((layer for layer in layers if comes_from(layer, "transformers") and hasattr(layer, "config")), None)
     most = [getattr(model, "max_seq_length", None), None if inner is None else Configuration(inner).positions()]
@@ -208,7 +187,7 @@ def sentence_transformers(model: nn.Module, maker: InputMaker) -> DefaultInputs 
         features = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
         if any(isinstance(layer, nn.LSTM) for layer in layers):
             features["sentence_lengths"] = torch.full((maker.batch,), count)
-    return DefaultInputs((features,), {}, "its max_seq_length")
+    return Inputs((features,), {}, "its max_seq_length")
 
 
 # -- graphs: models of torch-geometric, and nets built of its layers -------------------------------------------------------
@@ -221,7 +200,7 @@ _SPACE = 3
 Width = int | tuple[int, int]
 
 
-def torch_geometric(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+def torch_geometric(model: nn.Module, maker: InputMaker) -> Inputs | None:
     """A graph without structure, as arguments or as the one `Data` object that a net takes."""
     if not any(comes_from(module, "torch_geometric") for module in model.modules()):
         return None
@@ -231,27 +210,24 @@ def torch_geometric(model: nn.Module, maker: InputMaker) -> DefaultInputs | None
     whole = wanted[0] if len(wanted) == 1 and wanted[0] in ("data", "graph") else None
     if not wanted or (whole is None and wanted[0] not in _GRAPH_ARGUMENTS):
         return None
-    graphs = [_Graph(reader, maker, width) for width in _widths(reader)]
+    # The features of a node, the likeliest number first: a layer of edges reads both ends, one of points coordinates too.
+    own, first = _width(reader), _first_width(reader)
+    if first is None:  # it has a table of nodes, or reads coordinates
+        widths: list[Width] = [] if "x" in wanted else [1]
+    elif own is not None or isinstance(first, tuple):
+        widths = [first]
+    else:
+        widths = [*dict.fromkeys(width for width in (first, first // 2, first - _SPACE) if width > 0)]
+    graphs = [_Graph(reader, maker, width) for width in widths]
     made = [{whole: graph.as_data()} if whole else graph.as_arguments() for graph in graphs]
     if not made:
         return None
     return candidates(made, f"a graph of {graphs[0].value('nodes')} nodes and {graphs[0].value('edges')} edges")
 
 
-def _widths(model: nn.Module) -> Iterator[Width]:
-    """The features of a node, the likeliest number first: the model's own, or what its first layer reads.
-
-    A layer of edges reads both ends of one, and one of points their coordinates too.
-    """
-    own = _width(model)
-    first = own or next((width for module in model.modules() if (width := _width(module)) is not None), None)
-    if first is None:
-        if "x" not in needed(model):  # it has a table of nodes, or reads coordinates
-            yield 1
-    elif own is not None or isinstance(first, tuple):
-        yield first
-    else:
-        yield from dict.fromkeys(width for width in (first, first // 2, first - _SPACE) if width > 0)
+def _first_width(model: nn.Module) -> Width | None:
+    """The model's own width, or what its first layer reads."""
+    return next((width for module in model.modules() if (width := _width(module)) is not None), None)
 
 
 def _width(module: nn.Module) -> Width | None:
@@ -281,20 +257,20 @@ class _Graph(ShapeWords):
     }
 
     def as_arguments(self) -> dict[str, Any]:
-        wanted = needed(self.model)
-        for name in wanted:
-            if name not in _GRAPH_ARGUMENTS:
-                raise cannot(self.model, name)
         optional = {"edge_attr": self.edge_width(), "edge_type": self._attribute("num_relations")}
         known = [name for name, width in optional.items() if width is not None and name in arguments(self.model)]
-        return {name: self.make(_GRAPH_ARGUMENTS[name]) for name in dict.fromkeys((*wanted, *known))}
+        return self._made(dict.fromkeys((*needed(self.model), *known)))
 
     def as_data(self) -> Any:
         from torch_geometric.data import Data
 
-        return Data(
-            **{name: self.make(_GRAPH_ARGUMENTS[name]) for name in ("x", "edge_index", "edge_attr", "pos", "batch")}
-        )
+        return Data(**self._made(("x", "edge_index", "edge_attr", "pos", "batch")))
+
+    def _made(self, names: Iterable[str]) -> dict[str, Any]:
+        for name in names:
+            if name not in _GRAPH_ARGUMENTS:
+                raise cannot(self.model, name)
+        return {name: self.make(_GRAPH_ARGUMENTS[name]) for name in names}
 
     def _attribute(self, *names: str) -> int | None:
         """The first number of such a name that the model or a layer of it has."""
@@ -307,7 +283,7 @@ class _Graph(ShapeWords):
         net = getattr(self.model, "nn", None)
         if own is not None or not isinstance(net, nn.Module):
             return own
-        read = next((width for module in net.modules() if (width := _width(module)) is not None), None)
+        read = _first_width(net)
         return read if isinstance(read, int) else None
 
     def features(self) -> Any:
@@ -328,15 +304,11 @@ class _Graph(ShapeWords):
 
 
 _GRAPH_ARGUMENTS: dict[str, str | Callable[[_Graph], Any]] = {
-    **by_name(
-        {
-            "edges edge_width": "edge_attr",
-            "edges": "edge_weight",
-            "int edges": "edge_type",
-            f"B {_NODES} {_NODES}": "adj",
-            "int=1 nodes": "z",
-        }
-    ),
+    "edge_attr": "edges edge_width",
+    "edge_weight": "edges",
+    "edge_type": "int edges",
+    "adj": f"B {_NODES} {_NODES}",
+    "z": "int=1 nodes",
     **dict.fromkeys(("x", "x_0"), _Graph.features),
     **dict.fromkeys(("edge_index", "hyperedge_index", "pos_edge_index", "neg_edge_index"), _Graph.edges),
     "pos": _Graph.coordinates,
@@ -344,6 +316,6 @@ _GRAPH_ARGUMENTS: dict[str, str | Callable[[_Graph], Any]] = {
 }
 
 
-_LIBRARIES: tuple[Callable[[nn.Module, InputMaker], DefaultInputs | None], ...] = (
+_LIBRARIES: tuple[Callable[[nn.Module, InputMaker], Inputs | None], ...] = (
     lightning, sentence_transformers, diffusers, open_clip, transformers, timm, torchvision, torch_geometric,
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from typing import Any, ClassVar, TypeGuard
 
@@ -34,16 +34,12 @@ class Configuration:
         around = getattr(self.own, "vlm_config", None)
         self.whole = [self.own] if around is None else [around, self.own]
         """The configuration itself, and that of a model with images around which another is built."""
-        self.text = [*self._inner(_TEXT), *self.whole]
-        self.images = [*self._inner(_IMAGES), *self.whole]
-        self.sound = [*self._inner(_SOUND), *self.whole]
+        self.text, self.images, self.sound = ([*self._inner(names), *self.whole] for names in (_TEXT, _IMAGES, _SOUND))
 
     def _inner(self, names: tuple[str, ...]) -> Iterator[Any]:
-        for whole, name in product(self.whole, names):
-            found = getattr(whole, name, None)
+        for found in _entries(self.whole, names, by_place=True):
             if found is not None and hasattr(found, "to_dict"):
-                deeper = (getattr(found, inner, None) for inner in names)
-                yield from (each for each in deeper if hasattr(each, "to_dict"))
+                yield from (each for each in _entries([found], names) if hasattr(each, "to_dict"))
                 yield found
 
     def has_part(self, kind: str) -> bool:
@@ -52,28 +48,22 @@ class Configuration:
 
     def lacks(self, kind: str) -> bool:
         """Whether the model was made without what reads images or sound: its configuration has an entry for it that is None."""
-        entries = product(self.whole, _PARTS.get(kind, ()))
-        found = [getattr(whole, name) for whole, name in entries if name.endswith("_config") and hasattr(whole, name)]
+        names = [name for name in _PARTS.get(kind, ()) if name.endswith("_config")]
+        found = [getattr(whole, name) for whole, name in product(self.whole, names) if hasattr(whole, name)]
         return bool(found) and all(part is None for part in found)
 
     def number(self, places: list[Any], *names: str) -> int | None:
         """The first of these entries that is a number above zero."""
-        for name, place in product(names, places):
-            if _is_size(value := getattr(place, name, None)):
-                return value
-        return None
+        return next(filter(_is_size, _entries(places, names)), None)
 
     def side(self, *names: str) -> int | None:
         """Of a square in images: one number, or the first of two."""
-        for name, place in product(names, self.images):
-            size = getattr(place, name, None)
-            size = size[0] if isinstance(size, (list, tuple)) and size else size
-            if _is_size(size):
-                return size
-        return None
+        found = _entries(self.images, names)
+        sizes = (size[0] if isinstance(size, (list, tuple)) and size else size for size in found)
+        return next(filter(_is_size, sizes), None)
 
-    def has(self, places: list[Any], name: str) -> bool:
-        return any(getattr(place, name, None) is not None for place in places)
+    def has(self, places: list[Any], *names: str) -> bool:
+        return any(entry is not None for entry in _entries(places, names))
 
     def positions(self) -> int | None:
         """The longest text in tokens. A table of positions whose first are for padding has fewer for tokens."""
@@ -88,49 +78,39 @@ class Configuration:
         """Smaller numbers of tokens: that of another part of the model, or two less, if the model adds a begin and an end."""
         parts = [part for part in vars(self.own).values() if hasattr(part, "to_dict")]
         known = (self.number([part], *_POSITIONS) for part in (*parts, *self.whole))
-        return sorted(
-            {length for length in (*known, than - 2) if length is not None and 0 < length < than}, reverse=True
-        )
+        return sorted({length for length in (*known, than - 2) if length and 0 < length < than}, reverse=True)
 
     def token(self, *kinds: str) -> int | None:
         """The token in the place of an image, or a sound, or an end, in a text."""
-        for kind, ending, place in product(kinds, ("token_id", "token_index", "placeholder_token_id"), self.whole):
-            value = getattr(place, f"{kind}_{ending}", None)
-            if isinstance(value, int) and value >= 0:
-                return value
-        return None
+        names = [f"{kind}_{end}" for kind in kinds for end in ("token_id", "token_index", "placeholder_token_id")]
+        return next((value for value in _entries(self.whole, names) if isinstance(value, int) and value >= 0), None)
 
     def word(self) -> int:
         """A token without a special meaning: neither padding nor a border nor the place of an image."""
-        special = {
-            value
-            for place in (*self.text, self.own)
-            for name, value in vars(place).items()
-            if name.endswith(("token_id", "token_index")) and isinstance(value, int)
-        }
+        entries = [entry for place in (*self.text, self.own) for entry in vars(place).items()]
+        special = {v for name, v in entries if name.endswith(("token_id", "token_index")) and isinstance(v, int)}
         return next(token for token in range(len(special) + 1) if token not in special)
 
     def image_size(self, usual: int) -> int | tuple[int, int]:
         """Height and width of images, also where a model of timm inside has them."""
-        for name, place in product(("image_size", "input_size", "img_size", "max_img_size"), self.images):
-            size = getattr(place, name, None)
+        for size in _entries(self.images, ("image_size", "input_size", "img_size", "max_img_size")):
             if isinstance(size, dict):
-                size = (size.get("height"), size.get("width"))
+                size = (size.get("height"), size.get("width"))  # noqa: PLW2901
             if isinstance(size, (list, tuple)) and size and all(isinstance(extent, int) for extent in size):
                 return size[-2] if len(size) > 1 else size[0], size[-1]
             if _is_size(size):
                 return size
-        for module in self.model.modules():
-            size = getattr(module, "img_size", None)
+        for size in _entries(self.model.modules(), ("img_size",)):
             if isinstance(size, (tuple, list)) and len(size) == 2 and all(isinstance(extent, int) for extent in size):
                 return size[0], size[1]
         return usual
 
-    def channels(self) -> int:
-        return self.number(self.images, "num_channels", "in_channels", "in_chans") or 3
 
-    def patch(self) -> int:
-        return self.side("patch_size") or 14
+def _entries(places: Iterable[Any], names: Iterable[str], *, by_place: bool = False) -> Iterator[Any]:
+    """The entries of these names, None where there is none: each name in all places, or all names place by place."""
+    if by_place:
+        return (getattr(place, name, None) for place, name in product(places, names))
+    return (getattr(place, name, None) for name, place in product(names, places))
 
 
 def _is_size(value: Any) -> TypeGuard[int]:
@@ -170,37 +150,40 @@ class Modalities(ShapeWords):
         self.names: list[str] = []
         self.kinds: set[str] = set()
 
+    def series_channels(self) -> tuple[int, ...]:
+        """The axis of channels of a series, where there is one."""
+        channels, width = self.entry("num_input_channels"), self.entry("input_size") or 1
+        return (channels,) if channels is not None else (width,) if width > 1 else ()
+
     words: ClassVar[dict[str, Callable[[Any], Any]]] = {
         "T": lambda self: self.maker.tokens(self.config.positions()),
         "H": lambda self: self.image_size()[0],
         "W": lambda self: self.image_size()[1],
-        "C": lambda self: self.config.channels(),
-        "P": lambda self: self.config.patch(),
+        "C": lambda self: self.of_images("num_channels", "in_channels", "in_chans") or 3,
+        "P": lambda self: self.config.side("patch_size") or 14,
         "frames": lambda self: self.frames() or _FRAMES,
+        "merge": lambda self: self.config.side("spatial_merge_size", "merge_size", "merge_kernel_size") or 1,
         "any_tokens": lambda self: self.maker.tokens(None),
-        "flat_patch": lambda self: (
-            self.config.number(self.config.images, "patch_embed_hidden_size") or self.value("C*P*P")
-        ),
+        "flat_patch": lambda self: self.of_images("patch_embed_hidden_size") or self.value("C*P*P"),
         "past": lambda self: (
             self.value("context_length|prediction_length|32")
             + int(max(getattr(self.config.own, "lags_sequence", None) or [0]))
         ),
-        "future": lambda self: (
-            self.entry("prediction_length") if self.config.has([self.config.own], "lags_sequence") else None
-        ),
+        "future": lambda self: self.entry("prediction_length") if self.owns("lags_sequence") else None,
         "time_features": lambda self: self.value("num_time_features|0") + self.value("num_dynamic_real_features|0"),
-        "channels": lambda self: self._series_channels(),
+        "channels": series_channels,
     }
 
     def entry(self, name: str) -> int | None:
         return self.config.number([self.config.own], name)
 
-    def _series_channels(self) -> tuple[int, ...]:
-        """The axis of channels of a series, where there is one."""
-        if (channels := self.entry("num_input_channels")) is not None:
-            return (channels,)
-        width = self.entry("input_size") or 1
-        return (width,) if width > 1 else ()
+    def owns(self, *names: str) -> bool:
+        """Whether the configuration itself has one of these entries."""
+        return self.config.has([self.config.own], *names)
+
+    def of_images(self, *names: str) -> int | None:
+        """A number of what reads images."""
+        return self.config.number(self.config.images, *names)
 
     def _named(self, *names: str) -> str | None:
         """The first of these arguments that forward has."""
@@ -210,17 +193,28 @@ class Modalities(ShapeWords):
 
     def image_forms(self) -> Iterator[Form]:
         """What may be meant by an image, the most usual for such a model first."""
-        if self.grid_name() is not None:
+        height, width = self.image_size()
+        patch = self.value("P")
+        if self.has_grid():
             yield from self._with_grid()
             return
         if (positions := self._named("image_position_ids", "pixel_position_ids")) is not None:
-            yield self._with_positions(positions)
+            # Flat patches, and the column and row of each
+            group = self.config.side("pooling_kernel_size") or 1
+            image = self.maker.image(self.config.image_size(_WINDOW))
+            rows, columns = (max(extent // (patch * group), 1) * group for extent in image)
+            places = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).flip(-1)
+            flat = self.make(f"B {rows}*{columns} C*P*P")
+            yield {"pixel_values": flat, positions: places.expand(self.maker.batch, -1, -1)}
             return
-        if "aspect_ratio_ids" in self.names:
-            yield self._tiled()
+        if "aspect_ratio_ids" in self.names:  # an image that fills the first of several tiles, and their arrangement
+            tiles = self.of_images("max_num_tiles") or 1
+            mask = self.make(f"int B 1 {tiles}")
+            mask[..., 0] = 1
+            arrangement = {"aspect_ratio_ids": self.make("int=1 B 1"), "aspect_ratio_mask": mask}
+            yield {"pixel_values": self.make(f"B 1 {tiles} C H W"), **arrangement}
             return
         yield self._companions({"pixel_values": self.images()})
-        (height, width), patch = self.image_size(), self.config.patch()
         rows, columns = height // patch, width // patch
         whole = self.make("B C H W")
         if "image_sizes" in self.names:
@@ -239,18 +233,17 @@ class Modalities(ShapeWords):
             yield {"pixel_values": one, "image_attention_mask": self.make("int=1 B T 1")}
             if "pixel_attention_mask" in self.names:  # which of several cameras there are
                 yield {"pixel_values": one, "pixel_attention_mask": self.make("bool=1 B 1")}
+            yield {"pixel_values": self.make(f"B*{rows}*{columns} C*P*P")}
         else:  # two images, which are compared
             yield {"pixel_values": self.make("B 2 C H W")}
-        if "input_ids" in self.names:
-            yield {"pixel_values": self.make(f"B*{rows}*{columns} C*P*P")}
         yield {"pixel_values": self.make(f"B {rows}*{columns} C*P*P")}
 
     def _with_grid(self) -> Iterator[Form]:
         """Patches of all images in one row, and the rows and columns of each image: flat, or as small images."""
         rows, columns = self._grid()
-        depth = self.config.number(self.config.images, "temporal_patch_size", "patch_temporal") or 1
+        depth = self.of_images("temporal_patch_size", "patch_temporal") or 1
         grid: Form = {name: self.grid() for name in ("image_grid_thw", "grid_thw") if name in self.names}
-        grid |= {name: self.merged() for name in ("merge_sizes", "image_merge_sizes") if name in self.names}
+        grid |= {name: self.make("int=merge B") for name in ("merge_sizes", "image_merge_sizes") if name in self.names}
         if "images_per_sample" in self.names and "image_grid_thw" in grid:  # one that is given, and one to be made
             grid["image_grid_thw"] = grid["image_grid_thw"].repeat_interleave(2, 0)
             grid["images_per_sample"] = self.make("int=2 B")
@@ -261,28 +254,9 @@ class Modalities(ShapeWords):
         ):
             yield {"pixel_values": self.make(shape), **grid}
 
-    def _with_positions(self, name: str) -> Form:
-        """Flat patches, and the column and row of each."""
-        group, patch = self.config.side("pooling_kernel_size") or 1, self.config.patch()
-        image = self.maker.image(self.config.image_size(_WINDOW))
-        rows, columns = (max(extent // (patch * group), 1) * group for extent in image)
-        places = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).flip(-1)
-        return {"pixel_values": self.make(f"B {rows}*{columns} C*P*P"), name: places.expand(self.maker.batch, -1, -1)}
-
-    def _tiled(self) -> Form:
-        """An image that fills the first of several tiles, and the arrangement of the tiles."""
-        tiles = self.config.number(self.config.images, "max_num_tiles") or 1
-        mask = self.make(f"int B 1 {tiles}")
-        mask[..., 0] = 1
-        return {
-            "pixel_values": self.make(f"B 1 {tiles} C H W"),
-            "aspect_ratio_ids": self.make("int=1 B 1"),
-            "aspect_ratio_mask": mask,
-        }
-
     def images(self) -> Any:
         """The most usual form."""
-        if self.grid_name() is not None:
+        if self.has_grid():
             return next(self._with_grid())["pixel_values"]
         if "spatial_shapes" in self.names:
             return self.make(f"B {self._patches()} C*P*P")
@@ -298,26 +272,22 @@ class Modalities(ShapeWords):
         return self.make("B C H W")
 
     def _patches(self) -> int:
-        return self.config.number(self.config.images, "num_patches") or 256
+        return self.of_images("num_patches") or 256
 
     def grid(self) -> torch.Tensor:
         return self.maker.rows([1, *self._grid()])
 
-    def merged(self) -> Any:
-        """For each image, how many patches of a row become one token."""
-        return self.make(f"int={self._merge()} B")
-
     def masked(self) -> torch.Tensor:
         """Which patches are hidden, to be predicted: the first half."""
-        (height, width), each = self.image_size(), self.config.patch()
-        depth = self.config.number(self.config.images, "tubelet_size")
+        (height, width), each = self.image_size(), self.value("P")
+        depth = self.of_images("tubelet_size")
         patches = (height // each) * (width // each) * (self.value("frames") // depth if depth else 1)
         return self.maker.rows([int(2 * patch < patches) for patch in range(patches)]).bool()
 
     def _companions(self, form: Form) -> Form:
         """What goes with a whole image where the model has an argument for it."""
         images, own = form["pixel_values"], self.config.own
-        if "pixel_mask" in self.names and self._detects():
+        if "pixel_mask" in self.names and self.owns("num_queries"):
             form["pixel_mask"] = self.maker.integers(*images.shape[-2:], value=1)
         if "pixel_attention_mask" in self.names:  # all patches, or all points of several images
             every = torch.ones((*images.shape[:2], *images.shape[-2:]), dtype=torch.bool, device="cpu")
@@ -332,36 +302,31 @@ class Modalities(ShapeWords):
             form["image_sizes"] = self.maker.rows(list(pinpoints[0]))
         return form
 
-    def _detects(self) -> bool:
-        return self.config.has([self.config.own], "num_queries")
-
     def image_size(self) -> tuple[int, int]:
         """Height and width, such that whole windows of patches fill them where the model has a number of windows."""
-        config, requested = self.config, self.maker.sizes.image is not None
-        ratios = getattr(config.own, "scaled_images_ratios", None)  # the smallest of several sizes still is a patch
-        usual = 800 if self._detects() else round(config.patch() / min(ratios)) if ratios else 224
-        height, width = self.maker.image(config.image_size(usual))
+        requested, patch = self.maker.sizes.image is not None, self.value("P")
+        ratios = getattr(
+            self.config.own, "scaled_images_ratios", None
+        )  # the smallest of several sizes still is a patch
+        usual = 800 if self.owns("num_queries") else round(patch / min(ratios)) if ratios else 224
+        height, width = self.maker.image(self.config.image_size(usual))
         if "prompt_pixel_values" in self.names and not requested:  # both are in one image
             height //= 2
-        windows = None if requested else config.number(config.images, "num_windows_side", "num_windows")
-        step = config.patch() * (windows or 0)
+        step = patch * ((None if requested else self.of_images("num_windows_side", "num_windows")) or 0)
         return (height // step * step or step, width // step * step or step) if step else (height, width)
 
-    def grid_name(self) -> str | None:
-        return self._named("image_grid_thw", "grid_thw")
+    def has_grid(self) -> bool:
+        return self._named("image_grid_thw", "grid_thw") is not None
 
     def frames(self) -> int | None:
-        return self.config.number(self.config.images, "num_frames", "frames_per_clip")
+        return self.of_images("num_frames", "frames_per_clip")
 
     def _grid(self) -> tuple[int, int]:
         """Rows and columns of patches, in whole groups of those that become one token."""
-        merge = self._merge()
-        step = self.config.patch() * merge
+        merge = self.value("merge")
+        step = self.value("P") * merge
         height, width = self.maker.image(self.config.image_size(_WINDOW))
         return max(height // step, 1) * merge, max(width // step, 1) * merge
-
-    def _merge(self) -> int:
-        return self.config.side("spatial_merge_size", "merge_size", "merge_kernel_size") or 1
 
     # -- sound ---------------------------------------------------------------------------------------------------------
 
@@ -377,18 +342,18 @@ class Modalities(ShapeWords):
 
     def _spectrograms(self) -> Iterator[torch.Tensor]:
         """Frequencies over time: in Whisper's order where the model has a fixed length, else time first."""
-        config, floats = self.config, self.maker.floats
-        known = config.number(config.sound, *_BINS)
+        config, places, floats = self.config, self.config.sound, self.maker.floats
+        known = config.number(places, *_BINS)
         bins = known or 80
-        if (side := config.number(config.sound, "spec_size")) is not None:
+        if (side := config.number(places, "spec_size")) is not None:
             yield floats(1, side * side // bins, bins)
             return
-        if (most := config.number(config.sound, "max_source_positions")) and config.has(config.sound, "num_mel_bins"):
+        if (most := config.number(places, "max_source_positions")) and config.has(places, "num_mel_bins"):
             yield floats(bins, 2 * most)
-        stacked = config.number(config.sound, "input_channels") if config.has(config.sound, "conv_channels") else None
+        stacked = config.number(places, "input_channels") if config.has(places, "conv_channels") else None
         yield floats(STEPS, bins * (stacked or 1))
         yield floats(bins, STEPS)
-        if (frames := config.number(config.sound, "num_stacked_frames")) is not None:
+        if (frames := config.number(places, "num_stacked_frames")) is not None:
             yield floats(STEPS, bins * frames)
         if known is None:
             yield floats(STEPS, _FINE)
@@ -401,15 +366,13 @@ class Modalities(ShapeWords):
     def _waves(self) -> Iterator[torch.Tensor]:
         """A recording as it is; a spectrogram where the model has a number of frequencies."""
         config, floats = self.config, self.maker.floats
-        if (bins := config.number(config.sound, "num_mel_bins")) and (
-            length := config.number(config.sound, "max_length")
-        ):
+        bins, length = (config.number(config.sound, name) for name in ("num_mel_bins", "max_length"))
+        if bins and length:
             yield floats(length, bins)
             return
         samples = _SECONDS * (config.number(config.sound, "sampling_rate", "sample_rate") or _RATE)
         mono, mixed = floats(samples), floats(self.entry("audio_channels") or 1, samples)
-        has_channels = any(config.has([config.own], name) for name in ("audio_channels", "codebook_size"))
-        yield from (mixed, mono) if has_channels else (mono, mixed)
+        yield from (mixed, mono) if self.owns("audio_channels", "codebook_size") else (mono, mixed)
         yield floats(-(-samples // _STRIDES) * _STRIDES)
 
     def convolved(self) -> Any:

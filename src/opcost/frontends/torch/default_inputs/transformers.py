@@ -12,8 +12,8 @@ from torch import nn
 
 from opcost.errors import InputError, OpcostError
 from opcost.frontends.torch.default_inputs.engine import (
-    DefaultInputs,
     InputMaker,
+    Inputs,
     arguments,
     by_name,
     cannot,
@@ -75,11 +75,11 @@ _COMPANIONS: dict[str, tuple[str, ...]] = {
 """Arguments that are given with others, though they have a default."""
 
 
-def transformers(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
+def transformers(model: nn.Module, maker: InputMaker) -> Inputs | None:
     """A model of transformers, by its configuration; another that has only `dummy_inputs`, by those."""
     if comes_from(model, "transformers") and hasattr(model, "config"):
         inputs = TransformersInputs(model, maker)
-        return DefaultInputs((), inputs.all(), "its configuration", inputs.others())
+        return Inputs((), inputs.all(), "its configuration", inputs.others())
     own = "dummy_inputs" in vars(model) or hasattr(type(model), "dummy_inputs")  # not of a model that this one wraps
     dummy = getattr(model, "dummy_inputs", None) if own else None
     if not isinstance(dummy, Mapping):
@@ -90,7 +90,7 @@ def transformers(model: nn.Module, maker: InputMaker) -> DefaultInputs | None:
             f"{type(model).__name__} takes {main}, which its own example inputs ({', '.join(dummy)}) do not have",
             hint=f"pass kwargs={{{main!r}: ...}}, or its shape (on the command line --input {main}:SHAPE)",
         )
-    return DefaultInputs((), dict(dummy), "its dummy_inputs")
+    return Inputs((), dict(dummy), "its dummy_inputs")
 
 
 class TransformersInputs(Modalities):
@@ -104,7 +104,13 @@ class TransformersInputs(Modalities):
         self.needed = needed(model)
         kinds = getattr(model, "input_modalities", "text")
         self.kinds = {kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if not self.config.lacks(kind)}
-        self.kinds |= {kind for kind in ("image", "audio") if self._reads(kind) and not self.config.lacks(kind)}
+        # Also those of which the model makes features, or for which it has a part and an argument that brings them;
+        # frames of a video come as images do.
+        others = {name for other in self.kinds for name in _KINDS.get(other, ())}
+        for kind in ("image", "audio"):
+            brought = any(name in self.names and name not in others for name in _KINDS[kind])
+            reads = (brought and self.config.has_part(kind)) or self._method(kind) is not None
+            self.kinds |= {kind} if reads and not self.config.lacks(kind) else set()
         self.made: Form = {}
         self.left: list[Form] = []
         """Other forms of an image or a sound, where only a run of the whole model shows which is meant."""
@@ -114,6 +120,9 @@ class TransformersInputs(Modalities):
     words: ClassVar[dict[str, Callable[[Any], Any]]] = {
         **Modalities.words,
         "word": lambda self: self.config.word(),
+        "text": lambda self: self._shape_of("input_ids"),
+        "image": lambda self: self._shape_of("pixel_values"),
+        "row_of_patches": lambda self: self._shape_of("flattened_patches", 2),
         "decoder_tokens": lambda self: self.maker.tokens(
             self.config.number(self.config.text, "max_target_positions", "max_decoder_position_embeddings")
             or self.config.positions()
@@ -124,6 +133,10 @@ class TransformersInputs(Modalities):
 
     def _tokens_of(self, part: str) -> int:
         return self.maker.tokens(self.config.number([getattr(self.config.own, part, None)], "max_position_embeddings"))
+
+    def _shape_of(self, name: str, axes: int | None = None) -> tuple[int, ...] | None:
+        """The shape of another argument, or its first axes; None where it is not made."""
+        return tuple(self.made[name].shape[:axes]) if name in self.made else None
 
     # -- which arguments -----------------------------------------------------------------------------------------------
 
@@ -139,9 +152,7 @@ class TransformersInputs(Modalities):
             wanted.pop("pixel_values_videos", None)
         if "pixel_values" in wanted and "inputs" not in self.needed:
             wanted.pop("inputs", None)
-        wanted.update(
-            dict.fromkeys([name for name in _COMPANIONS if name in self.names and self._goes_with(name, wanted)])
-        )
+        wanted |= dict.fromkeys([name for name in _COMPANIONS if name in self.names and self._goes_with(name, wanted)])
         for name in sorted(wanted, key=lambda name: _ORDER.get(name, 0)):
             if name in _FORMS:
                 self._choose(name)
@@ -157,19 +168,13 @@ class TransformersInputs(Modalities):
     def _goes_with(self, name: str, wanted: Mapping[str, Any]) -> bool:
         if name == "decoder_input_ids":
             return bool(getattr(self.config.own, "is_encoder_decoder", False))
-        if (
-            name == "encoder_hidden_states" and "input_ids" in self.names
-        ):  # a decoder that reads what an encoder has made
-            modules = (path.rpartition(".")[2] for path, _ in self.model.named_modules())
-            if not _CROSS_ATTENTION.isdisjoint(modules):
-                return True
-        return any(other in wanted for other in _COMPANIONS[name])
-
-    def _reads(self, kind: str) -> bool:
-        """Whether the model makes features of such inputs, or has a part for them and an argument that brings them."""
-        others = {name for other in self.kinds for name in _KINDS.get(other, ())}  # frames of a video come as images do
-        brought = any(name in self.names and name not in others for name in _KINDS[kind])
-        return (brought and self.config.has_part(kind)) or self._method(kind) is not None
+        modules = (path.rpartition(".")[2] for path, _ in self.model.named_modules())
+        decodes = (
+            name == "encoder_hidden_states" and "input_ids" in self.names and not _CROSS_ATTENTION.isdisjoint(modules)
+        )
+        return decodes or any(
+            other in wanted for other in _COMPANIONS[name]
+        )  # a decoder reads what an encoder has made
 
     def _method(self, kind: str) -> Callable[..., Any] | None:
         """What makes features of an input of this kind: of the part that does it, because it names its arguments."""
@@ -198,14 +203,14 @@ class TransformersInputs(Modalities):
 
     # -- alternatives --------------------------------------------------------------------------------------------------
 
-    def others(self) -> tuple[DefaultInputs, ...]:
+    def others(self) -> tuple[Inputs, ...]:
         """What to call the model with instead: other forms, and a text without images or sounds if it may do without."""
         forms = (*self.left, *self._codebooks(), *self._texts())
-        found = [DefaultInputs((), {**self.made, **form}, "its configuration") for form in forms]
+        found = [Inputs((), {**self.made, **form}, "its configuration") for form in forms]
         more = self.made.keys() - _OF_TEXT
         if "input_ids" in self.made and more and more.isdisjoint(self.needed):
             kept = {name: value for name, value in self.made.items() if name in _OF_TEXT}
-            text = DefaultInputs((), {**kept, "input_ids": self._like_tokens(self.config.word())}, "its configuration")
+            text = Inputs((), {**kept, "input_ids": self.make("int=word text")}, "its configuration")
             found.append(text._replace(note="a text alone because the model fails with more"))
         return tuple(found)
 
@@ -260,49 +265,30 @@ class TransformersInputs(Modalities):
         row = [first, *[token] * max(self.features.get(kind, 1), padded), last]
         return [place for place in row if place is not None]
 
-    def _like_tokens(self, value: int) -> torch.Tensor | None:
-        ids = self.made.get("input_ids")
-        return None if ids is None else torch.full_like(ids, value)
-
     def image_tokens(self) -> torch.Tensor | None:
         """For each token, whether it is the place of an image."""
         ids, token = self.made.get("input_ids"), self.config.token("image")
         return None if ids is None or token is None else (ids == token).to(torch.int64)
 
-    def boxes(self) -> torch.Tensor | None:
-        """The position of each token on its page: left, upper, right and lower edge."""
-        ids = self.made.get("input_ids")
-        return None if ids is None else torch.zeros((*ids.shape, 4), dtype=torch.int64)
-
-    def attention_mask(self) -> torch.Tensor | None:
-        """A mask that hides no token, or no patch where there are such in place of tokens."""
-        patches = self.made.get("flattened_patches")
-        return self._like_tokens(1) if patches is None else self.maker.integers(patches.shape[1], value=1)
-
-    def replaced_tokens(self) -> torch.Tensor | None:
+    def replaced_tokens(self) -> Any:
         """Which tokens the image replaces: as many as the model makes of it, after the first."""
-        count = self.config.number(self.config.whole, "latent_query_num")
-        mask = self._like_tokens(0)
+        count, mask = self.config.number(self.config.whole, "latent_query_num"), self.make("int text")
         if mask is None or count is None:
             return None
         mask[:, 1 : count + 1] = 1
         return mask
 
-    def like_image(self) -> torch.Tensor | None:
-        images = self.made.get("pixel_values")
-        return None if images is None else torch.empty_like(images)
-
     def any_kind(self) -> Any:
         """For a model that reads anything: a text, or else an image, or else what another model has made."""
         flow = getattr(self.config.own, "train_size", None)  # of two images, nine neighbours of each point
-        pair = self.maker.floats(2, 9 * self.config.channels(), *flow) if flow is not None else None
+        pair = self.maker.floats(2, 9 * self.value("C"), *flow) if flow is not None else None
         others = (self.images(), self.hidden(), pair)
         self.left += [{"inputs": other} for other in others if other is not None]
         return self.make(_ARGUMENTS["decoder_input_ids"])
 
     def hidden(self) -> Any:
         """What another model has made of its input."""
-        if self.grid_name() is not None:
+        if self.has_grid():
             return self.images()
         sound = self.convolved() if "hidden_states" in self.needed else None
         return self.make("B T hidden_size|d_model|n_embd") if sound is None else sound
@@ -314,66 +300,65 @@ class TransformersInputs(Modalities):
 
     def entity_positions(self) -> torch.Tensor:
         """In which tokens the text mentions each entity: in the first, and in no other."""
-        most = self.entry("max_mention_length") or _MENTION
-        return self.maker.rows([0, *[-1] * (most - 1)])[:, None].repeat(1, _ENTITIES, 1)
+        places: torch.Tensor = self.make(f"int B {_ENTITIES} max_mention_length|{_MENTION}") - 1
+        places[..., 0] = 0
+        return places
 
 
 _ARGUMENTS: dict[str, str | Callable[[TransformersInputs], Any]] = {
-    **by_name(
-        {
-            # text
-            "int=word B decoder_tokens": "decoder_input_ids",
-            "int=word B qformer_tokens": "qformer_input_ids",
-            "int=1 B protein_tokens": "protein_input_ids protein_attention_mask",
-            "int B num_codebooks T": "moshi_audio_codes user_audio_codes",
-            "int B task_seq_len|77": "task_inputs",
-            f"int B {_ENTITIES}": "entity_ids entity_start_positions entity_end_positions",
-            "=n_codes_given": "codebook_idx",
-            # images
-            "B frames C H W": "pixel_values_videos",
-            "B any_tokens 2+flat_patch": "flattened_patches",  # each begins with its row and column
-            f"B {_QUERIES} hidden_size": "query_embeds",
-            f"B {_OBJECTS} visual_feat_dim": "visual_feats",
-            f"B {_OBJECTS} visual_pos_dim": "visual_pos",
-            f"B {_OBJECTS} visual_embedding_dim": "visual_embeds",
-            # sound
-            f"B {STEPS} num_mel_bins": "decoder_input_values",
-            f"B {STEPS} model_in_dim": "spectrogram",
-            f"B {STEPS} input_feat_size": "audio_mel",
-            f"bool B {STEPS}": "audio_mel_mask",
-            # series in time
-            "B past channels": "past_values",
-            "bool=1 B past channels": "past_observed_mask",
-            "B past time_features": "past_time_features",
-            "B past": "past_values_padding",
-            "B future channels": "future_values",
-            "B prediction_length time_features": "future_time_features",
-            "int B num_static_categorical_features": "static_categorical_features",
-            "B num_static_real_features": "static_real_features",
-            "int B 1": "freq",
-            # agents
-            "B": "timestep",
-            "B max_state_dim": "state",
-            f"B {_ACTIONS} state_dim": "states",
-            f"B {_ACTIONS} act_dim": "actions",
-            f"B {_ACTIONS} 1": "rewards returns_to_go",
-        }
-    ),
+    **by_name({
+        # text
+        "int=word B decoder_tokens": "decoder_input_ids",
+        "int=word B qformer_tokens": "qformer_input_ids",
+        "int=1 B protein_tokens": "protein_input_ids protein_attention_mask",
+        "int B num_codebooks T": "moshi_audio_codes user_audio_codes",
+        "int B task_seq_len|77": "task_inputs",
+        f"int B {_ENTITIES}": "entity_ids entity_start_positions entity_end_positions",
+        "=n_codes_given": "codebook_idx",
+        "int=1 row_of_patches|text": "attention_mask",  # which hides none
+        "int=1 text": "global_attention_mask",
+        "int text": "token_type_ids",
+        "int text 4": "bbox",  # left, upper, right and lower edge on the page
+        # images
+        "B frames C H W": "pixel_values_videos",
+        "B any_tokens 2+flat_patch": "flattened_patches",  # each begins with its row and column
+        "image": "prompt_pixel_values prompt_masks",
+        "int=merge B": "merge_sizes",  # how many patches of a row become one token
+        f"B {_QUERIES} hidden_size": "query_embeds",
+        f"B {_OBJECTS} visual_feat_dim": "visual_feats",
+        f"B {_OBJECTS} visual_pos_dim": "visual_pos",
+        f"B {_OBJECTS} visual_embedding_dim": "visual_embeds",
+        # sound
+        f"B {STEPS} num_mel_bins": "decoder_input_values",
+        f"B {STEPS} model_in_dim": "spectrogram",
+        f"B {STEPS} input_feat_size": "audio_mel",
+        f"bool B {STEPS}": "audio_mel_mask",
+        # series in time
+        "B past channels": "past_values",
+        "bool=1 B past channels": "past_observed_mask",
+        "B past time_features": "past_time_features",
+        "B past": "past_values_padding",
+        "B future channels": "future_values",
+        "B prediction_length time_features": "future_time_features",
+        "int B num_static_categorical_features": "static_categorical_features",
+        "B num_static_real_features": "static_real_features",
+        "int B 1": "freq",
+        # agents
+        "B": "timestep",
+        "B max_state_dim": "state",
+        f"B {_ACTIONS} state_dim": "states",
+        f"B {_ACTIONS} act_dim": "actions",
+        f"B {_ACTIONS} 1": "rewards returns_to_go",
+    }),
     "timesteps": lambda inputs: inputs.maker.rows([*range(_ACTIONS)]),
     "input_ids": TransformersInputs.tokens,
     "inputs": TransformersInputs.any_kind,
-    "attention_mask": TransformersInputs.attention_mask,
-    "global_attention_mask": lambda inputs: inputs._like_tokens(1),
-    "token_type_ids": lambda inputs: inputs._like_tokens(0),
     "mm_token_type_ids": TransformersInputs.image_tokens,
-    "bbox": TransformersInputs.boxes,
     "bool_masked_pos": TransformersInputs.masked,
-    **dict.fromkeys(("prompt_pixel_values", "prompt_masks"), TransformersInputs.like_image),
     "grid_thw": TransformersInputs.grid,
-    "merge_sizes": TransformersInputs.merged,
     "image_embeds_position_mask": TransformersInputs.replaced_tokens,
     **dict.fromkeys(("inputs_embeds", "hidden_states"), TransformersInputs.hidden),
     "encoder_hidden_states": TransformersInputs.encoded,
     "entity_position_ids": TransformersInputs.entity_positions,
-}
+}  # fmt: skip
 """How an argument of this name is made; None where the model goes without."""

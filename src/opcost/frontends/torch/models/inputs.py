@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,32 +14,11 @@ from opcost.core.graph import Graph, Note
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.inputs import InputRequest, Tree, arguments, check_one, nested, parse_dtype
 from opcost.frontends.torch.default_inputs import engine
-from opcost.frontends.torch.default_inputs.engine import DefaultInputs, InputMaker, Probe, needed, signature
+from opcost.frontends.torch.default_inputs.engine import InputMaker, Inputs, Probe, needed, signature
 from opcost.frontends.torch.default_inputs.layers import example
 from opcost.frontends.torch.default_inputs.libraries import default_inputs
 from opcost.frontends.torch.models.unwrap import Function, type_name
 from opcost.frontends.torch.tree import map_tensors, tensors_in
-
-
-class Inputs(NamedTuple):
-    """What a model is called with."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    names: dict[int, str]
-    """A name for every tensor among them, by its id."""
-    guessed: str = ""
-    """Where they come from, if the user gave none."""
-    others: tuple[Inputs, ...] = ()
-    """Other defaults, to be tried in this order where the model fails with the first."""
-    note: str = ""
-    """What these lack in comparison with the first, if anything."""
-    on_trial: bool = False
-    """With labels of which the model may make no loss: then others follow without them."""
-    hint: str = ""
-    """How to give inputs, where the model fails with all that were generated."""
-    read_by: Callable[[str], DefaultInputs | None] | None = None
-    """As in `DefaultInputs`."""
 
 
 def attempts_of(model: nn.Module, inputs: Inputs, *, training: bool) -> list[Inputs]:
@@ -51,7 +30,7 @@ def attempts_of(model: nn.Module, inputs: Inputs, *, training: bool) -> list[Inp
 def _with_labels(model: nn.Module, inputs: Inputs) -> list[Inputs]:
     """Default inputs with labels, in the shapes in which a model may take them, the likeliest first."""
     given = inputs.kwargs
-    if not inputs.guessed or "labels" in given or "labels" not in argument_names(model):
+    if not inputs.source or "labels" in given or "labels" not in argument_names(model):
         return []
     name = type(model).__name__
     tokens = given.get("decoder_input_ids", given.get("input_ids"))
@@ -62,13 +41,8 @@ def _with_labels(model: nn.Module, inputs: Inputs) -> list[Inputs]:
         shapes.reverse()
     if "Segmentation" in name and image is not None:
         shapes.insert(0, torch.Size((*image.shape[:1], *image.shape[-2:])))
-    made = []
-    for shape in dict.fromkeys(shape for shape in shapes if shape is not None):
-        kwargs = {**given, "labels": torch.zeros(shape, dtype=torch.int64)}
-        made.append(
-            inputs._replace(kwargs=kwargs, names=input_names(model, inputs.args, kwargs), others=(), on_trial=True)
-        )
-    return made
+    labels = [torch.zeros(shape, dtype=torch.int64) for shape in dict.fromkeys(shapes) if shape is not None]
+    return [inputs._replace(kwargs={**given, "labels": each}, others=(), on_trial=True) for each in labels]
 
 
 def make_inputs(model: nn.Module, options: InputRequest, probe: Probe) -> Inputs:
@@ -77,8 +51,13 @@ def make_inputs(model: nn.Module, options: InputRequest, probe: Probe) -> Inputs
     check_one(options)
     args: tuple[Any, ...] = ()
     if options.inputs is not None:
-        args, given = _given(model, options.inputs)
-        kwargs = {**given, **kwargs}
+        # A tuple holds positional arguments, but for one with named fields, as a packed sequence, which is one argument;
+        # a mapping of argument names holds keyword arguments, and any other is one argument.
+        given = options.inputs
+        if isinstance(given, Mapping) and given and set(given) <= set(argument_names(model)):
+            kwargs = {**given, **kwargs}
+        else:
+            args = given if isinstance(given, tuple) and not hasattr(given, "_fields") else (given,)
     elif options.shapes is not None:
         ordered, named = arguments(options.shapes, options.dtypes, argument_names(model))
         args = tuple(_made(model, tree) for tree in ordered)
@@ -90,48 +69,24 @@ def make_inputs(model: nn.Module, options: InputRequest, probe: Probe) -> Inputs
             "a batch, tokens or image size was requested, and inputs were given too", hint="give one of them"
         )
     _check_fit(model, args, kwargs)
-    return Inputs(args, kwargs, input_names(model, args, kwargs))
+    return Inputs(args, kwargs)
 
 
-def from_defaults(model: nn.Module, found: DefaultInputs, given: Mapping[str, Any]) -> Inputs:
+def from_defaults(model: nn.Module, found: Inputs, given: Mapping[str, Any]) -> Inputs:
     """Default inputs, with the arguments that were given."""
-    inputs = _with_names(model, found, given)
-    _check_fit(model, inputs.args, inputs.kwargs)
-    return inputs._replace(others=tuple(_with_names(model, other, given) for other in found.others))
-
-
-def _with_names(model: nn.Module, found: DefaultInputs, given: Mapping[str, Any]) -> Inputs:
-    kwargs = {**found.kwargs, **given}
-    names = input_names(model, found.args, kwargs)
-    return Inputs(found.args, kwargs, names, found.source, note=found.note, hint=found.hint, read_by=found.read_by)
+    first, *others = (each._replace(kwargs={**each.kwargs, **given}) for each in (found, *found.others))
+    _check_fit(model, first.args, first.kwargs)
+    return first._replace(others=tuple(others))
 
 
 def in_type(inputs: Inputs, dtype: torch.dtype) -> Inputs:
     """The same inputs with their floats in this type."""
-    names: dict[int, str] = {}
 
     def cast(tensor: torch.Tensor) -> torch.Tensor:
-        made = tensor.detach().to(dtype).requires_grad_(tensor.requires_grad) if tensor.is_floating_point() else tensor
-        if id(tensor) in inputs.names:
-            names[id(made)] = inputs.names[id(tensor)]
-        return made
+        return tensor.detach().to(dtype).requires_grad_(tensor.requires_grad) if tensor.is_floating_point() else tensor
 
     args, kwargs = map_tensors((inputs.args, inputs.kwargs), cast)
-    return inputs._replace(
-        args=args, kwargs=kwargs, names=names, others=tuple(in_type(other, dtype) for other in inputs.others)
-    )
-
-
-def _given(model: nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and keyword arguments: a tuple is the first, a mapping of argument names is the second.
-
-    A tuple with named fields, as a packed sequence, is one argument, and so is any other mapping.
-    """
-    if isinstance(inputs, tuple) and not hasattr(inputs, "_fields"):
-        return inputs, {}
-    if isinstance(inputs, Mapping) and inputs and set(inputs) <= set(argument_names(model)):
-        return (), dict(inputs)
-    return (inputs,), {}
+    return inputs._replace(args=args, kwargs=kwargs, others=tuple(in_type(other, dtype) for other in inputs.others))
 
 
 def _check_fit(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -168,10 +123,8 @@ def _made(model: nn.Module, tree: Tree) -> Any:
     return torch.full(tuple(tree.shape), value, dtype=dtype, device="cpu")
 
 
-_MASKS = frozenset({"attention_mask", "decoder_attention_mask"})
-_TOKENS = frozenset(
-    {"input_ids", "token", "tokens", "idx", "ids", "decoder_input_ids", "token_ids", "token_type_ids", "position_ids"}
-)
+_MASKS = ("attention_mask", "decoder_attention_mask")
+_TOKENS = "input_ids token tokens idx ids decoder_input_ids token_ids token_type_ids position_ids".split()
 
 
 def as_dtype(wanted: Any) -> Any:
@@ -191,7 +144,7 @@ def argument_names(model: nn.Module) -> list[str]:
     return engine.arguments(model) if exported is None else [str(name) for name in exported.user_inputs]
 
 
-def _defaults(model: nn.Module, options: InputRequest, probe: Probe) -> DefaultInputs:
+def _defaults(model: nn.Module, options: InputRequest, probe: Probe) -> Inputs:
     """The defaults of the model or its library, in the requested sizes."""
     maker = InputMaker(model, options.sizes, probe, options.kwargs)
     found = default_inputs(model, maker)
@@ -214,7 +167,7 @@ def _defaults(model: nn.Module, options: InputRequest, probe: Probe) -> DefaultI
         function = type_name(model) if isinstance(model, Function) else f"{type_name(model)}.forward"
         named = f"{function}({', '.join(map(str, signature(model)))})"
         raise InputError(f"{named} needs inputs, and none were given", hint=example(model, None, (missing or ["x"])[0]))
-    return DefaultInputs((), {}, "the defaults of its forward" if signature(model) and not options.kwargs else "")
+    return Inputs((), {}, "the defaults of its forward" if signature(model) and not options.kwargs else "")
 
 
 def input_names(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, str]:
@@ -253,22 +206,7 @@ def note_of_defaults(graph: Graph, source: str, label: str, *, takes_more: bool)
     """The report's note on default inputs; where they leave most parameters unread and forward takes more, an error."""
     inputs = [graph.values[value] for value in graph.inputs]
     made = ", ".join(f"{value.name} {value.spec} {value.spec.dtype}" for value in inputs) or "nothing"
-    unread, total = _unread(graph)
-    if takes_more and 2 * sum(unread.values()) > total:
-        worst = max(unread, key=lambda name: unread[name])
-        raise InputError(
-            f"no inputs were given, and what could be made from {source} ({made}) leaves {sum(unread.values()) / total:.0%} of "
-            f"the parameters of {label} unread, most of them in {worst or 'the model itself'}",
-            hint="pass inputs=..., shapes=... or, on the command line, --input name:SHAPE for what the model takes besides",
-        )
-    rest = "".join(
-        f"; {count:,} parameters of {name} are not read" for name, count in unread.items() if 20 * count > total
-    )
-    return Note("guessed-inputs", f"no inputs were given: {made}, from {source}{rest}; {CHANGE}")
-
-
-def _unread(graph: Graph) -> tuple[dict[str, int], int]:
-    """Elements of parameters that no operator reads, by the part of the model that owns them, and of all."""
+    # Elements of parameters that no operator reads, by the part of the model that owns them, and of all
     read = {graph.values[value].storage for op in graph.ops for value in op.inputs}
     seen: set[int] = set()
     unread: dict[str, int] = {}
@@ -284,4 +222,14 @@ def _unread(graph: Graph) -> tuple[dict[str, int], int]:
             if value.storage not in read:
                 part = module.path.partition(".")[0]
                 unread[part] = unread.get(part, 0) + elements
-    return unread, total
+    if takes_more and 2 * sum(unread.values()) > total:
+        worst = max(unread, key=lambda name: unread[name])
+        raise InputError(
+            f"no inputs were given, and what could be made from {source} ({made}) leaves {sum(unread.values()) / total:.0%} of "
+            f"the parameters of {label} unread, most of them in {worst or 'the model itself'}",
+            hint="pass inputs=..., shapes=... or, on the command line, --input name:SHAPE for what the model takes besides",
+        )
+    rest = "".join(
+        f"; {count:,} parameters of {name} are not read" for name, count in unread.items() if 20 * count > total
+    )
+    return Note("guessed-inputs", f"no inputs were given: {made}, from {source}{rest}; {CHANGE}")

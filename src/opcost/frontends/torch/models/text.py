@@ -19,9 +19,9 @@ from opcost.core.graph import Graph, Note, nbytes
 from opcost.core.option import Text
 from opcost.errors import InputError
 from opcost.frontends.options import CountOptions
-from opcost.frontends.torch.default_inputs.engine import comes_from
+from opcost.frontends.torch.default_inputs.engine import Inputs, comes_from
 from opcost.frontends.torch.default_inputs.modalities import Configuration
-from opcost.frontends.torch.models.inputs import Inputs, argument_names, input_names
+from opcost.frontends.torch.models.inputs import argument_names
 from opcost.frontends.torch.models.unwrap import type_name
 
 Run = Callable[[dict[str, Any]], None]
@@ -83,7 +83,7 @@ class CachedText:
         if text.prefill and "logits_to_keep" in self.names:
             given["logits_to_keep"] = 1
         given.update(more)
-        return Inputs((), given, input_names(self.model, (), given))
+        return Inputs((), given)
 
     def nbytes(self, tokens: int, dtype: str | None) -> int:
         """The bytes of a cache of some tokens, in its own element type or in another."""
@@ -92,7 +92,10 @@ class CachedText:
     def filled(self, tokens: int) -> Any:
         """A cache of some tokens, without data."""
         cache = self._empty()
-        for method, args, kwargs in self._cache_calls():
+        known = _seen.setdefault(self.model, {})
+        if self._key() not in known:
+            self._run(self._given(_FEW, self._watched()))
+        for method, args, kwargs in known[self._key()]:
             made = partial(_made, tokens=tokens if method in _WITH_TOKENS else None)
             getattr(cache, method)(*map(made, args), **{name: made(value) for name, value in kwargs.items()})
         for layer in cache.layers:
@@ -128,12 +131,6 @@ class CachedText:
 
     def _key(self) -> tuple[Any, ...]:
         return (self.config.to_json_string(), self.batch, self.static is not None, self._autocast)
-
-    def _cache_calls(self) -> list[_CacheCall]:
-        known = _seen.setdefault(self.model, {})
-        if self._key() not in known:
-            self._run(self._given(_FEW, self._watched()))
-        return known[self._key()]
 
     def _watched(self) -> Any:
         """An empty cache that records its calls."""

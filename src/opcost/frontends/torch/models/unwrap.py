@@ -66,13 +66,10 @@ def type_name(module: nn.Module) -> str:
     exported = vars(module).get("_ty")
     if isinstance(exported, str) and exported:
         return exported.rpartition(".")[2]
-    return _written_class(type(module)).__name__
-
-
-def _written_class(cls: type) -> type:
-    """The class below the one that `fully_shard` makes: of its own and the author's, under a name of both."""
+    # The class below the one that `fully_shard` makes: of its own and the author's, under a name of both
+    cls = type(module)
     bases = cls.__bases__
-    return bases[1] if len(bases) == 2 and bases[0].__name__ == "FSDPModule" else cls
+    return (bases[1] if len(bases) == 2 and bases[0].__name__ == "FSDPModule" else cls).__name__
 
 
 # -- exported programs -----------------------------------------------------------------------------------------------

@@ -87,9 +87,8 @@ def check_extents(shape: tuple[int | None, ...] | None, node: object, most_axes:
         raise SourceError(f"{node}: a tensor would have {len(shape)} axes, and at most {most_axes} are possible")
     known = [extent for extent in shape if extent is not None]
     if any(extent < 0 for extent in known):
-        raise InputError(
-            f"{node}: a tensor would have the shape {text(shape)}", hint="the input is too small for this model"
-        )
+        fault = f"{node}: a tensor would have the shape {text(shape)}"
+        raise InputError(fault, hint="the input is too small for this model")
     if prod(known) > MOST_ELEMENTS:
         raise SourceError(f"{node}: a tensor would have the shape {text(shape)}, more than memory can address")
 

@@ -58,10 +58,8 @@ class Pages:
             self._file.seek(at)
             found = self._file.read(size)
         if len(found) < size:
-            raise SourceError(
-                f"{self.what} became shorter while it was read: {size} bytes were expected at byte {at}",
-                hint="read it again when no other process writes to it",
-            )
+            fault = f"{self.what} became shorter while it was read: {size} bytes were expected at byte {at}"
+            raise SourceError(fault, hint="read it again when no other process writes to it")
         return found
 
     def beginning(self, size: int) -> bytes:

@@ -166,9 +166,8 @@ def read_input_data(path: str | Path) -> InputArray | dict[str, InputArray]:
             if head.startswith(b"PK"):
                 return _npz(file, str(path))
             if size > LARGEST_PICKLE:
-                raise InputError(
-                    f"{path} is not an array of numpy's, and has more than {LARGEST_PICKLE >> 20} MiB", hint=_HINT
-                )
+                fault = f"{path} is not an array of numpy's, and has more than {LARGEST_PICKLE >> 20} MiB"
+                raise InputError(fault, hint=_HINT)
             return _unpickled(file.read(size), str(path))
     except SourceError as exc:
         raise InputError(f"the input data cannot be read: {exc.message}", hint=exc.hint) from exc
@@ -210,9 +209,8 @@ def _npy(file: BinaryIO | Any, size: int, what: str) -> InputArray:
         raise InputError(f"the header of {what} cannot be read", hint=_HINT) from exc
     array, itemsize = _array(shape, descr, what)
     if begins + length + prod(array.shape) * itemsize > size:
-        raise InputError(
-            f"{what} is cut short: its array of {array.shape} {array.dtype} needs more bytes than there are"
-        )
+        fault = f"{what} is cut short: its array of {array.shape} {array.dtype} needs more bytes than there are"
+        raise InputError(fault)
     return array
 
 

@@ -140,9 +140,8 @@ def _spelled(value: Any, name: str = "") -> InputSpec:
         return InputSpec(value, name)
     spec = parse_input(value)
     if name and spec.name:
-        raise InputError(
-            f"the input {name!r} is called {spec.name!r} in its text", hint="leave the name out of the text"
-        )
+        fault = f"the input {name!r} is called {spec.name!r} in its text"
+        raise InputError(fault, hint="leave the name out of the text")
     return spec._replace(name=name or spec.name)
 
 
@@ -322,9 +321,8 @@ def resized(sizes: Sizes, stored: Mapping[str, tuple[Extent, ...]]) -> dict[str,
                 shape[place] = size
         if size is not None and not changed:
             shapes = ", ".join(f"{name} {list(shape)}" for name, shape in stored.items())
-            raise InputError(
-                f"no input of the file has a size for {name_of_size}: {shapes}", hint="give the whole shape: --input"
-            )
+            fault = f"no input of the file has a size for {name_of_size}: {shapes}"
+            raise InputError(fault, hint="give the whole shape: --input")
     return {name: tuple(shape) for name, shape in extents.items()}
 
 
@@ -388,10 +386,8 @@ def parse_dims(given: str | Sequence[str] | None, declared: Mapping[str, Open]) 
     for part in filter(None, (part.strip() for text in texts for part in text.split(","))):
         name, _, size = part.partition("=")
         if not size.isdecimal() or len(size) > 18:
-            raise InputError(
-                f"{shortened(repr(part))} is not a size",
-                hint="write --dim NAME=SIZE, such as --dim batch=1 --dim seq=128",
-            )
+            fault = f"{shortened(repr(part))} is not a size"
+            raise InputError(fault, hint="write --dim NAME=SIZE, such as --dim batch=1 --dim seq=128")
         if name not in known:
             raise UnknownName("dimension", name, known)
         if found.setdefault(name, int(size)) != int(size):

@@ -19,10 +19,8 @@ def refuse_running(options: CountOptions, what: str) -> None:
         (options.real, "a run on real weights"),
     ):
         if requested:
-            raise InputError(
-                f"{what}, which is read and not run; {wanted} cannot be counted from it",
-                hint="count it without that option, or count the code that makes the model: path/to/file.py:Net",
-            )
+            hint = "count it without that option, or count the code that makes the model: path/to/file.py:Net"
+            raise InputError(f"{what}, which is read and not run; {wanted} cannot be counted from it", hint=hint)
 
 
 class Option(NamedTuple):
@@ -72,10 +70,8 @@ def check_understood(part: TakesOptions, what: str, options: RequestedOptions) -
     for name, given in (("sizes", any(options.sizes)), ("dtype", options.dtype is not None)):
         if given and name not in part.understands:
             changed = "batch, tokens or image size" if name == "sizes" else "element type of the whole model"
-            raise InputError(
-                f"the {changed} of what the {part.name} {what} reads cannot be changed",
-                hint="give its inputs: shapes={name: shape} (on the command line --input name:1x3x224x224)",
-            )
+            hint = "give its inputs: shapes={name: shape} (on the command line --input name:1x3x224x224)"
+            raise InputError(f"the {changed} of what the {part.name} {what} reads cannot be changed", hint=hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

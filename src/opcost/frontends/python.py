@@ -136,14 +136,11 @@ def _import_errors(name: str) -> Iterator[None]:
     except (OpcostError, KeyboardInterrupt):
         raise
     except ModuleNotFoundError as exc:
-        raise MissingFramework(
-            f"{name} needs the Python module {exc.name!r}, which is not installed", hint=f"pip install {exc.name}"
-        ) from exc
+        fault = f"{name} needs the Python module {exc.name!r}, which is not installed"
+        raise MissingFramework(fault, hint=f"pip install {exc.name}") from exc
     except SystemExit as exc:
-        raise SourceError(
-            f"{name} ends the program when it is imported (exit code {exc.code})",
-            hint='put what a script does under `if __name__ == "__main__":`',
-        ) from exc
+        fault = f"{name} ends the program when it is imported (exit code {exc.code})"
+        raise SourceError(fault, hint='put what a script does under `if __name__ == "__main__":`') from exc
     except BaseException as exc:
         raise SourceError(f"{name} cannot be imported: {_place(exc, name)}{type(exc).__name__}: {exc}") from exc
 

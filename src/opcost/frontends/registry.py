@@ -111,10 +111,8 @@ def owner(obj: object) -> FrontEnd:
     if isinstance(obj, type):
         raise UnknownSource(f"{obj.__qualname__} is a class, not a model", hint=f"make one: {obj.__qualname__}(...)")
     names = ", ".join(frontend.name for frontend in frontends()) or "none"
-    raise UnknownSource(
-        f"an object of type {kind} is not a model that opcost can count",
-        hint=f"pass a model of one of the front ends: {names}",
-    )
+    fault = f"an object of type {kind} is not a model that opcost can count"
+    raise UnknownSource(fault, hint=f"pass a model of one of the front ends: {names}")
 
 
 def reader(path: Path) -> FrontEnd | None:

@@ -85,16 +85,13 @@ class PythonModel:
             return self.target
         if not callable(self.target):
             kind = type(self.target).__name__
-            raise SourceError(
-                f"{self.label} is {_article(kind)}, neither a model nor a function or class that makes one"
-            )
+            fault = f"{self.label} is {_article(kind)}, neither a model nor a function or class that makes one"
+            raise SourceError(fault)
         check_call(self.target, self.settings, self.label)
         model = self._call(self.target) if real else self._call_without_weights(_weightless(self.target))
         if not _is_model(model):
-            raise SourceError(
-                f"{self.label} returned {_article(type(model).__name__)}, which is not a model",
-                hint="name a class or a function that returns the model itself",
-            )
+            fault = f"{self.label} returned {_article(type(model).__name__)}, which is not a model"
+            raise SourceError(fault, hint="name a class or a function that returns the model itself")
         return model
 
     def _call_without_weights(self, make: Callable[..., object]) -> object:
@@ -179,10 +176,8 @@ def _resolve(text: str, settings: Mapping[str, object]) -> Source:
     if "/" in text or "\\" in text or path.suffix:
         raise UnknownSource(f"there is no file {shortened(text)}", hint=f"a source is {FORMS}")
     named = f"a model of a collection is timm:{text} or torchvision:{text}; " if text.isidentifier() else ""
-    raise UnknownSource(
-        f"{shortened(repr(text))} is not a source that opcost understands",
-        hint=f"{shortened(named)}a source is {FORMS}",
-    )
+    fault = f"{shortened(repr(text))} is not a source that opcost understands"
+    raise UnknownSource(fault, hint=f"{shortened(named)}a source is {FORMS}")
 
 
 def _file(path: Path, settings: Mapping[str, object]) -> Source:
@@ -216,9 +211,8 @@ def _python_file(path: Path, name: str, settings: Mapping[str, object]) -> Pytho
     if not path.is_file():
         siblings = [str(found) for found in path.parent.glob("*.py")] if path.parent.is_dir() else []
         near = nearest(str(path), siblings)
-        raise UnknownSource(
-            f"there is no file {shortened(str(path))}", hint=f"did you mean {near[0]}:{name}?" if near else ""
-        )
+        fault = f"there is no file {shortened(str(path))}"
+        raise UnknownSource(fault, hint=f"did you mean {near[0]}:{name}?" if near else "")
     if path.suffix != ".py":
         identity = identify(path)
         raise UnknownSource(f"{path} is {identity.what}, not Python code", hint=identity.hint)

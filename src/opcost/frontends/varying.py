@@ -64,10 +64,8 @@ def parse_variables(vary: str | Sequence[str] | Mapping[str, str | Sequence[int]
         parse_vary(name)
         found[name] = parse_sizes(sizes) if isinstance(sizes, str) else check_sizes(tuple(sizes), sizes)
     if not 0 < len(found) <= MOST_VARIABLES:
-        raise InputError(
-            f"{len(found)} sizes vary, and one or two can",
-            hint='vary={"batch": "1..64"} (on the command line --vary batch=1..64)',
-        )
+        fault = f"{len(found)} sizes vary, and one or two can"
+        raise InputError(fault, hint='vary={"batch": "1..64"} (on the command line --vary batch=1..64)')
     return found
 
 
@@ -144,10 +142,8 @@ def _check_free(given: Sequence[Sequence[int]], names: Iterable[str]) -> None:
     """Tokens and image sizes are those of default inputs."""
     for name in names:
         if given and name in Sizes._fields:
-            raise InputError(
-                f"{name} is a size of inputs that the model itself names, and inputs were given",
-                hint="say which of their dimensions varies: NAME=DIMENSION, such as input_ids=1",
-            )
+            fault = f"{name} is a size of inputs that the model itself names, and inputs were given"
+            raise InputError(fault, hint="say which of their dimensions varies: NAME=DIMENSION, such as input_ids=1")
 
 
 def _batch_extents(name: str, given: Sequence[Sequence[int]]) -> list[tuple[int, int]]:

@@ -81,9 +81,8 @@ def cached_configuration(name: str) -> Path | None:
 def read_entries(path: Path) -> dict[str, Any]:
     """The entries of a JSON file; what is no object, or has a key twice, is an error."""
     if (size := path.stat().st_size) > LARGEST_FILE:
-        raise SourceError(
-            f"{path} has {format_bytes(size)}, and no configuration is larger than {format_bytes(LARGEST_FILE)}"
-        )
+        fault = f"{path} has {format_bytes(size)}, and no configuration is larger than {format_bytes(LARGEST_FILE)}"
+        raise SourceError(fault)
     try:
         entries = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_once)
     except SourceError as exc:
@@ -285,10 +284,8 @@ def _architecture(library: ModuleType, config: Any, path: Path) -> Any:
     """The class that the configuration names; where it names none, the causal language model or the bare model of its type."""
     names = config.architectures or ()
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-        raise SourceError(
-            f"{path}: architectures is {shortened(repr(names))} and not a list of names",
-            hint='write a list: "architectures": ["LlamaForCausalLM"]',
-        )
+        fault = f"{path}: architectures is {shortened(repr(names))} and not a list of names"
+        raise SourceError(fault, hint='write a list: "architectures": ["LlamaForCausalLM"]')
     for name in names:
         found = getattr(library, name, None)
         if isinstance(found, type) and issubclass(found, library.PreTrainedModel):
@@ -303,10 +300,8 @@ def _architecture(library: ModuleType, config: Any, path: Path) -> Any:
         if type(config) in mapping:
             found = mapping[type(config)]
             return found[0] if isinstance(found, tuple) else found
-    raise SourceError(
-        f"{path} names no architecture, and transformers has no usual model for {config.model_type!r}",
-        hint='name it in the file: "architectures": ["..."]',
-    )
+    fault = f"{path} names no architecture, and transformers has no usual model for {config.model_type!r}"
+    raise SourceError(fault, hint='name it in the file: "architectures": ["..."]')
 
 
 def _library(name: str) -> ModuleType:

@@ -1,14 +1,14 @@
-"""The operators of a program, each translated by the table of `frontends.aten`."""
+"""The operators of a program, each translated by the table of `frontends.aten`, and those that are given graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from opcost.core.checked import LARGEST, Bad, get, instance, objects, short
 from opcost.frontends.aten.call import Described
+from opcost.frontends.aten.strides import row_major
 from opcost.frontends.programs import Emitter, ProgramBuilder, ProgramOperator, ProgramTensor, operator_named, stack_of
-from opcost.frontends.pt2 import control
 from opcost.frontends.pt2.program import Meta, Scope, Subgraph
 
 _ARITHMETIC = ("_operator.", "math.", "torch.sym_", "torch._sym_")
@@ -91,14 +91,13 @@ class Run:
             name = get(argument, "name", str) or str(place)
             named[name] = self.scope.argument(argument.get("arg"), self.tensor)
         results = list(self.names(get(node, "outputs", list)))
-        if operator.name.startswith("higher_order::") and control.run(
-            self, operator.name, list(named.values()), results
-        ):
-            return
-        self.plain(operator, named, results)
-
-    def plain(self, operator: ProgramOperator, named: dict[str, Any], results: list[str]) -> None:
-        """An operator with the results that the file describes."""
+        if operator.name.startswith("higher_order::"):
+            handler = _HANDLERS.get(operator.name.partition("::")[2])
+            if handler is None:
+                self.builder.note("control", f"{operator.name} is not counted: what it runs is not known")
+            elif handler(self, operator.name, list(named.values()), results):
+                return
+        # The results are those that the file describes.
         outs = {name: described(self.scope.meta(name)) for name in results}
         made = Emitter(self.builder, self.module, self.repeat).plain(operator, named, outs)
         self.made.update(zip(results, made, strict=True))
@@ -108,3 +107,88 @@ def described(meta: Meta) -> Described:
     """A tensor for the table."""
     shape, strides, dtype, device, layout, requires_grad = meta
     return Described(shape, strides, dtype, device, layout, requires_grad=requires_grad)  # type: ignore[arg-type]
+
+
+# -- operators that are given graphs: branches, loops, and wrappers that only say how their graph is to run; False where one is
+# -- to be taken as it is
+
+
+def _expect(operator: str, arguments: list[Any], *kinds: type) -> list[Any]:
+    """The arguments, each of its type; lists at the end may be left away."""
+    given = [*arguments, *([] for kind in kinds[len(arguments) :] if kind is list)]
+    if len(given) < len(kinds) or not all(map(isinstance, given, kinds)):
+        raise Bad(f"{operator} is not given what it needs")
+    return given[: len(kinds)]
+
+
+def _return(outer: Run, made: list[ProgramTensor], results: list[str]) -> None:
+    if len(made) < len(results):
+        raise Bad(f"a graph returns {len(made)} tensors where {len(results)} are expected")
+    outer.made.update(zip(results, made, strict=False))
+
+
+def _wrap(outer: Run, operator: str, arguments: list[Any], results: list[str]) -> bool:
+    """One graph, run once on all that follows it."""
+    at = next((place for place, argument in enumerate(arguments) if isinstance(argument, Subgraph)), None)
+    if at is None:
+        raise Bad(f"{operator} has no graph")
+    operands = [
+        item for argument in arguments[at + 1 :] for item in (argument if isinstance(argument, list) else [argument])
+    ]
+    _return(outer, outer.inside(arguments[at], operands), results)
+    return True
+
+
+def _cond(outer: Run, operator: str, arguments: list[Any], results: list[str]) -> bool:
+    chosen, true, false, operands = _expect(operator, arguments, object, Subgraph, Subgraph, list)
+    if not isinstance(chosen, bool):
+        outer.builder.note("branch", "torch.cond depends on data: the true branch is counted")
+    _return(outer, outer.inside(false if chosen is False else true, operands), results)
+    return True
+
+
+def _while(outer: Run, operator: str, arguments: list[Any], results: list[str]) -> bool:
+    outer.builder.note("control", f"{operator} is not counted: how often it runs depends on data")
+    return False
+
+
+def _scan(outer: Run, operator: str, arguments: list[Any], results: list[str]) -> bool:
+    """A graph that is run for each step of some tensors, with what the step before carries; `map` carries nothing."""
+    if operator.endswith("scan"):
+        body, start, xs, rest = _expect(operator, arguments, Subgraph, list, list, list)
+    else:
+        body, xs, rest = _expect(operator, arguments, Subgraph, list, list)
+        start = []
+    if not xs or not all(isinstance(x, ProgramTensor) and x.tensor.shape and x.tensor.shape[0] is not None for x in xs):
+        raise Bad(f"{operator} has nothing to walk along")
+    turns = xs[0].tensor.shape[0]
+    steps = []
+    for x in xs:
+        tensor = Described(tuple(x.tensor.shape[1:]), tuple(x.tensor.stride()[1:]), x.tensor.dtype, x.tensor.device)
+        steps.append(outer.builder.made("", tensor, home=x.value))
+        outer.builder.op("view", {}, operator, [x.value], [steps[-1].value], outer.module, outer.repeat * turns)
+    made = outer.inside(body, [*start, *steps, *rest], turns=turns)
+    found = made[: len(start)]
+    for part in made[len(start) :]:  # the results of all turns, each copied to its place
+        shape = (turns, *part.tensor.shape)
+        found.append(outer.builder.made("", Described(shape, row_major(shape), part.tensor.dtype, part.tensor.device)))
+        outer.builder.op("copy", {}, operator, [part.value], [found[-1].value], outer.module, outer.repeat)
+    _return(outer, found, results)
+    return True
+
+
+def _flex(outer: Run, operator: str, arguments: list[Any], results: list[str]) -> bool:
+    outer.builder.note(
+        "flex", "flex_attention is counted over the full square of queries and keys; its score function is not counted"
+    )
+    return False
+
+
+_WRAPPERS = (
+    "wrap_with_set_grad_enabled", "wrap_with_autocast", "wrap", "tag_activation_checkpoint", "wrap_activation_checkpoint",
+    "strict_mode", "hints_wrapper", "invoke_subgraph", "inductor_compiled_code",
+)  # fmt: skip
+_HANDLERS: dict[str, Callable[[Run, str, list[Any], list[str]], bool]] = {
+    "cond": _cond, "while_loop": _while, "map": _scan, "map_impl": _scan, "scan": _scan, "flex_attention": _flex,
+    **dict.fromkeys(_WRAPPERS, _wrap),
+}  # fmt: skip

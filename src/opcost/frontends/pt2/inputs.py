@@ -31,7 +31,17 @@ def bind(
     for entry in inputs:
         if entry.name in given:
             _bind_shape(entry, given[entry.name], symbols)
-    _bind_named(inputs, options, symbols)
+    # Sizes by name: a symbol of the program, a dimension as `x[2]`, or `batch` for the first; export keeps no other names.
+    named: dict[str, str] = {}
+    for entry in inputs:
+        for axis, (expression, _) in enumerate(_dimensions(entry)):
+            if expression is not None:
+                named[f"{entry.name}[{axis}]"] = expression
+                named.update((symbol, symbol) for symbol in symbols_in(expression))
+                if axis == 0:
+                    named.setdefault("batch", expression)
+    for name, size in parse_dims(options.own.get("dim"), {"": tuple(named)}).items():
+        _bind_size(named[name], size, f"the dimension {name}", symbols)
     for name, value in symbols.items():
         limits = instance(ranges.get(name, {}), dict)
         low, high = limits.get("min_val"), limits.get("max_val")
@@ -39,12 +49,12 @@ def bind(
             wanted = " and ".join(
                 f"at {word} {limit}" for word, limit in (("least", low), ("most", high)) if isinstance(limit, int)
             )
-            raise InputError(
-                f"a dimension of {value} was given where the program takes {wanted}",
-                hint="export the model with another range in dynamic_shapes",
-            )
+            fault = f"a dimension of {value} was given where the program takes {wanted}"
+            raise InputError(fault, hint="export the model with another range in dynamic_shapes")
     for entry in inputs:
-        for expression, hint in _open_dimensions(entry):
+        for expression, hint in _dimensions(entry):
+            if expression is None:
+                continue
             if type(hint) is int:
                 _solve(expression, hint, symbols)
             if missing := symbols_in(expression) - symbols.keys():
@@ -56,47 +66,28 @@ def bind(
     return symbols
 
 
-def _open_dimensions(entry: Input) -> Iterator[tuple[str, object]]:
-    """The dimensions that depend on symbols, with the sizes of export."""
+def _dimensions(entry: Input) -> Iterator[tuple[str | None, object]]:
+    """Of each dimension its expression, where it depends on symbols, and the size of export, where the file has it."""
     for size in get(entry.tensor, "sizes", list) if entry.tensor is not None else ():
         kind, value = one(size)
-        if kind == "as_expr":
+        if kind != "as_expr":
+            yield None, value
+        else:
             hint = instance(value, dict).get("hint")
             yield get(value, "expr_str", str), None if hint is None else one(hint)[1]
 
 
-def _bind_named(inputs: Sequence[Input], options: CountOptions, symbols: dict[str, int]) -> None:
-    """Sizes by name: a symbol of the program, a dimension as `x[2]`, or `batch` for the first; export keeps no other names."""
-    named: dict[str, str] = {}
-    for entry in inputs:
-        for axis, size in enumerate(get(entry.tensor, "sizes", list) if entry.tensor is not None else ()):
-            kind, value = one(size)
-            if kind == "as_expr":
-                text = get(value, "expr_str", str)
-                named[f"{entry.name}[{axis}]"] = text
-                named.update((symbol, symbol) for symbol in symbols_in(text))
-                if axis == 0:
-                    named.setdefault("batch", text)
-    for name, size in parse_dims(options.own.get("dim"), {"": tuple(named)}).items():
-        _bind_size(named[name], size, f"the dimension {name}", symbols)
-
-
 def _bind_shape(entry: Input, shape: tuple[int, ...], symbols: dict[str, int]) -> None:
-    assert entry.tensor is not None
-    sizes = get(entry.tensor, "sizes", list)
+    sizes = list(_dimensions(entry))
     if len(sizes) != len(shape):
         raise InputError(f"the input {entry.name!r} has {len(sizes)} dimensions in the program, not {len(shape)}")
-    for axis, (size, extent) in enumerate(zip(sizes, shape, strict=True)):
-        kind, value = one(size)
+    for axis, ((expression, size), extent) in enumerate(zip(sizes, shape, strict=True)):
         where = f"dimension {axis} of the input {entry.name!r}"
-        if kind != "as_expr":
-            if value != extent:
-                raise InputError(
-                    f"{where} is fixed at {short(value)} in the program, not {extent}",
-                    hint="export the model with dynamic_shapes, so that this dimension stays open",
-                )
-            continue
-        _bind_size(get(value, "expr_str", str), extent, where, symbols)
+        if expression is not None:
+            _bind_size(expression, extent, where, symbols)
+        elif size != extent:
+            fault = f"{where} is fixed at {short(size)} in the program, not {extent}"
+            raise InputError(fault, hint="export the model with dynamic_shapes, so that this dimension stays open")
 
 
 def _bind_size(text: str, extent: int, where: str, symbols: dict[str, int]) -> None:
@@ -133,34 +124,20 @@ def _given(inputs: Sequence[Input], names: Sequence[str], options: CountOptions)
     tensors = {entry.name: entry for entry in inputs if entry.tensor is not None}
     if options.inputs is not None or options.kwargs:
         check_one(options)
-        arrays = _of_tensors(inputs, names, options)
-        options = replace(options, inputs=None, kwargs=arrays)
-    asked = requested_inputs(options, list(tensors), stored=_exported(inputs) if any(options.sizes) else None)
-    for name, dtype in asked.dtypes.items():
+        options = replace(options, inputs=None, kwargs=_of_tensors(inputs, names, options))
+    stored: dict[str, tuple[int, ...]] = {}
+    for name, entry in tensors.items() if any(options.sizes) else ():
+        extents = [extent for _, extent in _dimensions(entry) if type(extent) is int]
+        if len(extents) == len(get(entry.tensor, "sizes", list)):  # the shape with which the program was exported
+            stored[name] = tuple(extents)
+    requested = requested_inputs(options, list(tensors), stored=stored)
+    for name, dtype in requested.dtypes.items():
         entry = tensors[name]
         meant = TYPES.get(get(entry.tensor, "dtype", int))
         if dtype != meant:
-            raise InputError(
-                f"the input {entry.name!r} is {meant} in the program, not {dtype}",
-                hint="leave the type out, or export the model with inputs of that type",
-            )
-    return asked.shapes
-
-
-def _exported(inputs: Sequence[Input]) -> dict[str, tuple[int, ...]]:
-    """The shapes with which the program was exported, as far as it says them."""
-    found = {}
-    for entry in inputs:
-        if entry.tensor is None:
-            continue
-        extents: list[object] = []
-        for size in get(entry.tensor, "sizes", list):
-            kind, value = one(size)
-            hint = instance(value, dict).get("hint") if kind == "as_expr" else None
-            extents.append(value if kind != "as_expr" else None if hint is None else one(hint)[1])
-        if all(type(extent) is int for extent in extents):
-            found[entry.name] = tuple(instance(extent, int) for extent in extents)
-    return found
+            fault = f"the input {entry.name!r} is {meant} in the program, not {dtype}"
+            raise InputError(fault, hint="leave the type out, or export the model with inputs of that type")
+    return requested.shapes
 
 
 def _of_tensors(inputs: Sequence[Input], names: Sequence[str], options: CountOptions) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,20 +35,25 @@ def _graph(archive: Archive, options: CountOptions, source: str) -> Graph:
     version = get(get(program, "schema_version", dict), "major", int)
     torch = instance(program.get("torch_version", "<=2.4"), str)
     if version != SCHEMA:
-        raise Bad(
-            f"it has format {version}, of torch {short(torch)}, and format {SCHEMA} is read: export the model anew"
-        )
+        fault = f"it has format {version}, of torch {short(torch)}, and format {SCHEMA} is read: export the model anew"
+        raise Bad(fault)
     module = get(program, "graph_module", dict)
     graph = get(module, "graph", dict)
     signature = [one(spec) for spec in get(get(module, "signature", dict), "input_specs", list)]
     tensors = get(graph, "tensor_values", dict)
-    inputs = [entry for kind, spec in signature for entry in _inputs(kind, spec, tensors)]
+    inputs: list[Input] = []  # the arguments of the program
+    for kind, spec in signature:
+        if kind == "constant_input":
+            inputs.append(Input(get(spec, "name", str), None))
+        elif kind == "user_input":
+            form, argument = one(get(spec, "arg", dict))
+            name = name_of(argument) if form == "as_tensor" else ""
+            inputs.append(Input(name, instance(tensors.get(name), dict) if form == "as_tensor" else None))
     builder = ProgramBuilder(bind(inputs, _argument_names(module), program, options))
     scope = Scope(graph, builder.symbols)
     for entry in get(module, "module_call_graph", list):
         builder.modules.declare(again_removed(get(entry, "fqn", str)))
     # A value for every weight, buffer, constant and input; weights that are one tensor are one value
-    weights = archive.weights
     made: dict[str, ProgramTensor] = {}
     known: dict[tuple[str, Meta], ProgramTensor] = {}
     homes: dict[str, int] = {}
@@ -59,10 +64,12 @@ def _graph(archive: Archive, options: CountOptions, source: str) -> Graph:
                 name = name_of(argument)
                 made[name] = builder.made(name, described(scope.meta(name)), "input")
         elif kind in _ROLES:
-            role, field = _ROLES[kind]
-            name, full = name_of(get(spec, "arg", dict)), get(spec, field, str)
+            role = _ROLES[kind]
+            name, full = name_of(get(spec, "arg", dict)), get(spec, f"{kind}_name", str)
             meta = scope.meta(name)
-            file = _file_of(weights.get(full), full)
+            entry, file = archive.weights.get(full), f"={full}"  # one that the archive does not list is stored alone
+            if entry is not None:
+                file = f"{'param' if get(entry, 'is_param', bool) else 'other'}/{get(entry, 'path_name', str)}"
             if (file, meta) not in known:
                 trainable = role == "param" and meta.requires_grad
                 known[file, meta] = builder.made(full, described(meta), role, home=homes.get(file), trainable=trainable)
@@ -83,19 +90,6 @@ def _graph(archive: Archive, options: CountOptions, source: str) -> Graph:
     )
 
 
-def _inputs(kind: str, spec: object, tensors: Mapping[str, Any]) -> Iterator[Input]:
-    """The argument of the program that an entry of the signature stands for."""
-    if kind == "constant_input":
-        yield Input(get(spec, "name", str), None)
-    elif kind == "user_input":
-        form, argument = one(get(spec, "arg", dict))
-        if form == "as_tensor":
-            name = name_of(argument)
-            yield Input(name, instance(tensors.get(name), dict))
-        else:
-            yield Input("", None)
-
-
 def _argument_names(module: Mapping[str, Any]) -> list[str]:
     """The names of the arguments of the model that was exported."""
     for entry in get(module, "module_call_graph", list):
@@ -106,16 +100,4 @@ def _argument_names(module: Mapping[str, Any]) -> list[str]:
     return []
 
 
-_ROLES: dict[str, tuple[Role, str]] = {
-    "parameter": ("param", "parameter_name"),
-    "buffer": ("buffer", "buffer_name"),
-    "tensor_constant": ("const", "tensor_constant_name"),
-}
-
-
-def _file_of(entry: object, name: str) -> str:
-    """Where a weight lies; one that the archive does not list lies alone."""
-    if entry is None:
-        return f"={name}"
-    kind = "param" if get(entry, "is_param", bool) else "other"
-    return f"{kind}/{get(entry, 'path_name', str)}"
+_ROLES: dict[str, Role] = {"parameter": "param", "buffer": "buffer", "tensor_constant": "const"}

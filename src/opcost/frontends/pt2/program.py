@@ -23,6 +23,7 @@ MOST_MEMBERS = 200_000
 _CHUNK = 1 << 20
 _OLD = "serialized_exported_program.json"
 """What the description was called up to torch 2.7, when weights lay beside it in files of their own."""
+_CONFIGURATIONS = ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
 
 
 class Archive(NamedTuple):
@@ -38,42 +39,32 @@ def read_archive(path: Path) -> Archive:
     try:
         with opened(path) as file, ZipFile(file) as archive:
             names = archive.namelist()
-            _check(path, names)
             program = _json(archive, _program_name(path, names))
             weights: dict[str, Any] = {}
             for name in names:
-                if name.endswith(
-                    ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
-                ):
+                if name.endswith(_CONFIGURATIONS):
                     weights |= instance(_json(archive, name).get("config"), dict)
-    except Bad as exc:
-        raise SourceError(f"{path} is not an exported program: {exc}") from exc
-    except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError) as exc:
+    except (Bad, BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError) as exc:
         raise SourceError(f"{path} is not an exported program: {exc}") from exc
     return Archive(program, weights)
 
 
-def _check(path: Path, names: list[str]) -> None:
+def _program_name(path: Path, names: list[str]) -> str:
     if len(names) > MOST_MEMBERS:
         raise Bad(f"it holds {len(names)} files")
     if len(set(names)) != len(names):
         raise SourceError(f"{path} holds two files of the same name")
     if any("data/aotinductor/" in name for name in names):
-        raise SourceError(
-            f"{path} holds compiled code, which is not counted", hint="save the exported program with torch.export.save"
-        )
-
-
-def _program_name(path: Path, names: list[str]) -> str:
+        fault = f"{path} holds compiled code, which is not counted"
+        raise SourceError(fault, hint="save the exported program with torch.export.save")
     found = [name for name in names if name.rpartition("/")[0].endswith("models") and name.endswith(".json")]
     found = found or [name for name in names if name.rpartition("/")[2] == _OLD]
     if not found:
         raise Bad("it holds no models/*.json")
     if len(found) > 1:
         listed = ", ".join(short(name) for name in found[:4])
-        raise SourceError(
-            f"{path} holds {len(found)} programs: {listed}", hint="save each with torch.export.save and count it alone"
-        )
+        fault = f"{path} holds {len(found)} programs: {listed}"
+        raise SourceError(fault, hint="save each with torch.export.save and count it alone")
     return found[0]
 
 
@@ -161,34 +152,24 @@ class Scope:
     def __init__(self, graph: Mapping[str, Any], symbols: Mapping[str, int]) -> None:
         self.symbols = symbols
         self.tensors = get(graph, "tensor_values", dict)
-        self.numbers = {
-            **_optional(graph, "sym_int_values"),
-            **_optional(graph, "sym_bool_values"),
-            **_optional(graph, "sym_float_values"),
-        }
+        self.numbers: dict[str, Any] = {}
+        for kind in ("int", "bool", "float"):
+            self.numbers |= instance(graph.get(f"sym_{kind}_values", {}), dict)
 
     def meta(self, name: str) -> Meta:
-        """What the file says of a tensor."""
+        """What the file says of a tensor, checked."""
         if name not in self.tensors:
             raise Bad(f"the tensor {short(name)} is not described")
-        return self.describe(self.tensors[name])
-
-    def describe(self, data: object) -> Meta:
-        """A description of a tensor, checked."""
+        data = self.tensors[name]
         shape = tuple(self.extent(size) for size in get(data, "sizes", list))
         strides = tuple(self.extent(size) for size in get(data, "strides", list))
         if len(shape) > MOST_AXES or len(strides) not in (0, len(shape)):
             raise Bad(f"a tensor has {len(shape)} axes and {len(strides)} strides")
         if None not in shape and math.prod(shape) > LARGEST_EXTENT:  # type: ignore[arg-type]
             raise Bad(f"a tensor has the shape {short(shape)}, which no memory holds")
-        return Meta(
-            shape,
-            strides,
-            _word(TYPES, get(data, "dtype", int), "element type"),
-            _device(get(data, "device", dict)),
-            _word(LAYOUTS, get(data, "layout", int), "layout"),
-            get(data, "requires_grad", bool),
-        )
+        dtype = _word(TYPES, get(data, "dtype", int), "element type")
+        layout = _word(LAYOUTS, get(data, "layout", int), "layout")
+        return Meta(shape, strides, dtype, _device(get(data, "device", dict)), layout, get(data, "requires_grad", bool))
 
     def extent(self, data: object) -> int | None:
         """A size or a stride."""
@@ -220,40 +201,25 @@ class Scope:
     def argument(self, data: object, tensor: Callable[[str], Any]) -> Any:
         """An argument as a plain value; `tensor` gives the tensors by name."""
         kind, value = one(data)
-        if kind == "as_none":
-            return None
-        if kind in ("as_tensor", "as_optional_tensor") and "as_none" in instance(value, dict):
+        if kind == "as_none" or (kind in ("as_tensor", "as_optional_tensor") and "as_none" in instance(value, dict)):
             return None
         if kind == "as_optional_tensor":
             return tensor(name_of(one(value, "as_tensor")[1]))
-        if kind == "as_tensor":
-            return tensor(name_of(value))
-        if kind == "as_tensors":
-            return [tensor(name_of(item)) for item in instance(value, list)]
-        if kind == "as_nested_tensors":
-            return [[tensor(name_of(item)) for item in instance(items, list)] for items in instance(value, list)]
         if kind == "as_optional_tensors":
             return [self.argument(item, tensor) for item in instance(value, list)]
-        if kind in _NAMED:
-            return self.named(value)
-        if kind.removesuffix("s") in _NAMED:
-            return [self.named(item) for item in instance(value, list)]
-        if kind in _PLAIN:
-            return _PLAIN[kind](value)
-        if kind.endswith("_lists") and kind.removesuffix("_lists") in _PLAIN:
-            plain = _PLAIN[kind.removesuffix("_lists")]
-            return [[plain(item) for item in instance(items, list)] for items in instance(value, list)]
-        if kind.removesuffix("s") in _PLAIN:
-            return [_PLAIN[kind.removesuffix("s")](item) for item in instance(value, list)]
         if kind == "as_graph":
             return Subgraph(get(value, "graph", dict))
         if kind == "as_string_to_argument":
             return {name: self.argument(item, tensor) for name, item in instance(value, dict).items()}
+        known: dict[str, Callable[[Any], Any]] = {**_PLAIN, **dict.fromkeys(_NAMED, self.named)}
+        known["as_tensor"] = lambda item: tensor(name_of(item))
+        if kind in known:
+            return known[kind](value)
+        if kind.removesuffix("s") in known:
+            return [known[kind.removesuffix("s")](item) for item in instance(value, list)]
+        if (single := "as_tensor" if kind == "as_nested_tensors" else kind.removesuffix("_lists")) in known:
+            return [[known[single](item) for item in instance(items, list)] for items in instance(value, list)]
         return _refuse(kind)
-
-
-def _optional(data: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return instance(data.get(name, {}), dict)
 
 
 def _word(table: Mapping[int, str], number: int, what: str) -> str:

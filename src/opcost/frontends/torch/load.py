@@ -322,10 +322,8 @@ def _outside(tensor: torch.Tensor) -> torch.Tensor:
     if type(tensor) is Recorded:
         return tensor.sig.meta() if tensor.content is None else tensor.content
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        raise InputError(
-            "an input belongs to a transform of torch.func (vmap, grad) that is running, and exists only inside it",
-            hint="count outside the transform, or give shapes= instead of the input",
-        )
+        fault = "an input belongs to a transform of torch.func (vmap, grad) that is running, and exists only inside it"
+        raise InputError(fault, hint="count outside the transform, or give shapes= instead of the input")
     return tensor
 
 

@@ -20,7 +20,6 @@ from opcost.errors import counted
 from opcost.frontends.aten.call import Call, Described, row_major
 from opcost.frontends.aten.schema import is_view
 from opcost.frontends.checkpoint.described import LARGEST_PICKLE, PickledTensor, described
-from opcost.frontends.checkpoint.described import PickledTensor as Stored
 from opcost.frontends.input_data import BadPickle
 from opcost.frontends.programs import ProgramBuilder, ProgramOperator, ProgramTensor, made_in
 from opcost.frontends.torchscript.results import Number
@@ -73,17 +72,17 @@ class Script:
 
     def class_of(self, kind: str) -> Class:
         """A class by its whole name."""
-        module, _, name = kind.rpartition(".")
-        found = self._file(module)[0].get(name)
-        if found is None:
+        if (found := self._class(kind)) is None:
             raise Bad(f"the code of the class {kind[:200]!r} is missing")
         return found
 
     def tuple_of(self, kind: str) -> tuple[str, ...] | None:
         """The fields of a named tuple; None: the name is not one of a named tuple."""
+        return None if (found := self._class(kind)) is None else found.fields
+
+    def _class(self, kind: str) -> Class | None:
         module, _, name = kind.rpartition(".")
-        found = self._file(module)[0].get(name)
-        return None if found is None else found.fields
+        return self._file(module)[0].get(name)
 
     def function(self, name: str) -> tuple[str, ast.FunctionDef]:
         """A function by its whole name, and the file where it stands."""
@@ -259,39 +258,43 @@ class Weights:
             raise Bad(f"its modules have more than {MOST:,} attributes")
         for name, value in held.attributes.items():
             full = f"{path}.{name}" if path else name
-            if isinstance(value, Stored) and name in (*kind.parameters, *kind.buffers):
+            if isinstance(value, PickledTensor) and name in (*kind.parameters, *kind.buffers):
                 parameter = name in kind.parameters
                 made = self._made(value, full, "param" if parameter else "buffer")
                 self.builder.modules.hold(full, made.value, parameter=parameter)
-            elif isinstance(value, Stored) and self.script.frozen:
+            elif isinstance(value, PickledTensor) and self.script.frozen:
                 self._loaded(value, full)
             elif isinstance(value, Object) and value.kind.startswith("__torch__."):
                 self._module(value, full)
 
-    def _made(self, stored: Stored, name: str, role: Role) -> ProgramTensor:
+    def _made(self, stored: PickledTensor, name: str, role: Role) -> ProgramTensor:
         key = (stored.storage.key if stored.storage else name, stored.offset, stored.shape)
         if key not in self._homes:
-            self._homes[key] = self._value(stored, name, role)
+            tensor = Described(stored.shape, row_major(stored.shape), stored.dtype, requires_grad=role == "param")
+            self._homes[key] = self.builder.made(name, tensor, role, trainable=role == "param")
         return self._homes[key]
-
-    def _value(self, stored: Stored, name: str, role: Role) -> ProgramTensor:
-        tensor = Described(stored.shape, row_major(stored.shape), stored.dtype, requires_grad=role == "param")
-        return self.builder.made(name, tensor, role, trainable=role == "param")
 
     def attribute(self, held: Object, name: str, full: str) -> Any:
         """An attribute with values of the graph in the place of the file's tensors."""
-        found = held.attributes[name]
+        found = self._loaded(held.attributes[name], full)
         if isinstance(found, (list, dict)):  # the code may change it, and then sees the change
-            found = held.attributes[name] = self._loaded(found, full)
-            return found
-        return self._loaded(found, full)
+            held.attributes[name] = found
+        return found
 
     def _loaded(self, value: Any, full: str) -> Any:
-        if isinstance(value, Stored):
-            return self._made(value, full, "const") if not self._is_frozen(value) else self._kept(value, full)
-        if isinstance(value, list) and any(isinstance(each, (Stored, list)) for each in value):
+        if isinstance(value, PickledTensor):
+            floats = value.dtype.startswith(("float", "bfloat")) and value.shape != ()
+            if not self.script.frozen or not floats:
+                return self._made(value, full, "const")
+            known = len(self._homes)
+            made = self._made(value, full, "param")
+            if len(self._homes) > known:
+                self._frozen[full] = made
+                self._uses[self.builder.values[made.value].storage] = set()
+            return made
+        if isinstance(value, list) and any(isinstance(each, (PickledTensor, list)) for each in value):
             return [self._loaded(each, f"{full}.{place}") for place, each in enumerate(value)]
-        if isinstance(value, dict) and any(isinstance(each, (Stored, list)) for each in value.values()):
+        if isinstance(value, dict) and any(isinstance(each, (PickledTensor, list)) for each in value.values()):
             return {key: self._loaded(each, f"{full}.{key}") for key, each in value.items()}
         return value
 
@@ -307,17 +310,6 @@ class Weights:
             return (Number(found.number),)
         stored = found.tensor._replace(storage=None)  # its data lies in a folder of its own
         return (self._loaded(stored, f"CONSTANTS.{name}"),)
-
-    def _is_frozen(self, stored: Stored) -> bool:
-        return self.script.frozen and stored.dtype.startswith(("float", "bfloat")) and stored.shape != ()
-
-    def _kept(self, stored: Stored, name: str) -> ProgramTensor:
-        known = len(self._homes)
-        made = self._made(stored, name, "param")
-        if len(self._homes) > known:
-            self._frozen[name] = made
-            self._uses[self.builder.values[made.value].storage] = set()
-        return made
 
     def read(self, call: Call, which: ProgramOperator, arguments: dict[str, Any]) -> None:
         """Note what reads the weights of a frozen module; a view does not."""

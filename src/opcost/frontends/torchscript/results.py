@@ -175,11 +175,9 @@ def _einsum(call: Call) -> Sequence[Tensor]:
 
 _OWN: dict[str, Callable[[Call], Sequence[Tensor]]] = {
     "cat": _cat, "concat": _cat, "stack": _stack, "index": _index, "pad": _pad, "meshgrid": _meshgrid, "einsum": _einsum,
-    "diff": _diff,    "repeat_interleave": _repeat_interleave, "triu": lambda call: (like(call["self"]),),
-
-       "tril": lambda call: (like(call["self"]),),
-    "flip": lambda call: (like(call["self"]),), "one_hot": lambda call: (made((*call["self"].shape, call["num_classes"]),
-    "int64"),),
+    "diff": _diff, "repeat_interleave": _repeat_interleave,
+    "one_hot": lambda call: (made((*call["self"].shape, call["num_classes"]), "int64"),),
+    **dict.fromkeys(("triu", "tril", "flip"), lambda call: (like(call["self"]),)),
 }  # fmt: skip
 """Results that traces do not need, because a profiler shows what these consist of."""
 
@@ -194,30 +192,6 @@ class Number(NamedTuple):
     """A tensor of one number that is known: a size that the code computes with."""
 
     value: Any
-
-
-def _put(held: Any, place: Any, value: Any) -> None:
-    held[place] = value
-
-
-def _removed(held: Any, place: Any = -1, *default: Any) -> Any:
-    return held.pop(place, *default)
-
-
-def _delete(held: Any, place: Any) -> None:
-    del held[place]
-
-
-def _keep(held: Any, place: Any, value: Any) -> Any:
-    return held.setdefault(place, value)
-
-
-def _get(held: Any, place: Any, default: Any = None) -> Any:
-    return held.get(place, default)
-
-
-def _cut(held: Any, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
-    return held[start:end:step]
 
 
 def _filled(text: str, *values: Any) -> str:
@@ -263,6 +237,11 @@ def _changing(name: str) -> Callable[..., Any]:
     return change
 
 
+def _asking(name: str) -> Callable[..., Any]:
+    """A method by its name."""
+    return lambda owner, *values: getattr(owner, name)(*values)
+
+
 PLAIN: dict[str, Callable[..., Any]] = {
     "add": lambda a, b, c=1: a + b if c == 1 else a + b * c, "sub": lambda a, b, c=1: a - b * c, "mul": _repeated,
     "div": _divided, "floordiv": operator.floordiv, "floor_divide": operator.floordiv, "remainder": operator.mod,
@@ -278,14 +257,13 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "clamp": lambda x, low=None, high=None: min(max(x, x if low is None else low), math.inf if high is None else high),
     "__range_length": lambda start, end, step: len(range(start, end, step)),
     "__derive_index": lambda turn, start, step: start + turn * step, "rangelist": _counted,
-    "_set_item": _put, "append": _changing("append"), "extend": _changing("extend"), "insert": _changing("insert"),
-    "reverse": _changing("reverse"), "clear": _changing("clear"), "update": _changing("update"), "pop": _removed,
-    "Delete": _delete, "slice": _cut, "get": _get, "setdefault": _keep, "dict": dict,
-    "keys": list, "values": lambda held: list(held.values()),
-    "items": lambda held: [list(pair) for pair in held.items()], "index": lambda held, item: held.index(item),
-    "count": lambda held, item: held.count(item), "lower": lambda text: text.lower(), "upper": lambda text: text.upper(),
-    "startswith": lambda text, head: text.startswith(head), "endswith": lambda text, tail: text.endswith(tail),
-    "split": lambda text, *at: text.split(*at[:1]), "strip": lambda text, *of: text.strip(*of),
+    "_set_item": operator.setitem, "Delete": operator.delitem, "dict": dict, "keys": list,
+    **{name: _changing(name) for name in ("append", "extend", "insert", "reverse", "clear", "update")},
+    **{name: _asking(name) for name in
+       ("pop", "get", "setdefault", "index", "count", "lower", "upper", "startswith", "endswith", "strip")},
+    "slice": lambda items, start=None, end=None, step=1: items[start:end:step],
+    "values": lambda entries: list(entries.values()), "items": lambda entries: [list(pair) for pair in entries.items()],
+    "split": lambda text, *at: text.split(*at[:1]),
     "unchecked_unwrap_optional": lambda x: x, "type": lambda device: str(device).partition(":")[0],
 }  # fmt: skip
 """What the code does with plain values; `prim::min` is `min` too."""
@@ -303,17 +281,13 @@ ANSWERS: dict[str, Any] = {
 """What the code asks of its surroundings, or says to them."""
 
 
-def _element_type(x: Described) -> int:
-    return SCALAR_TYPES.index(x.dtype)
-
-
 QUESTIONS: dict[str, Callable[..., Any]] = {
     "size": lambda x, axis=None: list(x.shape) if axis is None else x.shape[axis], "dim": lambda x: x.dim(),
     "numel": lambda x: x.numel(), "is_floating_point": lambda x: x.dtype.startswith(("float", "bfloat")),
     "len": lambda x: x.shape[0], "stride": lambda x, axis=None: list(x.stride()) if axis is None else x.stride()[axis],
     "is_contiguous": lambda x, *_: x.stride() == row_major(x.shape),
     "_shape_as_tensor": lambda x: [Number(n) for n in x.shape], "is_complex": lambda x: x.dtype.startswith("complex"),
-    "__isnot__": operator.is_not, "__is__": operator.is_, "dtype": _element_type,
+    "__isnot__": operator.is_not, "__is__": operator.is_, "dtype": lambda x: SCALAR_TYPES.index(x.dtype),
     "device": lambda x: x.device, "layout": lambda _: 0, "requires_grad": lambda x: x.requires_grad,
     "is_cuda": lambda x: x.device.startswith("cuda"), "ndim": lambda x: x.dim(), "storage_offset": lambda _: 0,
     "is_signed": lambda x: not x.dtype.startswith(("uint", "bool")),

@@ -16,6 +16,7 @@ from opcost.frontends.programs import (
     ModuleEntry,
     ProgramBuilder,
     ProgramTensor,
+    made_in,
     operator_named,
     tensors_of,
 )
@@ -52,7 +53,7 @@ _CASTS = {"int": "Int", "float": "Float", "bool": "Bool", "str": "str", "len": "
 _UNWRAPS = frozenset("Int Float Bool IntImplicit FloatImplicit ScalarImplicit item len".split())
 
 
-class Part(NamedTuple):
+class ModulePart(NamedTuple):
     """A module and its path; an object that is no module has no path."""
 
     held: Object
@@ -87,7 +88,7 @@ class Run:
         found = kind.methods.get(method)
         if found is None:
             raise Bad(f"the class {held.kind[:200]!r} has no method {method[:80]!r}")
-        given = [Part(held, path), *args]
+        given = [ModulePart(held, path), *args]
         if path is None:
             return self._function(found, kind.file, given, named)
         self._calls += 1
@@ -182,7 +183,7 @@ class Run:
                     raise self.refuse("what is unpacked has another number of parts")
                 for each, part in zip(targets, value, strict=True):
                     self._assign(each, part, env)
-            case ast.Attribute(value=inner, attr=name) if isinstance(held := self.value(inner, env), Part):
+            case ast.Attribute(value=inner, attr=name) if isinstance(held := self.value(inner, env), ModulePart):
                 held.held.attributes[name] = value
             case _:
                 raise self.refuse(f"a value is put into a {type(target).__name__}")
@@ -234,17 +235,17 @@ class Run:
         if path[:1] == ["__torch__"] and "__torch__" not in env:
             return Reference(".".join(path))
         held = self.value(inner, env)
-        if isinstance(held, Part):
+        if isinstance(held, ModulePart):
             return self._member(held, name)
         raise self.refuse(f"the attribute {name!r} is not known")
 
-    def _member(self, part: Part, name: str) -> Any:
+    def _member(self, part: ModulePart, name: str) -> Any:
         if name not in part.held.attributes:
             raise self.refuse(f"the module has no attribute {name!r}")
         full = f"{part.path}.{name}" if part.path else name
         value = part.held.attributes[name]
         if isinstance(value, Object):
-            return Part(value, full)
+            return ModulePart(value, full)
         self.holds(value)
         return self.weights.attribute(part.held, name, full)
 
@@ -257,7 +258,7 @@ class Run:
             return self.value(args[1], env) if len(args) > 1 else None
         if isinstance(function, ast.Name) and function.id == "getattr" and len(args) == 2:
             held, name = self.value(args[0], env), self.value(args[1], env)
-            if isinstance(held, Part) and isinstance(name, str):
+            if isinstance(held, ModulePart) and isinstance(name, str):
                 return self._member(held, name)
         values = [self.value(each, env) for each in args]
         named = {each.arg: self.value(each.value, env) for each in keywords if each.arg is not None}
@@ -273,7 +274,7 @@ class Run:
             return self._referred(found.name, values, named)
         if isinstance(function, ast.Attribute):
             held = self.value(function.value, env)
-            if isinstance(held, Part):
+            if isinstance(held, ModulePart):
                 return self.module(held.held, held.path, function.attr, values, named)
         raise self.refuse(f"a call of {'.'.join(path) or type(function).__name__} is not followed")
 
@@ -283,7 +284,7 @@ class Run:
             return False  # as the count of a module itself does: the fused kernels compute the same
         owner, _, own = name.rpartition(".")
         if own == "__new__":
-            return Part(Object(owner, {}), None)
+            return ModulePart(Object(owner, {}), None)
         kind = self.script.tuple_of(name)
         if kind is not None:
             return [*values, *(named[field] for field in kind[len(values) :] if field in named)]
@@ -331,10 +332,8 @@ class Run:
         base = name.partition("::")[2]
         first = values[0] if values else None
         if base == "RaiseException":
-            raise InputError(
-                f"{self._line()}: the module refuses these inputs: {shortened(str(first))}",
-                hint="give the inputs that the module expects: --input NAME:SHAPE:DTYPE",
-            )
+            fault = f"{self._line()}: the module refuses these inputs: {shortened(str(first))}"
+            raise InputError(fault, hint="give the inputs that the module expects: --input NAME:SHAPE:DTYPE")
         if "mkldnn" in base.lower():
             raise SourceError(
                 f"{self._line()}: the module was optimized for oneDNN, whose weights PyTorch does not write into an archive, "
@@ -420,7 +419,8 @@ class Run:
         if not outs:
             return None
         made = {argument.name: value for argument, value in zip(schema.arguments, given, strict=False)} | kept
-        arguments = {key: self._again(bound[key], made.get(key)) for key in bound}
+        # What was made takes the place of the tensors.
+        arguments = bound | {key: value for key, value in made.items() if key in bound and any(made_in([value]))}
         self.weights.read(call, which, arguments)
         emitter = Emitter(self.builder, self.stack[-1].path if self.stack else "")
         results = emitter.plain(which, arguments, {str(place): out for place, out in enumerate(outs)})  # type: ignore[misc]
@@ -433,24 +433,12 @@ class Run:
             return self.builder.made("", Described((), (), kind), "const")
         return _number(value)
 
-    def _again(self, bound: Any, given: Any) -> Any:
-        """An argument with what was made in the place of the tensors."""
-        if isinstance(given, ProgramTensor) or (
-            isinstance(given, list) and any(isinstance(each, ProgramTensor) for each in given)
-        ):
-            return given
-        return bound
-
 
 def _identity(value: Any) -> Any:
     """What `is` compares."""
-    return (
-        value.tensor
-        if isinstance(value, ProgramTensor)
-        else value.held.attributes
-        if isinstance(value, Part)
-        else value
-    )
+    if isinstance(value, ProgramTensor):
+        return value.tensor
+    return value.held.attributes if isinstance(value, ModulePart) else value
 
 
 def _number(value: Any) -> Any:

@@ -65,9 +65,8 @@ def make_inputs(model: nn.Module, options: InputRequest, probe: Probe) -> Inputs
     elif not tensors_in(kwargs):
         return from_defaults(model, _defaults(model, options, probe), kwargs)
     if any(options.sizes):
-        raise InputError(
-            "a batch, tokens or image size was requested, and inputs were given too", hint="give one of them"
-        )
+        fault = "a batch, tokens or image size was requested, and inputs were given too"
+        raise InputError(fault, hint="give one of them")
     _check_fit(model, args, kwargs)
     return Inputs(args, kwargs)
 
@@ -157,10 +156,8 @@ def _defaults(model: nn.Module, options: InputRequest, probe: Probe) -> Inputs:
     if found is not None:
         return found
     if any(options.sizes):
-        raise InputError(
-            f"what {type_name(model)} takes is not known, so no size of it can be changed",
-            hint="pass shapes=(1, 3, 224, 224) or, on the command line, --input 1x3x224x224",
-        )
+        fault = f"what {type_name(model)} takes is not known, so no size of it can be changed"
+        raise InputError(fault, hint="pass shapes=(1, 3, 224, 224) or, on the command line, --input 1x3x224x224")
     missing = [name for name in needed(model) if name not in options.kwargs]
     all_have_values = all(p.default is not None and p.default is not p.empty for p in signature(model))
     if missing or not (options.kwargs or all_have_values):

@@ -102,10 +102,8 @@ def optimizer_of(wanted: Any, *, together: bool) -> Make | None:
     if (found := known.get(name.lower())) is None:
         raise UnknownName("optimizer", name, known.values())
     if found == "LBFGS":
-        raise InputError(
-            "LBFGS runs the model again and again in one step, as often as the loss demands",
-            hint="record a step of your own: with opcost.recording() as r: optimizer.step(closure)",
-        )
+        fault = "LBFGS runs the model again and again in one step, as often as the loss demands"
+        raise InputError(fault, hint="record a step of your own: with opcost.recording() as r: optimizer.step(closure)")
     if found in EIGHT_BIT:
         return partial(EightBit, kept=EIGHT_BIT[found])
     made: Callable[..., Any] = getattr(torch.optim, found)

@@ -65,10 +65,8 @@ class CachedText:
                 hint="count it on inputs of your own, the cache among them: inputs=..., kwargs=...",
             )
         if getattr(config, "is_encoder_decoder", False):
-            raise InputError(
-                f"{kind} reads one text and writes another; prefill and decode are those of models of a single text",
-                hint="count it on inputs of your own",
-            )
+            fault = f"{kind} reads one text and writes another; prefill and decode are those of models of a single text"
+            raise InputError(fault, hint="count it on inputs of your own")
         self.model, self.names, self.config = model, names, config
         self.batch, self.static = options.sizes.batch or 1, options.text.static
         self._autocast = options.precision.autocast

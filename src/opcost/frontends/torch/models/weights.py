@@ -158,9 +158,8 @@ def initialize(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> No
 def retyped(model: nn.Module, dtype: torch.dtype, *, real: bool) -> nn.Module:
     """A copy whose floats are of this type; without data, unless it is to run on its own weights."""
     if not dtype.is_floating_point:
-        raise InputError(
-            f"a model cannot compute in {str(dtype).removeprefix('torch.')}", hint="give a floating type: bf16"
-        )
+        fault = f"a model cannot compute in {str(dtype).removeprefix('torch.')}"
+        raise InputError(fault, hint="give a floating type: bf16")
     memo: dict[int, Any] = {}
     for tensor in (*model.parameters(), *model.buffers()):
         if id(tensor) in memo:
@@ -174,10 +173,8 @@ def retyped(model: nn.Module, dtype: torch.dtype, *, real: bool) -> nn.Module:
     try:
         return copy.deepcopy(model, memo)
     except (RuntimeError, TypeError, NotImplementedError) as exc:
-        raise InputError(
-            f"{type(model).__name__} cannot be copied, so it cannot be counted in another type: {exc}",
-            hint="make the model in that type",
-        ) from exc
+        fault = f"{type(model).__name__} cannot be copied, so it cannot be counted in another type: {exc}"
+        raise InputError(fault, hint="make the model in that type") from exc
 
 
 # -- checkpoints ---------------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
 from typing import Any
 
 import torch
@@ -59,13 +58,13 @@ def real_runs(model: nn.Module, *others: Any) -> Iterator[Callable[[], AbstractC
         undo.enter_context(random_state())
         undo.enter_context(no_sharing())
         sys.setrecursionlimit(2 * sys.getrecursionlimit())  # module calls that are annotated nest deeper
-        yield partial(_first_run, written)
 
+        @contextmanager
+        def first_run() -> Iterator[None]:
+            with as_written(), no_inference_mode(), written:
+                yield
 
-@contextmanager
-def _first_run(written: KeepWritten) -> Iterator[None]:
-    with as_written(), no_inference_mode(), written:
-        yield
+        yield first_run
 
 
 # -- the content of memory that a real run writes to: copied before the first write, restored afterwards -----------------

@@ -23,16 +23,12 @@ _NO_MODELS = (
 _NOT_THE_USERS = frozenset({*sys.stdlib_module_names, *_NO_MODELS.split()}) - {"__main__"}
 """Packages whose modules are not searched: they keep no tensor of a model."""
 _RUN_BY_PYTHON = frozenset(
-    f"__{name}__"
-    for name in (
-        "call", "getattr", "getattribute", "setattr", "getitem", "setitem", "len", "iter", "next", "enter", "exit", "get",
-        "set", "bool", "contains", "torch_function", "torch_dispatch",
-    )
-) | {"forward"}  # fmt: skip
+    "forward __call__ __getattr__ __getattribute__ __setattr__ __getitem__ __setitem__ __len__ __iter__ __next__ __enter__ "
+    "__exit__ __get__ __set__ __bool__ __contains__ __torch_function__ __torch_dispatch__".split()
+)
 """Methods that run without being named."""
 _OF_PYTHON = frozenset(
-    f"__{name}__"
-    for name in ("annotations", "dict", "dataclass_fields", "dataclass_params", "doc", "module", "slots", "weakref")
+    "__annotations__ __dict__ __dataclass_fields__ __dataclass_params__ __doc__ __module__ __slots__ __weakref__".split()
 )
 """Class attributes in which nothing is kept."""
 
@@ -62,7 +58,11 @@ class Code:
         for base in _of_class(cls, "__mro__"):
             if id(base) not in self._classes:
                 self._classes[id(base)] = base, {}
-                if is_users(_home(base)) or _is_made_on_the_way(base):
+                home, name = _of_class(base, "__module__"), _of_class(base, "__qualname__").partition(".")[0]
+                # A class that is not found in its module under its name is made on the way: parametrizations make one for
+                # every module. The class of compiled functions has the module of each function and none of its own.
+                space = dictionary_of(sys.modules.get(home)) if isinstance(home, str) else {name: base}
+                if is_users(home) or (space or {}).get(name) is None:
                     self._take_namespace(base)
 
     def _take_namespace(self, cls: type) -> None:
@@ -122,77 +122,48 @@ class Code:
 
     def restore(self) -> None:
         for cls, kept in self._classes.values():
-            if kept and _differ(now := _of_class(cls, "__dict__"), kept):
+            if kept:
                 write, delete = partial(type.__setattr__, cls), partial(type.__delattr__, cls)
-                _restore(now, kept, {*now, *kept}, write, delete, _is_of_python)
+                _restore(_of_class(cls, "__dict__"), kept, write, delete)
+        imported = (ModuleType, FunctionType, type)  # by an import during the run, or by PyTorch's compiler
         for space, kept, _ in self._globals.values():
-            if _differ(space, kept):
-                _restore(space, kept, {*space, *kept}, space.__setitem__, space.__delitem__, _may_be_imported)
-        for space, kept in self._foreign.values():
-            if _differ(space, kept):  # only what the user's code names: the rest is the library's own matter
-                names = self._named & {*space, *kept}
-                _restore(space, kept, names, space.__setitem__, space.__delitem__, _is_module)
-
-
-def _differ(now: Mapping[str, Any], kept: dict[str, Any]) -> bool:
-    return len(now) != len(kept) or not all(map(is_, now.values(), kept.values()))
+            _restore(space, kept, space.__setitem__, space.__delitem__, stay=imported)
+        for (
+            space,
+            kept,
+        ) in self._foreign.values():  # only what the user's code names: the rest is the library's own matter
+            _restore(space, kept, space.__setitem__, space.__delitem__, stay=(ModuleType,), named=self._named)
 
 
 def _restore(
     now: Mapping[str, Any],
     kept: dict[str, Any],
-    names: set[str],
     write: Callable[[str, Any], None],
     delete: Callable[[str], None],
-    stays: Callable[[str, Any], bool],
+    stay: tuple[type, ...] = (),
+    named: set[str] | None = None,
 ) -> None:
-    """Names as they were; of the new ones those are deleted that do not stay."""
-    for name in names:
+    """Names as they were; new ones are deleted, unless they are Python's own or of a type that may stay."""
+    if len(now) == len(kept) and all(map(is_, now.values(), kept.values())):
+        return
+    for name in {*now, *kept} if named is None else {*now, *kept} & named:
         if now.get(name, ABSENT) is kept.get(name, ABSENT):
             continue
+        own = named is None and name.startswith("__")  # such as annotations that were evaluated
         if name in kept:
             write(name, kept[name])
-        elif not stays(name, now[name]):
+        elif not own and not issubclass(type(now[name]), stay):
             delete(name)
-
-
-def _is_of_python(name: str, _: Any) -> bool:
-    return name.startswith("__")  # such as annotations that were evaluated
-
-
-def _may_be_imported(name: str, value: Any) -> bool:
-    """Whether an import during the run, or PyTorch's compiler, may have added a name to a module."""
-    return name.startswith("__") or issubclass(type(value), (ModuleType, FunctionType, type))
-
-
-def _is_module(_: str, value: Any) -> bool:
-    return type(value) is ModuleType
-
-
-def _is_made_on_the_way(cls: type) -> bool:
-    """Whether a class is not found in its module under its name: parametrizations make one for every module.
-
-    The class of compiled functions has the module of each function and none of its own.
-    """
-    home: Any = _home(cls)
-    if not isinstance(home, str):
-        return False
-    return (dictionary_of(sys.modules.get(home)) or {}).get(_of_class(cls, "__qualname__").partition(".")[0]) is None
 
 
 _TAKE_TEXTS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "__delattr__"})
 """By these a name is changed that is given as a text."""
 _of_class = type.__getattribute__
 """What Python itself keeps of a class, also where its metaclass overrides it."""
-_FUNCTION_IN = dict.fromkeys(map(id, (classmethod, staticmethod)), "__func__") | {
-    id(property): "fget",
-    id(cached_property): "func",
-}
+_FUNCTION_IN = {
+    id(classmethod): "__func__", id(staticmethod): "__func__", id(property): "fget", id(cached_property): "func",
+}  # fmt: skip
 """The attribute of a descriptor that is its function."""
-
-
-def _home(cls: type) -> Any:
-    return _of_class(cls, "__module__")
 
 
 def is_users(module: Any) -> bool:

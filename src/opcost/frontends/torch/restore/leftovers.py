@@ -120,14 +120,11 @@ def _rebuilt(old: tuple[Any, ...], changed: dict[int, Any]) -> tuple[Any, ...]:
 def _replace(holder: Any, changed: dict[int, Any]) -> None:
     """Replace old objects by new ones in what refers to them."""
     kind = type(holder)
-    if issubclass(kind, dict):
-        for key, value in [(key, value) for key, value in dict.items(holder) if id(value) in changed]:
-            dict.__setitem__(holder, key, changed[id(value)])
-    elif issubclass(kind, (list, deque)):
-        exact: Any = list if issubclass(kind, list) else deque
-        for index, value in enumerate(list(exact.__iter__(holder))):
-            if id(value) in changed:
-                exact.__setitem__(holder, index, changed[id(value)])
+    exact: Any = next((exact for exact in (dict, list, deque) if issubclass(kind, exact)), None)
+    if exact is not None:
+        items = dict.items(holder) if exact is dict else enumerate(exact.__iter__(holder))
+        for key, value in [(key, value) for key, value in items if id(value) in changed]:
+            exact.__setitem__(holder, key, changed[id(value)])
     elif issubclass(kind, set):
         for old in [old for old in set.__iter__(holder) if id(old) in changed]:
             set.discard(holder, old)
@@ -157,17 +154,14 @@ def path_to(wanted: Any, roots: Iterable[Any]) -> str:
         seen.add(id(value))
         if issubclass(kind, dict):
             todo += [(item, f"{path}[{_key_text(key)}]") for key, item in list(dict.items(value))]
-        elif exact := next((exact for exact in _SEQUENCES if issubclass(kind, exact)), None):
-            todo += [(item, f"{path}[{index}]") for index, item in enumerate(list(exact.__iter__(value)))]
+        elif exact := next((exact for exact in (list, tuple, set, frozenset) if issubclass(kind, exact)), None):
+            todo += [(item, f"{path}[{index}]") for index, item in enumerate(exact.__iter__(value))]
         elif attributes := dictionary_of(value):
             todo += [(item, f"{path}.{name}") for name, item in list(attributes.items())]
             for group in ("_modules", "_buffers", "_parameters"):  # a module's parts go by their own names
                 if issubclass(type(found := attributes.get(group)), dict):
                     todo += [(item, f"{path}.{name}") for name, item in dict.items(found)]  # type: ignore[arg-type]
     return f"a {type(wanted).__name__}"
-
-
-_SEQUENCES: tuple[Any, ...] = (list, tuple, set, frozenset)
 
 
 def _key_text(key: Any) -> str:

@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from threading import RLock
 from typing import Any
 
@@ -20,17 +21,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from opcost.core.interrupts import allow_signals, handlers
 from opcost.frontends.torch.ledger.recorder_state import counting_thread
+from opcost.frontends.torch.tree import ABSENT
 
 _Switch = tuple[Callable[[], Any], Callable[[Any], Any]]
-
-
-def _attribute(owner: Any, name: str) -> _Switch:
-    return lambda: getattr(owner, name), lambda value: setattr(owner, name, value)
-
-
-def _autocast(device: str) -> Iterator[_Switch]:
-    yield lambda: torch.is_autocast_enabled(device), lambda on: torch.set_autocast_enabled(device, on)
-    yield lambda: torch.get_autocast_dtype(device), lambda dtype: torch.set_autocast_dtype(device, dtype)
 
 
 def default_device() -> Any:
@@ -57,10 +50,6 @@ def _directory() -> str | None:
         return None
 
 
-def _content(listed: list[Any]) -> _Switch:
-    return lambda: list(listed), lambda content: listed.__setitem__(slice(None), content)
-
-
 def _umask() -> int:
     """The mask can only be read by setting it: meanwhile to one under which no file becomes readable."""
     mask = os.umask(0o077)
@@ -78,44 +67,41 @@ def _set_handlers(before: dict[int, Any]) -> None:
 
 def _loggers() -> dict[logging.Logger, tuple[Any, ...]]:
     """Levels, handlers and filters of every logger, and the levels of the handlers."""
-    found = [one for one in list(logging.root.manager.loggerDict.values()) if type(one) is not logging.PlaceHolder]
-    return {one: _of_logger(one) for one in (logging.root, *found)}  # type: ignore[misc]
-
-
-def _of_logger(logger: Any) -> tuple[Any, ...]:
-    state = logger.__dict__
-    handlers, filters = state["handlers"], state["filters"]
-    if not handlers and not filters:  # as most have none
-        return state["level"], state["propagate"], state["disabled"], (), (), ()
-    levels = tuple([one.level for one in handlers])
-    return state["level"], state["propagate"], state["disabled"], tuple(handlers), tuple(filters), levels
+    loggers: list[Any] = [logging.root, *logging.root.manager.loggerDict.values()]
+    return {
+        one: (
+            one.level,
+            one.propagate,
+            one.disabled,
+            *map(tuple, (one.handlers, one.filters)),
+            [h.level for h in one.handlers],
+        )
+        for one in loggers
+        if type(one) is not logging.PlaceHolder
+    }
 
 
 def _set_loggers(before: dict[logging.Logger, tuple[Any, ...]]) -> None:
-    changed = [(logger, was) for logger, was in before.items() if _of_logger(logger) != was]
-    for logger, was in changed:
-        logger.level, logger.propagate, logger.disabled, logger.handlers[:], logger.filters[:], levels = was
-        for handler, level in zip(was[3], levels, strict=True):
-            handler.level = level
-    if changed:
-        logging.root.manager._clear_cache()  # type: ignore[attr-defined]
+    now = _loggers()
+    for logger, was in before.items():
+        if now.get(logger) != was:
+            logger.level, logger.propagate, logger.disabled, logger.handlers[:], logger.filters[:], levels = was
+            for handler, level in zip(was[3], levels, strict=True):
+                handler.level = level
+    logging.root.manager._clear_cache()  # type: ignore[attr-defined]
 
 
-def _decimal() -> tuple[Any, ...]:
-    decimal = sys.modules.get("decimal")
-    if decimal is None:
-        return ()
+def _decimal() -> dict[str, Any]:
+    if (decimal := sys.modules.get("decimal")) is None:
+        return {}
     context = decimal.getcontext()
-    return *(getattr(context, name) for name in _DECIMAL), dict(context.traps), dict(context.flags)
+    numbers = {name: getattr(context, name) for name in ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")}
+    return {**numbers, "traps": dict(context.traps), "flags": dict(context.flags)}
 
 
-def _set_decimal(state: tuple[Any, ...]) -> None:
-    context = sys.modules["decimal"].getcontext()
-    *numbers, traps, flags = state
-    for name, value in zip(_DECIMAL, numbers, strict=True):
-        setattr(context, name, value)
-    context.traps.update(traps)
-    context.flags.update(flags)
+def _set_decimal(state: dict[str, Any]) -> None:
+    for name, value in state.items():
+        setattr(sys.modules["decimal"].getcontext(), name, value)
 
 
 def _autocasts() -> int:
@@ -140,44 +126,40 @@ def _remove_modules(before: frozenset[str]) -> None:
             del sys.modules[name]
 
 
-_DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 _BACKENDS = torch.backends
+_ATTRIBUTES = (
+    (_BACKENDS.cuda.matmul, "allow_fp16_reduced_precision_reduction"),
+    (_BACKENDS.cuda.matmul, "allow_bf16_reduced_precision_reduction"),
+    (_BACKENDS.cuda.matmul, "allow_tf32"),
+    (_BACKENDS.cudnn, "allow_tf32"),
+    (_BACKENDS.mha, "_is_fastpath_enabled"),
+    (_BACKENDS.quantized, "engine"),
+    (torch.utils.deterministic, "fill_uninitialized_memory"),
+    *((sys, name) for name in ("excepthook", "unraisablehook", "stdin", "stdout", "stderr")),
+)
 _SWITCHES: tuple[_Switch, ...] = (
-    (torch.get_default_dtype, torch.set_default_dtype),
+    *((getattr(torch, f"get_{name}"), getattr(torch, f"set_{name}")) for name in (
+        "default_dtype", "deterministic_debug_mode", "num_threads", "float32_matmul_precision",
+    )),
     (default_device, torch.set_default_device),
     (torch.is_grad_enabled, torch._C._set_grad_enabled),
-    (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
-    (
-        lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
-        lambda state: torch.set_anomaly_enabled(*state),
-    ),
-    (torch.get_num_threads, torch.set_num_threads),
-    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()), lambda on: torch.set_anomaly_enabled(*on)),
     (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
     (_autocasts, _set_autocasts),
-    *_autocast("cpu"),
-    *_autocast("cuda"),
-    (torch._C._get_cudnn_enabled, torch._C._set_cudnn_enabled),
-    (torch._C._get_cudnn_benchmark, torch._C._set_cudnn_benchmark),
-    (torch._C._get_cudnn_deterministic, torch._C._set_cudnn_deterministic),
-    (torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
-    (torch._C._get_mkldnn_deterministic, torch._C._set_mkldnn_deterministic),
-    (_BACKENDS.cuda.flash_sdp_enabled, _BACKENDS.cuda.enable_flash_sdp),
-    (_BACKENDS.cuda.math_sdp_enabled, _BACKENDS.cuda.enable_math_sdp),
-    (_BACKENDS.cuda.mem_efficient_sdp_enabled, _BACKENDS.cuda.enable_mem_efficient_sdp),
-    (_BACKENDS.cuda.cudnn_sdp_enabled, _BACKENDS.cuda.enable_cudnn_sdp),
-    _attribute(_BACKENDS.cuda.matmul, "allow_fp16_reduced_precision_reduction"),
-    _attribute(_BACKENDS.cuda.matmul, "allow_bf16_reduced_precision_reduction"),
-    _attribute(_BACKENDS.cuda.matmul, "allow_tf32"),
-    _attribute(_BACKENDS.cudnn, "allow_tf32"),
-    _attribute(_BACKENDS.mha, "_is_fastpath_enabled"),
-    _attribute(_BACKENDS.quantized, "engine"),
-    _attribute(torch.utils.deterministic, "fill_uninitialized_memory"),
+    *((partial(read, device), partial(write, device)) for device in ("cpu", "cuda") for read, write in (
+        (torch.is_autocast_enabled, torch.set_autocast_enabled), (torch.get_autocast_dtype, torch.set_autocast_dtype),
+    )),
+    *((getattr(torch._C, f"_get_{name}"), getattr(torch._C, f"_set_{name}")) for name in (
+        "cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic", "mkldnn_enabled", "mkldnn_deterministic",
+    )),
+    *((getattr(_BACKENDS.cuda, f"{name}_sdp_enabled"), getattr(_BACKENDS.cuda, f"enable_{name}_sdp")) for name in (
+        "flash", "math", "mem_efficient", "cudnn",
+    )),
+    *((partial(getattr, owner, name), partial(setattr, owner, name)) for owner, name in _ATTRIBUTES),
     (lambda: vars(torch._tensor_str.PRINT_OPTS).copy(), vars(torch._tensor_str.PRINT_OPTS).update),
-    *(_attribute(sys, name) for name in ("excepthook", "unraisablehook", "stdin", "stdout", "stderr")),
     (_loggers, _set_loggers),
     (lambda: logging.root.manager.disable, logging.disable),
-    *(_content(paths) for paths in (sys.path, sys.meta_path, sys.path_hooks)),
+    *((partial(list, paths), partial(paths.__setitem__, slice(None))) for paths in (sys.path, sys.meta_path, sys.path_hooks)),
     (_umask, os.umask),
     (gc.get_threshold, lambda thresholds: gc.set_threshold(*thresholds)),
     (gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
@@ -188,7 +170,7 @@ _SWITCHES: tuple[_Switch, ...] = (
     (lambda: list(warnings.filters), _set_filters),
     (lambda: dict(os.environ), _set_environment),
     (_directory, lambda path: os.chdir(path) if path is not None else None),
-)
+)  # fmt: skip
 
 
 @contextmanager
@@ -199,11 +181,8 @@ def switches() -> Iterator[None]:
         yield
     finally:
         for (read, write), value in zip(_SWITCHES, before, strict=True):
-            if value is not _UNREADABLE and _read(read) != value:
+            if value is not ABSENT and _read(read) != value:
                 write(value)
-
-
-_UNREADABLE = object()
 
 
 def _read(read: Callable[[], Any]) -> Any:
@@ -211,7 +190,7 @@ def _read(read: Callable[[], Any]) -> Any:
     try:
         return read()
     except (RuntimeError, AttributeError):
-        return _UNREADABLE
+        return ABSENT
 
 
 @contextmanager
@@ -281,16 +260,25 @@ def replaced(owner: Any, name: str, stand_in: Callable[..., Any]) -> Iterator[No
 @contextmanager
 def as_written() -> Iterator[None]:
     """Let compiled functions run as they are written."""
+
+    def uncompiled(model: Any = None, **_: Any) -> Any:
+        return model if model is not None else lambda function: function
+
     with ExitStack() as undo:
         if "torch._dynamo" in sys.modules:
             undo.enter_context(torch.compiler.set_stance("force_eager"))  # type: ignore[no-untyped-call]
-        undo.enter_context(replaced(torch, "compile", _uncompiled))
+        undo.enter_context(replaced(torch, "compile", uncompiled))
         yield
 
 
 def no_inference_mode() -> AbstractContextManager[None]:
     """Inference mode as `no_grad`: it dispatches composite operators whole, and left open it would keep a mode active."""
-    return replaced(torch.inference_mode, "__enter__", _without_grad)
+
+    def enter(mode: Any) -> None:  # leaving it is the same for both
+        mode._inference_mode_context = torch.no_grad() if mode.mode else torch._C._InferenceMode(mode.mode)
+        mode._inference_mode_context.__enter__()
+
+    return replaced(torch.inference_mode, "__enter__", enter)
 
 
 @contextmanager
@@ -315,13 +303,3 @@ def _unseen(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(storage, *args, **kwargs)
 
     return called
-
-
-def _uncompiled(model: Any = None, **_: Any) -> Any:
-    return model if model is not None else lambda function: function
-
-
-def _without_grad(mode: Any) -> None:
-    """Enter inference mode as if it were `no_grad`; leaving it is the same for both."""
-    mode._inference_mode_context = torch.no_grad() if mode.mode else torch._C._InferenceMode(mode.mode)
-    mode._inference_mode_context.__enter__()

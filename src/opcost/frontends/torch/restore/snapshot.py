@@ -62,15 +62,11 @@ class Snapshot:
         """How objects are kept, by the identity of their class."""
         self._copied = copied_types()
         self._alone = is_only_thread()
-        self._places: list[tuple[Any, Any, Any]] = []
-        """Descriptors (of slots, cells, classes, defaults), the objects that have them, and their values."""
-        self._mappings: list[tuple[Any, type[dict[Any, Any]], list[Any], list[Any]]] = []
+        self._kept: list[tuple[Any, ...]] = []
+        """What restores a piece of state, one of the functions below, and its arguments."""
         self._empty: list[Any] = []
-        self._lists: list[tuple[Any, Any, list[Any]]] = []
-        self._sets: list[tuple[set[Any], frozenset[Any]]] = []
         self._twins: dict[int, Any] = {}
         self._suspended: list[tuple[Any, tuple[Any, ...]]] = []
-        self._others: list[Callable[[], Any]] = []
         self._code = Code(self._todo.append)
         self.tensors: list[KeptTensor] = []
         """All tensors that were reached."""
@@ -103,7 +99,7 @@ class Snapshot:
     def _take_mapping(self, mapping: dict[Any, Any], exact: type[dict[Any, Any]]) -> None:
         """`exact` is the class whose own methods are used, where a subclass changed what they do."""
         keys, values = list(exact.keys(mapping)), list(exact.values(mapping))
-        self._mappings.append((mapping, exact, keys, values))
+        self._kept.append((_restore_mapping, mapping, exact, keys, values))
         kinds = {*map(id, map(type, values))} - _FIXED
         if kinds & self._copied:
             for key, value in zip(keys, values, strict=True):
@@ -113,6 +109,8 @@ class Snapshot:
             self._todo += [value for value in values if id(type(value)) in kinds]
         if {*map(id, map(type, keys))} - _FIXED:
             self._todo += keys
+        if type(mapping) is not exact:
+            self._take_attributes(mapping)
 
     def _stand_in(self, value: Any) -> Any:
         """During the run, a copy in place of an iterator, which could not be rewound."""
@@ -127,7 +125,7 @@ class Snapshot:
         attributes = dictionary_of(module)
         if attributes is None:
             return
-        self._mappings.append((attributes, dict, list(attributes), list(attributes.values())))
+        self._kept.append((_restore_mapping, attributes, dict, list(attributes), list(attributes.values())))
         for key, value in attributes.items():
             kind = id(type(value))
             if kind in _FIXED:
@@ -145,22 +143,17 @@ class Snapshot:
     def _keep(self, place: Any, owner: Any) -> None:
         """Keep the value of a descriptor."""
         value = _value(place, owner)
-        self._places.append((place, owner, value))
+        self._kept.append((_restore_place, place, owner, value))
         if id(type(value)) in self._copied:
             place.__set__(owner, self._stand_in(value))
         else:
             self._todo.append(value)
 
-    def _take_dict(self, mapping: dict[Any, Any], exact: type[dict[Any, Any]]) -> None:
-        self._take_mapping(mapping, exact)
-        if type(mapping) is not exact:
-            self._take_attributes(mapping)
-
     def _take_sequence(self, sequence: Any, exact: Any) -> None:
         """A list or deque, which can change, or a tuple or frozenset, of which only the items can."""
         content = list(exact.__iter__(sequence))
         if exact is list or exact is deque:
-            self._lists.append((sequence, exact, content))
+            self._kept.append((_restore_sequence, sequence, exact, content))
             for index, value in enumerate(content):
                 if id(type(value)) in self._copied:
                     exact.__setitem__(sequence, index, self._stand_in(value))
@@ -169,7 +162,7 @@ class Snapshot:
             self._take_attributes(sequence)
 
     def _take_set(self, group: set[Any]) -> None:
-        self._sets.append((group, frozenset(group)))  # which copies the hashes too
+        self._kept.append((_restore_set, group, frozenset(group)))  # which copies the hashes too
         self._follow(list(set.__iter__(group)))
         if type(group) is not set:
             self._take_attributes(group)
@@ -199,7 +192,7 @@ class Snapshot:
             return
         self._todo += function.__closure__ or ()
         for place, value in zip(_DEFAULTS, (function.__defaults__, function.__kwdefaults__), strict=True):
-            self._places.append((place, function, value))
+            self._kept.append((_restore_place, place, function, value))
             if value is not None:
                 self._todo.append(value)
         (self._todo if function.__dict__ else self._empty).append(function.__dict__)
@@ -211,19 +204,19 @@ class Snapshot:
         self._take_attributes(part)
 
     def _take_cache(self, cache: Any) -> None:
-        self._others.append(restorer_of(cache))
+        self._kept.append((restorer_of(cache),))
         self._todo.append(cache.__wrapped__)
 
     def _take_error(self, error: BaseException) -> None:
         """Raising an error that the model keeps gives it a traceback, whose frames refer to the tensors of the run."""
         self._take_object(error)
-        self._places += [(part, error, part.__get__(error)) for part in _OF_ERRORS]
+        self._kept += [(_restore_place, part, error, part.__get__(error)) for part in _OF_ERRORS]
         self._todo += _ARGUMENTS.__get__(error)
 
     def take_value(self, keeper: Keeper, value: Any) -> None:
         """An object that is restored as a whole."""
-        if (restore := keeper.keep(value)) is not None:
-            self._others.append(restore)
+        if (state := keeper.read(value)) is not None:
+            self._kept.append((keeper.write, value, state))
         self._take_attributes(value)
 
     # -- restoring -----------------------------------------------------------------------------------------------------
@@ -231,42 +224,17 @@ class Snapshot:
     def restore(self) -> None:
         """Make everything what it was. What cannot be restored is named in an error, after all the rest is done."""
         with torch._C.DisableTorchFunctionSubclass():
-            lost = self._restore()
+            self._code.restore()
+            for container in self._empty:
+                if container:
+                    container.clear()
+            lost = [fault for restore, *state in self._kept if type(fault := restore(*state)) is str]
+            set_versions([kept for kept in self.tensors if kept.restore()])
+            moved = [generator for generator, before in self._suspended if position(generator) != before]
+            lost += [f"a suspended generator that it keeps ({path_to(one, self._roots)})" for one in moved]
         if lost:
-            raise StateError(
-                f"the model changed {lost[0]}, which cannot be put back",
-                hint="count a copy of the model that may be thrown away: copy.deepcopy(model)",
-            )
-
-    def _restore(self) -> list[str]:
-        lost = []
-        self._code.restore()
-        for container in self._empty:
-            if container:
-                container.clear()
-        for mapping, exact, keys, values in self._mappings:
-            if not _restore_mapping(mapping, exact, keys, values):
-                lost.append(f"a {type(mapping).__name__} whose keys raise when they are hashed")
-        for sequence, exact, content in self._lists:
-            if exact.__len__(sequence) != len(content) or not all(map(is_, exact.__iter__(sequence), content)):
-                exact.clear(sequence)
-                exact.extend(sequence, content)
-        for group, members in self._sets:
-            now = set.__iter__(group)
-            if set.__len__(group) != len(members) or {*map(id, now)} != {*map(id, members)}:
-                set.clear(group)
-                set.update(group, members)
-        for place, owner, value in self._places:
-            if _value(place, owner) is not value:
-                if value is ABSENT:
-                    place.__delete__(owner)
-                else:
-                    place.__set__(owner, value)
-        for restore in self._others:
-            restore()
-        set_versions([kept for kept in self.tensors if kept.restore()])
-        moved = [generator for generator, before in self._suspended if position(generator) != before]
-        return lost + [f"a suspended generator that it keeps ({path_to(one, self._roots)})" for one in moved]
+            fault = f"the model changed {lost[0]}, which cannot be put back"
+            raise StateError(fault, hint="count a copy of the model that may be thrown away: copy.deepcopy(model)")
 
 
 def _value(place: Any, owner: Any) -> Any:
@@ -276,15 +244,38 @@ def _value(place: Any, owner: Any) -> Any:
         return ABSENT
 
 
-def _restore_mapping(mapping: Any, exact: type[dict[Any, Any]], keys: list[Any], values: list[Any]) -> bool:
-    """Make a mapping what it was; False where a key cannot be inserted."""
+# -- making each piece of state what it was; a text is returned by what cannot be restored ---------------------------------
+
+
+def _restore_place(place: Any, owner: Any, value: Any) -> None:
+    """The value of a descriptor: of a slot, a cell, a class, a default."""
+    if _value(place, owner) is not value:
+        if value is ABSENT:
+            place.__delete__(owner)
+        else:
+            place.__set__(owner, value)
+
+
+def _restore_sequence(sequence: Any, exact: Any, content: list[Any]) -> None:
+    if exact.__len__(sequence) != len(content) or not all(map(is_, exact.__iter__(sequence), content)):
+        exact.clear(sequence)
+        exact.extend(sequence, content)
+
+
+def _restore_set(group: set[Any], members: frozenset[Any]) -> None:
+    if set.__len__(group) != len(members) or {*map(id, set.__iter__(group))} != {*map(id, members)}:
+        set.clear(group)
+        set.update(group, members)
+
+
+def _restore_mapping(mapping: Any, exact: type[dict[Any, Any]], keys: list[Any], values: list[Any]) -> str | None:
     same_keys = exact.__len__(mapping) == len(keys) and all(map(is_, exact.keys(mapping), keys))
     if same_keys and all(map(is_, exact.values(mapping), values)):
-        return True
+        return None
     try:
         kept = dict(zip(keys, values, strict=True))
     except Exception:  # the hash of a key is code of a user
-        return False
+        return f"a {type(mapping).__name__} whose keys raise when they are hashed"
     if not same_keys:  # also where only the order is another
         exact.clear(mapping)
     if exact is dict:
@@ -292,7 +283,7 @@ def _restore_mapping(mapping: Any, exact: type[dict[Any, Any]], keys: list[Any],
     else:
         for key, value in kept.items():
             exact.__setitem__(mapping, key, value)
-    return True
+    return None
 
 
 def _exactly(base: Any, take: Callable[[Snapshot, Any, Any], None]) -> tuple[Any, _Take]:
@@ -305,17 +296,14 @@ _TAKERS: tuple[tuple[Any, _Take | None], ...] = (
     ((logging.Logger, logging.StreamHandler, *_LOCKS), None),  # they belong to the whole process
     (torch.Tensor, Snapshot._take_tensor),
     (nn.Module, Snapshot._take_module),
-    *(_exactly(base, Snapshot._take_dict) for base in (OrderedDict, dict)),
+    *(_exactly(base, Snapshot._take_mapping) for base in (OrderedDict, dict)),
     *(_exactly(base, Snapshot._take_sequence) for base in (list, deque, tuple, frozenset)),
     (set, Snapshot._take_set),
     (type, lambda snapshot, cls: snapshot._code.take_class(cls)),
     (types.FunctionType, Snapshot._take_function),
     (types.CellType, lambda snapshot, cell: snapshot._keep(_CELL, cell)),
     (types.MethodType, lambda snapshot, method: snapshot._todo.extend((method.__self__, method.__func__))),
-    (
-        types.BuiltinFunctionType,
-        lambda snapshot, method: snapshot._todo.append(method.__self__),
-    ),  # as `some_list.append`
+    (types.BuiltinFunctionType, lambda snapshot, method: snapshot._todo.append(method.__self__)),  # `some_list.append`
     (functools.partial, Snapshot._take_partial),
     (functools._lru_cache_wrapper, Snapshot._take_cache),
     (SUSPENDED, lambda snapshot, generator: snapshot._suspended.append((generator, position(generator)))),
@@ -382,43 +370,32 @@ class KeptTensor(NamedTuple):
         leaf, version = _is_leaf(tensor), version_of(tensor)
         ordinary = type(tensor) in _ORDINARY and _dtype(tensor) in _NUMBERS and version >= 0
         found = _view_of(tensor) if ordinary else None
-        return cls(
-            tensor,
-            _data(tensor) if found is None else found[0],
-            None if found is None else layouts.setdefault(found[1], found[1]),
-            version,
-            _grad(tensor) if leaf else None,
-            _hooks(tensor),
-            bool(dictionary_of(tensor)),
-            leaf,
-            _requires_grad(tensor),
-        )
+        memory, layout = (_data(tensor), None) if found is None else (found[0], layouts.setdefault(found[1], found[1]))
+        grad, attributes = _grad(tensor) if leaf else None, bool(dictionary_of(tensor))
+        return cls(tensor, memory, layout, version, grad, _hooks(tensor), attributes, leaf, _requires_grad(tensor))
 
     def is_in_place(self) -> bool:
         """Whether the tensor still is the same view of the same memory."""
         tensor, kept = self.tensor, self.memory
-        if self.layout is not None:
-            found = _view_of(tensor)
-            return found is not None and found[1] == self.layout and found[0]._cdata == kept._cdata
-        assert isinstance(kept, torch.Tensor)
-        if _layout(kept) is not torch.strided or _is_nested(kept):  # these have no strides to compare
-            return bool(_layout(tensor) is _layout(kept))
-        now, before = _view_of(tensor), _view_of(kept)
-        return now is not None and before is not None and now[1] == before[1] and now[0]._cdata == before[0]._cdata
-
-    def _before(self) -> torch.Tensor:
-        """A tensor that is the same view of memory as this one was."""
+        before: Any = kept, self.layout
         if self.layout is None:
-            return self.memory  # type: ignore[return-value]
-        dtype, offset, shape, stride = self.layout
-        with torch.inference_mode(mode=False), torch.no_grad():
-            return torch.empty(0, dtype=dtype, device=self.memory.device).set_(self.memory, offset, shape, stride)  # type: ignore[call-overload]
+            assert isinstance(kept, torch.Tensor)
+            if _layout(kept) is not torch.strided or _is_nested(kept):  # these have no strides to compare
+                return bool(_layout(tensor) is _layout(kept))
+            before = _view_of(kept)
+        now = _view_of(tensor)
+        return now is not None and before is not None and now[1] == before[1] and now[0]._cdata == before[0]._cdata
 
     def restore(self) -> bool:
         """Restore everything but the version counter, and return whether that one has moved."""
         tensor = self.tensor
         if not self.is_in_place():
-            _BASE.data.__set__(tensor, self._before())  # type: ignore[attr-defined]
+            before: Any = self.memory
+            if self.layout is not None:  # a tensor that is the same view of memory as this one was
+                dtype, *view = self.layout
+                with torch.inference_mode(mode=False), torch.no_grad():
+                    before = torch.empty(0, dtype=dtype, device=before.device).set_(before, *view)
+            _BASE.data.__set__(tensor, before)  # type: ignore[attr-defined]
         if self.leaf:
             if not _is_leaf(tensor):  # written to, in place, by something that has a gradient
                 _BASE.detach_(tensor)
@@ -452,12 +429,9 @@ def version_of(tensor: torch.Tensor) -> int:
 
 def set_versions(kept: list[KeptTensor]) -> None:
     """In-place operators count up a tensor's version before they reach the recorder, which then does not write."""
-    if not kept:
-        return
-    tensors, versions = [one.tensor for one in kept], [one.version for one in kept]
-    put = torch._C._autograd._unsafe_set_version_counter
+    put: Any = torch._C._autograd._unsafe_set_version_counter
     try:
-        put(tuple(tensors), tuple(versions))
+        put(tuple(one.tensor for one in kept), tuple(one.version for one in kept))
     except TypeError:  # before torch 2.6 it took one tensor
-        for tensor, version in zip(tensors, versions, strict=True):
-            put(tensor, version)  # type: ignore[arg-type]
+        for one in kept:
+            put(one.tensor, one.version)

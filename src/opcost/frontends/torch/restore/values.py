@@ -32,11 +32,6 @@ class Keeper(NamedTuple):
     """The state; None where it is not kept."""
     write: Callable[[Any, Any], Any]
 
-    def keep(self, value: Any) -> Callable[[], Any] | None:
-        """What restores an object to its present state, if it can be kept."""
-        state = self.read(value)
-        return None if state is None else lambda: self.write(value, state)
-
 
 _ALL = slice(None)
 _RANDOM: Any = random.Random.__base__  # the half of the state that is no attribute

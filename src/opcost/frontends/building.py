@@ -58,9 +58,8 @@ class GraphBuilder:
     ) -> None:
         """A new operator."""
         attrs = self._attrs.setdefault(tuple(attrs.items()), attrs) if attrs else NO_ATTRS
-        self.ops.append(
-            Op(len(self.ops), kind, raw, tuple(inputs), tuple(outputs), attrs, module, repeat, native=native)
-        )
+        read, made = tuple(inputs), tuple(outputs)
+        self.ops.append(Op(len(self.ops), kind, raw, read, made, attrs, module, repeat, native=native))
 
     def note(self, code: str, text: str, where: str = "") -> None:
         """Something that the reader of the report must know; repeated ones are one."""
@@ -68,15 +67,9 @@ class GraphBuilder:
 
     def graph(self, source: str, framework: str, meta: Mapping[str, str], **parts: Any) -> Graph:
         """The graph of all that was made; `parts` are its modules, calls, inputs and outputs."""
-        return Graph(
-            source=source,
-            framework=framework,
-            values=tuple(self.values),
-            ops=tuple(self.ops),
-            notes=tuple(self.notes),
-            meta=meta,
-            **{name: tuple(part) for name, part in parts.items()},  # type: ignore[arg-type]
-        )
+        parts |= {"values": self.values, "ops": self.ops, "notes": self.notes}
+        made: dict[str, Any] = {name: tuple(part) for name, part in parts.items()}
+        return Graph(source=source, framework=framework, meta=meta, **made)
 
 
 def check_extents(shape: tuple[int | None, ...] | None, node: object, most_axes: int) -> None:

@@ -88,14 +88,7 @@ def pages_of(path: str | Path) -> Iterator[Pages]:
 # same vector end in one clear error: what is read is paid for from a budget that grows with the file, so no file can make
 # the reader work or allocate more than its own size justifies.
 
-U8 = struct.Struct("<B")
-I8 = struct.Struct("<b")
-U16 = struct.Struct("<H")
-U32 = struct.Struct("<I")
-I32 = struct.Struct("<i")
-U64 = struct.Struct("<Q")
-F32 = struct.Struct("<f")
-F64 = struct.Struct("<d")
+U8, I8, U16, U32, I32, U64, F32, F64 = (struct.Struct(f"<{code}") for code in "BbHIiQfd")
 
 LONGEST_TEXT = 1 << 16
 """Bytes of the longest name that is believed; those of real files stay below a few hundred."""
@@ -111,10 +104,7 @@ class Buffer:
     __slots__ = ("_budget", "_vtables", "data", "end", "start", "what")
 
     def __init__(self, data: Pages, start: int, end: int, what: str) -> None:
-        self.data = data
-        self.start = start
-        self.end = end
-        self.what = what
+        self.data, self.start, self.end, self.what = data, start, end, what
         self._budget = READS_PER_BYTE * (end - start) + LONGEST_TEXT
         self._vtables: dict[int, tuple[int, tuple[int, ...]]] = {}
 
@@ -188,8 +178,7 @@ class Table:
     __slots__ = ("_inside", "_slots", "at", "buffer")
 
     def __init__(self, buffer: Buffer, at: int) -> None:
-        self.buffer = buffer
-        self.at = at
+        self.buffer, self.at = buffer, at
         self._inside, self._slots = buffer.vtable(at - buffer.number(I32, at))
         buffer.check(at, self._inside)
 
@@ -202,17 +191,11 @@ class Table:
 
     def number(self, slot: int, form: struct.Struct, default: int = 0) -> int:
         at = self._field(slot, form.size)
-        if not at:
-            return default
-        found: int = self.buffer.data.unpack(form, at)[0]
-        return found
+        return self.buffer.data.unpack(form, at)[0] if at else default
 
     def real(self, slot: int, form: struct.Struct, default: float) -> float:
         at = self._field(slot, form.size)
-        if not at:
-            return default
-        found: float = self.buffer.data.unpack(form, at)[0]
-        return found
+        return self.buffer.data.unpack(form, at)[0] if at else default
 
     def text(self, slot: int) -> str:
         """A string, empty where there is none."""
@@ -240,18 +223,14 @@ class Table:
 
     def numbers(self, slot: int, code: str, width: int) -> tuple[int, ...]:
         """A list of numbers with this struct code."""
-        found = self.vector(slot, width)
-        if found is None:
-            return ()
-        at, count = found
-        return struct.unpack(
-            f"<{count}{code}", self.buffer.data.piece(self.buffer.check(at, count * width), count * width)
-        )
+        at, count = self.vector(slot, width) or (0, 0)
+        size = count * width
+        return struct.unpack(f"<{count}{code}", self.buffer.data.piece(self.buffer.check(at, size), size)) if at else ()
 
     def positions(self, slot: int) -> Iterator[int]:
         """Where the elements of a vector of offsets lie."""
-        found = self.vector(slot, 4)
-        for at in range(found[0], found[0] + 4 * found[1], 4) if found else range(0):
+        start, count = self.vector(slot, 4) or (0, 0)
+        for at in range(start, start + 4 * count, 4):
             yield self.buffer.follow(at)
 
     def tables(self, slot: int) -> Iterator[Table]:

@@ -75,7 +75,9 @@ def check_steps(stream: BytesIO, limits: Limits, purpose: str) -> None:
             place = len(remembered) if argument is None else argument
             if place > limits.steps:
                 raise BadPickle(f"it wants to remember {place} things")
-            remembered[place] = _top(stack)
+            if not stack or stack[-1] is None:
+                raise BadPickle(_FAULT)
+            remembered[place] = stack[-1]
         elif name.endswith("GET"):
             if argument not in remembered:
                 raise BadPickle(_FAULT)
@@ -95,7 +97,9 @@ def _step(opcode: pickletools.OpcodeInfo, stack: list[int | None]) -> None:
             taken.append(part)
         taken.reverse()
         before = before[: before.index(pickletools.markobject)]
-    under = [part if (part := _popped(stack)) is not None else _broken() for _ in before][::-1]
+    under: list[Any] = [_popped(stack) for _ in before][::-1]
+    if None in under:
+        raise BadPickle(_FAULT)
     keys = {"SETITEM": under[1:2], "SETITEMS": taken[::2], "DICT": taken[::2], "ADDITEMS": taken, "FROZENSET": taken}
     if any(parts > LARGEST_KEY for parts in keys.get(name, ())):
         raise BadPickle(f"a key of it has more than {LARGEST_KEY} parts")
@@ -109,17 +113,10 @@ def _step(opcode: pickletools.OpcodeInfo, stack: list[int | None]) -> None:
     stack.extend([made] * len(opcode.stack_after))
 
 
-def _top(stack: list[int | None]) -> int:
-    top = stack[-1] if stack else None
-    return _broken() if top is None else top
-
-
 def _popped(stack: list[int | None]) -> int | None:
-    return stack.pop() if stack else _broken()
-
-
-def _broken() -> int:
-    raise BadPickle(_FAULT)
+    if not stack:
+        raise BadPickle(_FAULT)
+    return stack.pop()
 
 
 # -- arrays in a file: shape and element type of each, from `.npy`, `.npz`, or a pickle of plain arrays --------------------
@@ -220,13 +217,10 @@ def _array(shape: object, descr: object, what: str) -> tuple[InputArray, int]:
     if code not in _DTYPES:
         named = repr(descr)[:40] if isinstance(descr, str) else "that has several parts"
         raise InputError(f"{what} holds elements of a type {named}, not numbers", hint=_HINT)
-    if (
-        not isinstance(shape, tuple)
-        or len(shape) > MOST_AXES
-        or any(type(extent) is not int or not 0 <= extent < LARGEST_EXTENT for extent in shape)
-    ):
+    extents = shape if isinstance(shape, tuple) and len(shape) <= MOST_AXES else (None,)
+    if any(type(extent) is not int or not 0 <= extent < LARGEST_EXTENT for extent in extents):
         raise InputError(f"{what} holds an array whose shape is not a tuple of counts", hint=_HINT)
-    return InputArray(tuple(shape), _DTYPES[code]), int(code[1:])
+    return InputArray(tuple(extents), _DTYPES[code]), int(code[1:])
 
 
 # -- pickles -----------------------------------------------------------------------------------------------------------

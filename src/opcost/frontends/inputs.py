@@ -113,12 +113,13 @@ def parse_precision(wanted: object, like: str | None) -> Precision:
 
 def spelled_out(shapes: Any, dtypes: Any) -> tuple[Any, Any]:
     """Shapes and types in which what was written as text is data; all inputs have a name in their texts, or none."""
-    if not isinstance(shapes, str) and not any(isinstance(item, str) for item in _items(shapes)):
+    items = (
+        shapes.values() if isinstance(shapes, Mapping) else shapes if isinstance(shapes, (list, tuple)) else [shapes]
+    )
+    if not any(isinstance(item, str) for item in items):
         return shapes, dtypes
-    if isinstance(shapes, Mapping):
-        specs = [_spelled(shape, str(name)) for name, shape in shapes.items()]
-    else:
-        specs = [_spelled(shape) for shape in ([shapes] if isinstance(shapes, str) else shapes)]
+    names = map(str, shapes) if isinstance(shapes, Mapping) else [""] * len(items)
+    specs = [_spelled(shape, name) for name, shape in zip(names, items, strict=True)]
     named = [spec.name for spec in specs if spec.name]
     if named and len(named) != len(specs):
         raise InputError("some inputs have a name and some have none", hint="name all of them, or none")
@@ -129,10 +130,6 @@ def spelled_out(shapes: Any, dtypes: Any) -> tuple[Any, Any]:
             raise InputError("element types were given with the shapes and in dtypes too", hint="give them once")
         dtypes = {s.name: s.dtype for s in specs if s.dtype} if named else [s.dtype or None for s in specs]
     return {spec.name: spec.shape for spec in specs} if named else [spec.shape for spec in specs], dtypes
-
-
-def _items(shapes: Any) -> Collection[Any]:
-    return shapes.values() if isinstance(shapes, Mapping) else shapes if isinstance(shapes, (list, tuple)) else ()
 
 
 def _spelled(value: Any, name: str = "") -> InputSpec:
@@ -147,16 +144,12 @@ def _spelled(value: Any, name: str = "") -> InputSpec:
 
 def check_not_a_shape(inputs: Any) -> None:
     """Numbers in the place of inputs, or a text like 1x3x224x224, are meant as shapes, or as data that has to be a tensor."""
-    meant: Any = None
-    if isinstance(inputs, (list, tuple)) and inputs and is_shape(inputs):
+    meant: Any = inputs if isinstance(inputs, str) and _SIZES.fullmatch(inputs) else None
+    if is_shape(inputs) and inputs:
         meant = tuple(inputs)
-    elif (
-        isinstance(inputs, tuple) and inputs and all(isinstance(one, tuple) and one and is_shape(one) for one in inputs)
-    ):
+    elif isinstance(inputs, tuple) and all(isinstance(one, tuple) and one and is_shape(one) for one in inputs):
         meant = list(inputs)
-    elif isinstance(inputs, str) and _SIZES.fullmatch(inputs):
-        meant = inputs
-    if meant is not None:
+    if meant:
         raise InputError(
             f"the inputs are {shortened(repr(inputs))}, {'a text' if isinstance(inputs, str) else 'numbers'} and not tensors",
             hint=f"for inputs of this shape pass shapes={meant!r}; for one that holds these numbers, a tensor of them",
@@ -312,14 +305,14 @@ def resized(sizes: Sizes, stored: Mapping[str, tuple[Extent, ...]]) -> dict[str,
         )
     extents = {name: list(shape) for name, shape in stored.items()}
     for name_of_size, size in sizes._asdict().items():
+        if size is None:
+            continue
         rank, places = PLACES[name_of_size]
-        changed = [
-            shape for shape in extents.values() if size is not None and (len(shape) == rank or (shape and not rank))
-        ]
+        changed = [shape for shape in extents.values() if len(shape) == rank or (shape and not rank)]
         for shape in changed:
             for place in places:
                 shape[place] = size
-        if size is not None and not changed:
+        if not changed:
             shapes = ", ".join(f"{name} {list(shape)}" for name, shape in stored.items())
             fault = f"no input of the file has a size for {name_of_size}: {shapes}"
             raise InputError(fault, hint="give the whole shape: --input")

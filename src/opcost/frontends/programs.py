@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -116,18 +117,10 @@ class ProgramModules:
 
     def all(self) -> Iterator[Module]:
         """Every module once, in the order of definition, those below right after the one above."""
-        count: dict[str, int] = {}
-        for call in self.calls:
-            count[call.path] = count.get(call.path, 0) + 1
+        count = Counter(call.path for call in self.calls)
         for path in tree_order(self.types):
-            parameters, buffers = self.stored.get(path, ((), ()))
-            yield Module(
-                path=path,
-                type=self.types[path],
-                parameters=tuple(parameters),
-                buffers=tuple(buffers),
-                calls=count.get(path, 0),
-            )
+            parameters, buffers = map(tuple, self.stored.get(path, ((), ())))
+            yield Module(path=path, type=self.types[path], parameters=parameters, buffers=buffers, calls=count[path])
 
 
 # -- the graph -----------------------------------------------------------------------------------------------------------
@@ -151,22 +144,13 @@ class ProgramBuilder(GraphBuilder):
         self.modules = ProgramModules()
         self._possible: set[tuple[int | None, ...]] = set()
 
-    def made(
-        self,
-        name: str,
-        tensor: Described,
-        role: Role = "activation",
-        *,
-        home: int | None = None,
-        trainable: bool = False,
-    ) -> ProgramTensor:
-        """A new value for a tensor."""
+    def made(self, name: str, tensor: Described, role: Role = "activation", **place: Any) -> ProgramTensor:
+        """A new value for a tensor; `place` as for `value`."""
         shape = tuple(tensor.shape)
         if shape not in self._possible:
             check_extents(shape, name or "a result", MOST_AXES)
             self._possible.add(shape)
-        spec = self.spec(shape, tensor.dtype)
-        return ProgramTensor(tensor, self.value(name, spec, role, home=home, trainable=trainable))
+        return ProgramTensor(tensor, self.value(name, self.spec(shape, tensor.dtype), role, **place))
 
 
 def made_in(values: Iterable[Any]) -> Iterator[ProgramTensor]:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -72,13 +73,10 @@ def attribute(module: ModuleType, dotted: str, where: str) -> Any:
 
 def candidates(holder: object) -> list[str]:
     """The public names that might be or make a model, those that the module itself defines before imported ones."""
-    public = {name: value for name, value in vars(holder).items() if not name.startswith("_")}
-    own = [
-        name
-        for name, value in public.items()
-        if callable(value) and getattr(value, "__module__", None) == getattr(holder, "__name__", None)
-    ]
-    return own or [name for name, value in public.items() if callable(value) and not inspect.ismodule(value)]
+    public = {name: value for name, value in vars(holder).items() if not name.startswith("_") and callable(value)}
+    home = getattr(holder, "__name__", None)
+    own = [name for name, value in public.items() if getattr(value, "__module__", None) == home]
+    return own or [name for name, value in public.items() if not inspect.ismodule(value)]
 
 
 def check_call(factory: Callable[..., object], settings: Mapping[str, object], label: str) -> None:
@@ -103,13 +101,11 @@ def check_call(factory: Callable[..., object], settings: Mapping[str, object], l
 def misspelt_argument(exc: Exception) -> UnknownName | None:
     """The error for a misspelt argument, where an exception says that a function further in does not know it."""
     found = re.match(r"(?P<callee>.+)\(\) got an unexpected keyword argument '(?P<name>\w+)'", str(exc))
-    trace = exc.__traceback__
-    if not isinstance(exc, TypeError) or found is None or trace is None:
+    frames = [frame for frame, _ in walk_tb(exc.__traceback__)]
+    if not isinstance(exc, TypeError) or found is None or not frames:
         return None
-    while trace.tb_next is not None:
-        trace = trace.tb_next
     callee = found["callee"].removesuffix(".__init__")
-    for value in (*trace.tb_frame.f_locals.values(), *trace.tb_frame.f_globals.values()):
+    for value in (*frames[-1].f_locals.values(), *frames[-1].f_globals.values()):
         if callable(value) and getattr(value, "__qualname__", None) == callee:
             named = [p.name for p in inspect.signature(value).parameters.values() if p.kind is not p.VAR_KEYWORD]
             return UnknownName(f"argument of {callee}:", found["name"], named)
@@ -142,17 +138,10 @@ def _import_errors(name: str) -> Iterator[None]:
         fault = f"{name} ends the program when it is imported (exit code {exc.code})"
         raise SourceError(fault, hint='put what a script does under `if __name__ == "__main__":`') from exc
     except BaseException as exc:
-        raise SourceError(f"{name} cannot be imported: {_place(exc, name)}{type(exc).__name__}: {exc}") from exc
-
-
-def _place(exc: BaseException, name: str) -> str:
-    """The line of the user's own file where the error came from, if it is there."""
-    trace, line = exc.__traceback__, 0
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == name:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return f"line {line}: " if line else ""
+        # The line of the user's own file where the error came from, if it is there
+        lines = [line for frame, line in walk_tb(exc.__traceback__) if frame.f_code.co_filename == name]
+        place = f"line {lines[-1]}: " if lines else ""
+        raise SourceError(f"{name} cannot be imported: {place}{type(exc).__name__}: {exc}") from exc
 
 
 # -- no network and no pickles while a model of a collection is made and counted -----------------------------------------
@@ -165,37 +154,34 @@ class _Guarded(NamedTuple):
     """A function through which something comes in, and which of its arguments names it."""
 
     module: str
-    owner: str
-    """A class of the module; empty for a function of the module itself."""
     name: str
-    argument: int
-    what: str
+    """With its class in front, where it is a method."""
+    argument: int = 0
+    what: str = ""
 
 
 # Addresses come after the names of files and hubs: the first refusal names best what was requested.
 _GUARDED = (
-    *(_Guarded(client, "Client", "send", 1, "the page") for client in ("httpx", "httpx2")),
-    _Guarded("requests", "Session", "send", 1, "the page"),
-    _Guarded("urllib.request", "OpenerDirector", "open", 1, "the page"),
-    _Guarded("socket", "", "getaddrinfo", 0, "the network address"),
-    _Guarded("socket", "", "gethostbyname", 0, "the network address"),
-    _Guarded("socket", "socket", "connect", 1, "the network address"),
-    _Guarded("socket", "socket", "connect_ex", 1, "the network address"),
-    _Guarded("socket", "socket", "sendto", -1, "the network address"),
-    _Guarded("torch", "", "load", 0, "the saved weights"),
-    _Guarded("torch.serialization", "", "load", 0, "the saved weights"),
-    _Guarded("torch.jit", "", "load", 0, "the saved program"),
-    _Guarded("torch.hub", "", "load", 0, "the repository"),
-    _Guarded("torch.hub", "", "load_state_dict_from_url", 0, "the weights"),
-    _Guarded("pickle", "", "load", 0, "the pickle"),
-    _Guarded("pickle", "", "loads", 0, "a pickle of"),
+    *(_Guarded(client, "Client.send", 1, "the page") for client in ("httpx", "httpx2")),
+    _Guarded("requests", "Session.send", 1, "the page"),
+    _Guarded("urllib.request", "OpenerDirector.open", 1, "the page"),
+    *(_Guarded("socket", name, 0, "the network address") for name in ("getaddrinfo", "gethostbyname")),
+    *(_Guarded("socket", f"socket.{name}", 1, "the network address") for name in ("connect", "connect_ex")),
+    _Guarded("socket", "socket.sendto", -1, "the network address"),
+    _Guarded("torch", "load", 0, "the saved weights"),
+    _Guarded("torch.serialization", "load", 0, "the saved weights"),
+    _Guarded("torch.jit", "load", 0, "the saved program"),
+    _Guarded("torch.hub", "load", 0, "the repository"),
+    _Guarded("torch.hub", "load_state_dict_from_url", 0, "the weights"),
+    _Guarded("pickle", "load", 0, "the pickle"),
+    _Guarded("pickle", "loads", 0, "a pickle of"),
 )
 
 _WEIGHTS = (
-    _Guarded("timm.models._builder", "", "load_pretrained", 0, ""),
-    _Guarded("torchvision.models._api", "WeightsEnum", "get_state_dict", 0, ""),
-    _Guarded("torch.hub", "", "load_state_dict_from_url", 0, ""),
-    _Guarded("torch.nn", "Module", "load_state_dict", 0, ""),
+    _Guarded("timm.models._builder", "load_pretrained"),
+    _Guarded("torchvision.models._api", "WeightsEnum.get_state_dict"),
+    _Guarded("torch.hub", "load_state_dict_from_url"),
+    _Guarded("torch.nn", "Module.load_state_dict"),
 )
 """Functions that fetch or load pretrained weights."""
 
@@ -207,24 +193,48 @@ _put_back: list[Callable[[], None]] = []
 
 
 @contextmanager
+def _guards(**state: Any) -> Iterator[None]:
+    """Guard every function, once for all threads; each call checks whether its thread is meant, by this state of it."""
+    global _inside  # noqa: PLW0603 - the guards belong to the process, and so does the number of their users
+    outer = {name: getattr(_here, name, None) for name in state}
+    with _lock:
+        _inside += 1
+        for guarded in (*_GUARDED, *_WEIGHTS) if _inside == 1 else ():
+            owner: Any = sys.modules.get(guarded.module)
+            *of_class, name = guarded.name.split(".")
+            for part in of_class:
+                owner = getattr(owner, part, None)
+            if getattr(owner, name, None) is not None:
+                _put_back.append(_guard(owner, name, guarded))
+    vars(_here).update(state)
+    try:
+        yield
+    finally:
+        vars(_here).update(outer)
+        with _lock:
+            _inside -= 1
+            while not _inside and _put_back:
+                _put_back.pop()()
+
+
+@contextmanager
 def offline(source: str) -> Iterator[None]:
     """Refuse this thread the network and every pickle; the error names what was requested.
 
     A library may know what to do without, and go on. Where it fails instead, in whatever words, the refusal is raised.
     """
-    outer = getattr(_here, "source", None)
-    _set_guards()
-    _here.source = source
-    try:
-        yield
-    except Exception as exc:
-        refused = _refusal_behind(exc)
-        if refused is None or refused is exc:
-            raise
-        raise refused from exc
-    finally:
-        _here.source = outer
-        _remove_guards()
+    with _guards(source=source):
+        try:
+            yield
+        except Exception as exc:
+            behind: BaseException | None = exc
+            seen: set[int] = set()
+            while behind is not None and not isinstance(behind, Refused) and id(behind) not in seen:
+                seen.add(id(behind))
+                behind = behind.__cause__ or behind.__context__
+            if not isinstance(behind, Refused) or behind is exc:
+                raise
+            raise behind from exc
 
 
 class NotFetched(dict[str, Any]):
@@ -244,59 +254,20 @@ def without_weights() -> Iterator[list[str]]:
     Yields the names of the functions that were not run.
     """
     skipped: list[str] = []
-    outer = getattr(_here, "skipped", None)
-    _set_guards()
-    _here.skipped = skipped
-    try:
+    with _guards(skipped=skipped):
         yield skipped
-    finally:
-        _here.skipped = outer
-        _remove_guards()
 
 
-def _refusal_behind(exc: BaseException | None) -> Refused | None:
-    seen: set[int] = set()
-    while exc is not None and id(exc) not in seen:
-        if isinstance(exc, Refused):
-            return exc
-        seen.add(id(exc))
-        exc = exc.__cause__ or exc.__context__
-    return None
-
-
-def _set_guards() -> None:
-    """Guard every function, once for all threads; each call checks whether its thread is meant."""
-    global _inside  # noqa: PLW0603 - the guards belong to the process, and so does the number of their users
-    with _lock:
-        _inside += 1
-        if _inside > 1:
-            return
-        for guarded in (*_GUARDED, *_WEIGHTS):
-            owner: Any = sys.modules.get(guarded.module)
-            if guarded.owner:
-                owner = getattr(owner, guarded.owner, None)
-            if getattr(owner, guarded.name, None) is not None:
-                _put_back.append(_guard(owner, guarded))
-
-
-def _remove_guards() -> None:
-    global _inside  # noqa: PLW0603 - as above
-    with _lock:
-        _inside -= 1
-        while not _inside and _put_back:
-            _put_back.pop()()
-
-
-def _guard(owner: Any, guarded: _Guarded) -> Callable[[], None]:
+def _guard(owner: Any, name: str, guarded: _Guarded) -> Callable[[], None]:
     """Set the guard; the answer takes it away. One that was imported by name meanwhile lets everything through later."""
-    original = getattr(owner, guarded.name)
-    inherited = guarded.name not in vars(owner)
+    original = getattr(owner, name)
+    inherited = name not in vars(owner)
 
     def guard(*args: Any, **kwargs: Any) -> Any:
         source, skipped = getattr(_here, "source", None), getattr(_here, "skipped", None)
         if guarded in _WEIGHTS and skipped is not None:
-            if guarded.name != "load_state_dict":
-                skipped.append(guarded.name)
+            if name != "load_state_dict":
+                skipped.append(name)
                 return NotFetched()
             if skipped and not (args[1] if len(args) > 1 else kwargs.get("state_dict")):
                 return original(args[0], {}, strict=False)
@@ -309,8 +280,8 @@ def _guard(owner: Any, guarded: _Guarded) -> Callable[[], None]:
             hint="take out of the configuration what asks for it, or make the model in Python code: path/to/file.py:Net",
         )
 
-    setattr(owner, guarded.name, guard)
-    return (lambda: delattr(owner, guarded.name)) if inherited else (lambda: setattr(owner, guarded.name, original))
+    setattr(owner, name, guard)
+    return (lambda: delattr(owner, name)) if inherited else (lambda: setattr(owner, name, original))
 
 
 def _named(guarded: _Guarded, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

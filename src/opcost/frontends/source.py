@@ -88,21 +88,17 @@ class PythonModel:
             fault = f"{self.label} is {_article(kind)}, neither a model nor a function or class that makes one"
             raise SourceError(fault)
         check_call(self.target, self.settings, self.label)
-        model = self._call(self.target) if real else self._call_without_weights(_weightless(self.target))
+        if real or self.from_collection:
+            model = self._call(self.target if real else _weightless(self.target))
+        else:
+            with without_weights() as skipped:
+                model = self._call(_weightless(self.target))
+            if skipped:
+                what = "pretrained weights were not loaded: a count needs only their shapes"
+                self.notes.append(Note("weights-not-loaded", what))
         if not _is_model(model):
             fault = f"{self.label} returned {_article(type(model).__name__)}, which is not a model"
             raise SourceError(fault, hint="name a class or a function that returns the model itself")
-        return model
-
-    def _call_without_weights(self, make: Callable[..., object]) -> object:
-        if self.from_collection:
-            return self._call(make)
-        with without_weights() as skipped:
-            model = self._call(make)
-        if skipped:
-            self.notes.append(
-                Note("weights-not-loaded", "pretrained weights were not loaded: a count needs only their shapes")
-            )
         return model
 
     def _call(self, make: Callable[..., object]) -> object:
@@ -131,23 +127,19 @@ Source: TypeAlias = SavedReport | ModelFile | PythonModel
 
 def resolve(text: str, settings: Mapping[str, object] | None = None) -> Source:
     """Decide what a SOURCE string is; a Python source is imported here and built later."""
-    _check_text(text)
-    try:
-        return _resolve(text, dict(settings or {}))
-    except OpcostError:
-        raise
-    except OSError as exc:  # the name is not one for the file system, or the file cannot be read
-        raise UnknownSource(f"{shortened(text)} cannot be read: {exc.strerror or exc}") from exc
-
-
-def _check_text(text: str) -> None:
-    """Refuse characters that no file and no Python name has, before the file system does in other words."""
+    # Characters that no file and no Python name has are refused before the file system does it in other words.
     try:
         text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as exc:
         raise UnknownSource(f"{shortened(ascii(text))} is not text: it holds half a character") from exc
     if "\0" in text:
         raise UnknownSource(f"{shortened(ascii(text))} holds a NUL character, which no name has")
+    try:
+        return _resolve(text, dict(settings or {}))
+    except OpcostError:
+        raise
+    except OSError as exc:  # the name is not one for the file system, or the file cannot be read
+        raise UnknownSource(f"{shortened(text)} cannot be read: {exc.strerror or exc}") from exc
 
 
 def _resolve(text: str, settings: Mapping[str, object]) -> Source:
@@ -182,8 +174,8 @@ def _resolve(text: str, settings: Mapping[str, object]) -> Source:
 
 def _file(path: Path, settings: Mapping[str, object]) -> Source:
     if not path.is_dir():
-        # Whether a JSON file calls itself a report of ours within its first bytes
-        if (path.suffix == ".json" or is_nameless(path)) and (b'"opcost.report/' in head_of(path, 512)):
+        # A JSON file that calls itself a report of ours within its first bytes
+        if (path.suffix == ".json" or is_nameless(path)) and b'"opcost.report/' in head_of(path, 512):
             found: Source = SavedReport(path)
         elif (frontend := reader(path)) is not None:
             found = ModelFile(path, frontend)

@@ -48,13 +48,8 @@ def parse_vary(text: str) -> tuple[InputExtent, ...]:
 
 def parse_variables(vary: str | Sequence[str] | Mapping[str, str | Sequence[int]]) -> dict[str, tuple[int, ...]]:
     """What varies, with its sizes, from any of its forms."""
-    if isinstance(vary, Mapping):
-        pairs = list(vary.items())
-    else:
-        pairs = [
-            (name, sizes)
-            for name, _, sizes in (text.rpartition("=") for text in ([vary] if isinstance(vary, str) else vary))
-        ]
+    texts = [vary] if isinstance(vary, str) else vary
+    pairs = vary.items() if isinstance(vary, Mapping) else [text.rpartition("=")[::2] for text in texts]
     found: dict[str, tuple[int, ...]] = {}
     for name, sizes in pairs:
         if not name:
@@ -218,35 +213,31 @@ def _mapped(arguments: CountArguments, change: Callable[[Any, Sequence[int]], An
     """What was given with every shape and every array changed."""
     shapes, dtypes = spelled_out(arguments.get("shapes"), arguments.get("dtypes"))
     made = dict(arguments)
-    if shapes is not None:
-        made |= {"shapes": _map_shapes(shapes, change), "dtypes": dtypes}
+    if shapes is not None:  # what is not a shape, the count reports
+        plain = dict(shapes) if isinstance(shapes, Mapping) else shapes
+        made |= {"shapes": _mapped_leaves(plain, is_shape, lambda shape: change(shape, shape)), "dtypes": dtypes}
     tree = (arguments.get("inputs"), dict(arguments.get("kwargs") or {}))
     if "torch" in sys.modules:
         from opcost.frontends.torch.tree import map_tensors
 
         tree = map_tensors(tree, lambda tensor: change(tensor, tensor.shape))
-    inputs, kwargs = _map_others(tree, change)
+    # Arrays of other frameworks, in the plain containers that they come in
+    inputs, kwargs = _mapped_leaves(tree, _is_array, lambda array: change(array, tuple(array.shape)))
     several = (inputs,) if isinstance(inputs, InputArray) else inputs  # which is a tuple, and a tuple holds arguments
     return {**made, "inputs": several, "kwargs": kwargs}
 
 
-def _map_shapes(shapes: Any, change: Callable[[Any, Sequence[int]], Any]) -> Any:
-    if is_shape(shapes):
-        return change(shapes, shapes)
-    if isinstance(shapes, Mapping):
-        return {name: _map_shapes(inner, change) for name, inner in shapes.items()}
-    if isinstance(shapes, (list, tuple)):
-        return [_map_shapes(inner, change) for inner in shapes]
-    return shapes  # the count reports what is wrong with it
-
-
-def _map_others(tree: Any, change: Callable[[Any, Sequence[int]], Any]) -> Any:
-    """Arrays of other frameworks, in the plain containers that they come in."""
-    if type(tree) in (tuple, list):
-        return type(tree)(_map_others(item, change) for item in tree)
-    if type(tree) is dict:
-        return {name: _map_others(item, change) for name, item in tree.items()}
+def _is_array(leaf: Any) -> bool:
     torch = sys.modules.get("torch")
-    is_tensor = torch is not None and isinstance(tree, torch.Tensor)
-    is_array = not is_tensor and hasattr(tree, "shape") and hasattr(tree, "dtype")
-    return change(tree, tuple(tree.shape)) if is_array else tree
+    is_tensor = torch is not None and isinstance(leaf, torch.Tensor)
+    return not is_tensor and hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+
+
+def _mapped_leaves(tree: Any, is_leaf: Callable[[Any], bool], change: Callable[[Any], Any]) -> Any:
+    if is_leaf(tree):
+        return change(tree)
+    if type(tree) in (tuple, list):
+        return type(tree)(_mapped_leaves(item, is_leaf, change) for item in tree)
+    if type(tree) is dict:
+        return {name: _mapped_leaves(item, is_leaf, change) for name, item in tree.items()}
+    return tree

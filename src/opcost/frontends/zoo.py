@@ -11,11 +11,11 @@ import importlib
 import importlib.util
 import inspect
 import json
+import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -55,10 +55,9 @@ _NAME = re.compile(r"(?:[\w.-]+/)?[\w.-]+")
 """Of a model on the hub, with its owner."""
 
 
-_PAIR = ("encoder", "decoder")
 _NAMES_ITS_PARTS = {
     "timm_wrapper": ("architecture",),
-    **dict.fromkeys(("encoder-decoder", "vision-encoder-decoder", "speech-encoder-decoder"), _PAIR),
+    **{f"{kind}encoder-decoder": ("encoder", "decoder") for kind in ("", "vision-", "speech-")},
 }
 """Models that are only named by an entry; without it, some default model would be made."""
 
@@ -137,17 +136,18 @@ def _cleaned(entries: Mapping[str, Any], source: str, outer: tuple[str, ...]) ->
                 f"{source}: {shortened('.'.join(place).removeprefix('args.'))} = {shortened(repr(value))} {reason}",
                 hint="a model is made and counted without loading anything; take the entry out, or set it to null",
             )
-        _check_amount(str(key), value, source)
-        kept[key] = False if key in RANDOM_WEIGHTS else _cleaned_value(value, source, place)
+        # Sizes of tensors cost nothing; what is made one by one takes time and memory for each.
+        most = next((most for pattern, most in _MOST.items() if pattern.search(str(key))), math.inf)
+        items = value if isinstance(value, (list, tuple)) else (value,)
+        if any(isinstance(item, (int, float)) and not isinstance(item, bool) and item > most for item in items):
+            raise SourceError(f"{source}: {key} = {shortened(repr(value))} is more than the {most:,} that opcost makes")
+        if isinstance(value, Mapping):
+            kept[key] = _cleaned(value, source, place)
+        elif isinstance(value, (list, tuple)):
+            kept[key] = [*_cleaned({str(index): item for index, item in enumerate(value)}, source, place).values()]
+        else:
+            kept[key] = False if key in RANDOM_WEIGHTS else value
     return kept
-
-
-def _cleaned_value(value: Any, source: str, place: tuple[str, ...]) -> Any:
-    if isinstance(value, Mapping):
-        return _cleaned(value, source, place)
-    if isinstance(value, (list, tuple)):
-        return [*_cleaned({str(index): item for index, item in enumerate(value)}, source, place).values()]
-    return value
 
 
 def _reason_to_refuse(key: str, value: Any, outer: tuple[str, ...]) -> str | None:
@@ -159,18 +159,6 @@ def _reason_to_refuse(key: str, value: Any, outer: tuple[str, ...]) -> str | Non
     if isinstance(value, str) and "/" in value and _IMPLEMENTATION.search(inside):
         return "would fetch a kernel and run it"
     return None
-
-
-def _check_amount(key: str, value: Any, source: str) -> None:
-    """Sizes of tensors cost nothing; what is made one by one takes time and memory for each."""
-    most = next((most for pattern, most in _MOST.items() if pattern.search(key)), None)
-    if most is not None and any(number > most for number in _numbers(value)):
-        raise SourceError(f"{source}: {key} = {shortened(repr(value))} is more than the {most:,} that opcost makes")
-
-
-def _numbers(value: Any) -> Iterator[float]:
-    items: Iterable[Any] = value if isinstance(value, (list, tuple)) else (value,)
-    return (item for item in items if isinstance(item, (int, float)) and not isinstance(item, bool))
 
 
 # -- collections by name: `timm:vit_base_patch16_224`, `torchvision:resnet18`, `hf:path/to/config.json` ---------------------
@@ -228,44 +216,31 @@ def huggingface(name: str, settings: Settings) -> Maker:
     known = library.CONFIG_MAPPING
     if entries["model_type"] not in known:
         raise UnknownName("model_type", entries["model_type"], known, hint=f"it is in {path}")
-    with offline(f"hf:{path}"), _library_errors(path):
-        entries = without_loads(entries, str(path))
-        config = _configure(library, entries)
-        if settings:
-            for key, value in settings.items():
-                _replace(entries, config, key, value)
-            config = _configure(library, without_loads(entries, str(path)))
-        return partial(_architecture(library, config, path)._from_config, config)
+    try:
+        with offline(f"hf:{path}"):
+            entries = without_loads(entries, str(path))
+            config = library.AutoConfig.for_model(**entries)
+            if settings:
+                for key, value in settings.items():
+                    _replace(entries, config, key, value)
+                config = library.AutoConfig.for_model(**without_loads(entries, str(path)))
+            return partial(_architecture(library, config, path)._from_config, config)
+    except OpcostError:
+        raise
+    except Exception as exc:  # whatever transformers raises about a configuration
+        fault = shortened(f"{type(exc).__name__}: {exc}", 1000)
+        raise SourceError(f"transformers cannot use the configuration {path}: {fault}") from exc
 
 
 COLLECTIONS: dict[str, Callable[[str, Settings], Maker]] = {"timm": timm, "torchvision": torchvision, "hf": huggingface}
-
-
-def _configure(library: ModuleType, entries: dict[str, Any]) -> Any:
-    arguments = {key: value for key, value in entries.items() if key != "model_type"}
-    return library.AutoConfig.for_model(entries["model_type"], **arguments)
-
-
-@contextmanager
-def _library_errors(path: Path) -> Iterator[None]:
-    """Whatever transformers raises about a configuration, as one of our errors that says which."""
-    try:
-        yield
-    except OpcostError:
-        raise
-    except Exception as exc:
-        fault = shortened(f"{type(exc).__name__}: {exc}", 1000)
-        raise SourceError(f"transformers cannot use the configuration {path}: {fault}") from exc
 
 
 def _replace(entries: dict[str, Any], config: Any, key: str, value: object) -> None:
     """Put a value under a dotted key; the key must exist in the configuration, so that a misspelt one is noticed."""
     *outer, last = key.split(".")
     for name in outer:
-        known = _known(config)
-        config = known.get(name)
-        if not isinstance(config, dict) and not hasattr(config, "to_dict"):
-            parts = [part for part, inner in known.items() if isinstance(inner, dict) or hasattr(inner, "to_dict")]
+        parts = {part: at for part, at in _known(config).items() if isinstance(at, dict) or hasattr(at, "to_dict")}
+        if (config := parts.get(name)) is None:
             raise UnknownName("part of the configuration:", name, parts)
         entries = entries.setdefault(name, dict(config) if isinstance(config, dict) else {})
     if last not in _known(config) and not hasattr(config, last):
@@ -360,7 +335,12 @@ def declare_torchvision_operators() -> None:
         return
     import torch
 
-    missing = [name for name in _OPERATORS if not _exists(f"torchvision::{name}")]
+    missing = []
+    for name in _OPERATORS:
+        try:
+            torch._C._dispatch_find_schema_or_throw(f"torchvision::{name}", "")
+        except RuntimeError:
+            missing.append(name)
     if missing == list(_OPERATORS):  # else torchvision or another package has declared them
         for library in sorted(Path(spec.origin).parent.glob("_C.*")):
             try:
@@ -375,13 +355,3 @@ def declare_torchvision_operators() -> None:
 
 
 _OPERATORS = ("nms", "qnms")
-
-
-def _exists(operator: str) -> bool:
-    import torch
-
-    try:
-        torch._C._dispatch_find_schema_or_throw(operator, "")
-    except RuntimeError:
-        return False
-    return True

@@ -7,7 +7,7 @@ from typing import Any
 
 from opcost.core.checked import LARGEST, Bad, get, instance, objects, short
 from opcost.frontends.aten.call import Described
-from opcost.frontends.aten.strides import row_major
+from opcost.frontends.aten.call import row_major
 from opcost.frontends.programs import Emitter, ProgramBuilder, ProgramOperator, ProgramTensor, operator_named, stack_of
 from opcost.frontends.pt2.program import Meta, Scope, Subgraph
 

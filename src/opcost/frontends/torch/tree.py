@@ -14,11 +14,9 @@ from weakref import ref
 import torch
 
 _LEAVES = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device, torch.Size)
-
 _PLAIN = frozenset(_LEAVES)
-
 _CLOSED = (*_LEAVES, torch.nn.Module, type)
-"""What holds no input of the model's."""
+"""What contains no input of the model's."""
 
 
 def map_tensors(tree: Any, change: Callable[[torch.Tensor], Any]) -> Any:
@@ -79,11 +77,9 @@ _type_attribute = type.__getattribute__
 
 
 def vars_of(tree: Any) -> dict[str, Any]:
-    """What an object holds, in its dictionary and in its slots."""
-    slots = {
-        name: held for name, slot in slots_of(type(tree)).items() if (held := slot_value(slot, tree)) is not ABSENT
-    }
-    return {**slots, **(dictionary_of(tree) or {})}
+    """The attributes of an object, in its dictionary and in its slots."""
+    slots = {name: slot_value(slot, tree) for name, slot in slots_of(type(tree)).items()}
+    return {**{name: value for name, value in slots.items() if value is not ABSENT}, **(dictionary_of(tree) or {})}
 
 
 def dictionary_of(owner: Any) -> dict[str, Any] | None:
@@ -93,11 +89,11 @@ def dictionary_of(owner: Any) -> dict[str, Any] | None:
     return found if type(found) is dict else None
 
 
-def slot_value(slot: MemberDescriptorType, owner: Any) -> Any:
-    """What a slot holds; `ABSENT` where it is not set."""
+def slot_value(slot: Any, owner: Any) -> Any:
+    """What a slot holds, or another such descriptor; `ABSENT` where it is not set."""
     try:
         return slot.__get__(owner)
-    except AttributeError:
+    except (AttributeError, ValueError):  # ValueError is of a cell
         return ABSENT
 
 
@@ -163,17 +159,11 @@ def tensors_passed(tree: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:
     kind = type(tree)
     if kind in _PLAIN:
         return found
-    if kind is tuple or kind is list:
-        for item in tree:
-            tensors_passed(item, found)
-    elif kind is dict:
-        for item in tree.values():
-            tensors_passed(item, found)
-    elif issubclass(type(tree), torch.Tensor):
+    if issubclass(kind, torch.Tensor):
         found.append(tree)
-    else:
-        for item in _items(tree):
-            tensors_passed(item, found)
+        return found
+    for item in tree if kind is tuple or kind is list else _items(tree):
+        tensors_passed(item, found)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, partial
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -15,24 +15,11 @@ Make = Callable[[list[torch.Tensor]], Any]
 """Makes an optimizer of some parameters."""
 
 
-class _Kept(NamedTuple):
-    """What an optimizer of eight bits computes and keeps."""
-
-    rule: str
-    """What bitsandbytes calls it."""
-    states: int
-    """Numbers that it remembers for each parameter."""
-    decay: float = 0.0
-
-
 EIGHT_BIT = {
-    "Adam8bit": _Kept("adam", 2),
-    "AdamW8bit": _Kept("adam", 2, 0.01),
-    "Lion8bit": _Kept("lion", 1),
-    "SGD8bit": _Kept("momentum", 1),
-    "RMSprop8bit": _Kept("rmsprop", 1),
-    "Adagrad8bit": _Kept("adagrad", 1),
-}
+    "Adam8bit": ("adam", 2, 0.0), "AdamW8bit": ("adam", 2, 0.01), "Lion8bit": ("lion", 1, 0.0),
+    "SGD8bit": ("momentum", 1, 0.0), "RMSprop8bit": ("rmsprop", 1, 0.0), "Adagrad8bit": ("adagrad", 1, 0.0),
+}  # fmt: skip
+"""The rule as bitsandbytes calls it, the numbers that are remembered for each parameter, and the weight decay."""
 BLOCK = 256
 """Elements that share a scale."""
 FEWEST = 4096
@@ -60,7 +47,7 @@ def _kernels() -> tuple[torch.library.Library, Any, Any]:
 class EightBit(torch.optim.Optimizer):
     """The state and the operators of bitsandbytes, without it: one operator for each parameter, and no temporary memory."""
 
-    def __init__(self, params: list[torch.Tensor], kept: _Kept) -> None:
+    def __init__(self, params: list[torch.Tensor], kept: tuple[str, int, float]) -> None:
         super().__init__(params, {})
         self._kept = kept
 

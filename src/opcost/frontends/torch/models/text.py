@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -37,17 +37,8 @@ _FEW = 2
 """Tokens of the run that only finds out what goes into a cache."""
 
 
-class _Spec(NamedTuple):
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-
-
-class _CacheCall(NamedTuple):
-    """One call of a cache, with the shapes of tensors in their places."""
-
-    method: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+_CacheCall = tuple[str, tuple[Any, ...], dict[str, Any]]
+"""One call of a cache: method and arguments, with shape and element type in the place of tensors."""
 
 
 class CachedText:
@@ -149,23 +140,22 @@ _seen: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], list[_CacheCall]]] = W
 def _noting(method: Callable[..., Any], calls: list[_CacheCall]) -> Callable[..., Any]:
     def noted(cache: Any, *args: Any, **kwargs: Any) -> Any:
         specs = {name: _spec(value) for name, value in kwargs.items()}
-        calls.append(_CacheCall(method.__name__, tuple(map(_spec, args)), specs))
+        calls.append((method.__name__, tuple(map(_spec, args)), specs))
         return method(cache, *args, **kwargs)
 
     return noted
 
 
 def _spec(value: Any) -> Any:
-    return _Spec(tuple(value.shape), value.dtype) if isinstance(value, torch.Tensor) else value
+    return (torch.Size(value.shape), value.dtype) if isinstance(value, torch.Tensor) else value
 
 
 def _made(value: Any, tokens: int | None) -> Any:
-    if not isinstance(value, _Spec):
-        return value
-    shape = list(value.shape)
-    if tokens is not None:
-        shape[-2] = tokens
-    return torch.empty(shape, dtype=value.dtype, device=_NOWHERE)
+    match value:
+        case torch.Size() as shape, torch.dtype() as dtype:
+            shape = shape if tokens is None else (*shape[:-2], tokens, *shape[-1:])
+            return torch.empty(shape, dtype=dtype, device=_NOWHERE)
+    return value
 
 
 def _bytes(cache: Any, dtype: str | None) -> Iterator[int]:
@@ -196,13 +186,9 @@ def with_cache(graph: Graph, text: Text, passes: CachedText) -> Graph:
     size = passes.nbytes(tokens, text.cache_dtype)
     grows = passes.static is None  # a static cache has its full length from the start
     meta = {
-        "text": text.described,
-        "text_tokens": new,
-        "batch": passes.batch,
-        "cache_tokens": tokens,
-        "cache_bytes": size,
+        "text": text.described, "text_tokens": new, "batch": passes.batch, "cache_tokens": tokens, "cache_bytes": size,
         "cache_bytes_per_token": passes.nbytes(tokens + 1, text.cache_dtype) - size if grows else 0,
-    }
+    }  # fmt: skip
     notes = graph.notes
     if text.cache_dtype is not None:
         what = (

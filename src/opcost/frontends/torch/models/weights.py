@@ -71,13 +71,12 @@ def _extent(first: float, end: float | None = None, step: float = 1) -> float:
 
 
 def _touches_meta(args: Any) -> bool:
-    for arg in args:
-        if isinstance(arg, torch.Tensor):
-            if arg.device.type == "meta":
-                return True
-        elif isinstance(arg, (list, tuple)) and _touches_meta(arg):
-            return True
-    return False
+    return any(
+        arg.device.type == "meta"
+        if isinstance(arg, torch.Tensor)
+        else isinstance(arg, (list, tuple)) and _touches_meta(arg)
+        for arg in args
+    )
 
 
 def _to_meta(tree: Any) -> Any:
@@ -112,13 +111,10 @@ def copy_with_lazy_parts(source: Any, model: nn.Module, device: str | None = Non
     """A copy of a model, or of its wrapper, in which the lazy parts can be initialized; the rest is shared."""
     memo: dict[int, Any] = {}
     for tensor in (*model.parameters(), *model.buffers()):
-        where = device or tensor.device
-        if isinstance(tensor, UninitializedParameter):
-            memo[id(tensor)] = UninitializedParameter(tensor.requires_grad, device=where, dtype=tensor.dtype)  # type: ignore[no-untyped-call]
-        elif isinstance(tensor, UninitializedBuffer):
-            memo[id(tensor)] = UninitializedBuffer(device=where, dtype=tensor.dtype)  # type: ignore[no-untyped-call]
-        else:
-            memo[id(tensor)] = tensor
+        memo[id(tensor)] = tensor
+        if is_uninitialized(tensor):
+            kind: Any = UninitializedParameter if isinstance(tensor, UninitializedParameter) else UninitializedBuffer
+            memo[id(tensor)] = kind(tensor.requires_grad, device=device or tensor.device, dtype=tensor.dtype)
     return copy.deepcopy(source, memo)
 
 
@@ -208,18 +204,13 @@ def expected_of(model: Any) -> ExpectedTensors:
         longer = [{f"{prefix}.{name}": shape for name, shape in layout.items()} for layout in layouts]
         shorter = [{name.removeprefix(f"{prefix}."): shape for name, shape in layout.items()} for layout in layouts]
         layouts += longer + shorter
-    return ExpectedTensors(layouts, frozenset(name for layout in layouts for name in _optional(model, layout)))
+    # A checkpoint may lack tied weights (an older library has another name for those), and what the library computes.
+    tied = getattr(model, "all_tied_weights_keys", None)
+    tied = getattr(model, "_tied_weights_keys", None) or () if tied is None else tied
+    made = [re.compile(pattern) for pattern in getattr(model, "_keys_to_ignore_on_load_missing", None) or ()]
+    names = {name for layout in layouts for name in layout if any(pattern.search(name) for pattern in made)}
+    return ExpectedTensors(layouts, frozenset({*tied, *names}))
 
 
 def _shapes(state: dict[str, Any]) -> Shapes:
     return {name: tuple(tensor.shape) for name, tensor in state.items()}
-
-
-def _optional(model: Any, layout: Shapes) -> Iterator[str]:
-    """Names that a checkpoint may lack: of tied weights, and of those that the library computes."""
-    tied = getattr(model, "all_tied_weights_keys", None)
-    if tied is None:  # of an older library
-        tied = getattr(model, "_tied_weights_keys", None) or ()
-    made = [re.compile(pattern) for pattern in getattr(model, "_keys_to_ignore_on_load_missing", None) or ()]
-    yield from tied
-    yield from (name for name in layout if any(pattern.search(name) for pattern in made))

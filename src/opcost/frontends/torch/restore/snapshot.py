@@ -24,7 +24,7 @@ from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.restore.code import Code, restorer_of
 from opcost.frontends.torch.restore.leftovers import path_to
 from opcost.frontends.torch.restore.values import SUSPENDED, Keeper, copied_types, keeper_of, position, twin
-from opcost.frontends.torch.tree import ABSENT, dictionary_of, slots_of
+from opcost.frontends.torch.tree import ABSENT, dictionary_of, slot_value, slots_of
 
 _UNCHANGEABLE = frozenset(
     {
@@ -70,7 +70,6 @@ class Snapshot:
         self._code = Code(self._todo.append)
         self.tensors: list[KeptTensor] = []
         """All tensors that were reached."""
-        self._layouts: dict[Layout, Layout] = {}
         with torch._C.DisableTorchFunctionSubclass():
             self._walk()
 
@@ -92,23 +91,18 @@ class Snapshot:
 
     def _follow(self, values: list[Any]) -> None:
         """Visit those among some values that can change."""
-        kinds = {*map(id, map(type, values))} - _FIXED
-        if kinds:
-            self._todo += values if len(kinds) == 1 and len(values) < 8 else [v for v in values if id(type(v)) in kinds]
+        if kinds := {*map(id, map(type, values))} - _FIXED:
+            self._todo += [value for value in values if id(type(value)) in kinds]
 
     def _take_mapping(self, mapping: dict[Any, Any], exact: type[dict[Any, Any]]) -> None:
         """`exact` is the class whose own methods are used, where a subclass changed what they do."""
         keys, values = list(exact.keys(mapping)), list(exact.values(mapping))
         self._kept.append((_restore_mapping, mapping, exact, keys, values))
-        kinds = {*map(id, map(type, values))} - _FIXED
-        if kinds & self._copied:
+        if not self._copied.isdisjoint(map(id, map(type, values))):
             for key, value in zip(keys, values, strict=True):
                 exact.__setitem__(mapping, key, self._stand_in(value))
-            self._todo += values
-        elif kinds:
-            self._todo += [value for value in values if id(type(value)) in kinds]
-        if {*map(id, map(type, keys))} - _FIXED:
-            self._todo += keys
+        self._follow(values)
+        self._follow(keys)
         if type(mapping) is not exact:
             self._take_attributes(mapping)
 
@@ -142,7 +136,7 @@ class Snapshot:
 
     def _keep(self, place: Any, owner: Any) -> None:
         """Keep the value of a descriptor."""
-        value = _value(place, owner)
+        value = slot_value(place, owner)
         self._kept.append((_restore_place, place, owner, value))
         if id(type(value)) in self._copied:
             place.__set__(owner, self._stand_in(value))
@@ -181,7 +175,7 @@ class Snapshot:
             self._keep(slot, value)
 
     def _take_tensor(self, tensor: torch.Tensor) -> None:
-        kept = KeptTensor.of(tensor, self._layouts)
+        kept = KeptTensor.of(tensor)
         self.tensors.append(kept)
         self._todo += [one for one in (kept.grad, kept.hooks) if one is not None]
         if kept.attributes:
@@ -237,19 +231,12 @@ class Snapshot:
             raise StateError(fault, hint="count a copy of the model that may be thrown away: copy.deepcopy(model)")
 
 
-def _value(place: Any, owner: Any) -> Any:
-    try:
-        return place.__get__(owner)
-    except (AttributeError, ValueError):  # a slot or a cell that is not assigned
-        return ABSENT
-
-
 # -- making each piece of state what it was; a text is returned by what cannot be restored ---------------------------------
 
 
 def _restore_place(place: Any, owner: Any, value: Any) -> None:
     """The value of a descriptor: of a slot, a cell, a class, a default."""
-    if _value(place, owner) is not value:
+    if slot_value(place, owner) is not value:
         if value is ABSENT:
             place.__delete__(owner)
         else:
@@ -365,12 +352,11 @@ class KeptTensor(NamedTuple):
     requires_grad: bool
 
     @classmethod
-    def of(cls, tensor: torch.Tensor, layouts: dict[Layout, Layout]) -> KeptTensor:
-        """`layouts` are those of other tensors, of which many are the same."""
+    def of(cls, tensor: torch.Tensor) -> KeptTensor:
         leaf, version = _is_leaf(tensor), version_of(tensor)
         ordinary = type(tensor) in _ORDINARY and _dtype(tensor) in _NUMBERS and version >= 0
         found = _view_of(tensor) if ordinary else None
-        memory, layout = (_data(tensor), None) if found is None else (found[0], layouts.setdefault(found[1], found[1]))
+        memory, layout = found or (_data(tensor), None)
         grad, attributes = _grad(tensor) if leaf else None, bool(dictionary_of(tensor))
         return cls(tensor, memory, layout, version, grad, _hooks(tensor), attributes, leaf, _requires_grad(tensor))
 

@@ -24,28 +24,24 @@ _WEIGHTS_ONLY = f"it holds weights and no operators: `opcost scan` lists them; {
 _NO_READER = "no installed front end reads it; `opcost doctor` lists the front ends"
 _MEGENGINE = Identity("a MegEngine dump", "give the file the suffix .mge")
 _PAGE = "the download went wrong: fetch the file itself"
+_NEVER_OPENED = "which opcost never opens, because opening one runs its code"
 
 LARGEST_JSON = 16 << 20
 """Bytes of a JSON file that are looked through for what it may be."""
 
+_PACKED_TRACE = "`opcost analyze` reads a trace that is packed so; unpack anything else first"
 _BEGINNINGS = {
     (0, b"version https://git-lfs"): Identity("a Git LFS pointer, not the file itself", "run `git lfs pull`"),
     (0, b"\x89HDF\r\n"): Identity("an HDF5 file", _COUNT_THE_CODE),
     (0, b"GGUF"): Identity("a GGUF checkpoint", _WEIGHTS_ONLY),
     (0, b"\x93NUMPY"): Identity("a NumPy array", _COUNT_THE_CODE),
     **dict.fromkeys(((0, b"mgbtest0"), (0, b"MGBC"), (0, b"MGBS"), (8, b"mgv2")), _MEGENGINE),
-    (4, b"ORTM"): Identity(
-        "a model in ONNX Runtime's own format (.ort)", "count the .onnx file from which it was made"
-    ),
+    (4, b"ORTM"): Identity("a model in ONNX Runtime's own format (.ort)", "count the .onnx file from which it was made"),
     (4, b"TFL3"): Identity("a TensorFlow Lite model", _NO_READER),
     (0, b"\x7fELF"): Identity("a compiled program", _COUNT_THE_CODE),
-    (0, b"\x1f\x8b"): Identity(
-        "a gzip archive", "`opcost analyze` reads a trace that is packed so; unpack anything else first"
-    ),
-    (0, b"\x80"): Identity(
-        "a Python pickle, which opcost never opens, because opening one runs its code", _WEIGHTS_ONLY
-    ),
-}
+    (0, b"\x1f\x8b"): Identity("a gzip archive", _PACKED_TRACE),
+    (0, b"\x80"): Identity(f"a Python pickle, {_NEVER_OPENED}", _WEIGHTS_ONLY),
+}  # fmt: skip
 """By the bytes at a place near the beginning."""
 
 _JSON_KEYS = {
@@ -93,8 +89,7 @@ def identify(path: Path) -> Identity:
         if path.suffix == ".pt2" or any(name.endswith("exported_program.json") for name in names):
             return Identity("an exported PyTorch program", _NO_READER)
         if any(name.endswith("data.pkl") for name in names):
-            what = "a PyTorch checkpoint: a pickle, which opcost never opens, because opening one runs its code"
-            return Identity(what, _WEIGHTS_ONLY)
+            return Identity(f"a PyTorch checkpoint: a pickle, {_NEVER_OPENED}", _WEIGHTS_ONLY)
         if names and all(name.endswith(".npy") for name in names):
             return Identity("NumPy arrays", _COUNT_THE_CODE)
         return Identity("a zip archive", "unpack it first")

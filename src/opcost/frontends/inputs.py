@@ -113,9 +113,8 @@ def parse_precision(wanted: object, like: str | None) -> Precision:
 
 def spelled_out(shapes: Any, dtypes: Any) -> tuple[Any, Any]:
     """Shapes and types in which what was written as text is data; all inputs have a name in their texts, or none."""
-    items = (
-        shapes.values() if isinstance(shapes, Mapping) else shapes if isinstance(shapes, (list, tuple)) else [shapes]
-    )
+    several = shapes if isinstance(shapes, (list, tuple)) else [shapes]
+    items = shapes.values() if isinstance(shapes, Mapping) else several
     if not any(isinstance(item, str) for item in items):
         return shapes, dtypes
     names = map(str, shapes) if isinstance(shapes, Mapping) else [""] * len(items)

@@ -87,15 +87,8 @@ def _claims(candidates: Iterable[FrontEnd], question: Callable[[FrontEnd], bool]
 
 def file_named(text: str) -> Path | None:
     """The file that a front end finds for a text that is not a file itself."""
-    found: list[Path] = []
-
-    def finds(frontend: FrontEnd) -> bool:
-        if (path := frontend.named(text)) is not None:
-            found.append(path)
-        return path is not None
-
-    _claims(frontends(), finds, "finding the file that is meant")
-    return found[0] if found else None
+    claims = _claims(frontends(), lambda frontend: frontend.named(text) is not None, "finding the file that is meant")
+    return claims[0].named(text) if claims else None
 
 
 def owner(obj: object) -> FrontEnd:
@@ -122,9 +115,8 @@ def reader(path: Path) -> FrontEnd | None:
     """
     suffixes = "".join(path.suffixes).lower()
     nameless = is_nameless(path)
-    candidates = [
-        frontend for frontend in frontends() if any(nameless or suffixes.endswith(one) for one in frontend.suffixes)
-    ]
+    reading = [frontend for frontend in frontends() if frontend.suffixes]
+    candidates = [frontend for frontend in reading if nameless or suffixes.endswith(tuple(frontend.suffixes))]
     if not candidates:
         return None
     head = head_of(path, HEAD_BYTES)

@@ -15,17 +15,8 @@ from typing import Any, TypeAlias
 from opcost.core.files import head_of, is_nameless
 from opcost.core.graph import Note
 from opcost.errors import OpcostError, SourceError, UnknownSource, nearest, shortened, some
+from opcost.frontends import python
 from opcost.frontends.identify import identify
-from opcost.frontends.python import (
-    attribute,
-    candidates,
-    check_call,
-    import_file,
-    import_module,
-    misspelt_argument,
-    offline,
-    without_weights,
-)
 from opcost.frontends.registry import FUNCTIONS, FrontEnd, file_named, frontends, owner, reader
 from opcost.frontends.zoo import COLLECTIONS, repaired
 
@@ -75,7 +66,7 @@ class PythonModel:
 
     def guard(self) -> AbstractContextManager[None]:
         """To be entered wherever the model is made or runs."""
-        return offline(self.label) if self.from_collection else nullcontext()
+        return python.offline(self.label) if self.from_collection else nullcontext()
 
     def build(self, *, real: bool = False) -> object:
         """The model; what makes it is called without allocating weights, unless it is to be `real`."""
@@ -87,11 +78,11 @@ class PythonModel:
             kind = type(self.target).__name__
             fault = f"{self.label} is {_article(kind)}, neither a model nor a function or class that makes one"
             raise SourceError(fault)
-        check_call(self.target, self.settings, self.label)
+        python.check_call(self.target, self.settings, self.label)
         if real or self.from_collection:
             model = self._call(self.target if real else _weightless(self.target))
         else:
-            with without_weights() as skipped:
+            with python.without_weights() as skipped:
                 model = self._call(_weightless(self.target))
             if skipped:
                 what = "pretrained weights were not loaded: a count needs only their shapes"
@@ -110,7 +101,7 @@ class PythonModel:
         except OpcostError:
             raise
         except Exception as exc:
-            if (misspelt := misspelt_argument(exc)) is not None:
+            if (misspelt := python.misspelt_argument(exc)) is not None:
                 raise misspelt from exc
             given = " with " + ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
             raise SourceError(
@@ -161,7 +152,7 @@ def _resolve(text: str, settings: Mapping[str, object]) -> Source:
             if importlib.util.find_spec(before.partition(".")[0]) is None and (near := nearest(prefix, COLLECTIONS)):
                 wanted = shortened(f"{near[0]}:{rest}")
                 raise UnknownSource(f"{shortened(repr(text))}: nothing is called {prefix!r}; did you mean {wanted!r}?")
-            return _python(lambda: import_module(before), name, before, settings)
+            return _python(lambda: python.import_module(before), name, before, settings)
     if re.fullmatch(r"[\w.-]+/[\w.-]+", text) and not path.suffix.isalpha():
         hint = f"the model of this name in the local cache of Hugging Face is hf:{text}; a source is {FORMS}"
         raise UnknownSource(f"there is no file {shortened(text)}", hint=hint)
@@ -180,7 +171,7 @@ def _file(path: Path, settings: Mapping[str, object]) -> Source:
         elif (frontend := reader(path)) is not None:
             found = ModelFile(path, frontend)
         elif path.suffix == ".py":
-            names = candidates(repaired(lambda: import_file(path))[0])
+            names = python.candidates(repaired(lambda: python.import_file(path))[0])
             raise UnknownSource(
                 f"{path} is Python code; which of its names makes the model?",
                 hint=f"write one of {', '.join(some([f'{path}:{name}' for name in names]))}"
@@ -208,13 +199,13 @@ def _python_file(path: Path, name: str, settings: Mapping[str, object]) -> Pytho
     if path.suffix != ".py":
         identity = identify(path)
         raise UnknownSource(f"{path} is {identity.what}, not Python code", hint=identity.hint)
-    return _python(lambda: import_file(path), name, str(path), settings)
+    return _python(lambda: python.import_file(path), name, str(path), settings)
 
 
 def _python(load: Callable[[], ModuleType], name: str, where: str, settings: Mapping[str, object]) -> PythonModel:
     """What a name means in a module of the user's."""
     module, notes = repaired(load)
-    return PythonModel(f"{where}:{name}", attribute(module, name, where), settings, notes=[*notes])
+    return PythonModel(f"{where}:{name}", python.attribute(module, name, where), settings, notes=[*notes])
 
 
 def _is_model(obj: object) -> bool:

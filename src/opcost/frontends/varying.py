@@ -67,13 +67,9 @@ def parse_variables(vary: str | Sequence[str] | Mapping[str, str | Sequence[int]
 class Varied:
     """The arguments of a count at other sizes of what varies."""
 
-    def __init__(
-        self, arguments: CountArguments, names: Sequence[str], probe: Callable[[CountArguments], Named]
-    ) -> None:
+    def __init__(self, arguments: CountArguments, names: Sequence[str], probe: Callable[[Any], Named]) -> None:
         """`probe` gives the inputs of the model where their names are needed, or none were given."""
-        self._arguments = arguments
-        self._names = names
-        self._probe = probe
+        self._arguments, self._names, self._probe = arguments, names, probe
         places = [parse_vary(name) for name in names]
         given = _leaves(arguments)
         if not any(places) and not (given and "batch" in names):

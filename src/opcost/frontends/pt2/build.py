@@ -132,9 +132,8 @@ def _wrap(outer: Run, operator: str, arguments: list[Any], results: list[str]) -
     at = next((place for place, argument in enumerate(arguments) if isinstance(argument, Subgraph)), None)
     if at is None:
         raise Bad(f"{operator} has no graph")
-    operands = [
-        item for argument in arguments[at + 1 :] for item in (argument if isinstance(argument, list) else [argument])
-    ]
+    rest = arguments[at + 1 :]
+    operands = [item for each in rest for item in (each if isinstance(each, list) else [each])]
     _return(outer, outer.inside(arguments[at], operands), results)
     return True
 
@@ -178,9 +177,8 @@ def _scan(outer: Run, operator: str, arguments: list[Any], results: list[str]) -
 
 
 def _flex(outer: Run, operator: str, arguments: list[Any], results: list[str]) -> bool:
-    outer.builder.note(
-        "flex", "flex_attention is counted over the full square of queries and keys; its score function is not counted"
-    )
+    what = "flex_attention is counted over the full square of queries and keys; its score function is not counted"
+    outer.builder.note("flex", what)
     return False
 
 

@@ -134,10 +134,10 @@ def one(data: object, known: str = "") -> tuple[str, Any]:
     """The one field of a union, by name."""
     entries = instance(data, dict)
     if len(entries) != 1:
-        raise Bad(f"{short(data)} stands where one of several things belongs")
+        raise Bad(f"{short(data)} is found where one of several things belongs")
     name, value = next(iter(entries.items()))
     if known and name != known:
-        raise Bad(f"{short(name)} stands where {known!r} belongs")
+        raise Bad(f"{short(name)} is found where {known!r} belongs")
     return name, value
 
 
@@ -147,7 +147,7 @@ def name_of(data: object) -> str:
 
 
 class Scope:
-    """The numbers of one graph: sizes that depend on symbols are worked out when they are asked for."""
+    """The numbers of one graph: sizes that depend on symbols are worked out when they are needed."""
 
     def __init__(self, graph: Mapping[str, Any], symbols: Mapping[str, int]) -> None:
         self.symbols = symbols

@@ -47,7 +47,7 @@ from opcost.frontends.torch.restore.process import one_at_a_time
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 
 AFFORDABLE = 2 << 30
-"""A model that was made without its weights is made again with them if they take at most so many bytes."""
+"""A model that was made without its weights is made again with them if they take at most this many bytes."""
 
 
 def obstacle(model: nn.Module, options: CountOptions) -> str:
@@ -338,10 +338,8 @@ def device_of(model: nn.Module) -> torch.device:
 @contextmanager
 def in_mode(model: nn.Module, mode: str | None) -> Iterator[None]:
     """Train or eval for the time of the count; every module's own flag comes back."""
-    if mode is None:
-        yield
-        return
-    flags = [(module, module.training) for module in model.modules() if hasattr(module, "training")]
+    modules = model.modules() if mode is not None else ()
+    flags = [(module, module.training) for module in modules if hasattr(module, "training")]
     try:
         for module, _ in flags:
             module.training = mode == "train"

@@ -26,7 +26,7 @@ class TorchScriptFrontEnd(FrontEnd):
         return head.startswith(b"PK\x03\x04") and holds_code(path)
 
     def load(self, source: Any, options: CountOptions) -> Graph:
-        from opcost.frontends.torchscript.load import load
+        from opcost.frontends.torchscript.run import load
 
         return load(Path(source), options)
 

@@ -61,7 +61,7 @@ class Constant(NamedTuple):
 
 
 class Script:
-    """What an archive holds; files of code are parsed when they are first asked for."""
+    """What an archive holds; files of code are parsed when they are first needed."""
 
     def __init__(self, texts: dict[str, str], root: Object, constants: list[Any]) -> None:
         self.texts, self.root, self.constants = texts, root, constants
@@ -85,7 +85,7 @@ class Script:
         return self._file(module)[0].get(name)
 
     def function(self, name: str) -> tuple[str, ast.FunctionDef]:
-        """A function by its whole name, and the file where it stands."""
+        """A function by its whole name, and its file."""
         module, _, own = name.rpartition(".")
         found = self._file(module)[1].get(own)
         if found is None:
@@ -123,8 +123,8 @@ def read_script(path: Path) -> Script:
             constants: list[Any] = []
             if f"{top}constants.pkl" in names:
                 found = described(BytesIO(_member(archive, f"{top}constants.pkl", LARGEST_PICKLE)))
-                held = found if isinstance(found, (list, tuple)) else []
-                constants = [_constant(archive, top, each) for each in held]
+                listed = found if isinstance(found, (list, tuple)) else []
+                constants = [_constant(archive, top, each) for each in listed]
     except (BadArchive, BadPickle) as exc:
         raise Bad(str(exc)) from exc
     if not isinstance(root, Object):
@@ -168,9 +168,9 @@ class _Plain:
             return self._seen.get(id(found), found)
         state = getattr(found, "state", None)
         if isinstance(state, list):
-            held = next((each for each in state if isinstance(each, dict)), {})
+            attributes = next((each for each in state if isinstance(each, dict)), {})
             made = self._seen[id(found)] = Object(str(getattr(type(found), "named", "")), {})
-            made.attributes.update({str(key): self(value, depth + 1) for key, value in held.items()})
+            made.attributes.update({str(key): self(value, depth + 1) for key, value in attributes.items()})
             return made
         if isinstance(found, dict):
             entries = self._seen[id(found)] = {}
@@ -250,13 +250,13 @@ class Weights:
             for place in range(len(self.script.constants)):
                 self.constant(f"c{place}")
 
-    def _module(self, held: Object, path: str) -> None:
-        kind = self.script.class_of(held.kind)
+    def _module(self, owner: Object, path: str) -> None:
+        kind = self.script.class_of(owner.kind)
         self.builder.modules.declare(path)
-        self._seen += 1 + len(held.attributes)
+        self._seen += 1 + len(owner.attributes)
         if self._seen > MOST:
             raise Bad(f"its modules have more than {MOST:,} attributes")
-        for name, value in held.attributes.items():
+        for name, value in owner.attributes.items():
             full = f"{path}.{name}" if path else name
             if isinstance(value, PickledTensor) and name in (*kind.parameters, *kind.buffers):
                 parameter = name in kind.parameters
@@ -274,11 +274,11 @@ class Weights:
             self._homes[key] = self.builder.made(name, tensor, role, trainable=role == "param")
         return self._homes[key]
 
-    def attribute(self, held: Object, name: str, full: str) -> Any:
+    def attribute(self, owner: Object, name: str, full: str) -> Any:
         """An attribute with values of the graph in the place of the file's tensors."""
-        found = self._loaded(held.attributes[name], full)
+        found = self._loaded(owner.attributes[name], full)
         if isinstance(found, (list, dict)):  # the code may change it, and then sees the change
-            held.attributes[name] = found
+            owner.attributes[name] = found
         return found
 
     def _loaded(self, value: Any, full: str) -> Any:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from opcost.core.shapes import broadcast
 from opcost.frontends.aten.call import Call, Described, NotKnown, Tensor, promoted, row_major, type_name
 from opcost.frontends.aten.outputs import outputs_of
-from opcost.frontends.aten.outputs.table import axis_of, like, made
+from opcost.frontends.aten.outputs.table import OUTPUTS, axis_of, like, made, replaced
 from opcost.frontends.aten.schema import Argument, Schema, is_view, overloads
 from opcost.frontends.aten.views import VIEWS, views_of
 from opcost.frontends.programs import ProgramOperator
@@ -105,9 +105,7 @@ def results_of(operator: ProgramOperator, call: Call) -> tuple[Tensor, ...]:
 def _cat(call: Call) -> Sequence[Tensor]:
     parts = [x for x in call["tensors"] if tuple(x.shape) != (0,)] or list(call["tensors"])
     axis = axis_of(parts[0], call["dim"])
-    extent = sum(x.shape[axis] for x in parts)
-    shape = [extent if at == axis else n for at, n in enumerate(parts[0].shape)]
-    return (made(shape, promoted(*parts)),)
+    return (made(replaced(parts[0], axis, sum(x.shape[axis] for x in parts)), promoted(*parts)),)
 
 
 def _stack(call: Call) -> Sequence[Tensor]:
@@ -130,14 +128,6 @@ def _index(call: Call) -> Sequence[Tensor]:
     return (made((*rest[:first], *picked, *rest[first:]), type_name(x)),)
 
 
-def _pad(call: Call) -> Sequence[Tensor]:
-    x, pads = call["self"], call["pad"]
-    shape = list(x.shape)
-    for place in range(len(pads) // 2):
-        shape[-1 - place] += pads[2 * place] + pads[2 * place + 1]
-    return (made(shape, type_name(x)),)
-
-
 def _meshgrid(call: Call) -> Sequence[Tensor]:
     shape = [max(x.numel(), 1) for x in call["tensors"]]
     if call.get("indexing") == "xy" and len(shape) > 1:
@@ -152,16 +142,14 @@ def _repeat_interleave(call: Call) -> Sequence[Tensor]:
     dim = call.get("dim")
     if dim is None:
         return (made((x.numel() * times,), type_name(x)),)
-    axis = axis_of(x, dim)
-    return (made([n * times if at == axis else n for at, n in enumerate(x.shape)], type_name(x)),)
+    return (made(replaced(x, dim, x.shape[dim] * times), type_name(x)),)
 
 
 def _diff(call: Call) -> Sequence[Tensor]:
     x = call["self"]
     axis = axis_of(x, call["dim"])
     added = sum(each.shape[axis] for each in (call.get("prepend"), call.get("append")) if each is not None)
-    extent = max(x.shape[axis] + added - call["n"], 0)
-    return (made([extent if at == axis else n for at, n in enumerate(x.shape)], type_name(x)),)
+    return (made(replaced(x, axis, max(x.shape[axis] + added - call["n"], 0)), type_name(x)),)
 
 
 def _einsum(call: Call) -> Sequence[Tensor]:
@@ -173,9 +161,9 @@ def _einsum(call: Call) -> Sequence[Tensor]:
     return (made([n or 0 for n in shape], promoted(*operands)),)
 
 
-_OWN: dict[str, Callable[[Call], Sequence[Tensor]]] = {
-    "cat": _cat, "concat": _cat, "stack": _stack, "index": _index, "pad": _pad, "meshgrid": _meshgrid, "einsum": _einsum,
-    "diff": _diff, "repeat_interleave": _repeat_interleave,
+_OWN: dict[str, Callable[[Call], Iterable[Tensor]]] = {
+    "cat": _cat, "concat": _cat, "stack": _stack, "index": _index, "meshgrid": _meshgrid, "einsum": _einsum,
+    "diff": _diff, "repeat_interleave": _repeat_interleave, "pad": OUTPUTS["constant_pad_nd"],
     "one_hot": lambda call: (made((*call["self"].shape, call["num_classes"]), "int64"),),
     **dict.fromkeys(("triu", "tril", "flip"), lambda call: (like(call["self"]),)),
 }  # fmt: skip
@@ -203,8 +191,8 @@ def _filled(text: str, *values: Any) -> str:
 
 def _repeated(a: Any, b: Any) -> Any:
     """A product of numbers, or a list or a text several times."""
-    held, times = (b, a) if isinstance(b, (list, str)) else (a, b)
-    if isinstance(held, (list, str)) and len(held) * times > LONGEST:
+    items, times = (b, a) if isinstance(b, (list, str)) else (a, b)
+    if isinstance(items, (list, str)) and len(items) * times > LONGEST:
         raise ValueError("it has too many parts")
     return a * b
 
@@ -230,9 +218,9 @@ def _divided(a: Any, b: Any, rounding_mode: str | None = None) -> Any:
 def _changing(name: str) -> Callable[..., Any]:
     """A method that changes a list or a dict and returns it, as TorchScript does."""
 
-    def change(held: Any, *values: Any) -> Any:
-        getattr(held, name)(*values)
-        return held
+    def change(owner: Any, *values: Any) -> Any:
+        getattr(owner, name)(*values)
+        return owner
 
     return change
 
@@ -250,8 +238,8 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "__and__": operator.and_, "__or__": operator.or_, "__xor__": operator.xor, "__not__": operator.not_,
     "logical_not": operator.not_, "__is__": operator.is_, "__isnot__": operator.is_not, "sqrt": math.sqrt,
     "ceil": math.ceil, "floor": math.floor, "round": round, "log": math.log, "log2": math.log2, "exp": math.exp,
-    "len": len, "__getitem__": operator.getitem, "__contains__": lambda held, item: item in held, "min": min, "max": max,
-    "abs": abs, "list": list, "copy": lambda held: held.copy(), "sum": sum, "all": all, "any": any, "Int": int,
+    "len": len, "__getitem__": operator.getitem, "__contains__": lambda owner, item: item in owner, "min": min, "max": max,
+    "abs": abs, "list": list, "copy": lambda owner: owner.copy(), "sum": sum, "all": all, "any": any, "Int": int,
     "Float": float, "Bool": bool, "IntImplicit": int, "FloatImplicit": float, "ScalarImplicit": lambda x: x,
     "item": lambda x: x, "sorted": sorted, "str": str, "format": _filled, "percentFormat": lambda text, *_: text,
     "clamp": lambda x, low=None, high=None: min(max(x, x if low is None else low), math.inf if high is None else high),

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from opcost.core.checked import Bad
+from opcost.core.graph import Graph
 from opcost.errors import InputError, SourceError, shortened
 from opcost.frontends.aten.call import Call, Described, NotKnown, row_major
 from opcost.frontends.building import check_extents
+from opcost.frontends.inputs import requested_inputs
+from opcost.frontends.options import CountOptions, refuse_running
 from opcost.frontends.programs import (
     MOST_AXES,
     Emitter,
@@ -20,7 +24,7 @@ from opcost.frontends.programs import (
     operator_named,
     tensors_of,
 )
-from opcost.frontends.torchscript.archive import Object, Script, Weights
+from opcost.frontends.torchscript.archive import Object, Script, Weights, read_script
 from opcost.frontends.torchscript.results import (
     ANSWERS,
     HOLDS,
@@ -56,7 +60,7 @@ _UNWRAPS = frozenset("Int Float Bool IntImplicit FloatImplicit ScalarImplicit it
 class ModulePart(NamedTuple):
     """A module and its path; an object that is no module has no path."""
 
-    held: Object
+    object: Object
     path: str | None
 
 
@@ -82,17 +86,17 @@ class Run:
 
     # -- modules --------------------------------------------------------------------------------------------------------
 
-    def module(self, held: Object, path: str | None, method: str, args: Sequence[Any], named: dict[str, Any]) -> Any:
+    def module(self, owner: Object, path: str | None, method: str, args: Sequence[Any], named: dict[str, Any]) -> Any:
         """Call a method of a module or of another object."""
-        kind = self.script.class_of(held.kind)
+        kind = self.script.class_of(owner.kind)
         found = kind.methods.get(method)
         if found is None:
-            raise Bad(f"the class {held.kind[:200]!r} has no method {method[:80]!r}")
-        given = [ModulePart(held, path), *args]
+            raise Bad(f"the class {owner.kind[:200]!r} has no method {method[:80]!r}")
+        given = [ModulePart(owner, path), *args]
         if path is None:
             return self._function(found, kind.file, given, named)
         self._calls += 1
-        self.stack.append(ModuleEntry(str(self._calls), path, held.kind.rpartition(".")[2]))
+        self.stack.append(ModuleEntry(str(self._calls), path, owner.kind.rpartition(".")[2]))
         try:
             return self._function(found, kind.file, given, named)
         finally:
@@ -183,8 +187,8 @@ class Run:
                     raise self.refuse("what is unpacked has another number of parts")
                 for each, part in zip(targets, value, strict=True):
                     self._assign(each, part, env)
-            case ast.Attribute(value=inner, attr=name) if isinstance(held := self.value(inner, env), ModulePart):
-                held.held.attributes[name] = value
+            case ast.Attribute(value=inner, attr=name) if isinstance(part := self.value(inner, env), ModulePart):
+                part.object.attributes[name] = value
             case _:
                 raise self.refuse(f"a value is put into a {type(target).__name__}")
 
@@ -221,8 +225,8 @@ class Run:
                 return all(found) if isinstance(op, ast.And) else any(found)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self.value(body if self._known(self.value(test, env), "a branch") else orelse, env)
-            case ast.Call(func=function, args=args, keywords=keywords):
-                return self._call(function, args, keywords, env)
+            case ast.Call():
+                return self._call(node, env)
         raise self.refuse(f"a {type(node).__name__} expression is not followed")
 
     def _attribute(self, node: ast.expr, inner: ast.expr, name: str, env: dict[str, Any]) -> Any:
@@ -234,32 +238,31 @@ class Run:
         path = _dotted(node)
         if path[:1] == ["__torch__"] and "__torch__" not in env:
             return Reference(".".join(path))
-        held = self.value(inner, env)
-        if isinstance(held, ModulePart):
-            return self._member(held, name)
+        part = self.value(inner, env)
+        if isinstance(part, ModulePart):
+            return self._member(part, name)
         raise self.refuse(f"the attribute {name!r} is not known")
 
     def _member(self, part: ModulePart, name: str) -> Any:
-        if name not in part.held.attributes:
+        if name not in part.object.attributes:
             raise self.refuse(f"the module has no attribute {name!r}")
         full = f"{part.path}.{name}" if part.path else name
-        value = part.held.attributes[name]
+        value = part.object.attributes[name]
         if isinstance(value, Object):
             return ModulePart(value, full)
         self.holds(value)
-        return self.weights.attribute(part.held, name, full)
+        return self.weights.attribute(part.object, name, full)
 
     # -- calls ----------------------------------------------------------------------------------------------------------
 
-    def _call(
-        self, function: ast.expr, args: Sequence[ast.expr], keywords: Sequence[ast.keyword], env: dict[str, Any]
-    ) -> Any:
+    def _call(self, call: ast.Call, env: dict[str, Any]) -> Any:
+        function, args, keywords = call.func, call.args, call.keywords
         if isinstance(function, ast.Name) and function.id in ("annotate", "unchecked_cast", "uninitialized"):
             return self.value(args[1], env) if len(args) > 1 else None
         if isinstance(function, ast.Name) and function.id == "getattr" and len(args) == 2:
-            held, name = self.value(args[0], env), self.value(args[1], env)
-            if isinstance(held, ModulePart) and isinstance(name, str):
-                return self._member(held, name)
+            part, name = self.value(args[0], env), self.value(args[1], env)
+            if isinstance(part, ModulePart) and isinstance(name, str):
+                return self._member(part, name)
         values = [self.value(each, env) for each in args]
         named = {each.arg: self.value(each.value, env) for each in keywords if each.arg is not None}
         path = _dotted(function)
@@ -273,9 +276,9 @@ class Run:
         if isinstance(found, Reference):
             return self._referred(found.name, values, named)
         if isinstance(function, ast.Attribute):
-            held = self.value(function.value, env)
-            if isinstance(held, ModulePart):
-                return self.module(held.held, held.path, function.attr, values, named)
+            part = self.value(function.value, env)
+            if isinstance(part, ModulePart):
+                return self.module(part.object, part.path, function.attr, values, named)
         raise self.refuse(f"a call of {'.'.join(path) or type(function).__name__} is not followed")
 
     def _referred(self, name: str, values: list[Any], named: dict[str, Any]) -> Any:
@@ -395,11 +398,9 @@ class Run:
         if parts is not None:
             return self._function(parts, "opcost", values, named)
         found = None
-        for spelled in (_number, self._as_tensor):  # a size stands for itself, or for a tensor that holds it
+        for spelled in (_number, self._as_tensor):  # a size as itself, or as a tensor of it
             given, kept = [spelled(each) for each in values], {key: spelled(each) for key, each in named.items()}
-            found = matched(
-                name, [tensors_of(each) for each in given], {key: tensors_of(each) for key, each in kept.items()}
-            )
+            found = matched(name, tensors_of(given), tensors_of(kept))
             if found is not None:
                 break
         if found is None:
@@ -413,7 +414,7 @@ class Run:
         try:
             outs = results_of(which, call)
         except (NotKnown, *_FLAWS) as exc:
-            raise self.refuse(f"what {name} makes cannot be told from the text ({exc})") from exc
+            raise self.refuse(f"what {name} makes does not follow from the text ({exc})") from exc
         for out in outs:
             check_extents(tuple(out.shape), f"{self._line()}, {name}", MOST_AXES)
         if not outs:
@@ -438,7 +439,7 @@ def _identity(value: Any) -> Any:
     """What `is` compares."""
     if isinstance(value, ProgramTensor):
         return value.tensor
-    return value.held.attributes if isinstance(value, ModulePart) else value
+    return value.object.attributes if isinstance(value, ModulePart) else value
 
 
 def _number(value: Any) -> Any:
@@ -455,3 +456,54 @@ def _dotted(node: ast.expr) -> list[str]:
         names.append(node.attr)
         node = node.value
     return [node.id, *reversed(names)] if isinstance(node, ast.Name) else []
+
+
+# -- from an archive to a graph ----------------------------------------------------------------------------------------
+
+
+def load(path: Path, options: CountOptions) -> Graph:
+    """Read an archive and follow its code."""
+    refuse_running(options, f"{path} is a TorchScript archive")
+    try:
+        return _graph(read_script(path), options, path.name)
+    except (Bad, RecursionError) as exc:
+        raise SourceError(f"{path} is not a TorchScript archive that can be read: {exc}") from exc
+
+
+def _graph(script: Script, options: CountOptions, source: str) -> Graph:
+    """The graph of a module's forward on the requested inputs."""
+    methods = script.class_of(script.root.kind).methods
+    forward = methods.get("forward") or methods.get("forward__0")  # the first overload, which an LSTM has
+    if forward is None:
+        raise Bad("its module has no forward")
+    names = [argument.arg for argument in forward.args.args[1:]]
+    defaults = len(forward.args.defaults)
+    requested = requested_inputs(options, names)
+    builder = ProgramBuilder()
+    run = Run(script, builder)
+    given: list[Any] = []
+    for place, name in enumerate(names):
+        shape = requested.shapes.get(name)
+        if shape is None:
+            if place >= len(names) - defaults:
+                break
+            raise InputError(
+                f"no shape was given for the input {name!r}: a TorchScript archive does not tell the shapes of its inputs",
+                hint=f"give it: --input {name}:1x3x224x224, or shapes={{{name!r}: (1, 3, 224, 224)}}",
+            )
+        tensor = Described(tuple(shape), row_major(shape), requested.dtypes.get(name, "float32"))
+        given.append(builder.made(name, tensor, "input"))
+    run.weights.declare()
+    results = run.module(script.root, "", forward.name, given, {})
+    run.holds(results)
+    run.weights.finish()
+    builder.modules.leave(len(builder.ops))
+    return builder.graph(
+        source,
+        "torch",
+        {"mode": "eval"},
+        modules=builder.modules.all(),
+        calls=builder.modules.calls,
+        inputs=[each.value for each in given if isinstance(each, ProgramTensor)],
+        outputs=dict.fromkeys(each.value for each in made_in([results])),
+    )

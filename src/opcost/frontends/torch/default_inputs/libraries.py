@@ -61,10 +61,9 @@ def _of_largest_part(model: nn.Module, maker: InputMaker) -> Inputs | None:
         if (found := default_inputs(part, maker)) is None:
             return None
         if not takes_any(model):
-            placed = [
-                each._replace(args=(*each.args, *each.kwargs.values()), kwargs={}) for each in (found, *found.others)
-            ]
-            found = placed[0]._replace(others=tuple(placed[1:]))
+            all_forms = (found, *found.others)
+            found, *others = (form._replace(args=(*form.args, *form.kwargs.values()), kwargs={}) for form in all_forms)
+            found = found._replace(others=tuple(others))
         return found._replace(hint=found.hint or example(model, None, "x"))
     if (found := _by_library(part, maker) or _of_largest_part(part, maker)) is None:
         return None
@@ -111,10 +110,8 @@ def torchvision(model: nn.Module, maker: InputMaker) -> Inputs | None:
 
 def _trained_on(model: nn.Module) -> tuple[tuple[int, int], str]:
     """The size of images in the transforms of the weights that fit this model: those with as many parameters."""
-    files = [
-        sys.modules[base.__module__] for base in type(model).__mro__ if base.__module__.startswith("torchvision.models")
-    ]
-    named = [value for file in files for name, value in vars(file).items() if name.endswith("_Weights")]
+    homes = [cls.__module__ for cls in type(model).__mro__ if cls.__module__.startswith("torchvision.models")]
+    named = [value for home in homes for name, value in vars(sys.modules[home]).items() if name.endswith("_Weights")]
     least: tuple[int, int] | None = None
     count = sum(parameter.numel() for parameter in model.parameters())
     for weights in chain.from_iterable(named):

@@ -305,9 +305,8 @@ class Modalities(ShapeWords):
     def image_size(self) -> tuple[int, int]:
         """Height and width, such that whole windows of patches fill them where the model has a number of windows."""
         requested, patch = self.maker.sizes.image is not None, self.value("P")
-        ratios = getattr(
-            self.config.own, "scaled_images_ratios", None
-        )  # the smallest of several sizes still is a patch
+        # The smallest of several sizes still is a patch.
+        ratios = getattr(self.config.own, "scaled_images_ratios", None)
         usual = 800 if self.owns("num_queries") else round(patch / min(ratios)) if ratios else 224
         height, width = self.maker.image(self.config.image_size(usual))
         if "prompt_pixel_values" in self.names and not requested:  # both are in one image

@@ -169,12 +169,9 @@ class TransformersInputs(Modalities):
         if name == "decoder_input_ids":
             return bool(getattr(self.config.own, "is_encoder_decoder", False))
         modules = (path.rpartition(".")[2] for path, _ in self.model.named_modules())
-        decodes = (
-            name == "encoder_hidden_states" and "input_ids" in self.names and not _CROSS_ATTENTION.isdisjoint(modules)
-        )
-        return decodes or any(
-            other in wanted for other in _COMPANIONS[name]
-        )  # a decoder reads what an encoder has made
+        if name == "encoder_hidden_states" and "input_ids" in self.names and not _CROSS_ATTENTION.isdisjoint(modules):
+            return True  # a decoder that reads what an encoder has made
+        return any(other in wanted for other in _COMPANIONS[name])
 
     def _method(self, kind: str) -> Callable[..., Any] | None:
         """What makes features of an input of this kind: of the part that does it, because it names its arguments."""

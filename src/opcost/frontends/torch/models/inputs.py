@@ -226,7 +226,6 @@ def note_of_defaults(graph: Graph, source: str, label: str, *, takes_more: bool)
             f"the parameters of {label} unread, most of them in {worst or 'the model itself'}",
             hint="pass inputs=..., shapes=... or, on the command line, --input name:SHAPE for what the model takes besides",
         )
-    rest = "".join(
-        f"; {count:,} parameters of {name} are not read" for name, count in unread.items() if 20 * count > total
-    )
+    large = {name: count for name, count in unread.items() if 20 * count > total}
+    rest = "".join(f"; {count:,} parameters of {name} are not read" for name, count in large.items())
     return Note("guessed-inputs", f"no inputs were given: {made}, from {source}{rest}; {CHANGE}")

@@ -142,10 +142,8 @@ def is_lazy(module: nn.Module) -> bool:
 def initialize(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Give a lazy module its parameters, on the meta device, from the shapes of its inputs."""
     with _disable_current_modes():
-        args, kwargs = map_tensors(
-            (args, kwargs), lambda tensor: tensor.sig.meta() if hasattr(tensor, "sig") else tensor
-        )
-        module._infer_parameters(module, args, kwargs)
+        given = map_tensors((args, kwargs), lambda tensor: tensor.sig.meta() if hasattr(tensor, "sig") else tensor)
+        module._infer_parameters(module, *given)
 
 
 # -- another floating element type ----------------------------------------------------------------------------------------

@@ -19,14 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from opcost.core.interrupts import defer_signals
 from opcost.errors import StateError
 from opcost.frontends.torch.ledger.parameters import has_data
-from opcost.frontends.torch.restore.process import (
-    as_written,
-    no_inference_mode,
-    no_sharing,
-    one_at_a_time,
-    random_state,
-    switches,
-)
+from opcost.frontends.torch.restore import process
 from opcost.frontends.torch.restore.snapshot import KeptTensor, Snapshot, version_of
 from opcost.frontends.torch.tree import tensors_passed
 
@@ -49,19 +42,19 @@ def real_runs(model: nn.Module, *others: Any) -> Iterator[Callable[[], AbstractC
     are made without it. Interrupts are deferred until the caller lets them through.
     """
     with defer_signals(), ExitStack() as undo:
-        undo.enter_context(one_at_a_time)
+        undo.enter_context(process.one_at_a_time)
         # Switches are entered first and so restored last, because what is freed before may change them too.
-        undo.enter_context(switches())
+        undo.enter_context(process.switches())
         before = undo.enter_context(restored(model, *others))
         written = KeepWritten(before.tensors, model.buffers())
         undo.callback(written.put_back)
-        undo.enter_context(random_state())
-        undo.enter_context(no_sharing())
+        undo.enter_context(process.random_state())
+        undo.enter_context(process.no_sharing())
         sys.setrecursionlimit(2 * sys.getrecursionlimit())  # module calls that are annotated nest deeper
 
         @contextmanager
         def first_run() -> Iterator[None]:
-            with as_written(), no_inference_mode(), written:
+            with process.as_written(), process.no_inference_mode(), written:
                 yield
 
         yield first_run

@@ -17,10 +17,8 @@ from typing import Any
 
 from opcost.frontends.torch.tree import ABSENT, dictionary_of
 
-_NO_MODELS = (
-    "functorch huggingface_hub numpy opcost packaging psutil requests rich safetensors torch torchgen tqdm yaml"
-)
-_NOT_THE_USERS = frozenset({*sys.stdlib_module_names, *_NO_MODELS.split()}) - {"__main__"}
+_OTHERS = "functorch huggingface_hub numpy opcost packaging psutil requests rich safetensors torch torchgen tqdm yaml"
+_NOT_THE_USERS = frozenset({*sys.stdlib_module_names, *_OTHERS.split()}) - {"__main__"}
 """Packages whose modules are not searched: they keep no tensor of a model."""
 _RUN_BY_PYTHON = frozenset(
     "forward __call__ __getattr__ __getattribute__ __setattr__ __getitem__ __setitem__ __len__ __iter__ __next__ __enter__ "

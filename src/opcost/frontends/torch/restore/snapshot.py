@@ -38,9 +38,8 @@ _EMPTY = frozenset(map(id, (dict, OrderedDict, set)))
 _LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Event, threading.Thread)
 
 _TUPLE = id(tuple)
-_OF_ERRORS: tuple[Any, ...] = tuple(
-    vars(BaseException)[f"__{name}__"] for name in ("traceback", "context", "cause", "suppress_context")
-)
+_PARTS_OF_ERRORS = ("__traceback__", "__context__", "__cause__", "__suppress_context__")
+_OF_ERRORS: tuple[Any, ...] = tuple(vars(BaseException)[name] for name in _PARTS_OF_ERRORS)
 """In the order in which they are restored: setting a cause sets the last."""
 _CLASS: Any = vars(object)["__class__"]
 _CELL: Any = vars(types.CellType)["cell_contents"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from opcost.core.graph import BITS, INTEGER
 from opcost.core.option import Precision, Sizes
 from opcost.errors import InputError, UnknownName, shortened, some
-from opcost.frontends.options import Option
+from opcost.frontends.options import InputOptions, Option
 
 Shape: TypeAlias = "tuple[int, ...]"
 Extent = TypeVar("Extent", int, "int | str | None")
@@ -43,21 +43,6 @@ class InputSpec(NamedTuple):
     shape: Shape
     name: str = ""
     dtype: str = ""
-
-
-class InputRequest(Protocol):
-    """Inputs as a caller requests them: arrays, or their shapes and element types."""
-
-    @property
-    def inputs(self) -> Any: ...
-    @property
-    def kwargs(self) -> Mapping[str, Any]: ...
-    @property
-    def shapes(self) -> Any: ...
-    @property
-    def dtypes(self) -> Any: ...
-    @property
-    def sizes(self) -> Sizes: ...
 
 
 # -- texts and types ---------------------------------------------------------------------------------------------------
@@ -255,7 +240,7 @@ class RequestedInputs(NamedTuple):
     dtypes: dict[str, str]
 
 
-def check_one(request: InputRequest) -> None:
+def check_one(request: InputOptions) -> None:
     """Inputs and shapes say the same thing."""
     if request.inputs is not None and request.shapes is not None:
         raise InputError("both inputs and shapes were given", hint="pass one of them; further tensors go into kwargs")
@@ -264,7 +249,7 @@ def check_one(request: InputRequest) -> None:
 
 
 def requested_inputs(
-    request: InputRequest,
+    request: InputOptions,
     names: Sequence[str],
     known: Collection[str] | None = None,
     stored: Mapping[str, Shape] | None = None,
@@ -322,7 +307,7 @@ PLACES: dict[str, tuple[int, tuple[int, ...]]] = {"batch": (0, (0,)), "tokens": 
 """The number of extents that a shape must have for this size, 0 for any, and the places of the size in it."""
 
 
-def arrays_in(request: InputRequest) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arrays_in(request: InputOptions) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arrays that were given, in order and by name: a tuple or a list of arrays holds them in order, a mapping by name."""
     given = request.inputs
     if isinstance(given, Mapping):

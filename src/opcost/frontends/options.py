@@ -45,18 +45,7 @@ class TakesOptions(Protocol):
     """Which of `sizes` and `dtype` it takes."""
 
 
-class RequestedOptions(Protocol):
-    """The options of a count or of a measured run."""
-
-    @property
-    def sizes(self) -> Sizes: ...
-    @property
-    def dtype(self) -> str | None: ...
-    @property
-    def own(self) -> Mapping[str, Any]: ...
-
-
-def check_understood(part: TakesOptions, what: str, options: RequestedOptions) -> None:
+def check_understood(part: TakesOptions, what: str, options: InputOptions) -> None:
     """Raise for what a front end or recorder does not understand; `what` says which of the two it is."""
     known = {option.name: option for option in part.options}
     for name, value in options.own.items():
@@ -75,10 +64,11 @@ def check_understood(part: TakesOptions, what: str, options: RequestedOptions) -
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CountOptions:
-    """Inputs and what to run. `inputs`: a tuple holds the positional arguments, anything else is the one argument."""
+class InputOptions:
+    """The inputs of a count or of a measured run, and how the model is run."""
 
     inputs: Any = None
+    """A tuple holds the positional arguments, anything else is the one argument."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     shapes: Any = None
     """One shape, a list of shapes, or a mapping from argument names to shapes."""
@@ -86,13 +76,27 @@ class CountOptions:
     """One element type for all, a list as long as the shapes, or a mapping from argument names."""
     sizes: Sizes = field(default_factory=Sizes)
     """Of the default inputs, where neither inputs nor shapes are given."""
+    dtype: str | None = None
+    """To run the model, and inputs that are made for it, in this floating element type."""
+    backward: bool = False
+    mode: Mode | None = None
+    """To run the model in that mode; None: as it is."""
+    own: Mapping[str, Any] = field(default_factory=dict)
+    """Options that only this front end or recorder has, by name: those that it declares."""
+
+    def __post_init__(self) -> None:
+        check_mode(self.mode)
+        self.sizes.check()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountOptions(InputOptions):
+    """What to count."""
+
     text: Text = field(default_factory=Text)
     """A pass of a language model that makes its own inputs."""
-    dtype: str | None = None
-    """To count the model, and inputs that are made for it, in this floating element type."""
     precision: Precision = field(default_factory=Precision)
     """Whether inputs that were given are of that type too, or autocast is at work."""
-    backward: bool = False
     optimizer: Any = None
     """True for SGD, the name of a class in `torch.optim` (or `AdamW8bit`), or a function of the parameters that makes one."""
     step: Step = field(default_factory=Step)
@@ -100,16 +104,11 @@ class CountOptions:
     """Run the model on its own weights instead of without data; None: where it needs values that only they have."""
     remake: Callable[[], Any] | None = None
     """Makes the model again with its weights, where it was made without."""
-    mode: Mode | None = None
-    """To count the model in that mode; None: as it is."""
     as_on_gpu: bool = False
     """What PyTorch decides by the device is decided as on a GPU: attention, dropout, how parameters are updated."""
-    own: Mapping[str, Any] = field(default_factory=dict)
-    """Options that only this front end has, by name: those that it declares."""
 
     def __post_init__(self) -> None:
-        check_mode(self.mode)
-        self.sizes.check()
+        InputOptions.__post_init__(self)
         self.text.check()
         self.step.check(backward=self.trains)
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from opcost.core.option import Mode, Sizes, check_mode
 from opcost.core.plugin import RECORDERS, usable
 from opcost.core.profile import Profile
 from opcost.core.report import Report
 from opcost.errors import AmbiguousSource, InputError, UnknownSource
-
-if TYPE_CHECKING:
-    from opcost.frontends.options import Option
+from opcost.frontends.options import InputOptions, Option
 
 
 class Recorder(Protocol):
@@ -78,18 +74,9 @@ def _only(claims: list[Recorder], what: str) -> Recorder | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileOptions:
-    """Inputs, what to run, and how often. The inputs mean what they mean for `opcost.count`."""
+class ProfileOptions(InputOptions):
+    """What to run, and how often. The inputs mean what they mean for `opcost.count`."""
 
-    inputs: Any = None
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    shapes: Any = None
-    dtypes: Any = None
-    sizes: Sizes = field(default_factory=Sizes)
-    dtype: str | None = None
-    """To run the model, and inputs that are made for it, in this floating element type."""
-    backward: bool = False
-    mode: Mode | None = None
     host_only: bool = False
     """Record nothing of the device: MegEngine's `--profile-host`."""
     warmup: int = 3
@@ -99,12 +86,9 @@ class ProfileOptions:
     """Instead of a number of runs: for how long each of the two goes on."""
     cold_l2: bool = False
     """Before every run, push the model's data out of the device's last cache."""
-    own: Mapping[str, Any] = field(default_factory=dict)
-    """Options that only this recorder has, by name: those that it declares."""
 
     def __post_init__(self) -> None:
-        check_mode(self.mode)
-        self.sizes.check()
+        InputOptions.__post_init__(self)
         if self.repeat < 1:
             raise InputError(f"repeat is {self.repeat}; at least one run is needed")
         if self.warmup < 0:

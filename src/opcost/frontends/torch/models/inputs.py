@@ -12,7 +12,8 @@ from torch import nn
 
 from opcost.core.graph import Graph, Note
 from opcost.errors import InputError, UnknownName
-from opcost.frontends.inputs import InputRequest, Tree, arguments, check_one, nested, parse_dtype
+from opcost.frontends.inputs import Tree, arguments, check_one, nested, parse_dtype
+from opcost.frontends.options import InputOptions
 from opcost.frontends.torch.default_inputs import engine
 from opcost.frontends.torch.default_inputs.engine import InputMaker, Inputs, Probe, needed, signature
 from opcost.frontends.torch.default_inputs.layers import example
@@ -45,7 +46,7 @@ def _with_labels(model: nn.Module, inputs: Inputs) -> list[Inputs]:
     return [inputs._replace(kwargs={**given, "labels": each}, others=(), on_trial=True) for each in labels]
 
 
-def make_inputs(model: nn.Module, options: InputRequest, probe: Probe) -> Inputs:
+def make_inputs(model: nn.Module, options: InputOptions, probe: Probe) -> Inputs:
     """The inputs that were given, or made from shapes, or else the model's defaults."""
     kwargs = dict(options.kwargs)
     check_one(options)
@@ -143,7 +144,7 @@ def argument_names(model: nn.Module) -> list[str]:
     return engine.arguments(model) if exported is None else [str(name) for name in exported.user_inputs]
 
 
-def _defaults(model: nn.Module, options: InputRequest, probe: Probe) -> Inputs:
+def _defaults(model: nn.Module, options: InputOptions, probe: Probe) -> Inputs:
     """The defaults of the model or its library, in the requested sizes."""
     maker = InputMaker(model, options.sizes, probe, options.kwargs)
     found = default_inputs(model, maker)

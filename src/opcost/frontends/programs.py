@@ -179,6 +179,9 @@ class ProgramOperator(NamedTuple):
     plan: Plan
     schema: Schema | None
 
+    def call(self, arguments: dict[str, Any], outs: tuple[Any, ...] = ()) -> Call:
+        return Call(self.plan.name, self.plan.overload, arguments, outs, in_place=self.plan.in_place)
+
 
 @lru_cache(maxsize=4096)  # a file may name any number of operators
 def operator_named(name: str, overload: str) -> ProgramOperator:
@@ -200,9 +203,7 @@ class Emitter:
     """Puts operators into a graph; `module` and `repeat` say where and how often they run."""
 
     def __init__(self, builder: ProgramBuilder, module: str = "", repeat: int = 1) -> None:
-        self.builder = builder
-        self.module = module
-        self.repeat = repeat
+        self.builder, self.module, self.repeat = builder, module, repeat
 
     def plain(
         self, operator: ProgramOperator, named: Mapping[str, Any], outs: Mapping[str, Described]
@@ -225,7 +226,7 @@ class Emitter:
         if any(None in tensor.shape or None in tensor.stride() for tensor in tensors):
             kind = "view" if operator.schema is not None and is_view(operator.schema) else "unknown"
         elif all(layout_name(tensor) == "strided" for tensor in tensors):
-            call = _call(operator, arguments, outs)
+            call = operator.call(arguments, outs)
             try:
                 parts = taken_apart(call)
                 if parts is None:
@@ -240,7 +241,7 @@ class Emitter:
         base, _, overload = name.partition(".")
         operator = operator_named(f"aten::{base}", overload)
         arguments = {**dict(operator.plan.parameters), **given}
-        return EmittedStep(operator, arguments, outs, translate(operator.plan, _call(operator, arguments, outs)))
+        return EmittedStep(operator, arguments, outs, translate(operator.plan, operator.call(arguments, outs)))
 
     def _step(self, step: EmittedStep, known: dict[int, int], names: Mapping[int, str]) -> None:
         found, builder = step.found, self.builder
@@ -257,11 +258,6 @@ class Emitter:
         if not writes and found.outs:
             writes = [known[id(tensor)] for tensor in found.outs]
         builder.op(found.kind, found.attrs, step.operator.name, reads, writes, self.module, self.repeat)
-
-
-def _call(operator: ProgramOperator, arguments: dict[str, Any], outs: tuple[Any, ...]) -> Call:
-    plan = operator.plan
-    return Call(plan.name, plan.overload, arguments, outs, in_place=plan.in_place)
 
 
 def _home(step: EmittedStep, place: int) -> Any:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from opcost.core.checked import LARGEST, Bad, get, instance, objects, short
-from opcost.frontends.aten.call import Described
-from opcost.frontends.aten.call import row_major
+from opcost.frontends.aten.call import Described, row_major
 from opcost.frontends.programs import Emitter, ProgramBuilder, ProgramOperator, ProgramTensor, operator_named, stack_of
 from opcost.frontends.pt2.program import Meta, Scope, Subgraph
 
@@ -42,13 +41,9 @@ class Run:
     ) -> None:
         if depth > DEEPEST or repeat > LARGEST:
             raise Bad(f"its graphs are nested more than {DEEPEST} deep, or run too often")
-        self.builder = builder
-        self.graph = graph
+        self.builder, self.graph, self.made = builder, graph, made
         self.scope = Scope(graph, builder.symbols)
-        self.made = made
-        self.module = module
-        self.repeat = repeat
-        self.depth = depth
+        self.module, self.repeat, self.depth = module, repeat, depth
 
     def __call__(self) -> list[ProgramTensor]:
         """Make the operators; what comes back are the tensors that the graph returns."""

@@ -34,7 +34,7 @@ from opcost.frontends.torch.models.inputs import (
     note_of_defaults,
 )
 from opcost.frontends.torch.models.optimizers import optimizer_of
-from opcost.frontends.torch.models.text import text_of, with_cache
+from opcost.frontends.torch.models.text import CachedText, with_cache
 from opcost.frontends.torch.models.unwrap import by_position, type_name, unwrap
 from opcost.frontends.torch.models.weights import countable_model, is_uninitialized, retyped
 from opcost.frontends.torch.recording.device_rules import as_on_a_gpu, autocast_as
@@ -125,7 +125,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         if is_exported(source):
             raise InputError("an exported program has its own element types", hint="export the model in that type")
         model = retyped(model, as_dtype(options.dtype), real=real)
-    passes = text_of(model, options, partial(_run_once, model, options.precision)) if any(options.text) else None
+    passes = CachedText(model, options, partial(_run_once, model, options.precision)) if any(options.text) else None
     if passes is None:
         inputs = make_inputs(model, options, partial(shapes_returned, real=options.real))
     else:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from opcost.core.checked import Bad
 from opcost.core.graph import Graph
 from opcost.errors import InputError, SourceError, shortened
-from opcost.frontends.aten.call import Call, Described, NotKnown, row_major
+from opcost.frontends.aten.call import Described, NotKnown, row_major
 from opcost.frontends.building import check_extents
 from opcost.frontends.inputs import requested_inputs
 from opcost.frontends.options import CountOptions, refuse_running
@@ -409,8 +409,7 @@ class Run:
         self._step(OPERATOR_STEPS)
         self.builder.modules.enter(tuple(self.stack), len(self.builder.ops))
         which = operator_named(schema.name, schema.overload)
-        plan = which.plan
-        call = Call(plan.name, plan.overload, bound, (), in_place=plan.in_place)
+        call = which.call(bound)
         try:
             outs = results_of(which, call)
         except (NotKnown, *_FLAWS) as exc:

@@ -45,6 +45,11 @@ class CachedText:
     """The passes of one language model over a batch of texts."""
 
     def __init__(self, model: nn.Module, options: CountOptions, run: Run) -> None:
+        for name in ("inputs", "shapes"):
+            if getattr(options, name) is not None:
+                raise InputError(f"prefill or decode was requested, and {name} were given too", hint="give one of them")
+        if options.sizes.tokens is not None or options.sizes.image is not None:
+            raise InputError("prefill and decode give the number of tokens", hint="leave tokens and image out")
         names = argument_names(model)
         config: Any = getattr(model, "config", None)
         kind = type_name(model)
@@ -167,16 +172,6 @@ def _bytes(cache: Any, dtype: str | None) -> Iterator[int]:
                 if isinstance(tensor, torch.Tensor) and tensor.dim():
                     own = str(tensor.dtype).removeprefix("torch.")
                     yield nbytes(tensor.numel(), dtype if dtype is not None and tensor.is_floating_point() else own)
-
-
-def text_of(model: nn.Module, options: CountOptions, run: Run) -> CachedText:
-    """The passes of a model whose prefill or decode was requested."""
-    for name in ("inputs", "shapes"):
-        if getattr(options, name) is not None:
-            raise InputError(f"prefill or decode was requested, and {name} were given too", hint="give one of them")
-    if options.sizes.tokens is not None or options.sizes.image is not None:
-        raise InputError("prefill and decode give the number of tokens", hint="leave tokens and image out")
-    return CachedText(model, options, run)
 
 
 def with_cache(graph: Graph, text: Text, passes: CachedText) -> Graph:

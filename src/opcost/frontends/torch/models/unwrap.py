@@ -36,7 +36,11 @@ def unwrap(source: Any) -> nn.Module:
             source = source.module
         elif dynamo is not None and isinstance(source, dynamo.OptimizedModule):
             source = source._orig_mod
-        elif _is_shell(source):
+        elif (
+            isinstance(source, nn.Module)
+            and getattr_static(source, "forward") is nn.Module.forward
+            and isinstance(getattr(source, "model", None), nn.Module)
+        ):  # it has no forward of its own and keeps the model that has one, as `ultralytics.YOLO` does
             source = source.model
         else:
             break
@@ -45,15 +49,6 @@ def unwrap(source: Any) -> nn.Module:
     if not isinstance(source, torch.nn.Module):
         raise UnknownSource(f"an object of type {type(source).__name__} is not a PyTorch module")
     return source
-
-
-def _is_shell(source: Any) -> bool:
-    """Whether a module has no forward of its own and keeps the model that has one, as `ultralytics.YOLO` does."""
-    return (
-        isinstance(source, nn.Module)
-        and getattr_static(source, "forward") is nn.Module.forward
-        and isinstance(getattr(source, "model", None), nn.Module)
-    )
 
 
 def type_name(module: nn.Module) -> str:

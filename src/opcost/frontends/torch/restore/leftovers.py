@@ -56,44 +56,41 @@ def _survivors(ledger: RecorderState) -> list[Recorded]:
 
 def empty_caches() -> None:
     """Remove from every cache, and from the registered finalizers, what refers to a tensor without data."""
-    search = _Search()
+    without: dict[int, tuple[int, Any]] = {}
     registered = finalize._registry  # type: ignore[attr-defined]
-    for finalizer in [one for one, info in registered.items() if search.finds_in((info.args, info.kwargs))]:
+    for finalizer in [one for one, info in registered.items() if _finds_in(without, (info.args, info.kwargs))]:
         finalizer.detach()
     for cache in [one for one in gc.get_objects() if type(one) is functools._lru_cache_wrapper]:
         if not cache.cache_info().currsize:
             continue
         store = store_of(cache)
         if store is not None:
-            for key in [key for key, value in store.items() if search.finds_in((key, value))]:
+            for key in [key for key, value in store.items() if _finds_in(without, (key, value))]:
                 del store[key]
-        elif search.finds_in(cache):
+        elif _finds_in(without, cache):
             cache.cache_clear()
 
 
-class _Search:
-    """Searches objects for tensors without data, each only once."""
+def _finds_in(without: dict[int, tuple[int, Any]], thing: Any) -> bool:
+    """Whether a tensor without data is reached from an object.
 
-    def __init__(self) -> None:
-        self._without: dict[int, tuple[int, Any]] = {}
-        """The depth of each object that led to none, and the object itself, so that its id stays its own."""
-
-    def finds_in(self, thing: Any) -> bool:
-        opened: dict[int, tuple[int, Any]] = {}
-        level = [thing]
-        for depth in range(_DEEPEST + 1):
-            following = []
-            for one in level:
-                if type(one) is Recorded:
-                    return True
-                before = opened.get(id(one)) or self._without.get(id(one))
-                if (before is None or before[0] > depth) and not issubclass(type(one), _CLOSED):
-                    opened[id(one)] = (depth, one)
-                    following.append(one)
-            # What the garbage collector does not track refers to nothing that it tracks, and it tracks every tensor.
-            level = [one for one in gc.get_referents(*following) if gc.is_tracked(one)]
-        self._without |= opened
-        return False
+    `without` has the depth of each object that led to none, and the object itself, so that its id stays its own.
+    """
+    opened: dict[int, tuple[int, Any]] = {}
+    level = [thing]
+    for depth in range(_DEEPEST + 1):
+        following = []
+        for one in level:
+            if type(one) is Recorded:
+                return True
+            before = opened.get(id(one)) or without.get(id(one))
+            if (before is None or before[0] > depth) and not issubclass(type(one), _CLOSED):
+                opened[id(one)] = (depth, one)
+                following.append(one)
+        # What the garbage collector does not track refers to nothing that it tracks, and it tracks every tensor.
+        level = [one for one in gc.get_referents(*following) if gc.is_tracked(one)]
+    without |= opened
+    return False
 
 
 def _make_real(ledger: RecorderState) -> None:

@@ -24,19 +24,9 @@ from opcost.frontends.programs import (
     operator_named,
     tensors_of,
 )
+from opcost.frontends.torchscript import results
 from opcost.frontends.torchscript.archive import Object, Script, Weights, read_script
-from opcost.frontends.torchscript.results import (
-    ANSWERS,
-    HOLDS,
-    LONGEST,
-    PLAIN,
-    QUESTIONS,
-    SCALAR_TYPES,
-    Number,
-    fused,
-    matched,
-    results_of,
-)
+from opcost.frontends.torchscript.results import Number, fused, matched, results_of
 
 MOST_STEPS = 200_000
 """Expressions that are followed; those of the largest nets are some tens of thousands."""
@@ -304,20 +294,20 @@ class Run:
                 found = True
             elif isinstance(each, (list, dict)):
                 seen += len(each)
-                if seen + len(waiting) <= LONGEST:
+                if seen + len(waiting) <= results.LONGEST:
                     waiting.extend(each if isinstance(each, list) else [*each.keys(), *each.values()])
-            if seen + len(waiting) > LONGEST:
-                raise self.refuse(f"a value has more than {LONGEST:,} parts")
+            if seen + len(waiting) > results.LONGEST:
+                raise self.refuse(f"a value has more than {results.LONGEST:,} parts")
         self._step(seen >> 4)
         return found
 
     def _plainly(self, name: str, values: Sequence[Any]) -> Any:
         """What plain numbers, texts, lists and dicts make together."""
         plain = [each.value if isinstance(each, Number) else each for each in values]
-        if name not in HOLDS and self.holds(plain, ProgramTensor):
+        if name not in results.HOLDS and self.holds(plain, ProgramTensor):
             raise self.refuse("a number depends on data")
         try:
-            found = PLAIN[name](*plain)
+            found = results.PLAIN[name](*plain)
         except _FLAWS as exc:
             raise self.refuse(f"numbers and lists do not fit what is done with them ({shortened(str(exc))})") from exc
         return self._checked(found)
@@ -326,8 +316,8 @@ class Run:
         if isinstance(found, int) and not -LARGEST <= found < 2 * LARGEST:
             raise self.refuse("a number has more than 64 bits")
         if isinstance(found, (list, dict, str)):
-            if len(found) > LONGEST:
-                raise self.refuse(f"a value has more than {LONGEST:,} parts")
+            if len(found) > results.LONGEST:
+                raise self.refuse(f"a value has more than {results.LONGEST:,} parts")
             self._step(len(found) >> 4)
         return found
 
@@ -343,23 +333,23 @@ class Run:
                 "so that PyTorch cannot load it either",
                 hint="count the archive that was saved before torch.jit.optimize_for_inference; torch.jit.freeze is fine",
             )
-        if base in ANSWERS:
-            return ANSWERS[base]
+        if base in results.ANSWERS:
+            return results.ANSWERS[base]
         if base in ("__is__", "__isnot__") and len(values) == 2:
             return (_identity(values[0]) is _identity(values[1])) == (base == "__is__")
         tensors = self.holds([*values, *named.values()], ProgramTensor)
         try:
-            if base in QUESTIONS and isinstance(first, ProgramTensor):
-                return QUESTIONS[base](first.tensor, *values[1:])
+            if base in results.QUESTIONS and isinstance(first, ProgramTensor):
+                return results.QUESTIONS[base](first.tensor, *values[1:])
             if base == "device" and isinstance(first, str):
                 return first
-            if base in HOLDS and isinstance(first, (list, dict)):
+            if base in results.HOLDS and isinstance(first, (list, dict)):
                 places = values[1:] if base in ("__getitem__", "slice", "pop") else values[1:2]
                 at = [
                     each.value if isinstance(each, Number) and base not in ("append", "__contains__") else each
                     for each in places
                 ]
-                return self._checked(PLAIN[base](first, *at, *values[1 + len(at) :]))
+                return self._checked(results.PLAIN[base](first, *at, *values[1 + len(at) :]))
             if base == "NumToTensor":
                 return Number(first.value if isinstance(first, Number) else first)
             if not tensors:
@@ -385,9 +375,9 @@ class Run:
                 part = part[0] if part else 0.0
             kind = {bool: "bool", int: "int64"}.get(type(_number(part)), "float32")
             dtype = named.get("dtype")
-            tensor = Described(tuple(shape), row_major(shape), kind if dtype is None else SCALAR_TYPES[dtype])
+            tensor = Described(tuple(shape), row_major(shape), kind if dtype is None else results.SCALAR_TYPES[dtype])
             return self.builder.made("", tensor, "const")
-        if base not in PLAIN or (named and base != "div"):
+        if base not in results.PLAIN or (named and base != "div"):
             return NotImplemented
         found = self._plainly(base, [*values, *named.values()])
         return Number(found) if numbers and base not in _UNWRAPS else found
@@ -423,8 +413,8 @@ class Run:
         arguments = bound | {key: value for key, value in made.items() if key in bound and any(made_in([value]))}
         self.weights.read(call, which, arguments)
         emitter = Emitter(self.builder, self.stack[-1].path if self.stack else "")
-        results = emitter.plain(which, arguments, {str(place): out for place, out in enumerate(outs)})  # type: ignore[misc]
-        return results if len(schema.returns) > 1 or "[]" in schema.returns[0].type else results[0]
+        returned = emitter.plain(which, arguments, {str(place): out for place, out in enumerate(outs)})  # type: ignore[misc]
+        return returned if len(schema.returns) > 1 or "[]" in schema.returns[0].type else returned[0]
 
     def _as_tensor(self, value: Any) -> Any:
         """A number as a tensor that holds it."""
@@ -493,8 +483,8 @@ def _graph(script: Script, options: CountOptions, source: str) -> Graph:
         tensor = Described(tuple(shape), row_major(shape), requested.dtypes.get(name, "float32"))
         given.append(builder.made(name, tensor, "input"))
     run.weights.declare()
-    results = run.module(script.root, "", forward.name, given, {})
-    run.holds(results)
+    returned = run.module(script.root, "", forward.name, given, {})
+    run.holds(returned)
     run.weights.finish()
     builder.modules.leave(len(builder.ops))
     return builder.graph(
@@ -504,5 +494,5 @@ def _graph(script: Script, options: CountOptions, source: str) -> Graph:
         modules=builder.modules.all(),
         calls=builder.modules.calls,
         inputs=[each.value for each in given if isinstance(each, ProgramTensor)],
-        outputs=dict.fromkeys(each.value for each in made_in([results])),
+        outputs=dict.fromkeys(each.value for each in made_in([returned])),
     )

@@ -367,7 +367,15 @@ def _tried_on_meta(call: Call) -> tuple[Trial, Any]:
 def _tried_on_zeros(call: Call, failure: Exception | None) -> tuple[Trial, Any]:
     """Some operators (quantized, sparse, a user's own without a meta kernel) know only real tensors."""
     if call.func.namespace in RANKS:
-        return _told_by_nobody(call, failure)
+        # A collective is never run, as the other ranks do not count. One of a process group writes to
+        # arguments and returns work
+        if call.func.namespace != "c10d" or [str(out.type).rpartition(".")[2] for out in call.func._schema.returns] != [
+            "Work"
+        ]:
+            raise failure or NotImplementedError(f"{call.func} on sparse or quantized tensors needs the other ranks")
+        from torch._C._distributed_c10d import FakeWork
+
+        return call.on_meta(), FakeWork().boxed()
     if sum(state.sig.spec.nbytes for state in call.states if _replaceable(state)) > _ZEROS_LIMIT:
         raise failure or MemoryError(f"{call.func} would need more than {_ZEROS_LIMIT} bytes of zeros")
     trial = call.on([_zeros_for(state) for state in call.states], CPU)
@@ -377,17 +385,6 @@ def _tried_on_zeros(call: Call, failure: Exception | None) -> tuple[Trial, Any]:
         if failure is None or is_delivered(exc):
             raise
         raise failure from None
-
-
-def _told_by_nobody(call: Call, failure: Exception | None) -> tuple[Trial, Any]:
-    """A collective is never run, as the other ranks do not count. One of a process group writes to arguments and returns work."""
-    if call.func.namespace != "c10d" or [str(out.type).rpartition(".")[2] for out in call.func._schema.returns] != [
-        "Work"
-    ]:
-        raise failure or NotImplementedError(f"{call.func} on sparse or quantized tensors needs the other ranks")
-    from torch._C._distributed_c10d import FakeWork
-
-    return call.on_meta(), FakeWork().boxed()
 
 
 def _zeros_for(state: State) -> torch.Tensor:

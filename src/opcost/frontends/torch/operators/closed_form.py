@@ -129,7 +129,15 @@ def _grouped_mm(args: Any) -> Any:
 def _convolution(args: Any) -> Any:
     x, weight, bias, stride, padding, dilation, transposed, more, groups = args
     rank = x.dim() - 2
-    last = _has_channels_last(x, weight)
+    # Whether the channels of an image or its weight lie side by side, and then those of the result too. So they
+    # do on processors and GPUs alike; PyTorch's own meta kernel lays the result out by rows
+    last = (
+        x.dim() - 2 in _CHANNELS_LAST
+        and x.dtype in _FLOATS
+        and weight.dtype is x.dtype
+        and x.dim() == weight.dim()
+        and any(map(_lies_last, (x, weight)))
+    )
     if rank < 1 or weight.dim() != x.dim() or not (last or _plain(x, weight)) or (transposed and not last):
         return NotImplemented
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
@@ -151,26 +159,13 @@ def _convolution(args: Any) -> Any:
         shape.append(extent)
     if last:
         return torch.empty(shape, dtype=x.dtype, device=_META, memory_format=_CHANNELS_LAST[rank])
-    if _is_channels_last(x, shape[1]):
+    # Shapes for which a row-major tensor also counts as channels last, so that the result's strides are ambiguous
+    if shape[1] == 1 or (x.dim() == 4 and (x.shape[1] == 1 or x.shape[2:] == (1, 1))):
         return NotImplemented
     return _new(shape, x.dtype)
 
 
 _CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
-
-
-def _has_channels_last(x: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Whether the channels of an image or its weight lie side by side, and then those of the result too.
-
-    So they do on processors and GPUs alike; PyTorch's own meta kernel lays the result out by rows.
-    """
-    return (
-        x.dim() - 2 in _CHANNELS_LAST
-        and x.dtype in _FLOATS
-        and weight.dtype is x.dtype
-        and x.dim() == weight.dim()
-        and any(map(_lies_last, (x, weight)))
-    )
 
 
 def _lies_last(tensor: torch.Tensor) -> bool:
@@ -184,11 +179,6 @@ def _lies_last(tensor: torch.Tensor) -> bool:
             return False
         least = strides[axis] * shape[axis]
     return True
-
-
-def _is_channels_last(x: torch.Tensor, channels: int) -> bool:
-    """Shapes for which a row-major tensor also counts as channels last, so that the result's strides are ambiguous."""
-    return channels == 1 or (x.dim() == 4 and (x.shape[1] == 1 or x.shape[2:] == (1, 1)))
 
 
 def _batch_norm(args: Any) -> Any:

@@ -116,15 +116,11 @@ class _Casting:
             to = lower if how == "lower" else torch.float32
             if how == "widest" and not any(_floats((args, tuple(kwargs.values())), torch.float32)):
                 to = lower
-            return self._with_casts(op, args, kwargs, to, lower)
-
-    def _with_casts(self, op: Any, args: Any, kwargs: Any, to: torch.dtype, lower: torch.dtype) -> Any:
-        """Cast the last argument first, as PyTorch built for x86-64 does, so that every machine gives the same rows.
-
-        C++ leaves the order of arguments to the compiler, and the builds for ARM cast from left to right.
-        """
-        cast = {key: self.cast(arg, to, lower) for key, arg in reversed(kwargs.items())}
-        return op(*reversed([self.cast(arg, to, lower) for arg in reversed(args)]), **cast)
+            # Cast the last argument first, as PyTorch built for x86-64 does, so that every machine gives
+            # the same rows. C++ leaves the order of arguments to the compiler, and the builds for ARM
+            # cast from left to right
+            cast = {key: self.cast(arg, to, lower) for key, arg in reversed(kwargs.items())}
+            return op(*reversed([self.cast(arg, to, lower) for arg in reversed(args)]), **cast)
 
     def _asked_in_float32(self, op: Any, args: Any, kwargs: Any) -> Any:
         names = [argument.name for argument in op._schema.arguments]
@@ -248,7 +244,8 @@ def _attention(
     if not all(map(_is_plain, (query, key, value))):
         return NotImplemented
     query, key, value, attn_mask = lowered(query, key, value, attn_mask)
-    if all(part.dim() == 4 and _lies_densely(part) for part in (query, key, value)):
+    # Whether the elements of a row lie side by side, as kernels of attention want them
+    if all(part.dim() == 4 and bool(part.stride(-1) == 1 or part.shape[-1] == 1) for part in (query, key, value)):
         square = query.shape[-2] == key.shape[-2] or not is_causal
         heads_fit = query.shape[-1] == value.shape[-1] and query.shape[-1] <= _WIDEST
         if query.dtype in _HALF and attn_mask is None and heads_fit and square:
@@ -257,7 +254,15 @@ def _attention(
                 query, key, value, dropout_p, is_causal, debug, scale=scale
             )
             return found[0]  # type: ignore[no-any-return]
-        if _saves_memory(query, key, value, attn_mask):
+        # Whether the kernel that saves memory takes these: whole vectors of 16 bytes, as many heads, a mask
+        # that lies row by row
+        whole = 16 // query.dtype.itemsize
+        if (
+            query.dtype in (*_HALF, torch.float32)
+            and query.shape[:2] == key.shape[:2]
+            and not (query.shape[-1] % whole or value.shape[-1] % whole)
+            and (attn_mask is None or attn_mask.stride(-1) == 1)
+        ):
             graded = torch.is_grad_enabled() and any(part.requires_grad for part in (query, key, value))
             bias = _as_numbers(attn_mask, query)
             found = aten._scaled_dot_product_efficient_attention(
@@ -267,22 +272,6 @@ def _attention(
     return aten._scaled_dot_product_attention_math(  # type: ignore[no-any-return]
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )[0]
-
-
-def _lies_densely(tensor: torch.Tensor) -> bool:
-    """Whether the elements of a row lie side by side, as kernels of attention want them."""
-    return bool(tensor.stride(-1) == 1 or tensor.shape[-1] == 1)
-
-
-def _saves_memory(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:
-    """Whether the kernel that saves memory takes these: whole vectors of 16 bytes, as many heads, a mask that lies row by row."""
-    whole = 16 // query.dtype.itemsize
-    return (
-        query.dtype in (*_HALF, torch.float32)
-        and query.shape[:2] == key.shape[:2]
-        and not (query.shape[-1] % whole or value.shape[-1] % whole)
-        and (mask is None or mask.stride(-1) == 1)
-    )
 
 
 def _as_numbers(mask: torch.Tensor | None, query: torch.Tensor) -> torch.Tensor | None:

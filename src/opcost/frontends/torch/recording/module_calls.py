@@ -279,7 +279,15 @@ class Paths:
             self._take_in(running, self._at[running])
             found = self._of.get(id(module))
         if found is None:
-            return self._adopt(module, running)
+            stem = f"{running}." if running else ""
+            taken = {path for path, _ in self.all}
+            name = f"<{type(module).__name__}>"
+            serial = 1
+            while f"{stem}{name}" in taken:
+                serial += 1
+                name = f"<{type(module).__name__} {serial}>"
+            self._add_tree(f"{stem}{name}", module)
+            return f"{stem}{name}"
         if len(found) == 1:
             return found[0]
         for path in found:
@@ -309,17 +317,6 @@ class Paths:
     def _add_tree(self, path: str, module: nn.Module) -> None:
         for below, inner in module.named_modules(prefix=path, remove_duplicate=False):
             self.adopted(self._add(below, inner), inner)
-
-    def _adopt(self, module: nn.Module, running: str) -> str:
-        stem = f"{running}." if running else ""
-        taken = {path for path, _ in self.all}
-        name = f"<{type(module).__name__}>"
-        serial = 1
-        while f"{stem}{name}" in taken:
-            serial += 1
-            name = f"<{type(module).__name__} {serial}>"
-        self._add_tree(f"{stem}{name}", module)
-        return f"{stem}{name}"
 
 
 # -- scripted: Scripted and traced modules, whose submodules are called by PyTorch's interpreter, where nobody sees it.
@@ -351,7 +348,7 @@ def markers() -> Markers:
 
 def marked(module: torch.jit.ScriptModule) -> Callable[..., Any] | None:
     """What a call of a scripted module runs, with its submodules' calls marked; None: it has none, or they cannot be."""
-    if not len(module._modules) or _has_hooks(module):
+    if not len(module._modules) or bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks):
         return None
     try:
         markers()
@@ -374,10 +371,6 @@ def marked(module: torch.jit.ScriptModule) -> Callable[..., Any] | None:
             return run(module._c, *given)
 
     return call
-
-
-def _has_hooks(module: Any) -> bool:
-    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
 
 
 def _with_marks(module: torch.jit.ScriptModule, method: str) -> Any:

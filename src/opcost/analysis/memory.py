@@ -127,16 +127,17 @@ def follow(
     )
     base = sum(sizes[storage] for storage in state.union(held) - carried)
     begun = base + sum(sizes[storage] for storage in carried)
-    most = begun + sum(sizes[storage] for storage, step in enumerate(born) if step != NEVER) + sum(workspaces)
+    most = begun + sum(sizes.values() if isinstance(sizes, Mapping) else sizes) + sum(workspaces)
     changes = packed([0], most) * (len(ops) + 1)
     for storage, step in enumerate(born):
         if step != NEVER:
-            size = sizes[storage]
+            size, end = sizes[storage], gone[storage]
             changes[step] += size
-            changes[max(gone[storage], step + 1)] -= size
+            changes[end if end > step else step + 1] -= size
     for storage in graph.released:
         changes[gone[storage]] -= sizes[storage]
     curve = packed(islice(accumulate(changes, initial=begun), 1, len(ops) + 1), most)
+    del changes  # of a long run it is as large as the curve
     for step, size in enumerate(workspaces):
         curve[step] += size
     at = max(range(len(curve)), key=curve.__getitem__, default=0)

@@ -111,5 +111,5 @@ class Memory:
 
 
 def packed(numbers: Iterable[int], most: int) -> array[int] | list[int]:
-    """Numbers of at most `most`, as 64-bit integers where they fit."""
-    return array("q", numbers) if most < 1 << 63 else list(numbers)
+    """Numbers of at most `most`, as 32-bit or 64-bit integers where they fit."""
+    return array("i" if most < 1 << 31 else "q", numbers) if most < 1 << 63 else list(numbers)

@@ -1,14 +1,14 @@
-"""Operators of a long run, stored as patterns: what runs again and again is stored once, and is expanded on demand.
+"""Operators of a long run, stored as steps: each step refers to a pattern of operators and to the values that it reads.
 
-A loop of a few operators that turns a hundred thousand times makes millions of objects otherwise. Here a step of it is a
-reference to its pattern and the numbers of the values that it reads; `Op` and `Value` are made on demand.
+A loop of a few operators with a hundred thousand iterations would make millions of objects otherwise. `Op` and `Value` objects
+are made when they are looked at.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Generic, NamedTuple, TypeVar, overload
 
@@ -17,98 +17,37 @@ from opcost.core.rendering import brief_sequence
 
 
 class PatternOp(NamedTuple):
-    """One operator of a pattern. Places count the values that the pattern makes; `~n` is its n-th argument."""
+    """One operator of a pattern. Positions count the values that the pattern makes; `~n` is its n-th argument."""
 
     kind: str
     raw: str
     attrs: Attrs
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    below: str = ""  # what follows the path of the pattern's module in the path of the operator's own
 
     def run(self, index: int, arguments: Sequence[int], first: int, module: str) -> Op:
         """The operator with this index in a run of the pattern with these arguments that makes values from `first` on."""
         inputs = tuple([first + at if at >= 0 else arguments[~at] for at in self.inputs])
         outputs = tuple([first + at for at in self.outputs])
-        return Op(index, self.kind, self.raw, inputs, outputs, self.attrs, module + self.below)
+        return Op(index, self.kind, self.raw, inputs, outputs, self.attrs, module)
 
 
 class Pattern:
-    """Operators that run one after another, with the values that they make; compared by identity."""
+    """The operators of one function call, with the values that they make; compared by identity."""
 
-    __slots__ = ("arity", "length", "new", "specs")
-
-    def __init__(self, arity: int, length: int, specs: Sequence[TensorSpec], new: Sequence[int]) -> None:
-        self.arity = arity  # how many values it reads that were there before
-        self.length = length  # how many operators it has
-        self.specs = specs  # of the values that it makes
-        self.new = new  # which of these lie in memory of their own, and not in some other value's
-
-    @property
-    def ops(self) -> Sequence[PatternOp]:
-        raise NotImplementedError
-
-
-class Single(Pattern):
-    """The operators of one call, all in one module."""
-
-    __slots__ = ("_ops",)
+    __slots__ = ("arity", "length", "new", "ops", "specs")
 
     def __init__(
         self, arity: int, ops: tuple[PatternOp, ...], specs: tuple[TensorSpec, ...], new: tuple[int, ...]
     ) -> None:
-        super().__init__(arity, len(ops), specs, new)
-        self._ops = ops
-
-    @property
-    def ops(self) -> Sequence[PatternOp]:
-        return self._ops
-
-
-class Part:
-    """One call of several."""
-
-    __slots__ = ("below", "first", "pattern", "places")
-
-    def __init__(self, pattern: Single, first: int, places: Sequence[int], below: str) -> None:
-        self.pattern = pattern
-        self.first = first  # the first value that it makes, as a place in the whole
-        self.places = places  # its arguments, as places in the whole
-        self.below = below  # what follows the path of the whole's module in the path of the module that makes the call
-
-    def arguments(self, arguments: Sequence[int], first: int) -> list[int]:
-        """The values that it reads in a run of the whole with these arguments that makes values from `first` on."""
-        return [first + at if at >= 0 else arguments[~at] for at in self.places]
-
-
-class Joined(Pattern):
-    """Calls that come one after another, in one module or below it."""
-
-    __slots__ = ("_ops", "parts")
-
-    def __init__(self, arity: int, parts: Sequence[Part]) -> None:
-        specs = [spec for part in parts for spec in part.pattern.specs]
-        new = [part.first + at for part in parts for at in part.pattern.new]
-        super().__init__(arity, sum([part.pattern.length for part in parts]), specs, new)
-        self.parts = parts
-        self._ops: Sequence[PatternOp] = ()
-
-    @property
-    def ops(self) -> Sequence[PatternOp]:
-        """Made on demand, since they are seldom looked at."""
-        self._ops = self._ops or [
-            PatternOp(
-                op.kind,
-                op.raw,
-                op.attrs,
-                tuple([part.first + at if at >= 0 else part.places[~at] for at in op.inputs]),
-                tuple([part.first + at for at in op.outputs]),
-                part.below,
-            )
-            for part in self.parts
-            for op in part.pattern.ops
-        ]
-        return self._ops
+        self.arity = arity
+        """How many values it reads that were there before."""
+        self.ops = ops
+        self.length = len(ops)
+        self.specs = specs
+        """Of the values that it makes."""
+        self.new = new
+        """Which of these have memory of their own, and not some other value's."""
 
 
 class Step(NamedTuple):
@@ -121,67 +60,70 @@ class Step(NamedTuple):
     module: str
 
 
-class Place(NamedTuple):
-    """The place of a step in a run."""
-
-    number: int
-    arguments: int  # how many arguments the steps before it have
-
-
 class Steps:
-    """A run, step by step."""
+    """A run, step by step, in columns."""
 
     def __init__(self) -> None:
-        self.patterns: list[Pattern] = []
-        self.modules: list[str] = []
+        self.kinds: list[tuple[Pattern, str]] = []
+        """Every pattern with every module that ran it."""
+        self._number_of: dict[tuple[Pattern, str], int] = {}
+        self.numbers = array("i")
+        """Of each step the position in `kinds`."""
         self.firsts = array("i")
         self.arguments = array("i")
         self.operators = 0
 
     def append(self, pattern: Pattern, arguments: Sequence[int], first: int, module: str) -> None:
-        self.patterns.append(pattern)
-        self.modules.append(module)
+        number = self._number_of.get((pattern, module))
+        if number is None:
+            number = self._number_of[pattern, module] = len(self.kinds)
+            self.kinds.append((pattern, module))
+        self.numbers.append(number)
         self.firsts.append(first)
         self.arguments.extend(arguments)
         self.operators += pattern.length
 
     def replace(self, number: int, step: Step) -> None:
-        """Let one step that does the same stand for all from this one on."""
-        gone = self.patterns[number:]
+        """Replace all steps from this one on by one step that does the same."""
+        gone = [self.kinds[kind][0] for kind in self.numbers[number:]]
         self.operators -= sum([pattern.length for pattern in gone])
         del self.arguments[len(self.arguments) - sum([pattern.arity for pattern in gone]) :]
-        del self.patterns[number:], self.modules[number:], self.firsts[number:]
+        del self.numbers[number:], self.firsts[number:]
         self.append(*step)
 
     def __len__(self) -> int:
-        return len(self.patterns)
+        return len(self.numbers)
 
     def __iter__(self) -> Iterator[Step]:
         return self.since(0)
 
     def since(self, number: int) -> Iterator[Step]:
-        """The steps from one on."""
-        return self.between(self.place(number), len(self.patterns))
+        """The steps from one on; cheap near the end."""
+        kinds, numbers = self.kinds, self.numbers[number:]
+        at = len(self.arguments) - sum([kinds[kind][0].arity for kind in numbers])
+        for kind, first in zip(numbers, self.firsts[number:], strict=True):
+            pattern, module = kinds[kind]
+            end = at + pattern.arity
+            yield Step(pattern, self.arguments[at:end], first, module)
+            at = end
 
-    def place(self, number: int) -> Place:
-        """The place of a step; cheap near the end."""
-        return Place(number, len(self.arguments) - sum([pattern.arity for pattern in self.patterns[number:]]))
-
-    def between(self, begin: Place, end: int) -> Iterator[Step]:
-        """The steps from a place on, up to the one with the number `end`."""
-        number, at = begin
-        steps = zip(self.patterns[number:end], self.modules[number:end], self.firsts[number:end], strict=True)
-        for pattern, module, first in steps:
-            begin_next = at + pattern.arity
-            yield Step(pattern, self.arguments[at:begin_next], first, module)
-            at = begin_next
+    def latest_first(self) -> Iterator[Op]:
+        """The operators from the last one back to the first."""
+        index, end = self.operators, len(self.arguments)
+        for kind, first in zip(reversed(self.numbers), reversed(self.firsts), strict=True):
+            pattern, module = self.kinds[kind]
+            begin = end - pattern.arity
+            for op in reversed(pattern.ops):
+                index -= 1
+                yield op.run(index, self.arguments[begin:end], first, module)
+            end = begin
 
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 class Expanded(Sequence[T_co], Generic[T_co]):
-    """A sequence whose items are made on demand; it equals the tuple of them."""
+    """A sequence whose items are made when they are looked at; it equals the tuple of them."""
 
     __slots__ = ()
 
@@ -219,23 +161,24 @@ class PatternedOps(Expanded[Op]):
 
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
-        self._ends = array("q", accumulate([pattern.length for pattern in steps.patterns]))
-        self._begins = array("q", accumulate([pattern.arity for pattern in steps.patterns], initial=0))
+        kinds = steps.kinds
+        self._ends = array("i", accumulate(kinds[kind][0].length for kind in steps.numbers))
+        self._begins = array("i", accumulate((kinds[kind][0].arity for kind in steps.numbers), initial=0))
 
     def __len__(self) -> int:
         return self.steps.operators
 
     def place(self, index: int) -> tuple[int, int]:
-        """The step of an operator, and its place in the step's pattern."""
+        """The step of an operator, and its position in the step's pattern."""
         step = bisect_right(self._ends, index)
         return step, index - (self._ends[step - 1] if step else 0)
 
     def _item(self, index: int) -> Op:
         steps = self.steps
         number, place = self.place(index)
-        pattern, begin = steps.patterns[number], self._begins[number]
+        (pattern, module), begin = steps.kinds[steps.numbers[number]], self._begins[number]
         given = steps.arguments[begin : begin + pattern.arity]
-        return pattern.ops[place].run(index, given, steps.firsts[number], steps.modules[number])
+        return pattern.ops[place].run(index, given, steps.firsts[number], module)
 
     def __iter__(self) -> Iterator[Op]:
         index = 0
@@ -248,14 +191,21 @@ class PatternedOps(Expanded[Op]):
 class PatternedValues(Expanded[Value]):
     """The tensors of a run."""
 
-    __slots__ = ("roles", "specs", "storages")
+    __slots__ = ("packed", "roles", "specs", "storages")
 
     def __init__(
-        self, specs: Sequence[TensorSpec], storages: Sequence[int], roles: Mapping[int, tuple[str, Role, bool]]
+        self,
+        specs: Sequence[TensorSpec],
+        storages: Sequence[int],
+        roles: Mapping[int, tuple[str, Role, bool]],
+        packed: Collection[int] = (),
     ) -> None:
         self.specs = specs
         self.storages = storages
-        self.roles = roles  # name, role and trainability of the values that are not activations
+        self.roles = roles
+        """Name, role and trainability of the values that are not activations."""
+        self.packed = packed
+        """The values whose specs are not those of the stored tensors: parameters of few bits."""
 
     def __len__(self) -> int:
         return len(self.specs)

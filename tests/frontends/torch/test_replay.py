@@ -305,13 +305,6 @@ def test_turns_that_come_again_are_not_dispatched(monkeypatch: pytest.MonkeyPatc
     assert len(seen) <= 100 + 1 + 5
 
 
-def test_a_turn_that_comes_again_is_one_step() -> None:
-    # The pattern is looked for after 384 steps; from there on five operators are one step.
-    few, many = graph_of_a_loop(1000), graph_of_a_loop(3000)
-    assert len(many.ops) - len(few.ops) == 5 * 2000
-    assert len(many.ops.steps) - len(few.ops.steps) == 2000
-
-
 class Block(nn.Module):
     """A layer of a language model that keeps what it saw."""
 
@@ -340,18 +333,11 @@ class Blocks(nn.Module):
         return x
 
 
-def test_a_module_that_does_what_its_like_did_is_one_step() -> None:
-    model, tokens, blocks = Blocks(12, 5), 5, 12
+def test_layers_with_a_cache_that_grows_are_counted_alike() -> None:
+    model = Blocks(12, 5)
     assert_same(model, torch.zeros(1, 8))
-    before = recorder.REPLAYS_AFTER
-    recorder.REPLAYS_AFTER = 0
-    try:
+    with patch.object(recorder, "REPLAYS_AFTER", 0):
         graph = load(model, CountOptions(inputs=(torch.zeros(1, 8),)))
-    finally:
-        recorder.REPLAYS_AFTER = before
-    # Of each token the first block is new, since more was seen, and call by call: cat, t, two products, two layers with relu
-    # between them, and add. Of the first token the second is so too, because a run cannot tell of the operator that began it.
-    assert len(graph.ops.steps) == tokens * (8 + blocks - 1) + 8 - 1
     assert [row.op.module for row in opcost.count(model, torch.zeros(1, 8)).rows] == [op.module for op in graph.ops]
 
 

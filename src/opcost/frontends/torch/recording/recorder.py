@@ -20,7 +20,7 @@ from opcost.frontends.torch.ledger.recorder_state import RecorderState
 from opcost.frontends.torch.ledger.tensors import Entry, ForeignTensor, Recorded, State
 from opcost.frontends.torch.operators import contents, layers, special
 from opcost.frontends.torch.operators.calls import Call, is_composite, work_out
-from opcost.frontends.torch.recording.replay import Replay
+from opcost.frontends.torch.recording.repeated_calls import RepeatedCalls
 
 _PLAIN = frozenset(
     {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
@@ -40,7 +40,7 @@ class Recorder(RecorderState):
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
         self._memo: dict[tuple[Any, ...], Entry] = {}
-        self.replay: Replay | None = None
+        self.replay: RepeatedCalls | None = None
         """Of a run that is long."""
         self.replays_after = REPLAYS_AFTER
         """So many operators make a run long (see `replay`)."""
@@ -52,9 +52,7 @@ class Recorder(RecorderState):
             return self._dispatched(func, args, kwargs or {})
 
     def _dispatched(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        if self.replay is not None:
-            self.replay.settle()
-        elif len(self.ops) >= self.replays_after:
+        if len(self.ops) >= self.replays_after:
             self._replay_from_here()
         if self.told and (tell := self.told.get(func)) is not None:
             return tell(*args)
@@ -107,21 +105,15 @@ class Recorder(RecorderState):
         self.replays_after = sys.maxsize
         # Inside of packages and of scripted modules, functions are not what is called.
         if not self.packages and not self.told and torch._C._get_tracing_state() is None:
-            self.replay = Replay(self)
+            self.replay = RepeatedCalls(self)
             self.replay.start()
 
     def share(self) -> None:
         with self.lock:
             self.replays_after = sys.maxsize
             if self.replay is not None:  # it expects calls in the order of one thread
-                self.replay.settle()
                 self.replay.stop()
                 self.replay = None
-
-    def settle(self) -> None:
-        """Write down whatever ran and is not yet written down."""
-        if self.replay is not None:
-            self.replay.settle()
 
     def restore(self) -> None:
         if self.replay is not None:

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from contextvars import copy_context
+from functools import partial
 from threading import current_thread
 from traceback import clear_frames
 from typing import Any
@@ -22,7 +23,6 @@ from opcost.core.interrupts import allow_signals, defer_signals, is_delivered, p
 from opcost.core.steps import PatternedOps, PatternedValues
 from opcost.errors import ForwardError, OpcostError
 from opcost.frontends.building import with_above
-from opcost.frontends.torch.ledger.journal import Journal
 from opcost.frontends.torch.ledger.parameters import held, is_foreign, parts, rebuilt
 from opcost.frontends.torch.ledger.recorder_state import counting_thread
 from opcost.frontends.torch.ledger.tensors import Recorded
@@ -41,6 +41,7 @@ from opcost.frontends.torch.recording.module_calls import (
     markers,
 )
 from opcost.frontends.torch.recording.recorder import Recorder
+from opcost.frontends.torch.recording.repeated_calls import StepRecords
 from opcost.frontends.torch.recording.training_step import RunOptions, Training, is_fully_sharded, loss_of, note_of
 from opcost.frontends.torch.restore import restored
 from opcost.frontends.torch.restore.leftovers import empty_caches, remove_leftovers
@@ -75,6 +76,8 @@ class Run:
         self._forward = 0
         """Operators of the forward pass, once that is over."""
         self._registered: dict[str, _Held] = {}
+        self._packed: set[int] = set()
+        """Parameters of few bits, whose specs are not those of the stored tensors."""
         self._scripts: dict[int, Callable[..., Any]] = {}
         self._open: list[tuple[str, list[Any]]] = []
         """The calls inside scripted modules that have not ended, with the path around each."""
@@ -86,6 +89,7 @@ class Run:
         self._checkpoints: Checkpoints | None = None
         self.takes_gradients = False
         """Whether forward takes gradients itself, and found none because they were off."""
+        self._where_forward = partial(getattr, self._here, "path")
         recorder.where = self._where_forward
         if options.backward or options.gradients:
             recorder.replays_after = sys.maxsize  # every operator is needed by itself, with its gradient
@@ -100,9 +104,6 @@ class Run:
         self._here.path = path
 
     # -- where an operator runs ---------------------------------------------------------------------------------
-
-    def _where_forward(self) -> str:
-        return self.path
 
     def where_graded(self) -> str:
         """As forward, noting which autograd nodes are made where."""
@@ -134,8 +135,6 @@ class Run:
         self.calls.append(call)
         self.path = path
         running = len(self._open)
-        replay = self.recorder.replay
-        entered = replay.enter(module, given, path) if replay is not None else None
         try:
             if weights.is_lazy(module):
                 weights.initialize(module, args, kwargs)
@@ -154,8 +153,6 @@ class Run:
             raise
         finally:
             self.path = outer
-            if replay is not None:
-                replay.leave(entered)
             call[4] = len(self.recorder.ops)
             for _, unfinished in self._open[running:]:  # calls inside a scripted module that raised
                 unfinished[4] = call[4]
@@ -288,7 +285,6 @@ class Run:
             threads.close()
             if (failure := threads.failure or recorder.stranger) is not None:
                 raise failure
-            recorder.settle()
             self.again = recorder.check_choices()
             outputs = tuple(
                 dict.fromkeys(recorder.state(part).vid for t in tensors_in(result) for _, part in parts("", t))
@@ -370,6 +366,7 @@ class Run:
                 vid = recorder.leaf(part.tensor, stem + part.name, part.role, trainable=trainable).origin
                 if part.spec is not None:
                     recorder.specs[vid] = part.spec
+                    self._packed.add(vid)
                 (params if is_param else buffers).append((part.name, vid))
         params += recorder.packages.register(
             path, module, lambda tensor, name: recorder.leaf(tensor, name, "param").origin
@@ -393,7 +390,6 @@ class Run:
 
     def _register_late(self, path: str, module: nn.Module) -> None:
         """The same while the run is on: looking at the tensors must not be recorded."""
-        self.recorder.settle()
         with _disable_current_modes():
             self._register(path, module)
 
@@ -402,8 +398,8 @@ class Run:
         roles = recorder.leaves
         values: Sequence[Value]
         ops: Sequence[Op]
-        if isinstance(recorder.ops, Journal):
-            values = PatternedValues(recorder.specs, recorder.storages, roles)
+        if isinstance(recorder.ops, StepRecords):
+            values = PatternedValues(recorder.specs, recorder.storages, roles, self._packed)
             ops = PatternedOps(recorder.ops.steps)
         else:
             values, listed = _listed(recorder)

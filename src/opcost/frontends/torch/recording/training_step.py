@@ -23,10 +23,10 @@ from opcost.core.interrupts import is_delivered
 from opcost.core.memory import Lifetimes
 from opcost.core.option import Step
 from opcost.errors import ForwardError, InputError, OpcostError
-from opcost.frontends.torch.ledger.journal import Journal
 from opcost.frontends.torch.ledger.parameters import parts
 from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.recording.recorder import Recorder
+from opcost.frontends.torch.recording.repeated_calls import StepRecords
 from opcost.frontends.torch.restore.process import replaced
 from opcost.frontends.torch.tree import tensors_in, vars_of
 
@@ -260,7 +260,7 @@ class Training:
         """When memory was let go; of a long run, whose tensors come and go without operators, that is not known."""
         recorder, step = self._recorder, self._options.step
         lives = recorder.lives
-        if isinstance(recorder.ops, Journal):
+        if isinstance(recorder.ops, StepRecords):
             return None
         gone = {recorder.storages[vid]: time for vid, time in zip(lives.storages, lives.times, strict=True)}
         # A loss begins with one number. What stands for it here is as large as the output, and is held until the end.

@@ -1,0 +1,353 @@
+"""Function calls that a long run makes again, written down without running them.
+
+A model that loops in Python calls the same few functions of PyTorch with tensors of the same signatures many thousand times,
+and PyTorch takes ten microseconds or more to bring every operator to a dispatch mode. So once a run is long, functions are
+caught before the dispatcher: tensors without data get a `__torch_function__`. What a call makes of tensors whose content is not
+known depends only on the function, their signatures and the other arguments, so the operators of the first such call are kept
+as a pattern, and a later call is one more step with that pattern. Only functions that are known to be so are repeated
+(`REPEATED`), and only where nothing else is active that could change what they do; all others run as in a short run.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from weakref import getweakrefcount
+
+import torch
+
+from opcost.core.graph import Op
+from opcost.core.steps import Pattern, PatternOp, Step, Steps
+from opcost.frontends.torch.ledger.tensors import Entry, Mark, OpRecord, Recorded, Signature, recorded
+from opcost.frontends.torch.recording.replayed import ASKING, GETITEM, REPLAYED, answered_by, index_key
+from opcost.frontends.torch.tree import tensors_passed
+
+if TYPE_CHECKING:
+    from opcost.frontends.torch.ledger.recorder_state import RecorderState
+
+_run_function: Callable[..., Any] = torch._C._disabled_torch_function_impl
+_gradients: Callable[[], bool] = torch.is_grad_enabled
+_default_dtype: Callable[[], torch.dtype] = torch.get_default_dtype
+_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack  # type: ignore[attr-defined]
+_autocasts: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)
+_transform: Callable[[], int | None] = torch._C._functorch.maybe_current_level
+_PLAIN = frozenset(
+    {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
+)
+
+
+# -- operators as steps ----------------------------------------------------------------------------------------------
+
+
+class StepRecords:
+    """The operators of a long run as steps, in the place of the list of records of a short one. All run forward."""
+
+    def __init__(self, records: Iterable[OpRecord]) -> None:
+        self.steps = Steps()
+        self._of_entry: dict[int, tuple[Entry, Pattern]] = {}
+        for record in records:
+            self.append(record)
+
+    def append(self, record: OpRecord) -> None:
+        """Add an operator that ran by itself."""
+        entry, inputs, outputs, module, _ = record
+        found = self._of_entry.get(id(entry))
+        if found is None:
+            places = tuple([~at for at in range(len(inputs))])
+            op = PatternOp(entry.kind, entry.raw, entry.attrs, places, tuple(range(len(entry.outs))))
+            new = tuple([at for at, out in enumerate(entry.outs) if out.base < 0])
+            pattern = Pattern(len(inputs), (op,), tuple([out.sig.spec for out in entry.outs]), new)
+            found = self._of_entry[id(entry)] = entry, pattern
+        self.steps.append(found[1], inputs, outputs[0] if outputs else 0, module)
+
+    def __len__(self) -> int:
+        return self.steps.operators
+
+    def __getitem__(self, index: int) -> OpRecord:
+        if index != -1:
+            raise IndexError("of a long run only the latest operator is looked at")
+        return next(reversed(self))
+
+    def __reversed__(self) -> Iterator[OpRecord]:
+        return map(_record, self.steps.latest_first())
+
+
+def _record(op: Op) -> OpRecord:
+    return OpRecord(Entry(op.kind, op.raw, op.attrs, None, (), None), op.inputs, op.outputs, op.module, op.phase)
+
+
+# -- calls -----------------------------------------------------------------------------------------------------------
+
+
+class Result:
+    """A tensor that a call returns: one that it made, or, without a signature, an argument as it was given."""
+
+    __slots__ = ("at", "latest", "sig", "spare")
+
+    def __init__(self, sig: Signature | None, at: int) -> None:
+        self.sig = sig
+        self.at = at
+        """Its position among the values made, or among the tensors passed."""
+        self.latest: Recorded | None = None
+        self.spare: Recorded | None = None
+        """The tensor of the call before the latest, to be returned again once nothing else refers to it."""
+
+    def made(self, vid: int, mark: Mark) -> Recorded:
+        """A tensor for a value.
+
+        One that nothing else refers to, and that was not changed, is as good as a new one, which takes PyTorch longer to make
+        than all the rest of a call.
+        """
+        tensor = self.spare
+        if (
+            tensor is not None
+            and _references(tensor) == _OWN_REFERENCES
+            and tensor.replayed
+            and _uses(tensor) == 1
+            and not getweakrefcount(tensor)
+            and not tensor.__dict__
+        ):
+            tensor.vid = vid
+        else:
+            assert self.sig is not None
+            tensor = recorded(self.sig, vid, mark, None)
+            tensor.replayed = True
+        self.spare, self.latest = self.latest, tensor
+        return tensor
+
+
+_references = sys.getrefcount
+_OWN_REFERENCES = 3
+"""Those of `spare`, of the local name, and of the argument of `getrefcount`."""
+_uses: Callable[[Any], int] = getattr(torch.Tensor, "_use_count", lambda _: 0)
+
+
+class SeenCall:
+    """What a call of a function did, and what it returned."""
+
+    __slots__ = ("following", "function", "key", "only", "pack", "pattern", "results", "storages")
+
+    def __init__(
+        self,
+        function: _Function,
+        key: list[Any],
+        pattern: Pattern,
+        storages: tuple[int, ...],
+        results: tuple[Result, ...],
+        pack: Callable[[list[Any]], Any] | None,
+    ) -> None:
+        self.function = function
+        self.key = key
+        self.pattern = pattern
+        self.storages = storages
+        """The positions of the values in whose memory the values are that it makes."""
+        self.results = results
+        self.only = results[0] if pack is None and results[0].sig is not None else None
+        """The one tensor that it makes, if it is one."""
+        self.pack = pack
+        """Puts several results together; None for one."""
+        self.following: SeenCall | None = None
+        """The call that came next the last time: in a loop it mostly comes again."""
+
+
+class _Function:
+    """A function that is repeated, and its calls so far; None for a call that must run each time."""
+
+    __slots__ = ("asking", "call", "calls")
+
+    def __init__(self, call: Any) -> None:
+        self.call = call
+        self.asking = ASKING.get(call)
+        self.calls: dict[tuple[Any, ...], SeenCall | None] = {}
+
+
+_UNSEEN: Any = object()
+
+
+class RepeatedCalls:
+    """Catches calls of PyTorch's functions for a recorder, from `start` to `stop`."""
+
+    def __init__(self, ledger: RecorderState) -> None:
+        self._ledger = ledger
+        self._mark = ledger.mark
+        self._dtype = torch.get_default_dtype()
+        self._functions: dict[Any, _Function] = {call: _Function(call) for call in REPLAYED}
+        self._undo: Callable[[], None] = lambda: None
+        self._records = StepRecords(ledger.ops)
+        self._steps = self._records.steps
+        self._specs = ledger.specs
+        self._latest = SeenCall(_Function(None), [], Pattern(0, (), (), ()), (), (Result(None, 0),), None)
+
+    def start(self) -> None:
+        """From here on, functions that get a tensor without data are caught."""
+        ledger = self._ledger
+        ledger.ops = self._records  # type: ignore[assignment]
+        ledger.storages = array("i", ledger.storages)  # type: ignore[assignment]
+        self._undo = answered_by(self.answer, lambda call: partial(self._answered, self._functions[call], ()))
+
+    def stop(self) -> None:
+        self._undo()
+        for function in self._functions.values():
+            for seen in filter(None, function.calls.values()):
+                for result in seen.results:
+                    result.spare = result.latest = None
+        self._functions.clear()
+        del self._mark  # whoever refers to it counts as a tensor that is still alive
+
+    def answer(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """What a function makes of its arguments."""
+        function = self._functions.get(func)
+        if function is None:
+            return self._run(func, types, args, kwargs)
+        return self._answered(function, types, args, kwargs)
+
+    def _answered(self, function: _Function, types: Any, args: Any, kwargs: Any) -> Any:
+        vids: list[int] = []
+        key: list[Any] = []
+        # Gradients, autocast, other modes and transforms change what functions do.
+        if (
+            _gradients()
+            or _dispatch_modes() != 1
+            or _autocasts()
+            or _transform() is not None
+            or _default_dtype() is not self._dtype
+        ):
+            return self._run(function.call, types, args, kwargs)
+        if function.call is GETITEM:
+            repeated = self._collect(args[:1], vids, key) and index_key(args[1], key[0].shape, key)
+        else:
+            repeated = self._collect(args, vids, key)
+            if kwargs and repeated:
+                key.append(tuple(kwargs))
+                repeated = self._collect(kwargs.values(), vids, key)
+            if function.asking is not None and repeated:
+                key += function.asking(_tensors(args, kwargs) if kwargs else args)
+        if not repeated:
+            return self._run(function.call, types, args, kwargs)
+        if len(vids) > 1 and (vids[0] == vids[1] if len(vids) == 2 else len(set(vids)) < len(vids)):
+            key += map(vids.index, vids)  # which of equal ones an operator reads cannot be seen
+        seen = self._latest.following
+        if seen is None or seen.function is not function or seen.key != key:
+            seen = function.calls.get(tuple(key), _UNSEEN)
+            if seen is None:
+                return self._run(function.call, types, args, kwargs)
+            if seen is _UNSEEN:
+                return self._run_first(function, key, vids, types, args, kwargs)
+            self._latest.following = seen
+        self._latest = seen
+        storages = self._ledger.storages
+        first = len(storages)
+        if seen.storages:
+            for at in seen.storages:
+                storages.append(first + at if at >= 0 else storages[vids[~at]])
+            self._specs += seen.pattern.specs
+            self._steps.append(seen.pattern, vids, first, self._ledger.where())
+        if seen.only is not None:
+            return seen.only.made(first + seen.only.at, self._mark)
+        made = [
+            result.made(first + result.at, self._mark) if result.sig is not None else _tensors(args, kwargs)[result.at]
+            for result in seen.results
+        ]
+        return made[0] if seen.pack is None else seen.pack(made)
+
+    def _collect(self, args: Any, vids: list[int], key: list[Any]) -> bool:
+        """Gather the values and the key of some arguments; returns whether a pattern can replace the call."""
+        for arg in args:
+            kind = type(arg)
+            if kind is Recorded:
+                if arg.content is not None or arg.mark is not self._mark:
+                    return False
+                vids.append(arg.vid)
+                key.append(arg.sig)
+            elif kind in _PLAIN:
+                key.append(kind)
+                key.append(arg)
+            elif kind is tuple or kind is list or kind is torch.Size:
+                key.append(len(arg))
+                if not self._collect(arg, vids, key):
+                    return False
+            elif (leaf := self._ledger.leaf_of(arg)) is not None and leaf.content is None:
+                vids.append(leaf.vid)
+                key.append(leaf.sig)
+            else:
+                return False
+        return True
+
+    def _run(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Run a call through the dispatcher, which may change the tensors that it gets in any way."""
+        for tensor in _tensors(args, kwargs):
+            if type(tensor) is Recorded:
+                tensor.replayed = False
+        return _run_function(func, types, args, kwargs or {})
+
+    def _run_first(
+        self, function: _Function, key: list[Any], vids: list[int], types: Any, args: Any, kwargs: Any
+    ) -> Any:
+        """Run a call through the dispatcher and keep what it did."""
+        ledger, steps = self._ledger, self._records.steps
+        given = _tensors(args, kwargs)
+        first, step, leaves = len(ledger.specs), len(steps), ledger.known_leaves()
+        result = _run_function(function.call, types, args, kwargs or {})
+        same = vids == [ledger.state(tensor).vid for tensor in given] and leaves == ledger.known_leaves()
+        seen = self._seen(function, key, given, vids, first, step, result) if same else None
+        function.calls[tuple(key)] = seen
+        if seen is not None and seen.pattern.length:
+            steps.replace(step, Step(seen.pattern, vids, first, ledger.where()))
+        return result
+
+    def _seen(
+        self,
+        function: _Function,
+        key: list[Any],
+        given: list[torch.Tensor],
+        vids: list[int],
+        first: int,
+        step: int,
+        result: Any,
+    ) -> SeenCall | None:
+        """What a call did, as a pattern; None where a pattern does not say all of it."""
+        ledger = self._ledger
+        place = {vid: ~at for at, vid in enumerate(vids)}
+        roots: dict[int, int | None] = {}
+        for vid, at in place.items():  # None: memory that two arguments share
+            storage = ledger.storages[vid]
+            roots[storage] = None if storage in roots else at
+        made = range(first, len(ledger.specs))
+        place.update((vid, vid - first) for vid in made)
+        storages = [at - first if (at := ledger.storages[vid]) >= first else roots.get(at) for vid in made]
+        ops = list(_relative(self._records.steps, step, place))
+        several = type(result) in (tuple, list)
+        results = [_result(item, given, first) for item in (result if several else (result,))]
+        if None in storages or None in ops or None in results or (made and not ops):
+            return None
+        new = tuple([at for at, storage in enumerate(storages) if at == storage])
+        pattern = Pattern(len(vids), tuple(ops), tuple(ledger.specs[first:]), new)  # type: ignore[arg-type]
+        pack = type(result) if several else None
+        return SeenCall(function, key, pattern, tuple(storages), tuple(results), pack)  # type: ignore[arg-type]
+
+
+def _relative(steps: Steps, number: int, place: dict[int, int]) -> Iterator[PatternOp | None]:
+    """The operators from a step on, by positions; None for one that reads what is no argument."""
+    for pattern, arguments, begin, _ in steps.since(number):
+        for op in pattern.ops:
+            ran = op.run(0, arguments, begin, "")
+            inputs = tuple([place[vid] for vid in ran.inputs if vid in place])
+            known = len(inputs) == len(ran.inputs)
+            outputs = tuple([place[vid] for vid in ran.outputs])
+            yield PatternOp(op.kind, op.raw, op.attrs, inputs, outputs) if known else None
+
+
+def _result(item: Any, given: list[torch.Tensor], first: int) -> Result | None:
+    for at, tensor in enumerate(given):
+        if tensor is item:
+            return Result(None, at)
+    if type(item) is not Recorded or item.content is not None or item.vid < first or item.sig.stored is not None:
+        return None
+    return Result(item.sig, item.vid - first)
+
+
+def _tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
+    return tensors_passed((args, kwargs or {}), [])

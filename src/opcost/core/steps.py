@@ -74,14 +74,18 @@ class Steps:
         self.operators = 0
 
     def append(self, pattern: Pattern, arguments: Sequence[int], first: int, module: str) -> None:
-        number = self._number_of.get((pattern, module))
-        if number is None:
-            number = self._number_of[pattern, module] = len(self.kinds)
-            self.kinds.append((pattern, module))
-        self.numbers.append(number)
+        self.numbers.append(self.number(pattern, module))
         self.firsts.append(first)
         self.arguments.extend(arguments)
         self.operators += pattern.length
+
+    def number(self, pattern: Pattern, module: str) -> int:
+        """The position of a pattern and a module in `kinds`."""
+        found = self._number_of.get((pattern, module))
+        if found is None:
+            found = self._number_of[pattern, module] = len(self.kinds)
+            self.kinds.append((pattern, module))
+        return found
 
     def replace(self, number: int, step: Step) -> None:
         """Replace all steps from this one on by one step that does the same."""

@@ -173,12 +173,9 @@ def _flops_by(formula: Any, func: Any, args: Any, kwargs: Any, outs: tuple[torch
 
 @cache
 def _plan(func: Any) -> aten.Plan:
-    schema = getattr(func, "_schema", None)
-    return (
-        aten.plan_of(parse(str(schema)))
-        if schema is not None
-        else aten.plan_without_schema(f"higher_order::{func.name()}")
-    )
+    if (schema := getattr(func, "_schema", None)) is None:
+        return aten.plan_without_schema(f"higher_order::{func.name()}")
+    return aten.plan_of(parse(str(schema)))
 
 
 # -- describe: What a call was, told from a trial of it: its kind and attributes, and the signatures and memory of its outputs.

@@ -128,7 +128,7 @@ _uses: Callable[[Any], int] = getattr(torch.Tensor, "_use_count", lambda _: 0)
 class SeenCall:
     """What a call of a function did, and what it returned."""
 
-    __slots__ = ("following", "function", "key", "only", "pack", "pattern", "results", "storages")
+    __slots__ = ("following", "function", "key", "module", "number", "only", "pack", "pattern", "results", "storages")
 
     def __init__(
         self,
@@ -149,6 +149,9 @@ class SeenCall:
         """The one tensor that it makes, if it is one."""
         self.pack = pack
         """Puts several results together; None for one."""
+        self.module: str | None = None
+        self.number = 0
+        """Of the pattern in the module that ran it last, among the kinds of steps."""
         self.following: SeenCall | None = None
         """The call that came next the last time: in a loop it mostly comes again."""
 
@@ -244,7 +247,13 @@ class RepeatedCalls:
             for at in seen.storages:
                 storages.append(first + at if at >= 0 else storages[vids[~at]])
             self._specs += seen.pattern.specs
-            self._steps.append(seen.pattern, vids, first, self._ledger.where())
+            steps, module = self._steps, self._ledger.where()
+            if module is not seen.module:
+                seen.module, seen.number = module, steps.number(seen.pattern, module)
+            steps.numbers.append(seen.number)
+            steps.firsts.append(first)
+            steps.arguments.extend(vids)
+            steps.operators += seen.pattern.length
         if seen.only is not None:
             return seen.only.made(first + seen.only.at, self._mark)
         made = [

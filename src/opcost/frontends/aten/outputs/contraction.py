@@ -7,7 +7,7 @@ from typing import Any
 
 from opcost.core.shapes import broadcast
 from opcost.frontends.aten.call import Call, Described, Tensor, complex_of, per_axis, real_of, type_name
-from opcost.frontends.aten.outputs.table import like, made, on, on_each, only
+from opcost.frontends.aten.outputs.table import like, made, on, on_each, only, with_last
 
 
 def product(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
@@ -29,18 +29,6 @@ def _added(call: Call) -> tuple[Described, ...]:
     a, b = (call[name] for name in list(call.args)[1:3])
     wanted = call["out_dtype"] if "out_dtype" in call.args else None
     return (made(product(a.shape, b.shape), wanted or type_name(a)),)
-
-
-@on("addbmm")
-def _addbmm(call: Call) -> tuple[Described, ...]:
-    a, b = call["batch1"], call["batch2"]
-    return (made((a.shape[1], b.shape[2]), type_name(a)),)
-
-
-@on("linear", "mkldnn_linear")
-def _linear(call: Call) -> tuple[Described, ...]:
-    x, weight = call.get("input", "self"), call["weight"]
-    return (made((*x.shape[:-1], *weight.shape[:-1]), type_name(x)),)
 
 
 @on("linear_backward", "mkldnn_linear_backward")
@@ -121,12 +109,6 @@ def _convolution(call: Call) -> tuple[Described, ...]:
     return (made((*x.shape[: -axes - 1], channels, *spatial), type_name(x)),)
 
 
-@on("bilinear")
-def _bilinear(call: Call) -> tuple[Described, ...]:
-    x = call["input1"]
-    return (made((*x.shape[:-1], call["weight"].shape[0]), type_name(x)),)
-
-
 @on("conv_tbc")
 def _conv_tbc(call: Call) -> tuple[Described, ...]:
     x, weight = call["self"], call["weight"]
@@ -142,6 +124,9 @@ def _conv_grads(call: Call, x: str) -> tuple[Any, ...]:
 
 on_each(
     {
+        "addbmm": lambda batch1, batch2: made((batch1.shape[1], batch2.shape[2]), type_name(batch1)),
+        "linear mkldnn_linear": lambda call, weight: with_last(call.get("input", "self"), *weight.shape[:-1]),
+        "bilinear": lambda input1, weight: with_last(input1, weight.shape[0]),
         "outer ger": lambda call: (made((*call["self"].shape, *call.get("vec2").shape), type_name(call["self"])),),
         "addr": lambda call: (made((*call["vec1"].shape, *call["vec2"].shape), type_name(call["self"])),),
         "convolution_backward convolution_backward_overrideable": lambda call: _conv_grads(call, "input"),
@@ -161,9 +146,7 @@ def _values(call: Call) -> Described:
     return made((*q.shape[:-1], v.shape[-1]), type_name(q))
 
 
-@on("scaled_dot_product_attention")
-def _public(call: Call) -> tuple[Described, ...]:
-    return (_values(call),)
+on_each({"scaled_dot_product_attention": _values})
 
 
 @on("_scaled_dot_product_flash_attention_for_cpu")
@@ -224,14 +207,6 @@ def _below_flash(call: Call) -> tuple[Described, ...]:
     *batch, length, heads, _ = q.shape
     kept = made((*batch, heads, length), "float32")
     return like(q), kept, made((2,), "uint64"), made((), "uint64"), made((0,), type_name(q))
-
-
-@on(
-    "_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_flash_attention_for_cpu_backward",
-    "_scaled_dot_product_cudnn_attention_backward", "_flash_attention_backward", "_cudnn_attention_backward",
-)  # fmt: skip
-def _backward(call: Call) -> tuple[Tensor, ...]:
-    return tuple(like(call[name]) for name in ("query", "key", "value"))
 
 
 @on("_scaled_dot_product_efficient_attention_backward")

@@ -94,34 +94,12 @@ def _over(x: Tensor, extents: Sequence[int]) -> Described:
     return made((*x.shape[: -len(extents)], *extents), type_name(x))
 
 
-@on("avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool1d", "max_pool2d", "max_pool3d", "mkldnn_max_pool2d",
-    "mkldnn_max_pool3d", "quantized_max_pool1d", "quantized_max_pool2d")  # fmt: skip
-def _pool(call: Call) -> tuple[Described, ...]:
-    return (_over(call["self"], _windows(call, _axes(call))),)
+def _pooled(call: Call) -> Described:
+    return _over(call["self"], _windows(call, _axes(call)))
 
 
-@on("max_pool2d_with_indices", "max_pool3d_with_indices", "max_pool1d_with_indices")
-def _pool_with_places(call: Call) -> tuple[Described, ...]:
-    y = _over(call["self"], _windows(call, _axes(call)))
-    return y, like(y, "int64")
-
-
-@on("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
-    "mkldnn_adaptive_avg_pool2d")  # fmt: skip
-def _adaptive(call: Call) -> tuple[Described, ...]:
-    return (_over(call["self"], per_axis(call["output_size"], _axes(call))),)
-
-
-@on(
-    "adaptive_max_pool1d",
-    "adaptive_max_pool2d",
-    "adaptive_max_pool3d",
-    "fractional_max_pool2d",
-    "fractional_max_pool3d",
-)
-def _adaptive_with_places(call: Call) -> tuple[Described, ...]:
-    y = _over(call["self"], per_axis(call["output_size"], _axes(call)))
-    return y, like(y, "int64")
+def _adaptive(call: Call) -> Described:
+    return _over(call["self"], per_axis(call["output_size"], _axes(call)))
 
 
 _RESIZED = tuple(
@@ -143,11 +121,6 @@ def _resize(call: Call) -> tuple[Described, ...]:
         return (_over(x, call["output_size"]),)
     factors = call["scale_factors"]
     return (_over(x, [int(n * factor) for n, factor in zip(x.shape[2:], factors, strict=True)]),)
-
-
-@on(*(f"{name}_backward" for name in (*_RESIZED, *_ANTIALIASED)))
-def _resize_backward(call: Call) -> tuple[Described, ...]:
-    return (made(call["input_size"], type_name(call["grad_output"])),)
 
 
 @on("grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "_grid_sampler_2d_cpu_fallback")
@@ -188,14 +161,24 @@ def _one_layer(call: Call) -> tuple[Described, ...]:
     return made((*x.shape[:-1], call["hidden_size"]), type_name(x)), like(hx), like(cx), made((0,), "uint8")
 
 
-@on("_thnn_fused_gru_cell")
-def _gru_cell(call: Call) -> tuple[Tensor, ...]:
-    rows, width = call["hx"].shape
-    return like(call["hx"]), made((rows, 5 * width), type_name(call["hx"]))
-
-
 on_each(
     {
+        "avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d mkldnn_max_pool2d mkldnn_max_pool3d "
+        "quantized_max_pool1d quantized_max_pool2d": _pooled,
+        "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices": lambda call: (
+            _pooled(call),
+            like(_pooled(call), "int64"),
+        ),
+        "_adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
+        "mkldnn_adaptive_avg_pool2d": _adaptive,
+        "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d fractional_max_pool2d fractional_max_pool3d": lambda call: (
+            _adaptive(call),
+            like(_adaptive(call), "int64"),
+        ),
+        " ".join(f"{name}_backward" for name in (*_RESIZED, *_ANTIALIASED)): lambda input_size, grad_output: made(
+            input_size, type_name(grad_output)
+        ),
+        "_thnn_fused_gru_cell": lambda hx: (like(hx), made((hx.shape[0], 5 * hx.shape[1]), type_name(hx))),
         "_softmax_backward_data _log_softmax_backward_data": lambda call: (
             like(call["grad_output"], call["input_dtype"]),
         ),
@@ -208,12 +191,6 @@ on_each(
 # -- results of lookups, gathers, scatters and copies, and of what fills new tensors
 
 
-@on("embedding")
-def _embedding(call: Call) -> tuple[Described, ...]:
-    table, indices = call["weight"], call["indices"]
-    return (made((*indices.shape, *table.shape[1:]), type_name(table)),)
-
-
 @on("embedding_bag")
 def _embedding_bag(call: Call) -> tuple[Described, ...]:
     """The bags, to which bag each index belongs, how many there are in each, and where the largest elements were."""
@@ -222,18 +199,6 @@ def _embedding_bag(call: Call) -> tuple[Described, ...]:
     y = made((bags, weight.shape[1]), type_name(weight))
     largest = made(y.shape if call["mode"] == 2 else (bags,), "int64")
     return (y, made((kept,), "int64"), made((bags,), "int64"), largest)
-
-
-@on("embedding_dense_backward")
-def _embedding_backward(call: Call) -> tuple[Described, ...]:
-    grad = call["grad_output"]
-    return (made((call["num_weights"], grad.shape[-1]), type_name(grad)),)
-
-
-@on("index_select")
-def _index_select(call: Call) -> tuple[Described, ...]:
-    x, index = call["self"], call["index"]
-    return (made(replaced(x, call["dim"], index.numel()), type_name(x)),)
 
 
 @on("cat")
@@ -250,23 +215,7 @@ def _cat(call: Call) -> tuple[Described, ...]:
 # -- put into a tensor, or beside it: as large as that ----------------------------------------------------------------
 
 
-@on("select_backward", "slice_backward", "diagonal_backward")
-def _backward(call: Call) -> tuple[Described, ...]:
-    return (made(call["input_sizes"], type_name(call["grad_output"])),)
-
-
 # -- copies -----------------------------------------------------------------------------------------------------------
-
-
-@on("_to_copy", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like", "empty_like")
-def _like(call: Call) -> tuple[Described, ...]:
-    return (like(call["self"], default_type(call, type_name(call["self"]))),)
-
-
-@on("contiguous", "resolve_conj", "resolve_neg")
-def _perhaps(call: Call) -> tuple[Described, ...]:
-    """Row by row, which is a copy only of what lies otherwise."""
-    return (like(call["self"]),)
 
 
 @on("repeat", "tile")
@@ -287,11 +236,6 @@ def _pad(call: Call) -> tuple[Described, ...]:
     for place in range(len(added) // 2):
         shape[-1 - place] += added[2 * place] + added[2 * place + 1]
     return (made(shape, type_name(x)),)
-
-
-@on(*(f"{mode}_pad{axes}d_backward" for mode in ("reflection", "replication") for axes in (1, 2, 3)))
-def _pad_backward(call: Call) -> tuple[Described, ...]:
-    return (like(call["self"]),)
 
 
 @on("rot90")
@@ -356,12 +300,6 @@ def _expand_copy(call: Call) -> tuple[Described, ...]:
     return (made((n if m == -1 else m for n, m in zip(own, wanted, strict=True)), type_name(x)),)
 
 
-@on("permute_copy")
-def _permute_copy(call: Call) -> tuple[Described, ...]:
-    x = call["self"]
-    return (made((x.shape[axis] for axis in call["dims"]), type_name(x)),)
-
-
 @on("transpose_copy", "t_copy")
 def _transpose_copy(call: Call) -> tuple[Described, ...]:
     x = call["self"]
@@ -376,12 +314,6 @@ def _transpose_copy(call: Call) -> tuple[Described, ...]:
 
 
 # -- tensors filled with something ------------------------------------------------------------------------------------
-
-
-@on("eye")
-def _eye(call: Call) -> tuple[Described, ...]:
-    rows = call["n"]
-    return (made((rows, call["m"] if "m" in call.args else rows), default_type(call)),)
 
 
 @on("arange")
@@ -412,6 +344,19 @@ def _dropout(call: Call) -> tuple[Described, ...]:
 
 on_each(
     {
+        "embedding": lambda weight, indices: made((*indices.shape, *weight.shape[1:]), type_name(weight)),
+        "embedding_dense_backward": lambda grad_output, num_weights: made(
+            (num_weights, grad_output.shape[-1]), type_name(grad_output)
+        ),
+        "index_select": lambda self, dim, index: made(replaced(self, dim, index.numel()), type_name(self)),
+        "select_backward slice_backward diagonal_backward": lambda input_sizes, grad_output: made(
+            input_sizes, type_name(grad_output)
+        ),
+        "_to_copy zeros_like ones_like full_like rand_like randn_like randint_like empty_like": lambda call, self: like(
+            self, default_type(call, type_name(self))
+        ),
+        "permute_copy": lambda self, dims: made((self.shape[axis] for axis in dims), type_name(self)),
+        "eye": lambda call, n: made((n, call["m"] if "m" in call.args else n), default_type(call)),
         "gather take": lambda call: (like(call["index"], type_name(call["self"])),),
         "nonzero_static": lambda call: (made((call["size"], call["self"].dim()), "int64"),),
         "unfold_backward": lambda call: (made(call["input_sizes"], type_name(call["grad_in"])),),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import signature
 from typing import Any, TypeAlias
 
 from opcost.core.parsing import packaged_table
@@ -41,10 +42,23 @@ def on(*names: str) -> Callable[[Outputs], Outputs]:
     return register
 
 
-def on_each(table: Mapping[str, Outputs]) -> None:
-    """Register what operators make by a table; the names of several stand in one text."""
-    for names, infer in table.items():
-        on(*names.split())(infer)
+def on_each(table: Mapping[str, Callable[..., Any]]) -> None:
+    """Register what operators make by a table; the names of several stand in one text.
+
+    A row is a function of the arguments that it names, or of the whole `call`, and returns one tensor or several.
+    """
+    for names, formula in table.items():
+        on(*names.split())(_by_name(formula))
+
+
+def _by_name(formula: Callable[..., Any]) -> Outputs:
+    needed = [*signature(formula).parameters]
+
+    def infer(call: Call) -> Iterable[Tensor]:
+        found = formula(*[call if name == "call" else call[name] for name in needed])
+        return (found,) if isinstance(found, Tensor) else found
+
+    return infer
 
 
 def made(shape: Iterable[int], dtype: str) -> Described:
@@ -58,6 +72,11 @@ def made(shape: Iterable[int], dtype: str) -> Described:
 def like(x: Tensor, dtype: str = "") -> Described:
     """A new tensor of the shape of another, and of its type if none is given."""
     return made(x.shape, dtype or type_name(x))
+
+
+def with_last(x: Tensor, *extents: int) -> Described:
+    """A new tensor of the shape of another, but for the last axis."""
+    return made((*x.shape[:-1], *extents), type_name(x))
 
 
 def axis_of(x: Tensor, dim: int) -> int:
@@ -223,20 +242,8 @@ def _spread(call: Call) -> tuple[Described, ...]:
     return (made(_shape(call), real_of(dtype or floating(type_name(call["self"])))),)
 
 
-@on("var_mean", "std_mean")
-def _with_mean(call: Call) -> tuple[Described, ...]:
-    x, shape = type_name(call["self"]), _shape(call)
-    return made(shape, real_of(x)), made(shape, x)
-
-
 on("amax", "amin")(_to(""))
 on("argmax", "argmin", "count_nonzero")(_to("int64"))
-
-
-@on("any", "all", "_is_any_true", "_is_all_true")
-def _truth(call: Call) -> tuple[Described, ...]:
-    """Of bytes they make bytes, as in the time before there were truths."""
-    return (made(_shape(call), "uint8" if type_name(call["self"]) == "uint8" else "bool"),)
 
 
 @on("max", "min", "median", "nanmedian", "mode", "kthvalue")
@@ -246,18 +253,6 @@ def _extreme(call: Call) -> tuple[Described, ...]:
         return elementwise(call, "max")  # type: ignore[return-value]
     y = made(_shape(call), type_name(call["self"]))
     return (y, like(y, "int64")) if "dim" in call.args else (y,)
-
-
-@on("aminmax", "_aminmax")
-def _both_extremes(call: Call) -> tuple[Described, ...]:
-    y = made(_shape(call), type_name(call["self"]))
-    return y, like(y)
-
-
-@on("topk")
-def _topk(call: Call) -> tuple[Described, ...]:
-    y = made(replaced(call["self"], call["dim"], call["k"]), type_name(call["self"]))
-    return y, like(y, "int64")
 
 
 @on("searchsorted", "bucketize")
@@ -275,6 +270,19 @@ def _isin(call: Call) -> tuple[Described, ...]:
 
 on_each(
     {
+        "var_mean std_mean": lambda call, self: (
+            made(_shape(call), real_of(type_name(self))),
+            made(_shape(call), type_name(self)),
+        ),
+        # Of bytes they make bytes, as in the time before there were truths.
+        "any all _is_any_true _is_all_true": lambda call, self: made(
+            _shape(call), "uint8" if type_name(self) == "uint8" else "bool"
+        ),
+        "aminmax _aminmax": lambda call, self: [made(_shape(call), type_name(self))] * 2,
+        "topk": lambda self, dim, k: (
+            made(replaced(self, dim, k), type_name(self)),
+            made(replaced(self, dim, k), "int64"),
+        ),
         "sum nansum prod": lambda call: (made(_shape(call), default_type(call, summed(type_name(call["self"])))),),
         "trace": lambda call: (made((), summed(type_name(call["self"]))),),
         "dist": lambda call: (made((), real_of(type_name(call["self"]))),),
@@ -316,24 +324,6 @@ def _nll(call: Call) -> tuple[Described, ...]:
     return *_reduced(call, made(call["target"].shape, dtype)), made((), dtype)
 
 
-@on("cdist", "_cdist_forward", "_euclidean_dist")
-def _distances(call: Call) -> tuple[Described, ...]:
-    a, b = call["x1"], call["x2"]
-    return (made((*broadcast([a.shape[:-2], b.shape[:-2]]), a.shape[-2], b.shape[-2]), type_name(a)),)
-
-
-@on("pdist", "_pdist_forward")
-def _pairs(call: Call) -> tuple[Described, ...]:
-    rows = call["self"].shape[0]
-    return (made((rows * (rows - 1) // 2,), type_name(call["self"])),)
-
-
-@on("_cdist_backward")
-def _distances_backward(call: Call) -> tuple[Described, ...]:
-    a, b = call["x1"], call["x2"]
-    return (made((*broadcast([a.shape[:-2], b.shape[:-2]]), *a.shape[-2:]), type_name(a)),)
-
-
 @on("_fft_r2c")
 def _from_real(call: Call) -> tuple[Described, ...]:
     """Of a real signal half of the spectrum says all."""
@@ -342,10 +332,18 @@ def _from_real(call: Call) -> tuple[Described, ...]:
     return (made(shape, complex_of(type_name(x))),)
 
 
-@on("_fft_c2r")
-def _to_real(call: Call) -> tuple[Described, ...]:
-    x = call["self"]
-    return (made(replaced(x, call["dim"][-1], call["last_dim_size"]), real_of(type_name(x))),)
-
-
-on_each({"multi_margin_loss": lambda call: _reduced(call, made(call["target"].shape, type_name(call["self"])))})
+on_each(
+    {
+        "multi_margin_loss": lambda call: _reduced(call, made(call["target"].shape, type_name(call["self"]))),
+        "cdist _cdist_forward _euclidean_dist": lambda x1, x2: made(
+            (*broadcast([x1.shape[:-2], x2.shape[:-2]]), x1.shape[-2], x2.shape[-2]), type_name(x1)
+        ),
+        "_cdist_backward": lambda x1, x2: made(
+            (*broadcast([x1.shape[:-2], x2.shape[:-2]]), *x1.shape[-2:]), type_name(x1)
+        ),
+        "pdist _pdist_forward": lambda self: made((self.shape[0] * (self.shape[0] - 1) // 2,), type_name(self)),
+        "_fft_c2r": lambda self, dim, last_dim_size: made(
+            replaced(self, dim[-1], last_dim_size), real_of(type_name(self))
+        ),
+    }
+)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor
 
 from opcost.core.graph import Role, TensorSpec
+from opcost.frontends.torch import private
 
 _OWN_DISPATCH = torch.Tensor.__torch_dispatch__
 
@@ -22,12 +22,12 @@ _OWN_DISPATCH = torch.Tensor.__torch_dispatch__
 def is_foreign(tensor: torch.Tensor) -> bool:
     """Whether a tensor's class answers operators itself; a fake one stands for a plain tensor and is taken as that."""
     cls = type(tensor)
-    return cls.__torch_dispatch__ is not _OWN_DISPATCH and cls is not FakeTensor
+    return cls.__torch_dispatch__ is not _OWN_DISPATCH and cls is not private.FakeTensor
 
 
 def has_data(tensor: torch.Tensor) -> bool:
     """Whether a tensor's numbers are there: not on the meta device, nor in a fake tensor."""
-    return tensor.device.type != "meta" and type(tensor) is not FakeTensor
+    return tensor.device.type != "meta" and type(tensor) is not private.FakeTensor
 
 
 def laid_out(tensor: torch.Tensor) -> torch.Tensor | None:

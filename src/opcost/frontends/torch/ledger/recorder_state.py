@@ -8,10 +8,10 @@ from threading import RLock, current_thread, get_ident
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from opcost.core.graph import ASSUMED, Note, Phase, Role, TensorSpec
 from opcost.errors import DataDependent, ForwardError
+from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import Memory, Packages, has_data, is_foreign, laid_out
 from opcost.frontends.torch.ledger.tensors import (
     SMALL,
@@ -76,7 +76,7 @@ class Choice:
         return self.compared == set(range(len(self.compared)))
 
 
-class RecorderState(TorchDispatchMode):
+class RecorderState(private.TorchDispatchMode):
     """What is written down while operators run; `where` tells the running module's path.
 
     How an operator is answered is the matter of the classes below. It is their dispatch mode already, because operators
@@ -257,7 +257,7 @@ class RecorderState(TorchDispatchMode):
         if not self.knows(state):
             if not isinstance(state, TensorRecord) or not has_data(state.tensor) or not state.untouched:
                 raise self.unknown(f"the content of a {state.sig.spec} {state.sig.spec.dtype} tensor", func)
-            with _disable_current_modes():
+            with private.no_modes():
                 state.content = state.tensor.detach().to("cpu", copy=True)
         self.decides(state)
         if shares:

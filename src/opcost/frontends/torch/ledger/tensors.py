@@ -11,11 +11,19 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from opcost.core.graph import Attrs, Phase, TensorSpec
 from opcost.errors import ForwardError
 from opcost.frontends.aten.call import row_major
+from opcost.frontends.torch.private import (
+    NoDispatch,
+    empty_quantized,
+    make_wrapper,
+    mode_count,
+    no_modes,
+    plain_function,
+    refuse_access,
+)
 from opcost.frontends.torch.tree import tensors_passed
 
 
@@ -59,9 +67,6 @@ class Held:
 
 # -- tensors without data, and the interned signature of shape, strides, type and device
 
-_make_wrapper = torch.Tensor._make_wrapper_subclass
-_refuse_access: Callable[[torch.Tensor], None] = torch._C._set_throw_on_mutable_data_ptr  # type: ignore[attr-defined]
-"""Makes compiled code raise where it asks for the address of memory, instead of reading what was never written."""
 _untyped_storage = torch.Tensor.untyped_storage  # itself, not what replaces it during a count
 _storage_offset: Callable[[torch.Tensor], int] = torch.Tensor.storage_offset
 QUANTIZED = frozenset({torch.qint8, torch.quint8, torch.qint32})
@@ -107,7 +112,7 @@ class Signature:
             1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride, strict=True)) if 0 not in self.shape else 0
         )
         if self.dtype in QUANTIZED:
-            base = torch._empty_affine_quantized((extent,), scale=1.0, zero_point=0, dtype=self.dtype)
+            base = empty_quantized((extent,), scale=1.0, zero_point=0, dtype=self.dtype)
         else:
             base = torch.zeros(extent, dtype=self.dtype)
         return base.as_strided(self.shape, self.stride)
@@ -189,7 +194,7 @@ class Recorded(torch.Tensor):
     mark: Mark
     replayed: bool
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = plain_function
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -252,7 +257,7 @@ class Recorded(torch.Tensor):
         if self._is_known():
             return str(self.answer(repr))
         ledger = self.mark.ledger()
-        if ledger is not None and ledger.can_run_real() and torch._C._len_torch_dispatch_stack():
+        if ledger is not None and ledger.can_run_real() and mode_count():
             self.answer(repr)  # raises, so that the numbers are those of a real run
         return f"Recorded({self.sig.spec}, {self.sig.spec.dtype}, {self.sig.device})"
 
@@ -280,13 +285,13 @@ class Recorded(torch.Tensor):
         if ledger is None:
             raise RuntimeError("a tensor without data was asked for its numbers after the count had ended")
         content = ledger.content_asked(self, shares=shares)
-        with _disable_current_modes():
+        with no_modes():
             return question(content)
 
 
 def reshape(tensor: Recorded, sig: Signature) -> None:
     """Give a tensor another shape in place, as `t_`, `unsqueeze_` and `resize_` do, and operators to their `out`."""
-    with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+    with NoDispatch():  # type: ignore[attr-defined]
         torch.Tensor.data.__set__(tensor, recorded(sig, tensor.vid, tensor.mark, tensor.held))  # type: ignore[attr-defined]
     tensor.sig = sig
 
@@ -294,8 +299,8 @@ def reshape(tensor: Recorded, sig: Signature) -> None:
 def recorded(sig: Signature, vid: int, mark: Mark, held: Held | None, content: torch.Tensor | None = None) -> Recorded:
     """A new tensor of this signature."""
     # By position (offset and memory format are left open): to parse names takes a quarter of the call.
-    tensor: Recorded = _make_wrapper(Recorded, sig.shape, sig.stride, None, None, sig.dtype, torch.strided, sig.device)  # type: ignore[assignment]
-    _refuse_access(tensor)
+    tensor: Recorded = make_wrapper(Recorded, sig.shape, sig.stride, None, None, sig.dtype, torch.strided, sig.device)  # type: ignore[assignment]
+    refuse_access(tensor)
     tensor.sig = sig
     tensor.vid = vid
     tensor.mark = mark

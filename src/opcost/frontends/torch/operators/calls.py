@@ -18,6 +18,7 @@ from opcost.frontends import aten
 from opcost.frontends.aten.call import Call as AtenCall
 from opcost.frontends.aten.call import Tensor
 from opcost.frontends.aten.schema import parse
+from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import has_package
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
 from opcost.frontends.torch.ledger.tensors import QUANTIZED, Entry, Out, State, TensorRecord
@@ -104,10 +105,9 @@ def group_size(args: dict[str, Any]) -> int | None:
     group, name = args.get("process_group"), args.get("group_name")
     if group is None and not isinstance(name, str):
         return None
-    from torch._C._distributed_c10d import ProcessGroup, _resolve_process_group
-
+    groups = private.distributed()
     try:
-        found = ProcessGroup.unbox(group) if group is not None else _resolve_process_group(name)  # type: ignore[arg-type]
+        found = groups.ProcessGroup.unbox(group) if group is not None else groups._resolve_process_group(name)
         return int(found.size())
     except (RuntimeError, TypeError, ValueError):  # a group that is gone
         return None
@@ -121,7 +121,7 @@ _INPUT, _STATE = 0, 5
 
 def unasked_of_layer(call: AtenCall) -> dict[str, Attr]:
     """What a recurrent layer of oneDNN need not be differentiated by: an input or a first state that requires no gradient."""
-    node = torch._C._current_autograd_node()
+    node = private.autograd_node()
     if call.base != "mkldnn_rnn_layer_backward" or node is None:
         return {}
     followed = [function is not None for function, _ in node.next_functions]
@@ -324,8 +324,8 @@ _ZEROS_LIMIT = 1 << 30
 @functools.cache
 def is_composite(func: Any) -> bool:
     """Whether PyTorch itself expresses the operator in others, on processors and GPUs too: `silu_backward` is a kernel there."""
-    has_kernel: Callable[[str, str], bool] = torch._C._dispatch_has_kernel_for_dispatch_key
-    return has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "CPU")
+    name = func.name()
+    return private.has_kernel(name, "CompositeImplicitAutograd") and not private.has_kernel(name, "CPU")
 
 
 def work_out(call: Call) -> Entry:
@@ -370,9 +370,7 @@ def _tried_on_zeros(call: Call, failure: Exception | None) -> tuple[Trial, Any]:
             "Work"
         ]:
             raise failure or NotImplementedError(f"{call.func} on sparse or quantized tensors needs the other ranks")
-        from torch._C._distributed_c10d import FakeWork
-
-        return call.on_meta(), FakeWork().boxed()
+        return call.on_meta(), private.distributed().FakeWork().boxed()
     if sum(state.sig.spec.nbytes for state in call.states if _replaceable(state)) > _ZEROS_LIMIT:
         raise failure or MemoryError(f"{call.func} would need more than {_ZEROS_LIMIT} bytes of zeros")
     trial = call.on([_zeros_for(state) for state in call.states], CPU)

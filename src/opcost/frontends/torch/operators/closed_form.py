@@ -158,24 +158,21 @@ def _overloads(names: str) -> list[Any]:
     return [getattr(getattr(_aten, packet), overload or "default") for packet, _, overload in found]
 
 
-_FORMS: dict[Any, Callable[..., Any]] = {
-    func: form
-    for form, names in {
-        _unary: "relu gelu silu sigmoid tanh neg rsqrt sqrt exp log cos sin erf abs reciprocal hardswish hardsigmoid hardtanh "
-        "leaky_relu elu softplus clamp clamp_min pow.Tensor_Scalar mul.Scalar add.Scalar sub.Scalar div.Scalar",
-        _unary_in_place: "relu_ gelu_ silu_ sigmoid_ tanh_ hardswish_ hardsigmoid_ hardtanh_ leaky_relu_ elu_ mul_.Scalar "
-        "add_.Scalar",
-        _binary: "add.Tensor mul.Tensor sub.Tensor div.Tensor",
-        _addmm: "addmm",
-        _batch_norm: "native_batch_norm",
-        _layer_norm: "native_layer_norm",
-        _reduce: "mean.dim sum.dim_IntList",
-        _roll: "roll",
-        _convolution: "convolution",
-        _grouped_mm: "_grouped_mm",
-        _int4pack_mm: "_weight_int4pack_mm",
-    }.items()
-    for func in _overloads(names)
+_NAMES: dict[Callable[..., Any], str] = {
+    _unary: "relu gelu silu sigmoid tanh neg rsqrt sqrt exp log cos sin erf abs reciprocal hardswish hardsigmoid hardtanh "
+    "leaky_relu elu softplus clamp clamp_min pow.Tensor_Scalar mul.Scalar add.Scalar sub.Scalar div.Scalar",
+    _unary_in_place: "relu_ gelu_ silu_ sigmoid_ tanh_ hardswish_ hardsigmoid_ hardtanh_ leaky_relu_ elu_ mul_.Scalar "
+    "add_.Scalar",
+    _binary: "add.Tensor mul.Tensor sub.Tensor div.Tensor",
+    _addmm: "addmm",
+    _batch_norm: "native_batch_norm",
+    _layer_norm: "native_layer_norm",
+    _reduce: "mean.dim sum.dim_IntList",
+    _roll: "roll",
+    _convolution: "convolution",
+    _grouped_mm: "_grouped_mm",
+    _int4pack_mm: "_weight_int4pack_mm",
 }
+_FORMS = {func: form for form, names in _NAMES.items() for func in _overloads(names)}
 _KEYWORDS_IRRELEVANT = frozenset({_aten._grouped_mm.default, _aten.gelu.default, _aten.gelu_.default, _aten.add.Tensor})
 """Operators whose keyword arguments (an offset table, a flavour, a factor) do not change the outputs."""

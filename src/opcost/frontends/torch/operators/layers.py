@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
 from opcost.errors import DataDependent
+from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
 from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.operators.calls import META, Call, Trial, record, work_out
 from opcost.frontends.torch.tree import tensors_in
 
-_own = torch._C._VariableFunctions._pad_packed_sequence  # type: ignore[attr-defined]
+_own = private.functions._pad_packed_sequence  # type: ignore[attr-defined]
 
 
 def readable(sizes: torch.Tensor) -> torch.Tensor:
@@ -75,7 +75,7 @@ class whole_layers(TorchFunctionMode):  # noqa: N801 - used as a context manager
         if self._apart:
             return func(args[0], readable(args[1]), *args[2:]) if packed else func(*args)
         overload = overloads[1] if packed else overloads[0]
-        with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+        with private.NoDispatch():  # type: ignore[attr-defined]
             return self._ledger.__torch_dispatch__(overload, (), args)
 
 
@@ -173,7 +173,7 @@ def run(ledger: RecorderState, func: Any, args: Any, kwargs: dict[str, Any]) -> 
 
 def is_control_flow(func: Any) -> bool:
     """Whether an operator runs functions that it is given, so that a real run must be seen from inside."""
-    return not isinstance(func, torch._ops.OpOverload) and _name(func) in _CONTROL_FLOW
+    return not isinstance(func, private.OpOverload) and _name(func) in _CONTROL_FLOW
 
 
 def _name(func: Any) -> str:
@@ -214,7 +214,7 @@ def _while(ledger: RecorderState, func: Any, cond_fn: Any, body_fn: Any, carried
 def _map(ledger: RecorderState, func: Any, f: Any, xs: Any, args: Any = ()) -> Any:
     with ledger:
         turns = [f(*[x[i] for x in xs], *args) for i in range(tensors_in(xs)[0].shape[0])]
-        return pytree.tree_map(lambda *parts: torch.stack(parts), *turns)
+        return private.pytree.tree_map(lambda *parts: torch.stack(parts), *turns)
 
 
 def _scan(ledger: RecorderState, func: Any, combine: Any, init: Any, xs: Any, additional: Any = (), **_: Any) -> Any:

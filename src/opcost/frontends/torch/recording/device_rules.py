@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch.nn import functional
 
+from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.recorder_state import counting_thread
 from opcost.frontends.torch.restore.process import replaced
 
@@ -67,9 +68,9 @@ RULES: dict[str, dict[How, str]] = {
 }
 """PyTorch's rules by the type of a device: the names of operators of aten, with their overloads."""
 
-_KEY = torch._C.DispatchKey.AutocastIPU
+_KEY = private.DispatchKey.AutocastIPU
 _KEY_OF = "ipu"
-_KEYS = torch._C.DispatchKeySet(_KEY) | torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
+_KEYS = private.DispatchKeySet(_KEY) | private.DispatchKeySet(private.DispatchKey.AutocastCPU)
 _here = threading.local()
 
 
@@ -106,7 +107,7 @@ class _Casting:
         if how == "as it is" or not torch.is_autocast_enabled("cpu"):
             return op.redispatch(keys - _KEYS, *args, **kwargs)  # what it calls is again asked for its rule
         lower = torch.get_autocast_dtype("cpu")
-        with torch._C._ExcludeDispatchKeyGuard(_KEYS):
+        with private.ExcludeKeys(_KEYS):
             if how == "refused":
                 raise RuntimeError(f"{name} is unsafe to autocast, and PyTorch refuses it on this device")
             if how == "float32 result":
@@ -164,7 +165,7 @@ def lowered(*tensors: torch.Tensor | None) -> tuple[Any, ...]:
     if casting is None or not torch.is_autocast_enabled("cpu"):
         return tensors
     lower = torch.get_autocast_dtype("cpu")
-    with torch._C._ExcludeDispatchKeyGuard(_KEYS):
+    with private.ExcludeKeys(_KEYS):
         return tuple(casting.cast(tensor, lower, lower) for tensor in tensors)
 
 
@@ -212,7 +213,7 @@ def autocast_as(like: str) -> Iterator[None]:
         undo.enter_context(replaced(torch.autocast, "__init__", on_the_processor))
         undo.callback(torch.set_autocast_enabled, _KEY_OF, torch.is_autocast_enabled(_KEY_OF))
         torch.set_autocast_enabled(_KEY_OF, True)  # noqa: FBT003 - a switch
-        undo.enter_context(torch._C._IncludeDispatchKeyGuard(_KEY))
+        undo.enter_context(private.IncludeKey(_KEY))
         yield
 
 

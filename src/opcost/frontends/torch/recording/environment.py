@@ -13,12 +13,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import CheckpointFunction, checkpoint, set_checkpoint_early_stop
-from torch.utils.checkpoint import _allowed_determinism_checks_to_fns as _CHECKS
 
 from opcost.errors import InputError
+from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import is_foreign
 from opcost.frontends.torch.ledger.recorder_state import RecorderState, counting_thread
 from opcost.frontends.torch.ledger.tensors import Recorded
@@ -113,11 +111,11 @@ def _of_plain(ledger: RecorderState, name: str) -> Callable[..., Any]:
             return getattr(tensor, name)(*args, **kwargs)
         leaf = ledger.leaf_of(tensor)
         if leaf is None or is_foreign(tensor) or tensor.layout is not torch.strided:
-            with _disable_current_modes():
+            with private.no_modes():
                 return method(tensor, *args, **kwargs)
         if name not in _ADDRESSED or not leaf.untouched or ledger.knows(leaf):
             tensor = ledger.content_asked(leaf, shares=name not in _COPIED)
-        with _disable_current_modes():
+        with private.no_modes():
             return method(tensor, *args, **kwargs)
 
     return read
@@ -169,7 +167,7 @@ def settings_for_run() -> Iterator[None]:
         # The fused path of nn.MultiheadAttention is one opaque operator; the plain one shows what it consists of.
         undo.enter_context(replaced(torch.backends.mha, "get_fastpath_enabled", lambda: False))
         undo.enter_context(as_written())
-        undo.enter_context(replaced(torch._VF, "_pad_packed_sequence", pad_packed))
+        undo.enter_context(replaced(private.variable_functions, "_pad_packed_sequence", pad_packed))
         undo.enter_context(unrecorded_initialization())
         undo.enter_context(checkpoints_for_grad())
         undo.enter_context(_checkpoints_anywhere())
@@ -205,17 +203,17 @@ def _checkpoint(function: Callable[..., Any], *given: Any) -> Any:
 @contextmanager
 def _checkpoints_anywhere() -> Iterator[None]:
     """Let checkpoints compare what they recompute but for where it lies: a weight without memory lies nowhere."""
-    before, here = _CHECKS["default"], counting_thread()
+    before, here = private.checkpoint_checks["default"], counting_thread()
 
     def told(tensor: torch.Tensor) -> Any:
         found = before(tensor)
         return {**found, "device": None} if counting_thread() == here else found
 
-    _CHECKS["default"] = told
+    private.checkpoint_checks["default"] = told
     try:
         yield
     finally:
-        _CHECKS["default"] = before
+        private.checkpoint_checks["default"] = before
 
 
 def _deep_copy(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
@@ -225,14 +223,11 @@ def _deep_copy(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
     return memo[id(tensor)]  # type: ignore[no-any-return]
 
 
-_make_subclass = torch.Tensor._make_subclass
-
-
 def _subclassed(cls: type, data: torch.Tensor, require_grad: bool = False, **options: Any) -> torch.Tensor:  # noqa: FBT001, FBT002
     """A parameter of a class of the model's own made in forward; a tensor without data stays of its own class."""
     if type(data) is Recorded:
         return data.detach().requires_grad_(require_grad)
-    return _make_subclass(cls, data, require_grad, **options)
+    return private.make_subclass(cls, data, require_grad, **options)
 
 
 _HOOKS_OF_ALL_MODULES = tuple(
@@ -246,14 +241,14 @@ _HOOKS_OF_ALL_MODULES = tuple(
 def no_surrounding_modes() -> Iterator[None]:
     """Outside of whatever is at work around: other dispatch modes (fake tensors, counters) and transforms (vmap, grad)."""
     with ExitStack() as undo:
-        if torch._C._len_torch_dispatch_stack():
-            undo.enter_context(_disable_current_modes())
+        if private.mode_count():
+            undo.enter_context(private.no_modes())
             for hooks in _HOOKS_OF_ALL_MODULES:  # with which some modes follow the modules
                 undo.callback(hooks.update, dict(hooks))
                 hooks.clear()
-        if (tracing := torch._C._get_tracing_state()) is not None:
-            undo.callback(torch._C._set_tracing_state, tracing)
-            torch._C._set_tracing_state(None)
-        if torch._C._functorch.peek_interpreter_stack() is not None:
-            undo.enter_context(temporarily_clear_interpreter_stack())
+        if (tracing := private.tracing_state()) is not None:
+            undo.callback(private.set_tracing_state, tracing)
+            private.set_tracing_state(None)
+        if private.interpreter_stack() is not None:
+            undo.enter_context(private.no_transforms())
         yield

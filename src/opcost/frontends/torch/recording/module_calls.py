@@ -20,11 +20,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack, _pop_mode, _push_mode
 from torch.utils.checkpoint import checkpoint
 
 from opcost.core.graph import UNSEEN
 from opcost.errors import InputError, OpcostError, UnknownName
+from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.recorder_state import RecorderState, counting_thread, joined
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.restore.process import replaced
@@ -49,7 +49,7 @@ _wrapper = _Wrapper()
 
 def _scoped_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     enter = getattr(_active, "enter", None)
-    if enter is None and _wrapper.enter_in_engine is not None and torch._C._current_autograd_node() is not None:
+    if enter is None and _wrapper.enter_in_engine is not None and private.autograd_node() is not None:
         enter = _wrapper.enter_in_engine
     if enter is None:
         if _wrapper.elsewhere is not None:
@@ -162,7 +162,7 @@ class Threads:
 
     def _is_recording(self) -> bool:
         """Whether operators are recorded here now: not inside one of them."""
-        return any(isinstance(mode, (RecorderState, _Follower)) for mode in _get_current_dispatch_mode_stack())
+        return any(isinstance(mode, (RecorderState, _Follower)) for mode in private.dispatch_modes())
 
     def _wait(self, ended: threading.Event) -> None:
         recorder = self._recorder
@@ -199,12 +199,12 @@ class Threads:
             this = threading.get_ident()
             outer = here.path, getattr(_active, "enter", None), joined.get(this)
             here.path, _active.enter, joined[this] = path, self._called, counting
-            _push_mode(_Follower(self))
+            private.push_mode(_Follower(self))
             try:
                 with torch.set_grad_enabled(self._backward):
                     return task(*args, **kwargs)
             finally:
-                _pop_mode()
+                private.pop_mode()
                 here.path, _active.enter, before = outer
                 if before is None:
                     del joined[this]
@@ -229,7 +229,7 @@ class Threads:
         return self._recorder.__torch_dispatch__(func, types, args, kwargs)
 
 
-class _Follower(TorchDispatchMode):
+class _Follower(private.TorchDispatchMode):
     """Stands for the recorder in another thread. A mode itself may be on in one thread only."""
 
     @classmethod
@@ -353,7 +353,7 @@ def marked(module: torch.jit.ScriptModule) -> Callable[..., Any] | None:
     try:
         markers()
         method = module._c._get_method("forward")
-        run = torch._C._create_function_from_graph("forward", _with_marks(module, "forward"))
+        run = private.function_of_graph("forward", _with_marks(module, "forward"))
     except RuntimeError:  # code of a kind that cannot be copied: it runs as it is
         return None
     arguments = method.schema.arguments[1:]
@@ -411,7 +411,7 @@ def _mark(graph: Any, name: str, values: list[Any], *first: Any) -> None:
     """Write a mark at the place where the graph is being written, with the tensors among the values."""
     tensors = [tensor for value in values for tensor in _tensors(graph, value)]
     listed = graph.create("prim::ListConstruct", tensors, 1)
-    listed.output().setType(torch._C.ListType.ofTensors())
+    listed.output().setType(private.list_of_tensors())
     graph.insertNode(listed)
     graph.insertNode(graph.create(f"opcost::{name}", [*first, listed.output()], 0))
 

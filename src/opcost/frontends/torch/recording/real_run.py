@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import _disable_current_modes
 
 from opcost.core.graph import Graph, Role
 from opcost.errors import InputError
+from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import has_data, is_foreign
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
 from opcost.frontends.torch.ledger.tensors import Entry, ForeignTensor, OpRecord, Signature, State, TensorRecord
@@ -87,14 +87,14 @@ class RealRecorder(Recorder):
     def twin(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy that stands for the same value as a leaf."""
         leaf = self.leaf(tensor)
-        with _disable_current_modes():
+        with private.no_modes():
             copy = tensor.detach().clone()
         self._seen[id(copy)] = _Seen(copy, leaf.sig, leaf.vid)
         return copy
 
     def standing(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         sig, vid = self._stands(tensor, name)
-        with _disable_current_modes():
+        with private.no_modes():
             zeros = torch.zeros_like(tensor)
         self._seen[id(zeros)] = _Seen(zeros, sig, vid)
         return zeros
@@ -115,7 +115,7 @@ class RealRecorder(Recorder):
             return tell(*args)
         if layers.is_control_flow(func):
             return layers.run(self, func, args, kwargs)
-        if func not in special.HANDLERS and isinstance(func, torch._ops.OpOverload) and is_composite(func):
+        if func not in special.HANDLERS and isinstance(func, private.OpOverload) and is_composite(func):
             if any(is_foreign(tensor) for tensor in tensors_passed((args, kwargs), [])):
                 return NotImplemented
             with self:
@@ -195,9 +195,7 @@ class Block:
 
     def enter(self) -> None:
         """Begin to record."""
-        if any(
-            isinstance(mode, RecorderState) for mode in torch.utils._python_dispatch._get_current_dispatch_mode_stack()
-        ):
+        if any(isinstance(mode, RecorderState) for mode in private.dispatch_modes()):
             raise InputError("a recording runs inside another recording or count", hint="end the outer one first")
         self._undo.enter_context(as_written())  # a compiler would trace the recorder, as flex attention's does
         self._undo.enter_context(intercept_calls(self._run.enter, engine=True))
@@ -216,7 +214,7 @@ class Block:
 
     def _where(self) -> str:
         """The running module; inside the autograd engine, the one whose forward made the node that runs."""
-        if torch._C._current_autograd_node() is None:
+        if private.autograd_node() is None:
             self.recorder.phase = "forward"
             return self._run.where_graded()
         self.recorder.phase = "backward"

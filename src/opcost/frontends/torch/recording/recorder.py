@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from opcost.core.interrupts import pending, raise_pending
+from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
 from opcost.frontends.torch.ledger.tensors import Entry, ForeignTensor, Recorded, State
 from opcost.frontends.torch.operators import contents, layers, special
@@ -76,7 +77,7 @@ class Recorder(RecorderState):
         self, func: Any, args: Any, kwargs: dict[str, Any], states: list[State], key: list[Any] | None, *, known: bool
     ) -> Any:
         """Record one operator and return what it would return."""
-        if not isinstance(func, torch._ops.OpOverload):
+        if not isinstance(func, private.OpOverload):
             return layers.run(self, func, args, kwargs)
         if (handler := _HANDLERS.get(id(func))) is not None:
             result = handler(Call(self, func, args, kwargs, states))
@@ -104,7 +105,7 @@ class Recorder(RecorderState):
     def _replay_from_here(self) -> None:
         self.replays_after = sys.maxsize
         # Inside of packages and of scripted modules, functions are not what is called.
-        if not self.packages and not self.told and torch._C._get_tracing_state() is None:
+        if not self.packages and not self.told and private.tracing_state() is None:
             self.replay = RepeatedCalls(self)
             self.replay.start()
 

@@ -22,18 +22,15 @@ import torch
 from opcost.core.graph import Op
 from opcost.core.steps import Pattern, PatternOp, Step, Steps
 from opcost.frontends.torch.ledger.tensors import Entry, Mark, OpRecord, Recorded, Signature, recorded
+from opcost.frontends.torch.private import any_autocast, mode_count, plain_function, transform_level, use_count
 from opcost.frontends.torch.recording.replayed import ASKING, GETITEM, REPLAYED, answered_by, index_key
 from opcost.frontends.torch.tree import tensors_passed
 
 if TYPE_CHECKING:
     from opcost.frontends.torch.ledger.recorder_state import RecorderState
 
-_run_function: Callable[..., Any] = torch._C._disabled_torch_function_impl
 _gradients: Callable[[], bool] = torch.is_grad_enabled
 _default_dtype: Callable[[], torch.dtype] = torch.get_default_dtype
-_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack  # type: ignore[attr-defined]
-_autocasts: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", torch.is_autocast_enabled)
-_transform: Callable[[], int | None] = torch._C._functorch.maybe_current_level
 _PLAIN = frozenset(
     {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 )
@@ -106,7 +103,7 @@ class Result:
             tensor is not None
             and _references(tensor) == _OWN_REFERENCES
             and tensor.replayed
-            and _uses(tensor) == 1
+            and use_count(tensor) == 1
             and not getweakrefcount(tensor)
             and not tensor.__dict__
         ):
@@ -122,7 +119,6 @@ class Result:
 _references = sys.getrefcount
 _OWN_REFERENCES = 3
 """Those of `spare`, of the local name, and of the argument of `getrefcount`."""
-_uses: Callable[[Any], int] = getattr(torch.Tensor, "_use_count", lambda _: 0)
 
 
 class SeenCall:
@@ -213,9 +209,9 @@ class RepeatedCalls:
         # Gradients, autocast, other modes and transforms change what functions do.
         if (
             _gradients()
-            or _dispatch_modes() != 1
-            or _autocasts()
-            or _transform() is not None
+            or mode_count() != 1
+            or any_autocast()
+            or transform_level() is not None
             or _default_dtype() is not self._dtype
         ):
             return self._run(function.call, types, args, kwargs)
@@ -290,7 +286,7 @@ class RepeatedCalls:
         for tensor in _tensors(args, kwargs):
             if type(tensor) is Recorded:
                 tensor.replayed = False
-        return _run_function(func, types, args, kwargs or {})
+        return plain_function(func, types, args, kwargs or {})
 
     def _run_first(
         self, function: _Function, key: list[Any], vids: list[int], types: Any, args: Any, kwargs: Any
@@ -299,7 +295,7 @@ class RepeatedCalls:
         ledger, steps = self._ledger, self._records.steps
         given = _tensors(args, kwargs)
         first, step, leaves = len(ledger.specs), len(steps), ledger.known_leaves()
-        result = _run_function(function.call, types, args, kwargs or {})
+        result = plain_function(function.call, types, args, kwargs or {})
         same = vids == [ledger.state(tensor).vid for tensor in given] and leaves == ledger.known_leaves()
         seen = self._seen(function, key, given, vids, first, step, result) if same else None
         function.calls[tuple(key)] = seen

@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional
 
 from opcost.frontends.torch.ledger.tensors import Recorded
+from opcost.frontends.torch.private import ATTENTION_KERNELS, NoFunctionSubclass, function_modes, nn_functions
 
 _NAMES = """
     abs add addcdiv addcmul addmm all amax amin any atan2 baddbmm bfloat16 bitwise_and bitwise_not bitwise_or bmm broadcast_to
@@ -46,24 +47,18 @@ def _asks_gradient(tensor: Recorded) -> bool:
         tensor, "replayed", False
     ):  # it came from a function that ran without gradients, and was not told to ask
         return False
-    with torch._C.DisableTorchFunctionSubclass():
+    with NoFunctionSubclass():
         return bool(tensor.requires_grad)
-
-
-def _switches() -> list[bool]:
-    return [
-        torch._C._get_flash_sdp_enabled(),  # type: ignore[attr-defined]
-        torch._C._get_mem_efficient_sdp_enabled(),  # type: ignore[attr-defined]
-        torch._C._get_math_sdp_enabled(),  # type: ignore[attr-defined]
-        torch._C._get_cudnn_sdp_enabled(),  # type: ignore[attr-defined]
-    ]
 
 
 ASKING: dict[Any, Callable[[Sequence[Any]], list[bool]]] = {
     **dict.fromkeys(
         (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.Tensor.__rmatmul__), _gradients_asked
     ),
-    functional.scaled_dot_product_attention: lambda args: [*_switches(), *_gradients_asked(args)],
+    functional.scaled_dot_product_attention: lambda args: [
+        *[enabled() for enabled in ATTENTION_KERNELS],
+        *_gradients_asked(args),
+    ],
 }
 """Functions that go another way where an argument asks for a gradient, or by a switch: what is known of that."""
 
@@ -71,7 +66,7 @@ ASKING: dict[Any, Callable[[Sequence[Any]], list[bool]]] = {
 def _functions() -> dict[Any, None]:
     found = dict.fromkeys((GETITEM, *ASKING))
     for name in (*_NAMES.split(), *[f"__{name}__" for name in _SPECIAL.split()]):
-        for owner in (torch, torch.Tensor, functional, torch._C._nn):
+        for owner in (torch, torch.Tensor, functional, nn_functions):
             if callable(function := getattr(owner, name, None)):
                 found[function] = None
     for name in _PROPERTIES:
@@ -124,12 +119,11 @@ _FACTS: dict[str, Callable[[Recorded], Any]] = {
     "ndim": lambda tensor: len(tensor.sig.shape),
 }
 """What a tensor without data knows of itself."""
-_function_modes: Callable[[], int] = torch._C._len_torch_function_stack  # type: ignore[attr-defined]
 
 
 def _asking(function: Any, answer: Answers) -> Callable[..., Any]:
     def method(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs) if _function_modes() else answer(args, kwargs)
+        return function(*args, **kwargs) if function_modes() else answer(args, kwargs)
 
     return method
 
@@ -143,7 +137,7 @@ def _reflected(name: str, of_function: Callable[[Any], Answers]) -> Callable[...
 
 def _told(name: str, told: Callable[[Recorded], Any]) -> Callable[[Any], Any]:
     usual = getattr(torch.Tensor, name).__get__
-    return lambda tensor: usual(tensor) if _function_modes() else told(tensor)
+    return lambda tensor: usual(tensor) if function_modes() else told(tensor)
 
 
 def index_key(index: Any, shape: tuple[int, ...], key: list[Any]) -> bool:

@@ -15,14 +15,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils.checkpoint import _StopRecomputationError
 
 from opcost.core.graph import UNSEEN, Call, Graph, Module, Note, Op, TensorSpec, Value
 from opcost.core.interrupts import allow_signals, defer_signals, is_delivered, pending, raise_pending
 from opcost.core.steps import PatternedOps, PatternedValues
 from opcost.errors import ForwardError, OpcostError
 from opcost.frontends.building import with_above
+from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import held, is_foreign, parts, rebuilt
 from opcost.frontends.torch.ledger.recorder_state import counting_thread
 from opcost.frontends.torch.ledger.tensors import Recorded
@@ -48,7 +47,6 @@ from opcost.frontends.torch.restore.leftovers import empty_caches, remove_leftov
 from opcost.frontends.torch.restore.process import one_at_a_time, replaced
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 
-_run_backward = torch.autograd.graph._engine_run_backward
 _Held = tuple[list[tuple[str, int]], list[tuple[str, int]]]
 
 
@@ -107,7 +105,7 @@ class Run:
 
     def where_graded(self) -> str:
         """As forward, noting which autograd nodes are made where."""
-        number = torch._C._autograd._get_sequence_nr()  # type: ignore[attr-defined]
+        number = private.sequence_number()  # type: ignore[attr-defined]
         if not self._sequence or number > self._sequence[-1]:
             self._sequence.append(number)
             self._sequence_path.append(self.path)
@@ -117,7 +115,7 @@ class Run:
         """The module whose forward made the autograd node that runs now; a recomputed forward says itself where it is."""
         if self.path:
             return self.path
-        node = torch._C._current_autograd_node()
+        node = private.autograd_node()
         if node is None or not self._sequence:
             return ""
         # A node takes its number just before its operator is dispatched, so the operator saw the next one.
@@ -148,7 +146,7 @@ class Run:
                 result = module._call_impl(*args, **kwargs)
         except BaseException as exc:
             # A checkpoint that has recomputed enough raises too; to keep that would keep what it has computed.
-            if not isinstance(exc, _StopRecomputationError) and (self.failed is None or self.failed.exc is not exc):
+            if not isinstance(exc, private.StopRecomputation) and (self.failed is None or self.failed.exc is not exc):
                 self.failed = Place(exc, path, module, call[1])
             raise
         finally:
@@ -164,7 +162,7 @@ class Run:
         """What runs a scripted module so that the calls of its submodules are told."""
         found = self._scripts.get(id(module))
         if found is None:
-            with _disable_current_modes():
+            with private.no_modes():
                 found = self._scripts[id(module)] = marked(module) or module._call_impl
             self.recorder.told = {markers().enter: self._begin, markers().leave: self._end}
         return found
@@ -295,7 +293,7 @@ class Run:
     def _take_gradients(self, outputs: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
         """In place of what runs a backward pass: forward itself asks for one, of tensors for which gradients were off."""
         self.takes_gradients |= not any(tensor.requires_grad for tensor in tensors_in(outputs))
-        return _run_backward(outputs, *args, **kwargs)
+        return private.run_backward(outputs, *args, **kwargs)
 
     def _forward_and_backward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.options.backward:
@@ -390,7 +388,7 @@ class Run:
 
     def _register_late(self, path: str, module: nn.Module) -> None:
         """The same while the run is on: looking at the tensors must not be recorded."""
-        with _disable_current_modes():
+        with private.no_modes():
             self._register(path, module)
 
     def graph_of(self, outputs: tuple[int, ...]) -> Graph:
@@ -405,7 +403,7 @@ class Run:
             values, listed = _listed(recorder)
             ops = self._training.repeated(listed)
         calls = tuple([Call(*call) for call in self.calls])
-        with _disable_current_modes():  # an `extra_repr` may run operators, which are not the model's
+        with private.no_modes():  # an `extra_repr` may run operators, which are not the model's
             modules = tuple(self._modules(calls))
         return Graph(
             source=type(self.model).__name__,

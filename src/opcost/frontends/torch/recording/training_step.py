@@ -16,13 +16,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import _disable_current_modes
 
 from opcost.core.graph import Op
 from opcost.core.interrupts import is_delivered
 from opcost.core.memory import Lifetimes
 from opcost.core.option import Step
 from opcost.errors import ForwardError, InputError, OpcostError
+from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import parts
 from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.recording.recorder import Recorder
@@ -92,7 +92,7 @@ def note_of(model: nn.Module) -> str | None:
 
 def _unseen(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
-        with _disable_current_modes():
+        with private.no_modes():
             return function(*args, **kwargs)
 
     return call

@@ -1,0 +1,78 @@
+"""The private names of PyTorch that the recorder uses, all in one place. Checked with PyTorch 2.13.
+
+What another version lacks shows here first; names that only some versions have come with what is used instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack as no_transforms
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
+from torch.utils._python_dispatch import _disable_current_modes as no_modes
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack as dispatch_modes
+from torch.utils.checkpoint import _allowed_determinism_checks_to_fns as checkpoint_checks
+from torch.utils.checkpoint import _StopRecomputationError as StopRecomputation
+
+__all__ = [
+    "FakeTensor", "OpOverload", "StopRecomputation", "TorchDispatchMode", "checkpoint_checks", "dispatch_modes", "no_modes",
+    "no_transforms", "pop_mode", "push_mode", "pytree",
+]  # fmt: skip
+
+_C: Any = torch._C
+pop_mode, push_mode = _pop_mode, _push_mode
+
+# -- tensors
+make_wrapper: Callable[..., torch.Tensor] = torch.Tensor._make_wrapper_subclass
+make_subclass: Callable[..., torch.Tensor] = torch.Tensor._make_subclass
+empty_quantized: Callable[..., torch.Tensor] = torch._empty_affine_quantized
+refuse_access: Callable[[torch.Tensor], None] = _C._set_throw_on_mutable_data_ptr
+"""Makes compiled code raise where it asks for the address of memory, instead of reading what was never written."""
+use_count: Callable[[Any], int] = getattr(torch.Tensor, "_use_count", lambda _: 0)
+
+# -- functions of tensors, before the dispatcher
+plain_function: Any = _C._disabled_torch_function_impl
+NoFunctionSubclass: Any = _C.DisableTorchFunctionSubclass
+function_modes: Callable[[], int] = _C._len_torch_function_stack
+functions: Any = _C._VariableFunctions
+nn_functions: Any = _C._nn
+variable_functions: Any = torch._VF
+
+# -- the dispatcher
+NoDispatch: Any = _C._DisableTorchDispatch
+mode_count: Callable[[], int] = _C._len_torch_dispatch_stack
+has_kernel: Callable[[str, str], bool] = _C._dispatch_has_kernel_for_dispatch_key
+DispatchKey, DispatchKeySet = _C.DispatchKey, _C.DispatchKeySet
+ExcludeKeys, IncludeKey = _C._ExcludeDispatchKeyGuard, _C._IncludeDispatchKeyGuard
+any_autocast: Callable[[], bool] = getattr(_C, "_is_any_autocast_enabled", torch.is_autocast_enabled)
+transform_level: Callable[[], int | None] = _C._functorch.maybe_current_level
+interpreter_stack: Callable[[], Any] = _C._functorch.peek_interpreter_stack
+is_transformed: Callable[[Any], bool] = _C._functorch.is_functorch_wrapped_tensor
+ATTENTION_KERNELS: tuple[Callable[[], bool], ...] = (
+    _C._get_flash_sdp_enabled, _C._get_mem_efficient_sdp_enabled, _C._get_math_sdp_enabled, _C._get_cudnn_sdp_enabled,
+)  # fmt: skip
+"""Which kernels of attention are switched on."""
+
+# -- autograd
+autograd_node: Callable[[], Any] = _C._current_autograd_node
+sequence_number: Callable[[], int] = _C._autograd._get_sequence_nr
+set_version: Callable[..., None] = _C._autograd._unsafe_set_version_counter
+run_backward: Callable[..., Any] = torch.autograd.graph._engine_run_backward
+
+# -- scripted code
+tracing_state: Callable[[], Any] = _C._get_tracing_state
+set_tracing_state: Callable[[Any], None] = _C._set_tracing_state
+function_of_graph: Callable[[str, Any], Any] = _C._create_function_from_graph
+list_of_tensors: Callable[[], Any] = _C.ListType.ofTensors
+
+
+def distributed() -> Any:
+    """Process groups and the work that they return; only where PyTorch was built with them."""
+    from torch._C import _distributed_c10d
+
+    return _distributed_c10d

@@ -146,7 +146,9 @@ class RecorderState(private.TorchDispatchMode):
     ) -> TensorRecord:
         """The record of a tensor of the user's; tensors that are the same memory share a storage."""
         if type(tensor) is Recorded:
-            return self._made_leaf(tensor, (name, role, trainable))
+            if role != "const":  # a parameter that forward itself made: an operator's result, which the model keeps
+                self.leaves[tensor.vid] = name, role, trainable
+            return TensorRecord(tensor, tensor.sig, tensor.vid, None)
         found = self._leaf_of.get(id(tensor))
         if found is not None:
             if role != "const" and self.leaves[found.origin][1] == "const":  # seen before the model registered it
@@ -162,12 +164,6 @@ class RecorderState(private.TorchDispatchMode):
         leaf = TensorRecord(tensor, sig, vid, _content(tensor, role))
         self._leaf_of[id(tensor)] = leaf
         return leaf
-
-    def _made_leaf(self, tensor: Recorded, role: tuple[str, Role, bool]) -> TensorRecord:
-        """The record of a parameter that forward itself made: an operator's result, which the model keeps."""
-        if role[1] != "const":
-            self.leaves[tensor.vid] = role
-        return TensorRecord(tensor, tensor.sig, tensor.vid, None)
 
     def leaf_of(self, tensor: Any) -> TensorRecord | None:
         """The record of a tensor of the user's that was seen before."""
@@ -193,12 +189,6 @@ class RecorderState(private.TorchDispatchMode):
         freed = inputs.intersection(self.lives.storages)
         kept = {self.storages[vid] for vid in self.leaves if vid not in freed}
         return frozenset(self.storages[vid] for vid in freed) - kept
-
-    def _sparse(self, sig: Signature, vid: int) -> torch.Tensor:
-        """A sparse result. It has memory, because there are no sparse tensors without."""
-        tensor = sig.zeros()
-        self._leaf_of[id(tensor)] = TensorRecord(tensor, sig, vid, None)
-        return tensor
 
     def _reshape(self, state: State, sig: Signature) -> None:
         if type(state) is Recorded:
@@ -362,8 +352,9 @@ class RecorderState(private.TorchDispatchMode):
                 if sig is not state.sig:
                     self._reshape(state, sig)
                 outputs.append(state if type(state) is Recorded else state.tensor)
-            elif sig.stored is not None:
-                outputs.append(self._sparse(sig, vid))
+            elif sig.stored is not None:  # it has memory, because there are no sparse tensors without
+                outputs.append(sparse := sig.zeros())
+                self._leaf_of[id(sparse)] = TensorRecord(sparse, sig, vid, None)
             else:
                 held = Held(self.lives, vid) if base < 0 else states[base].held
                 outputs.append(recorded(sig, vid, self.mark, held, None if contents is None else contents[vid - first]))

@@ -136,22 +136,13 @@ class Signatures:
             return self.get(shape, tensor.stride(), tensor.dtype, device)
         if tensor.layout not in _SPARSE or tensor.dense_dim() or tensor.sparse_dim() < len(shape):
             return self.get(shape, row_major(shape), tensor.dtype, device)
-        return self._sparse(shape, tensor.dtype, device, tensor.layout, tensor._nnz())
+        return self.get(shape, (), tensor.dtype, device, tensor.layout, tensor._nnz())
 
-    def _sparse(self, *key: Any) -> Signature:
+    def get(self, *key: Any) -> Signature:
+        """The signature of these arguments of `Signature`."""
         found = self._made.get(key)
         if found is None:
-            shape, dtype, device, layout, stored = key
-            found = self._made[key] = Signature(shape, (), dtype, device, layout, stored)
-        return found
-
-    def get(
-        self, shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, device: torch.device
-    ) -> Signature:
-        key = (shape, stride, dtype, device)
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = Signature(shape, stride, dtype, device)
+            found = self._made[key] = Signature(*key)
         return found
 
 

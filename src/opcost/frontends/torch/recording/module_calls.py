@@ -112,11 +112,11 @@ class Threads:
     """
 
     def __init__(self, recorder: RecorderState, here: Here, enter: Callable[..., Any], *, backward: bool) -> None:
-        self._recorder = recorder
+        self.recorder = recorder
         self._here = here
         self._enter = enter
         self._backward = backward
-        self._open = True
+        self.open = True
         self._calls = 0
         self.failure: OpcostError | None = None
         """What ended a thread, where no one else is told of it."""
@@ -131,7 +131,16 @@ class Threads:
                 start(thread)
                 return
             ended = threading.Event()
-            thread.run = self._kept(thread, self._recorded(thread.run, ended))  # type: ignore[method-assign]
+            run = self._recorded(thread.run, ended)
+
+            def kept() -> None:  # an error of ours is kept for the thread that counts
+                del thread.run  # type: ignore[misc]
+                try:
+                    run()
+                except OpcostError as exc:
+                    self.failure = self.failure or exc
+
+            thread.run = kept  # type: ignore[method-assign]
             start(thread)
             self._wait(ended)
 
@@ -149,13 +158,13 @@ class Threads:
             try:
                 yield
             finally:
-                self._open = False
+                self.open = False
 
     def close(self) -> None:
         """Forward has ended: what its threads do from here on is not counted."""
-        self._open = False
+        self.open = False
         if self._calls:
-            self._recorder.note(
+            self.recorder.note(
                 UNSEEN,
                 "a thread that forward started was still in a module when forward ended: the rest of it is not counted",
             )
@@ -165,7 +174,7 @@ class Threads:
         return any(isinstance(mode, (RecorderState, _Follower)) for mode in private.dispatch_modes())
 
     def _wait(self, ended: threading.Event) -> None:
-        recorder = self._recorder
+        recorder = self.recorder
         for _ in range(_PATIENT):
             before = len(recorder.ops)
             if ended.wait(_PATIENCE_S):
@@ -175,27 +184,15 @@ class Threads:
                 if len(recorder.ops) == before:
                     return
 
-    def _kept(self, thread: threading.Thread, run: Callable[[], None]) -> Callable[[], None]:
-        """What a thread does, where an error of ours is kept for the thread that counts."""
-
-        def kept() -> None:
-            del thread.run  # type: ignore[misc]
-            try:
-                run()
-            except OpcostError as exc:
-                self.failure = self.failure or exc
-
-        return kept
-
     def _recorded(self, task: Callable[..., Any], ended: threading.Event) -> Callable[..., Any]:
         """The task as a part of the module that starts it."""
         here, counting = self._here, counting_thread()
         path = here.path
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            if not self._open:
+            if not self.open:
                 return task(*args, **kwargs)
-            self._recorder.share()
+            self.recorder.share()
             this = threading.get_ident()
             outer = here.path, getattr(_active, "enter", None), joined.get(this)
             here.path, _active.enter, joined[this] = path, self._called, counting
@@ -214,19 +211,13 @@ class Threads:
 
     def _called(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called in place of every module call of such a thread."""
-        if not self._open:
+        if not self.open:
             return _wrapper.plain(module, *args, **kwargs)
         self._calls += 1
         try:
             return self._enter(module, args, kwargs)
         finally:
             self._calls -= 1
-
-    def dispatch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """An operator of such a thread; one that runs after the count is the user's own."""
-        if not self._open:
-            return func(*args, **(kwargs or {}))
-        return self._recorder.__torch_dispatch__(func, types, args, kwargs)
 
 
 class _Follower(private.TorchDispatchMode):
@@ -241,7 +232,9 @@ class _Follower(private.TorchDispatchMode):
         self._threads = threads
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self._threads.dispatch(func, types, args, kwargs)
+        if not self._threads.open:  # after the count: the user's own
+            return func(*args, **(kwargs or {}))
+        return self._threads.recorder.__torch_dispatch__(func, types, args, kwargs)
 
 
 class Paths:
@@ -257,17 +250,12 @@ class Paths:
             self._add(path, module)
 
     def _add(self, path: str, module: nn.Module) -> str:
-        path = self._free(path)
+        if path in self._at:  # where a name in `_modules` is empty or has a dot in it
+            path = next(f"{path}<{serial}>" for serial in itertools.count(2) if f"{path}<{serial}>" not in self._at)
         self.all.append((path, module))
         self._at[path] = module
         self._of.setdefault(id(module), []).append(path)
         return path
-
-    def _free(self, path: str) -> str:
-        """A path that no module has: two have the same where a name in `_modules` is empty or has a dot in it."""
-        if path not in self._at:
-            return path
-        return next(f"{path}<{serial}>" for serial in itertools.count(2) if f"{path}<{serial}>" not in self._at)
 
     def path(self, module: nn.Module, running: str) -> str:
         """The path under which `module` is called from inside `running`.
@@ -280,14 +268,11 @@ class Paths:
             found = self._of.get(id(module))
         if found is None:
             stem = f"{running}." if running else ""
-            taken = {path for path, _ in self.all}
-            name = f"<{type(module).__name__}>"
-            serial = 1
-            while f"{stem}{name}" in taken:
-                serial += 1
-                name = f"<{type(module).__name__} {serial}>"
-            self._add_tree(f"{stem}{name}", module)
-            return f"{stem}{name}"
+            kind = type(module).__name__
+            names = (f"{stem}<{kind}>", *(f"{stem}<{kind} {serial}>" for serial in range(2, len(self.all) + 3)))
+            path = next(name for name in names if name not in self._at)
+            self._add_tree(path, module)
+            return path
         if len(found) == 1:
             return found[0]
         for path in found:
@@ -328,22 +313,14 @@ _METHOD_CALL = "prim::CallMethod"
 _SCHEMAS = {"enter": "enter(str path, Tensor[] given) -> ()", "leave": "leave(Tensor[] made) -> ()"}
 
 
-class Markers:
-    """The operators that tell of a call: `enter` with the path below the caller, and `leave`."""
-
-    def __init__(self) -> None:
-        self._library = torch.library.Library("opcost", "FRAGMENT")
-        for name, schema in _SCHEMAS.items():
-            self._library.define(schema)
-            self._library.impl(name, lambda *_: None, "CompositeExplicitAutograd")
-        self.enter = torch.ops.opcost.enter.default
-        self.leave = torch.ops.opcost.leave.default
-
-
 @cache
-def markers() -> Markers:
-    """The operators, made when the first scripted module is met."""
-    return Markers()
+def markers() -> tuple[Any, Any, torch.library.Library]:
+    """The operators that tell of a call: `enter` with the path below the caller, and `leave`; and their library."""
+    library = torch.library.Library("opcost", "FRAGMENT")
+    for name, schema in _SCHEMAS.items():
+        library.define(schema)
+        library.impl(name, lambda *_: None, "CompositeExplicitAutograd")
+    return torch.ops.opcost.enter.default, torch.ops.opcost.leave.default, library
 
 
 def marked(module: torch.jit.ScriptModule) -> Callable[..., Any] | None:

@@ -92,15 +92,6 @@ class Run:
         if options.backward or options.gradients:
             recorder.replays_after = sys.maxsize  # every operator is needed by itself, with its gradient
 
-    @property
-    def path(self) -> str:
-        """The path of the running module, in this thread."""
-        return self._here.path
-
-    @path.setter
-    def path(self, path: str) -> None:
-        self._here.path = path
-
     # -- where an operator runs ---------------------------------------------------------------------------------
 
     def where_graded(self) -> str:
@@ -108,13 +99,13 @@ class Run:
         number = private.sequence_number()  # type: ignore[attr-defined]
         if not self._sequence or number > self._sequence[-1]:
             self._sequence.append(number)
-            self._sequence_path.append(self.path)
-        return self.path
+            self._sequence_path.append(self._here.path)
+        return self._here.path
 
     def where_backward(self) -> str:
         """The module whose forward made the autograd node that runs now; a recomputed forward says itself where it is."""
-        if self.path:
-            return self.path
+        if self._here.path:
+            return self._here.path
         node = private.autograd_node()
         if node is None or not self._sequence:
             return ""
@@ -126,12 +117,12 @@ class Run:
         """Called in place of every module call."""
         if pending:
             raise_pending()
-        outer = self.path
+        outer = self._here.path
         path = self.paths.path(module, outer)
         given = self._specs(args[0] if len(args) == 1 and not kwargs else (args, kwargs))
         call: list[Any] = [path, given, (), len(self.recorder.ops), 0]
         self.calls.append(call)
-        self.path = path
+        self._here.path = path
         running = len(self._open)
         try:
             if weights.is_lazy(module):
@@ -150,7 +141,7 @@ class Run:
                 self.failed = Place(exc, path, module, call[1])
             raise
         finally:
-            self.path = outer
+            self._here.path = outer
             call[4] = len(self.recorder.ops)
             for _, unfinished in self._open[running:]:  # calls inside a scripted module that raised
                 unfinished[4] = call[4]
@@ -164,19 +155,19 @@ class Run:
         if found is None:
             with private.no_modes():
                 found = self._scripts[id(module)] = marked(module) or module._call_impl
-            self.recorder.told = {markers().enter: self._begin, markers().leave: self._end}
+            self.recorder.told = dict(zip(markers(), (self._begin, self._end), strict=False))
         return found
 
     def _begin(self, below: str, given: list[torch.Tensor]) -> None:
         """A submodule of a scripted module is called."""
-        outer = self.path
-        self.path = f"{outer}.{below}" if outer else below
-        call: list[Any] = [self.path, self._specs(given), (), len(self.recorder.ops), 0]
+        outer = self._here.path
+        self._here.path = f"{outer}.{below}" if outer else below
+        call: list[Any] = [self._here.path, self._specs(given), (), len(self.recorder.ops), 0]
         self.calls.append(call)
         self._open.append((outer, call))
 
     def _end(self, made: list[torch.Tensor]) -> None:
-        self.path, call = self._open.pop()
+        self._here.path, call = self._open.pop()
         call[2], call[4] = self._specs(made), len(self.recorder.ops)
 
     def _stand_in(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
@@ -394,14 +385,20 @@ class Run:
     def graph_of(self, outputs: tuple[int, ...]) -> Graph:
         recorder = self.recorder
         roles = recorder.leaves
-        values: Sequence[Value]
+        values: Sequence[Value] = PatternedValues(recorder.specs, recorder.storages, roles, self._packed)
         ops: Sequence[Op]
         if isinstance(recorder.ops, StepRecords):
-            values = PatternedValues(recorder.specs, recorder.storages, roles, self._packed)
             ops = PatternedOps(recorder.ops.steps)
         else:
-            values, listed = _listed(recorder)
-            ops = self._training.repeated(listed)
+            values = tuple(values)
+            ops = self._training.repeated(
+                tuple(
+                    [
+                        Op(index, e.kind, e.raw, inputs, outs, e.attrs, module, 1, phase)
+                        for index, (e, inputs, outs, module, phase) in enumerate(recorder.ops)
+                    ]
+                )
+            )
         calls = tuple([Call(*call) for call in self.calls])
         with private.no_modes():  # an `extra_repr` may run operators, which are not the model's
             modules = tuple(self._modules(calls))
@@ -453,30 +450,6 @@ class Run:
             )
 
 
-def _listed(recorder: Recorder) -> tuple[tuple[Value, ...], tuple[Op, ...]]:
-    roles = recorder.leaves
-    values = tuple(
-        [
-            Value(vid, *_named(roles[vid], spec, storage))
-            if vid in roles
-            else Value(vid, "", spec, "activation", storage)
-            for vid, (spec, storage) in enumerate(zip(recorder.specs, recorder.storages, strict=True))
-        ]
-    )
-    ops = tuple(
-        [
-            Op(index, e.kind, e.raw, inputs, outs, e.attrs, module, 1, phase)
-            for index, (e, inputs, outs, module, phase) in enumerate(recorder.ops)
-        ]
-    )
-    return values, ops
-
-
 def _settled(module: nn.Module) -> int:
     """How many parameters of its own a module has that have a shape."""
     return sum(p is not None and not weights.is_uninitialized(p) for p in module._parameters.values())
-
-
-def _named(role: tuple[str, Any, bool], spec: TensorSpec, storage: int) -> tuple[Any, ...]:
-    name, kind, trainable = role
-    return name, spec, kind, storage, trainable

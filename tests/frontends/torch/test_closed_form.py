@@ -119,6 +119,12 @@ def test_convolution_of_channels_that_lie_side_by_side(
     weight = tensor((2 * groups, channels, *[kernel] * rank))
     settings = ([stride] * rank, [padding] * rank, [dilation] * rank, False, [0] * rank, groups)
     assert assert_as_pytorch(aten.convolution.default, x, weight, tensor((2 * groups,)), *settings)
+    assert_as_pytorch(aten.convolution.default, x.contiguous(), weight, tensor((2 * groups,)), *settings)
+
+
+def test_convolution_answers_the_plain_case() -> None:
+    settings = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+    assert assert_as_pytorch(aten.convolution.default, tensor((2, 3, 8, 8)), tensor((4, 3, 3, 3)), None, *settings)
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -76,6 +76,12 @@ def _binary(a: Any, b: Any, *settings: Any) -> Any:
         return NotImplemented
 
 
+def _binary_in_place(a: torch.Tensor, b: Any, *settings: Any) -> Any:
+    if not isinstance(b, torch.Tensor):
+        return _unary_in_place(a, b, *settings)
+    return a if a.shape == b.shape and a.dtype is b.dtype and a.dtype in _FLOATS else NotImplemented
+
+
 def _addmm(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> Any:
     fits = a.shape[1] == b.shape[0] and tuple(bias.shape) in ((b.shape[1],), (a.shape[0], b.shape[1]))
     if not fits or not a.dtype is b.dtype is bias.dtype or a.dtype not in _FLOATS:
@@ -114,13 +120,35 @@ def _roll(x: torch.Tensor, *settings: Any) -> Any:
 _CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
-def _convolution(x: torch.Tensor, weight: torch.Tensor, *settings: Any) -> Any:
+def _convolution(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    *more: Any,
+) -> Any:
     """Where the channels of an image or its weight lie side by side, those of the result do too, on processors and GPUs alike."""
-    floats = x.dtype in _FLOATS and weight.dtype is x.dtype and x.dim() == weight.dim() and 0 not in x.shape
-    if x.dim() not in _CHANNELS_LAST or not floats or not any(map(_lies_last, (x, weight))):
+    floats = x.dtype in _FLOATS and weight.dtype is x.dtype and x.dim() == weight.dim() > 2 and 0 not in x.shape
+    if floats and x.dim() in _CHANNELS_LAST and any(map(_lies_last, (x, weight))):
+        shape = _aten.convolution.default(x, weight, bias, stride, padding, dilation, *more).shape
+        return torch.empty(shape, dtype=x.dtype, device=_META, memory_format=_CHANNELS_LAST[x.dim()])
+    transposed, _, groups = more
+    channels, inner, *kernel = weight.shape
+    fits = (
+        x.shape[1] == inner * groups
+        and not channels % groups
+        and tuple(bias.shape if bias is not None else (channels,)) == (channels,)
+    )
+    # A row-major tensor of one channel, or of one place, counts as channels last too: the strides of the result are ambiguous.
+    ambiguous = channels == 1 or (x.dim() == 4 and (x.shape[1] == 1 or x.shape[2:] == (1, 1)))
+    if not floats or transposed or ambiguous or not fits or not _plain(x, weight, *([] if bias is None else [bias])):
         return NotImplemented
-    shape = _aten.convolution.default(x, weight, *settings).shape
-    return torch.empty(shape, dtype=x.dtype, device=_META, memory_format=_CHANNELS_LAST[x.dim()])
+    settings = [v if len(v) > 1 else [v[0]] * len(kernel) for v in (stride, padding, dilation)]
+    sizes = zip(x.shape[2:], kernel, *settings, strict=True)
+    extents = [(n + 2 * pad - spread * (k - 1) - 1) // step + 1 for n, k, step, pad, spread in sizes]
+    return _new((x.shape[0], channels, *extents), x.dtype) if min(extents) > 0 else NotImplemented
 
 
 def _lies_last(tensor: torch.Tensor) -> bool:
@@ -164,6 +192,7 @@ _NAMES: dict[Callable[..., Any], str] = {
     _unary_in_place: "relu_ gelu_ silu_ sigmoid_ tanh_ hardswish_ hardsigmoid_ hardtanh_ leaky_relu_ elu_ mul_.Scalar "
     "add_.Scalar",
     _binary: "add.Tensor mul.Tensor sub.Tensor div.Tensor",
+    _binary_in_place: "add_.Tensor mul_.Tensor sub_.Tensor div_.Tensor",
     _addmm: "addmm",
     _batch_norm: "native_batch_norm",
     _layer_norm: "native_layer_norm",

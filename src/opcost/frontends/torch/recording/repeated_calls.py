@@ -194,7 +194,7 @@ class RepeatedCalls:
                 for result in seen.results:
                     result.spare = result.latest = None
         self._functions.clear()
-        del self._mark  # whoever refers to it counts as a tensor that is still alive
+        del self._mark  # each reference to it counts as a tensor that is still alive
 
     def answer(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """What a function makes of its arguments."""

@@ -101,10 +101,10 @@ def walk(graph: Graph, price: PriceOp) -> Walk:
     born = array("i", [NEVER]) * len(specs)
     gone = array("i", [0]) * len(specs)
     read = bytearray(len(specs))
-    differs = differing.__getitem__
+    kinds, differs = steps.kinds, differing.__getitem__
     index = at_argument = 0
     for kind, first in zip(steps.numbers, steps.firsts, strict=True):
-        pattern, module = steps.kinds[kind]
+        pattern, module = kinds[kind]
         end_argument = at_argument + pattern.arity
         arguments = steps.arguments[at_argument:end_argument]
         at_argument = end_argument
@@ -122,9 +122,9 @@ def walk(graph: Graph, price: PriceOp) -> Walk:
         key: object = pattern
         if any(map(differs, arguments)):
             key = pattern, *[(id(specs[vid]), sizes[storages[vid]]) for vid in arguments]
-        if (
-            pattern.arity > 1 and len(set(arguments)) < pattern.arity
-        ):  # an operator that reads the same twice reads it once
+        arity = pattern.arity
+        # An operator that reads the same twice reads it once.
+        if arity > 1 and (arguments[0] == arguments[1] if arity == 2 else len(set(arguments)) < arity):
             key = key, *map(arguments.index, arguments)
         if taken_over:
             key = key, "taken", *[at for at in pattern.new if first + at in taken_over]
@@ -182,7 +182,7 @@ def _storage_bytes(values: PatternedValues) -> tuple[Sequence[int], bytearray]:
     A storage has the bytes of the value that made it, else of the first that is in it. A value that is expanded has more bytes
     than its storage.
     """
-    distinct = {id(spec): spec for spec in values.specs}
+    distinct = dict(zip(map(id, values.specs), values.specs, strict=True))
     known = {key: _size(spec)[1] for key, spec in distinct.items()}
     sizes = packed([0], max(known.values(), default=0)) * len(values)
     seen = bytearray(len(values))

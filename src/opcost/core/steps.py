@@ -165,9 +165,10 @@ class PatternedOps(Expanded[Op]):
 
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
-        kinds = steps.kinds
-        self._ends = array("i", accumulate(kinds[kind][0].length for kind in steps.numbers))
-        self._begins = array("i", accumulate((kinds[kind][0].arity for kind in steps.numbers), initial=0))
+        lengths = [pattern.length for pattern, _ in steps.kinds]
+        arities = [pattern.arity for pattern, _ in steps.kinds]
+        self._ends = array("i", accumulate(map(lengths.__getitem__, steps.numbers)))
+        self._begins = array("i", accumulate(map(arities.__getitem__, steps.numbers), initial=0))
 
     def __len__(self) -> int:
         return self.steps.operators

@@ -256,12 +256,8 @@ def _numbered(sources: Sequence[Costs]) -> tuple[Compared, ...]:
 ProfileBy: TypeAlias = Literal["operator", "kind", "module", "kernel", "shape"]
 """What makes a line: the type of an operator, ... or its module, type and shapes together."""
 _PARTS: dict[ProfileBy, PartName] = {
-    "operator": "type",
-    "kind": "kind",
-    "module": "module",
-    "kernel": "kernel",
-    "shape": "operator",
-}
+    "operator": "type", "kind": "kind", "module": "module", "kernel": "kernel", "shape": "operator",
+}  # fmt: skip
 
 
 class Key(NamedTuple):

@@ -18,8 +18,7 @@ from opcost.core.memory import Memory, packed
 from opcost.core.report import Row, Stats, stats_of
 from opcost.core.steps import Expanded, Pattern, PatternedOps, PatternedValues, Steps
 
-Priced = tuple[Cost | None, str]
-"""The cost of an operator, and the name of its rule."""
+Priced = tuple[Cost | None, str]  # The cost of an operator, and the name of its rule
 PriceOp = Callable[[Op, tuple[TensorSpec, ...], tuple[TensorSpec, ...], "int | None"], Priced]
 """Finds the cost of an operator with these inputs and outputs, and bytes read."""
 Rows = tuple[Row, ...]
@@ -54,14 +53,11 @@ class Walk(NamedTuple):
     """What one walk over the steps of a run finds."""
 
     rows: PatternedRows
-    own: dict[str, Stats]
-    """What the operators of each module cost."""
+    own: dict[str, Stats]  # What the operators of each module cost
     missed: list[tuple[Row, str, int]]
     """The operators without a cost, by the module that runs them and how often, in the order of the first time."""
-    read: set[int]
-    """The memory of parameters, buffers, inputs and constants that some operator reads."""
-    memory: Callable[[], Memory]
-    """Adds up the memory."""
+    read: set[int]  # The memory of parameters, buffers, inputs and constants that some operator reads
+    memory: Callable[[], Memory]  # Adds up the memory
 
 
 class _MemoryUse:

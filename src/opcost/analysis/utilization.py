@@ -25,8 +25,7 @@ class StepFlops(NamedTuple):
 
     convention: str
     flops: int
-    peak: float
-    """FLOP/s: of one element type its peak, of several such that the step would take the sum of their times."""
+    peak: float  # FLOP/s: of one element type its peak, of several such that the step would take the sum of their times
     dtypes: tuple[str, ...]
 
     def used(self, seconds: float) -> float:

@@ -74,11 +74,9 @@ class LayerCall:
 class Layers:
     """One count of a model, call by call."""
 
-    model: nn.Module
-    """The model itself where the caller's was wrapped."""
+    model: nn.Module  # The model itself where the caller's was wrapped
     report: Report
-    calls: tuple[LayerCall, ...]
-    """In the order of entry, the model's own first."""
+    calls: tuple[LayerCall, ...]  # In the order of entry, the model's own first
     parameters: Parameters
 
 
@@ -199,8 +197,7 @@ class ModuleParameter(NamedTuple):
     key: int
     name: str
     shape: tuple[int, ...]
-    numel: int
-    """Elements, or those that a pruning mask leaves."""
+    numel: int  # Elements, or those that a pruning mask leaves
     nbytes: int
     trainable: bool
 
@@ -255,8 +252,7 @@ class ListedLayer(NamedTuple):
     number: int
     call: LayerCall
     parameters: list[ModuleParameter]
-    new: list[ModuleParameter]
-    """The parameters that no earlier row has."""
+    new: list[ModuleParameter]  # The parameters that no earlier row has
 
 
 def listed_layers(layers: Layers, calls: Iterable[LayerCall], *, recurse: bool = True) -> list[ListedLayer]:

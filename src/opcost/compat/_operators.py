@@ -100,10 +100,8 @@ class OperatorCall:
     results: tuple[object, ...]
     module: str = ""
     first: int = 0
-    end: int = 0
-    """The recorded operators that it became are those from `first` to before `end`."""
-    inside: tuple[OperatorCall, ...] = ()
-    """The operators that a function with a backward of its own calls."""
+    end: int = 0  # The recorded operators that it became are those from `first` to before `end`
+    inside: tuple[OperatorCall, ...] = ()  # The operators that a function with a backward of its own calls
     rows: tuple[Row, ...] = field(default=(), repr=False)
 
     def kind(self) -> str:
@@ -312,8 +310,7 @@ _OPENED = frozenset({"lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"})
 _RENAMED = {"zero_": "zeros_like", "fill_": "full_like"}
 _ATTRIBUTES = {"T": "numpy_T", "mT": "mT", "H": "matrix_H", "mH": "mH", "real": "real", "imag": "imag"}
 """Attributes of a tensor that are operators."""
-_SWITCHES = (False, False, True, True)
-"""The last arguments of every convolution: benchmark, deterministic, cuDNN, TF32."""
+_SWITCHES = (False, False, True, True)  # The last arguments of every convolution: benchmark, deterministic, cuDNN, TF32
 
 
 @cache
@@ -345,8 +342,7 @@ def _as_traced(name: str, arguments: tuple[object, ...]) -> tuple[str, tuple[obj
     return "_convolution", (x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, *_SWITCHES)
 
 
-_Slot = tuple[str, Any]
-"""The source of an argument: ("at", position), ("named", keyword) or ("default", value)."""
+_Slot = tuple[str, Any]  # The source of an argument: ("at", position), ("named", keyword) or ("default", value)
 
 
 def _in_schema_order(name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, ...]:

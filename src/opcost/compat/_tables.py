@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 from opcost.core.escaping import printable
 
-_HEADER_ROOM = 2
-"""A column of `tabulate` is at least this much wider than its header."""
+_HEADER_ROOM = 2  # A column of `tabulate` is at least this much wider than its header
 _LONGEST_PLAIN_NUMBER = 12
 """Characters, the sign's place included; pandas writes a column with longer numbers in exponents."""
 
@@ -19,13 +18,10 @@ class Column(NamedTuple):
     heading: str
     cell: Callable[[Any], object]
     align: str = "<"
-    width: int | None = None
-    """The width of each cell; None: as wide as the longest cell, and at least `least`."""
+    width: int | None = None  # The width of each cell; None: as wide as the longest cell, and at least `least`
     least: int = 0
-    room: int = 0
-    """Added to the width of the longest cell."""
-    gap: str = " "
-    """Between this column and the one before it."""
+    room: int = 0  # Added to the width of the longest cell
+    gap: str = " "  # Between this column and the one before it
 
 
 def lay_out(columns: Sequence[Column], rows: Iterable[Any]) -> list[str]:

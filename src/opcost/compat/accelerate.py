@@ -22,8 +22,7 @@ from opcost.frontends.torch.models.unwrap import unwrap
 __all__ = ["create_ascii_table", "estimate_command", "estimate_command_parser", "estimate_memory", "gather_data"]
 
 DTYPES = ("float32", "float16", "int8", "int4")
-_SMALLER = {"float32": 1, "float16": 2, "int8": 4, "int4": 8}
-"""By how much a model of float32 shrinks."""
+_SMALLER = {"float32": 1, "float16": 2, "int8": 4, "int4": 8}  # By how much a model of float32 shrinks
 _STEP = {"float32": 4, "float16": 2}
 """The most of weights, gradients and the states of Adam that lives at once, in sizes of the model; others do not train."""
 _HEADERS = ("dtype", "Largest Layer", "Total Size", "Training using Adam")
@@ -52,9 +51,8 @@ def built(source: Any) -> nn.Module:
 
     named = resolve(str(source))
     if not isinstance(named, PythonModel):
-        raise UnknownSource(
-            f"{source} does not name code that makes a model", hint="name timm:NAME or path/to/net.py:Net"
-        )
+        hint = "name timm:NAME or path/to/net.py:Net"
+        raise UnknownSource(f"{source} does not name code that makes a model", hint=hint)
     with named.guard():
         return unwrap(named.build(real=False))
 

@@ -51,8 +51,7 @@ parent's MACs and the sum of its submodules'.
 maximum system throughput.
 """
 _END = "---------------------------------------------------------------------------------------------------"
-_TOKENS = (1, 128)
-"""Batch and length of the tokenizer's output where no shape is given."""
+_TOKENS = (1, 128)  # Batch and length of the tokenizer's output where no shape is given
 
 
 def calculate_flops(

@@ -42,8 +42,7 @@ _ELEMENT_COSTS = ElementCosts(
 )  # fmt: skip
 _BIAS = {"_convolution": 2, "addmm": 0, "addmm_": 0, "baddbmm": 0}
 """Position of what is added to a product, one for each element of the result."""
-MODES = ("forward", "generate")
-"""The methods of a model that can be run."""
+MODES = ("forward", "generate")  # The methods of a model that can be run
 
 
 class MacsFlops(NamedTuple):
@@ -192,8 +191,7 @@ class ModelProfile:
     model: nn.Module
     costs: ModuleCosts
     params: int
-    seconds: Mapping[int, float]
-    """Of each module's own forward, by its identity."""
+    seconds: Mapping[int, float]  # Of each module's own forward, by its identity
 
     def text(self, step: int, module_depth: int, top_modules: int, *, detailed: bool) -> str:
         """Everything that DeepSpeed prints."""

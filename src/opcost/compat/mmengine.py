@@ -44,8 +44,7 @@ sys.modules[f"{__name__}.jit_analysis"] = jit_analysis
 sys.modules[f"{__name__}.jit_handles"] = jit_handles
 
 _DEFAULT_SUPPORTED_FLOP_OPS: dict[str, Handle] = dict(FLOP_HANDLES)
-_DEFAULT_SUPPORTED_ACT_OPS: dict[str, Handle] = dict(ACTIVATION_HANDLES)
-"""Public code imports these tables."""
+_DEFAULT_SUPPORTED_ACT_OPS: dict[str, Handle] = dict(ACTIVATION_HANDLES)  # Public code imports these tables
 
 
 class FlopAnalyzer(FlopCountAnalysis):

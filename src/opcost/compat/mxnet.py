@@ -65,10 +65,8 @@ class FlopCount:
     bias_adds: int
     params: int
     trainable_params: int
-    nodes: tuple[NodeFlops, ...]
-    """In the order of the symbol, without its variables."""
-    uncounted: tuple[str, ...] = ()
-    """Operators whose cost is not known; with any, the sums are lower bounds."""
+    nodes: tuple[NodeFlops, ...]  # In the order of the symbol, without its variables
+    uncounted: tuple[str, ...] = ()  # Operators whose cost is not known; with any, the sums are lower bounds
 
     @property
     def total(self) -> int:

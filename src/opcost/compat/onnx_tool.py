@@ -27,8 +27,7 @@ NoMacsOps = frozenset(
 """Operators that are left out of the table and of the totals unless `hidden_ops` lists others."""
 
 Dims = tuple[int, ...]
-Amounts = tuple[int, int, int]
-"""Multiply-adds, bytes, parameters."""
+Amounts = tuple[int, int, int]  # Multiply-adds, bytes, parameters
 _HEADERS = (
     "Name", "Type", "Forward_MACs", "FPercent", "Memory", "MPercent", "Params", "PPercent", "InShape", "OutShape",
 )  # fmt: skip
@@ -58,10 +57,8 @@ class Node:
 
     name: str
     op_type: str
-    macs: list[int]
-    """Forward and backward; the latter is never counted."""
-    memory: int
-    """Bytes of its results, and of the stored tensors that it is the first to read."""
+    macs: list[int]  # Forward and backward; the latter is never counted
+    memory: int  # Bytes of its results, and of the stored tensors that it is the first to read
     params: int
     inshape: Dims
     outshape: Dims
@@ -154,9 +151,8 @@ def loadmodel(f: Any, mcfg: Mapping[str, Any] | None = None) -> Model:
     """The model; what is neither a path nor a ModelProto is an error."""
     model = Model(f, mcfg)
     if not model.valid:
-        raise InputError(
-            f"an object of type {type(f).__name__} is not an ONNX model", hint="pass a path or a ModelProto"
-        )
+        hint = "pass a path or a ModelProto"
+        raise InputError(f"an object of type {type(f).__name__} is not an ONNX model", hint=hint)
     return model
 
 
@@ -280,8 +276,7 @@ class OnnxNode:
     ins: Sequence[Dims | None]
     outs: Sequence[Dims]
     attrs: dict[str, Any]
-    macs: int | None
-    """Of convolutions, matrix products and the like; None where it is unknown."""
+    macs: int | None  # Of convolutions, matrix products and the like; None where it is unknown
 
     @property
     def read(self) -> int:

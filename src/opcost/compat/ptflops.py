@@ -122,8 +122,7 @@ _CELL_STATE_MACS = {"lstm": 10, "gru": 7, "rnn_tanh": 1, "rnn_relu": 1}
 """Per hidden element and step, besides the products and biases: how the gates meet the state."""
 _CELLS: dict[type[nn.Module], int] = {nn.LSTMCell: 10, nn.GRUCell: 7, nn.RNNCell: 1}
 _GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-_BIAS = {"_convolution": 2, "linear": 2, "bilinear": 3}
-"""Position of the bias among the arguments."""
+_BIAS = {"_convolution": 2, "linear": 2, "bilinear": 3}  # Position of the bias among the arguments
 _FACTORS = {"conv": 2, "matmul": 2, "bilinear": 3}
 """How many inputs of a recorded product are factors; the others are added."""
 _ADDED = frozenset({"addmm", "addmm_", "addmv", "addbmm", "baddbmm", "baddbmm_", "addr"})

@@ -27,8 +27,7 @@ HEADER_TITLES = {
     "mult_adds": "Mult-Adds",
 }
 _WITHOUT_INPUT = ("num_params", "kernel_size")
-_BATCH = 2
-"""As many samples as a BatchNorm needs to have a variance."""
+_BATCH = 2  # As many samples as a BatchNorm needs to have a variance
 _FLOAT_BYTES = 4
 
 

@@ -23,8 +23,7 @@ _ELEMENT_COSTS = ElementCosts(
     },
     norms={"batch_norm": (1, 1, 0), "instance_norm": (1, 1, 0), "layer_norm": (2, 1, 0), "group_norm": (2, 1, 0)},
 )  # fmt: skip
-_PER_SAMPLE = {0: 4, 1: 0, 2: 16}
-"""Of `grid_sample`, by its mode: bilinear, nearest, bicubic."""
+_PER_SAMPLE = {0: 4, 1: 0, 2: 16}  # Of `grid_sample`, by its mode: bilinear, nearest, bicubic
 
 
 @dataclass(frozen=True, eq=False)

@@ -155,10 +155,8 @@ class StatNode:
     cost = property(lambda self: LayerCost.sum(node.own_cost for node in self.nodes()))
     MAdd = property(lambda self: self.cost.madd)
     Flops = property(lambda self: self.cost.flops)
-    Memory = property(lambda self: (self.cost.read, self.cost.written))
-    """Bytes read and written."""
-    duration = property(lambda self: sum(node.own_seconds for node in self.nodes()))
-    """Seconds."""
+    Memory = property(lambda self: (self.cost.read, self.cost.written))  # Bytes read and written
+    duration = property(lambda self: sum(node.own_seconds for node in self.nodes()))  # Seconds
 
     def find_child_index(self, child_name: str) -> int:
         """The index of the child of this name, or -1."""

@@ -24,8 +24,7 @@ Sizes: TypeAlias = "tuple[int, ...] | Sequence[tuple[int, ...]]"
 
 _RULE = "-" * 64
 _DOUBLE_RULE = "=" * 64
-_BATCH_THAT_RUNS = 2
-"""As many samples as a BatchNorm needs to have a variance."""
+_BATCH_THAT_RUNS = 2  # As many samples as a BatchNorm needs to have a variance
 _FLOAT_BYTES = 4
 _MOST_NAMES = 8
 

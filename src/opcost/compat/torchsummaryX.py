@@ -25,8 +25,7 @@ class _LayerLine(NamedTuple):
     name: str
     kernel: list[int] | None
     output: list[int]
-    params: int | None
-    """Trainable ones that no earlier line shows."""
+    params: int | None  # Trainable ones that no earlier line shows
     mult_adds: int | None
 
 

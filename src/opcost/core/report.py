@@ -137,7 +137,8 @@ class Coverage:
 
     counted: int
     uncounted: tuple[Uncounted, ...] = ()
-    exact: bool = True  # false where values that decide what runs were assumed, or operators ran unseen: see the notes
+    exact: bool = True
+    """False where values that decide what runs were assumed, or operators ran unseen: see the notes."""
 
     @property
     def complete(self) -> bool:

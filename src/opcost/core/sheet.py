@@ -83,7 +83,8 @@ class Table:
     ranked: tuple[str, ...] | None = None
     """The columns in the order in which they are given room; None is their order, and empty shows all: the caller chose them."""
     remarks: tuple[str, ...] = ()
-    main: bool = False  # it is what the sheet is about, so text needs no title above it
+    main: bool = False
+    """It is what the sheet is about, so text needs no title above it."""
 
     @classmethod
     def of(
@@ -208,10 +209,12 @@ class Sheet(Rendered):
     notes: tuple[Note, ...] = ()
     heading: tuple[str, ...] = ()
     totals: tuple[Total, ...] = ()
-    phases: tuple[tuple[str, Cost], ...] = ()  # the cost of each phase; empty where there is only the forward pass
+    phases: tuple[tuple[str, Cost], ...] = ()
+    """The cost of each phase; empty where there is only the forward pass."""
     conventions: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
-    facts: tuple[str, ...] = ()  # lines below the tables: times of the whole, use of devices, peaks, notes
+    facts: tuple[str, ...] = ()
+    """Lines below the tables: times of the whole, use of devices, peaks, notes."""
 
     def __repr__(self) -> str:
         lines = [f"{table.title} ({_count(table)})" for table in self.tables]

@@ -40,9 +40,12 @@ class Measured(NamedTuple):
 class Calibration:
     """What was timed on a device."""
 
-    device: str  # its name in the table of devices
-    meta: Mapping[str, str]  # product, day, versions, clocks, and switches such as TF32 for products of float32
-    position: int  # how many cases of the plan are done: an interrupted calibration resumes here
+    device: str
+    """Its name in the table of devices."""
+    meta: Mapping[str, str]
+    """Product, day, versions, clocks, and switches such as TF32 for products of float32."""
+    position: int
+    """How many cases of the plan are done: an interrupted calibration resumes here."""
     rows: tuple[Measured, ...]
 
     def __post_init__(self) -> None:

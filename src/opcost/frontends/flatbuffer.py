@@ -15,12 +15,9 @@ from typing import Any, BinaryIO
 from opcost.core.files import length_of, opened
 from opcost.errors import SourceError
 
-SMALL = 4 << 20
-"""Bytes of a file that is read at once."""
-_SHIFT = 14
-"""Of a larger one, pages of 2**14 bytes are read."""
-_MOST_PAGES = 2048
-"""Pages that are kept, 32 MiB."""
+SMALL = 4 << 20  # Bytes of a file that is read at once
+_SHIFT = 14  # Of a larger one, pages of 2**14 bytes are read
+_MOST_PAGES = 2048  # Pages that are kept, 32 MiB
 
 
 class Pages:
@@ -90,12 +87,10 @@ def pages_of(path: str | Path) -> Iterator[Pages]:
 
 U8, I8, U16, U32, I32, U64, F32, F64 = (struct.Struct(f"<{code}") for code in "BbHIiQfd")
 
-LONGEST_TEXT = 1 << 16
-"""Bytes of the longest name that is believed; those of real files stay below a few hundred."""
+LONGEST_TEXT = 1 << 16  # Bytes of the longest name that is believed; those of real files stay below a few hundred
 LONGEST_LIST = 1 << 16
 """Elements of the longest list that is believed: operators of a model, inputs of an operator. Data is not a list."""
-READS_PER_BYTE = 8
-"""How often, on average, a byte may be read: some strings and all virtual tables are shared."""
+READS_PER_BYTE = 8  # How often, on average, a byte may be read: some strings and all virtual tables are shared
 
 
 class Buffer:

@@ -15,8 +15,7 @@ class Identity(NamedTuple):
 
     what: str
     hint: str
-    is_own: bool = False
-    """Whether opcost wrote it."""
+    is_own: bool = False  # Whether opcost wrote it
 
 
 _COUNT_THE_CODE = "count the code that builds the model: path/to/file.py:Net or package.module:factory"
@@ -26,8 +25,7 @@ _MEGENGINE = Identity("a MegEngine dump", "give the file the suffix .mge")
 _PAGE = "the download went wrong: fetch the file itself"
 _NEVER_OPENED = "which opcost never opens, because opening one runs its code"
 
-LARGEST_JSON = 16 << 20
-"""Bytes of a JSON file that are looked through for what it may be."""
+LARGEST_JSON = 16 << 20  # Bytes of a JSON file that are looked through for what it may be
 
 _PACKED_TRACE = "`opcost analyze` reads a trace that is packed so; unpack anything else first"
 _BEGINNINGS = {

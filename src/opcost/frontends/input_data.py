@@ -19,10 +19,8 @@ from opcost.core.files import keep_pipes, length_of, opened
 from opcost.core.parsing import BadArchive, archive_in
 from opcost.errors import InputError, SourceError
 
-LARGEST_TUPLE = 1 << 14
-"""Parts of a tuple, with those of the tuples in it."""
-LARGEST_KEY = 64
-"""The same of a tuple that is a key, and hashed."""
+LARGEST_TUPLE = 1 << 14  # Parts of a tuple, with those of the tuples in it
+LARGEST_KEY = 64  # The same of a tuple that is a key, and hashed
 
 PLAIN_STEPS = frozenset(
     "PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 UNICODE SHORT_BINUNICODE "
@@ -44,8 +42,7 @@ class Limits(NamedTuple):
     """What a reader believes of a pickle."""
 
     steps: int
-    number: int
-    """The largest, either way."""
+    number: int  # The largest, either way
     allowed: frozenset[str] = PLAIN_STEPS
 
 
@@ -125,16 +122,13 @@ def _popped(stack: list[int | None]) -> int | None:
 # checked first; then Python's unpickler gets stand-ins, which can only note an array, for whatever it looks up by name.
 
 MAGIC = b"\x93NUMPY"
-LONGEST_HEAD = 1 << 16
-"""Bytes of the description of one array that are believed."""
+LONGEST_HEAD = 1 << 16  # Bytes of the description of one array that are believed
 MOST_ARRAYS = 10_000
 MOST_AXES = 64
 LARGEST_EXTENT = 1 << 63
 LONGEST_TYPE = 8
-LARGEST_PICKLE = 64 << 20
-"""Bytes of a pickle, which holds its arrays among its steps and so is read as a whole."""
-MOST_STEPS = 50 * MOST_ARRAYS
-"""Steps of a pickle: some twenty-five make an array."""
+LARGEST_PICKLE = 64 << 20  # Bytes of a pickle, which holds its arrays among its steps and so is read as a whole
+MOST_STEPS = 50 * MOST_ARRAYS  # Steps of a pickle: some twenty-five make an array
 
 _HINT = "save the data with numpy.save or numpy.savez, or pickle a numpy array or a dict of them"
 _DTYPES = {

@@ -12,10 +12,8 @@ from opcost.errors import InputError, UnknownName, shortened, some
 from opcost.frontends.options import InputOptions, Option
 
 Shape: TypeAlias = "tuple[int, ...]"
-Extent = TypeVar("Extent", int, "int | str | None")
-"""Of a shape: a size, or also the name of one that is left open."""
-Tree: TypeAlias = "InputSpec | list[Tree] | dict[str, Tree]"
-"""An argument: a tensor, or lists and mappings of such."""
+Extent = TypeVar("Extent", int, "int | str | None")  # Of a shape: a size, or also the name of one that is left open
+Tree: TypeAlias = "InputSpec | list[Tree] | dict[str, Tree]"  # An argument: a tensor, or lists and mappings of such
 
 ALIASES = {
     "fp16": "float16", "half": "float16", "f16": "float16",
@@ -31,10 +29,8 @@ GRAMMAR = "write [name:]SIZExSIZE...[:type], such as 1x3x224x224, input_ids:1x12
 SHAPE_HINT = "a shape is a tuple of integers, as (1, 3, 224, 224); several are a list of shapes, or {name: shape}"
 _SIZES = re.compile(r"\d+(?:[x×,]\d+)*|scalar")
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
-_DIMENSIONS = 64
-"""PyTorch indexes no more of them."""
-_DIGITS = 18
-"""More of them are more than a signed 64-bit number holds."""
+_DIMENSIONS = 64  # PyTorch indexes no more of them
+_DIGITS = 18  # More of them are more than a signed 64-bit number holds
 
 
 class InputSpec(NamedTuple):
@@ -397,8 +393,7 @@ class Usual(NamedTuple):
 
     image: tuple[int, int] = (224, 224)
     why: str = "the usual size of images"
-    samples: int = 16_000
-    """One second of speech."""
+    samples: int = 16_000  # One second of speech
     tokens: int = 128
 
     @classmethod

@@ -34,15 +34,13 @@ def holds_code(path: Path) -> bool:
 
 _LONGEST_PATH = 1000
 _DEEPEST = 64
-_AGAIN = re.compile(r"@\d+(?=\.|$)")
-"""What a path has where a module is called once more."""
+_AGAIN = re.compile(r"@\d+(?=\.|$)")  # What a path has where a module is called once more
 
 
 class ModuleEntry(NamedTuple):
     """A module around an operator."""
 
-    key: str
-    """Another one for each call."""
+    key: str  # Another one for each call
     path: str
     type: str
 

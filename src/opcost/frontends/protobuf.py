@@ -13,12 +13,9 @@ from typing import BinaryIO, NamedTuple, TypeAlias
 
 from opcost.core.checked import Bad
 
-SMALL = 1 << 16
-"""Bytes of a piece that is read at once; of a larger one, the fields are walked in the file."""
-BLOCK = 1 << 13
-"""Bytes of a large message that are read at once, which is what the file reads for a single one."""
-_HEAD = 20
-"""Bytes that two numbers, tag and length, take at most."""
+SMALL = 1 << 16  # Bytes of a piece that is read at once; of a larger one, the fields are walked in the file
+BLOCK = 1 << 13  # Bytes of a large message that are read at once, which is what the file reads for a single one
+_HEAD = 20  # Bytes that two numbers, tag and length, take at most
 
 
 class Span(NamedTuple):

@@ -154,8 +154,7 @@ class _Guarded(NamedTuple):
     """A function through which something comes in, and which of its arguments names it."""
 
     module: str
-    name: str
-    """With its class in front, where it is a method."""
+    name: str  # With its class in front, where it is a method
     argument: int = 0
     what: str = ""
 

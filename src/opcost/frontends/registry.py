@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, partial)
 """What can be called and is not an object of a framework."""
-HEAD_BYTES = 4096
-"""The bytes of a file by which a front end decides whether it reads it."""
+HEAD_BYTES = 4096  # The bytes of a file by which a front end decides whether it reads it
 
 
 class FrontEnd(Protocol):
@@ -36,12 +35,9 @@ class FrontEnd(Protocol):
     """
 
     name: str
-    framework: str
-    """The module whose presence in `sys.modules` means that objects of this front end may exist."""
-    suffixes: tuple[str, ...] = ()
-    """File suffixes it reads, with the dot; empty for live objects only."""
-    options: tuple[Option, ...] = ()
-    """Options that only this front end has; on the command line these are flags."""
+    framework: str  # The module whose presence in `sys.modules` means that objects of this front end may exist
+    suffixes: tuple[str, ...] = ()  # File suffixes it reads, with the dot; empty for live objects only
+    options: tuple[Option, ...] = ()  # Options that only this front end has; on the command line these are flags
     understands: frozenset[str] = frozenset()
     """Which of the options `sizes` and `dtype` it takes: other sizes are refused, another type is set afterwards."""
 

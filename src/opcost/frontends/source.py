@@ -59,10 +59,8 @@ class PythonModel:
     settings: Mapping[str, object] = field(default_factory=dict)
     from_collection: bool = False
     """Its code is a library's and its making follows a name or a file, so it gets neither network nor pickles."""
-    checkpoint: Path | None = None
-    """The folder with its weights, which are compared with the code."""
-    notes: list[Note] = field(default_factory=list)
-    """What had to be done to import its code or to make it."""
+    checkpoint: Path | None = None  # The folder with its weights, which are compared with the code
+    notes: list[Note] = field(default_factory=list)  # What had to be done to import its code or to make it
 
     def guard(self) -> AbstractContextManager[None]:
         """To be entered wherever the model is made or runs."""

@@ -16,11 +16,9 @@ from opcost.frontends.inputs import PLACES, is_shape, spelled_out
 
 CountArguments: TypeAlias = "dict[str, Any]"
 """Arguments of `opcost.count` by name, with the positional ones as `inputs`."""
-Named: TypeAlias = "Sequence[tuple[str, TensorSpec]]"
-"""The inputs of a model as a report names them."""
+Named: TypeAlias = "Sequence[tuple[str, TensorSpec]]"  # The inputs of a model as a report names them
 
-OPTIONS = (*Sizes._fields, *Text._fields[:4])
-"""Sizes that a count has an option for."""
+OPTIONS = (*Sizes._fields, *Text._fields[:4])  # Sizes that a count has an option for
 GRAMMAR = f"write one of {', '.join(OPTIONS)}, or NAME=DIMENSION of an input, several with commas: x=2,x=3"
 MOST_VARIABLES = 2
 _PLACE = re.compile(r"\s*([A-Za-z_][\w.]*)\s*=\s*(-?\d{1,2})\s*")

@@ -28,8 +28,7 @@ from opcost.frontends.python import check_call, offline
 
 LARGEST_FILE = 1 << 25
 """Bytes. The labels of ImageNet-22k make a configuration of one megabyte."""
-DEEPEST = 64
-"""Levels of nesting; real configurations have about five."""
+DEEPEST = 64  # Levels of nesting; real configurations have about five
 
 LEFT_OUT = frozenset({"auto_map", "trust_remote_code", "custom_pipelines"})
 """Where foreign code is and whether it may be run: it is not."""
@@ -51,8 +50,7 @@ _MOST = {
 """What is made one by one, and how many of it. The deepest published models have about a thousand layers, and 16,384 experts."""
 
 
-_NAME = re.compile(r"(?:[\w.-]+/)?[\w.-]+")
-"""Of a model on the hub, with its owner."""
+_NAME = re.compile(r"(?:[\w.-]+/)?[\w.-]+")  # Of a model on the hub, with its owner
 
 
 _NAMES_ITS_PARTS = {

@@ -22,12 +22,10 @@ class Recorder(Protocol):
     """
 
     name: str
-    framework: str
-    """The module whose presence in `sys.modules` means that objects of this recorder may exist."""
+    framework: str  # The module whose presence in `sys.modules` means that objects of this recorder may exist
     suffixes: tuple[str, ...] = ()
     """Suffixes of files that it runs by itself, with the dot; empty for live objects only."""
-    options: tuple[Option, ...] = ()
-    """Options that only it has; on the command line these are flags."""
+    options: tuple[Option, ...] = ()  # Options that only it has; on the command line these are flags
     understands: frozenset[str] = frozenset()
     """Which of `sizes` and `dtype` of the options it supports; others are refused before it is called."""
     wants_report: bool = False
@@ -77,15 +75,11 @@ def _only(claims: list[Recorder], what: str) -> Recorder | None:
 class ProfileOptions(InputOptions):
     """What to run, and how often. The inputs mean what they mean for `opcost.count`."""
 
-    host_only: bool = False
-    """Record nothing of the device: MegEngine's `--profile-host`."""
+    host_only: bool = False  # Record nothing of the device: MegEngine's `--profile-host`
     warmup: int = 3
-    repeat: int = 10
-    """Runs that are timed without a profiler, and as many that are recorded with one."""
-    seconds: float | None = None
-    """Instead of a number of runs: for how long each of the two goes on."""
-    cold_l2: bool = False
-    """Before every run, push the model's data out of the device's last cache."""
+    repeat: int = 10  # Runs that are timed without a profiler, and as many that are recorded with one
+    seconds: float | None = None  # Instead of a number of runs: for how long each of the two goes on
+    cold_l2: bool = False  # Before every run, push the model's data out of the device's last cache
 
     def __post_init__(self) -> None:
         InputOptions.__post_init__(self)

@@ -149,15 +149,10 @@ def collective(op: OpView) -> Cost:
         share -= Fraction(1, op.integer("group"))
     x, y = op.bytes_in, op.bytes_out
     traffic: dict[str, tuple[Fraction | int, Fraction | int]] = {
-        "all_reduce": (2 * share * x, 2 * share * x),
-        "reduce_scatter": (share * x, share * x),
-        "all_gather": (share * y, share * y),
-        "all_to_all": (share * x, share * y),
-        "broadcast": (x, x),
-        "send": (x, 0),
-        "recv": (0, y),
-        "wait": (0, 0),
-    }
+        "all_reduce": (2 * share * x, 2 * share * x), "reduce_scatter": (share * x, share * x),
+        "all_gather": (share * y, share * y), "all_to_all": (share * x, share * y), "broadcast": (x, x), "send": (x, 0),
+        "recv": (0, y), "wait": (0, 0),
+    }  # fmt: skip
     sent, received = op.choice(traffic)
     adds = op.text("fn") in ("all_reduce", "reduce_scatter")
     flops = round(share * sum(spec.numel for spec in op.ins)) if adds else 0

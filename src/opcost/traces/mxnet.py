@@ -29,8 +29,7 @@ _MARKS = re.compile(rb'"cpu pinned/"|"cat"\s*:\s*"(operator|MXNET_C_API|Device S
 _AGGREGATE = re.compile(rb'^\s*\{\s*"Time"\s*:\s*\{')
 _TABLE = re.compile(rb"^\s*Profile Statistics")
 _LINE = re.compile(r"(\S.*?)\s+(\d+)" + r"\s+(-?\d+\.\d+)" * 4)
-API = "MXNET_C_API"
-"""Calls of the library, which include the operators that they wait on: their time is counted there."""
+API = "MXNET_C_API"  # Calls of the library, which include the operators that they wait on: their time is counted there
 
 _MEASURED = {
     "_copy": "copy", "_copyto": "copy", "identity": "copy", "CopyCPU2GPU": "copy", "CopyGPU2CPU": "copy", "_set_value": "create",

@@ -156,8 +156,7 @@ def _meta(tables: Tables) -> dict[str, str]:
 # file can hold.
 
 MAGIC = b"SQLite format 3\0"
-SMALLEST_ROW = 6
-"""Bytes that a row takes at the least: with its number, the head of its columns and one of each of two."""
+SMALLEST_ROW = 6  # Bytes that a row takes at the least: with its number, the head of its columns and one of each of two
 LONGEST_TEXT = 1 << 20
 _ALLOWED = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_PRAGMA)
 _REPAIR = "export it again: nsys export --type sqlite"

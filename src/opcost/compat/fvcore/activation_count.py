@@ -5,8 +5,7 @@ from __future__ import annotations
 from opcost.compat.fvcore.jit_analysis import JitModelAnalysis, counter
 from opcost.compat.fvcore.jit_handles import ACTIVATION_HANDLES, Handle, product_elements
 
-_DEFAULT_SUPPORTED_OPS: dict[str, Handle] = dict(ACTIVATION_HANDLES)
-"""Public code imports and extends this table."""
+_DEFAULT_SUPPORTED_OPS: dict[str, Handle] = dict(ACTIVATION_HANDLES)  # Public code imports and extends this table
 
 
 class ActivationCountAnalysis(JitModelAnalysis):

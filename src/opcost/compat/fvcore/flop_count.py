@@ -5,8 +5,7 @@ from __future__ import annotations
 from opcost.compat.fvcore.jit_analysis import JitModelAnalysis, counter
 from opcost.compat.fvcore.jit_handles import FLOP_HANDLES, Handle, macs
 
-_DEFAULT_SUPPORTED_OPS: dict[str, Handle] = dict(FLOP_HANDLES)
-"""Public code imports and extends this table."""
+_DEFAULT_SUPPORTED_OPS: dict[str, Handle] = dict(FLOP_HANDLES)  # Public code imports and extends this table
 
 
 class FlopCountAnalysis(JitModelAnalysis):

@@ -58,8 +58,7 @@ class JitModelAnalysis:
     """
 
     _default_handles: Mapping[str, Handle] = {}
-    _default_otherwise: Handle | None = None
-    """For operators with products and without a handle."""
+    _default_otherwise: Handle | None = None  # For operators with products and without a handle
 
     def __init__(self, model: nn.Module, inputs: Any = (), *, kwargs: dict[str, Any] | None = None) -> None:
         self.model = model if isinstance(model, nn.Module) else unwrap(model)

@@ -18,10 +18,8 @@ from opcost.compat._operators import OperatorCall
 
 Handle: TypeAlias = Callable[[list[Any], list[Any]], "Counter[str] | float"]
 
-AFFINE_NORM_FLOPS, PLAIN_NORM_FLOPS = 5, 4
-"""Per element, where the statistics are computed."""
-AFFINE_SCALE_FLOPS, PLAIN_SCALE_FLOPS = 2, 1
-"""Per element, where the statistics are stored (batch norm in use)."""
+AFFINE_NORM_FLOPS, PLAIN_NORM_FLOPS = 5, 4  # Per element, where the statistics are computed
+AFFINE_SCALE_FLOPS, PLAIN_SCALE_FLOPS = 2, 1  # Per element, where the statistics are stored (batch norm in use)
 
 
 def get_shape(val: Any) -> list[int] | None:

@@ -14,10 +14,8 @@ from opcost.core.report import Row
 from opcost.errors import InputError
 from opcost.rules.contractions import BIASES, CELLS
 
-NORM = 7
-"""For each element of a normalized input, with weights or without."""
-SUFFIXES = {"weight": "w", "bias": "b"}
-"""How the names of parameters end in the table."""
+NORM = 7  # For each element of a normalized input, with weights or without
+SUFFIXES = {"weight": "w", "bias": "b"}  # How the names of parameters end in the table
 
 
 def convolution(out: Sequence[int], in_channels: int, groups: int, kernel: Iterable[int], *, bias: bool) -> int:
@@ -71,8 +69,7 @@ def of_row(row: Row) -> int:
 
 # -- layers that a user has registered ---------------------------------------------------------------------------------
 
-FlopsOf: TypeAlias = "Callable[[Any, Any, Any], Any]"
-"""From a module, its inputs and its outputs to a number."""
+FlopsOf: TypeAlias = "Callable[[Any, Any, Any], Any]"  # From a module, its inputs and its outputs to a number
 
 _flops: dict[type, FlopsOf] = {}
 _hooked: set[type] = set()

@@ -31,8 +31,7 @@ from opcost.core.report import Report
 Shape = tuple[int, ...]
 
 
-Line = tuple[str, str, int]
-"""A layer by its name relative to the module that was called, its class, and its cost."""
+Line = tuple[str, str, int]  # A layer by its name relative to the module that was called, its class, and its cost
 
 _NORMS = (M.batchnorm._BatchNorm, M.LayerNorm, M.GroupNorm, M.InstanceNorm, M.GeneralNorm)
 _TRANSPOSED = (M.ConvTranspose2d, M.ConvTranspose3d)

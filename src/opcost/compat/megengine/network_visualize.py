@@ -115,8 +115,7 @@ _CLASS_NAMES = {
 """Where `network_visualize` calls an operator by another name than the file."""
 
 
-_Field: TypeAlias = "dict[str, tuple[int, ...]]"
-"""Receptive field and stride, height and width."""
+_Field: TypeAlias = "dict[str, tuple[int, ...]]"  # Receptive field and stride, height and width
 Given: TypeAlias = "Mapping[str, tuple[int, ...]] | tuple[int, ...] | None"
 """Shapes of input data: by name, or the one of a model's only input."""
 
@@ -210,13 +209,9 @@ def _matmul(axis: int) -> Callable[[Operator, list[Shape]], int | None]:
 
 
 _FLOPS: dict[str, Callable[[Operator, list[Shape]], int | None]] = {
-    "Convolution": _conv,
-    "ConvBias": _conv,
-    "Elemwise": lambda op, ins: 1,
-    "ElemwiseMultiType": lambda op, ins: 1,
-    "MatrixMul": _matmul(1),
-    "BatchedMatrixMul": _matmul(2),
-}
+    "Convolution": _conv, "ConvBias": _conv, "Elemwise": lambda op, ins: 1, "ElemwiseMultiType": lambda op, ins: 1,
+    "MatrixMul": _matmul(1), "BatchedMatrixMul": _matmul(2),
+}  # fmt: skip
 """FLOPs for each element of the first output; every other operator is free."""
 
 

@@ -45,10 +45,8 @@ def analyze(profile: Profile, question: Question, layout: Layout = USUAL) -> str
         try:
             name = re.compile(question.name)
         except re.error as fault:
-            raise OpcostError(
-                f"{question.name!r} is not a regular expression: {fault}",
-                hint="put a backslash before ( [ { * + ? . \\",
-            ) from None
+            hint = "put a backslash before ( [ { * + ? . \\"
+            raise OpcostError(f"{question.name!r} is not a regular expression: {fault}", hint=hint) from None
     chosen = [
         operator
         for operator in operators
@@ -279,8 +277,7 @@ def _shapes(
 
 Cell: TypeAlias = "str | int | float"
 
-_HEADER_ROOM = 2
-"""A column is at least this much wider than its header."""
+_HEADER_ROOM = 2  # A column is at least this much wider than its header
 
 
 def ruled_table(rows: Sequence[Sequence[Cell]]) -> str:

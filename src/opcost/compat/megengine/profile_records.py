@@ -19,8 +19,7 @@ Number: TypeAlias = "int | float"
 Shapes: TypeAlias = "list[list[Any]]"
 
 _START, _KERN, _END = range(3)
-NO_SHAPES = "None"
-"""What the tool writes for the shapes of several operators together."""
+NO_SHAPES = "None"  # What the tool writes for the shapes of several operators together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +37,7 @@ class Operator:
     in_shapes: Shapes | None = None
     in_layouts: Sequence[Sequence[int] | None] | None = None
     out_shapes: Shapes | None = None
-    copies: bool = False
-    """It only moves data; its time is what `--copy-time` adds up."""
+    copies: bool = False  # It only moves data; its time is what `--copy-time` adds up
 
     def time(self, side: str, key: str) -> float | None:
         """Seconds to `end` or to `kern`, the longest of all places; None where it did not run."""

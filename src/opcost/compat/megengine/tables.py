@@ -121,8 +121,7 @@ _CODES = {
     "float64": "d", "float32": "f", "float16": "e", "int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint64": "Q",
     "uint32": "I", "uint16": "H", "uint8": "B", "bool": "B",
 }  # fmt: skip
-_CHUNK = 1 << 16
-"""Elements that are unpacked at once."""
+_CHUNK = 1 << 16  # Elements that are unpacked at once
 
 
 def mean_and_std(data: memoryview | bytes, dtype: str) -> tuple[float, float] | None:
@@ -279,10 +278,8 @@ class StatsOptions(NamedTuple):
     cal_activations: bool = True
     logging_to_stdout: bool = True
     bar_length_max: int = 20
-    fields: bool = False
-    """Whether the table of FLOPs shows receptive fields."""
-    values: bool = False
-    """Whether the table of activations shows mean and deviation."""
+    fields: bool = False  # Whether the table of FLOPs shows receptive fields
+    values: bool = False  # Whether the table of activations shows mean and deviation
 
 
 def print_stats(records: Records, options: StatsOptions) -> tuple[total_stats, stats_details]:

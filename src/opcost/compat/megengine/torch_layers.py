@@ -30,8 +30,7 @@ _POOLS = (
     nn.FractionalMaxPool3d,
 )  # fmt: skip
 
-Values = dict[int, list[tuple[float, float]]]
-"""Mean and deviation of the first output of every call, by module."""
+Values = dict[int, list[tuple[float, float]]]  # Mean and deviation of the first output of every call, by module
 
 
 def torch_inputs(model: nn.Module, inputs: Any, input_shapes: Any) -> tuple[Any, ...]:

@@ -127,11 +127,9 @@ on("_transform_bias_rescale_qkv")(lambda call: Translation("elementwise", {"fn":
 #
 # The fused cells get their gates ready-made: their matrix products are operators of their own, so they are elementwise here.
 
-MOST_LAYERS = 4096
-"""A file may state any number; each layer is written out."""
+MOST_LAYERS = 4096  # A file may state any number; each layer is written out
 
-_MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")
-"""The `mode` number of the cuDNN, MIOpen and oneDNN operators."""
+_MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")  # The `mode` number of the cuDNN, MIOpen and oneDNN operators
 
 
 def layer(
@@ -181,17 +179,10 @@ def _stack(call: Call) -> Translation:
 def _lstm_mps_backward(call: Call) -> Translation:
     hidden_state, cell_state = call["hx"]
     return layer(
-        call,
-        "lstm",
-        x=call["input"],
-        hidden=cell_state.shape[-1],
-        output=hidden_state.shape[-1],
-        layers=call["num_layers"],
-        directions=2 if call["bidirectional"] else 1,
-        bias=bool(call["has_biases"]),
-        ins=_input_first(call, "input"),
-        grad=True,
-    )
+        call, "lstm", x=call["input"], hidden=cell_state.shape[-1], output=hidden_state.shape[-1],
+        layers=call["num_layers"], directions=2 if call["bidirectional"] else 1, bias=bool(call["has_biases"]),
+        ins=_input_first(call, "input"), grad=True,
+    )  # fmt: skip
 
 
 @on("_cudnn_rnn", "_cudnn_rnn_backward", "miopen_rnn", "miopen_rnn_backward")
@@ -200,16 +191,10 @@ def _device_stack(call: Call) -> Translation:
     hidden = call["hidden_size"]
     projected = call.get("proj_size") or 0
     return layer(
-        call,
-        _MODES[call["mode"]],
-        x=call["input"],
-        hidden=hidden,
-        output=projected or hidden,
-        layers=call["num_layers"],
-        directions=2 if call["bidirectional"] else 1,
-        bias=call["weight_stride0"] >= 4,
+        call, _MODES[call["mode"]], x=call["input"], hidden=hidden, output=projected or hidden,
+        layers=call["num_layers"], directions=2 if call["bidirectional"] else 1, bias=call["weight_stride0"] >= 4,
         grad=call.base.endswith("_backward"),
-    )
+    )  # fmt: skip
 
 
 @on("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward")

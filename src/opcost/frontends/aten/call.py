@@ -14,8 +14,7 @@ from opcost.core.graph import BITS, COMPLEX, Attr
 class Translation(NamedTuple):
     """What an operator computes, in our words."""
 
-    kind: str
-    """A key of `opcost.core.kinds.KINDS`."""
+    kind: str  # A key of `opcost.core.kinds.KINDS`
     attrs: dict[str, Attr]
     ins: tuple[Tensor, ...] | None = None
     """Tensors of the arguments in the order that the kind states; None: all tensor arguments as they come."""
@@ -34,8 +33,7 @@ def means(
 class Call:
     """An operator with its arguments by name, defaults filled in, and its outputs."""
 
-    name: str
-    """Library and operator as in the table: `aten::add` also for `add_` and `_foreach_add`."""
+    name: str  # Library and operator as in the table: `aten::add` also for `add_` and `_foreach_add`
     overload: str
     args: dict[str, Any]
     outs: tuple[Tensor, ...]
@@ -64,8 +62,7 @@ class Call:
 
 Handler: TypeAlias = Callable[[Call], Translation]
 
-HANDLERS: dict[str, Handler] = {}
-"""Handlers by `library::operator`, or by `library::operator.overload`, which wins."""
+HANDLERS: dict[str, Handler] = {}  # Handlers by `library::operator`, or by `library::operator.overload`, which wins
 
 
 def on(*names: str) -> Callable[[Handler], Handler]:
@@ -167,8 +164,7 @@ class NotKnown(Exception):
     """Something was read that the source of a call does not give; the call has no cost then."""
 
 
-UNKNOWN_VALUE = object()
-"""An argument that was given and is not known."""
+UNKNOWN_VALUE = object()  # An argument that was given and is not known
 
 
 class PartlyKnown(Call):

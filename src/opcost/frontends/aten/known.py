@@ -31,10 +31,8 @@ FLAWS = (NotKnown, ArithmeticError, AttributeError, LookupError, StopIteration, 
 class NameFacts(NamedTuple):
     """What a name says."""
 
-    kind: str
-    """Empty where it depends on the call, or where the operator is unknown."""
-    asks_values: bool
-    """Whether the values of plain arguments decide what a call means or makes."""
+    kind: str  # Empty where it depends on the call, or where the operator is unknown
+    asks_values: bool  # Whether the values of plain arguments decide what a call means or makes
     asks_strides: bool
 
 

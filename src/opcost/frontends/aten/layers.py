@@ -138,8 +138,7 @@ on("max_unpool2d", "max_unpool3d")(lambda call: pool("unpool", 1))
 
 # -- values at computed positions: resizing, grids, distances between points, transforms
 
-_SUPPORT = {"bilinear": 1, "bicubic": 2, "lanczos": 3}
-"""Half the width of an interpolation kernel, in source elements."""
+_SUPPORT = {"bilinear": 1, "bicubic": 2, "lanczos": 3}  # Half the width of an interpolation kernel, in source elements
 
 
 def _resize(call: Call) -> Translation:

@@ -37,14 +37,8 @@ def _per_sample_weights_backward(call: Call) -> Translation:
 # -- scatters ---------------------------------------------------------------------------------------------------------
 
 _REDUCTIONS = {
-    "add": "add",
-    "sum": "add",
-    "multiply": "mul",
-    "prod": "mul",
-    "amax": "max",
-    "amin": "min",
-    "mean": "mean",
-}
+    "add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min", "mean": "mean",
+}  # fmt: skip
 
 
 def scatter(call: Call, fn: str, indices: str, source: str = "", elements: int | None = None) -> Translation:
@@ -179,30 +173,13 @@ def _perhaps_seen(call: Call) -> Translation:
 # -- communication between ranks: functional collectives, and those of `torch.distributed` on process groups
 
 _FUNCTIONS = {
-    "all_reduce": "all_reduce",
-    "allreduce": "all_reduce",
-    "reduce": "all_reduce",
-    "all_gather": "all_gather",
-    "allgather": "all_gather",
-    "_allgather": "all_gather",
-    "gather": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "_reduce_scatter": "reduce_scatter",
-    "all_to_all": "all_to_all",
-    "alltoall": "all_to_all",
-    "shard_dim_alltoall": "all_to_all",
-    "scatter": "broadcast",
-    "broadcast": "broadcast",
-    "send": "send",
-    "isend": "send",
-    "batch_p2p": "send",
-    "recv": "recv",
-    "irecv": "recv",
-    "wait": "wait",
-    "barrier": "wait",
-    "monitored_barrier": "wait",
-    "check_for_nan": "wait",
-}
+    "all_reduce": "all_reduce", "allreduce": "all_reduce", "reduce": "all_reduce", "all_gather": "all_gather",
+    "allgather": "all_gather", "_allgather": "all_gather", "gather": "all_gather", "reduce_scatter": "reduce_scatter",
+    "_reduce_scatter": "reduce_scatter", "all_to_all": "all_to_all", "alltoall": "all_to_all",
+    "shard_dim_alltoall": "all_to_all", "scatter": "broadcast", "broadcast": "broadcast", "send": "send",
+    "isend": "send", "batch_p2p": "send", "recv": "recv", "irecv": "recv", "wait": "wait", "barrier": "wait",
+    "monitored_barrier": "wait", "check_for_nan": "wait",
+}  # fmt: skip
 """Our word for the longest of these that an operator's name begins with."""
 
 

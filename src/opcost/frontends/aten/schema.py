@@ -22,13 +22,10 @@ class Argument(NamedTuple):
     name: str
     type: str
     default: Any = None
-    alias: str = ""
-    """The letter of the memory that an argument and a result share."""
+    alias: str = ""  # The letter of the memory that an argument and a result share
     writes: bool = False
-    out: bool = False
-    """It is only written: `out=`."""
-    keyword: bool = False
-    """It is given by its name alone."""
+    out: bool = False  # It is only written: `out=`
+    keyword: bool = False  # It is given by its name alone
 
     @property
     def is_tensor(self) -> bool:
@@ -38,8 +35,7 @@ class Argument(NamedTuple):
 class Schema(NamedTuple):
     """What an operator takes and returns."""
 
-    name: str
-    """Library and operator: `aten::add`."""
+    name: str  # Library and operator: `aten::add`
     overload: str
     arguments: tuple[Argument, ...]
     returns: tuple[Argument, ...]
@@ -175,10 +171,8 @@ class Plan(NamedTuple):
     handler: Handler
     parameters: tuple[tuple[str, Any], ...]
     """Names and defaults of the arguments in order; empty for operators without a schema."""
-    reads: tuple[str, ...] | None
-    """The arguments that are read, where some are only written (`out=`)."""
-    writes: tuple[str, ...] | None
-    """The arguments that are written, where the operator returns no tensor."""
+    reads: tuple[str, ...] | None  # The arguments that are read, where some are only written (`out=`)
+    writes: tuple[str, ...] | None  # The arguments that are written, where the operator returns no tensor
     in_place: bool = False
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[Tensor, ...]) -> Call:

@@ -9,8 +9,7 @@ from opcost.frontends.aten.call import Call, Described, NotKnown, Tensor, row_ma
 from opcost.frontends.aten.composite.products import look
 from opcost.frontends.aten.outputs.table import axis_of
 
-MOST_PIECES = 1 << 14
-"""Tensors that one operator makes."""
+MOST_PIECES = 1 << 14  # Tensors that one operator makes
 
 View: TypeAlias = "Callable[[Call], Sequence[Tensor]]"
 VIEWS: dict[str, View] = {}

@@ -21,8 +21,7 @@ from opcost.errors import shortened, some
 from opcost.frontends.checkpoint.reader import LARGEST_EXTENT, MOST_AXES
 from opcost.frontends.input_data import OBJECT_STEPS, BadPickle, Limits, check_steps
 
-LARGEST_PICKLE = 32 << 20
-"""Bytes; a tensor takes about two hundred of them, and its data is elsewhere."""
+LARGEST_PICKLE = 32 << 20  # Bytes; a tensor takes about two hundred of them, and its data is elsewhere
 LIMITS = Limits(steps=500_000, number=(1 << 64) - 1, allowed=OBJECT_STEPS)
 DEEPEST = 64
 LONGEST_NAME = 1 << 12
@@ -37,8 +36,7 @@ _STORAGES = {
 _SPELT = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32", "short": "int16"}
 
 
-Keys: TypeAlias = tuple[str, ...]
-"""What leads to a tensor: names, indices, attributes."""
+Keys: TypeAlias = tuple[str, ...]  # What leads to a tensor: names, indices, attributes
 
 
 class Storage(NamedTuple):
@@ -295,8 +293,7 @@ class ExpectedTensors(NamedTuple):
 
     layouts: Sequence[Shapes]
     """Shapes by name, in each of the ways in which the code can store them; the one that fits best is meant."""
-    optional: frozenset[str] = frozenset()
-    """Names that may be missing, because they are tied to others or made anew."""
+    optional: frozenset[str] = frozenset()  # Names that may be missing, because they are tied to others or made anew
 
 
 def disagreements(scan: Scan, expected: ExpectedTensors) -> tuple[Note, ...]:

@@ -37,9 +37,8 @@ class KerasReader(CheckpointReader):
         try:
             import h5py
         except ImportError as exc:
-            raise MissingFramework(
-                f"{path} is an HDF5 file, and listing it needs h5py", hint="pip install h5py"
-            ) from exc
+            hint = "pip install h5py"
+            raise MissingFramework(f"{path} is an HDF5 file, and listing it needs h5py", hint=hint) from exc
         try:
             with ExitStack() as stack:
                 file: Any = stack.enter_context(opened(path))

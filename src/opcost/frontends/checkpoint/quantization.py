@@ -18,8 +18,7 @@ from opcost.frontends.checkpoint.reader import Raw
 from opcost.frontends.zoo import read_entries
 
 CONFIG = "config.json"
-OLD_CONFIG = "quantize_config.json"
-"""Where AutoGPTQ wrote what is now a part of the configuration."""
+OLD_CONFIG = "quantize_config.json"  # Where AutoGPTQ wrote what is now a part of the configuration
 
 _EXPERTS = (
     "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts", "expert_count",
@@ -31,12 +30,8 @@ _PER_TOKEN = (
 _PARTS = ("text_config", "llm_config", "language_config", "ffn_config", "thinker_config")
 _EXPERT_WORDS = frozenset(("experts", "switch_mlp", "local_experts"))
 _EMBEDDINGS = (
-    "embed_tokens.weight",
-    "wte.weight",
-    "word_embeddings.weight",
-    "embed_in.weight",
-    "tok_embeddings.weight",
-)
+    "embed_tokens.weight", "wte.weight", "word_embeddings.weight", "embed_in.weight", "tok_embeddings.weight",
+)  # fmt: skip
 _HEADS = ("lm_head.weight", "embed_out.weight")
 _GGUF_EMBEDDING, _GGUF_NORM, _GGUF_HEAD = "token_embd.weight", "output_norm.weight", "output.weight"
 """A decoder has a norm before its head; what has none, as a model of embeddings, has no head."""
@@ -118,8 +113,7 @@ def _number(facts: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
 # A scheme is recognised by the names and types of tensors beside each other. Shapes give the bits of a packed weight, or else the
 # configuration beside the checkpoint. A tensor of no known scheme is counted as it is stored.
 
-WORD = 32
-"""Bits of the integers that smaller ones are packed into."""
+WORD = 32  # Bits of the integers that smaller ones are packed into
 _FLOAT8 = frozenset(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"))
 _INTEGERS = frozenset(("uint8", "int8", "int32", "uint32"))
 _QUANTIZED = frozenset((*GGUF_TYPES, *_FLOAT8, *_INTEGERS))

@@ -34,8 +34,7 @@ class Raw(NamedTuple):
     role: Role = "weight"
     storage: object = None
     """Equal for tensors that are the same piece of the file; None where each is stored on its own."""
-    content: Content = b""
-    """Of the few that describe others: their content."""
+    content: Content = b""  # Of the few that describe others: their content
 
 
 class Contents(NamedTuple):
@@ -43,21 +42,17 @@ class Contents(NamedTuple):
 
     tensors: list[Raw]
     details: Mapping[str, str] = {}
-    facts: Mapping[str, Any] = {}
-    """What the file says of the model: entries of a configuration."""
+    facts: Mapping[str, Any] = {}  # What the file says of the model: entries of a configuration
     notes: tuple[Note, ...] = ()
-    parts: tuple[Path, ...] = ()
-    """Other files that were read because this one names them."""
+    parts: tuple[Path, ...] = ()  # Other files that were read because this one names them
 
 
 class CheckpointReader(Protocol):
     """One format of checkpoints; a class that derives from this one writes `sniff` and `read`."""
 
     name: str
-    suffixes: tuple[str, ...]
-    """Of its files, with the dot; they choose between readers where the content fits several."""
-    ordered: bool = True
-    """The order of the tensors means something."""
+    suffixes: tuple[str, ...]  # Of its files, with the dot; they choose between readers where the content fits several
+    ordered: bool = True  # The order of the tensors means something
 
     @abstractmethod
     def sniff(self, head: bytes, path: Path) -> bool:

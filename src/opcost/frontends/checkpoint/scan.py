@@ -52,11 +52,9 @@ class CheckpointFiles(NamedTuple):
     """What a path means."""
 
     parts: list[CheckpointFile]
-    folder: Path
-    """Where the configuration is."""
+    folder: Path  # Where the configuration is
     notes: tuple[Note, ...] = ()
-    promised: frozenset[str] | None = None
-    """The names that an index promises."""
+    promised: frozenset[str] | None = None  # The names that an index promises
 
 
 def files_of(path: Path) -> CheckpointFiles:
@@ -93,10 +91,8 @@ def _indexed(path: Path) -> CheckpointFiles:
         raise SourceError(f"{path} is not the index of a checkpoint: it names {len(files):,} files")
     for name in files:
         if name in (".", "..") or re.search(r"[/\\\0]", name) or not name:
-            raise SourceError(
-                f"{path} names the file {shortened(ascii(name))}, which is not beside it",
-                hint="an index names files of its own folder; nothing elsewhere is opened",
-            )
+            hint = "an index names files of its own folder; nothing elsewhere is opened"
+            raise SourceError(f"{path} names the file {shortened(ascii(name))}, which is not beside it", hint=hint)
     there = set(_names(path.parent))
     missing = [name for name in files if name not in there]
     if missing:
@@ -196,24 +192,17 @@ def _scan(paths: Sequence[Path]) -> Scan:
                 _gather(contents, prefix, path, tensors, homes)
             if lacking := (found.promised or frozenset()) - tensors.keys():
                 missing = ", ".join(some(sorted(lacking)))
-                raise SourceError(
-                    f"the index names tensors that its files do not hold: {missing}", hint="fetch the files again"
-                )
+                hint = "fetch the files again"
+                raise SourceError(f"the index names tensors that its files do not hold: {missing}", hint=hint)
     recognised = recognise(tensors, facts)
     stored = list(_stored(tensors, homes, recognised))
     stored, more = tied(stored, facts)
     experts = experts_of(stored, facts)
     return Scan(
-        source=", ".join(some([str(path) for path in paths])),
-        format=" and ".join(formats),
-        files=tuple(files),
-        tensors=tuple(stored),
-        totals=totals_of(stored, experts),
-        experts=experts,
-        ordered=ordered,
-        details=details,
+        source=", ".join(some([str(path) for path in paths])), format=" and ".join(formats), files=tuple(files),
+        tensors=tuple(stored), totals=totals_of(stored, experts), experts=experts, ordered=ordered, details=details,
         notes=(*notes, *more, *_remarks(stored)),
-    )
+    )  # fmt: skip
 
 
 def _gather(contents: Contents, prefix: str, path: Path, tensors: dict[str, Raw], homes: dict[str, str]) -> None:

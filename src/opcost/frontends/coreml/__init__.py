@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from opcost.frontends.options import CountOptions
 
 MANIFEST = "Manifest.json"
-DESCRIBED = (b"\n", b"\xa2")
-"""How the description of a model begins: with an input, or a function."""
+DESCRIBED = (b"\n", b"\xa2")  # How the description of a model begins: with an input, or a function
 
 
 class CoremlFrontEnd(FrontEnd):

@@ -299,10 +299,8 @@ def read_model(message: Piece) -> CoremlModel:
             return CoremlModel(inputs, {"": graph}, "", version)
     for number, words in _OTHERS.items():
         if number in parts.found:
-            raise SourceError(
-                f"it is {words}, and only programs and neural networks are counted",
-                hint="count the parts of a pipeline one by one",
-            )
+            hint = "count the parts of a pipeline one by one"
+            raise SourceError(f"it is {words}, and only programs and neural networks are counted", hint=hint)
     raise Bad("there is neither a program nor a neural network in it")
 
 

@@ -58,8 +58,7 @@ def _input(declared: DeclaredValue, model: CoremlModel) -> DeclaredValue:
     return declared
 
 
-LARGEST_MANIFEST = 1 << 20
-"""Bytes of a manifest that is read; real ones have a thousand."""
+LARGEST_MANIFEST = 1 << 20  # Bytes of a manifest that is read; real ones have a thousand
 
 
 def model_of(manifest: Path) -> Path:

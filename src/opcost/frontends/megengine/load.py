@@ -69,16 +69,12 @@ def requested_shapes(model: Model, options: CountOptions) -> dict[int, tuple[int
     for name, dtype in requested.dtypes.items() if options.dtypes is not None else ():  # an array lends only its shape
         own_dtype = stored[names[name]].dtype.name
         if dtype != own_dtype:
-            raise InputError(
-                f"input {name!r} holds {own_dtype} in {model.path}, not {dtype}",
-                hint="the types of a dump are fixed; leave the type out, or dump the model again",
-            )
+            hint = "the types of a dump are fixed; leave the type out, or dump the model again"
+            raise InputError(f"input {name!r} holds {own_dtype} in {model.path}, not {dtype}", hint=hint)
     for name, variable in names.items():
         if name not in wanted and not stored[variable].shape:
-            raise InputError(
-                f"{model.path} does not say which shape its input {name!r} has",
-                hint=f"give it: shapes={{{name!r}: (1, 3, 224, 224)}} or --input {name}:1x3x224x224",
-            )
+            hint = f"give it: shapes={{{name!r}: (1, 3, 224, 224)}} or --input {name}:1x3x224x224"
+            raise InputError(f"{model.path} does not say which shape its input {name!r} has", hint=hint)
     found = {}
     for name, shape in wanted.items():
         variable = names[name]

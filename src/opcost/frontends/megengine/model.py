@@ -23,10 +23,8 @@ from opcost.errors import SourceError
 from opcost.frontends.flatbuffer import U8, U32, U64, Buffer, Pages, Table, pages_of
 from opcost.frontends.megengine.schema import DType, Param, by_hash, output_count, plain, read_dtype, read_param
 
-MOST_VARIABLES = 1 << 18
-"""Variables of the largest model that is believed: a small file must not describe a huge one."""
-MAX_RANK = 7
-"""MegEngine's tensors have at most seven axes."""
+MOST_VARIABLES = 1 << 18  # Variables of the largest model that is believed: a small file must not describe a huge one
+MAX_RANK = 7  # MegEngine's tensors have at most seven axes
 
 
 INPUT = "Host2DeviceCopy"
@@ -45,8 +43,7 @@ class Tensor(NamedTuple):
     shape: tuple[int, ...]
     dtype: DType
     offset: int
-    nbytes: int
-    """0 for an input, which has a shape and no data."""
+    nbytes: int  # 0 for an input, which has a shape and no data
 
 
 class Variable(NamedTuple):
@@ -76,16 +73,13 @@ class Model:
     """A whole dump."""
 
     path: str
-    format: str
-    """`FBS v2`, `FBS v1` or `FBS v1 (unversioned)`."""
-    version: str
-    """Of the MegEngine that wrote it, such as 1.13.0."""
+    format: str  # `FBS v2`, `FBS v1` or `FBS v1 (unversioned)`
+    version: str  # Of the MegEngine that wrote it, such as 1.13.0
     operators: tuple[Operator, ...]
     variables: tuple[Variable, ...]
     outputs: tuple[int, ...]
     testcases: int = 0
-    more: int = 0
-    """Bytes of the file after the model that is read."""
+    more: int = 0  # Bytes of the file after the model that is read
     numbers: dict[int, tuple[int | float, ...]] = field(default_factory=dict)
     """The values of the small constants, by variable; shapes are computed from them."""
 
@@ -134,11 +128,9 @@ class Container(NamedTuple):
 
     magic: bytes
     graph: Buffer
-    weights: tuple[int, int]
-    """First byte and end of the weights of FBS v1; in FBS v2 they are inside the graph."""
+    weights: tuple[int, int]  # First byte and end of the weights of FBS v1; in FBS v2 they are inside the graph
     testcases: int
-    more: int = 0
-    """Bytes after the model: further ones that were appended, or the data of test cases."""
+    more: int = 0  # Bytes after the model: further ones that were appended, or the data of test cases
 
 
 def recognize(head: bytes) -> bool:
@@ -163,10 +155,8 @@ def locate(data: Pages) -> Container:
         graph = _graph(data, first + length)
         return Container(magic, graph, (first, first + length), testcases, size - graph.end)
     if head[start + 8 : start + 12] != V2:
-        raise SourceError(
-            f"{what} is not a MegEngine dump: it begins with {head[:12]!r}",
-            hint="opcost reads what megengine.jit.trace.dump writes, in FBS v1 and v2",
-        )
+        hint = "opcost reads what megengine.jit.trace.dump writes, in FBS v1 and v2"
+        raise SourceError(f"{what} is not a MegEngine dump: it begins with {head[:12]!r}", hint=hint)
     graph = _graph(data, start)
     return Container(V2, graph, (0, 0), testcases, size - graph.end)
 

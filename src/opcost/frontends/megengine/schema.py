@@ -58,8 +58,7 @@ def name_of(number: int, table: Table) -> str:
 FORMAT: dict[str, Any] = packaged(__package__, "format.json")
 """What MegEngine 1.13 writes: the members of enumerations, the fields of tables, the names of operators."""
 ENUMS: dict[str, tuple[str, ...]] = {name: tuple(members) for name, members in FORMAT["enumerations"].items()}
-NO_AXIS = 2147483647
-"""The axis where none is given (Reduce, Cumsum)."""
+NO_AXIS = 2147483647  # The axis where none is given (Reduce, Cumsum)
 
 _TABLES: dict[int, tuple[str, list[str]]] = {
     int(tag): (name, fields) for tag, (name, *fields) in FORMAT["tables"].items()
@@ -142,8 +141,7 @@ _SEED = 20160701
 _VERSIONS = ("", *(f"V{number}" for number in range(10)))
 _SUFFIX = re.compile(r"V\d$")
 
-_REGISTERED: list[str] = FORMAT["operators"]
-"""Class names under which MegEngine 1.13 stores operators."""
+_REGISTERED: list[str] = FORMAT["operators"]  # Class names under which MegEngine 1.13 stores operators
 
 
 def plain(name: str) -> str:

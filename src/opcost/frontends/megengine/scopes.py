@@ -19,8 +19,7 @@ from opcost.frontends.megengine.model import HOLDERS, Model, Tensor
 from opcost.frontends.megengine.schema import FLOATING, QUANTIZED
 from opcost.frontends.nodes.inputs import Scopes
 
-DEEPEST = 64
-"""Modules inside each other, as far as a name is believed."""
+DEEPEST = 64  # Modules inside each other, as far as a name is believed
 
 _INDEX = re.compile(r"(\[\d+\])?(:o\d+)?$")
 _PATH = re.compile(r"(\w+\.)*[A-Za-z_]\w*")

@@ -22,8 +22,7 @@ from opcost.frontends.nodes.meaning import Content, GraphNode, NodeGraph, Operan
 from opcost.frontends.nodes.walk import Walk
 
 _T = TypeVar("_T")
-DOMAIN = "mge"
-"""The word before the names of its operators."""
+DOMAIN = "mge"  # The word before the names of its operators
 
 FLAWS = (IndexError, KeyError, TypeError, ValueError, ArithmeticError)
 """What a rule may run into where a damaged file gives it inputs that MegEngine itself would never write."""

@@ -29,8 +29,7 @@ from opcost.frontends.mxnet.ops.table import Inferred
 from opcost.frontends.mxnet.roles import Roles
 from opcost.frontends.mxnet.symbol import AttributeFault, Entry, Node, Symbol
 
-SCOPE = "scope"
-"""The type of a module that is only a common prefix of names."""
+SCOPE = "scope"  # The type of a module that is only a common prefix of names
 
 
 class Built(NamedTuple):
@@ -95,8 +94,7 @@ class _Level:
     paths: Mapping[int, str]
     training: bool
     repeat: int = 1
-    made: dict[Entry, int] = field(default_factory=dict)
-    """The value of each output of each node."""
+    made: dict[Entry, int] = field(default_factory=dict)  # The value of each output of each node
 
     def spec(self, entry: Entry) -> TensorSpec:
         """What is known of a tensor, with the type that MXNet takes where none is known."""
@@ -305,8 +303,7 @@ def _described(level: _Level, node: Node) -> dict[str, Any]:
 # MXNet's graphs are flat, but their names are not: gluon blocks and most authors put the enclosing parts in front. A prefix
 # becomes a module where at least two nodes share it; dots and slashes always separate.
 
-FORWARD = "_fwd"
-"""What gluon puts behind a block's name for the operator that is the block."""
+FORWARD = "_fwd"  # What gluon puts behind a block's name for the operator that is the block
 
 ANONYMOUS = re.compile(r"node_\d+")
 """Names that MXNet 2.0 gives to all operators; there the block follows from the names of the weights."""
@@ -314,8 +311,7 @@ ANONYMOUS = re.compile(r"node_\d+")
 DEEPEST = 32
 """Modules inside one another; what a name says beyond is the name of the last. Real ones go down to a dozen."""
 
-MOST_WORDS = 256
-"""Words of a level that are looked at; the rest is one word."""
+MOST_WORDS = 256  # Words of a level that are looked at; the rest is one word
 
 _SEPARATORS = re.compile(r"[./]+")
 _WORDS = re.compile(r"(?<=[^_])_(?=.)")

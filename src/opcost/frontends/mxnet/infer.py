@@ -20,8 +20,7 @@ from opcost.frontends.mxnet.roles import OLD_NAMES
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes, Node, Symbol, used_outputs
 
 MOST_AXES = 32
-DEFAULT_TYPE = "float32"
-"""The element type of a variable of which no other is known."""
+DEFAULT_TYPE = "float32"  # The element type of a variable of which no other is known
 
 FLAWS = (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError)
 """What rules raise where attributes do not fit the inputs."""
@@ -157,8 +156,7 @@ _MUST_BE_THERE = {
     "num_layers": "1", "sample_type": "nearest", "transform_type": "affine", "heads": "1", "num_heads": "1", "w": "1",
 }  # fmt: skip
 """Attributes without a default, of all operators together."""
-_INPUTS = 9
-"""As many as the operator with the most inputs looks at."""
+_INPUTS = 9  # As many as the operator with the most inputs looks at
 _RANKS = (4, 3, 2)
 _FLAWS = (AttributeFault, Unknown, Mismatch, ArithmeticError, LookupError, TypeError, ValueError)
 """What a translation may fail with where such a call is none that MXNet would take."""

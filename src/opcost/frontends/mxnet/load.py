@@ -31,8 +31,7 @@ class Saved(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: str
-    state: bool
-    """It is an auxiliary state."""
+    state: bool  # It is an auxiliary state
     trainable: bool = True
 
 
@@ -90,9 +89,8 @@ def open_file(path: Path, options: CountOptions) -> Opened:
         if names.isdisjoint(saved) and saved:
             found = f"none of the {len(saved)} names in {checkpoint.params.name} is in {checkpoint.symbol.name}"
             if checkpoint.chosen:
-                raise SourceError(
-                    found, hint="save the model with `export` or `save_checkpoint`, which keep the symbol's names"
-                )
+                hint = "save the model with `export` or `save_checkpoint`, which keep the symbol's names"
+                raise SourceError(found, hint=hint)
             notes.append(Note("parameters-ignored", f"{found}, so it was not used"))
             saved = {}
         else:
@@ -231,8 +229,7 @@ class Checkpoint(NamedTuple):
 
     symbol: Path
     params: Path | None
-    chosen: bool
-    """The user named the parameter file, or its epoch."""
+    chosen: bool  # The user named the parameter file, or its epoch
 
 
 def symbol_beside(text: str) -> Path | None:

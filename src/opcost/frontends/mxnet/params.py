@@ -23,8 +23,7 @@ from opcost.frontends.mxnet.symbol import DTYPES
 
 _IsNone: TypeAlias = Callable[["tuple[int, ...] | None"], bool]
 
-LIST_MAGIC = struct.pack("<Q", 0x112)
-"""How a list of arrays begins."""
+LIST_MAGIC = struct.pack("<Q", 0x112)  # How a list of arrays begins
 
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 _STORAGE = {0: "default", 1: "row_sparse", 2: "csr"}
@@ -39,13 +38,10 @@ _NO_PARAMETERS = "give a parameter file that MXNet wrote (PREFIX-0000.params, or
 class Array(NamedTuple):
     """One array of a file."""
 
-    name: str
-    """As the file has it; empty in a list without names."""
-    shape: tuple[int, ...] | None
-    """None: a place that holds no array."""
+    name: str  # As the file has it; empty in a list without names
+    shape: tuple[int, ...] | None  # None: a place that holds no array
     dtype: str
-    storage: str = "default"
-    """`default`, `row_sparse` or `csr`."""
+    storage: str = "default"  # `default`, `row_sparse` or `csr`
     stored: int | None = None
     """Bytes of a sparse array, with its indices; a dense one has as many as its shape and type say."""
 
@@ -243,8 +239,7 @@ _TYPES = {
     "u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64", "b1": "bool", "b2": "bfloat16", "V2": "bfloat16",
     "c8": "complex64", "c16": "complex128",
 }  # fmt: skip
-_SPARSE_PARTS = ("data", "indices", "indptr", "format", "shape")
-"""A sparse array is a folder of these."""
+_SPARSE_PARTS = ("data", "indices", "indptr", "format", "shape")  # A sparse array is a folder of these
 
 
 def list_archive(file: BinaryIO, where: str) -> Iterator[Array]:

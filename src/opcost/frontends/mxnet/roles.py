@@ -52,10 +52,8 @@ class Roles:
     inputs: tuple[int, ...]
     weights: tuple[int, ...]
     states: tuple[int, ...]
-    frozen: frozenset[int]
-    """Weights that training leaves as they are."""
-    side: frozenset[int]
-    """Inputs that are labels, states, indices and the like."""
+    frozen: frozenset[int]  # Weights that training leaves as they are
+    side: frozenset[int]  # Inputs that are labels, states, indices and the like
 
 
 def assign(symbol: Symbol, named: Collection[str], saved: Collection[str], saved_states: Collection[str]) -> Roles:
@@ -191,11 +189,9 @@ OLD_NAMES = {
 }  # fmt: skip
 """How operators were called in files up to 0.8."""
 
-HIDDEN_UNTIL = 10000
-"""From this version on every file writes them with underscores."""
+HIDDEN_UNTIL = 10000  # From this version on every file writes them with underscores
 
-OPTIONAL_AXIS = 905
-"""From this version on the axis of argmax and argmin may be absent; before, -1 meant all elements."""
+OPTIONAL_AXIS = 905  # From this version on the axis of argmax and argmin may be absent; before, -1 meant all elements
 
 
 def upgraded(symbol: Symbol) -> Symbol:

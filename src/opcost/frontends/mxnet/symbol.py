@@ -18,20 +18,16 @@ from opcost.core.files import read_whole
 from opcost.core.parsing import parse, replace_lone_surrogates
 from opcost.errors import SourceError
 
-Entry: TypeAlias = tuple[int, int]
-"""A tensor: the index of a node and of one of its outputs."""
+Entry: TypeAlias = tuple[int, int]  # A tensor: the index of a node and of one of its outputs
 
-VARIABLE = "null"
-"""The operator of a node that is an input, a weight or an auxiliary state."""
+VARIABLE = "null"  # The operator of a node that is an input, a weight or an auxiliary state
 
-OLDEST = 800
-"""The version of a file that has none: 0.8."""
+OLDEST = 800  # The version of a file that has none: 0.8
 
 LARGEST_FILE = 16 << 20
 MOST_OUTPUTS = 4096
 LONGEST_NAME = 4096
-DEEPEST = 16
-"""Graphs inside graphs inside graphs: control flow is never nested so deep."""
+DEEPEST = 16  # Graphs inside graphs inside graphs: control flow is never nested so deep
 
 
 class Node(NamedTuple):
@@ -58,8 +54,7 @@ class Symbol:
 
     nodes: tuple[Node, ...]
     heads: tuple[Entry, ...]
-    version: int = OLDEST
-    """Major times 10000, minor times 100, patch."""
+    version: int = OLDEST  # Major times 10000, minor times 100, patch
     np_shape: bool = False
     """NumPy's meaning of shapes: 0 is an extent and () a scalar; without it both mean that it is not known."""
 
@@ -82,9 +77,8 @@ def read_symbol(path: Path) -> Symbol:
         raise SourceError(f"{path} is not text: byte {exc.start} is not UTF-8", hint=_DAMAGED) from exc
     symbol = parse_symbol(text, str(path))
     if any(node.op == "tvm_op" for node in symbol.nodes):
-        raise SourceError(
-            f"{path} is a graph that TVM has compiled, not an MXNet symbol", hint="count the model it came from"
-        )
+        hint = "count the model it came from"
+        raise SourceError(f"{path} is a graph that TVM has compiled, not an MXNet symbol", hint=hint)
     return symbol
 
 
@@ -218,8 +212,7 @@ _FLOAT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?f?|[+-]?(?:in
 _TRUE = frozenset(("True", "true", "1"))
 _FALSE = frozenset(("False", "false", "0"))
 _LARGEST = 1 << 63
-_MOST_ITEMS = 4096
-"""No operator has a longer list (anchors, split points); a file that does is broken."""
+_MOST_ITEMS = 4096  # No operator has a longer list (anchors, split points); a file that does is broken
 
 DTYPES = {
     0: "float32", 1: "float64", 2: "float16", 3: "uint8", 4: "int32", 5: "int8", 6: "int64", 7: "bool", 8: "int16",

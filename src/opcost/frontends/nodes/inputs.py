@@ -126,10 +126,8 @@ class _Open:
         if given is not None:
             return given
         if declared.shape is None:
-            raise InputError(
-                f"no shape was given for the model's input {declared.name!r}",
-                hint=f"give it: --input {declared.name}:1x3x224x224, or shapes={{{declared.name!r}: (1, 3, 224, 224)}}",
-            )
+            hint = f"give it: --input {declared.name}:1x3x224x224, or shapes={{{declared.name!r}: (1, 3, 224, 224)}}"
+            raise InputError(f"no shape was given for the model's input {declared.name!r}", hint=hint)
         usual = {} if _CACHED.search(declared.name) else self._usual.sizes(declared.shape, declared.dtype)
         found = []
         for axis, extent in enumerate(declared.shape):
@@ -176,8 +174,7 @@ class _Open:
 class Scopes:
     """The modules of nodes and the roles of stored tensors; each format derives its own rules from this class."""
 
-    root = ""
-    """The type of the model itself, where the file has it."""
+    root = ""  # The type of the model itself, where the file has it
 
     def __init__(self) -> None:
         self.stored: dict[int, bool] = {}

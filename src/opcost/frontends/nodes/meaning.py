@@ -16,11 +16,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from opcost.core.graph import NO_ATTRS, Attrs
 from opcost.core.shapes import Dims, Shape, Unknown, broadcast, known
 
-MOST_CONTENT = 4096
-"""Elements of a tensor whose content is read: shapes, axes, scales, and tables of such."""
+MOST_CONTENT = 4096  # Elements of a tensor whose content is read: shapes, axes, scales, and tables of such
 MOST_AXES = 64
-MOST_DEPTH = 32
-"""Graphs inside graphs."""
+MOST_DEPTH = 32  # Graphs inside graphs
 
 Number: TypeAlias = "int | float | bool | None"
 
@@ -138,8 +136,7 @@ class DeclaredValue(NamedTuple):
     name: str
     dtype: str
     shape: tuple[int | str | None, ...] | None
-    tensor: bool = True
-    """It is a tensor, and not a sequence, a mapping or something that may be absent."""
+    tensor: bool = True  # It is a tensor, and not a sequence, a mapping or something that may be absent
 
 
 _NOTHING: Mapping[str, Any] = {}
@@ -170,8 +167,7 @@ class NodeGraph:
     inputs: tuple[DeclaredValue, ...]
     outputs: tuple[DeclaredValue, ...]
     declared: Mapping[str, DeclaredValue]
-    props: Mapping[str, str] = field(default_factory=dict)
-    """What the exporter notes of it."""
+    props: Mapping[str, str] = field(default_factory=dict)  # What the exporter notes of it
 
 
 def plain(dtype: str) -> str:
@@ -201,8 +197,7 @@ class Operand:
     dtype: str
     content: Content | None = None
     items: list[Operand] | None = None
-    stored: bool = False
-    """The file holds it."""
+    stored: bool = False  # The file holds it
 
     @property
     def dims(self) -> Dims:
@@ -269,8 +264,7 @@ class NodeCall:
     node: GraphNode
     ins: list[Operand | None]
     attrs: Mapping[str, Any]
-    places: Mapping[str, Sequence[int]]
-    """The places of the inputs that are an argument, by its name."""
+    places: Mapping[str, Sequence[int]]  # The places of the inputs that are an argument, by its name
     path: str
     graph: NodeGraph
     walk: NodeWalk
@@ -380,8 +374,7 @@ class OperatorRow(NamedTuple):
     handler: Handler
     places: Mapping[str, Sequence[int]]
     constants: Mapping[str, Any]
-    renamed: Mapping[str, str]
-    """Attributes of the node by the names that the handler has for them."""
+    renamed: Mapping[str, str]  # Attributes of the node by the names that the handler has for them
 
     def call(self, node: GraphNode, ins: list[Operand | None], path: str, graph: NodeGraph, walk: NodeWalk) -> NodeCall:
         """A node in the handler's words; a file that names inputs itself has their places in the attribute `@`."""

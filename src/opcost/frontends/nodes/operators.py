@@ -31,8 +31,7 @@ from opcost.frontends.nodes.meaning import (
     operator_row,
 )
 
-_HANDLERS: dict[str, Handler] = {}
-"""The handlers by the names that rows use."""
+_HANDLERS: dict[str, Handler] = {}  # The handlers by the names that rows use
 
 
 def _shared(handler: Handler) -> Handler:
@@ -75,8 +74,7 @@ def _function(call: NodeCall) -> OperatorMeaning:
     return results.pointwise(fn, ins, call.attrs["computed"], dtype)
 
 
-_TRUTHS = ("logical", "compare", "nan_check")
-"""Functions whose results are true or false."""
+_TRUTHS = ("logical", "compare", "nan_check")  # Functions whose results are true or false
 
 
 # -- results like an input -----------------------------------------------------------------------------------------------

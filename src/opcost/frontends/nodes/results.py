@@ -26,8 +26,7 @@ from opcost.frontends.nodes.meaning import (
 
 # -- functions of each element -------------------------------------------------------------------------------------------
 
-_MOST_COMPUTED = 1024
-"""Elements that are worked out one by one."""
+_MOST_COMPUTED = 1024  # Elements that are worked out one by one
 
 
 def _divide(a: Any, b: Any) -> Any:
@@ -162,8 +161,7 @@ class Cut(NamedTuple):
     end: int | None = None
     step: int | None = 1
     sure: bool = True
-    gone: bool = False
-    """One element is taken, at `begin`, and the axis goes."""
+    gone: bool = False  # One element is taken, at `begin`, and the axis goes
 
 
 def cut(x: Operand, cuts: Sequence[Cut]) -> Out:

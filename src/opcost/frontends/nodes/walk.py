@@ -30,10 +30,8 @@ from opcost.frontends.nodes.meaning import (
 
 MOST_STEPS = 1 << 16
 """Nodes that are walked beside 64 times those that there are: graphs that run each other may never end."""
-MOST_KNOWN = 1 << 20
-"""Elements of all small tensors that are worked out; a model computes some thousand sizes."""
-MOST_TURNS = 1 << 40
-"""A loop with a counter that turns more often ends by something else."""
+MOST_KNOWN = 1 << 20  # Elements of all small tensors that are worked out; a model computes some thousand sizes
+MOST_TURNS = 1 << 40  # A loop with a counter that turns more often ends by something else
 
 FAULTS = (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError, AttributeError)
 """What handlers raise for nodes of damaged files."""
@@ -42,10 +40,8 @@ FAULTS = (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, Overfl
 class Walk:
     """Makes the values and operators of a graph, and of the graphs inside it; each format adds its own control flow."""
 
-    format: str
-    """The word before the names of its operators."""
-    typed = False
-    """The file declares the element type of every value."""
+    format: str  # The word before the names of its operators
+    typed = False  # The file declares the element type of every value
     table: OperatorTable
 
     def __init__(

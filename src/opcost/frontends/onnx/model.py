@@ -29,12 +29,9 @@ DTYPES = dict(
     )
 )
 
-MOST_NOTED = 1 << 24
-"""Bytes of what an exporter notes of a graph: PyTorch's lists all parameters."""
-MOST_METADATA = 1024
-"""Bytes of an entry of a file's metadata; what is longer is no size."""
-_DOMAINS = {"ai.onnx": "", "ai.onnx.ml": "ml"}
-"""What nodes call the domains of ONNX itself."""
+MOST_NOTED = 1 << 24  # Bytes of what an exporter notes of a graph: PyTorch's lists all parameters
+MOST_METADATA = 1024  # Bytes of an entry of a file's metadata; what is longer is no size
+_DOMAINS = {"ai.onnx": "", "ai.onnx.ml": "ml"}  # What nodes call the domains of ONNX itself
 
 
 class Function(NamedTuple):
@@ -52,10 +49,8 @@ class Reference(NamedTuple):
     name: str
 
 
-Attributes: TypeAlias = "dict[Piece, tuple[str, Any]]"
-"""Attributes that were read, by their bytes."""
-_PLAIN = frozenset((1, 2, 3, 4, 6, 7, 8))
-"""Kinds of attributes that are numbers, texts and tensors."""
+Attributes: TypeAlias = "dict[Piece, tuple[str, Any]]"  # Attributes that were read, by their bytes
+_PLAIN = frozenset((1, 2, 3, 4, 6, 7, 8))  # Kinds of attributes that are numbers, texts and tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +62,7 @@ class OnnxModel:
     opsets: Mapping[str, int]
     producer: str
     ir: int
-    metadata: Mapping[str, str]
-    """What else the file notes of the model."""
+    metadata: Mapping[str, str]  # What else the file notes of the model
 
 
 def read_model(message: Piece) -> OnnxModel:

@@ -287,10 +287,8 @@ def _unfold(call: NodeCall) -> OperatorMeaning:
 
 # -- images in blocks of channels ----------------------------------------------------------------------------------------
 
-ALIGNED = 4
-"""ONNX Runtime reorders channels whose number is a multiple of this."""
-WIDEST = 16
-"""Channels in the largest block."""
+ALIGNED = 4  # ONNX Runtime reorders channels whose number is a multiple of this
+WIDEST = 16  # Channels in the largest block
 _SCALING = ("_bn_nchwc", "_mul_nchwc")
 """In the name of a convolution that replaces a normalization or a product with one number for each channel."""
 _KEEPING = frozenset(

@@ -36,13 +36,9 @@ _SCALES = {
 }  # fmt: skip
 """Scales and zero points."""
 _SETTINGS = {
-    "Resize": (1, 2, 3),
-    "Upsample": (1,),
-    "OneHot": (1, 2),
-    "NonMaxSuppression": (2, 3, 4),
-    "Clip": (1, 2),
+    "Resize": (1, 2, 3), "Upsample": (1,), "OneHot": (1, 2), "NonMaxSuppression": (2, 3, 4), "Clip": (1, 2),
     "Pad": (2,),
-}
+}  # fmt: skip
 """Settings of an operator, which are no weights though they are floating numbers."""
 _PACKED = {
     ("MatMulNBits", 1): "N", ("MatMulBnb4", 1): "N", ("MatMulNBitsMlp", 3): "N", ("MatMulNBitsMlp", 6): "N",

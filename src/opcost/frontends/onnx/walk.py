@@ -24,10 +24,8 @@ from opcost.frontends.onnx.scopes import OnnxScopes
 from opcost.frontends.options import CountOptions, refuse_running
 from opcost.frontends.protobuf import Span
 
-MOST_TRIPS = 1 << 40
-"""A loop with this many turns ends by its condition."""
-MOST_CALLS = 64
-"""Functions that call functions."""
+MOST_TRIPS = 1 << 40  # A loop with this many turns ends by its condition
+MOST_CALLS = 64  # Functions that call functions
 
 _TRUE = Content((), (True,))
 
@@ -250,8 +248,7 @@ def _bound(node: GraphNode, given: Mapping[str, Any], call: GraphNode) -> GraphN
 
 # -- from a file ----------------------------------------------------------------------------------------------------------
 
-OLDEST = 7
-"""The first version of the operators that is read."""
+OLDEST = 7  # The first version of the operators that is read
 
 
 _DETECTING = frozenset(("NonMaxSuppression", "RoiAlign", "MaxRoiPool", "EfficientNMS_TRT", "BatchedNMS_TRT"))
@@ -281,10 +278,8 @@ def graph_of(model: OnnxModel, options: CountOptions, source: str, walks: type[O
     fixed = {name: extent for name, extent in first.items() if isinstance(extent, int)}
     if batch is not None and fixed and len(fixed) == len(first) and batch not in fixed.values():
         name, extent = next(iter(fixed.items()))
-        raise InputError(
-            f"dimension 0 of the input {name!r} is fixed at {extent} in the file, not {batch}",
-            hint="export the model with a dynamic batch (dynamic_shapes, dynamic_axes), or count it without --batch",
-        )
+        hint = "export the model with a dynamic batch (dynamic_shapes, dynamic_axes), or count it without --batch"
+        raise InputError(f"dimension 0 of the input {name!r} is fixed at {extent} in the file, not {batch}", hint=hint)
     maker = GraphBuilder()
     usual = Usual.of(model.metadata, detector=any(node.op in _DETECTING for node in model.graph.nodes))
     given = given_inputs(inputs, options, maker, usual)

@@ -17,8 +17,7 @@ from opcost.frontends.pt2.build import Run, described
 from opcost.frontends.pt2.program import TYPES, Archive, Meta, Scope, name_of, one, read_archive
 from opcost.frontends.pt2.sizes import UnknownSymbol, evaluate, symbols_in
 
-SCHEMA = 8
-"""The major version of the format that is read."""
+SCHEMA = 8  # The major version of the format that is read
 
 
 def load(source: Path, options: CountOptions) -> Graph:

@@ -15,10 +15,8 @@ from opcost.core.files import opened
 from opcost.errors import SourceError
 from opcost.frontends.pt2.sizes import UnknownSymbol, evaluate
 
-LARGEST_TEXT = 64 << 20
-"""No program's description comes near this; the largest language models take a fifth of it."""
-MOST_PARTS = 3_000_000
-"""Numbers, texts and brackets of a description; each takes far more memory than its letters."""
+LARGEST_TEXT = 64 << 20  # No program's description comes near this; the largest language models take a fifth of it
+MOST_PARTS = 3_000_000  # Numbers, texts and brackets of a description; each takes far more memory than its letters
 MOST_MEMBERS = 200_000
 _CHUNK = 1 << 20
 _OLD = "serialized_exported_program.json"

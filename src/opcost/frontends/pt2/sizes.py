@@ -17,8 +17,7 @@ from typing import Any, TypeAlias
 
 from opcost.core.checked import LARGEST, Bad, short
 
-Number: TypeAlias = Any
-"""An integer, a fraction, a float or a truth."""
+Number: TypeAlias = Any  # An integer, a fraction, a float or a truth
 
 LONGEST = 10_000
 DEEPEST = 200

@@ -179,8 +179,7 @@ class LiteTensor(NamedTuple):
     quantized: bool = False
     variable: bool = False
     sparse: bool = False
-    now: tuple[int, ...] = ()
-    """The shape with which the file was written, where some of its extents are open."""
+    now: tuple[int, ...] = ()  # The shape with which the file was written, where some of its extents are open
 
 
 class LiteGraph(NamedTuple):
@@ -188,8 +187,7 @@ class LiteGraph(NamedTuple):
 
     graph: NodeGraph
     tensors: dict[str, LiteTensor]
-    order: tuple[str, ...]
-    """The names of tensors by their numbers."""
+    order: tuple[str, ...]  # The names of tensors by their numbers
 
 
 class LiteSignature(NamedTuple):
@@ -197,8 +195,7 @@ class LiteSignature(NamedTuple):
 
     name: str
     graph: int
-    inputs: dict[str, str]
-    """The name of the tensor, by the name of the input."""
+    inputs: dict[str, str]  # The name of the tensor, by the name of the input
 
 
 class LiteModel(NamedTuple):

@@ -251,14 +251,7 @@ class LiteWalk(Walk):
         return []
 
     _steering: ClassVar[dict[str, Callable[[LiteWalk, GraphNode, list[Operand]], list[Operand]]]] = {
-        "CALL": _call,
-        "STABLEHLO_COMPOSITE": _call,
-        "IF": _choose,
-        "STABLEHLO_CASE": _choose,
-        "WHILE": _while,
-        "STABLEHLO_WHILE": _while,
-        "CALL_ONCE": _once,
-        "VAR_HANDLE": _handle,
-        "READ_VARIABLE": _read,
+        "CALL": _call, "STABLEHLO_COMPOSITE": _call, "IF": _choose, "STABLEHLO_CASE": _choose, "WHILE": _while,
+        "STABLEHLO_WHILE": _while, "CALL_ONCE": _once, "VAR_HANDLE": _handle, "READ_VARIABLE": _read,
         "ASSIGN_VARIABLE": _assign,
-    }
+    }  # fmt: skip

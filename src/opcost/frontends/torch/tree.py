@@ -15,8 +15,7 @@ import torch
 
 _LEAVES = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN = frozenset(_LEAVES)
-_CLOSED = (*_LEAVES, torch.nn.Module, type)
-"""What contains no input of the model's."""
+_CLOSED = (*_LEAVES, torch.nn.Module, type)  # What contains no input of the model's
 
 
 def map_tensors(tree: Any, change: Callable[[torch.Tensor], Any]) -> Any:
@@ -71,8 +70,7 @@ def _map_object(tree: Any, change: Callable[[torch.Tensor], Any], done: dict[int
     return result
 
 
-ABSENT: Any = object()
-"""In the place of a slot that is not set."""
+ABSENT: Any = object()  # In the place of a slot that is not set
 _type_attribute = type.__getattribute__
 
 
@@ -104,8 +102,7 @@ def slots_of(kind: type) -> dict[str, MemberDescriptorType]:
 
 _Layout = tuple["ref[type]", "Callable[[Any], Any] | None", dict[str, MemberDescriptorType]]
 """A class, what finds the dictionary of its objects, and their slots."""
-_LAYOUTS: dict[int, _Layout] = {}
-"""By the identity of the class, whose own hash may be code of a user's."""
+_LAYOUTS: dict[int, _Layout] = {}  # By the identity of the class, whose own hash may be code of a user's
 
 
 def _layout(kind: type) -> _Layout:
@@ -179,9 +176,6 @@ def _items(tree: Any) -> Iterable[Any]:
 
 
 _ITEMS: tuple[tuple[type, Callable[[Any], Iterable[Any]]], ...] = (
-    (tuple, tuple.__iter__),
-    (list, list.__iter__),
-    (deque, deque.__iter__),
-    (OrderedDict, OrderedDict.values),
+    (tuple, tuple.__iter__), (list, list.__iter__), (deque, deque.__iter__), (OrderedDict, OrderedDict.values),
     (dict, dict.values),
-)
+)  # fmt: skip

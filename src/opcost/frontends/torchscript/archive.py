@@ -24,12 +24,9 @@ from opcost.frontends.input_data import BadPickle
 from opcost.frontends.programs import ProgramBuilder, ProgramOperator, ProgramTensor, made_in
 from opcost.frontends.torchscript.results import Number
 
-LARGEST_CODE = 4 << 20
-"""Bytes of one file of code; those of the largest models have some hundred thousand."""
-MOST_CODE = 64 << 20
-"""Bytes of all of them."""
-MOST_WORDS = 250_000
-"""Names, numbers and signs of the code that is parsed: each takes some hundred bytes then."""
+LARGEST_CODE = 4 << 20  # Bytes of one file of code; those of the largest models have some hundred thousand
+MOST_CODE = 64 << 20  # Bytes of all of them
+MOST_WORDS = 250_000  # Names, numbers and signs of the code that is parsed: each takes some hundred bytes then
 _WORD = re.compile(r"\w+|[^\w\s]")
 _FORMS = {"int64": "q", "int32": "i", "float32": "f", "float64": "d", "bool": "?", "int16": "h", "uint8": "B"}
 
@@ -41,15 +38,13 @@ class Class(NamedTuple):
     parameters: tuple[str, ...]
     buffers: tuple[str, ...]
     methods: dict[str, ast.FunctionDef]
-    fields: tuple[str, ...] | None = None
-    """Those of a named tuple."""
+    fields: tuple[str, ...] | None = None  # Those of a named tuple
 
 
 class Object(NamedTuple):
     """A module, or an object of another class, with its attributes."""
 
-    kind: str
-    """The name of its class, such as `__torch__.net.Block`."""
+    kind: str  # The name of its class, such as `__torch__.net.Block`
     attributes: dict[str, Any]
 
 
@@ -224,8 +219,7 @@ def _words(node: ast.expr) -> tuple[str, ...]:
 
 # -- the weights of an archive: those that its classes name, and the constants of a module that was frozen
 
-MOST = 60_000
-"""Attributes of modules, counting those of a shared module each time."""
+MOST = 60_000  # Attributes of modules, counting those of a shared module each time
 _COMPARISONS = frozenset("eq ne lt le gt ge masked_fill masked_fill_ where logical_not".split())
 """What reads a table that is no weight: a mask."""
 _STATISTICS = frozenset({"running_mean", "running_var"})

@@ -172,8 +172,7 @@ _OWN: dict[str, Callable[[Call], Iterable[Tensor]]] = {
 
 # -- what the code of an archive does with plain values: numbers, texts, lists and dicts, and what it asks of a tensor
 
-LONGEST = 1 << 16
-"""Parts of a value, counting what it shares each time, and letters of a text."""
+LONGEST = 1 << 16  # Parts of a value, counting what it shares each time, and letters of a text
 
 
 class Number(NamedTuple):

@@ -28,14 +28,10 @@ from opcost.frontends.torchscript import results
 from opcost.frontends.torchscript.archive import Object, Script, Weights, read_script
 from opcost.frontends.torchscript.results import Number, fused, matched, results_of
 
-MOST_STEPS = 200_000
-"""Expressions that are followed; those of the largest nets are some tens of thousands."""
-OPERATOR_STEPS = 8
-"""What an operator counts as, which takes longer than an expression."""
-LARGEST = 1 << 63
-"""Numbers of the code have 64 bits."""
-DEEPEST = 100
-"""Calls inside of calls."""
+MOST_STEPS = 200_000  # Expressions that are followed; those of the largest nets are some tens of thousands
+OPERATOR_STEPS = 8  # What an operator counts as, which takes longer than an expression
+LARGEST = 1 << 63  # Numbers of the code have 64 bits
+DEEPEST = 100  # Calls inside of calls
 
 _FLAWS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, StopIteration)
 _OPERATORS: dict[type[ast.AST], str] = {

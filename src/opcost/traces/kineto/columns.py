@@ -38,8 +38,7 @@ from opcost.traces.kineto.decoding import (
     Number,
 )
 
-LONGS, INTS, BYTES = partial(array, "q"), partial(array, "i"), partial(array, "b")
-"""Empty columns of 64, 32 and 8 bits."""
+LONGS, INTS, BYTES = partial(array, "q"), partial(array, "i"), partial(array, "b")  # Empty columns of 64, 32 and 8 bits
 NONE = -1  # in a column: no value. Numbers of rows and identifiers of a trace are never below zero
 
 CALLS, LEAVES, MODULES = range(3)

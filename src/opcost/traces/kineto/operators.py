@@ -355,8 +355,7 @@ def hint_of(operator: str, kernels: Iterable[str]) -> Hint | None:
 # another such.
 
 MOVES = ("copy", "create", "view")  # kinds that prepare the arguments or the results of others
-PICKS = ("gather", "scatter")
-"""Kinds of which PyTorch does one through another with the same work, as it does products."""
+PICKS = ("gather", "scatter")  # Kinds of which PyTorch does one through another with the same work, as it does products
 
 _Word: TypeAlias = tuple[str, str]  # A kind and its function
 SAME_WORDS: tuple[tuple[_Word, _Word], ...] = (

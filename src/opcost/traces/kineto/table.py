@@ -88,8 +88,7 @@ class Group:
     phase: Phase
     step: int | None
     thread: str
-    device_total: int = 0
-    """Time of the device work that these and the operators inside launched."""
+    device_total: int = 0  # Time of the device work that these and the operators inside launched
     host: Times = field(default_factory=Times)
     host_self: Times = field(default_factory=Times)
     device: Times = field(default_factory=Times)
@@ -105,8 +104,7 @@ class Table:
     groups: tuple[Group, ...]
     unattributed: Mapping[tuple[Queue, str], Times]
     """Device work that no operator launched, and why: "graph", "outside" the window, or in "none"."""
-    collectives: tuple[Collective, ...]
-    """Every collective on a device, by start."""
+    collectives: tuple[Collective, ...]  # Every collective on a device, by start
     copies: tuple[CopySummary, ...]
     memory: MemoryUse
     devices: Uses

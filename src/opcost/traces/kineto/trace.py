@@ -92,8 +92,7 @@ class Trace:
     launches: dict[int, int] = field(default_factory=dict)
     """By correlation, the row of the call that launched something; empty where `skew` makes its times useless."""
     skew: int = 0  # nanoseconds that the clocks of host and device differ by at the least, where that shows
-    captured: list[list[CapturedLaunch]] = field(default_factory=list)
-    """The launches into each graph that was captured."""
+    captured: list[list[CapturedLaunch]] = field(default_factory=list)  # The launches into each graph that was captured
     agreed: int = 0
     disagreed: int = 0
     """Kernels whose `External id` names the operator that launched them, and those where it names another."""

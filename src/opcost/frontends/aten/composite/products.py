@@ -68,8 +68,7 @@ def look(x: Tensor, shape: Sequence[int], strides: Sequence[int]) -> Described:
 
 
 Take: TypeAlias = Callable[[Parts, Call], "bool | None"]
-COMPOSITES: dict[str, Take] = {}
-"""By operator; a function that returns False leaves the operator whole."""
+COMPOSITES: dict[str, Take] = {}  # By operator; a function that returns False leaves the operator whole
 
 
 def of(*names: str) -> Callable[[Take], Take]:

@@ -137,8 +137,7 @@ on_each(
 
 # -- results of attention kernels: the values, and what each kernel keeps for its gradient
 
-_ROWS = 32
-"""The efficient kernel keeps the logarithms of its sums for blocks of so many rows."""
+_ROWS = 32  # The efficient kernel keeps the logarithms of its sums for blocks of so many rows
 
 
 def _values(call: Call) -> Described:
@@ -163,12 +162,9 @@ def _flash(call: Call) -> tuple[Described, ...]:
     if call["return_debug_mask"]:
         raise ValueError("the mask for debugging has a size of the kernel's choice")
     return (
-        _values(call),
-        made(q.shape[:-1], "float32"),
-        made((2,), "uint64"),
-        made((), "uint64"),
+        _values(call), made(q.shape[:-1], "float32"), made((2,), "uint64"), made((), "uint64"),
         made((0,), type_name(q)),
-    )
+    )  # fmt: skip
 
 
 @on("_scaled_dot_product_efficient_attention")

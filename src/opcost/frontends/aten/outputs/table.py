@@ -25,8 +25,7 @@ from opcost.frontends.aten.call import (
 )
 
 Outputs: TypeAlias = Callable[[Call], Iterable[Tensor]]
-OUTPUTS: dict[str, Outputs] = {}
-"""By the name of an operator of aten, as its handler is registered."""
+OUTPUTS: dict[str, Outputs] = {}  # By the name of an operator of aten, as its handler is registered
 
 
 def on(*names: str) -> Callable[[Outputs], Outputs]:
@@ -113,8 +112,7 @@ def first(call: Call) -> Tensor:
 
 # -- results like arguments: `results.json` names these for each list of operators, as `self self:int64`
 
-_FIRST = "(first)"
-"""The first argument, whatever it is called."""
+_FIRST = "(first)"  # The first argument, whatever it is called
 
 
 def _like(words: str) -> Outputs:
@@ -130,8 +128,7 @@ for _words, _names in packaged_table(__package__, "results.json").items():
 # -- results of arithmetic element by element: the common shape, and a type that depends on the function
 
 _TRUTHS = frozenset({"compare", "logical", "nan_check"})
-_REAL = frozenset({"abs", "angle"})
-"""Of complex numbers they make real ones."""
+_REAL = frozenset({"abs", "angle"})  # Of complex numbers they make real ones
 _FLOATING = frozenset(
     """
     div sqrt rsqrt exp exp2 expm1 log log2 log10 log1p reciprocal sin cos tan asin acos atan atan2 sinh cosh asinh acosh

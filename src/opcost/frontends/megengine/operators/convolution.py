@@ -143,8 +143,7 @@ _FILTERS: dict[str, tuple[int, str]] = {
 }  # fmt: skip
 """Filters: their rank, and the axes after: an old axis, `/n` in packs of n, `^n` filled up to a multiple, `=n` fixed."""
 
-_FOUR_PACKED = {4: "0^4 1/4 2 3 =4", 5: "0 1^4 2/4 3 4 =4"}
-"""The same for NCHW_NCHW4_WEIGHT, dense and grouped."""
+_FOUR_PACKED = {4: "0^4 1/4 2 3 =4", 5: "0 1^4 2/4 3 4 =4"}  # The same for NCHW_NCHW4_WEIGHT, dense and grouped
 
 
 def _converted(call: OperatorCall) -> list[Shape]:
@@ -187,8 +186,7 @@ def _repacked(dims: Dims, pattern: str) -> Shape:
 THEN = {"IDENTITY": (), "RELU": ("relu",), "SIGMOID": ("sigmoid",), "H_SWISH": ("hardswish",)}
 """What a fused convolution does to its result."""
 
-TAPS = 4
-"""Source elements of one sample of a deformable convolution: bilinear interpolation."""
+TAPS = 4  # Source elements of one sample of a deformable convolution: bilinear interpolation
 
 _ACCUMULATORS = {
     "int8": "int32", "uint8": "int32", "qint8": "qint32", "quint8": "qint32", "qint4": "qint32", "quint4": "qint32",

@@ -106,8 +106,7 @@ def _declared(call: OperatorCall) -> list[str]:
     return [call.word("dtype") or "float32"]
 
 
-_DRAWN = Row(lambda call: [call.target(0)], "random", _declared, ())
-"""The shape comes as the first input."""
+_DRAWN = Row(lambda call: [call.target(0)], "random", _declared, ())  # The shape comes as the first input
 
 _CREATED = {
     "Alloc": _DRAWN._replace(means="create"),

@@ -11,8 +11,7 @@ from opcost.frontends.megengine.operators.convolution import image, sums
 from opcost.frontends.megengine.operators.table import Means, OperatorCall, Row, alike, result, same
 from opcost.frontends.megengine.schema import NO_AXIS
 
-MOST_LAYERS = 1 << 10
-"""Layers of the deepest recurrent operator that is believed."""
+MOST_LAYERS = 1 << 10  # Layers of the deepest recurrent operator that is believed
 
 # -- matrix products and linear algebra --------------------------------------------------------------------------------
 

@@ -13,8 +13,7 @@ from opcost.frontends.nodes.meaning import Operand, Out
 
 Numbers: TypeAlias = "tuple[int | float, ...]"
 
-NO_OPTIONAL_AXIS = 7
-"""`OptionalAxisV1` that names no axis."""
+NO_OPTIONAL_AXIS = 7  # `OptionalAxisV1` that names no axis
 
 
 @dataclass(slots=True, eq=False)
@@ -114,8 +113,7 @@ class OperatorCall:
         ]
 
 
-Means: TypeAlias = "tuple[str, Attrs]"
-"""Kind and attributes of an operator."""
+Means: TypeAlias = "tuple[str, Attrs]"  # Kind and attributes of an operator
 Shaper: TypeAlias = Callable[[OperatorCall], "list[Shape]"]
 Typer: TypeAlias = Callable[[OperatorCall], "list[str]"]
 Places: TypeAlias = "tuple[int, ...]"
@@ -130,8 +128,7 @@ def _fixed(means: str) -> Means:
 class Row(NamedTuple):
     """What is known about a type of operators."""
 
-    shapes: Shaper
-    """The shapes of all results."""
+    shapes: Shaper  # The shapes of all results
     means: str | Callable[[OperatorCall], Means]
     """The kind, with its function behind where it has one (`reduce argmax`); or what works out kind and attributes."""
     types: Typer | tuple[str, ...] = ()

@@ -9,8 +9,7 @@ from opcost.frontends.megengine.operators.layers import plane
 from opcost.frontends.megengine.operators.table import Means, OperatorCall, Row, alike, same
 
 _PLANE = {"NEAREST": "nearest", "LINEAR": "bilinear", "CUBIC": "bicubic", "AREA": "area"}
-_TAPS = {"NEAREST": 1, "LINEAR": 4, "CUBIC": 16, "LANCZOS4": 64}
-"""Source elements under one element of the result."""
+_TAPS = {"NEAREST": 1, "LINEAR": 4, "CUBIC": 16, "LANCZOS4": 64}  # Source elements under one element of the result
 _BILINEAR_TAPS = 4
 
 

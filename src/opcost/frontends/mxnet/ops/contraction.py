@@ -193,8 +193,7 @@ _ATTENTION = [
 # -- recurrent layers whose weights are in one packed vector -----------------------------------------------------------
 
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}
-BIASES = 2
-"""One for the input and one for the state, for every gate."""
+BIASES = 2  # One for the input and one for the state, for every gate
 _MOST_LAYERS = 4096
 
 

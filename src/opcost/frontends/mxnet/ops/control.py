@@ -13,14 +13,10 @@ from opcost.frontends.mxnet.symbol import AttributeFault, Attributes, Symbol
 class Loop(NamedTuple):
     """How the inputs of a `_foreach` reach the variables of its body."""
 
-    sliced: tuple[int, ...]
-    """Variables that are one step of an input each, in the order of the node's inputs."""
-    states: tuple[int, ...]
-    """Variables that the last step made, by the node's next inputs at first."""
-    constants: tuple[int, ...]
-    """Variables that are the same in every step: the node's other inputs."""
-    outputs: int
-    """How many of the body's heads are stacked; the others are states."""
+    sliced: tuple[int, ...]  # Variables that are one step of an input each, in the order of the node's inputs
+    states: tuple[int, ...]  # Variables that the last step made, by the node's next inputs at first
+    constants: tuple[int, ...]  # Variables that are the same in every step: the node's other inputs
+    outputs: int  # How many of the body's heads are stacked; the others are states
 
     @property
     def variables(self) -> tuple[int, ...]:

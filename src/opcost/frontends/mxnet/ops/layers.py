@@ -26,8 +26,7 @@ from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
 # -- convolutions ------------------------------------------------------------------------------------------------------
 
-BILINEAR_TAPS = 4
-"""Source elements of one value between the elements of an image."""
+BILINEAR_TAPS = 4  # Source elements of one value between the elements of an image
 
 
 class Window:
@@ -205,8 +204,7 @@ _CONVOLUTIONS = [
 
 # -- pools over windows, fixed or adaptive -----------------------------------------------------------------------------
 
-_POOLS = {"max": "max", "avg": "avg", "sum": "avg", "lp": "lp"}
-"""A sum costs what a mean does, but for one division."""
+_POOLS = {"max": "max", "avg": "avg", "sum": "avg", "lp": "lp"}  # A sum costs what a mean does, but for one division
 
 
 def _space(call: Call, shape: Dims) -> slice:
@@ -269,8 +267,7 @@ _POOLED = [
 
 # -- norms -------------------------------------------------------------------------------------------------------------
 
-NUMPY_ERA = 20000
-"""The first version whose GroupNorm has a weight for every channel and not for every group."""
+NUMPY_ERA = 20000  # The first version whose GroupNorm has a weight for every channel and not for every group
 
 
 def _mean_and_variance(attrs: Attributes) -> int:

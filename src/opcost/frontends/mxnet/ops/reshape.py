@@ -349,8 +349,7 @@ def _multicast_types(call: Call) -> None:
         call.out_types[:] = [dtype or wanted for dtype in call.out_types]
 
 
-_BLOCK = "{block_size}"
-"""Elements move between channels and space in square blocks of this side."""
+_BLOCK = "{block_size}"  # Elements move between channels and space in square blocks of this side
 
 _MOVED = [
     row("transpose _np_transpose _npi_transpose _npx_transpose", _transpose, "copy"),

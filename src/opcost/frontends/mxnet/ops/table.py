@@ -13,8 +13,7 @@ from opcost.core.shapes import Dims, Extent, Mismatch, Shape, Unknown, broadcast
 from opcost.errors import GraphError
 from opcost.frontends.mxnet.symbol import Attributes, Entry, Node, Symbol
 
-Type: TypeAlias = "str | None"
-"""An element type; None where it is not known."""
+Type: TypeAlias = "str | None"  # An element type; None where it is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +38,7 @@ class Inferred:
         )  # fmt: skip
 
 
-InferGraph: TypeAlias = Callable[..., Inferred]
-"""Works out a graph: see `infer.infer`."""
+InferGraph: TypeAlias = Callable[..., Inferred]  # Works out a graph: see `infer.infer`
 
 
 @dataclass(slots=True, eq=False)
@@ -57,8 +55,7 @@ class Call:
     version: int = 10901
     training: bool = False
     subgraphs: tuple[Symbol, ...] = ()
-    infer: InferGraph | None = None
-    """For the graphs inside; set while shapes are worked out."""
+    infer: InferGraph | None = None  # For the graphs inside; set while shapes are worked out
 
     # -- what is known ------------------------------------------------------------------------------------------------
 
@@ -122,8 +119,7 @@ class Call:
             self.out_types[index] = dtype
 
 
-Means: TypeAlias = "tuple[str, Attrs]"
-"""Kind and attributes of an operator."""
+Means: TypeAlias = "tuple[str, Attrs]"  # Kind and attributes of an operator
 Shapes: TypeAlias = Callable[[Call], "Shape | list[Shape]"]
 """Works out shapes. What it returns is the first output's, or those of all outputs as a list; inputs it refines itself."""
 Types: TypeAlias = Callable[[Call], None]
@@ -149,10 +145,8 @@ class Operator:
     """How many outputs are visible: hidden ones (masks, workspaces) depend on the build and are never read."""
     slots: tuple[str, ...] | Callable[[Attributes], tuple[str, ...]] = ()
     """MXNet's names of the inputs, where they say which is a weight; auxiliary states get their names from here, too."""
-    reads: Reads = None
-    """Which inputs the kind takes, in its order; None: all, as they come."""
-    results: int | None = None
-    """How many of the outputs the kind has; the ranges of quantized tensors are beside them."""
+    reads: Reads = None  # Which inputs the kind takes, in its order; None: all, as they come
+    results: int | None = None  # How many of the outputs the kind has; the ranges of quantized tensors are beside them
 
     def infer(self, call: Call) -> None:
         """Refine the shapes around a node, forwards and backwards, as far as they are known."""

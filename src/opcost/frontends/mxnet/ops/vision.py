@@ -132,8 +132,7 @@ _RESIZED = [
 
 OVERLAP_FLOPS = 14
 """Of two boxes: four comparisons, two differences and two clamps, a product, and what the union needs (5)."""
-DECODE_FLOPS = 14
-"""Of a box: four products, four sums, two exponentials, two halvings, two differences."""
+DECODE_FLOPS = 14  # Of a box: four products, four sums, two exponentials, two halvings, two differences
 
 
 def _sorted(batch: tuple[int, ...], boxes: int, flops: int = 0) -> Means:

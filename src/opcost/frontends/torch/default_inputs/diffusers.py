@@ -22,8 +22,7 @@ from opcost.frontends.torch.default_inputs.engine import (
 )
 
 _MAIN = ("hidden_states", "sample", "latents", "x")
-_TEXT = 77
-"""Tokens of a prompt."""
+_TEXT = 77  # Tokens of a prompt
 _LATENT, _PICTURE = 64, 256
 """Height and width of what is denoised and of what is encoded, where the configuration has neither."""
 _FRAMES = (17, 16)
@@ -34,8 +33,7 @@ _TEXT_WIDTH = (
     "text_hidden_dim|context_in_dim|joint_attention_dim|cross_attention_dim|embedding_dim|width_of_text_layer"
 )
 """The width of a token's embedding: entries of the configuration, the more exact first."""
-_TIMES = frozenset({"timestep", "timesteps", "t"})
-"""A model with one of these arguments denoises."""
+_TIMES = frozenset({"timestep", "timesteps", "t"})  # A model with one of these arguments denoises
 _TEXT_PARTS = ("text", "txt", "caption", "context", "cond")
 
 _Latent = tuple[tuple[int, ...], tuple[int, int, int]]

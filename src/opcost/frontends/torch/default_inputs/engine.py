@@ -19,8 +19,7 @@ from torch import nn
 from opcost.core.option import Sizes
 from opcost.errors import InputError
 
-TOKENS = 2048
-"""Of a language model, unless it reads fewer."""
+TOKENS = 2048  # Of a language model, unless it reads fewer
 
 Probe = Callable[..., list[tuple[int, ...]]]
 """The shapes that a method of the model returns for these arguments, found without data."""
@@ -31,18 +30,13 @@ class Inputs(NamedTuple):
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    source: str = ""
-    """Where default inputs come from; empty for those that the user gave."""
-    others: tuple[Inputs, ...] = ()
-    """Other defaults, to be tried in this order where the model fails with the first."""
-    hint: str = ""
-    """How to give inputs of this kind, where the model fails with all of these."""
+    source: str = ""  # Where default inputs come from; empty for those that the user gave
+    others: tuple[Inputs, ...] = ()  # Other defaults, to be tried in this order where the model fails with the first
+    hint: str = ""  # How to give inputs of this kind, where the model fails with all of these
     read_by: Callable[[str], Inputs | None] | None = None
     """What the module of this path reads: the one in which the model failed on its inputs as they were given."""
-    note: str = ""
-    """What these lack in comparison with the first, if anything."""
-    on_trial: bool = False
-    """With labels of which the model may make no loss: then others follow without them."""
+    note: str = ""  # What these lack in comparison with the first, if anything
+    on_trial: bool = False  # With labels of which the model may make no loss: then others follow without them
 
 
 def candidates(made: Iterable[dict[str, Any]], source: str) -> Inputs:

@@ -25,10 +25,8 @@ from opcost.frontends.torch.default_inputs.engine import (
     signature,
 )
 
-_MOST = 32
-"""Attempts at one model."""
-_READERS = 6
-"""Layers whose shapes are tried."""
+_MOST = 32  # Attempts at one model
+_READERS = 6  # Layers whose shapes are tried
 _KINDS = {
     "image": "image images img imgs picture rgb pixel_values left right img1 img2 image1 image2",
     "volume": "volume vol video videos frames clip clips",
@@ -41,10 +39,8 @@ _KINDS = {
 }
 """Names of arguments by what they bring."""
 _KIND_OF = by_name(_KINDS)
-_AXES = {"image": 2, "volume": 3, "audio": 1, "text": -1}
-"""Of the layers that read these."""
-_BESIDE = ("time", "lengths", "mask", "label")
-"""Kinds of arguments that go with another."""
+_AXES = {"image": 2, "volume": 3, "audio": 1, "text": -1}  # Of the layers that read these
+_BESIDE = ("time", "lengths", "mask", "label")  # Kinds of arguments that go with another
 _IMAGE_SIZES = (
     "image_size", "img_size", "imgsz", "input_image_size", "in_size", "crop_size", "sample_size", "input_size", "resolution",
 )  # fmt: skip
@@ -57,10 +53,8 @@ _VOLUMES = ((96,) * 3, (64,) * 3, (128,) * 3, (32,) * 3)
 _VIDEOS = ((16, 112, 112), (16, 224, 224), (8, 224, 224), (32, 256, 256))
 _DETECTED = 640
 """Height and width for a detector of the YOLO family, which has the strides of its outputs as an attribute."""
-_RATE = 16_000
-"""Samples of a second of speech."""
-_POINTS = 1024
-"""Steps of a sequence of measured values, or points of a cloud, where no attribute has a number."""
+_RATE = 16_000  # Samples of a second of speech
+_POINTS = 1024  # Steps of a sequence of measured values, or points of a cloud, where no attribute has a number
 
 
 class _Layer(NamedTuple):
@@ -68,14 +62,11 @@ class _Layer(NamedTuple):
 
     path: str
     label: str
-    width: int
-    """Channels, features or the entries of a table."""
+    width: int  # Channels, features or the entries of a table
     axes: int
     """Of space or time: of a convolution; 0: features alone; -1: a table of tokens; -2: a sequence of features."""
-    patch: tuple[int, ...] = ()
-    """The extents of what a convolution makes one token of."""
-    swapped: bool = False
-    """A recurrent layer or attention whose inputs have the batch on the second axis."""
+    patch: tuple[int, ...] = ()  # The extents of what a convolution makes one token of
+    swapped: bool = False  # A recurrent layer or attention whose inputs have the batch on the second axis
 
 
 class _Form(NamedTuple):
@@ -83,8 +74,7 @@ class _Form(NamedTuple):
 
     kind: str
     shape: tuple[int, ...]
-    sizes: frozenset[str] = frozenset({"batch"})
-    """Options that change it."""
+    sizes: frozenset[str] = frozenset({"batch"})  # Options that change it
     batch_axis: int = 0
 
     def tensor(self, maker: InputMaker) -> torch.Tensor:

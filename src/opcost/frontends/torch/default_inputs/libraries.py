@@ -30,10 +30,8 @@ from opcost.frontends.torch.default_inputs.modalities import Configuration
 from opcost.frontends.torch.default_inputs.transformers import transformers
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 
-_FRAMES = 16
-"""Of a video: all of torchvision's models were trained with this number."""
-_FLOW = (520, 960)
-"""Of a pair of frames: the size in torchvision's own example."""
+_FRAMES = 16  # Of a video: all of torchvision's models were trained with this number
+_FLOW = (520, 960)  # Of a pair of frames: the size in torchvision's own example
 
 
 def default_inputs(model: nn.Module, maker: InputMaker) -> Inputs | None:
@@ -189,10 +187,8 @@ def sentence_transformers(model: nn.Module, maker: InputMaker) -> Inputs | None:
 
 # -- graphs: models of torch-geometric, and nets built of its layers -------------------------------------------------------
 
-_NODES, _EDGES = 1000, 5000
-"""Of a graph: about what a small citation graph has."""
-_SPACE = 3
-"""Coordinates of a point."""
+_NODES, _EDGES = 1000, 5000  # Of a graph: about what a small citation graph has
+_SPACE = 3  # Coordinates of a point
 
 Width = int | tuple[int, int]
 

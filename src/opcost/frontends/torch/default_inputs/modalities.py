@@ -119,26 +119,19 @@ def _is_size(value: Any) -> TypeGuard[int]:
 
 # -- images, sounds and series in time --------------------------------------------------------------------------------
 
-_WINDOW = 448
-"""Of an image for a model that takes any size: 32 by 32 patches of 14."""
-_FRAMES = 8
-"""Of a video, where the configuration has no number."""
-_SECONDS, _RATE = 10, 16_000
-"""Of a recording, for a model that takes any length."""
-STEPS = 1000
-"""Of a spectrogram of ten seconds, one every ten milliseconds."""
-_STRIDES = 53_760
-"""Samples that nearly all strides of models of sound divide: 2⁹·3·5·7."""
+_WINDOW = 448  # Of an image for a model that takes any size: 32 by 32 patches of 14
+_FRAMES = 8  # Of a video, where the configuration has no number
+_SECONDS, _RATE = 10, 16_000  # Of a recording, for a model that takes any length
+STEPS = 1000  # Of a spectrogram of ten seconds, one every ten milliseconds
+_STRIDES = 53_760  # Samples that nearly all strides of models of sound divide: 2⁹·3·5·7
 _BINS = (
     "num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "feature_size", "n_mels", "input_feat_size",
     "input_dim", "audio_embed_dim",
 )  # fmt: skip
 """Entries with the frequencies of a spectrogram."""
-_FINE = 128
-"""Frequencies in the spectrograms of younger models."""
+_FINE = 128  # Frequencies in the spectrograms of younger models
 
-Form = dict[str, Any]
-"""The arguments that bring an image or a sound, and what goes with it."""
+Form = dict[str, Any]  # The arguments that bring an image or a sound, and what goes with it
 
 
 class Modalities(ShapeWords):

@@ -23,12 +23,9 @@ from opcost.frontends.torch.default_inputs.engine import (
 )
 from opcost.frontends.torch.default_inputs.modalities import STEPS, Form, Modalities
 
-_CHOICES = 4
-"""Endings of a text in a multiple choice: as many as the best known benchmarks have."""
-_ACTIONS = 20
-"""Steps of an agent's past, as for a decision transformer."""
-_OBJECTS = 36
-"""Detected objects in an image, as such models were trained with."""
+_CHOICES = 4  # Endings of a text in a multiple choice: as many as the best known benchmarks have
+_ACTIONS = 20  # Steps of an agent's past, as for a decision transformer
+_OBJECTS = 36  # Detected objects in an image, as such models were trained with
 _ENTITIES, _MENTION = 2, 30
 """Entities of which a text speaks, as many as are compared, and the tokens of a mention at most."""
 _QUERIES, _PATCHES = 32, 257

@@ -76,8 +76,7 @@ class Held(NamedTuple):
     name: str
     tensor: torch.Tensor
     role: Role
-    spec: TensorSpec | None = None
-    """What it stands for, where that is not what it looks like."""
+    spec: TensorSpec | None = None  # What it stands for, where that is not what it looks like
 
 
 def held(name: str, parameter: torch.Tensor) -> Iterator[Held]:
@@ -136,8 +135,7 @@ class _Span(NamedTuple):
 
     start: int
     end: int
-    dense: bool
-    """Every element in between is the tensor's."""
+    dense: bool  # Every element in between is the tensor's
     vid: int
 
 

@@ -46,8 +46,7 @@ shares the tokens among all candidates (their numbers, a table of ones, the orde
 
 NOT_KNOWN = ", for which the model asks, depends on values that a count without data does not have"
 
-ASKED = "asked"
-"""The code of the note about a model that goes on without a value for which it has asked."""
+ASKED = "asked"  # The code of the note about a model that goes on without a value for which it has asked
 
 
 joined: dict[int, int] = {}

@@ -302,8 +302,7 @@ def recorded(sig: Signature, vid: int, mark: Mark, held: Held | None, content: t
 
 # -- entry: What the recorder remembers: the user's tensors, what an operator is and makes, and that it ran.
 
-SMALL = 1 << 18
-"""Tensors of at most so many elements may carry their real content (see `values`)."""
+SMALL = 1 << 18  # Tensors of at most so many elements may carry their real content (see `values`)
 
 
 class TensorRecord:
@@ -321,8 +320,7 @@ class TensorRecord:
         self.untouched = True
         """Nothing was written to it, so the user's own tensor still tells its content."""
 
-    held = None
-    """Its memory is the user's, which nobody lets go."""
+    held = None  # Its memory is the user's, which nobody lets go
 
 
 State = Recorded | TensorRecord
@@ -333,8 +331,7 @@ class Out(NamedTuple):
 
     sig: Signature
     base: int
-    same: bool
-    """It is that very input object: an in-place result."""
+    same: bool  # It is that very input object: an in-place result
 
 
 class Entry(NamedTuple):
@@ -346,10 +343,8 @@ class Entry(NamedTuple):
     order: tuple[int, ...] | None
     """Which tensor arguments are the inputs, in the order of the kind; None: all, as they come."""
     outs: tuple[Out, ...]
-    pack: Callable[[list[Any]], Any] | None
-    """Puts outputs into the operator's own structure; None for one plain tensor."""
-    written: tuple[int, ...] = ()
-    """Tensor arguments that the operator writes to."""
+    pack: Callable[[list[Any]], Any] | None  # Puts outputs into the operator's own structure; None for one plain tensor
+    written: tuple[int, ...] = ()  # Tensor arguments that the operator writes to
 
 
 class OpRecord(NamedTuple):

@@ -11,8 +11,7 @@ import torch
 
 from opcost.errors import InputError, UnknownName
 
-Make = Callable[[list[torch.Tensor]], Any]
-"""Makes an optimizer of some parameters."""
+Make = Callable[[list[torch.Tensor]], Any]  # Makes an optimizer of some parameters
 
 
 EIGHT_BIT = {
@@ -20,12 +19,9 @@ EIGHT_BIT = {
     "SGD8bit": ("momentum", 1, 0.0), "RMSprop8bit": ("rmsprop", 1, 0.0), "Adagrad8bit": ("adagrad", 1, 0.0),
 }  # fmt: skip
 """The rule as bitsandbytes calls it, the numbers that are remembered for each parameter, and the weight decay."""
-BLOCK = 256
-"""Elements that share a scale."""
-FEWEST = 4096
-"""Parameters of fewer elements are remembered in float32."""
-LEVELS = 256
-"""The values of eight bits, in float32: one table for the first number and one for the second."""
+BLOCK = 256  # Elements that share a scale
+FEWEST = 4096  # Parameters of fewer elements are remembered in float32
+LEVELS = 256  # The values of eight bits, in float32: one table for the first number and one for the second
 
 
 @cache

@@ -24,17 +24,13 @@ from opcost.frontends.torch.default_inputs.modalities import Configuration
 from opcost.frontends.torch.models.inputs import argument_names
 from opcost.frontends.torch.models.unwrap import type_name
 
-Run = Callable[[dict[str, Any]], None]
-"""Runs the model once without data, on these arguments."""
+Run = Callable[[dict[str, Any]], None]  # Runs the model once without data, on these arguments
 
-_CACHES = ("past_key_values", "cache_params")
-"""Names of the argument that is the cache."""
-_WITH_TOKENS = ("update", "update_indexer")
-"""Methods that take something for each token, on the last axis but one."""
+_CACHES = ("past_key_values", "cache_params")  # Names of the argument that is the cache
+_WITH_TOKENS = ("update", "update_indexer")  # Methods that take something for each token, on the last axis but one
 _WATCHED = (*_WITH_TOKENS, "update_conv_state", "update_recurrent_state")
 _NOWHERE = torch.device("meta")
-_FEW = 2
-"""Tokens of the run that only finds out what goes into a cache."""
+_FEW = 2  # Tokens of the run that only finds out what goes into a cache
 
 
 _CacheCall = tuple[str, tuple[Any, ...], dict[str, Any]]

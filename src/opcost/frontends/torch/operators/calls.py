@@ -43,8 +43,7 @@ class Call(NamedTuple):
     func: Any
     args: Any
     kwargs: dict[str, Any]
-    states: list[State]
-    """What is known of the tensors among the arguments, in their order."""
+    states: list[State]  # What is known of the tensors among the arguments, in their order
 
     @property
     def device(self) -> torch.device:
@@ -115,8 +114,7 @@ def group_size(args: dict[str, Any]) -> int | None:
 
 # -- asked: Which gradients the running autograd node is asked for, where its operator computes all of them in one.
 
-_INPUT, _STATE = 0, 5
-"""Places of the input and of the first state among what oneDNN's layer is differentiated by."""
+_INPUT, _STATE = 0, 5  # Places of the input and of the first state among what oneDNN's layer is differentiated by
 
 
 def unasked_of_layer(call: AtenCall) -> dict[str, Attr]:
@@ -317,8 +315,7 @@ _QUANTIZING = frozenset(
     }
 )
 """On the meta device these make plain tensors."""
-_ZEROS_LIMIT = 1 << 30
-"""An operator without a meta kernel is run on zeros if its tensors take at most so many bytes."""
+_ZEROS_LIMIT = 1 << 30  # An operator without a meta kernel is run on zeros if its tensors take at most so many bytes
 
 
 @functools.cache

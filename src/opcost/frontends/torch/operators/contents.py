@@ -17,8 +17,7 @@ from opcost.frontends.torch.operators.calls import CPU, RANKS, Call, Trial, desc
 from opcost.frontends.torch.tree import tensors_passed
 
 _aten = torch.ops.aten
-_SEEN = 1 << 25
-"""So many elements may a view of small contents show: to go through them takes hundredths of a second."""
+_SEEN = 1 << 25  # So many elements may a view of small contents show: to go through them takes hundredths of a second
 _SIZED = frozenset({_aten.zeros.default, _aten.ones.default, _aten.full.default, _aten.empty.memory_format})
 _STEPPED = frozenset({_aten.linspace.default, _aten.logspace.default})
 _RANGES = frozenset({_aten.arange.default, _aten.arange.start, _aten.arange.start_step})

@@ -244,10 +244,6 @@ def _flex_attention(
 
 
 _CONTROL_FLOW: dict[str, Callable[..., Any]] = {
-    "cond": _cond,
-    "while_loop": _while,
-    "map_impl": _map,
-    "map": _map,
-    "scan": _scan,
-}
+    "cond": _cond, "while_loop": _while, "map_impl": _map, "map": _map, "scan": _scan,
+}  # fmt: skip
 _HANDLERS: dict[str, Callable[..., Any]] = {**_CONTROL_FLOW, "flex_attention": _flex_attention}

@@ -225,10 +225,8 @@ def autocast_as(like: str) -> Iterator[None]:
 
 aten: Any = torch.ops.aten
 _HALF = (torch.bfloat16, torch.float16)
-_WIDEST = 256
-"""Features of a head that kernels of attention take."""
-_ALIGNED = 8
-"""Elements at whose multiples rows of a mask begin."""
+_WIDEST = 256  # Features of a head that kernels of attention take
+_ALIGNED = 8  # Elements at whose multiples rows of a mask begin
 
 
 def _attention(

@@ -25,14 +25,9 @@ _NOT_THE_USERS = (
     threading.__file__,
 )
 _NO_MEMORY = (
-    "data is not allocated",
-    "data pointer",
-    "doesn't have storage",
-    "invalid python storage",
-    "not supported for tensor subclasses",
-    "without data",
-    Recorded.__name__,
-)
+    "data is not allocated", "data pointer", "doesn't have storage", "invalid python storage",
+    "not supported for tensor subclasses", "without data", Recorded.__name__,
+)  # fmt: skip
 """What PyTorch says when compiled code looks for the memory of a tensor that has none, or Python for what it cannot do."""
 
 
@@ -53,8 +48,7 @@ class Place:
         return f"{module} ({words(self.module, 60)}){received}"
 
 
-_MOST_WORDS = 1000
-"""Lists of more parameters than this are not written out."""
+_MOST_WORDS = 1000  # Lists of more parameters than this are not written out
 
 
 def words(module: nn.Module, limit: int) -> str:

@@ -98,10 +98,8 @@ class Here(threading.local):
     path = ""
 
 
-_PATIENCE_S = 0.1
-"""A thread that records no operator for so long may wait for the one that started it."""
-_PATIENT = 100
-"""So many times the starting thread waits for that, at most."""
+_PATIENCE_S = 0.1  # A thread that records no operator for so long may wait for the one that started it
+_PATIENT = 100  # So many times the starting thread waits for that, at most
 
 
 class Threads:
@@ -410,8 +408,7 @@ def _tensors(graph: Any, value: Any) -> Iterator[Any]:
 
 # -- activation checkpoints around chosen modules, for the time of one run
 
-Enter = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Any]
-"""Takes a call of a module in place of the module."""
+Enter = Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], Any]  # Takes a call of a module in place of the module
 
 
 _NO_CACHE: dict[str, Any] = {"use_cache": False, "past_key_values": None, "past_key_value": None, "layer_past": None}

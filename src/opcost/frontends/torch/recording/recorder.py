@@ -27,8 +27,7 @@ _PLAIN = frozenset(
     {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 )
 
-REPLAYS_AFTER = 4000
-"""Most models run fewer operators than that, and those that run more repeat themselves."""
+REPLAYS_AFTER = 4000  # Most models run fewer operators than that, and those that run more repeat themselves
 
 _HANDLERS = {id(func): handler for func, handler in special.HANDLERS.items()}
 

@@ -117,8 +117,7 @@ class Result:
 
 
 _references = sys.getrefcount
-_OWN_REFERENCES = 3
-"""Those of `spare`, of the local name, and of the argument of `getrefcount`."""
+_OWN_REFERENCES = 3  # Those of `spare`, of the local name, and of the argument of `getrefcount`
 
 
 class SeenCall:

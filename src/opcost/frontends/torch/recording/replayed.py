@@ -77,8 +77,7 @@ def _functions() -> dict[Any, None]:
 REPLAYED = _functions()
 
 
-Answers = Callable[[Any, Any], Any]
-"""Answers calls of one function, given args and kwargs."""
+Answers = Callable[[Any, Any], Any]  # Answers calls of one function, given args and kwargs
 
 
 def answered_by(answer: Callable[..., Any], of_function: Callable[[Any], Answers]) -> Callable[[], None]:

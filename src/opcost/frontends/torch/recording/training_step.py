@@ -108,8 +108,7 @@ def _with_memory(function: Callable[[torch.Tensor], None]) -> Callable[[torch.Te
 
 # -- training: The backward pass and the update of a run: gradients, what they are added to, and what an optimizer keeps.
 
-Where = Callable[[], str]
-"""Tells the path of the module that runs."""
+Where = Callable[[], str]  # Tells the path of the module that runs
 Rebuilt = Callable[[torch.Tensor, Callable[[torch.Tensor, str], torch.Tensor]], torch.Tensor]
 """A tensor with the plain ones that it consists of changed."""
 
@@ -122,8 +121,7 @@ class RunOptions:
     gradients: bool = False
     """Whether forward runs with gradients on although no backward pass follows, because it takes some itself."""
     optimizer: Callable[[list[torch.Tensor]], Any] | None = None
-    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
-    """Makes the region in which forward runs."""
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext  # Makes the region in which forward runs
     step: Step = dataclasses.field(default_factory=Step)
     tentative: bool = False
     """Other inputs are tried where the run fails: the frames of its error are emptied, which spares a search for tensors."""
@@ -244,10 +242,8 @@ class Training:
         except Exception as exc:
             if is_delivered(exc):
                 raise
-            raise ForwardError(
-                f"the optimizer raised {type(exc).__name__}: {exc}",
-                hint="name another one, or give a function that makes one of those parameters that it can take",
-            ) from exc
+            hint = "name another one, or give a function that makes one of those parameters that it can take"
+            raise ForwardError(f"the optimizer raised {type(exc).__name__}: {exc}", hint=hint) from exc
         self._state = self._storages(list(getattr(optimizer, "state", {}).values()))
 
     def _storages(self, tree: Any) -> frozenset[int]:

@@ -156,8 +156,7 @@ def _restore(
 
 _TAKE_TEXTS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "__delattr__"})
 """By these a name is changed that is given as a text."""
-_of_class = type.__getattribute__
-"""What Python itself keeps of a class, also where its metaclass overrides it."""
+_of_class = type.__getattribute__  # What Python itself keeps of a class, also where its metaclass overrides it
 _FUNCTION_IN = {
     id(classmethod): "__func__", id(staticmethod): "__func__", id(property): "fget", id(cached_property): "func",
 }  # fmt: skip

@@ -24,8 +24,7 @@ from opcost.frontends.torch.tree import dictionary_of
 _CLOSED = (type, ModuleType, FunctionType, MethodType, FrameType, TracebackType, str, bytes)
 """What a search for tensors inside a result does not open."""
 
-_DEEPEST = 6
-"""The depth to which a result is searched for tensors."""
+_DEEPEST = 6  # The depth to which a result is searched for tensors
 
 
 def remove_leftovers(ledger: RecorderState) -> None:
@@ -134,8 +133,7 @@ def _replace(holder: Any, changed: dict[int, Any]) -> None:
 
 # -- the path to an object, for errors ----------------------------------------------------------------------------------
 
-_STEPS = 20_000
-"""Objects that are visited before the search is given up."""
+_STEPS = 20_000  # Objects that are visited before the search is given up
 
 
 def path_to(wanted: Any, roots: Iterable[Any]) -> str:

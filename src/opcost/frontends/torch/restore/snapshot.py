@@ -341,8 +341,7 @@ class KeptTensor(NamedTuple):
     tensor: torch.Tensor
     memory: torch.UntypedStorage | torch.Tensor
     """Its storage, because `.data = ...` replaces it; where the storage is not enough, another tensor of the same data."""
-    layout: Layout | None
-    """Of an ordinary tensor."""
+    layout: Layout | None  # Of an ordinary tensor
     version: int
     grad: torch.Tensor | None
     hooks: Any

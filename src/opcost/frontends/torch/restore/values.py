@@ -21,15 +21,13 @@ import torch
 
 from opcost.core.progress import is_only_thread
 
-LARGE_BYTES = 1 << 28
-"""A larger array is taken to be data: copying it would take longer than the count."""
+LARGE_BYTES = 1 << 28  # A larger array is taken to be data: copying it would take longer than the count
 
 
 class Keeper(NamedTuple):
     """How objects of one class are read and restored."""
 
-    read: Callable[[Any], Any]
-    """The state; None where it is not kept."""
+    read: Callable[[Any], Any]  # The state; None where it is not kept
     write: Callable[[Any, Any], Any]
 
 
@@ -145,8 +143,7 @@ def keeper_of(cls: type) -> Keeper | None:
 
 # -- iterators: most cannot be rewound, so the run gets a copy ----------------------------------------------------------
 
-SUSPENDED = (GeneratorType, CoroutineType, AsyncGeneratorType)
-"""What can be neither copied nor rewound."""
+SUSPENDED = (GeneratorType, CoroutineType, AsyncGeneratorType)  # What can be neither copied nor rewound
 
 ITERATORS = frozenset(
     {

@@ -40,7 +40,7 @@ class Prediction(Profile):
     kernel_ns: int
     """The kernels alone."""
     band_ns: tuple[int, int]
-    """The 80 % interval: four of five measured models were inside it."""
+    """The 80 % interval: 80 % of the measured models were inside it."""
     ideal_ns: int
     """Every operator at the peaks that the maker of the device prints."""
     bounds: Mapping[str, int]

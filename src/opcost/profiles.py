@@ -106,13 +106,13 @@ def more_for(view: Any, found: measured.Profile) -> dict[str, Any]:
 
     whole = askable(found)
     makers: dict[str, Callable[[], Any]] = {
-        "profile": lambda: priced(found),
+        "profile": lambda: with_default_costs(found),
         "sheets": lambda: (whole.breakdown(), whole.communication(), whole.allocations()),
     }
     return {name: make() for name, make in makers.items() if name in option_names(view, "profile")}
 
 
-def priced(found: measured.Profile) -> measured.Profile:
+def with_default_costs(found: measured.Profile) -> measured.Profile:
     """The profile with a cost on every row that can have one."""
     from opcost.analysis.join import with_costs
 

@@ -1,4 +1,4 @@
-"""The door to how much of a device's peak training uses: a meter around every step, and callbacks of trainers for it."""
+"""How much of a device's peak training uses: a meter around every step, and callbacks of trainers for it."""
 
 from __future__ import annotations
 

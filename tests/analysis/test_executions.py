@@ -120,8 +120,8 @@ def test_shares_tell_the_time_of_each_module_and_what_it_waits_for() -> None:
     by_module = {share.key: share for share in found.shares("module")}
     assert sum(share.time_ns for share in by_module.values()) == found.latency_ns
     assert sum(share.ideal_ns for share in by_module.values()) == pytest.approx(found.ideal_ns, abs=2)
-    assert by_module["0"].told["compute"] == 1
-    assert by_module["1"].told["memory"] == 1
+    assert by_module["0"].bounds == {"compute": by_module["0"].time_ns}
+    assert by_module["1"].bounds == {"memory": by_module["1"].time_ns}
     bounds = {line.labels["bound"]: line.time_ns for line in found.query(aggregate_by="bound")}
     assert bounds == {name: taken for name, taken in found.bounds.items() if taken}
 

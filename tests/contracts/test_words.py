@@ -1,6 +1,6 @@
 """Plain English: words of an old private dialect do not come back into the package.
 
-Each word has a number of places that may still have it; the number only goes down, to zero.
+Those with a number above zero are in names of public columns (held_up, priced_ns, unpriced).
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import pytest
 
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "opcost"
 ALLOWED = {
-    "told": 154, "untold": 2, "asked": 132, "wish": 1, "held": 189, "stands": 50, "nobody": 47, "somebody": 2,
-    "whoever": 0, "door": 1, "doors": 1, "price": 30, "priced": 46, "prices": 8, "pricing": 8, "dear": 8, "dearer": 0,
-    "dearest": 4, "so many": 34, "harmless": 0, "undisturbed": 0, "four of five": 3, "made up": 1, "won back": 0,
-    "gone on with": 0,
+    "told": 0, "untold": 0, "asked": 0, "wish": 0, "held": 19, "stands": 0, "nobody": 0, "somebody": 0, "whoever": 0,
+    "door": 0, "doors": 0, "price": 0, "priced": 12, "prices": 0, "pricing": 0, "dear": 0, "dearer": 0, "dearest": 0,
+    "so many": 0, "harmless": 0, "undisturbed": 0, "four of five": 0, "made up": 0, "won back": 0, "gone on with": 0,
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from opcost.core.quantity import QUANTITIES
 from opcost.core.report import Coverage, ModuleCost, Report, Row, Stats, Uncounted, stats_of
 from opcost.core.results import Compared, Comparison, Entry, Point, Sweep
 from opcost.core.scan import Scan, StoredTensor, Totals
-from opcost.profiles import priced
+from opcost.profiles import with_default_costs
 from opcost.views.html import HTML
 
 HOSTILE = "</script><script>document['title']='taken'</script><img src=x onerror=alert(1)>\"'&amp;`${1}\u2028javascript:alert(2)"
@@ -119,7 +119,7 @@ def profile(count: int = 30, *, word: str = "") -> Profile:
 
 def page_of(asked: Profile) -> str:
     """The page of a profile as `opcost view` makes it."""
-    return HTML.render(query(asked), profile=priced(asked))
+    return HTML.render(query(asked), profile=with_default_costs(asked))
 
 
 def comparison(word: str = "") -> Comparison:

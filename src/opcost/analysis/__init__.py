@@ -1,1 +1,1 @@
-"""From plain data to plain data: pricing, memory, queries."""
+"""From plain data to plain data: costs, memory, queries."""

@@ -225,7 +225,7 @@ def sort_key(order_by: str, percentiles: Sequence[float] = ()) -> tuple[Callable
     if percent:
         if float(percent[1]) not in percentiles:
             hint = f"add --percentiles {percent[1]}"
-            raise OpcostError(f"there is no column {name}: that percentile was not asked for", hint=hint)
+            raise OpcostError(f"there is no column {name}: that percentile was not requested", hint=hint)
         place = percentiles.index(float(percent[1]))
         return (lambda line: line.percentiles[place] if line.percentiles else None), bare.startswith("+")
     name = re.sub(r"^(mean|max|min|median|p[\d.]+)_(?=(device|host)_time$)", "", name)

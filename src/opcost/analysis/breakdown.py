@@ -119,7 +119,7 @@ def _copies(found: Sequence[CopySummary]) -> Table:
 
 # -- memory -------------------------------------------------------------------------------------------------------------
 
-PEAK, HELD, OVER = "peak of each device", "live at the peak", "over time"
+PEAK, LIVE, OVER = "peak of each device", "live at the peak", "over time"
 _NOTHING = "the profile has no memory events: record with profile_memory=True, and read a large file with memory=True"
 
 
@@ -158,7 +158,7 @@ def _holders(found: list[AllocationHolder], peaks: list[AllocatorMemory]) -> Tab
         peak = whole.get((each.rank, each.device))
         share = each.bytes / peak if peak else None
         lines.append((each.rank, each.device, each.type, each.module, each.number, each.bytes, share))
-    return Table.of(title=HELD, fields=fields, lines=lines)
+    return Table.of(title=LIVE, fields=fields, lines=lines)
 
 
 def _over(found: list[AllocatorMemoryOverTime]) -> Table:

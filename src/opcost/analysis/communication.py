@@ -47,7 +47,9 @@ def _collectives(found: Sequence[CollectiveSummary]) -> Table:
         middle = median(each.median_ns for each in same)
         lines.append((time, (kind, moved, calls, time, bus, middle, ranks, group, dtype, algorithm, rate)))
     lines.sort(key=lambda line: -line[0])
-    remarks = ("bandwidth as nccl-tests define it, at the shortest time: the rank that comes last waits for nobody",)
+    remarks = (
+        "bandwidth as nccl-tests define it, at the shortest time: the rank that comes last waits for no other rank",
+    )
     return Table.of(
         title=COLLECTIVES, fields=fields, lines=tuple(line for _, line in lines), remarks=remarks if lines else ()
     )

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from opcost.analysis.memory import OnDevice, memory, storage_bytes
-from opcost.analysis.patterned import Priced, walk
+from opcost.analysis.patterned import CostAndRule, walk
 from opcost.core.graph import ASSUMED, UNSEEN, ZERO, Cost, Graph, Note, Op, Phase, TensorSpec, UnknownExtent, Value
 from opcost.core.interrupts import garbage_collector_paused, is_delivered
 from opcost.core.kinds import check_operator
@@ -43,7 +43,9 @@ def _cost_graph(graph: Graph, rules: Rules, convention: Convention, on: OnDevice
         # The same of a run that is stored as patterns, all of it forward
         reasons: dict[int, str] = {}
 
-        def cost_op(op: Op, ins: tuple[TensorSpec, ...], outs: tuple[TensorSpec, ...], reads: int | None) -> Priced:
+        def cost_op(
+            op: Op, ins: tuple[TensorSpec, ...], outs: tuple[TensorSpec, ...], reads: int | None
+        ) -> CostAndRule:
             cost, rule, reasons[op.id] = apply_rule(rules, _view(op, ins, outs, rules, convention, reads))
             return cost, rule
 
@@ -57,11 +59,11 @@ def _cost_graph(graph: Graph, rules: Rules, convention: Convention, on: OnDevice
         found = _one_by_one(graph, rules, convention, on)
     parameters = _parameters(graph, found.read)
     modules = _roll_up(graph, found.own, parameters)
-    held, notes = found.memory
+    peak, notes = found.memory
     return Report(
         meta={"source": graph.source, "framework": graph.framework, **graph.meta, "causal": convention.causal},
         rows=found.rows, modules=modules, parameters=parameters, totals=modules[0].total,
-        phases=found.phases or {"forward": ZERO}, memory=held,
+        phases=found.phases or {"forward": ZERO}, memory=peak,
         coverage=replace(found.coverage, exact=all(note.code not in (ASSUMED, UNSEEN) for note in graph.notes)),
         inputs=tuple((graph.values[i].name, graph.values[i].spec) for i in graph.inputs),
         outputs=tuple(graph.values[i].spec for i in graph.outputs),
@@ -151,7 +153,7 @@ def _cost_rows(
         ins = tuple([values[i].spec for i in ids])
         outs = tuple([values[i].spec for i in op.outputs])
         reads = bytes_read(ids)
-        # Front ends share attribute mappings and specs between equal operators: identity stands for content here.
+        # Front ends share attribute mappings and specs between equal operators: identity means equal content here.
         key = (op.kind, op.raw, id(op.attrs), id(op.native), reads, len(ins), *map(id, ins), *map(id, outs))
         found = known.get(key)
         if found is None:
@@ -228,10 +230,10 @@ def _parameters(graph: Graph, read: set[int]) -> tuple[Parameter, ...]:
             kept = first.setdefault(value.storage, value)
             if value.role == "param" and (kept.role != "param" or value.id == value.storage):
                 first[value.storage] = value
-    held: dict[int, list[int]] = {}
+    stored: dict[int, list[int]] = {}
     for value in values.leaves() if isinstance(values, PatternedValues) else values:
         if value.role in ("param", "buffer"):
-            held.setdefault(value.storage, []).append(value.id)
+            stored.setdefault(value.storage, []).append(value.id)
             if value.storage not in first:  # a source without modules still has weights
                 first[value.storage] = value
                 names[value.storage] = [value.name]
@@ -242,7 +244,7 @@ def _parameters(graph: Graph, read: set[int]) -> tuple[Parameter, ...]:
             trainable=value.trainable,
             used=storage in read,
             buffer=value.role == "buffer",
-            values=tuple(held.get(storage, ())),
+            values=tuple(stored.get(storage, ())),
         )
         for storage, value in first.items()
     )
@@ -292,7 +294,7 @@ def _coverage(rows: int, missed: Iterable[tuple[Row, str, int]], reasons: dict[i
     return Coverage(rows - sum(counts.values()), uncounted)
 
 
-# -- choice: Branches of which data takes one: the dearest counts, and the others are shown as run no times.
+# -- choice: Branches of which data takes one: the most expensive counts, and the others are shown as run no times.
 
 
 def decided(graph: Graph, rows: tuple[Row, ...]) -> tuple[Row, ...]:

@@ -31,12 +31,14 @@ def with_costs(profile: Profile, rules: Rules, convention: Convention = DEFAULT)
     rows = []
     failed: Counter[str] = Counter()
     for row in profile.rows:
-        kept = row.cost is not None and (convention == DEFAULT or not is_causal(row) or row.cost != _price(row, rules))
+        kept = row.cost is not None and (
+            convention == DEFAULT or not is_causal(row) or row.cost != _cost_of(row, rules)
+        )
         cost = None
         if not kept and row.kind:
             key = (row.kind, row.type, row.ins, row.outs, tuple(sorted(row.attrs.items(), key=str)))
             if key not in known:
-                known[key] = _price(row, rules, convention)
+                known[key] = _cost_of(row, rules, convention)
             cost = known[key]
             if cost is None and (row.ins or row.outs):
                 failed[row.type] += row.count
@@ -45,17 +47,17 @@ def with_costs(profile: Profile, rules: Rules, convention: Convention = DEFAULT)
     if failed:
         ordered = sorted(failed.items(), key=lambda item: -item[1])
         named = ", ".join(some([f"{name} ({count})" for name, count in ordered], MOST_NAMED))
-        notes = (*notes, Note("unpriced", f"the trace does not say enough to price {named}"))
+        notes = (*notes, Note("unpriced", f"the trace does not say enough for the cost of {named}"))
     changed = failed or any(cost is not None for cost in known.values())
     return replace(profile, rows=tuple(rows), notes=notes) if changed else profile
 
 
 def is_causal(row: ProfileRow) -> bool:
-    """Whether its price depends on the convention."""
+    """Whether its cost depends on the convention."""
     return row.kind == "attention" and bool(row.attrs.get("causal"))
 
 
-def _price(row: ProfileRow, rules: Rules, convention: Convention = DEFAULT) -> Cost | None:
+def _cost_of(row: ProfileRow, rules: Rules, convention: Convention = DEFAULT) -> Cost | None:
     found = rules.for_op(row.kind, row.type)
     if found is None or not (row.outs or row.kind == "view"):
         return None  # a rule would find nothing to count where only the kind is known

@@ -46,24 +46,24 @@ def memory(graph: Graph, sizes: Mapping[int, int], on: OnDevice | None = None, r
     run let it go; without a run, until its last reader has run, and outputs to the end.
     """
     values = graph.values
-    held = {value.storage for value in values if value.role != "activation"}
+    permanent = {value.storage for value in values if value.role != "activation"}
     born = array("i", [NEVER]) * len(values)
     for step, op in enumerate(graph.ops):
         if op.repeat:
             for i in op.outputs:
                 storage = values[i].storage
-                if born[storage] == NEVER and storage not in held:
+                if born[storage] == NEVER and storage not in permanent:
                     born[storage] = step
     for storage in graph.lifetimes.state if graph.lifetimes else ():
         born[storage] = NEVER
     gone = _gone(graph)
     if on is None:
-        return follow(graph, sizes, held, born, gone)
+        return follow(graph, sizes, permanent, born, gone)
     lives, storages = _lives(graph, sizes, born, gone, [on.workspace(row) if row.op.repeat else 0 for row in rows])
     handed = allocated_blocks(lives)
     blocks = dict.fromkeys(sizes, 0)
     blocks.update(zip(storages, (*handed.lasting[1:], *handed.inputs, *handed.sizes), strict=True))
-    found = follow(graph, blocks, held, born, gone, handed.workspaces)
+    found = follow(graph, blocks, permanent, born, gone, handed.workspaces)
     return replace(found, device=on.name, reserved_bytes=handed.reserved, fixed_bytes=PROCESS_BYTES, lives=lives)
 
 
@@ -71,9 +71,9 @@ def _lives(
     graph: Graph, sizes: Mapping[int, int], born: Sequence[int], gone: Sequence[int], workspaces: Sequence[int]
 ) -> tuple[Lives, list[int]]:
     """What is allocated, libraries first, and which storages these are: what lasts, inputs, what operators make."""
-    held = {storage for storage, size in sizes.items() if size and born[storage] == NEVER}
-    given = held & {graph.values[i].storage for i in graph.inputs}
-    lasting, inputs = sorted(held - given), sorted(given - graph.released)
+    permanent = {storage for storage, size in sizes.items() if size and born[storage] == NEVER}
+    given = permanent & {graph.values[i].storage for i in graph.inputs}
+    lasting, inputs = sorted(permanent - given), sorted(given - graph.released)
     made = sorted(
         (max(step, 0), storage)
         for storage, step in enumerate(born)
@@ -111,7 +111,7 @@ def _gone(graph: Graph) -> array[int]:
 def follow(
     graph: Graph,
     sizes: Mapping[int, int] | Sequence[int],
-    held: Collection[int],
+    permanent: Collection[int],
     born: Sequence[int],
     gone: Sequence[int],
     workspaces: Sequence[int] = (),
@@ -125,7 +125,7 @@ def follow(
     state, carried, gradients = (
         (lifetimes.state, lifetimes.carried, lifetimes.gradients) if lifetimes else (nothing, nothing, nothing)
     )
-    base = sum(sizes[storage] for storage in state.union(held) - carried)
+    base = sum(sizes[storage] for storage in state.union(permanent) - carried)
     begun = base + sum(sizes[storage] for storage in carried)
     most = begun + sum(sizes.values() if isinstance(sizes, Mapping) else sizes) + sum(workspaces)
     changes = packed([0], most) * (len(ops) + 1)
@@ -144,7 +144,7 @@ def follow(
     # What is there at the peak, by what it is, and by whose results it is
     inputs = {graph.values[i].storage for i in graph.inputs}
     parts = dict.fromkeys(PARTS, 0) | {"workspace": workspaces[at] if workspaces else 0}
-    there = (storage for storage in held if storage not in graph.released or gone[storage] > at)
+    there = (storage for storage in permanent if storage not in graph.released or gone[storage] > at)
     for storage in state.union(there):
         lasting: MemoryPart = "gradients" if storage in gradients else "inputs" if storage in inputs else "weights"
         parts["optimizer" if storage in state else lasting] += sizes[storage]

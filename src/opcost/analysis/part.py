@@ -38,7 +38,7 @@ class Part(NamedTuple):
     waiting: tuple[int, int] | None = None
     """From when to when it waited, where there is one clock: waits of several operators overlap, and are no sum."""
     ideal_ns: float | None = None
-    """The least time that it can take at the device's peaks; unknown without a price or a peak."""
+    """The least time that it can take at the device's peaks; unknown without a cost or a peak."""
     bound: str = ""  # what bounds it, as far as it was judged or predicted
 
     @property
@@ -120,7 +120,7 @@ def _part(row: ProfileRow, side: Side, measure: Measure, *, one_clock: bool) -> 
 
 
 def _kernels(part: Part) -> Iterator[Part]:
-    """One part per kernel; the first stands for the execution, and the cost goes with those that do the work.
+    """One part per kernel; the first represents the execution, and the cost goes with those that do the work.
 
     A kernel does as much of an operator's work as it takes of their time, and none where it only prepares it.
     """

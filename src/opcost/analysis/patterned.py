@@ -1,7 +1,7 @@
 """Costs of a run that is stored as steps: each pattern once for every size of the memory that it reads.
 
 What else a report needs of operators and values (peak memory, memory that is read, sums) is found step by step as well, so that
-no operator is made only to be added up. The rules are those of `price` and `memory`; a test compares the two reports.
+no operator is made only to be added up. The rules are those of `costing` and `memory`; a test compares the two reports.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from opcost.core.memory import Memory, packed
 from opcost.core.report import Row, Stats, stats_of
 from opcost.core.steps import Expanded, Pattern, PatternedOps, PatternedValues, Steps
 
-Priced = tuple[Cost | None, str]  # The cost of an operator, and the name of its rule
-PriceOp = Callable[[Op, tuple[TensorSpec, ...], tuple[TensorSpec, ...], "int | None"], Priced]
+CostAndRule = tuple[Cost | None, str]  # The cost of an operator, and the name of its rule
+CostOf = Callable[[Op, tuple[TensorSpec, ...], tuple[TensorSpec, ...], "int | None"], CostAndRule]
 """Finds the cost of an operator with these inputs and outputs, and bytes read."""
 Rows = tuple[Row, ...]
 
@@ -79,7 +79,7 @@ class _MemoryUse:
         """The same of values in other memory, in the order of the operators, and whether an operator reads them."""
 
 
-def walk(graph: Graph, price: PriceOp) -> Walk:
+def walk(graph: Graph, cost_of: CostOf) -> Walk:
     """Find the cost of every step and follow the memory."""
     ops, values = graph.ops, graph.values
     assert isinstance(ops, PatternedOps)
@@ -129,7 +129,7 @@ def walk(graph: Graph, price: PriceOp) -> Walk:
             found = known[key] = len(rows)
             made = [[specs[first + at] for at in new if first + at not in kept] for new in use.new]
             ran = [op.run(index + offset, arguments, first, module) for offset, op in enumerate(pattern.ops)]
-            rows.append(tuple([_row(op, values, sizes, new, price) for op, new in zip(ran, made, strict=True)]))
+            rows.append(tuple([_row(op, values, sizes, new, cost_of) for op, new in zip(ran, made, strict=True)]))
         numbers.append(found)
         index += pattern.length
     for storage in taken_over:
@@ -144,7 +144,7 @@ def walk(graph: Graph, price: PriceOp) -> Walk:
     )
 
 
-def _row(op: Op, values: PatternedValues, sizes: Sequence[int], fresh: Collection[TensorSpec], price: PriceOp) -> Row:
+def _row(op: Op, values: PatternedValues, sizes: Sequence[int], fresh: Collection[TensorSpec], cost_of: CostOf) -> Row:
     """The row of an operator that makes new memory of these specs."""
     specs = values.specs
     ins, outs = tuple([specs[vid] for vid in op.inputs]), tuple([specs[vid] for vid in op.outputs])
@@ -153,7 +153,7 @@ def _row(op: Op, values: PatternedValues, sizes: Sequence[int], fresh: Collectio
         reads = sum(min(specs[vid].nbytes, sizes[values.storages[vid]]) for vid in set(op.inputs))
     made = [_size(spec) for spec in fresh] if op.kind != "view" else []
     return Row(
-        op, ins, outs, *price(op, ins, outs, reads), sum(size for size, _ in made), sum(size for _, size in made)
+        op, ins, outs, *cost_of(op, ins, outs, reads), sum(size for size, _ in made), sum(size for _, size in made)
     )
 
 

@@ -27,12 +27,21 @@ _TITLES = {
     "activation_bytes": "activation bytes", "ops": "operators", "uncounted": "uncounted", "bytes": "bytes moved",
     "peak_bytes": "peak memory",
 }  # fmt: skip
-_PRICED = ("macs", "flops", "bytes_read", "bytes_written", "bytes", "activations", "activation_bytes", "peak_bytes")
+_NEEDS_COSTS = (
+    "macs",
+    "flops",
+    "bytes_read",
+    "bytes_written",
+    "bytes",
+    "activations",
+    "activation_bytes",
+    "peak_bytes",
+)
 _PLAIN = ("ops", "uncounted")
 
 QUANTITIES: dict[str, Quantity] = {
     name: Quantity(
-        name, title, "bytes" if "bytes" in name else "number" if name in _PLAIN else "count", name in _PRICED
+        name, title, "bytes" if "bytes" in name else "number" if name in _PLAIN else "count", name in _NEEDS_COSTS
     )
     for name, title in _TITLES.items()
 }

@@ -176,7 +176,7 @@ class Point(NamedTuple):
     latency_ns: int | None = None
     """As predicted of the device."""
     band_ns: tuple[int, int] | None = None
-    """The 80 % interval: four of five measured models are within it."""
+    """The 80 % interval: 80 % of the measured models are within it."""
     fits: bool | None = None
     """Whether the memory of the device is enough; None without a device, or where its size is unknown."""
 

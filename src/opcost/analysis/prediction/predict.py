@@ -46,7 +46,7 @@ class Predicted(NamedTuple):
     profile: Profile
     latency_ns: int  # kernels and the gaps between them; run eagerly also the waiting for the host
     kernel_ns: int
-    band_ns: tuple[int, int]  # four of five measured models lie inside such a band
+    band_ns: tuple[int, int]  # 80 % of the measured models are inside such a band
     ideal_ns: int  # at the printed peaks of the device, every operator at its roofline
     bounds: Mapping[str, int]  # the time of what waits for each: compute, memory, launch, host
 
@@ -225,10 +225,10 @@ def _notes(
         how = "was not timed on this device; its time is that of what is most like it"
         yield Note("guessed-time", f"{raw} ({len(taken)}x) {how}")
     for missed in report.coverage.uncounted:
-        how = "has no price: its time is a guess from the memory it moves"
+        how = "has no cost model: its time is a guess from the memory it moves"
         yield Note("unpriced", f"{missed.raw} ({missed.count}x) {how}")
     if merges:
-        few = "predictions of merged operators were held against few measured ones: the band is wider"
+        few = "predictions of merged operators were compared with few measured ones: the band is wider"
         yield Note("unchecked-band", few)
     if calibrated:
         return
@@ -250,21 +250,21 @@ CHUNK = 65_536  # elements that one block of threads goes through
 CHUNKS = 320  # chunks that one kernel takes
 TENSORS = (110, 64, 48, 36, 30)  # tensors that one kernel takes, where they come in one list, in two, and so on
 START_NS = 2_500
-BLOCK_NS = {"plain": 15_000, "dear": 26_000}
+BLOCK_NS = {"plain": 15_000, "expensive": 26_000}
 """What a block takes for a whole chunk; fitted to Adam of half of the measured models, and checked with the others."""
-REACHED = {("plain", 2): 0.6, ("plain", 4): 0.8, ("dear", 2): 0.4, ("dear", 4): 0.7}
+REACHED = {("plain", 2): 0.6, ("plain", 4): 0.8, ("expensive", 2): 0.4, ("expensive", 4): 0.7}
 """The share of the bandwidth that is reached, by the bytes of an element."""
-DEAR = frozenset({"sqrt", "div", "addcdiv", "pow", "exp", "reciprocal", "rsqrt"})  # roots and quotients
+EXPENSIVE = frozenset({"sqrt", "div", "addcdiv", "pow", "exp", "reciprocal", "rsqrt"})  # roots and quotients
 
 
 def multi_tensor_ns(raw: str, sizes: Sequence[int], lists: int, moved: int, itemsize: int, bandwidth: float) -> float:
     """The time of all kernels of an operator over tensors of these sizes, which moves this many bytes."""
     name = raw.rpartition("::")[2].removeprefix("_foreach_").rstrip("_")
-    price = "dear" if name in DEAR else "plain"
-    rate = bandwidth * REACHED[price, 2 if itemsize <= 2 else 4]
+    cost = "expensive" if name in EXPENSIVE else "plain"
+    rate = bandwidth * REACHED[cost, 2 if itemsize <= 2 else 4]
     each = moved / max(1, sum(sizes))
     return sum(
-        max(START_NS + BLOCK_NS[price] * largest / CHUNK, elements * each / rate * 1e9)
+        max(START_NS + BLOCK_NS[cost] * largest / CHUNK, elements * each / rate * 1e9)
         for elements, largest in multi_tensor_launches(sizes, lists)
     )
 
@@ -300,11 +300,6 @@ class Share:
     time_ns: int = 0
     ideal_ns: int = 0  # at the printed peaks of the device
     bounds: dict[str, int] = field(default_factory=dict)  # its time by what the operators wait for
-
-    @property
-    def told(self) -> Mapping[str, float]:
-        """The same as shares of its time."""
-        return {name: taken / self.time_ns for name, taken in self.bounds.items() if self.time_ns}
 
 
 def shares(profile: Profile, by: str, depth: int | None) -> tuple[Share, ...]:

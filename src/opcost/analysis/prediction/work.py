@@ -162,7 +162,7 @@ def _family(kind: str, raw: str, attrs: Attrs, ins: tuple[TensorSpec, ...], outs
     return " ".join(words)
 
 
-_DEAR = frozenset({"gelu", "gelu_backward", "silu", "silu_backward", "mish", "sigmoid", "cos", "sin", "erf"})
+_EXPENSIVE = frozenset({"gelu", "gelu_backward", "silu", "silu_backward", "mish", "sigmoid", "cos", "sin", "erf"})
 """Functions that take longer than their elements take to come and go, where these are small."""
 
 
@@ -176,7 +176,7 @@ def _by_memory(
     width = shape[-1] if shape else 1
     fewer = size / max(1, outs[0].numel if outs else 1)
     if kind == "elementwise" and "broadcast" not in words:  # little but how much decides
-        return _log(moved), 1.5 * (raw.rpartition("::")[2].rstrip("_") in _DEAR)
+        return _log(moved), 1.5 * (raw.rpartition("::")[2].rstrip("_") in _EXPENSIVE)
     if kind == "softmax" or words[:2] == ["norm", "layer"]:  # whatever axes the rows are counted along
         return _log(size / max(1, width)), _log(width)
     if words[:2] == ["norm", "batch"] and len(shape) > 1:

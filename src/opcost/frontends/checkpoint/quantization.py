@@ -262,7 +262,7 @@ class _Look:
         bits: int | None = None
         if scales is not None and zeros is not None and len(scales.shape) == len(zeros.shape) == 2 and scales.shape[1]:
             bits = _width(WORD * zeros.shape[1] / scales.shape[1])
-        bits = bits or _width(self._told("bits", "w_bit"))
+        bits = bits or _width(self._configured("bits", "w_bit"))
         if bits is None:
             return None
         by_input = scales is None or len(scales.shape) != 2 or scales.shape[1] == columns
@@ -282,7 +282,7 @@ class _Look:
             return Packed((*shape[:-1], 2 * shape[-1]), kind, scheme)
         true = _numbers(self.tensors.get(f"{stem}.weight_shape"))
         per_row = shape[-1]
-        bits = _width(self._told("num_bits"))
+        bits = _width(self._configured("num_bits"))
         if len(true) == len(shape) and true[:-1] == shape[:-1] and per_row:
             # The last word of a row may have room to spare.
             fitting = [width for width in range(1, 17) if -(-true[-1] // (WORD // width)) == per_row]
@@ -304,7 +304,7 @@ class _Look:
             return Packed((*shape[:-1], 2 * shape[-1]), "nvfp4", "nvfp4")
         return None
 
-    def _told(self, *names: str) -> int | None:
+    def _configured(self, *names: str) -> int | None:
         """A number of the configuration's part about quantization, however deep."""
         for part in ("quantization_config", "compression_config"):
             waiting = [self.config.get(part)]

@@ -21,7 +21,7 @@ from opcost.errors import DataDependent, ForwardError, InputError, OpcostError, 
 from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.default_inputs.engine import Inputs, features_in, signature, takes_any
 from opcost.frontends.torch.ledger.parameters import has_data
-from opcost.frontends.torch.ledger.recorder_state import ASKED, ASSUMPTIONS, NOT_KNOWN
+from opcost.frontends.torch.ledger.recorder_state import ASSUMPTIONS, NOT_KNOWN, READ_UNKNOWN
 from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.models import is_exported
 from opcost.frontends.torch.models.inputs import (
@@ -95,7 +95,7 @@ def load(source: Any, options: CountOptions) -> Graph:
             question, module = exc.message, exc.module  # the error itself keeps tensors without data
         else:
             # A model may catch the error and continue, on a path that a real run would not take.
-            caught = next((note for note in graph.notes if note.code == ASKED), None)
+            caught = next((note for note in graph.notes if note.code == READ_UNKNOWN), None)
             if caught is None or obstacle(unwrap(source), options):
                 return graph
             question, module = caught.text.partition("; ")[0], caught.where

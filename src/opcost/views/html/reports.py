@@ -62,7 +62,7 @@ def _tree(report: Report) -> PageData:
         if any(own) or name in ("params", "macs", "flops"):
             of_name = QUANTITIES[name]
             quantity = {
-                "name": name, "title": of_name.title, "unit": of_name.unit, "priced": of_name.needs_costs, "own": own,
+                "name": name, "title": of_name.title, "unit": of_name.unit, "needs_costs": of_name.needs_costs, "own": own,
             }  # fmt: skip
             if name == "flops":
                 quantity["remark"] = f"{FLOPS_PER_MAC} per MAC, and all other arithmetic"
@@ -72,7 +72,7 @@ def _tree(report: Report) -> PageData:
     live = {found.module: found.bytes for found in (report.memory.holders if report.memory else ())}
     if any(module.path in live for module in modules):
         own = [live.get(module.path, 0) for module in modules]
-        quantities.append({"name": "held", "title": "live at the peak", "unit": "bytes", "own": own})
+        quantities.append({"name": "live", "title": "live at the peak", "unit": "bytes", "own": own})
     return {
         "noun": "module",
         "root": printable(modules[0].type or report.meta.get("source", "") or "model"),

@@ -1,7 +1,7 @@
 """The tensors that an operator makes, worked out from its arguments: for calls of which only these are known.
 
 Each file holds one family, as the files of handlers do, and registers a function for each operator that makes something
-else than its name's default. An operator that is not here, or whose results depend on data, has results that nobody is told.
+else than its name's default. An operator that is not here, or whose results depend on data, has unknown results.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ on_each(
 
 # -- results of attention kernels: the values, and what each kernel keeps for its gradient
 
-_ROWS = 32  # The efficient kernel keeps the logarithms of its sums for blocks of so many rows
+_ROWS = 32  # The efficient kernel keeps the logarithms of its sums for blocks of this many rows
 
 
 def _values(call: Call) -> Described:
@@ -176,7 +176,7 @@ def _efficient(call: Call) -> tuple[Described, ...]:
 
 @on("_efficient_attention_forward")
 def _below_efficient(call: Call) -> tuple[Described, ...]:
-    """As above with heads behind the length; packed sequences are padded as their longest needs it, which is not told."""
+    """As above with heads behind the length; packed sequences are padded as their longest needs it, which is unknown."""
     if call["cu_seqlens_q"] is not None:
         raise ValueError("sequences are packed")
     batch, length, heads, _ = call["query"].shape
@@ -207,7 +207,7 @@ def _below_flash(call: Call) -> tuple[Described, ...]:
 
 @on("_scaled_dot_product_efficient_attention_backward")
 def _efficient_backward(call: Call) -> tuple[Any, ...]:
-    """The gradient of the mask too, where it is asked for."""
+    """The gradient of the mask too, where it is requested."""
     names = ("query", "key", "value", "attn_bias")
     return tuple(like(call[name]) for name in only(names, call["grad_input_mask"]))
 
@@ -287,13 +287,13 @@ def _ldl(call: Call) -> tuple[Described, ...]:
 
 @on("linalg_lu", "lu_unpack")
 def _triangles(call: Call) -> tuple[Described, ...]:
-    """A permutation and two triangles, each empty where it is not asked for."""
+    """A permutation and two triangles, each empty where it is not requested."""
     a = call[next(iter(call.args))]
     (*batch, rows, columns), dtype = a.shape, type_name(a)
     rank = min(rows, columns)
     has_permutation, has_triangles = call.get("pivot", "unpack_pivots"), call.base == "linalg_lu" or call["unpack_data"]
     shapes = (has_permutation, (rows, rows)), (has_triangles, (rows, rank)), (has_triangles, (rank, columns))
-    permutation, lower, upper = (made((*batch, *shape) if asked else (0,), dtype) for asked, shape in shapes)
+    permutation, lower, upper = (made((*batch, *shape) if wanted else (0,), dtype) for wanted, shape in shapes)
     return permutation, lower, upper
 
 

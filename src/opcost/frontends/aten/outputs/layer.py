@@ -115,7 +115,7 @@ _ANTIALIASED = ("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "_upsample_
 
 @on(*_RESIZED, *_ANTIALIASED)
 def _resize(call: Call) -> tuple[Described, ...]:
-    """The extents asked for, or the own ones times a factor, rounded down."""
+    """The requested extents, or the own ones times a factor, rounded down."""
     x = call.get("input", "self")
     if call["output_size"] is not None:
         return (_over(x, call["output_size"]),)
@@ -283,7 +283,7 @@ def _pixel_unshuffle(call: Call) -> tuple[Described, ...]:
 
 @on("diag_embed")
 def _diag_embed(call: Call) -> tuple[Described, ...]:
-    """The last axis becomes the diagonal of two, put where they are asked for."""
+    """The last axis becomes the diagonal of two, at the requested axes."""
     x = call["self"]
     side = x.shape[-1] + abs(call["offset"])
     rank = x.dim() + 1
@@ -326,7 +326,7 @@ def _arange(call: Call) -> tuple[Described, ...]:
 
 @on("normal")
 def _normal(call: Call) -> tuple[Described, ...]:
-    """Drawn for each mean and deviation, or as many as asked for."""
+    """Drawn for each mean and deviation, or as many as requested."""
     if "size" in call.args:
         return (made(call["size"], default_type(call)),)
     parameters = [value for value in call.args.values() if isinstance(value, Tensor)]

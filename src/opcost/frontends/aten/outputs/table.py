@@ -34,7 +34,7 @@ def on(*names: str) -> Callable[[Outputs], Outputs]:
     def register(infer: Outputs) -> Outputs:
         for name in names:
             if name in OUTPUTS:
-                raise ValueError(f"the results of {name} are told twice")
+                raise ValueError(f"the results of {name} are given twice")
             OUTPUTS[name] = infer
         return infer
 
@@ -98,7 +98,7 @@ def only(values: Sequence[Any], mask: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def default_type(call: Call, otherwise: str = "float32") -> str:
-    """The type asked for, or what is made without asking."""
+    """The requested type, or the default one."""
     return call.get("dtype") or otherwise
 
 

@@ -20,7 +20,7 @@ _OWN_DISPATCH = torch.Tensor.__torch_dispatch__
 
 
 def is_foreign(tensor: torch.Tensor) -> bool:
-    """Whether a tensor's class answers operators itself; a fake one stands for a plain tensor and is taken as that."""
+    """Whether a tensor's class answers operators itself; a fake one represents a plain tensor and is taken as that."""
     cls = type(tensor)
     return cls.__torch_dispatch__ is not _OWN_DISPATCH and cls is not private.FakeTensor
 
@@ -70,16 +70,16 @@ def rebuilt(tensor: Any, change: Callable[[torch.Tensor, str], torch.Tensor]) ->
 _WIDTHS = (1, 2, 4, 8)
 
 
-class Held(NamedTuple):
+class ParameterPart(NamedTuple):
     """A plain tensor that a parameter consists of."""
 
     name: str
     tensor: torch.Tensor
     role: Role
-    spec: TensorSpec | None = None  # What it stands for, where that is not what it looks like
+    spec: TensorSpec | None = None  # What it represents, where that is not what it looks like
 
 
-def held(name: str, parameter: torch.Tensor) -> Iterator[Held]:
+def parts_of_parameter(name: str, parameter: torch.Tensor) -> Iterator[ParameterPart]:
     """The plain tensors that a parameter consists of: itself, its parts, or few-bit values and their scales."""
     inside = list(parts(name, parameter))
     if len(inside) == 1:
@@ -89,25 +89,25 @@ def held(name: str, parameter: torch.Tensor) -> Iterator[Held]:
     spec = _few_bits(values, tuple(parameter.shape)) if parameter.dtype.is_floating_point else None
     for part_name, part in inside:
         if spec is None:
-            yield Held(part_name, part, "param")
+            yield ParameterPart(part_name, part, "param")
         elif part_name == values_name:
-            yield Held(name, part, "param", spec)
+            yield ParameterPart(name, part, "param", spec)
         else:
-            yield Held(part_name, part, "buffer")
+            yield ParameterPart(part_name, part, "buffer")
 
 
-def _packed(name: str, tensor: Any) -> Iterator[Held]:
+def _packed(name: str, tensor: Any) -> Iterator[ParameterPart]:
     """A parameter as it is; one of bitsandbytes' of four bits has its shape, and its scales, in its state."""
     state = getattr(tensor, "quant_state", None)
     shape = getattr(state, "shape", None)
     if shape is None or (spec := _few_bits(tensor, tuple(shape))) is None:
-        yield Held(name, tensor, "param")
+        yield ParameterPart(name, tensor, "param")
         return
-    yield Held(name, tensor, "param", spec)
+    yield ParameterPart(name, tensor, "param", spec)
     for stem, scales in ((name, state), (f"{name}_nested", getattr(state, "state2", None))):
         for attribute in ("absmax", "code", "offset"):
             if isinstance(part := getattr(scales, attribute, None), torch.Tensor):
-                yield Held(f"{stem}_{attribute}", part, "buffer")
+                yield ParameterPart(f"{stem}_{attribute}", part, "buffer")
 
 
 def _few_bits(values: torch.Tensor, shape: tuple[int, ...]) -> TensorSpec | None:
@@ -230,16 +230,16 @@ class Packages:
 
         `parameter` makes a value of a tensor, under a name.
         """
-        held: list[tuple[str, int]] = []
+        registered: list[tuple[str, int]] = []
         for attribute, value in vars(module).items():
             if type(value) is torch.ScriptObject and (content := tuple(_open(value))):
-                taken = {name for name, _ in held}
+                taken = {name for name, _ in registered}
                 named = [(f"{attribute}_{name}" if name in taken else name, tensor) for name, tensor in content]
                 stem = f"{path}." if path else ""
                 found = [(name, parameter(tensor, stem + name)) for name, tensor in named]
                 self._all.append(_Package(path, content, tuple(vid for _, vid in found)))
-                held += found
-        return held
+                registered += found
+        return registered
 
     def read_by(self, args: Any, running: str) -> tuple[int, ...]:
         """The values in the packages among the arguments of an operator that runs in a module.

@@ -17,7 +17,6 @@ from opcost.frontends.torch.ledger.tensors import (
     SMALL,
     Entry,
     ForeignTensor,
-    Held,
     Lives,
     Mark,
     OpRecord,
@@ -25,6 +24,7 @@ from opcost.frontends.torch.ledger.tensors import (
     Signature,
     Signatures,
     State,
+    StorageLife,
     TensorRecord,
     recorded,
     reshape,
@@ -46,7 +46,7 @@ shares the tokens among all candidates (their numbers, a table of ones, the orde
 
 NOT_KNOWN = ", for which the model asks, depends on values that a count without data does not have"
 
-ASKED = "asked"  # The code of the note about a model that goes on without a value for which it has asked
+READ_UNKNOWN = "unknown-value"  # The code of the note about a model that goes on without a value that it has read
 
 
 joined: dict[int, int] = {}
@@ -105,8 +105,8 @@ class RecorderState(private.TorchDispatchMode):
         """Of an operator that ran in a thread of which nothing is seen."""
         self.where: Callable[[], str] = str
         self.phase: Phase = "forward"
-        self.told: dict[Any, Callable[..., None]] = {}
-        """Who is told of the operators that only say what runs (see `scripted`)."""
+        self.marker_calls: dict[Any, Callable[..., None]] = {}
+        """Called for the operators that only mark what runs (see `scripted`)."""
         self.ops: list[OpRecord] = []
         self.lives = Lives(self.ops)
         self.specs: list[TensorSpec] = []
@@ -179,7 +179,7 @@ class RecorderState(private.TorchDispatchMode):
             self.leaf(alias, name, "input")
             return alias.requires_grad_() if tensor.requires_grad else alias
         leaf = self.leaf(tensor, name, "input")
-        stand_in = recorded(leaf.sig, leaf.vid, self.mark, Held(self.lives, leaf.vid), leaf.content)
+        stand_in = recorded(leaf.sig, leaf.vid, self.mark, StorageLife(self.lives, leaf.vid), leaf.content)
         return stand_in.requires_grad_() if tensor.requires_grad else stand_in
 
     def released(self) -> frozenset[int]:
@@ -224,9 +224,9 @@ class RecorderState(private.TorchDispatchMode):
 
     def standing(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """A tensor as large as a leaf that is there before the run: a gradient of passes before."""
-        return recorded(*self._stands(tensor, name), self.mark, None)
+        return recorded(*self._value_of(tensor, name), self.mark, None)
 
-    def _stands(self, tensor: torch.Tensor, name: str) -> tuple[Signature, int]:
+    def _value_of(self, tensor: torch.Tensor, name: str) -> tuple[Signature, int]:
         sig = self.leaf(tensor).sig
         vid = self.new_value(sig.spec)
         self.leaves[vid] = (name, "const", False)
@@ -241,7 +241,7 @@ class RecorderState(private.TorchDispatchMode):
         state = self.state(tensor)
         return state.content if self.knows(state) else None
 
-    def content_asked(self, state: State, func: Any = None, *, shares: bool = False) -> torch.Tensor:
+    def real_content(self, state: State, func: Any = None, *, shares: bool = False) -> torch.Tensor:
         """What a tensor holds, for the model's own code to decide by; with `shares` it gets access to the memory."""
         if not self.knows(state):
             if not isinstance(state, TensorRecord) or not has_data(state.tensor) or not state.untouched:
@@ -307,7 +307,7 @@ class RecorderState(private.TorchDispatchMode):
         by = "" if func is None else f" ({func._schema.name})"
         said = f"{what}{by}{NOT_KNOWN}"
         # The note is read only where the model itself catches the error and goes on.
-        self.note(ASKED, f"{said}; the model caught the error that says so, and what it did then is counted")
+        self.note(READ_UNKNOWN, f"{said}; the model caught the error that says so, and what it did then is counted")
         return DataDependent(said, module=self.where())
 
     def runs_elsewhere(self) -> bool:
@@ -355,8 +355,8 @@ class RecorderState(private.TorchDispatchMode):
                 outputs.append(sparse := sig.zeros())
                 self._leaf_of[id(sparse)] = TensorRecord(sparse, sig, vid, None)
             else:
-                held = Held(self.lives, vid) if base < 0 else states[base].held
-                outputs.append(recorded(sig, vid, self.mark, held, None if contents is None else contents[vid - first]))
+                life = StorageLife(self.lives, vid) if base < 0 else states[base].life
+                outputs.append(recorded(sig, vid, self.mark, life, None if contents is None else contents[vid - first]))
             vid += 1
         if entry.written and contents is None:
             for index in entry.written:

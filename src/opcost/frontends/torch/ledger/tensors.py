@@ -34,7 +34,7 @@ class Lives:
 
     def __init__(self, ops: Sized) -> None:
         self.ops = ops
-        """What has run so far; by its length the time is told."""
+        """What has run so far; its length is the time."""
         self.storages = array("i")
         self.times = array("i")
         self._watched: dict[int, weakref.ref[torch.UntypedStorage]] = {}
@@ -50,8 +50,8 @@ class Lives:
         self.times.append(len(self.ops))
 
 
-class Held:
-    """One storage, held by every tensor that lies in it; tensors have no other memory."""
+class StorageLife:
+    """One storage, kept by every tensor in it; tensors have no other memory."""
 
     __slots__ = ("_lives", "_storage")
 
@@ -151,7 +151,7 @@ _SPARSE = frozenset({torch.sparse_coo, torch.sparse_csr, torch.sparse_csc})
 
 
 def _sparse_zeros(shape: tuple[int, ...], dtype: torch.dtype, layout: torch.layout, stored: int) -> torch.Tensor:
-    """A sparse tensor on the CPU that stores so many zeros, at the first places, and again there if there are more."""
+    """A sparse tensor on the CPU that stores `count` zeros, at the first places, and again there if there are more."""
     once = stored <= prod(shape)
     places = torch.stack(torch.unravel_index(torch.arange(stored) % max(prod(shape), 1), shape))
     values = torch.zeros(stored, dtype=dtype)
@@ -171,17 +171,17 @@ class Mark:
 class Recorded(torch.Tensor):
     """A tensor that has everything but data. It claims to lie where the model's own tensors lie.
 
-    `sig` is its signature, `vid` the value it stands for in the graph, `content` its numbers where they are few and
-    known (see `values`), `mark` its recorder's, which tells whose it is and how many are alive, `held` the memory that it
+    `sig` is its signature, `vid` its value in the graph, `content` its numbers where they are few and
+    known (see `values`), `mark` its recorder's, which tells whose it is and how many are alive, `life` the memory that it
     would lie in (None: the user's own, or that of a long run, which is not followed). Of one that was made without
     an operator (see `replay`), `replayed` says that it went nowhere but where such ones go.
     """
 
-    __slots__ = ("content", "held", "mark", "replayed", "sig", "untouched", "vid")
+    __slots__ = ("content", "life", "mark", "replayed", "sig", "untouched", "vid")
     sig: Signature
     vid: int
     content: torch.Tensor | None
-    held: Held | None
+    life: StorageLife | None
     mark: Mark
     replayed: bool
 
@@ -208,7 +208,7 @@ class Recorded(torch.Tensor):
         source = other if isinstance(other, Recorded) else other.detach()
         torch.Tensor.data.__set__(self, source)  # type: ignore[attr-defined]
         if isinstance(source, Recorded):
-            self.sig, self.vid, self.content, self.held = source.sig, source.vid, source.content, source.held
+            self.sig, self.vid, self.content, self.life = source.sig, source.vid, source.content, source.life
 
     # What Python reads of a tensor without the dispatcher: a content that is known answers as a real tensor does.
 
@@ -274,8 +274,8 @@ class Recorded(torch.Tensor):
         """
         ledger = self.mark.ledger()
         if ledger is None:
-            raise RuntimeError("a tensor without data was asked for its numbers after the count had ended")
-        content = ledger.content_asked(self, shares=shares)
+            raise RuntimeError("the numbers of a tensor without data were read after the count had ended")
+        content = ledger.real_content(self, shares=shares)
         with no_modes():
             return question(content)
 
@@ -283,11 +283,13 @@ class Recorded(torch.Tensor):
 def reshape(tensor: Recorded, sig: Signature) -> None:
     """Give a tensor another shape in place, as `t_`, `unsqueeze_` and `resize_` do, and operators to their `out`."""
     with NoDispatch():  # type: ignore[attr-defined]
-        torch.Tensor.data.__set__(tensor, recorded(sig, tensor.vid, tensor.mark, tensor.held))  # type: ignore[attr-defined]
+        torch.Tensor.data.__set__(tensor, recorded(sig, tensor.vid, tensor.mark, tensor.life))  # type: ignore[attr-defined]
     tensor.sig = sig
 
 
-def recorded(sig: Signature, vid: int, mark: Mark, held: Held | None, content: torch.Tensor | None = None) -> Recorded:
+def recorded(
+    sig: Signature, vid: int, mark: Mark, life: StorageLife | None, content: torch.Tensor | None = None
+) -> Recorded:
     """A new tensor of this signature."""
     # By position (offset and memory format are left open): to parse names takes a quarter of the call.
     tensor: Recorded = make_wrapper(Recorded, sig.shape, sig.stride, None, None, sig.dtype, torch.strided, sig.device)  # type: ignore[assignment]
@@ -295,18 +297,18 @@ def recorded(sig: Signature, vid: int, mark: Mark, held: Held | None, content: t
     tensor.sig = sig
     tensor.vid = vid
     tensor.mark = mark
-    tensor.held = held
+    tensor.life = life
     tensor.content = content
     return tensor
 
 
 # -- entry: What the recorder remembers: the user's tensors, what an operator is and makes, and that it ran.
 
-SMALL = 1 << 18  # Tensors of at most so many elements may carry their real content (see `values`)
+SMALL = 1 << 18  # Tensors of at most this many elements may carry their real content (see `values`)
 
 
 class TensorRecord:
-    """A tensor of the user's: a parameter, a buffer, an input, a constant. Held so that its id stays its own."""
+    """A tensor of the user's: a parameter, a buffer, an input, a constant. Kept so that its id stays its own."""
 
     __slots__ = ("content", "origin", "sig", "tensor", "untouched", "vid")
 
@@ -320,7 +322,7 @@ class TensorRecord:
         self.untouched = True
         """Nothing was written to it, so the user's own tensor still tells its content."""
 
-    held = None  # Its memory is the user's, which nobody lets go
+    life = None  # Its memory is the user's, which is not freed
 
 
 State = Recorded | TensorRecord

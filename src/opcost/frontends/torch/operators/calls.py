@@ -47,10 +47,10 @@ class Call(NamedTuple):
 
     @property
     def device(self) -> torch.device:
-        """Where the results lie: where the operator was told, else where its first tensor that is no mere scalar lies."""
-        if (asked := self.kwargs.get("device")) is not None:
-            asked = torch.device(asked)
-            return self.ledger.device if asked.type == "meta" else asked
+        """Where the results are: on the given device, else on that of its first tensor that is not a scalar."""
+        if (device := self.kwargs.get("device")) is not None:
+            device = torch.device(device)
+            return self.ledger.device if device.type == "meta" else device
         for state in self.states:
             if state.sig.shape:
                 return state.sig.device
@@ -100,7 +100,7 @@ RANKS = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd", "c10
 
 
 def group_size(args: dict[str, Any]) -> int | None:
-    """How many ranks are in the group that is named or handed over among the arguments of an operator; None: not told."""
+    """How many ranks are in the group that is named or handed over among the arguments of an operator; None: not given."""
     group, name = args.get("process_group"), args.get("group_name")
     if group is None and not isinstance(name, str):
         return None
@@ -112,7 +112,7 @@ def group_size(args: dict[str, Any]) -> int | None:
         return None
 
 
-# -- asked: Which gradients the running autograd node is asked for, where its operator computes all of them in one.
+# -- requested gradients: those of the running autograd node, where its operator computes all of them in one.
 
 _INPUT, _STATE = 0, 5  # Places of the input and of the first state among what oneDNN's layer is differentiated by
 
@@ -142,7 +142,7 @@ def translate(
     """What this call of an operator overload or a higher-order operator computes.
 
     `args`, `kwargs` and `outs` hold tensors whose shape, strides and type are valid; their data is never looked at. An
-    operator that nobody knows is of the kind `unknown`.
+    operator that is not known is of the kind `unknown`.
     """
     plan = _plan(func)
     call = plan.call(args, kwargs, outs)  # type: ignore[arg-type]
@@ -176,7 +176,7 @@ def _plan(func: Any) -> aten.Plan:
     return aten.plan_of(parse(str(schema)))
 
 
-# -- describe: What a call was, told from a trial of it: its kind and attributes, and the signatures and memory of its outputs.
+# -- describe: What a call was, found by a trial of it: its kind and attributes, and the signatures and memory of its outputs.
 
 _untyped_storage = torch.Tensor.untyped_storage  # itself, not what replaces it during a count
 
@@ -315,7 +315,7 @@ _QUANTIZING = frozenset(
     }
 )
 """On the meta device these make plain tensors."""
-_ZEROS_LIMIT = 1 << 30  # An operator without a meta kernel is run on zeros if its tensors take at most so many bytes
+_ZEROS_LIMIT = 1 << 30  # An operator without a meta kernel is run on zeros if its tensors take at most this many bytes
 
 
 @functools.cache
@@ -380,7 +380,7 @@ def _tried_on_zeros(call: Call, failure: Exception | None) -> tuple[Trial, Any]:
 
 
 def _zeros_for(state: State) -> torch.Tensor:
-    """Zeros in the place of a tensor; a quantized or blocked one of the user's, for which there are none, stands for itself."""
+    """Zeros in the place of a tensor; a quantized or blocked one of the user's, for which there are none, is used itself."""
     if isinstance(state, TensorRecord) and not _replaceable(state) and state.sig.stored is None:
         return state.tensor
     return state.sig.zeros()

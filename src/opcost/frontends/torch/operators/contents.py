@@ -17,7 +17,7 @@ from opcost.frontends.torch.operators.calls import CPU, RANKS, Call, Trial, desc
 from opcost.frontends.torch.tree import tensors_passed
 
 _aten = torch.ops.aten
-_SEEN = 1 << 25  # So many elements may a view of small contents show: to go through them takes hundredths of a second
+_SEEN = 1 << 25  # Elements that a view of small contents may show: to go through them takes hundredths of a second
 _SIZED = frozenset({_aten.zeros.default, _aten.ones.default, _aten.full.default, _aten.empty.memory_format})
 _STEPPED = frozenset({_aten.linspace.default, _aten.logspace.default})
 _RANGES = frozenset({_aten.arange.default, _aten.arange.start, _aten.arange.start_step})
@@ -147,7 +147,7 @@ LIKE = (_aten.zeros_like.default, _aten.ones_like.default, _aten.full_like.defau
 NEW = (_aten.new_zeros.default, _aten.new_ones.default, _aten.new_full.default)
 
 
-# -- assumed: Numbers that nobody knows and that decide what runs: winners of a comparison, and random draws. They are assumed.
+# -- assumed: Unknown numbers that decide what runs: winners of a comparison, and random draws. They are assumed.
 #
 # Where such a number does decide something, the report says so (`ASSUMPTIONS`).
 

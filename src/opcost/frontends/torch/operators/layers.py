@@ -117,7 +117,7 @@ def cudnn_gradient(call: Call) -> Any:
 
 
 def onednn_gradient(call: Call) -> Any:
-    """The gradients of oneDNN's layer, worked out anew each time: what is asked of it, no argument tells."""
+    """The gradients of oneDNN's layer, worked out anew each time: no argument says which are requested."""
     return call.ledger.emit(work_out(call), call.states)
 
 

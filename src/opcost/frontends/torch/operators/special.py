@@ -23,7 +23,7 @@ zero, `quantile` that all quantiles lie between 0 and 1.
 
 def item(call: Call) -> Any:
     """`.item()`, `bool(tensor)`, `int(tensor)`: known contents, or a weight that is really there."""
-    return call.ledger.content_asked(call.states[0], call.func).item()
+    return call.ledger.real_content(call.states[0], call.func).item()
 
 
 def equal(call: Call) -> Any:
@@ -130,7 +130,7 @@ _aten = torch.ops.aten
 
 
 def _device(call: Call) -> Any:
-    """`.device`, which a fake tensor is asked through the dispatcher."""
+    """`.device`, which a fake tensor answers through the dispatcher."""
     return call.states[0].sig.device
 
 

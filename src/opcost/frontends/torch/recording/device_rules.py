@@ -21,7 +21,7 @@ from opcost.frontends.torch.ledger.recorder_state import counting_thread
 from opcost.frontends.torch.restore.process import replaced
 
 How: TypeAlias = Literal["lower", "float32", "float32 result", "float32 norm", "widest", "refused", "as it is"]
-"""What becomes of an operator's arguments: all in the lower type; all in float32; its result asked in float32, where it asks for
+"""What becomes of an operator's arguments: all in the lower type; all in float32; its result in float32, where it requests
 no other (norms by another overload); all in float32 where one is; an error."""
 
 RULES: dict[str, dict[How, str]] = {
@@ -105,13 +105,13 @@ class _Casting:
     def __call__(self, op: Any, name: str, keys: Any, args: Any, kwargs: Any) -> Any:
         how = self.rules.get(name, "as it is")
         if how == "as it is" or not torch.is_autocast_enabled("cpu"):
-            return op.redispatch(keys - _KEYS, *args, **kwargs)  # what it calls is again asked for its rule
+            return op.redispatch(keys - _KEYS, *args, **kwargs)  # the rule of what it calls is looked up again
         lower = torch.get_autocast_dtype("cpu")
         with private.ExcludeKeys(_KEYS):
             if how == "refused":
                 raise RuntimeError(f"{name} is unsafe to autocast, and PyTorch refuses it on this device")
             if how == "float32 result":
-                return self._asked_in_float32(op, args, kwargs)
+                return self._in_float32(op, args, kwargs)
             if how == "float32 norm":
                 return _norm(*args)
             to = lower if how == "lower" else torch.float32
@@ -123,7 +123,7 @@ class _Casting:
             cast = {key: self.cast(arg, to, lower) for key, arg in reversed(kwargs.items())}
             return op(*reversed([self.cast(arg, to, lower) for arg in reversed(args)]), **cast)
 
-    def _asked_in_float32(self, op: Any, args: Any, kwargs: Any) -> Any:
+    def _in_float32(self, op: Any, args: Any, kwargs: Any) -> Any:
         names = [argument.name for argument in op._schema.arguments]
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         if given.get("dtype") is None and _is_castable(args[0]):
@@ -171,7 +171,7 @@ def lowered(*tensors: torch.Tensor | None) -> tuple[Any, ...]:
 
 @cache
 def _enter_rules() -> tuple[torch.library.Library, ...]:
-    """Enter every operator that some device has a rule for; they stay, since nobody else's tensors have that key."""
+    """Enter every operator that some device has a rule for; they stay, since no other tensors have that key."""
     others = torch.library.Library("_", "IMPL")
     others.fallback(torch.library.fallthrough_kernel, _KEY.name)
     library = torch.library.Library("aten", "IMPL")
@@ -235,7 +235,7 @@ def _attention(
     value: torch.Tensor,
     attn_mask: torch.Tensor | None = None,
     dropout_p: float = 0.0,
-    is_causal: bool = False,  # noqa: FBT001, FBT002 - the function that it stands for takes it by position
+    is_causal: bool = False,  # noqa: FBT001, FBT002 - the function that it replaces takes it by position
     scale: float | None = None,
     enable_gqa: bool = False,  # noqa: FBT001, FBT002 - the same
 ) -> torch.Tensor:
@@ -287,7 +287,7 @@ def _as_numbers(mask: torch.Tensor | None, query: torch.Tensor) -> torch.Tensor 
     return mask.expand(*query.shape[:2], query.shape[-2], mask.shape[-1])
 
 
-def _dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:  # noqa: A002, FBT001, FBT002 - as the function that it stands for
+def _dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:  # noqa: A002, FBT001, FBT002 - as the function that it replaces
     if training and 0.0 < p < 1.0 and not inplace and _is_plain(input):
         return torch.native_dropout(input, p, True)[0]  # noqa: FBT003
     return NotImplemented
@@ -303,7 +303,7 @@ def _heads(
     in_proj_bias: torch.Tensor | None,
     bias_k: torch.Tensor | None,
     bias_v: torch.Tensor | None,
-    add_zero_attn: bool,  # noqa: FBT001 - the function that it stands for takes it by position
+    add_zero_attn: bool,  # noqa: FBT001 - the function that it replaces takes it by position
     dropout_p: float,
     out_proj_weight: torch.Tensor,
     out_proj_bias: torch.Tensor | None,

@@ -84,7 +84,7 @@ def _attention(own: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
 _COPIED = ("tolist", "__reduce_ex__")
 _SHARED = ("numpy", "__dlpack__")
 _ADDRESSED = ("data_ptr", "untyped_storage")
-"""What is asked of large weights too, to tell them apart: of one that nothing was written to, its own memory is given."""
+"""What is read of large weights too, to tell them apart: of one that nothing was written to, its own memory is given."""
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def _of_plain(ledger: RecorderState, name: str) -> Callable[..., Any]:
             with private.no_modes():
                 return method(tensor, *args, **kwargs)
         if name not in _ADDRESSED or not leaf.untouched or ledger.knows(leaf):
-            tensor = ledger.content_asked(leaf, shares=name not in _COPIED)
+            tensor = ledger.real_content(leaf, shares=name not in _COPIED)
         with private.no_modes():
             return method(tensor, *args, **kwargs)
 
@@ -160,7 +160,7 @@ def settings_for_run() -> Iterator[None]:
         undo.enter_context(switches())
         # Between two modules of a nest there are more calls here than in a plain run.
         sys.setrecursionlimit(2 * sys.getrecursionlimit())
-        torch.set_anomaly_enabled(False)  # else every gradient is asked for its values
+        torch.set_anomaly_enabled(False)  # else the values of every gradient are read
         # A weight is cast once in an autocast region and kept: not from an earlier run, nor for a later one.
         torch.clear_autocast_cache()
         undo.callback(torch.clear_autocast_cache)
@@ -205,11 +205,11 @@ def _checkpoints_anywhere() -> Iterator[None]:
     """Let checkpoints compare what they recompute but for where it lies: a weight without memory lies nowhere."""
     before, here = private.checkpoint_checks["default"], counting_thread()
 
-    def told(tensor: torch.Tensor) -> Any:
+    def described(tensor: torch.Tensor) -> Any:
         found = before(tensor)
         return {**found, "device": None} if counting_thread() == here else found
 
-    private.checkpoint_checks["default"] = told
+    private.checkpoint_checks["default"] = described
     try:
         yield
     finally:

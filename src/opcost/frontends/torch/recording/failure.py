@@ -68,7 +68,7 @@ def extra_of(module: nn.Module) -> str:
 
 
 def forward_error(exc: Exception, place: Place | None, model: nn.Module) -> ForwardError:
-    """The user's exception, told with the place where it happened."""
+    """The user's exception, with the place where it happened."""
     text = str(exc).strip().partition("\n\n")[0]
     kind = DataDependent if any(phrase in text for phrase in _NO_MEMORY) else ForwardError
     error = kind(
@@ -84,7 +84,7 @@ def locate(error: ForwardError, place: Place | None) -> None:
     """Say in an error of ours where it happened."""
     error.module = error.module or (place.path if place else "")
     if where := f"{_line(error)}{_in(place)}":
-        error.message = f"{error.message}; asked{where}"
+        error.message = f"{error.message}; requested{where}"
 
 
 def _in(place: Place | None) -> str:

@@ -33,7 +33,7 @@ _active = threading.local()
 
 
 class _Wrapper:
-    """What stands in place of `nn.Module.__call__`, and how many recordings need it now."""
+    """What replaces `nn.Module.__call__`, and how many recordings need it now."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -41,7 +41,7 @@ class _Wrapper:
         self.plain: Callable[..., Any] = nn.Module.__call__
         self.enter_in_engine: Callable[..., Any] | None = None
         self.elsewhere: Callable[..., None] | None = None
-        """Told of calls in threads that are not recorded."""
+        """Called for calls in threads that are not recorded."""
 
 
 _wrapper = _Wrapper()
@@ -99,7 +99,7 @@ class Here(threading.local):
 
 
 _PATIENCE_S = 0.1  # A thread that records no operator for so long may wait for the one that started it
-_PATIENT = 100  # So many times the starting thread waits for that, at most
+_PATIENT = 100  # Times that the starting thread waits for that, at most
 
 
 class Threads:
@@ -117,7 +117,7 @@ class Threads:
         self.open = True
         self._calls = 0
         self.failure: OpcostError | None = None
-        """What ended a thread, where no one else is told of it."""
+        """What ended a thread, where it is reported nowhere else."""
 
     @contextmanager
     def followed(self) -> Iterator[None]:
@@ -219,7 +219,7 @@ class Threads:
 
 
 class _Follower(private.TorchDispatchMode):
-    """Stands for the recorder in another thread. A mode itself may be on in one thread only."""
+    """Represents the recorder in another thread. A mode itself may be on in one thread only."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -242,7 +242,7 @@ class Paths:
         self.all: list[tuple[str, nn.Module]] = []
         self._of: dict[int, list[str]] = {}
         self.adopted: Callable[[str, nn.Module], None] = lambda path, module: None
-        """Told of every module that the model does not register."""
+        """Called for every module that the model does not register."""
         self._at: dict[str, nn.Module] = {}
         for path, module in model.named_modules(remove_duplicate=False):
             self._add(path, module)
@@ -302,9 +302,9 @@ class Paths:
             self.adopted(self._add(below, inner), inner)
 
 
-# -- scripted: Scripted and traced modules, whose submodules are called by PyTorch's interpreter, where nobody sees it.
+# -- scripted: Scripted and traced modules, whose submodules are called by PyTorch's interpreter, where no hook sees it.
 #
-# The calls are told by two operators of our own, written into a copy of the module's code around each call, which is put in place
+# The calls are reported by two operators of our own, written into a copy of the module's code around each call, which is used
 # there. The module's own code stays as it is.
 
 _METHOD_CALL = "prim::CallMethod"
@@ -399,8 +399,8 @@ def _tensors(graph: Any, value: Any) -> Iterator[Any]:
     elif kind == "TupleType":
         items = value.type().elements()
         unpacked = graph.create("prim::TupleUnpack", [value], len(items))
-        for item, held in zip(unpacked.outputs(), items, strict=True):
-            item.setType(held)
+        for item, kind in zip(unpacked.outputs(), items, strict=True):
+            item.setType(kind)
         graph.insertNode(unpacked)
         for item in list(unpacked.outputs()):
             yield from _tensors(graph, item)
@@ -416,7 +416,7 @@ _NO_CACHE: dict[str, Any] = {"use_cache": False, "past_key_values": None, "past_
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Whether a path ends so; a star stands for a part of one name and never for several."""
+    """Whether a path ends so; a star matches a part of one name and never several."""
     names, wanted = path.split("."), pattern.split(".")
     return len(wanted) <= len(names) and all(map(fnmatchcase, names[-len(wanted) :], wanted))
 
@@ -435,7 +435,7 @@ class Checkpoints:
             found = {id(module): (path, module) for path, module in paths.all if path and _matches(path, pattern)}
             if not found:
                 alike = dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", path) for path, _ in paths.all if path)
-                raise UnknownName("module path", pattern, alike, hint="a star stands for any one name: 'layers.*'")
+                raise UnknownName("module path", pattern, alike, hint="a star matches any one name: 'layers.*'")
             self._modules.update(found)
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -85,7 +85,7 @@ class RealRecorder(Recorder):
         return copy.requires_grad_() if tensor.requires_grad else copy
 
     def twin(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A copy that stands for the same value as a leaf."""
+        """A copy that represents the same value as a leaf."""
         leaf = self.leaf(tensor)
         with private.no_modes():
             copy = tensor.detach().clone()
@@ -93,7 +93,7 @@ class RealRecorder(Recorder):
         return copy
 
     def standing(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
-        sig, vid = self._stands(tensor, name)
+        sig, vid = self._value_of(tensor, name)
         with private.no_modes():
             zeros = torch.zeros_like(tensor)
         self._seen[id(zeros)] = _Seen(zeros, sig, vid)
@@ -111,7 +111,7 @@ class RealRecorder(Recorder):
     def _dispatched(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if func is _ITEM:
             return func(*args)
-        if self.told and (tell := self.told.get(func)) is not None:
+        if self.marker_calls and (tell := self.marker_calls.get(func)) is not None:
             return tell(*args)
         if layers.is_control_flow(func):
             return layers.run(self, func, args, kwargs)
@@ -180,7 +180,7 @@ def _gather(tree: Any, found: list[torch.Tensor]) -> None:
 
 # -- block: Recording whatever runs inside a block of the user's code: every operator runs as it would, and is written down.
 #
-# Nothing is held back or put back: what the block computes and changes is the user's own doing.
+# Nothing is withheld or restored: what the block computes and changes is the user's own doing.
 
 
 class Block:

@@ -43,7 +43,7 @@ class Recorder(RecorderState):
         self.replay: RepeatedCalls | None = None
         """Of a run that is long."""
         self.replays_after = REPLAYS_AFTER
-        """So many operators make a run long (see `replay`)."""
+        """Operators from which on a run is long (see `replay`)."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if pending:
@@ -54,7 +54,7 @@ class Recorder(RecorderState):
     def _dispatched(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if len(self.ops) >= self.replays_after:
             self._replay_from_here()
-        if self.told and (tell := self.told.get(func)) is not None:
+        if self.marker_calls and (tell := self.marker_calls.get(func)) is not None:
             return tell(*args)
         states: list[State] = []
         parts: list[Any] = [id(func)]  # operators live as long as the process, and their own hash is slow
@@ -104,7 +104,7 @@ class Recorder(RecorderState):
     def _replay_from_here(self) -> None:
         self.replays_after = sys.maxsize
         # Inside of packages and of scripted modules, functions are not what is called.
-        if not self.packages and not self.told and private.tracing_state() is None:
+        if not self.packages and not self.marker_calls and private.tracing_state() is None:
             self.replay = RepeatedCalls(self)
             self.replay.start()
 

@@ -34,9 +34,9 @@ _PROPERTIES = ("H", "T", "mH", "mT")
 GETITEM: Any = torch.Tensor.__getitem__
 
 
-def _gradients_asked(args: Sequence[Any]) -> list[bool]:
+def _gradients_needed(args: Sequence[Any]) -> list[bool]:
     return [
-        _asks_gradient(arg) if type(arg) is Recorded else arg.requires_grad  # of one that is not asked here first
+        _asks_gradient(arg) if type(arg) is Recorded else arg.requires_grad  # of one that is not a recorded tensor
         for arg in args
         if isinstance(arg, torch.Tensor)
     ]
@@ -45,7 +45,7 @@ def _gradients_asked(args: Sequence[Any]) -> list[bool]:
 def _asks_gradient(tensor: Recorded) -> bool:
     if getattr(
         tensor, "replayed", False
-    ):  # it came from a function that ran without gradients, and was not told to ask
+    ):  # it came from a function that ran without gradients, and does not require them
         return False
     with NoFunctionSubclass():
         return bool(tensor.requires_grad)
@@ -53,11 +53,11 @@ def _asks_gradient(tensor: Recorded) -> bool:
 
 ASKING: dict[Any, Callable[[Sequence[Any]], list[bool]]] = {
     **dict.fromkeys(
-        (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.Tensor.__rmatmul__), _gradients_asked
+        (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.Tensor.__rmatmul__), _gradients_needed
     ),
     functional.scaled_dot_product_attention: lambda args: [
         *[enabled() for enabled in ATTENTION_KERNELS],
-        *_gradients_asked(args),
+        *_gradients_needed(args),
     ],
 }
 """Functions that go another way where an argument asks for a gradient, or by a switch: what is known of that."""
@@ -83,13 +83,13 @@ Answers = Callable[[Any, Any], Any]  # Answers calls of one function, given args
 def answered_by(answer: Callable[..., Any], of_function: Callable[[Any], Answers]) -> Callable[[], None]:
     """Let calls on tensors without data be answered by `answer(function, types, args, kwargs)`; returns what ends that.
 
-    Methods and operators are asked directly, by what `of_function` gives for each, which is quicker than PyTorch's own way to a
+    Methods and operators are called directly, by what `of_function` gives for each, which is quicker than PyTorch's own way to a
     `__torch_function__`, unless a mode for functions is on, which must see them.
     """
     changes: dict[str, Any] = {name: _asking(function, of_function(function)) for name, function in _METHODS.items()}
     for name in _OPERATORS:
         changes[f"__r{name}__"] = _reflected(name, of_function)
-    changes |= {name: property(_told(name, told)) for name, told in _FACTS.items()}
+    changes |= {name: property(_fact(name, value)) for name, value in _FACTS.items()}
     changes["__torch_function__"] = answer
     before = {name: vars(Recorded)[name] for name in changes if name in vars(Recorded)}
     for name, value in changes.items():
@@ -134,9 +134,9 @@ def _reflected(name: str, of_function: Callable[[Any], Answers]) -> Callable[...
     return lambda self, other: ask(other, self) if isinstance(other, torch.Tensor) else ask_reflected(self, other)
 
 
-def _told(name: str, told: Callable[[Recorded], Any]) -> Callable[[Any], Any]:
+def _fact(name: str, value: Callable[[Recorded], Any]) -> Callable[[Any], Any]:
     usual = getattr(torch.Tensor, name).__get__
-    return lambda tensor: usual(tensor) if function_modes() else told(tensor)
+    return lambda tensor: usual(tensor) if function_modes() else value(tensor)
 
 
 def index_key(index: Any, shape: tuple[int, ...], key: list[Any]) -> bool:
@@ -147,7 +147,7 @@ def index_key(index: Any, shape: tuple[int, ...], key: list[Any]) -> bool:
         kind = type(item)
         if kind is int:
             if axis >= len(shape) or not -shape[axis] <= item < shape[axis]:
-                return False  # an error, which is told the usual way
+                return False  # an error, which is raised the usual way
             key.append(int)
             axis += 1
         elif kind is slice:

@@ -1,4 +1,4 @@
-"""Run a model once without data (forward, and backward and update where asked), and hand over the graph."""
+"""Run a model once without data (forward, and backward and update where requested), and hand over the graph."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from opcost.core.steps import PatternedOps, PatternedValues
 from opcost.errors import ForwardError, OpcostError
 from opcost.frontends.building import with_above
 from opcost.frontends.torch import private
-from opcost.frontends.torch.ledger.parameters import held, is_foreign, parts, rebuilt
+from opcost.frontends.torch.ledger.parameters import is_foreign, parts, parts_of_parameter, rebuilt
 from opcost.frontends.torch.ledger.recorder_state import counting_thread
 from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.models import weights
@@ -47,7 +47,7 @@ from opcost.frontends.torch.restore.leftovers import empty_caches, remove_leftov
 from opcost.frontends.torch.restore.process import one_at_a_time, replaced
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 
-_Held = tuple[list[tuple[str, int]], list[tuple[str, int]]]
+_Registered = tuple[list[tuple[str, int]], list[tuple[str, int]]]
 
 
 _UNSEEN = (
@@ -73,7 +73,7 @@ class Run:
         """What the model itself computed as a loss, in words."""
         self._forward = 0
         """Operators of the forward pass, once that is over."""
-        self._registered: dict[str, _Held] = {}
+        self._registered: dict[str, _Registered] = {}
         self._packed: set[int] = set()
         """Parameters of few bits, whose specs are not those of the stored tensors."""
         self._scripts: dict[int, Callable[..., Any]] = {}
@@ -150,12 +150,12 @@ class Run:
         return result
 
     def _scripted(self, module: torch.jit.ScriptModule) -> Callable[..., Any]:
-        """What runs a scripted module so that the calls of its submodules are told."""
+        """What runs a scripted module so that the calls of its submodules are reported."""
         found = self._scripts.get(id(module))
         if found is None:
             with private.no_modes():
                 found = self._scripts[id(module)] = marked(module) or module._call_impl
-            self.recorder.told = dict(zip(markers(), (self._begin, self._end), strict=False))
+            self.recorder.marker_calls = dict(zip(markers(), (self._begin, self._end), strict=False))
         return found
 
     def _begin(self, below: str, given: list[torch.Tensor]) -> None:
@@ -198,7 +198,7 @@ class Run:
         """How much is done, by the modules that were called; of the backward pass by operators, twice those of forward."""
         modules, called = len(self.paths.all), len(self.calls)
         if called > modules:
-            return None  # modules that are called again and again, nobody knows how often
+            return None  # modules that are called again and again, an unknown number of times
         if not self.options.backward:
             return called, modules
         more = (len(self.recorder.ops) - self._forward) / (2 * self._forward) if self._forward else 0.0
@@ -349,7 +349,7 @@ class Run:
         for name, p in module._parameters.items():
             if p is None or weights.is_uninitialized(p):
                 continue
-            for part in held(name, p):
+            for part in parts_of_parameter(name, p):
                 is_param = part.role == "param"
                 trainable = is_param and p.requires_grad
                 vid = recorder.leaf(part.tensor, stem + part.name, part.role, trainable=trainable).origin

@@ -259,7 +259,7 @@ class Training:
         if isinstance(recorder.ops, StepRecords):
             return None
         gone = {recorder.storages[vid]: time for vid, time in zip(lives.storages, lives.times, strict=True)}
-        # A loss begins with one number. What stands for it here is as large as the output, and is held until the end.
+        # A loss begins with one number. Its substitute here is as large as the output, and is kept until the end.
         for index, record in enumerate(recorder.ops if self._seeds else ()):
             for vid in record.inputs:
                 if (storage := recorder.storages[vid]) in self._seeds:

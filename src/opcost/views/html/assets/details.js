@@ -26,7 +26,7 @@ function ofNode(node) {
   const amounts = tree.quantities.filter((quantity) => tree.total[quantity.name][node]).map((quantity) => {
     const total = tree.total[quantity.name][node];
     const own = tree.own[quantity.name][node];
-    const least = quantity.priced && isPartial(node) ? "≥" : "";
+    const least = quantity.needs_costs && isPartial(node) ? "≥" : "";
     const share = tree.total[quantity.name][0];
     const ownText = tree.children[node].length && own ? `, own ${formatAs(quantity.unit, own)}` : "";
     return entry(quantity.title, `${least}${formatAs(quantity.unit, total)} (${formatShare(total / share)}${ownText})`);

@@ -19,7 +19,7 @@ export function treePanel() {
     name: quantity.name, title: quantity.title, unit: quantity.unit, remark: quantity.remark,
     of: (node) => amount(quantity.name, node),
     part: quantity.unit === "number" ? null : (node) => amount(quantity.name, node) / tree.total[workName(quantity.name)][0],
-    mark: (node, text) => (quantity.priced && isPartial(node) ? (text === "–" ? "?" : `≥${text}`) : text),
+    mark: (node, text) => (quantity.needs_costs && isPartial(node) ? (text === "–" ? "?" : `≥${text}`) : text),
   }));
   const columns = [
     {

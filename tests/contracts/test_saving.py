@@ -247,7 +247,7 @@ def test_one_module_alone_opens_files_to_write() -> None:
     assert len(found.pop("core/files.py")) == 3
     assert found == {
         "recorders/measure.py": ["Path('/proc/self/clear_refs').write_text('5', encoding='ascii')"],
-        "traces/ranks/__init__.py": ["self.frame.write_parquet(content)", "table.write_parquet(content)"],
+        "traces/ranks/__init__.py": ["self.frame.write_parquet(content)", "found.write_parquet(content)"],
     }
 
 

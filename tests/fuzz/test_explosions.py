@@ -52,7 +52,7 @@ def test_memory_that_does_not_suffice_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from opcost.cli.main import run
-    from opcost.frontends.torchscript import load
+    from opcost.frontends.torchscript import run as reading
 
     words = explosions.script(tmp_path, "return x")
     monkeypatch.chdir(tmp_path)
@@ -60,6 +60,6 @@ def test_memory_that_does_not_suffice_is_a_sentence(
     def full(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(load, "read_script", full)
+    monkeypatch.setattr(reading, "read_script", full)
     assert run(words) == 2
     assert "not enough memory" in capsys.readouterr().err

@@ -95,9 +95,7 @@ class Profile(measured.Profile):
         if view is None or view.suffix == ".json":
             write_text(path, dumps(self))
         else:
-            from opcost.core.rendering import write_view
-
-            write_view(path, view, self.answer(), more_for(view, self))
+            write_text(path, str(view.render(self.answer(), **more_for(view, self))))
 
 
 def more_for(view: Any, found: measured.Profile) -> dict[str, Any]:

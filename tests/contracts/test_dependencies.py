@@ -16,7 +16,7 @@ else:
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 WANTED = [*PROJECT["dependencies"], *(line for lines in PROJECT["optional-dependencies"].values() for line in lines)]
-MODULES = {"pillow": "PIL", "dask": "distributed"}
+MODULES = {"dask": "distributed"}
 """Distributions whose own module is not the one that is used."""
 
 

@@ -856,7 +856,6 @@ def views_room() -> Sources:
         return {
             "report": count(nets.Net(), nets.IMAGE, backward=True),
             "language": count(language, nets.TOKENS),
-            "profile": traced(EXAMPLE),
             "answer": asked(EXAMPLE, aggregate_by="type"),
             "prediction": predict(nets.Net(), nets.IMAGE, device="h100").query(),
             "comparison": compared(count(nets.Net(), nets.IMAGE), count(nets.convolutions(), nets.IMAGE), by="module"),
@@ -886,8 +885,6 @@ def views_room() -> Sources:
         sources[f"{name} arch"] = partial(shown, name, "arch")
         for view in ("memory", "text"):
             sources[f"{name} {view}"] = partial(shown, name, view, width=100)
-        sources[f"{name} svg"] = partial(file, name, "svg")
-    sources["profile svg"] = partial(file, "profile", "svg")
     example = ROOT / "examples" / "resnet18.py:ResNet18"
     sources["badge"] = lambda: command("count", example, "--input", "1x3x64x64", "--view", "badge")
     sources["command count"] = lambda: command("count", example, "--input", "1x3x64x64", "--depth", 2, "--width", 100)

@@ -57,7 +57,7 @@ class Analyzing(TypedDict, total=False):
     format: Annotated[FORMATS, Option(
         "Format of the output. By default MegEngine's own text for its profiles, else a table.", SHOWING)]
     output: Annotated[Path, Option(
-        "Write to this file; .json, .csv, .md, .html, .svg, .png select the format, .parquet holds all that was read.",
+        "Write to this file; .json, .csv, .md, .html select the format, .parquet holds all that was read.",
         SHOWING, "FILE", flags=("--output", "-o"))]
     scheduler: Annotated[str, Option(
         "Read many ranks on a Dask cluster: local, or tcp://... Without it: in processes of this machine.", READING,
@@ -126,7 +126,6 @@ def analyze(
         given.get(name) for name in ("executions", "min_time", "max_time", "where")
     )
     profile = read_profiles(paths, given, memory=view == "memory" or None, timeline=form == "html", executions=each)
-    text: str | bytes
     if view != "operators":
         written = form or "table"
         text = _sheet(profile, given, view, written)
@@ -134,9 +133,7 @@ def analyze(
         written = _final_format(given, form, profile)
         text = _theirs(profile, given) if written == "megengine" else _ours(profile, question, given, written)
     if output is None:
-        put(str(text), written)
-    elif isinstance(text, bytes):
-        write_bytes(output, text)
+        put(text, written)
     else:
         write_text(output, text)
     return 0
@@ -295,8 +292,8 @@ def _sheet(profile: Profile, given: Mapping[str, Any], view: str, written: str) 
     return str(renderer.render(sheet, **{name: value for name, value in options.items() if name in known}))
 
 
-def _ours(profile: Profile, question: Question, given: Mapping[str, Any], written: str) -> str | bytes:
-    """The answer in one of our views, of which some are not text."""
+def _ours(profile: Profile, question: Question, given: Mapping[str, Any], written: str) -> str:
+    """The answer in one of our views."""
     from opcost.analysis.query import ask
 
     if not question.aggregate_by and not given.get("executions"):
@@ -317,8 +314,7 @@ def _ours(profile: Profile, question: Question, given: Mapping[str, Any], writte
     }
     if "profile" in known:
         options |= more_for(view, profile) | ({"others": answers[1:]} if "others" in known else {})
-        shown: str | bytes = (view.packed if hasattr(view, "packed") else view.render)(answers[0], **options)
-        return shown
+        return str(view.render(answers[0], **options))
     texts = [view.render(answer, **options) for answer in answers]
     if written == "json" and len(texts) > 1:
         return "[\n" + ",\n".join(text.rstrip("\n") for text in texts) + "\n]\n"

@@ -42,7 +42,6 @@ class Output:
             message = f"--view {view} is printed as text, and --format {form} is another format"
             raise InputError(message, hint="give one of them")
         self._name = form or view or "table"
-        self._picture = given.pop("picture", None)
         if isinstance(given.get("depth"), str):
             given["depth"] = depth_of(given["depth"])
         self._options = given
@@ -52,9 +51,6 @@ class Output:
                 check_options(self._view, kind, given)
         for path in self._files:
             check_file(path, kind)
-        views = [self._view, *(view_for_suffix(str(path), kind) for path in self._files)]
-        if self._picture is not None and not any("picture" in option_names(view, kind) for view in views):
-            raise InputError("--picture is for an .svg or .png file, and none is named", hint="-o FILE.svg")
 
     @property
     def printed(self) -> bool:
@@ -88,6 +84,4 @@ class Output:
         chosen = {name: value for name, value in options.items() if name in known and value is not None}
         if "depth" in options and "depth" in known:
             chosen["depth"] = options["depth"]  # None is all the way down
-        if self._picture is not None and "picture" in known:
-            chosen["picture"] = self._picture
         return chosen

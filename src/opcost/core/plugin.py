@@ -16,7 +16,7 @@ from os import PathLike
 from pathlib import PurePath
 from typing import Any
 
-from opcost.errors import BrokenPlugin, OpcostError, PluginWarning, UnknownName, shortened
+from opcost.errors import WHERE_PICTURES_ARE, BrokenPlugin, OpcostError, PluginWarning, UnknownName, shortened
 
 FRONTENDS = "opcost.frontends"
 RULES = "opcost.rules"
@@ -35,7 +35,7 @@ OWN: dict[str, dict[str, str]] = {
         name: f"opcost.views.{module}:{name.upper()}"
         for module, names in (
             ("text", "text table memory"), ("tree", "arch"), ("data", "json csv columns"), ("markdown", "md"),
-            ("html", "html"), ("notebook", "notebook"), ("pictures", "svg badge png"), ("tensorboard", "tensorboard"),
+            ("html", "html"), ("notebook", "notebook"), ("badge", "svg badge"), ("tensorboard", "tensorboard"),
         )
         for name in names.split()
     },
@@ -132,6 +132,8 @@ def view_for_suffix(path: str | PathLike[str], kind: str = "report") -> Any:
         load(VIEWS, name)  # says why it is not among them, if it is broken
     known = sorted({view.suffix for view in views.values() if view.suffix})
     hint = f"name the file with one of {', '.join(known)}"
+    if suffix in (".svg", ".png"):
+        hint += f"; {WHERE_PICTURES_ARE}"
     if not suffix:
         raise OpcostError(f"{shortened(str(path))} has no suffix that says how it is to be written", hint=hint)
     raise UnknownName("file suffix", suffix, known, hint=hint)

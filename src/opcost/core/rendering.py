@@ -109,9 +109,10 @@ class Rendered:
 
     def save(self, path: str | PathLike[str], **options: Any) -> None:
         """Write it to a file; the suffix chooses the view. If writing fails, the old file stays as it was."""
+        from opcost.core.files import write_text
         from opcost.core.plugin import view_for_suffix
 
-        write_view(path, view_for_suffix(path, self.kind), self, options)
+        write_text(path, str(view_for_suffix(path, self.kind).render(self, **options)))
 
     def to_dict(self, **options: Any) -> dict[str, list[Any]]:
         """Its lines as columns, called as after `--columns`: nothing rounded, times in nanoseconds, the unknown None.
@@ -135,13 +136,3 @@ class Rendered:
         from opcost.core.frames import polars_frame
 
         return polars_frame(self.to_dict(**options))
-
-
-def write_view(path: str | PathLike[str], view: Any, result: object, options: Mapping[str, Any]) -> None:
-    """Write a result to a file as a view shows it: as text, or as the bytes that the view makes."""
-    from opcost.core.files import write_bytes, write_text
-
-    if hasattr(view, "packed"):
-        write_bytes(path, view.packed(result, **options))
-    else:
-        write_text(path, str(view.render(result, **options)))

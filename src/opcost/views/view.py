@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 from opcost.core.escaping import printable
 from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.sheet import Cell, Field, Line
-from opcost.errors import OpcostError, UnknownName
+from opcost.errors import WHERE_PICTURES_ARE, OpcostError, UnknownName
 
 Columns: TypeAlias = "str | Sequence[str] | None"  # in this order, also with commas; None: by the room
 
@@ -104,24 +104,13 @@ class View:
         return self.builds[kind].options(**options)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PackedView(View):
-    """A view whose files are not text, such as PNG pictures; `render` gives the same as text."""
-
-    pack: Callable[[Any, Any], bytes]  # the data as the content of a file
-
-    def packed(self, result: Any, /, **options: Any) -> bytes:
-        """It as the content of a file under these options."""
-        chosen = self.choose(result.kind, **options)
-        return self.pack(self.builds[result.kind].make(result, chosen), chosen)
-
-
 def check_options(view: Renders, kind: str, options: Mapping[str, Any]) -> None:
     """Raise for an option that the view does not have for this kind of result."""
     known = option_names(view, kind)
     for name in options:
         if name not in known:
-            raise UnknownName(f"option of the {view.name} view", name, known)
+            hint = WHERE_PICTURES_ARE if name == "picture" else ""
+            raise UnknownName(f"option of the {view.name} view", name, known, hint=hint)
 
 
 def option_names(view: Renders, kind: str) -> list[str]:

@@ -35,13 +35,11 @@ if TYPE_CHECKING:
 # a list with `value.node().inputs()`; the method names are therefore those of `torch._C.Value` and `torch._C.Node`.
 
 
+@dataclass(frozen=True, slots=True)
 class TensorType:
     """The type of a tensor value."""
 
-    __slots__ = ("_spec",)
-
-    def __init__(self, spec: TensorSpec) -> None:
-        self._spec = spec
+    _spec: TensorSpec
 
     def sizes(self) -> list[int]:
         return list(self._spec.dims)
@@ -56,14 +54,12 @@ class TensorType:
         return "TensorType"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class OperatorValue:
     """One argument or result of an operator: a tensor's shape and type, a constant, or a list of either."""
 
-    __slots__ = ("_content", "_made_by")
-
-    def __init__(self, content: object, made_by: OperatorCall | None = None) -> None:
-        self._content = content
-        self._made_by = made_by
+    _content: object
+    _made_by: OperatorCall | None = None
 
     def isCompleteTensor(self) -> bool:
         return isinstance(self._content, TensorSpec) and self._content.known
@@ -151,20 +147,18 @@ def trace(
 
 def with_rows(report: Report, calls: Iterable[OperatorCall]) -> Iterator[OperatorCall]:
     """Calls in the order in which they ran, with their rows; a row that belongs to no call becomes one of its own."""
-    return _between(report, calls, 0, len(report.rows), {})
+    rows, made_by = report.rows, dict[int, str]()
 
+    def between(first: int, end: int, calls: Iterable[OperatorCall]) -> Iterator[OperatorCall]:
+        for call in calls:
+            yield from _calls_of_rows(rows[first : call.first], made_by)
+            is_custom = call.kind().startswith(_CUSTOM)
+            inside = between(call.first, call.end, call.inside) if is_custom else ()
+            yield replace(call, rows=tuple(rows[call.first : call.end]), inside=tuple(inside))
+            first = call.end
+        yield from _calls_of_rows(rows[first:end], made_by)
 
-def _between(
-    report: Report, calls: Iterable[OperatorCall], first: int, end: int, made_by: dict[int, str]
-) -> Iterator[OperatorCall]:
-    rows = report.rows
-    for call in calls:
-        yield from _calls_of_rows(rows[first : call.first], made_by)
-        is_custom = call.kind().startswith(_CUSTOM)
-        inside = _between(report, call.inside, call.first, call.end, made_by) if is_custom else ()
-        yield replace(call, rows=tuple(rows[call.first : call.end]), inside=tuple(inside))
-        first = call.end
-    yield from _calls_of_rows(rows[first:end], made_by)
+    return between(0, len(rows), calls)
 
 
 class OperatorRecorder(TorchFunctionMode):  # type: ignore[misc]
@@ -342,15 +336,27 @@ def _as_traced(name: str, arguments: tuple[object, ...]) -> tuple[str, tuple[obj
     return "_convolution", (x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, *_SWITCHES)
 
 
-_Slot = tuple[str, Any]  # The source of an argument: ("at", position), ("named", keyword) or ("default", value)
-
-
 def _in_schema_order(name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, ...]:
     """The arguments by position, with defaults; calls that fit no overload (sizes given one by one) keep their order."""
-    slots = _slots(name, tuple(map(_kind_of, args)), tuple(kwargs))
-    if slots is None:
-        return (*args, *kwargs.values())
-    return tuple(args[key] if source == "at" else kwargs[key] if source == "named" else key for source, key in slots)
+    fits = [_FITS[_kind_of(argument)] for argument in args]
+    for schema in _schemas(name):
+        rest = schema[len(args) :]
+        if (
+            len(args) <= len(schema)
+            and kwargs.keys() <= {each.name for each in rest}
+            and all(each.name in kwargs or each.has_default_value() for each in rest)
+            and all(not each.kwarg_only and fit(str(each.type)) for each, fit in zip(schema, fits, strict=False))
+        ):
+            return (*args, *(kwargs.get(each.name, each.default_value) for each in rest))
+    return (*args, *kwargs.values())
+
+
+@cache
+def _schemas(name: str) -> list[list[Any]]:
+    """The arguments of every overload of an operator."""
+    packet = getattr(torch.ops.aten, name, None)
+    overloads = packet.overloads() if packet is not None else ()
+    return [getattr(packet, each)._schema.arguments for each in overloads]  # noqa: SLF001 - torch has no public way to it
 
 
 def _kind_of(argument: object) -> str:
@@ -370,33 +376,6 @@ _FITS: dict[str, Callable[[str], bool]] = {
     "text": lambda kind: kind in ("str", "Optional[str]"),
     "scalar": lambda kind: "Tensor" not in kind and kind not in ("str", "Optional[str]"),
 }
-
-
-@cache
-def _slots(name: str, kinds: tuple[str, ...], keywords: tuple[str, ...]) -> tuple[_Slot, ...] | None:
-    packet = getattr(torch.ops.aten, name, None)
-    for overload in packet.overloads() if packet is not None else ():
-        arguments = getattr(packet, overload)._schema.arguments  # noqa: SLF001 - torch has no public way to it
-        if len(kinds) <= len(arguments) and (slots := _bind(arguments, kinds, keywords)) is not None:
-            return slots
-    return None
-
-
-def _bind(arguments: Any, kinds: tuple[str, ...], keywords: tuple[str, ...]) -> tuple[_Slot, ...] | None:
-    slots: list[_Slot] = []
-    for position, argument in enumerate(arguments):
-        if position < len(kinds):
-            if argument.kwarg_only or not _FITS[kinds[position]](str(argument.type)):
-                return None
-            slots.append(("at", position))
-        elif argument.name in keywords:
-            slots.append(("named", argument.name))
-        elif argument.has_default_value():
-            slots.append(("default", argument.default_value))
-        else:
-            return None
-    bound = {key for source, key in slots if source == "named"}
-    return tuple(slots) if bound.issuperset(keywords) else None
 
 
 # -- rows without a call: inside scripted modules and recurrent cells -------------------------------------------------

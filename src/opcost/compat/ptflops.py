@@ -27,6 +27,7 @@ from opcost.compat._operators import POOLINGS, ElementCosts, OperatorCall, trace
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Row
 from opcost.errors import InputError, StateError
+from opcost.rules.contractions import BIASES, CELLS
 
 __all__ = ["FLOPS_BACKEND", "flops_to_string", "get_model_complexity_info", "params_to_string"]
 add_submodules(__name__, "flops_counter")
@@ -121,7 +122,6 @@ _ELEMENT_COSTS = ElementCosts(
 _CELL_STATE_MACS = {"lstm": 10, "gru": 7, "rnn_tanh": 1, "rnn_relu": 1}
 """Per hidden element and step, besides the products and biases: how the gates meet the state."""
 _CELLS: dict[type[nn.Module], int] = {nn.LSTMCell: 10, nn.GRUCell: 7, nn.RNNCell: 1}
-_GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 _BIAS = {"_convolution": 2, "linear": 2, "bilinear": 3}  # Position of the bias among the arguments
 _FACTORS = {"conv": 2, "matmul": 2, "bilinear": 3}
 """How many inputs of a recorded product are factors; the others are added."""
@@ -161,8 +161,8 @@ def _row_macs(row: Row) -> int:
 def _bias_elements(row: Row) -> int:
     """How many elements a bias, or whatever is added to a product, is added to."""
     if row.op.kind == "recurrent":
-        gates = _GATES[str(row.op.attrs["cell"])]
-        return 2 * gates * _hidden_elements(row) if row.op.attrs.get("bias") else 0
+        gates = CELLS[str(row.op.attrs["cell"])].gates
+        return BIASES * gates * _hidden_elements(row) if row.op.attrs.get("bias") else 0
     factors = _FACTORS.get(row.op.kind)
     return row.outs[0].numel if factors is not None and len(row.ins) > factors else 0
 
@@ -351,10 +351,8 @@ def flops_to_string(flops: float, units: str | None = None, precision: int = 2) 
 
 def params_to_string(params_num: int, units: str | None = None, precision: int = 2) -> str:
     """A number of parameters with a unit: B, M, K, or the fitting one."""
-    if units is None:
-        for unit, size in (("M", 10**6), ("k", 10**3)):
-            if params_num // size > 0:
-                return f"{round(params_num / size, precision)} {unit}"
-        return str(params_num)
-    sizes = {"B": 10**9, "M": 10**6, "K": 10**3}
-    return f"{round(params_num / sizes[units], precision)} {units}" if units in sizes else str(params_num)
+    sizes = {"M": 10**6, "k": 10**3} if units is None else {"B": 10**9, "M": 10**6, "K": 10**3}
+    for unit, size in sizes.items():
+        if unit == units or (units is None and params_num // size > 0):
+            return f"{round(params_num / size, precision)} {unit}"
+    return str(params_num)

@@ -18,16 +18,6 @@ NORM = 7  # For each element of a normalized input, with weights or without
 SUFFIXES = {"weight": "w", "bias": "b"}  # How the names of parameters end in the table
 
 
-def convolution(out: Sequence[int], in_channels: int, groups: int, kernel: Iterable[int], *, bias: bool) -> int:
-    return prod(out) * (in_channels // groups * prod(kernel) + bias)
-
-
-def transposed(
-    x: Sequence[int], out: Sequence[int], out_channels: int, groups: int, kernel: Iterable[int], *, bias: bool
-) -> int:
-    return prod(x) * (out_channels // groups) * prod(kernel) + prod(out) * bias
-
-
 def linear(out: Sequence[int], in_features: int, out_features: int, *, bias: bool) -> int:
     """The bias counts once, however many rows there are."""
     return prod(out) * in_features + out_features * bias
@@ -41,11 +31,11 @@ def adaptive_pool(x: Sequence[int], out: Sequence[int], axes: int) -> int:
 def recurrent(cell: str, steps: int, layers: Iterable[tuple[int, int, int]], *, bias: bool) -> int:
     """Steps (times batch) through layers of (input, hidden, output) sizes, with two biases for each gate."""
     gates = CELLS[cell].gates
-    per_step = 0
-    for size, hidden, output in layers:
-        per_step += gates * hidden * (size + output) + (hidden * output if output != hidden else 0)
-        per_step += BIASES * gates * hidden * bias
-    return steps * per_step
+    products = (
+        gates * hidden * (size + output + BIASES * bias) + (hidden * output if output != hidden else 0)
+        for size, hidden, output in layers
+    )
+    return steps * sum(products)
 
 
 def of_row(row: Row) -> int:
@@ -59,11 +49,8 @@ def of_row(row: Row) -> int:
         case "matmul" if attrs.get("bias"):
             once += row.outs[0].dims[-1]
         case "recurrent" if attrs.get("bias"):
-            gates = CELLS[str(attrs["cell"])].gates
-            steps, layers = attrs["steps"], attrs["layers"]
-            assert isinstance(steps, int)
-            assert isinstance(layers, tuple)
-            once += steps * sum(BIASES * gates * layer[1] for layer in layers)  # type: ignore[index,operator,misc]
+            gates, steps, layers = CELLS[str(attrs["cell"])].gates, attrs["steps"], attrs["layers"]
+            once += steps * sum(BIASES * gates * layer[1] for layer in layers)  # type: ignore[index,operator,misc,union-attr]
     return once * row.op.repeat
 
 
@@ -108,18 +95,17 @@ def registered_flops(module: Any) -> FlopsOf | None:
 
 def as_tensors(inputs: Any, tensor: Callable[[Any], Any]) -> tuple[Any, ...]:
     """The positional arguments in a model's inputs: one array, or a list or tuple of them, nested as they are."""
+
+    def nested(item: Any) -> Any:
+        if isinstance(item, Mapping):
+            return {key: nested(value) for key, value in item.items()}
+        if isinstance(item, (list, tuple)):
+            values = list(map(nested, item))
+            return type(item)(*values) if hasattr(item, "_fields") else values
+        try:
+            return tensor(item)
+        except (TypeError, ValueError, RuntimeError) as exc:
+            raise InputError(f"input data of the type {type(item).__name__} is not an array") from exc
+
     several = isinstance(inputs, (tuple, list)) and not hasattr(inputs, "_fields")
-    return tuple(_nested(item, tensor) for item in (inputs if several else [inputs]))
-
-
-def _nested(item: Any, tensor: Callable[[Any], Any]) -> Any:
-    if isinstance(item, Mapping):
-        return {key: _nested(value, tensor) for key, value in item.items()}
-    if isinstance(item, tuple) and hasattr(item, "_fields"):
-        return type(item)(*(_nested(value, tensor) for value in item))
-    if isinstance(item, (list, tuple)):
-        return [_nested(value, tensor) for value in item]
-    try:
-        return tensor(item)
-    except (TypeError, ValueError, RuntimeError) as exc:
-        raise InputError(f"input data of the type {type(item).__name__} is not an array") from exc
+    return tuple(map(nested, inputs if several else [inputs]))

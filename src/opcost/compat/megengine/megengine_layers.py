@@ -29,12 +29,9 @@ from opcost.core.graph import TensorSpec
 from opcost.core.report import Report
 
 Shape = tuple[int, ...]
-
-
 Line = tuple[str, str, int]  # A layer by its name relative to the module that was called, its class, and its cost
 
 _NORMS = (M.batchnorm._BatchNorm, M.LayerNorm, M.GroupNorm, M.InstanceNorm, M.GeneralNorm)
-_TRANSPOSED = (M.ConvTranspose2d, M.ConvTranspose3d)
 
 
 def lines(module: M.Module, x: Shape, y: Shape) -> Iterator[Line]:
@@ -42,9 +39,8 @@ def lines(module: M.Module, x: Shape, y: Shape) -> Iterator[Line]:
     cost = _layer(module, x, y)
     if cost is not None:
         yield "", type(module).__name__, cost
-    elif is_fused(module):
+    elif (layer := folded(module)) is not None:
         # Counted as the layer and the norm that it was made from, as in the net before quantization.
-        layer = _folded(module)
         place = next(name for name, child in module.named_children() if child is layer)
         cost = _linear(layer, y) if isinstance(layer, M.Linear) else _convolution(layer, x, y)
         yield place, type(layer).__name__, cost
@@ -74,25 +70,23 @@ def _layer(module: M.Module, x: Shape, y: Shape) -> int | None:
     return None
 
 
-def is_fused(module: M.Module) -> bool:
-    """Whether a module computes a layer and a batch norm in one, without calling either of them."""
-    return isinstance(module, Q.QATModule) and _folded(module) is not None and hasattr(module, "bn")
-
-
-def _folded(module: M.Module) -> M.Module | None:
-    for attribute in ("conv", "conv_transpose2d", "linear"):
-        layer = getattr(module, attribute, None)
-        if isinstance(layer, (M.conv._ConvNd, M.Linear)):
-            return layer
+def folded(module: M.Module) -> M.Module | None:
+    """The layer of a module that computes a layer and a batch norm in one, without calling either of them."""
+    if isinstance(module, Q.QATModule) and hasattr(module, "bn"):
+        for attribute in ("conv", "conv_transpose2d", "linear"):
+            layer = getattr(module, attribute, None)
+            if isinstance(layer, (M.conv._ConvNd, M.Linear)):
+                return layer
     return None
 
 
 def _convolution(module: Any, x: Shape, y: Shape) -> int:
     bias = module.bias is not None
-    kernel = module.kernel_size if isinstance(module.kernel_size, (tuple, list)) else (module.kernel_size,)
-    if isinstance(module, _TRANSPOSED):
-        return layer_costs.transposed(x, y, module.out_channels, module.groups, kernel, bias=bias)
-    return layer_costs.convolution(y, module.in_channels, module.groups, kernel, bias=bias)
+    size = module.kernel_size
+    kernel = prod(size) if isinstance(size, (tuple, list)) else size
+    if isinstance(module, (M.ConvTranspose2d, M.ConvTranspose3d)):
+        return int(prod(x) * (module.out_channels // module.groups) * kernel + prod(y) * bias)
+    return int(prod(y) * (module.in_channels // module.groups * kernel + bias))
 
 
 def _linear(module: Any, y: Shape) -> int:
@@ -100,18 +94,14 @@ def _linear(module: Any, y: Shape) -> int:
 
 
 def _recurrent(module: Any, x: Shape) -> int:
-    gates = 4 if isinstance(module, (M.LSTM, M.LSTMCell)) else 1
-    cell = "lstm" if gates == 4 else "rnn_tanh"
-    steps = prod(x) // module.input_size
-    hidden = module.hidden_size
-    if isinstance(module, M.rnn.RNNCellBase):
-        return layer_costs.recurrent(cell, steps, [(module.input_size, hidden, hidden)], bias=bool(module.bias))
-    output = module.proj_size or hidden
-    layers = []
-    for level in range(module.num_layers):
-        size = module.input_size if level == 0 else output * module.num_directions
-        layers += [(size, hidden, output)] * module.num_directions
-    return layer_costs.recurrent(cell, steps, layers, bias=bool(module.bias))
+    cell = "lstm" if isinstance(module, (M.LSTM, M.LSTMCell)) else "rnn_tanh"
+    size, hidden = module.input_size, module.hidden_size
+    layers = [(size, hidden, hidden)]
+    if not isinstance(module, M.rnn.RNNCellBase):
+        output, ways = module.proj_size or hidden, module.num_directions
+        layers = [(size, hidden, output)] * ways
+        layers += [(output * ways, hidden, output)] * ways * (module.num_layers - 1)
+    return layer_costs.recurrent(cell, prod(x) // size, layers, bias=bool(module.bias))
 
 
 # -- the whole model ---------------------------------------------------------------------------------------------------
@@ -146,10 +136,9 @@ def megengine_records(model: M.Module, args: tuple[Any, ...], *, with_values: bo
             f"functions called outside a layer are not counted: the model cannot be traced ({exc})", stacklevel=4
         )
         return records
-    scopes = listener.scopes
     for row in report.rows:
         module = row.op.module
-        inside = any(not scope or module == scope or module.startswith(f"{scope}.") for scope in scopes)
+        inside = any(not scope or f"{module}.".startswith(f"{scope}.") for scope in listener.scopes)
         flops = layer_costs.of_row(row)
         if flops and not inside:
             records.add_call(name_of(row), row.op.raw.rpartition("::")[2], row.ins, row.outs, flops)
@@ -162,8 +151,8 @@ class _Listener:
 
     def __init__(self, names: dict[int, str], *, with_values: bool) -> None:
         self.records = Records()
+        # MegEngine's own names of the layers that were called, by which a dump names what they compute
         self.scopes: set[str] = set()
-        """MegEngine's own names of the layers that were called, by which a dump names what they compute."""
         self._names = names
         self._with_values = with_values
         self._listed: set[int] = set()
@@ -178,12 +167,12 @@ class _Listener:
     def _called(self, module: M.Module, inputs: tuple[Any, ...], outputs: Any) -> None:
         name = self._names[id(module)]
         # The module's own, and those of the layers that a fused one reads without calling them
-        for path, holder in module.named_modules() if is_fused(module) else [("", module)]:
+        for path, holder in module.named_modules() if folded(module) is not None else [("", module)]:
             own = dict(holder.named_parameters(recursive=False))
             for key in (*(key for key in _FIRST if key in own), *(key for key in own if key not in _FIRST)):
                 self._list(own[key], ".".join(filter(None, (name, path))), key)
         given = [tensor for tensor in inputs if isinstance(tensor, mge.Tensor)]
-        made = [outputs] if isinstance(outputs, mge.Tensor) else list(_tensors(outputs))
+        made = list(_tensors(outputs))
         if not given or not made:
             return
         if (registered := registered_flops(module)) is not None:
@@ -237,11 +226,8 @@ def _tensors(value: Any) -> Iterator[Any]:
     """Every tensor in nested containers, in order."""
     if isinstance(value, mge.Tensor):
         yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
+    elif isinstance(value, (Mapping, list, tuple)):
+        for item in value.values() if isinstance(value, Mapping) else value:
             yield from _tensors(item)
 
 
@@ -251,10 +237,9 @@ def _filled(value: Any, tensors: Iterator[Any]) -> Any:
         return next(tensors)
     if isinstance(value, Mapping):
         return {key: _filled(item, tensors) for key, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_filled(item, tensors) for item in value))
     if isinstance(value, (list, tuple)):
-        return type(value)(_filled(item, tensors) for item in value)
+        items = [_filled(item, tensors) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value
 
 

@@ -11,13 +11,13 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
-from itertools import accumulate, zip_longest
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from opcost.analysis.query import Question
 from opcost.compat.megengine import profile_records
-from opcost.compat.megengine.profile_records import Number, Operator, Record, Shapes
+from opcost.compat.megengine.profile_records import Number, Operator, Record
 from opcost.core.escaping import printable
 from opcost.core.profile import Profile
 from opcost.errors import OpcostError
@@ -155,75 +155,44 @@ def _parser() -> argparse.ArgumentParser:
 _PREFIXES = ("", "K", "M", "G", "T", "P", "E", "Z", "Y")
 _BAR = 15
 _INFO_WIDTH = 30
-
-
-class _TableLine(NamedTuple):
-    """A record in its table: its place, the time spent up to it, and what shares and bars are relative to."""
-
-    record: Record
-    place: int
-    spent: float
-    total: float | None
-    longest: float
-    fastest: float
-    widest: float
-
-
-Column: TypeAlias = "Callable[[_TableLine], Cell]"
-
-_BOXED: dict[str, Column] = {
-    "self time": lambda line: f"#{line.place}\n{line.record.time:.3}\n{_percent(line.record.time, line.total)}",
-    "cumulative": lambda line: f"{line.spent:.3}\n{_percent(line.spent, line.total)}",
-    "operator info": lambda line: "\n".join(
-        "\n-  ".join(textwrap.wrap(str(word), width=_INFO_WIDTH)) for word in _words(line.record)
-    ),
-    "computation": lambda line: _with_unit(line.record.computation, "FLO", "FLO", 1000),
-    "FLOPS": lambda line: _with_unit(line.record.flops, "FLOPS", "FLOPS", 1000),
-    "memory": lambda line: _with_unit(line.record.memory, "byte", "iB", 1024),
-    "bandwidth": lambda line: _with_unit(line.record.bandwidth, "byte/s", "iB/s", 1024),
-    "in_shapes": lambda line: _shapes(line.record.in_shapes, line.record.in_layouts),
-    "out_shapes": lambda line: _shapes(line.record.out_shapes),
-}
-_WIKI_FIRST: dict[str, Column] = {
-    "#": lambda line: line.place,
-    "time": lambda line: f"{line.record.time:.3}",
-    "ratio": lambda line: _percent(line.record.time, line.total),
-    "time bar": lambda line: _bar(line.record.time, line.longest),
-    "cum-time": lambda line: line.spent,
-    "cum-time ratio": lambda line: line.spent / line.total if line.total else "N/A",
-}
-_WIKI_LAST: dict[str, Column] = {
-    "computation (MFLO)": lambda line: _scaled(line.record.computation, 1000**2),
-    "MFLOPS": lambda line: _scaled(line.record.flops, 1000**2),
-    "MFLOPS-bar": lambda line: _bar(line.record.flops, line.fastest),
-    "memory (MB)": lambda line: _scaled(line.record.memory, 1024**2),
-    "bandwidth (MiB/s)": lambda line: _scaled(line.record.bandwidth, 1024**2),
-    "bandwidth bar": lambda line: _bar(line.record.bandwidth, line.widest),
-    "in_shapes": lambda line: _shapes(line.record.in_shapes, line.record.in_layouts, separator=", "),
-    "out_shapes": lambda line: _shapes(line.record.out_shapes, separator=", "),
-}
+_BOXED = ["cumulative", "operator info", "computation", "FLOPS", "memory", "bandwidth", "in_shapes", "out_shapes"]
+_WIKI_FIRST = ("#", "time", "ratio", "time bar", "cum-time", "cum-time ratio")
+_WIKI_LAST = (
+    "computation (MFLO)", "MFLOPS", "MFLOPS-bar", "memory (MB)", "bandwidth (MiB/s)", "bandwidth bar", "in_shapes", "out_shapes",
+)  # fmt: skip
 
 
 def details_text(records: Sequence[Record], side: str, total: float | None, *, wiki: bool) -> str:
     """The table of records; shares are of the total time of this side."""
-    longest = max((record.time for record in records), default=0.0)
-    fastest = max((record.flops for record in records if record.flops is not None), default=0.0)
-    widest = max((record.bandwidth for record in records if record.bandwidth is not None), default=0.0)
-    spent = accumulate((record.time for record in records), initial=0.0)
-    next(spent)
-    lines = [
-        _TableLine(record, place, time, total, longest, fastest, widest)
-        for place, (record, time) in enumerate(zip(records, spent, strict=True))
-    ]
+    longest, fastest, widest = (
+        max((value for record in records if (value := getattr(record, name)) is not None), default=0.0)
+        for name in ("time", "flops", "bandwidth")
+    )
+    spent, rows = 0.0, []
+    for place, record in enumerate(records):
+        spent += record.time
+        words, share = _words(record), _percent(record.time, total)
+        row: list[Any]
+        if wiki:
+            row = [
+                place, f"{record.time:.3}", share, _bar(record.time, longest), spent, spent / total if total else "N/A",
+                *(word.replace("|", "\\|") if isinstance(word, str) else word for word in words),
+                _scaled(record.computation, 1000**2), _scaled(record.flops, 1000**2), _bar(record.flops, fastest),
+                _scaled(record.memory, 1024**2), _scaled(record.bandwidth, 1024**2), _bar(record.bandwidth, widest),
+                *_shapes(record, ", "),
+            ]  # fmt: skip
+        else:
+            row = [
+                f"#{place}\n{record.time:.3}\n{share}", f"{spent:.3}\n{_percent(spent, total)}",
+                "\n".join("\n-  ".join(textwrap.wrap(str(word), width=_INFO_WIDTH)) for word in words),
+                _with_unit(record.computation, "FLO", "FLO", 1000), _with_unit(record.flops, "FLOPS", "FLOPS", 1000),
+                _with_unit(record.memory, "byte", "iB", 1024), _with_unit(record.bandwidth, "byte/s", "iB/s", 1024),
+                *_shapes(record, "\n"),
+            ]  # fmt: skip
+        rows.append(row)
     if not wiki:
-        headers = [f"{side} {name}" if name == "self time" else name for name in _BOXED]
-        return boxed_table(headers, [[str(cell(line)) for cell in _BOXED.values()] for line in lines])
+        return boxed_table([f"{side} self time", *_BOXED], rows)
     named = records[0].info if records else ("name", "type", "id")
-    rows: list[list[Cell]] = []
-    for line in lines:
-        words = [word.replace("|", "\\|") if isinstance(word, str) else word for word in _words(line.record)]
-        first, last = ([cell(line) for cell in columns.values()] for columns in (_WIKI_FIRST, _WIKI_LAST))
-        rows.append([*first, *words, *last])
     return wiki_table([*_WIKI_FIRST, *(f"opr {word}" for word in named), *_WIKI_LAST], rows)
 
 
@@ -256,19 +225,18 @@ def _with_unit(value: Number | None, unit: str, scaled_unit: str, base: int) -> 
     return f"{value:.2f}\n{_PREFIXES[prefix]}{scaled_unit if prefix else unit}"
 
 
-def _shapes(
-    shapes: Shapes | str | None, layouts: Sequence[Sequence[int] | None] | None = None, *, separator: str = "\n"
-) -> str:
-    if shapes is None:
-        return "N/A"
-    if isinstance(shapes, str):
-        return shapes
+def _shapes(record: Record, separator: str) -> list[str]:
+    """The shapes of the inputs, with their strides, and of the outputs; of several operators together there are none."""
+    if "count" in record.info:
+        return ["None", "None"]
     found = []
-    for place, shape in enumerate(shapes):
-        strides = layouts[place] if layouts and place < len(layouts) else None
-        text = "{" + printable(",".join(map(str, shape))) + "}"
-        found.append(f"{text}\n -[{','.join(map(str, strides))}]" if strides else text)
-    return separator.join(found)
+    for shapes, layouts in ((record.in_shapes, record.in_layouts or []), (record.out_shapes, [])):
+        texts = ["{" + printable(",".join(map(str, shape))) + "}" for shape in shapes or ()]
+        for place, strides in enumerate(layouts[: len(texts)]):
+            if strides:
+                texts[place] += f"\n -[{','.join(map(str, strides))}]"
+        found.append("N/A" if shapes is None else separator.join(texts))
+    return found
 
 
 # -- tables: ruled, boxed with tall cells, and wiki --------------------------------------------------------------------

@@ -132,13 +132,9 @@ class Trace(NamedTuple):
 
 
 def trace(
-    model: Any,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any] | None = None,
-    *,
-    mode: Mode | None = None,
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, mode: Mode | None = None,
     warn: bool = True,
-) -> Trace:
+) -> Trace:  # fmt: skip
     """Count a model and note the operators as it calls them."""
     with OperatorRecorder() as recorded:
         report = count_a_run(model, args, kwargs, mode=mode, warn=warn)

@@ -27,13 +27,9 @@ from opcost.frontends.torch.tree import map_tensors
 
 
 def count_a_run(
-    model: Any,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any] | None = None,
-    *,
-    mode: Mode | None = None,
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, mode: Mode | None = None,
     warn: bool = True,
-) -> Report:
+) -> Report:  # fmt: skip
     """Count a model; exceptions of the model come through as they are, because code around a peer's call catches those.
 
     Operators without a cost are warned about, unless the peer names them itself.
@@ -106,13 +102,9 @@ def real_run(model: nn.Module, called: Callable[..., Any] | None = None) -> Iter
 
 
 def seconds_by_module(
-    model: nn.Module,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any] | None = None,
-    *,
-    warm_up: int = 1,
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, warm_up: int = 1,
     called: Callable[..., Any] | None = None,
-) -> dict[int, float]:
+) -> dict[int, float]:  # fmt: skip
     """Seconds in each module's own forward, without the modules that it calls, by the module's id.
 
     Empty for a model without data. An input without data is replaced by noise.

@@ -11,13 +11,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.compat import add_submodules
+from opcost.compat import add_submodules, deepspeed
 from opcost.compat._modules import parameter_elements, repr_with
 from opcost.compat.accelerate import built
 from opcost.compat.deepspeed import (
-    ModuleCosts,
-    arguments,
-    count,
     flops_to_string,
     macs_to_string,
     number_to_string,
@@ -71,8 +68,8 @@ def calculate_flops(
         batch, length = input_shape or _TOKENS
         kwargs = transformer_tokenizer([""] * batch, padding="max_length", max_length=length, return_tensors="pt")
         input_shape = None
-    given = arguments(model, input_shape, args, kwargs or {}, forward_mode)
-    costs = count(model, *given, ignore_modules or (), forward_mode)
+    given = deepspeed.arguments(model, input_shape, args, kwargs or {}, forward_mode)
+    costs = deepspeed.count(model, *given, ignore_modules or (), forward_mode)
     if print_results:
         print(_text(model, costs, compute_bp_factor, output_unit, output_precision, detailed=print_detailed))
     factor = 1 + compute_bp_factor if include_backPropagation else 1
@@ -94,8 +91,8 @@ def calculate_flops_hf(
     named = model_name if ":" in model_name else f"hf:{model_name}"
     model = built(named) if empty_model is None else empty_model
     tokens = torch.ones(input_shape or _TOKENS, dtype=torch.int64)
-    given = arguments(model, None, (), {"input_ids": tokens, "attention_mask": tokens}, forward_mode)
-    costs = count(model, *given, ignore_modules or (), forward_mode)
+    given = deepspeed.arguments(model, None, (), {"input_ids": tokens, "attention_mask": tokens}, forward_mode)
+    costs = deepspeed.count(model, *given, ignore_modules or (), forward_mode)
     text = _text(model, costs, compute_bp_factor, output_unit, output_precision, detailed=print_detailed)
     if print_results:
         print(text)
@@ -105,7 +102,7 @@ def calculate_flops_hf(
 
 
 def _results(
-    model: nn.Module, costs: ModuleCosts, factor: float, unit: str | None, precision: int, *, as_string: bool
+    model: nn.Module, costs: deepspeed.ModuleCosts, factor: float, unit: str | None, precision: int, *, as_string: bool
 ) -> tuple[Any, Any, Any]:
     """Flops, multiply-accumulates and parameters."""
     macs, flops = (number * factor for number in costs.of(""))
@@ -117,7 +114,13 @@ def _results(
 
 
 def _text(
-    model: nn.Module, costs: ModuleCosts, backward_factor: float, unit: str | None, precision: int, *, detailed: bool
+    model: nn.Module,
+    costs: deepspeed.ModuleCosts,
+    backward_factor: float,
+    unit: str | None,
+    precision: int,
+    *,
+    detailed: bool,
 ) -> str:
     macs, flops = costs.of("")
     params, both = parameter_elements(model, trainable=True), 1 + backward_factor

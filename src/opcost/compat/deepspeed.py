@@ -340,13 +340,9 @@ class FlopsProfiler:
         return params_to_string(params) if as_string else params
 
     def print_model_profile(
-        self,
-        profile_step: int = 1,
-        module_depth: int = -1,
-        top_modules: int = 1,
-        detailed: bool = True,
+        self, profile_step: int = 1, module_depth: int = -1, top_modules: int = 1, detailed: bool = True,
         output_file: str | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Print the profile, or write it to a file."""
         if self.started:
             _write(self._profile().text(profile_step, module_depth, top_modules, detailed=detailed), output_file)

@@ -43,12 +43,9 @@ class FlopCounterMode:
     """
 
     def __init__(
-        self,
-        mods: nn.Module | list[nn.Module] | None = None,
-        depth: int = 2,
-        display: bool = True,
+        self, mods: nn.Module | list[nn.Module] | None = None, depth: int = 2, display: bool = True,
         custom_mapping: Mapping[Any, Formula] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if mods is not None:
             warnings.warn("mods argument is not needed anymore, you can stop passing it", stacklevel=2)
         self.depth = depth

@@ -13,27 +13,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.compat import add_submodules
+from opcost.compat import add_submodules, fvcore
 from opcost.compat._tables import box_table
-from opcost.compat.fvcore import (
-    ActivationCountAnalysis,
-    FlopCountAnalysis,
-    activation_count,
-    flop_count,
-    jit_analysis,
-    jit_handles,
-    parameter_count,
-)
-from opcost.compat.fvcore.jit_handles import ACTIVATION_HANDLES, FLOP_HANDLES, Handle
-from opcost.compat.fvcore.print_model_statistics import (
-    HEADERS,
-    _format_size,
-    complexity_rows,
-    count_elements,
-    flop_count_str,
-    parameter_rows,
-    parameter_shapes,
-)
+from opcost.compat.fvcore import activation_count, flop_count, jit_analysis, jit_handles, parameter_count
+from opcost.compat.fvcore import print_model_statistics as statistics
+from opcost.compat.fvcore.print_model_statistics import _format_size
 
 __all__ = [
     "ActivationAnalyzer", "FlopAnalyzer", "activation_count", "complexity_stats_str", "complexity_stats_table",
@@ -43,43 +27,40 @@ add_submodules(__name__, "complexity_analysis", "print_helper")
 sys.modules[f"{__name__}.jit_analysis"] = jit_analysis
 sys.modules[f"{__name__}.jit_handles"] = jit_handles
 
-_DEFAULT_SUPPORTED_FLOP_OPS: dict[str, Handle] = dict(FLOP_HANDLES)
-_DEFAULT_SUPPORTED_ACT_OPS: dict[str, Handle] = dict(ACTIVATION_HANDLES)  # Public code imports these tables
+# Public code imports these tables
+_DEFAULT_SUPPORTED_FLOP_OPS = dict(jit_handles.FLOP_HANDLES)
+_DEFAULT_SUPPORTED_ACT_OPS = dict(jit_handles.ACTIVATION_HANDLES)
 
 
-class FlopAnalyzer(FlopCountAnalysis):
+class FlopAnalyzer(fvcore.FlopCountAnalysis):
     """Flops of a model and its modules."""
 
 
-class ActivationAnalyzer(ActivationCountAnalysis):
+class ActivationAnalyzer(fvcore.ActivationCountAnalysis):
     """Elements that the contractions of a model and its modules write."""
 
 
 def parameter_count_table(model: nn.Module, max_depth: int = 3) -> str:
     """The parameters of a model as a boxed table."""
-    return box_table(HEADERS, parameter_rows(model, max_depth), f"parameter count of {type(model).__name__}")
+    title = f"parameter count of {type(model).__name__}"
+    return box_table(statistics.HEADERS, statistics.parameter_rows(model, max_depth), title)
 
 
 def complexity_stats_table(
-    flops: FlopAnalyzer,
-    max_depth: int = 3,
-    activations: ActivationAnalyzer | None = None,
+    flops: FlopAnalyzer, max_depth: int = 3, activations: ActivationAnalyzer | None = None,
     show_param_shapes: bool = True,
-) -> str:
+) -> str:  # fmt: skip
     """Parameters, flops and, if given, activations per module as a boxed table."""
-    return box_table(*complexity_rows(flops, activations, max_depth, show_param_shapes=show_param_shapes))
+    return box_table(*statistics.complexity_rows(flops, activations, max_depth, show_param_shapes=show_param_shapes))
 
 
-complexity_stats_str = flop_count_str
+complexity_stats_str = statistics.flop_count_str
 
 
 def get_model_complexity_info(
-    model: nn.Module,
-    input_shape: tuple[int, ...] | tuple[tuple[int, ...], ...] | None = None,
-    inputs: Any = None,
-    show_table: bool = True,
-    show_arch: bool = True,
-) -> dict[str, Any]:
+    model: nn.Module, input_shape: tuple[int, ...] | tuple[tuple[int, ...], ...] | None = None, inputs: Any = None,
+    show_table: bool = True, show_arch: bool = True,
+) -> dict[str, Any]:  # fmt: skip
     """Flops, activations and parameters of a model, as numbers and as text, with a table and an architecture.
 
     `input_shape` is the shape of one input, or a tuple of shapes, always without the batch, which is 1; `inputs`
@@ -101,7 +82,7 @@ def get_model_complexity_info(
         inputs = tuple(torch.empty((1, *shape), dtype=dtype, device="meta") for shape in shapes)
     flops = FlopAnalyzer(model, inputs)
     activations = ActivationAnalyzer(model, inputs).share_run(flops)
-    params = count_elements(parameter_shapes(flops.model, flops.report))[""]
+    params = statistics.count_elements(statistics.parameter_shapes(flops.model, flops.report))[""]
     totals = {"flops": flops.total(), "activations": activations.total(), "params": params}
     found: dict[str, Any] = {}
     for name, total in totals.items():

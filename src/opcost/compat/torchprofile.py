@@ -37,11 +37,9 @@ class Node:
 
 
 def profile_macs(
-    model: nn.Module,
-    args: Any = (),
-    kwargs: Mapping[str, Any] | None = None,
+    model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None,
     reduction: Callable[[Any], Any] | None = sum,
-) -> Any:
+) -> Any:  # fmt: skip
     """The multiply-accumulates of a model; with `reduction=None` those of every operator that has any, by its node."""
     found = trace(model, args if isinstance(args, tuple) else (args,), kwargs, warn=False)
     for missing in found.report.coverage.uncounted:

@@ -100,11 +100,9 @@ def _rough_size(number: int) -> str:
 
 
 def flop_count_table(
-    flops: FlopCountAnalysis,
-    max_depth: int = 3,
-    activations: ActivationCountAnalysis | None = None,
+    flops: FlopCountAnalysis, max_depth: int = 3, activations: ActivationCountAnalysis | None = None,
     show_param_shapes: bool = True,
-) -> str:
+) -> str:  # fmt: skip
     """Parameters, flops and, if given, activations per module as a Markdown table."""
     return pipe_table(*complexity_rows(flops, activations, max_depth, show_param_shapes=show_param_shapes))
 

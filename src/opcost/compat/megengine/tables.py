@@ -55,27 +55,17 @@ class Records:
         self.operations.append({**line, "flops_num": flops, **more})
 
     def add_activation(
-        self,
-        name: str,
-        class_name: str,
-        spec: TensorSpec,
-        *values: float | None,
-        dims: int | None = None,
+        self, name: str, class_name: str, spec: TensorSpec, *values: float | None, dims: int | None = None,
         size: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """What a call leaves behind; `dims` and `size` where they are not those of the tensor, `values` mean and deviation."""
         line = _tensor_line("act_dim", name, spec, dims, size) | {"class_name": class_name}
         self.activations.append(line | dict(zip(("mean", "std"), map(_short, values), strict=False)))
 
     def add_call(
-        self,
-        name: str,
-        class_name: str,
-        ins: Iterable[TensorSpec],
-        outs: Sequence[TensorSpec],
-        flops: int | None,
+        self, name: str, class_name: str, ins: Iterable[TensorSpec], outs: Sequence[TensorSpec], flops: int | None,
         *values: float | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """One call as an operation and an activation, with mean and deviation of its first output."""
         self.add_operation(name, class_name, shapes(ins), shapes(outs), flops)
         self.add_activation(name, class_name, outs[0], *values)

@@ -236,13 +236,9 @@ class ModelStatistics:
     """The rows of a summary and their totals; `print` shows the table."""
 
     def __init__(
-        self,
-        rows: list[LayerInfo],
-        sizes: Any,
-        total_input: int,
-        layout: FormattingOptions,
+        self, rows: list[LayerInfo], sizes: Any, total_input: int, layout: FormattingOptions,
         report: Report | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.summary_list, self.input_size, self.total_input, self.formatting = rows, sizes, total_input, layout
         self.report = report
         """The count that the table was made from; None where no input was given and nothing ran."""

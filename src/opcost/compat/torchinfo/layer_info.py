@@ -35,13 +35,9 @@ class LayerInfo:
     """One call of a layer, or a container that is shown above the layers that it holds."""
 
     def __init__(
-        self,
-        var_name: str,
-        module: nn.Module,
-        depth: int,
-        parent_info: LayerInfo | None,
+        self, var_name: str, module: nn.Module, depth: int, parent_info: LayerInfo | None,
         parameters: Iterable[ModuleParameter],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.layer_id = id(module)
         self.module = module
         scripted = isinstance(module, torch.jit.ScriptModule)

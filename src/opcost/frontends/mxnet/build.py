@@ -13,18 +13,7 @@ from opcost.core.shapes import Mismatch, Unknown
 from opcost.errors import SourceError
 from opcost.frontends.building import GraphBuilder, with_above
 from opcost.frontends.mxnet.infer import DEFAULT_TYPE, FLAWS, infer
-from opcost.frontends.mxnet.ops import all_operators
-from opcost.frontends.mxnet.ops.control import (
-    CONDITIONAL,
-    CUSTOM,
-    FOREACH,
-    FUSED,
-    WHILE,
-    Loop,
-    fused_inputs,
-    loop_of,
-    trips_of,
-)
+from opcost.frontends.mxnet.ops import all_operators, control
 from opcost.frontends.mxnet.ops.table import Inferred
 from opcost.frontends.mxnet.roles import Roles
 from opcost.frontends.mxnet.symbol import AttributeFault, Entry, Node, Symbol
@@ -40,15 +29,9 @@ class Built(NamedTuple):
 
 
 def build(
-    symbol: Symbol,
-    inferred: Inferred,
-    roles: Roles,
-    source: str,
-    *,
-    notes: Sequence[Note] = (),
-    meta: Mapping[str, str] | None = None,
-    training: bool = False,
-) -> Built:
+    symbol: Symbol, inferred: Inferred, roles: Roles, source: str, *, notes: Sequence[Note] = (),
+    meta: Mapping[str, str] | None = None, training: bool = False,
+) -> Built:  # fmt: skip
     """The graph of a symbol whose shapes are worked out and whose variables have their roles."""
     maker = GraphBuilder()
     maker.notes.update(dict.fromkeys(notes))
@@ -119,12 +102,12 @@ class _Level:
         """Make the operators of one node; a variable has none."""
         if node.is_variable:
             return
-        if node.op in FUSED and node.subgraphs:
+        if node.op in control.FUSED and node.subgraphs:
             self._fused(node)
             return
-        if node.op in FOREACH and node.subgraphs:
-            loop = loop_of(node.attrs, node.subgraphs[0], len(node.inputs))
-            trips = trips_of(loop, self.inferred.shapes_of(node.inputs), self.inferred.shapes[node.id])
+        if node.op in control.FOREACH and node.subgraphs:
+            loop = control.loop_of(node.attrs, node.subgraphs[0], len(node.inputs))
+            trips = control.trips_of(loop, self.inferred.shapes_of(node.inputs), self.inferred.shapes[node.id])
             if trips is not None:
                 self._foreach(node, loop, trips)
                 return
@@ -193,7 +176,7 @@ class _Level:
     def _fused(self, node: Node) -> None:
         """A fused operator is the graph inside it; what it adds for quantized numbers are ranges."""
         body = node.subgraphs[0]
-        own = range(fused_inputs(body, len(node.inputs)))
+        own = range(control.fused_inputs(body, len(node.inputs)))
         inside = self._inside(node, own, [self.made[node.inputs[place]] for place in own])
         for each in body.nodes:
             inside.node(each)
@@ -203,7 +186,7 @@ class _Level:
             else:
                 self.op(node, "create", (), (self.value(node, output),))
 
-    def _foreach(self, node: Node, loop: Loop, trips: int) -> None:
+    def _foreach(self, node: Node, loop: control.Loop, trips: int) -> None:
         """The body once, its operators repeated; a step of an input is a view, and results are written where they are kept."""
         maker, body = self.maker, node.subgraphs[0]
         values = [self.made[entry] for entry in node.inputs]
@@ -243,16 +226,17 @@ def _move(maker: GraphBuilder, value: int, home: int, begin: int) -> bool:
 
 _NOT_KNOWN = "so its cost and the shapes behind it are not known"
 _WHY = {
-    **dict.fromkeys(CUSTOM, f"Python code that the file does not hold, {_NOT_KNOWN}"),
-    **dict.fromkeys(CONDITIONAL, f"which branch runs depends on data, {_NOT_KNOWN}"),
-    **dict.fromkeys(WHILE, f"how often it runs depends on data, {_NOT_KNOWN}"),
-    **dict.fromkeys(FOREACH, "how often it runs is not known"),
+    **dict.fromkeys(control.CUSTOM, f"Python code that the file does not hold, {_NOT_KNOWN}"),
+    **dict.fromkeys(control.CONDITIONAL, f"which branch runs depends on data, {_NOT_KNOWN}"),
+    **dict.fromkeys(control.WHILE, f"how often it runs depends on data, {_NOT_KNOWN}"),
+    **dict.fromkeys(control.FOREACH, "how often it runs is not known"),
 }
 
 
 def _raw(node: Node) -> str:
     """The framework's word for an operator; a custom one by the name of its Python class."""
-    return f"mxnet::{node.op}:{node.attrs.raw.get('op_type', '?')}" if node.op in CUSTOM else f"mxnet::{node.op}"
+    custom = f":{node.attrs.raw.get('op_type', '?')}" if node.op in control.CUSTOM else ""
+    return f"mxnet::{node.op}{custom}"
 
 
 # -- modules -----------------------------------------------------------------------------------------------------------

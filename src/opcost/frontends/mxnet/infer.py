@@ -27,14 +27,9 @@ FLAWS = (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, Overflo
 
 
 def infer(
-    symbol: Symbol,
-    shapes: Mapping[int, Shape],
-    types: Mapping[int, Type],
-    *,
-    heads: Sequence[Shape] = (),
-    training: bool = False,
-    names: Mapping[int, str] | None = None,
-) -> Inferred:
+    symbol: Symbol, shapes: Mapping[int, Shape], types: Mapping[int, Type], *, heads: Sequence[Shape] = (),
+    training: bool = False, names: Mapping[int, str] | None = None,
+) -> Inferred:  # fmt: skip
     """Work out a graph from what is known of some variables (by their nodes) and of its heads.
 
     `names` says where the shape of a variable came from, for the error about two that differ.

@@ -176,15 +176,10 @@ class Operator:
 
 
 def row(
-    names: str | Iterable[str],
-    shapes: Shapes,
-    means: str | Callable[[Call], Means],
-    types: Types | None = None,
-    outputs: int | Callable[[Attributes], int] = 1,
-    slots: str | Callable[[Attributes], tuple[str, ...]] = "",
-    reads: Reads = None,
-    results: int | None = None,
-) -> Operator:
+    names: str | Iterable[str], shapes: Shapes, means: str | Callable[[Call], Means], types: Types | None = None,
+    outputs: int | Callable[[Attributes], int] = 1, slots: str | Callable[[Attributes], tuple[str, ...]] = "",
+    reads: Reads = None, results: int | None = None,
+) -> Operator:  # fmt: skip
     """A row of a table; names and slots are one text with blanks between them. All tensors have one type unless given."""
     listed = tuple(names.split() if isinstance(names, str) else names)
     named = tuple(slots.split()) if isinstance(slots, str) else slots

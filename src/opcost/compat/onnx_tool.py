@@ -212,17 +212,11 @@ def profile_nodes(m: Any, given: Mapping[str, Any], hidden: Collection[str]) -> 
         cost = cost_of(seen)
         if cost is None:
             unknown[node.op] = None
-        nodes.append(
-            Node(
-                name=node.name or f"{node.op}_{place}",
-                op_type=node.op,
-                macs=[cost or 0, 0],
-                memory=sum(spec.nbytes for spec in (*outs, *(specs[each] for each in stored)) if spec.known),
-                params=sum(specs[each].numel for each in stored),
-                inshape=(seen.ins[0] if seen.ins else None) or (0,),
-                outshape=(seen.outs[0] if seen.outs else None) or (0,),
-            )
-        )
+        memory = sum(spec.nbytes for spec in (*outs, *(specs[each] for each in stored)) if spec.known)
+        params = sum(specs[each].numel for each in stored)
+        shapes_around = [(shapes[0] if shapes else None) or (0,) for shapes in (seen.ins, seen.outs)]
+        name = node.name or f"{node.op}_{place}"
+        nodes.append(Node(name, node.op, [cost or 0, 0], memory, params, *shapes_around))
     if unknown:
         warnings.warn(f"no cost is known for {', '.join(some([*unknown]))}: counted as 0", stacklevel=3)
     return nodes

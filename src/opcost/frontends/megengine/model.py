@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from opcost.core.graph import nbytes
 from opcost.errors import SourceError
@@ -202,25 +202,23 @@ class _Reader:
 
     def model(self, path: str, form: str, outputs: tuple[int, ...]) -> Model:
         number = self.root.number(0, U32)
+        version = f"{number // 100000}.{number // 100 % 1000}.{number % 100}"
         return Model(
-            path=path,
-            format=form,
-            version=f"{number // 100000}.{number // 100 % 1000}.{number % 100}",
-            operators=tuple(self.operators),
-            variables=tuple(self.variables),
-            outputs=outputs,
-            testcases=self.container.testcases,
-            more=self.container.more,
-            numbers=self.numbers,
-        )
+            path=path, format=form, version=version, operators=tuple(self.operators), variables=tuple(self.variables),
+            outputs=outputs, testcases=self.container.testcases, more=self.container.more, numbers=self.numbers,
+        )  # fmt: skip
 
-    def add(self, table: Table, made: Sequence[Variable], **fields: Any) -> None:
+    def add(
+        self, table: Table, made: Sequence[Variable], kind: str, name: str, param: Param, inputs: tuple[int, ...],
+        tensors: tuple[Tensor, ...], output_dtype: DType | None,
+    ) -> None:  # fmt: skip
         """Make an operator with the variables that it makes, and keep the numbers of small constants."""
         first = len(self.variables)
         if first + len(made) > MOST_VARIABLES:
             raise self.buffer.broken(f"more than {MOST_VARIABLES} variables are not plausible", table.at)
         self.variables += made
-        op = Operator(len(self.operators), outputs=tuple(range(first, len(self.variables))), **fields)
+        outputs = tuple(range(first, len(self.variables)))
+        op = Operator(len(self.operators), kind, name, param, inputs, outputs, tensors, output_dtype)
         self.operators.append(op)
         if op.type not in SOURCES:
             return
@@ -283,16 +281,10 @@ def _read_v2(container: Container, path: str) -> Model:
             if each in position:
                 raise reader.buffer.broken(f"variable {each} is made twice", table.at)
             position[each] = place
-        reader.add(
-            table,
-            [declared[each] if each < len(declared) else Variable() for each in made],
-            type=plain(table.text(0)) or by_hash(table.number(1, U64), versioned=False),
-            name=table.text(2),
-            param=reader.param(table, 3),
-            inputs=inputs,
-            tensors=tuple(reader.tensor(tensor, *tensor.data(6)) for tensor in table.tables(11)),
-            output_dtype=read_dtype(table.table(10)),
-        )
+        variables = [declared[each] if each < len(declared) else Variable() for each in made]
+        kind, param = plain(table.text(0)) or by_hash(table.number(1, U64), versioned=False), reader.param(table, 3)
+        tensors = tuple(reader.tensor(tensor, *tensor.data(6)) for tensor in table.tables(11))
+        reader.add(table, variables, kind, table.text(2), param, inputs, tensors, read_dtype(table.table(10)))
     outputs = made_before([table.number(0, U32) for table in reader.root.tables(4)], reader.root)
     return reader.model(path, "FBS v2", outputs)
 
@@ -320,16 +312,8 @@ def _read_v1(container: Container, path: str) -> Model:
                 raise reader.buffer.broken(fault, table.at)
         tensors = tuple([tensor(each) for each in table.tables(7)])
         names = table.texts(5) or [""] * output_count(kind, len(inputs), len(tensors), param)
-        reader.add(
-            table,
-            [Variable(name=name) for name in names],
-            type=kind,
-            name=table.text(12),
-            param=param,
-            inputs=inputs,
-            tensors=tensors,
-            output_dtype=read_dtype(table.table(6)),
-        )
+        variables = [Variable(name) for name in names]
+        reader.add(table, variables, kind, table.text(12), param, inputs, tensors, read_dtype(table.table(6)))
     # The outputs are structs of two numbers of which the first is the variable.
     place, length = reader.root.vector(4, 8) or (0, 0)
     outputs = tuple(reader.buffer.number(U32, place + 8 * each) for each in range(length))

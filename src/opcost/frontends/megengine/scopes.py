@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from math import prod
 
@@ -100,14 +101,12 @@ class DumpScopes(Scopes):
 
     def modules(self, maker: GraphBuilder, source: str) -> list[Module]:
         """The tree of the names: every path that an operator or a weight belongs to, and all paths above it."""
-        parameters: dict[str, list[tuple[str, int]]] = {}
-        buffers: dict[str, list[tuple[str, int]]] = {}
+        stored: dict[str, dict[str, list[tuple[str, int]]]] = {"param": {}, "buffer": {}}
         for value in maker.values:
-            if value.role in ("param", "buffer"):
+            if value.role in stored:
                 path = self.of_tensor.get(value.id, "")
-                into = parameters if value.role == "param" else buffers
-                into.setdefault(path, []).append((_inside(value.name, path), value.id))
-        paths = with_above(dict.fromkeys([*(op.module for op in maker.ops), *parameters, *buffers]))
+                stored[value.role].setdefault(path, []).append((_inside(value.name, path), value.id))
+        paths = with_above(dict.fromkeys([*(op.module for op in maker.ops), *stored["param"], *stored["buffer"]]))
         # A dump does not say which class a module was of; a layer is called after its first operator.
         types = dict.fromkeys(paths, "Module")
         for op in reversed(maker.ops):
@@ -117,18 +116,10 @@ class DumpScopes(Scopes):
         crossing = _crossing(maker.ops, maker.values, self._model.outputs)
         found = []
         for path in tree_order(paths):
-            taken, given = crossing.get(path, ((), ()))
-            found.append(
-                Module(
-                    path=path,
-                    type=types[path],
-                    parameters=tuple(parameters.get(path, ())),
-                    buffers=tuple(buffers.get(path, ())),
-                    calls=1,
-                    inputs=tuple(maker.values[i].spec for i in taken),
-                    outputs=tuple(maker.values[i].spec for i in given),
-                )
-            )
+            parameters, buffers = (tuple(stored[role].get(path, ())) for role in ("param", "buffer"))
+            taken, given = (tuple(maker.values[i].spec for i in side.get(path, ())) for side in crossing)
+            own = Module(path=path, type=types[path], parameters=parameters, buffers=buffers, calls=1)
+            found.append(replace(own, inputs=taken, outputs=given))
         return found
 
 
@@ -138,33 +129,26 @@ def _inside(name: str, path: str) -> str:
     return own.replace(".", "/") if not own.isidentifier() else own
 
 
-def _crossing(
-    ops: Sequence[Op], values: Sequence[Value], outputs: Sequence[int]
-) -> dict[str, tuple[list[int], list[int]]]:
-    """For each module, the values that it takes from outside and those that it hands out."""
-    maker = {variable: op.module for op in ops for variable in op.outputs}
+def _crossing(ops: Sequence[Op], values: Sequence[Value], outputs: Sequence[int]) -> list[dict[str, dict[int, None]]]:
+    """The values that each module takes from outside, and those that it hands out."""
 
     @cache
-    def chain(path: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(("", *above(path), path)))
+    def chain(path: str) -> dict[str, None]:
+        return dict.fromkeys(("", *above(path), path))
 
+    makers = {variable: chain(op.module) for op in ops for variable in op.outputs}
     taken: dict[str, dict[int, None]] = {}
     given: dict[str, dict[int, None]] = {}
     for op in ops:
+        users = chain(op.module)
         for variable in op.inputs:
-            if values[variable].role not in ("input", "activation"):
-                continue
-            made = maker.get(variable)
-            inside = set(chain(made)) if made is not None else set()
-            for path in chain(op.module):
-                if path not in inside:
-                    taken.setdefault(path, {})[variable] = None
-            if made is not None:
-                users = set(chain(op.module))
-                for path in chain(made):
-                    if path not in users:
-                        given.setdefault(path, {})[variable] = None
+            if values[variable].role in ("input", "activation"):
+                made = makers.get(variable, {})
+                for into, paths, others in ((taken, users, made), (given, made, users)):
+                    for path in paths:
+                        if path not in others:
+                            into.setdefault(path, {})[variable] = None
     for variable in outputs:
-        for path in chain(maker[variable]) if variable in maker else ():
+        for path in makers.get(variable, ()):
             given.setdefault(path, {})[variable] = None
-    return {path: (list(taken.get(path, ())), list(given.get(path, ()))) for path in {*taken, *given}}
+    return [taken, given]

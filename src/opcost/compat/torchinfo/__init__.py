@@ -43,15 +43,8 @@ Units = Enum("Units", {"AUTO": "auto", "MEGABYTES": "M", "GIGABYTES": "G", "TERA
 Verbosity = IntEnum("Verbosity", {"QUIET": 0, "DEFAULT": 1, "VERBOSE": 2})
 """Print nothing, the table, or the table with the parameters of every layer."""
 
-HEADER_TITLES = {
-    ColumnSettings.KERNEL_SIZE: "Kernel Shape",
-    ColumnSettings.INPUT_SIZE: "Input Shape",
-    ColumnSettings.OUTPUT_SIZE: "Output Shape",
-    ColumnSettings.NUM_PARAMS: "Param #",
-    ColumnSettings.PARAMS_PERCENT: "Param %",
-    ColumnSettings.MULT_ADDS: "Mult-Adds",
-    ColumnSettings.TRAINABLE: "Trainable",
-}
+_TITLES = ("Kernel Shape", "Input Shape", "Output Shape", "Param #", "Param %", "Mult-Adds", "Trainable")
+HEADER_TITLES = dict(zip(ColumnSettings, _TITLES, strict=True))
 CONVERSION_FACTORS = {Units.TERABYTES: 1e12, Units.GIGABYTES: 1e9, Units.MEGABYTES: 1e6, Units.NONE: 1.0}
 DEFAULT_COLUMN_NAMES = (ColumnSettings.OUTPUT_SIZE, ColumnSettings.NUM_PARAMS)
 DEFAULT_ROW_SETTINGS = (RowSettings.DEPTH,)

@@ -59,6 +59,7 @@ FORMAT: dict[str, Any] = packaged(__package__, "format.json")
 """What MegEngine 1.13 writes: the members of enumerations, the fields of tables, the names of operators."""
 ENUMS: dict[str, tuple[str, ...]] = {name: tuple(members) for name, members in FORMAT["enumerations"].items()}
 NO_AXIS = 2147483647  # The axis where none is given (Reduce, Cumsum)
+NO_OPTIONAL_AXIS = 7  # `OptionalAxisV1` that names no axis
 
 _TABLES: dict[int, tuple[str, list[str]]] = {
     int(tag): (name, fields) for tag, (name, *fields) in FORMAT["tables"].items()

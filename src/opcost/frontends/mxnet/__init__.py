@@ -52,13 +52,9 @@ class MXNetFrontEnd(FrontEnd):
         return symbol_beside(text)
 
     def load(self, source: Any, options: CountOptions) -> Graph:
-        from opcost.frontends.mxnet.load import load_graph, open_file
+        from opcost.frontends.mxnet.load import load_graph, open_file, open_object
 
-        if isinstance(source, Path):
-            return load_graph(open_file(source, options))
-        from opcost.frontends.mxnet.load import open_object
-
-        return load_graph(open_object(source, options))
+        return load_graph((open_file if isinstance(source, Path) else open_object)(source, options))
 
 
 FRONTEND: FrontEnd = MXNetFrontEnd()

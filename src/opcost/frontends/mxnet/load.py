@@ -120,10 +120,9 @@ def work_out(
 
 
 def _roles(symbol: Symbol, named: Collection[str], saved: Mapping[str, Saved]) -> Roles:
-    states = {name for name, array in saved.items() if array.state}
-    roles = assign(symbol, named, saved, states)
+    roles = assign(symbol, named, saved, {name for name, array in saved.items() if array.state})
     untrained = {node.id for node in symbol.variables if node.name in saved and not saved[node.name].trainable}
-    return Roles(roles.inputs, roles.weights, roles.states, roles.frozen | untrained, roles.side)
+    return replace(roles, frozen=roles.frozen | untrained)
 
 
 def _start(
@@ -175,8 +174,7 @@ def _declared(node: Node, symbol: Symbol) -> tuple[Shape, str | None]:
 def _likely_inputs(symbol: Symbol, saved: Mapping[str, Saved]) -> list[str]:
     """The inputs in the order of the file; labels and states come last."""
     roles = _roles(symbol, (), saved)
-    inputs = [*(i for i in roles.inputs if i not in roles.side), *(i for i in roles.inputs if i in roles.side)]
-    return [symbol.nodes[index].name for index in inputs]
+    return [symbol.nodes[index].name for index in sorted(roles.inputs, key=roles.side.__contains__)]
 
 
 def _check_inputs(symbol: Symbol, inferred: Inferred, roles: Roles) -> None:
@@ -185,10 +183,8 @@ def _check_inputs(symbol: Symbol, inferred: Inferred, roles: Roles) -> None:
     missing = [index for index in unknown if index not in roles.side] or unknown
     if not missing:
         return
-    listed = []
-    for index in missing:
-        shape = inferred.shapes[index][0]
-        listed.append(f"{symbol.nodes[index].name!r}{f' ({text(shape)})' if shape is not None else ''}")
+    shapes = [(symbol.nodes[index].name, inferred.shapes[index][0]) for index in missing]
+    listed = [f"{name!r}" if shape is None else f"{name!r} ({text(shape)})" for name, shape in shapes]
     name = symbol.nodes[missing[0]].name
     raise InputError(
         f"no shape was given for the model's input{'s' if len(listed) > 1 else ''} {', '.join(listed)}",
@@ -205,9 +201,8 @@ def _notes(symbol: Symbol, inferred: Inferred, roles: Roles, saved: Mapping[str,
     names = {node.name for node in symbol.variables}
     absent = [symbol.nodes[i].name for i in (*roles.weights, *roles.states) if symbol.nodes[i].name not in saved]
     if absent:
-        yield Note(
-            "weights-not-in-file", f"the parameter file does not hold {_some(absent)}; their shapes were worked out"
-        )
+        found = f"the parameter file does not hold {_some(absent)}; their shapes were worked out"
+        yield Note("weights-not-in-file", found)
     extra = [name for name in saved if name not in names]
     if extra:
         yield Note("unused-arrays", f"the parameter file also holds {_some(extra)}, which the symbol does not use")
@@ -246,11 +241,7 @@ def find_checkpoint(path: Path, params: str | Path | None = None, epoch: int | N
     if path.suffix != ".json" and not nameless:
         if params is not None or epoch is not None:
             raise SourceError(f"{path} is a parameter file itself", hint=f"name the symbol: PREFIX{SYMBOL_ENDING}")
-        # The symbol that belongs to a parameter file
-        stem = path.stem
-        match = _EPOCH.search(stem)
-        prefix = stem[: match.start()] if match else stem
-        symbol = path.with_name(f"{prefix}{SYMBOL_ENDING}")
+        symbol = path.with_name(f"{_EPOCH.sub('', path.stem)}{SYMBOL_ENDING}")
         if not symbol.is_file():
             raise SourceError(
                 f"{path} holds weights and no operators, and there is no {symbol.name} beside it",
@@ -268,10 +259,8 @@ def find_checkpoint(path: Path, params: str | Path | None = None, epoch: int | N
         return Checkpoint(path, epochs[epoch], chosen=True)
     if epochs:
         return Checkpoint(path, epochs[max(epochs)], chosen=False)
-    if nameless:
-        return Checkpoint(path, None, chosen=False)
-    plain = path.with_name(f"{_prefix(path)}.params")
-    return Checkpoint(path, plain if plain.is_file() else None, chosen=False)
+    plain = None if nameless else path.with_name(f"{_prefix(path)}.params")
+    return Checkpoint(path, plain if plain and plain.is_file() else None, chosen=False)
 
 
 def _prefix(path: Path) -> str:

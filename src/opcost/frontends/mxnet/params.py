@@ -10,18 +10,16 @@ import ast
 import re
 import struct
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, NamedTuple
 
 from opcost.core.files import length_of, opened
 from opcost.core.graph import bits
 from opcost.core.parsing import BadArchive, archive_in
 from opcost.errors import SourceError
 from opcost.frontends.mxnet.symbol import DTYPES
-
-_IsNone: TypeAlias = Callable[["tuple[int, ...] | None"], bool]
 
 LIST_MAGIC = struct.pack("<Q", 0x112)  # How a list of arrays begins
 
@@ -97,10 +95,8 @@ class _Reader:
     def _array(self, index: int) -> Array:
         what = f"array {index}"
         (word,) = self._unpack("<I", what)
-        if word == _V2:
-            return self._modern(what, none=lambda shape: not shape)
-        if word == _V3:
-            return self._modern(what, none=lambda shape: shape is None or any(extent < 0 for extent in shape))
+        if word in (_V2, _V3):
+            return self._modern(what, numpy_shapes=word == _V3)
         if word == _V1:
             shape = self._shape(what)
         elif word <= _MOST_AXES:
@@ -114,17 +110,16 @@ class _Reader:
         self._skip(_nbytes(shape, dtype), f"the data of {what}")
         return Array("", shape, dtype)
 
-    def _modern(self, what: str, *, none: _IsNone) -> Array:
-        """An array with a storage type; `none` says by the shape whether nothing follows."""
+    def _modern(self, what: str, *, numpy_shapes: bool) -> Array:
+        """An array with a storage type; nothing follows a shape that is unknown, or, before NumPy's shapes, a scalar's."""
         (code,) = self._unpack("<i", f"the storage type of {what}")
         storage = _STORAGE.get(code, "default" if code == -1 else None)
         if storage is None:
             raise self._fault(f"{what} has the storage type {code}, which MXNet does not have")
         stored = self._shape(f"the storage of {what}") if _INDEX_ARRAYS[storage] else None
         shape = self._shape(what)
-        if none(shape):
+        if shape is None or (any(extent < 0 for extent in shape) if numpy_shapes else not shape):
             return Array("", None, "float32", storage)
-        assert shape is not None
         self._check_shape(shape, what)
         dtype = self._dtype(what, context=True)
         indices = []

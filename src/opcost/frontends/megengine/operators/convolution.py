@@ -6,6 +6,7 @@ MegEngine packs the channels of images and filters for its kernels in many layou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from opcost.core.graph import Attr
@@ -326,11 +327,8 @@ def _batch(call: OperatorCall) -> Means:
     return "conv", {"then": then, **_macs(result(call), per_output, bias=len(call.ins) > 2)}
 
 
-def _first_two(call: OperatorCall) -> Means:
-    """Without a bias; where masks say where to compute, the count is that of a whole convolution."""
-    return _plain(call, bias=False)
-
-
+# Without a bias; where masks say where to compute, the count is that of a whole convolution
+_first_two = partial(_plain, bias=False)
 _GRADIENT = Row(alike(2), lambda call: ("conv", {"grads": ("weight",), **_grouped(call)}), reads=(1, 0, 2))
 
 ROWS = {

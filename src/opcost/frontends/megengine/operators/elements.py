@@ -11,18 +11,8 @@ from opcost.core.graph import NO_ATTRS
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, Unknown
 from opcost.frontends.megengine.model import SMALL
 from opcost.frontends.megengine.operators.layers import along
-from opcost.frontends.megengine.operators.table import (
-    NO_OPTIONAL_AXIS,
-    Means,
-    Numbers,
-    OperatorCall,
-    Row,
-    alike,
-    result,
-    same,
-    stretched,
-)
-from opcost.frontends.megengine.schema import FLOATING, NO_AXIS, QUANTIZED
+from opcost.frontends.megengine.operators.table import Means, Numbers, OperatorCall, Row, alike, result, same, stretched
+from opcost.frontends.megengine.schema import FLOATING, NO_AXIS, NO_OPTIONAL_AXIS, QUANTIZED
 from opcost.frontends.nodes.meaning import Content
 
 # -- arithmetic, type conversion and quantization ----------------------------------------------------------------------

@@ -13,8 +13,6 @@ from opcost.frontends.nodes.meaning import Operand, Out
 
 Numbers: TypeAlias = "tuple[int | float, ...]"
 
-NO_OPTIONAL_AXIS = 7  # `OptionalAxisV1` that names no axis
-
 
 @dataclass(slots=True, eq=False)
 class OperatorCall:

@@ -20,12 +20,9 @@ __all__ = ["ModelStatistics", "summary"]
 add_submodules(__name__, "torchsummary", "model_statistics")
 
 HEADER_TITLES = {
-    "kernel_size": "Kernel Shape",
-    "input_size": "Input Shape",
-    "output_size": "Output Shape",
-    "num_params": "Param #",
+    "kernel_size": "Kernel Shape", "input_size": "Input Shape", "output_size": "Output Shape", "num_params": "Param #",
     "mult_adds": "Mult-Adds",
-}
+}  # fmt: skip
 _WITHOUT_INPUT = ("num_params", "kernel_size")
 _BATCH = 2  # As many samples as a BatchNorm needs to have a variance
 _FLOAT_BYTES = 4

@@ -41,15 +41,11 @@ def summary(model: nn.Module, x: Any, *args: Any, **kwargs: Any) -> Any:
     lines: list[_LayerLine] = []
     for number, call, parameters, new in listed_layers(layers, leaves):
         weight = dict(call.module.named_parameters(recurse=False)).get("weight")
-        lines.append(
-            _LayerLine(
-                f"{number - 1}_{names[id(call.module)]}",
-                None if weight is None else inputs_first(weight.shape),
-                list(call.outputs[0].dims) if call.outputs else [],
-                total_and_trainable(new)[1] or None,
-                call.mult_adds_per_sample() if parameters or call.macs else None,
-            )
-        )
+        kernel = None if weight is None else inputs_first(weight.shape)
+        output = list(call.outputs[0].dims) if call.outputs else []
+        each = call.mult_adds_per_sample() if parameters or call.macs else None
+        name = f"{number - 1}_{names[id(call.module)]}"
+        lines.append(_LayerLine(name, kernel, output, total_and_trainable(new)[1] or None, each))
     total, trainable = total_and_trainable(layers.parameters.of(layers.model))
     outputs = layers.calls[0].outputs
     batch = outputs[0].dims[0] if outputs and outputs[0].dims else 1

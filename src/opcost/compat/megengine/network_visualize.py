@@ -107,11 +107,9 @@ def _integer(array: Any) -> str | None:
 _PARAMETER = "ImmutableTensor"
 _CONVOLUTIONS = ("Convolution", "ConvBias")
 _CLASS_NAMES = {
-    "BatchedMatrixMul": "BatchedMatmul",
-    "ConvolutionBackwardData": "ConvTranspose",
-    "NMSKeepMGB": "NMSKeep",
+    "BatchedMatrixMul": "BatchedMatmul", "ConvolutionBackwardData": "ConvTranspose", "NMSKeepMGB": "NMSKeep",
     "Softmax": "SoftmaxForward",
-}
+}  # fmt: skip
 """Where `network_visualize` calls an operator by another name than the file."""
 
 

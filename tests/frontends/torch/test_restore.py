@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import opcost
 from opcost.frontends.torch.ledger.tensors import Recorded
+from opcost.frontends.torch.restore.snapshot import Snapshot
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "forward": {},
@@ -232,3 +233,22 @@ def test_objects_whose_class_has_no_name_of_a_module_are_no_hindrance() -> None:
             return self.function(x)
 
     assert opcost.count(Calls(), shapes=(2, 3)).totals.flops == 6  # one addition for each element
+
+
+def test_the_operators_of_torch_are_not_searched_for_state_and_those_of_a_user_are() -> None:
+    torch.ops.opcost_restore.kept = [1]  # type: ignore[attr-defined]
+    try:
+        snapshot = Snapshot([calls_operators])
+        torch.ops.opcost_restore.kept.append(2)  # type: ignore[attr-defined]
+        snapshot.restore()
+        assert torch.ops.opcost_restore.kept == [1]
+    finally:
+        del torch.ops.opcost_restore.kept
+    assert len(snapshot._seen) < 2_000, "aten alone has 40,000 objects"
+
+
+ops = torch.ops
+
+
+def calls_operators(given: Tensor) -> Tensor:
+    return ops.aten.relu(given)

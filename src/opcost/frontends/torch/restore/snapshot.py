@@ -45,6 +45,9 @@ _CLASS: Any = vars(object)["__class__"]
 _CELL: Any = vars(types.CellType)["cell_contents"]
 _DEFAULTS: tuple[Any, ...] = tuple(vars(types.FunctionType)[f"__{name}__"] for name in ("defaults", "kwdefaults"))
 _ARGUMENTS: Any = vars(BaseException)["args"]
+_OPERATORS = frozenset(
+    {"aten", "prim", "prims", "quantized"}
+)  # Namespaces of torch.ops that hold only torch's own operators
 
 _Take = Callable[["Snapshot", Any], None]
 
@@ -173,6 +176,11 @@ class Snapshot:
         for slot in slots_of(type(value)).values():
             self._keep(slot, value)
 
+    def _take_operators(self, namespace: Any) -> None:
+        """A namespace of `torch.ops`; its operators may keep something only where they are the user's."""
+        if namespace.name not in _OPERATORS:
+            self._take_object(namespace)
+
     def _take_tensor(self, tensor: torch.Tensor) -> None:
         kept = KeptTensor.of(tensor)
         self.tensors.append(kept)
@@ -280,6 +288,7 @@ _TAKERS: tuple[tuple[Any, _Take | None], ...] = (
     (Recorded, None),  # of a count around this one
     (nn.parameter.UninitializedTensorMixin, None),  # lazy models run as a copy
     ((logging.Logger, logging.StreamHandler, *_LOCKS), None),  # they belong to the whole process
+    (type(torch.ops.aten), Snapshot._take_operators),
     (torch.Tensor, Snapshot._take_tensor),
     (nn.Module, Snapshot._take_module),
     *(_exactly(base, Snapshot._take_mapping) for base in (OrderedDict, dict)),

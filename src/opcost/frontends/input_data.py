@@ -1,26 +1,28 @@
 """Pickles, of which every step is looked at before the first one is taken, and nothing is found by its name.
 
-A pickle is a program. `check_steps` refuses any step that its readers do not need, and those with which few bytes would cost an
+A pickle is a program. `SafeUnpickler` refuses any step that its readers do not need, and those with which few bytes would cost an
 unpickler much memory or time; what then asks for something by name gets a stand-in of the reader's.
 """
 
 from __future__ import annotations
 
 import ast
-import io
 import pickle
 import pickletools
 from io import BytesIO
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, ClassVar, NamedTuple
 
+from opcost.core.checked import Bad, short
 from opcost.core.files import keep_pipes, length_of, opened
+from opcost.core.graph import nbytes
 from opcost.core.parsing import BadArchive, archive_in
-from opcost.errors import InputError, SourceError
+from opcost.errors import InputError, SourceError, shortened
 
 LARGEST_TUPLE = 1 << 14  # Parts of a tuple, with those of the tuples in it
 LARGEST_KEY = 64  # The same of a tuple that is a key, and hashed
+_MOST_NAMES = 10_000
 
 PLAIN_STEPS = frozenset(
     "PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 UNICODE SHORT_BINUNICODE "
@@ -38,51 +40,85 @@ _KEEPS = frozenset("SETITEM SETITEMS APPEND APPENDS ADDITEMS BUILD MEMOIZE".spli
 _FAULT = "it is damaged or no pickle at all"
 
 
-class Limits(NamedTuple):
-    """What a reader believes of a pickle."""
+class SafeUnpickler(pickle.Unpickler):
+    """Python's unpickler, which finds nothing of Python's; a class that derives from this one writes `stand_in`."""
 
-    steps: int
-    number: int  # The largest, either way
-    allowed: frozenset[str] = PLAIN_STEPS
+    purpose: ClassVar[str]  # What does not need a step that is refused
+    most_steps: ClassVar[int]
+    largest_number: ClassVar[int]  # Either way
+    allowed: ClassVar[frozenset[str]] = PLAIN_STEPS
 
+    def __init__(self, data: bytes) -> None:
+        super().__init__(BytesIO(data), encoding="latin1")
+        self.left = len(data)
+        """Bytes that may still be made of text: no more than the file has."""
+        self._found: dict[tuple[str, str], object] = {}
 
-class BadPickle(Exception):
-    """The text says which step is refused and why."""
+    def stand_in(self, module: str, name: str) -> object:
+        """What a pickle gets for a function or class that it asks for."""
+        raise NotImplementedError
 
+    def find_class(self, module: str, name: str) -> object:
+        if (module, name) not in self._found:
+            if len(self._found) > _MOST_NAMES:
+                raise Bad(f"it asks for more than {_MOST_NAMES} names")
+            self._found[module, name] = self.stand_in(module, name)
+        return self._found[module, name]
 
-def check_steps(stream: BytesIO, limits: Limits, purpose: str) -> None:
-    """Look at a pickle from here to its end; `purpose` is what does not need a step that is refused.
+    @classmethod
+    def read(cls, stream: BytesIO) -> object:
+        """The next pickle of a stream, which is at its end afterwards."""
+        begin = stream.tell()
+        try:
+            cls._check_steps(stream)
+            end = stream.tell()
+            stream.seek(begin)
+            return cls(stream.read(end - begin)).load()
+        except (
+            pickle.UnpicklingError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            EOFError,
+            OverflowError,
+        ) as exc:
+            raise Bad(f"{_FAULT} ({shortened(str(exc))})") from exc
 
-    An unpickler keeps room for every number up to the largest by which a thing is to be remembered. Large numbers as keys may all
-    have one hash, and a tuple that holds another twice, which holds a third twice, and so on, takes for ever to hash: so a
-    stack is kept of how many parts everything has.
-    """
-    remembered: dict[object, int] = {}
-    stack: list[int | None] = []
-    """Parts of each thing; None is a mark."""
-    for number, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
-        name = opcode.name
-        if number > limits.steps:
-            raise BadPickle(f"it has more than {limits.steps} steps")
-        if name not in limits.allowed:
-            raise BadPickle(f"it uses the step {name}, which {purpose} needs")
-        if isinstance(argument, int) and abs(argument) > limits.number:
-            raise BadPickle(f"it holds a number that is too large: {purpose} has one")
-        if name.endswith("PUT") or name == "MEMOIZE":
-            place = len(remembered) if argument is None else argument
-            if place > limits.steps:
-                raise BadPickle(f"it wants to remember {place} things")
-            if not stack or stack[-1] is None:
-                raise BadPickle(_FAULT)
-            remembered[place] = stack[-1]
-        elif name.endswith("GET"):
-            if argument not in remembered:
-                raise BadPickle(_FAULT)
-            stack.append(remembered[argument])
-        elif name == "MARK":
-            stack.append(None)
-        else:
-            _step(opcode, stack)
+    @classmethod
+    def _check_steps(cls, stream: BytesIO) -> None:
+        """Look at a pickle from here to its end.
+
+        An unpickler keeps room for every number up to the largest by which a thing is to be remembered. Large numbers as keys
+        may all have one hash, and a tuple that holds another twice, which holds a third twice, and so on, takes for ever to
+        hash: so a stack is kept of how many parts everything has.
+        """
+        remembered: dict[object, int] = {}
+        stack: list[int | None] = []
+        """Parts of each thing; None is a mark."""
+        for number, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
+            name = opcode.name
+            if number > cls.most_steps:
+                raise Bad(f"it has more than {cls.most_steps} steps")
+            if name not in cls.allowed:
+                raise Bad(f"it uses the step {name}, which {cls.purpose} needs")
+            if isinstance(argument, int) and abs(argument) > cls.largest_number:
+                raise Bad(f"it holds a number that is too large: {cls.purpose} has one")
+            if name.endswith("PUT") or name == "MEMOIZE":
+                place = len(remembered) if argument is None else argument
+                if place > cls.most_steps:
+                    raise Bad(f"it wants to remember {place} things")
+                if not stack or stack[-1] is None:
+                    raise Bad(_FAULT)
+                remembered[place] = stack[-1]
+            elif name.endswith("GET"):
+                if argument not in remembered:
+                    raise Bad(_FAULT)
+                stack.append(remembered[argument])
+            elif name == "MARK":
+                stack.append(None)
+            else:
+                _step(opcode, stack)
 
 
 def _step(opcode: pickletools.OpcodeInfo, stack: list[int | None]) -> None:
@@ -96,30 +132,29 @@ def _step(opcode: pickletools.OpcodeInfo, stack: list[int | None]) -> None:
         before = before[: before.index(pickletools.markobject)]
     under: list[Any] = [_popped(stack) for _ in before][::-1]
     if None in under:
-        raise BadPickle(_FAULT)
+        raise Bad(_FAULT)
     keys = {"SETITEM": under[1:2], "SETITEMS": taken[::2], "DICT": taken[::2], "ADDITEMS": taken, "FROZENSET": taken}
     if any(parts > LARGEST_KEY for parts in keys.get(name, ())):
-        raise BadPickle(f"a key of it has more than {LARGEST_KEY} parts")
+        raise Bad(f"a key of it has more than {LARGEST_KEY} parts")
     made = 1
     if name in _KEEPS:
         made = under[0]
     elif name.startswith("TUPLE") or name == "FROZENSET":
         made += sum(taken) + sum(under)
         if made > LARGEST_TUPLE:
-            raise BadPickle(f"a tuple of it unfolds into more than {LARGEST_TUPLE} parts")
+            raise Bad(f"a tuple of it unfolds into more than {LARGEST_TUPLE} parts")
     stack.extend([made] * len(opcode.stack_after))
 
 
 def _popped(stack: list[int | None]) -> int | None:
     if not stack:
-        raise BadPickle(_FAULT)
+        raise Bad(_FAULT)
     return stack.pop()
 
 
 # -- arrays in a file: shape and element type of each, from `.npy`, `.npz`, or a pickle of plain arrays --------------------
 #
-# Nothing of a file is run, and numpy is not needed. Of numpy's own files only the heads are read. Of a pickle all steps are
-# checked first; then Python's unpickler gets stand-ins, which can only note an array, for whatever it looks up by name.
+# Nothing of a file is run, and numpy is not needed. Of numpy's own files only the heads are read.
 
 MAGIC = b"\x93NUMPY"
 LONGEST_HEAD = 1 << 16  # Bytes of the description of one array that are believed
@@ -128,12 +163,12 @@ MOST_AXES = 64
 LARGEST_EXTENT = 1 << 63
 LONGEST_TYPE = 8
 LARGEST_PICKLE = 64 << 20  # Bytes of a pickle, which holds its arrays among its steps and so is read as a whole
-MOST_STEPS = 50 * MOST_ARRAYS  # Steps of a pickle: some twenty-five make an array
 
 _HINT = "save the data with numpy.save or numpy.savez, or pickle a numpy array or a dict of them"
 _DTYPES = {
     "f2": "float16", "f4": "float32", "f8": "float64", "b1": "bool", "c8": "complex64", "c16": "complex128",
     "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64", "u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64",
+    "b2": "bfloat16", "V2": "bfloat16",
 }  # fmt: skip
 
 
@@ -142,6 +177,10 @@ class InputArray(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        return nbytes(prod(self.shape), self.dtype)
 
 
 def read_input_data(path: str | Path) -> InputArray | dict[str, InputArray]:
@@ -153,68 +192,72 @@ def read_input_data(path: str | Path) -> InputArray | dict[str, InputArray]:
             head = file.read(8)
             file.seek(0)
             if head.startswith(MAGIC):
-                return _npy(file, size, str(path))
+                return _npy(file, size)
             if head.startswith(b"PK"):
-                return _npz(file, str(path))
-            if size > LARGEST_PICKLE:
-                fault = f"{path} is not an array of numpy's, and has more than {LARGEST_PICKLE >> 20} MiB"
-                raise InputError(fault, hint=_HINT)
-            return _unpickled(file.read(size), str(path))
+                return _npz(file)
+            return _unpickled(file, size)
+    except Bad as exc:
+        raise InputError(f"{path} is not accepted as input data: {exc}", hint=_HINT) from exc
     except SourceError as exc:
         raise InputError(f"the input data cannot be read: {exc.message}", hint=exc.hint) from exc
 
 
-# -- numpy's own files -------------------------------------------------------------------------------------------------
-
-
-def _npz(file: BinaryIO, path: str) -> dict[str, InputArray]:
+def _npz(file: BinaryIO) -> dict[str, InputArray]:
     found = {}
     try:
         with archive_in(file) as archive:
             members = archive.infolist()
             if len(members) > MOST_ARRAYS:
-                raise InputError(f"{path} claims {len(members)} arrays", hint=_HINT)
+                raise Bad(f"it claims {len(members)} arrays")
             for member in members:
                 with archive.open(member) as content:
-                    name = member.filename.removesuffix(".npy")
-                    found[name] = _npy(content, member.file_size, f"{path}: {member.filename}")
+                    try:
+                        found[member.filename.removesuffix(".npy")] = _npy(content, member.file_size)
+                    except Bad as exc:
+                        raise Bad(f"{member.filename[:80]}: {exc}") from exc
     except BadArchive as exc:
-        raise InputError(f"{path} is not an archive of arrays: {exc}", hint=_HINT) from exc
+        raise Bad(f"it is not an archive of arrays: {exc}") from exc
     return found
 
 
-def _npy(file: BinaryIO | Any, size: int, what: str) -> InputArray:
-    """The array that a `.npy` file describes, checked against the size of the file."""
-    start = file.read(10)
-    if not start.startswith(MAGIC) or len(start) < 10:
-        raise InputError(f"{what} is not an array that numpy saved", hint=_HINT)
-    length, begins = int.from_bytes(start[8:10], "little"), 10
-    if start[6] > 1:
-        length, begins = int.from_bytes(start[8:10] + file.read(2), "little"), 12
-    if length > LONGEST_HEAD:
-        raise InputError(f"{what} claims a header of {length} bytes", hint=_HINT)
-    try:
-        head = ast.literal_eval(file.read(length).decode("latin1").strip())
-        shape, descr = head["shape"], head["descr"]
-    except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError) as exc:
-        raise InputError(f"the header of {what} cannot be read", hint=_HINT) from exc
-    array, itemsize = _array(shape, descr, what)
-    if begins + length + prod(array.shape) * itemsize > size:
-        fault = f"{what} is cut short: its array of {array.shape} {array.dtype} needs more bytes than there are"
-        raise InputError(fault)
+def _npy(file: Any, size: int) -> InputArray:
+    array, begin = npy_header(file)
+    if begin + array.nbytes > size:
+        raise Bad(f"it is cut short: its array of {array.shape} {array.dtype} needs more bytes than there are")
     return array
 
 
-def _array(shape: object, descr: object, what: str) -> tuple[InputArray, int]:
-    """The array with this shape and numpy's word for its type, and the bytes of one element."""
+def npy_header(file: Any) -> tuple[InputArray, int]:
+    """The array that a `.npy` file describes, and where its data begins."""
+    start = file.read(10)
+    if not start.startswith(MAGIC) or len(start) < 10:
+        raise Bad("it is not an array that numpy saved")
+    length, begin = int.from_bytes(start[8:10], "little"), 10
+    if start[6] > 1:
+        length, begin = int.from_bytes(start[8:10] + file.read(2), "little"), 12
+    if length > LONGEST_HEAD:
+        raise Bad(f"it claims a header of {length} bytes")
+    try:
+        head = ast.literal_eval(file.read(length).decode("latin1").strip())
+        shape, descr = head.get("shape"), head.get("descr")
+    except (ValueError, SyntaxError, AttributeError, TypeError, RecursionError, MemoryError) as exc:
+        raise Bad("its header cannot be read") from exc
+    match descr:
+        case [("bfloat16", word)]:  # a structure with one field of that name
+            descr = word
+    return _array(shape, descr), begin + length
+
+
+def _array(shape: object, descr: object) -> InputArray:
+    """The array with this shape and numpy's word for its type."""
     code = descr.lstrip("<>|=") if isinstance(descr, str) and len(descr) <= LONGEST_TYPE else ""
     if code not in _DTYPES:
         named = repr(descr)[:40] if isinstance(descr, str) else "that has several parts"
-        raise InputError(f"{what} holds elements of a type {named}, not numbers", hint=_HINT)
+        raise Bad(f"it holds elements of a type {named}, not numbers")
     extents = shape if isinstance(shape, tuple) and len(shape) <= MOST_AXES else (None,)
     if any(type(extent) is not int or not 0 <= extent < LARGEST_EXTENT for extent in extents):
-        raise InputError(f"{what} holds an array whose shape is not a tuple of counts", hint=_HINT)
-    return InputArray(tuple(extents), _DTYPES[code]), int(code[1:])
+        raise Bad(f"it has the shape {short(shape)}, which is not a tuple of counts")
+    return InputArray(tuple(extents), _DTYPES[code])
 
 
 # -- pickles -----------------------------------------------------------------------------------------------------------
@@ -232,36 +275,29 @@ class _Type(NamedTuple):
 class _Array:
     """An array while it is put together."""
 
-    __slots__ = ("array", "what")
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-        self.array: InputArray | None = None
+    array: InputArray | None = None
 
     def __setstate__(self, state: object) -> None:
         match state:
             case (int(), tuple(shape), _Type(descr), _, bytes() | bytearray() as data):
-                self.array, itemsize = _array(shape, descr, self.what)
-                if prod(self.array.shape) * itemsize != len(data):
+                self.array = _array(shape, descr)
+                if self.array.nbytes != len(data):
                     spec = f"{self.array.shape} {self.array.dtype}"
-                    raise _refused(self.what, f"an array of {spec} does not fit into {len(data)} bytes")
+                    raise Bad(f"an array of {spec} does not fit into {len(data)} bytes")
             case _:
-                raise _refused(self.what, "it holds an array of something besides numbers")
+                raise Bad("it holds an array of something besides numbers")
 
 
-class _Unpickler(pickle.Unpickler):
-    """Python's unpickler, for which every name that a pickle can ask for is one of our `_Name`s."""
+class _ArrayUnpickler(SafeUnpickler):
+    """Every name that a pickle can ask for is one of our `_Name`s."""
 
-    def __init__(self, data: bytes, what: str) -> None:
-        super().__init__(io.BytesIO(data), encoding="latin1")
-        self.what = what
-        self.left = len(data)
-        """Bytes that may still be made of text: no more than the file has."""
+    purpose = "no array"
+    most_steps = 50 * MOST_ARRAYS  # Some twenty-five make an array
+    largest_number = LARGEST_PICKLE
 
-    def find_class(self, module: str, name: str) -> _Name:
+    def stand_in(self, module: str, name: str) -> _Name:
         if (module if module not in _NUMPY else "numpy", name) not in _KNOWN:
-            wanted = f"{module}.{name}"[:80]
-            raise _refused(self.what, f"it asks for {wanted}, which could run code; nothing of it was run")
+            raise Bad(f"it asks for {f'{module}.{name}'[:80]}, which could run code; nothing of it was run")
         return _Name(name, self)
 
 
@@ -269,61 +305,51 @@ class _Name(NamedTuple):
     """What a pickle gets instead of the function or class that it asks for."""
 
     name: str
-    reader: _Unpickler
+    reader: SafeUnpickler
 
     def __call__(self, *given: object) -> object:
         """What arrays are made of; nothing else can be called."""
-        what = self.reader.what
         match self.name, given:
             case "_reconstruct", (_Name("ndarray"), _, _):
-                return _Array(what)
+                return _Array()
             case "dtype", (str(descr), *_):
                 return _Type(descr)
             case "_frombuffer", (bytes() | bytearray() as data, _Type() as dtype, tuple(shape), str()):
-                found = _Array(what)
+                found = _Array()
                 found.__setstate__((1, shape, dtype, None, data))
                 return found
             case "encode", (str(text), "latin1" | "latin-1"):
                 self.reader.left -= len(text)
                 if self.reader.left < 0:
-                    raise _refused(what, "it makes more of its text than it has")
+                    raise Bad("it makes more of its text than it has")
                 return text.encode("latin1")
             case "bytes", ():  # an array without elements
                 return b""
             case "OrderedDict", ():
                 return {}
             case _:
-                raise _refused(what, "it calls something that no array needs; nothing of it was run")
+                raise Bad("it calls something that no array needs; nothing of it was run")
 
     def __setstate__(self, state: object) -> None:
-        raise _refused(self.reader.what, "it changes something that is not an array")
+        raise Bad("it changes something that is not an array")
 
 
-def _unpickled(data: bytes, what: str) -> InputArray | dict[str, InputArray]:
-    """What a pickle holds: every step is looked at before the first one is taken."""
-    try:
-        check_steps(io.BytesIO(data), Limits(MOST_STEPS, LARGEST_PICKLE), "no array")
-        found = _Unpickler(data, what).load()
-    except BadPickle as exc:
-        raise _refused(what, str(exc)) from exc
-    except (pickle.UnpicklingError, ValueError, LookupError, TypeError, AttributeError, EOFError, OverflowError) as exc:
-        raise _refused(what, f"it is damaged or no pickle at all ({exc})") from exc
+def _unpickled(file: BinaryIO, size: int) -> InputArray | dict[str, InputArray]:
+    if size > LARGEST_PICKLE:
+        raise Bad(f"it is not an array of numpy's, and has more than {LARGEST_PICKLE >> 20} MiB")
+    found = _ArrayUnpickler.read(BytesIO(file.read(size)))
     if isinstance(found, _Array) and found.array is not None:
         return found.array
     if not isinstance(found, dict) or not found:
-        raise _refused(what, "it holds neither an array nor a dict of arrays")
+        raise Bad("it holds neither an array nor a dict of arrays")
     arrays = {}
-    for name, plan in found.items():
+    for name, each in found.items():
         if not isinstance(name, str):
-            raise _refused(what, "it holds something besides arrays by name")
-        if not isinstance(plan, _Array) or plan.array is None:
-            raise _refused(what, f"its entry {name[:40]!r} is not an array")
-        arrays[name] = plan.array
+            raise Bad("it holds something besides arrays by name")
+        if not isinstance(each, _Array) or each.array is None:
+            raise Bad(f"its entry {name[:40]!r} is not an array")
+        arrays[name] = each.array
     return arrays
-
-
-def _refused(what: str, why: str) -> InputError:
-    return InputError(f"{what} is not accepted as input data: {why}", hint=_HINT)
 
 
 _NUMPY = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric")

@@ -7,25 +7,21 @@ pickle that would call anything else is refused by the name of that.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from io import BytesIO
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
-from opcost.core.checked import short
+from opcost.core.checked import Bad, short
 from opcost.core.graph import Note
 from opcost.core.scan import Scan, StoredTensor
 from opcost.core.units import format_count
 from opcost.errors import shortened, some
 from opcost.frontends.checkpoint.reader import LARGEST_EXTENT, MOST_AXES
-from opcost.frontends.input_data import OBJECT_STEPS, BadPickle, Limits, check_steps
+from opcost.frontends.input_data import OBJECT_STEPS, SafeUnpickler
 
 LARGEST_PICKLE = 32 << 20  # Bytes; a tensor takes about two hundred of them, and its data is elsewhere
-LIMITS = Limits(steps=500_000, number=(1 << 64) - 1, allowed=OBJECT_STEPS)
 DEEPEST = 64
 LONGEST_NAME = 1 << 12
-_MOST_CLASSES = 10_000
 
 _STORAGES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64", "Int": "int32",
@@ -76,7 +72,7 @@ class _Class(type):
     named: str
 
     def __call__(cls, *args: object, **named: object) -> object:
-        raise BadPickle(f"it asks for {shortened(cls.named)}, which could run code; nothing of it was run")
+        raise Bad(f"it asks for {shortened(cls.named)}, which could run code; nothing of it was run")
 
 
 class _Object:
@@ -102,20 +98,18 @@ class _Object:
         self.state.append({key: value})
 
 
-class _Unpickler(pickle.Unpickler):
-    """Python's unpickler, which finds nothing of Python's."""
+class TensorUnpickler(SafeUnpickler):
+    """Makes descriptions of tensors, and of what they are in."""
 
-    def __init__(self, stream: BytesIO) -> None:
-        super().__init__(stream, encoding="latin1")
-        self._found: dict[tuple[str, str], object] = {}
+    purpose, most_steps, largest_number, allowed = "no checkpoint", 500_000, (1 << 64) - 1, OBJECT_STEPS
 
-    def find_class(self, module: str, name: str) -> object:
-        known = self._found.get((module, name))
-        if known is None:
-            if len(self._found) > _MOST_CLASSES:
-                raise BadPickle(f"it asks for more than {_MOST_CLASSES} names")
-            known = self._found[module, name] = _stand_in(module, name)
-        return known
+    def stand_in(self, module: str, name: str) -> object:
+        function = _FUNCTIONS.get((module.replace("__builtin__", "builtins").replace("copy_reg", "copyreg"), name))
+        if function is not None:
+            return function
+        if module in ("torch", "torch.storage"):
+            return _Word(module, name)
+        return _Class("_Named", (_Object,), {"__slots__": (), "named": f"{module}.{name}"[:LONGEST_NAME]})
 
     def persistent_load(self, pid: object) -> object:
         match pid:
@@ -127,20 +121,7 @@ class _Unpickler(pickle.Unpickler):
                 dtype = _STORAGES.get(kind.removesuffix("Storage"))
                 if dtype is not None:
                     return Storage(str(key), dtype, elements)
-        raise BadPickle("it asks for data in a way that PyTorch does not")
-
-
-def described(stream: BytesIO) -> object:
-    """The next pickle of a stream, which is at its end afterwards."""
-    begin = stream.tell()
-    try:
-        check_steps(stream, LIMITS, "no checkpoint")
-        end = stream.tell()
-        stream.seek(begin)
-        found = _Unpickler(BytesIO(stream.read(end - begin))).load()
-    except (pickle.UnpicklingError, ValueError, LookupError, TypeError, AttributeError, EOFError, OverflowError) as exc:
-        raise BadPickle(f"it is damaged or no pickle at all ({shortened(str(exc))})") from exc
-    return found
+        raise Bad("it asks for data in a way that PyTorch does not")
 
 
 def tensors_in(root: object) -> Iterator[tuple[Keys, PickledTensor]]:
@@ -156,11 +137,11 @@ def tensors_in(root: object) -> Iterator[tuple[Keys, PickledTensor]]:
         path, found = (*outer, *part[0]), part[1]
         if isinstance(found, PickledTensor):
             if sum(map(len, path)) > LONGEST_NAME:
-                raise BadPickle(f"a tensor has a name of more than {LONGEST_NAME:,} letters")
+                raise Bad(f"a tensor has a name of more than {LONGEST_NAME:,} letters")
             yield path, found
         elif _holds(found) and id(found) not in seen:
             if len(path) > DEEPEST:
-                raise BadPickle(f"it is nested more than {DEEPEST} deep")
+                raise Bad(f"it is nested more than {DEEPEST} deep")
             seen.add(id(found))
             levels.append((path, _parts(found)))
 
@@ -191,27 +172,18 @@ def _parts(found: Any) -> Iterator[tuple[Keys, object]]:
 # -- substitutes -------------------------------------------------------------------------------------------------------------
 
 
-def _stand_in(module: str, name: str) -> object:
-    function = _FUNCTIONS.get((module.replace("__builtin__", "builtins").replace("copy_reg", "copyreg"), name))
-    if function is not None:
-        return function
-    if module in ("torch", "torch.storage"):
-        return _Word(module, name)
-    return _Class("_Named", (_Object,), {"__slots__": (), "named": f"{module}.{name}"[:LONGEST_NAME]})
-
-
 def _tensor(storage: object, offset: object, size: object, dtype: str | None = None) -> PickledTensor:
     if not isinstance(storage, Storage) or not isinstance(offset, int) or not isinstance(size, tuple):
-        raise BadPickle("it makes a tensor of something else than data, offset and size")
+        raise Bad("it makes a tensor of something else than data, offset and size")
     if len(size) > MOST_AXES or any(type(extent) is not int or not 0 <= extent <= LARGEST_EXTENT for extent in size):
-        raise BadPickle(f"it holds a tensor of the size {short(size)}")
+        raise Bad(f"it holds a tensor of the size {short(size)}")
     return PickledTensor(storage, offset, size, dtype or storage.dtype)
 
 
 def _of_dtype(storage: object, offset: object, size: object, _stride: object, *more: object) -> PickledTensor:
     word = more[2] if len(more) > 2 else None
     if not isinstance(word, _Word):
-        raise BadPickle("it makes a tensor without a type")
+        raise Bad("it makes a tensor without a type")
     return _tensor(storage, offset, size, _SPELT.get(word.name, word.name))
 
 
@@ -222,7 +194,7 @@ def _without_data(dtype: object, size: object, *_more: object) -> PickledTensor:
 
 def _of_type(function: object, _kind: object, args: object, *_state: object) -> object:
     if function not in _FUNCTIONS.values() or not callable(function) or not isinstance(args, tuple):
-        raise BadPickle("it makes a tensor of a kind of its own in a way that PyTorch does not")
+        raise Bad("it makes a tensor of a kind of its own in a way that PyTorch does not")
     return function(*args)
 
 

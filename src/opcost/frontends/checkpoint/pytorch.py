@@ -8,14 +8,29 @@ from math import prod
 from pathlib import Path
 from typing import BinaryIO
 
+from opcost.core.checked import Bad
 from opcost.core.files import length_of, opened
 from opcost.core.graph import BITS, nbytes
 from opcost.core.parsing import BadArchive, archive_in
 from opcost.core.scan import Role
 from opcost.errors import shortened
-from opcost.frontends.checkpoint.described import LARGEST_PICKLE, Keys, PickledTensor, Storage, described, tensors_in
-from opcost.frontends.checkpoint.reader import MOST_TENSORS, CheckpointReader, Contents, Raw, fault, first_member
-from opcost.frontends.input_data import BadPickle
+from opcost.frontends.checkpoint.described import (
+    LARGEST_PICKLE,
+    Keys,
+    PickledTensor,
+    Storage,
+    TensorUnpickler,
+    tensors_in,
+)
+from opcost.frontends.checkpoint.reader import (
+    DAMAGED,
+    MOST_TENSORS,
+    CheckpointReader,
+    Contents,
+    Raw,
+    fault,
+    first_member,
+)
 
 _WHAT = "a PyTorch checkpoint"
 _MAGIC = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
@@ -44,11 +59,8 @@ class PyTorchReader(CheckpointReader):
                 if file.read(2) == b"PK":
                     return _contents(*_archive(file))
                 return _contents(*_stack(file))
-        except BadArchive as exc:
-            raise fault(path, _WHAT, str(exc)) from exc
-        except BadPickle as exc:
-            hint = "" if "run code" in str(exc) else None
-            raise fault(path, _WHAT, str(exc), *(() if hint is None else (hint,))) from exc
+        except (Bad, BadArchive) as exc:
+            raise fault(path, _WHAT, str(exc), "" if "run code" in str(exc) else DAMAGED) from exc
 
 
 def _archive(file: BinaryIO) -> tuple[object, dict[str, int]]:
@@ -56,19 +68,19 @@ def _archive(file: BinaryIO) -> tuple[object, dict[str, int]]:
     with archive_in(file) as archive:
         names = [name for name in archive.namelist() if name.count("/") == 1 and name.endswith("/data.pkl")]
         if len(names) != 1:
-            raise BadPickle(f"the archive holds {len(names)} files data.pkl")
+            raise Bad(f"the archive holds {len(names)} files data.pkl")
         info = archive.getinfo(names[0])
         with archive.open(info) as member:
             content = member.read(LARGEST_PICKLE + 1)
         if max(info.file_size, len(content)) > LARGEST_PICKLE:
-            raise BadPickle(f"its description has more than {LARGEST_PICKLE >> 20} MiB")
+            raise Bad(f"its description has more than {LARGEST_PICKLE >> 20} MiB")
         begin = names[0].removesuffix("data.pkl") + "data/"
         sizes = {
             each.filename.removeprefix(begin): each.file_size
             for each in archive.infolist()
             if each.filename.startswith(begin)
         }
-    return described(BytesIO(content)), sizes
+    return TensorUnpickler.read(BytesIO(content)), sizes
 
 
 def _stack(file: BinaryIO) -> tuple[object, dict[str, int]]:
@@ -76,9 +88,9 @@ def _stack(file: BinaryIO) -> tuple[object, dict[str, int]]:
     size = length_of(file)
     stream = BytesIO(file.read(LARGEST_PICKLE))
     stream.seek(2 + len(_MAGIC))
-    version, _system, found, keys = (described(stream) for _ in range(4))
+    version, _system, found, keys = (TensorUnpickler.read(stream) for _ in range(4))
     if version != 1001 or not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise BadPickle("it is no stack of pickles as PyTorch wrote them")
+        raise Bad("it is no stack of pickles as PyTorch wrote them")
     known = {tensor.storage.key: tensor.storage for _, tensor in tensors_in(found) if tensor.storage is not None}
     at, sizes = stream.tell(), {}
     for key in keys:
@@ -87,20 +99,20 @@ def _stack(file: BinaryIO) -> tuple[object, dict[str, int]]:
         elements = int.from_bytes(file.read(8), "little", signed=True)
         storage = known.get(key)
         if elements < 0 or (storage is not None and elements != storage.elements):
-            raise BadPickle(f"its data {shortened(key)!r} is said to have {elements:,} elements")
+            raise Bad(f"its data {shortened(key)!r} is said to have {elements:,} elements")
         if storage is None:
-            raise BadPickle(f"it holds data {shortened(key)!r} that nothing describes")
+            raise Bad(f"it holds data {shortened(key)!r} that nothing describes")
         sizes[key] = nbytes(elements, storage.dtype)
         at += 8 + sizes[key]
         if at > size:
-            raise BadPickle(f"its data ends at byte {at:,}, and the file has {size:,}")
+            raise Bad(f"its data ends at byte {at:,}, and the file has {size:,}")
     return found, sizes
 
 
 def _contents(root: object, sizes: Mapping[str, int]) -> Contents:
     tensors = dict(tensors_in(root))
     if len(tensors) > MOST_TENSORS:
-        raise BadPickle(f"it holds more than {MOST_TENSORS:,} tensors")
+        raise Bad(f"it holds more than {MOST_TENSORS:,} tensors")
     roles = _roles(tensors)
     wrapped = _is_wrapped([path for path in tensors if roles[path] == "weight"])
     found = []
@@ -118,16 +130,16 @@ def _contents(root: object, sizes: Mapping[str, int]) -> Contents:
 def _check(name: str, tensor: PickledTensor, sizes: Mapping[str, int]) -> None:
     """Its data must be there."""
     if tensor.dtype not in BITS:
-        raise BadPickle(f"{shortened(name)} has the unknown type {shortened(tensor.dtype)!r}")
+        raise Bad(f"{shortened(name)} has the unknown type {shortened(tensor.dtype)!r}")
     storage: Storage | None = tensor.storage
     if storage is None or not prod(tensor.shape):
         return
     there = sizes.get(storage.key, -1)
     if nbytes(storage.elements, storage.dtype) > there:
-        raise BadPickle(f"the data of {shortened(name)} is {'cut short' if there >= 0 else 'missing'}")
+        raise Bad(f"the data of {shortened(name)} is {'cut short' if there >= 0 else 'missing'}")
     # A tensor may be expanded, but then its elements are stored once, and it is no weight of its own.
     if nbytes(tensor.offset + prod(tensor.shape), tensor.dtype) > there and 1 not in tensor.shape:
-        raise BadPickle(f"{shortened(name)} of {tensor.shape} is outside of its data")
+        raise Bad(f"{shortened(name)} of {tensor.shape} is outside of its data")
 
 
 def _roles(tensors: Mapping[Keys, PickledTensor]) -> dict[Keys, Role]:

@@ -19,8 +19,7 @@ from opcost.core.parsing import BadArchive, archive_in
 from opcost.errors import counted
 from opcost.frontends.aten.call import Call, Described, row_major
 from opcost.frontends.aten.schema import is_view
-from opcost.frontends.checkpoint.described import LARGEST_PICKLE, PickledTensor, described
-from opcost.frontends.input_data import BadPickle
+from opcost.frontends.checkpoint.described import LARGEST_PICKLE, PickledTensor, TensorUnpickler
 from opcost.frontends.programs import ProgramBuilder, ProgramOperator, ProgramTensor, made_in
 from opcost.frontends.torchscript.results import Number
 
@@ -114,13 +113,13 @@ def read_script(path: Path) -> Script:
                     if size > MOST_CODE:
                         raise Bad(f"its code has more than {MOST_CODE >> 20} MiB")
                     texts[name.removeprefix(f"{top}code/")] = content.decode("utf-8", "replace")
-            root = _Plain()(described(BytesIO(_member(archive, roots[0], LARGEST_PICKLE))))
+            root = _Plain()(TensorUnpickler.read(BytesIO(_member(archive, roots[0], LARGEST_PICKLE))))
             constants: list[Any] = []
             if f"{top}constants.pkl" in names:
-                found = described(BytesIO(_member(archive, f"{top}constants.pkl", LARGEST_PICKLE)))
+                found = TensorUnpickler.read(BytesIO(_member(archive, f"{top}constants.pkl", LARGEST_PICKLE)))
                 listed = found if isinstance(found, (list, tuple)) else []
                 constants = [_constant(archive, top, each) for each in listed]
-    except (BadArchive, BadPickle) as exc:
+    except BadArchive as exc:
         raise Bad(str(exc)) from exc
     if not isinstance(root, Object):
         raise Bad("its pickle holds no module")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from opcost.core.graph import nbytes
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw, first_member
-from opcost.frontends.mxnet.params import LIST_MAGIC, NPY_MAGIC, read_params
+from opcost.frontends.input_data import MAGIC
+from opcost.frontends.mxnet.params import LIST_MAGIC, read_params
 
 _PREFIXES = ("arg:", "aux:")
 
@@ -19,7 +20,7 @@ class ArraysReader(CheckpointReader):
     suffixes = (".params", ".npz", ".npy")
 
     def sniff(self, head: bytes, path: Path) -> bool:
-        return head.startswith((LIST_MAGIC, NPY_MAGIC)) or first_member(head).endswith(".npy")
+        return head.startswith((LIST_MAGIC, MAGIC)) or first_member(head).endswith(".npy")
 
     def read(self, path: Path) -> Contents:
         found = []

@@ -6,8 +6,6 @@ checked against the file before anything is read or skipped by it.
 
 from __future__ import annotations
 
-import ast
-import re
 import struct
 import zipfile
 from collections.abc import Iterator
@@ -15,10 +13,12 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from opcost.core.checked import Bad
 from opcost.core.files import length_of, opened
 from opcost.core.graph import bits
 from opcost.core.parsing import BadArchive, archive_in
 from opcost.errors import SourceError
+from opcost.frontends.input_data import MAGIC, npy_header
 from opcost.frontends.mxnet.symbol import DTYPES
 
 LIST_MAGIC = struct.pack("<Q", 0x112)  # How a list of arrays begins
@@ -52,7 +52,7 @@ def read_params(path: Path) -> tuple[Array, ...]:
             return _Reader(file, str(path)).arrays()
         if head.startswith(ZIP_MAGIC):
             return tuple(list_archive(file, str(path)))
-        if head.startswith(NPY_MAGIC):
+        if head.startswith(MAGIC):
             file.seek(0)
             shape, dtype, begin = _npy_header(file, str(path))
             size = file.seek(0, 2)
@@ -225,15 +225,8 @@ def _nbytes(shape: tuple[int, ...], dtype: str) -> int:
 # -- NumPy's archives and arrays, as MXNet 2.0 writes them, read without NumPy and without the data --------------------
 
 ZIP_MAGIC = b"PK\x03\x04"
-NPY_MAGIC = b"\x93NUMPY"
 
-_LARGEST_HEADER = 1 << 16
 _MOST_MEMBERS = 50_000
-_TYPES = {
-    "f2": "float16", "f4": "float32", "f8": "float64", "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64",
-    "u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64", "b1": "bool", "b2": "bfloat16", "V2": "bfloat16",
-    "c8": "complex64", "c16": "complex128",
-}  # fmt: skip
 _SPARSE_PARTS = ("data", "indices", "indptr", "format", "shape")  # A sparse array is a folder of these
 
 
@@ -282,35 +275,8 @@ def _dense_shape(archive: zipfile.ZipFile, name: str, where: str) -> tuple[int, 
 
 def _npy_header(file: Any, where: str) -> tuple[tuple[int, ...], str, int]:
     """Shape, element type, and where the data begins."""
-    start = file.read(10)
-    if len(start) < 10 or not start.startswith(NPY_MAGIC):
-        raise SourceError(f"{where} is not a NumPy array", hint=_DAMAGED)
-    length, begin = int.from_bytes(start[8:10], "little"), 10
-    if start[6] >= 2:
-        length += int.from_bytes(file.read(2), "little") << 16
-        begin = 12
-    if length > _LARGEST_HEADER:
-        raise SourceError(f"{where} claims a header of {length} bytes", hint=_DAMAGED)
     try:
-        described = ast.literal_eval(file.read(length).decode("latin-1").strip())
-        shape, dtype = described.get("shape"), _numpy_dtype(described.get("descr"))
-    except (ValueError, TypeError, AttributeError, SyntaxError, MemoryError, RecursionError) as exc:
-        raise SourceError(f"{where} has a header that cannot be read", hint=_DAMAGED) from exc
-    if (
-        not isinstance(shape, tuple)
-        or len(shape) > _MOST_AXES
-        or any(type(extent) is not int or not 0 <= extent < 1 << 63 for extent in shape)
-    ):
-        raise SourceError(f"{where} has the shape {str(shape)[:60]}", hint=_DAMAGED)
-    if dtype is None:
-        raise SourceError(f"{where} has the element type {str(described.get('descr'))[:60]!r}, which is no number")
-    return shape, dtype, begin + length
-
-
-def _numpy_dtype(descr: Any) -> str | None:
-    """NumPy's word for an element type in ours; bfloat16 is a structure with one field of that name."""
-    if isinstance(descr, list) and len(descr) == 1 and isinstance(descr[0], tuple) and len(descr[0]) == 2:
-        descr = descr[0][1]
-    if not isinstance(descr, str) or not re.fullmatch(r"[<|=>]?[A-Za-z]\d{1,2}", descr):
-        return None
-    return _TYPES.get(descr.lstrip("<|=>"))
+        (shape, dtype), begin = npy_header(file)
+    except Bad as exc:
+        raise SourceError(f"{where} is no array that can be read: {exc}", hint=_DAMAGED) from exc
+    return shape, dtype, begin

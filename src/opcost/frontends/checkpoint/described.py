@@ -16,7 +16,7 @@ from opcost.core.graph import Note
 from opcost.core.scan import Scan, StoredTensor
 from opcost.core.units import format_count
 from opcost.errors import shortened, some
-from opcost.frontends.checkpoint.reader import LARGEST_EXTENT, MOST_AXES
+from opcost.frontends.checkpoint.reader import LARGEST_EXTENT, MOST_AXES, NotKnown
 from opcost.frontends.input_data import OBJECT_STEPS, SafeUnpickler
 
 LARGEST_PICKLE = 32 << 20  # Bytes; a tensor takes about two hundred of them, and its data is elsewhere
@@ -72,7 +72,7 @@ class _Class(type):
     named: str
 
     def __call__(cls, *args: object, **named: object) -> object:
-        raise Bad(f"it asks for {shortened(cls.named)}, which could run code; nothing of it was run")
+        raise NotKnown(f"it asks for {shortened(cls.named)}, which could run code; nothing of it was run")
 
 
 class _Object:

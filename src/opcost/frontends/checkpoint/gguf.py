@@ -11,6 +11,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from opcost.core.checked import Bad
 from opcost.core.files import length_of, opened
 from opcost.core.graph import Note
 from opcost.errors import shortened
@@ -20,11 +21,10 @@ from opcost.frontends.checkpoint.reader import (
     MOST_TENSORS,
     CheckpointReader,
     Contents,
+    NotKnown,
     Raw,
-    fault,
 )
 
-_WHAT = "a GGUF file"
 _BLOCK = 1 << 20
 _MOST_PAIRS = 1 << 16
 _LONGEST_NAME = 1 << 12
@@ -55,6 +55,7 @@ class GgufReader(CheckpointReader):
     """A file, and the parts that it was split into."""
 
     name = "gguf"
+    what = "a GGUF file"
     suffixes = (".gguf",)
 
     def sniff(self, head: bytes, path: Path) -> bool:
@@ -73,30 +74,26 @@ class GgufReader(CheckpointReader):
             return found._replace(notes=(*found.notes, note))
         files = [path.with_name(f"{name[1]}-{number:05}-of-{name[3]}{name[4]}") for number in range(1, parts + 1)]
         if missing := [file.name for file in files if not file.is_file()]:
-            raise fault(
-                path, "all of a split GGUF file", f"{len(missing)} of its {parts} parts are missing, as {missing[0]}"
-            )
+            raise Bad(f"{len(missing)} of its {parts} parts are missing, as {missing[0]}")
         read = [found if file == path else _read(file) for file in files]
         facts = {**found.facts, **read[0].facts}
         tensors = [tensor for each in read for tensor in each.tensors]
         if len(tensors) != facts.get("split.tensors.count", len(tensors)):
             expected = facts["split.tensors.count"]
-            raise fault(
-                path, _WHAT, f"its parts hold {len(tensors):,} tensors, and should hold {shortened(str(expected))}"
-            )
+            raise Bad(f"its parts hold {len(tensors):,} tensors, and should hold {shortened(str(expected))}")
         return Contents(tensors, read[0].details, facts, parts=tuple(files))
 
 
 def _read(path: Path) -> Contents:
     with opened(path) as file:
-        return _Walk(file, path).contents()
+        return _Walk(file).contents()
 
 
 class _Walk:
     """The header from front to back, a block at a time; every step knows how much of the file is left."""
 
-    def __init__(self, file: BinaryIO, path: Path) -> None:
-        self.path, self.file, self.size = path, file, length_of(file)
+    def __init__(self, file: BinaryIO) -> None:
+        self.file, self.size = file, length_of(file)
         self.begin = self.at = 0
         self.data = b""
         """What was read of the file, from `begin` on; `at` is a place in it."""
@@ -108,12 +105,10 @@ class _Walk:
         if version and not version & 0xFFFF:
             self.order, version = ">", int.from_bytes(version.to_bytes(4, "little"), "big")
         if version not in (2, 3):
-            raise fault(
-                self.path, _WHAT, f"it is of version {version}, and versions 2 and 3 are read", "convert it again"
-            )
+            raise NotKnown(f"it is of version {version}, and versions 2 and 3 are read: convert it again")
         tensors, pairs = self._unpack("QQ")
         if tensors * 24 > self.size or tensors > MOST_TENSORS or pairs * 13 > self.size or pairs > _MOST_PAIRS:
-            raise fault(self.path, _WHAT, f"it is said to hold {tensors:,} tensors and {pairs:,} keys")
+            raise Bad(f"it is said to hold {tensors:,} tensors and {pairs:,} keys")
         facts = dict(filter(None, (self._pair() for _ in range(pairs))))
         listed = [self._tensor() for _ in range(tensors)]
         self._check(listed, facts.get("general.alignment", 32))
@@ -144,7 +139,7 @@ class _Walk:
             self._skip(count * struct.calcsize(self._form(kind)))
             return
         if count * 8 > self.size:
-            raise fault(self.path, _WHAT, f"a list of {count:,} texts does not fit into {self.size:,} bytes")
+            raise Bad(f"a list of {count:,} texts does not fit into {self.size:,} bytes")
         length_at = struct.Struct(self.order + "Q").unpack_from
         while count:
             data, at, end = self.data, self.at, len(self.data) - 8
@@ -159,7 +154,7 @@ class _Walk:
 
     def _form(self, kind: int) -> str:
         if kind not in _VALUES:
-            raise fault(self.path, _WHAT, f"a value has the type {kind}")
+            raise Bad(f"a value has the type {kind}")
         return _VALUES[kind]
 
     def _tensor(self) -> tuple[Raw, int]:
@@ -167,31 +162,28 @@ class _Walk:
         name = self._text(_LONGEST_NAME)
         (axes,) = self._unpack("I")
         if axes > MOST_AXES:
-            raise fault(self.path, _WHAT, f"{shortened(name)} is said to have {axes:,} axes")
+            raise Bad(f"{shortened(name)} is said to have {axes:,} axes")
         shape = tuple(reversed(self._unpack(f"{axes}Q")))  # the file has the axis first whose elements are side by side
         kind, offset = self._unpack("IQ")
         if kind not in TYPES:
-            raise fault(self.path, _WHAT, f"{shortened(name)} has the unknown type {kind}", "")
+            raise NotKnown(f"{shortened(name)} has the unknown type {kind}")
         dtype, block, size = TYPES[kind]
         if any(extent > LARGEST_EXTENT for extent in shape) or (shape[-1] if shape else 1) % block:
-            raise fault(
-                self.path, _WHAT, f"{shortened(name)} of {dtype}, whose blocks have {block}, has the shape {shape}"
-            )
+            raise Bad(f"{shortened(name)} of {dtype}, whose blocks have {block}, has the shape {shape}")
         return Raw(name, shape, dtype, prod(shape) // block * size), offset
 
     def _check(self, listed: list[tuple[Raw, int]], alignment: object) -> None:
         """The data of each must lie behind that of the one before, within the file."""
         if not isinstance(alignment, int) or isinstance(alignment, bool) or not 0 < alignment <= 1 << 20:
-            raise fault(self.path, _WHAT, f"its alignment is {alignment}")
+            raise Bad(f"its alignment is {alignment}")
         begin = -(-(self.begin + self.at) // alignment) * alignment
         end = 0
         for tensor, offset in sorted(listed, key=lambda found: (found[1], found[0].bytes)):
             if offset < end or offset % alignment or begin + offset + tensor.bytes > self.size:
-                raise fault(
-                    self.path, _WHAT,
+                raise Bad(
                     f"the {tensor.bytes:,} bytes of {shortened(tensor.name)} are said to lie at {offset:,} of its "
-                    f"{self.size - begin:,} bytes of data, and what is before them ends at {end:,}",
-                )  # fmt: skip
+                    f"{self.size - begin:,} bytes of data, and what is before them ends at {end:,}"
+                )
             end = offset + tensor.bytes
 
     # -- steps ----------------------------------------------------------------------------------------------------------
@@ -199,7 +191,7 @@ class _Walk:
     def _text(self, longest: int) -> str:
         (length,) = self._unpack("Q")
         if length > longest:
-            raise fault(self.path, _WHAT, f"a name is said to have {length:,} bytes")
+            raise Bad(f"a name is said to have {length:,} bytes")
         return self._take(length).decode("utf-8", "replace")
 
     def _unpack(self, form: str) -> tuple[Any, ...]:
@@ -214,7 +206,7 @@ class _Walk:
     def _skip(self, length: int) -> None:
         self.at += length
         if self.begin + self.at > self.size:
-            raise fault(self.path, _WHAT, f"its header goes on beyond the end of the file at {self.size:,}")
+            raise Bad(f"its header goes on beyond the end of the file at {self.size:,}")
 
     def _need(self, length: int) -> None:
         """Have `count` bytes at hand from here on."""
@@ -226,7 +218,7 @@ class _Walk:
         self.file.seek(self.begin)
         self.data = self.file.read(max(_BLOCK, length))
         if len(self.data) < length:
-            raise fault(self.path, _WHAT, f"its header goes on beyond the end of the file at {self.size:,}")
+            raise Bad(f"its header goes on beyond the end of the file at {self.size:,}")
 
 
 READER: CheckpointReader = GgufReader()

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
+from opcost.core.checked import Bad
 from opcost.core.files import opened
 from opcost.core.graph import BITS
 from opcost.core.parsing import BadArchive, archive_in
 from opcost.errors import MissingFramework, OpcostError
-from opcost.frontends.checkpoint.reader import MOST_TENSORS, CheckpointReader, Contents, Raw, fault, first_member
+from opcost.frontends.checkpoint.reader import MOST_TENSORS, CheckpointReader, Contents, Raw, first_member
 
-_WHAT = "a Keras checkpoint"
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _WEIGHTS = "model.weights.h5"
 _OPTIMIZERS = ("optimizer", "optimizer_weights", "training_config")
@@ -28,6 +28,7 @@ class KerasReader(CheckpointReader):
     """Datasets by their paths, with dots between the groups."""
 
     name = "keras"
+    what = "a Keras checkpoint"
     suffixes = (".keras", ".h5", ".hdf5")
 
     def sniff(self, head: bytes, path: Path) -> bool:
@@ -45,12 +46,10 @@ class KerasReader(CheckpointReader):
                 if file.read(2) == b"PK":
                     file = _inside(stack.enter_context(archive_in(file)), file)
                 return Contents(_datasets(stack.enter_context(h5py.File(file, "r"))))
-        except OpcostError:
+        except (OpcostError, BadArchive):
             raise
-        except BadArchive as exc:
-            raise fault(path, _WHAT, str(exc)) from exc
         except Exception as exc:
-            raise fault(path, _WHAT, str(exc) or type(exc).__name__) from exc
+            raise Bad(str(exc) or type(exc).__name__) from exc
 
 
 def _inside(archive: ZipFile, file: BinaryIO) -> Any:

@@ -11,20 +11,11 @@ from opcost.core.checked import Bad
 from opcost.core.files import length_of, opened
 from opcost.core.graph import nbytes
 from opcost.errors import shortened
-from opcost.frontends.checkpoint.reader import (
-    LARGEST_EXTENT,
-    MOST_AXES,
-    MOST_TENSORS,
-    CheckpointReader,
-    Contents,
-    Raw,
-    fault,
-)
+from opcost.frontends.checkpoint.reader import LARGEST_EXTENT, MOST_AXES, MOST_TENSORS, CheckpointReader, Contents, Raw
 from opcost.frontends.nodes.meaning import plain
 from opcost.frontends.onnx.model import DTYPES
 from opcost.frontends.protobuf import Parts, Piece, Span, fields, piece, size_of
 
-_WHAT = "an ONNX model"
 _GRAPH, _INITIALIZER, _SPARSE = 7, 5, 15
 _DATA, _RAW, _EXTERNAL = (4, 5, 6, 7, 9, 10, 11), 9, 1
 MOST_FIELDS = 4 * MOST_TENSORS
@@ -34,6 +25,7 @@ class OnnxReader(CheckpointReader):
     """Initializers only: constants among the nodes are no weights of the model."""
 
     name = "onnx"
+    what = "an ONNX model"
     suffixes = (".onnx",)
 
     def sniff(self, head: bytes, path: Path) -> bool:
@@ -41,12 +33,9 @@ class OnnxReader(CheckpointReader):
 
     def read(self, path: Path) -> Contents:
         files: dict[str, int] = {}
-        try:
-            with opened(path) as file:
-                model = Span(file, 0, length_of(file))
-                found = [_raw(tensor, path, files) for tensor in _initializers(model)]
-        except (Bad, RecursionError) as exc:
-            raise fault(path, _WHAT, str(exc)) from exc
+        with opened(path) as file:
+            model = Span(file, 0, length_of(file))
+            found = [_raw(tensor, path, files) for tensor in _initializers(model)]
         return Contents(found, parts=(path, *(path.parent / name for name in files)))
 
 

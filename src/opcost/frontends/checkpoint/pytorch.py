@@ -11,7 +11,7 @@ from typing import BinaryIO
 from opcost.core.checked import Bad
 from opcost.core.files import length_of, opened
 from opcost.core.graph import BITS, nbytes
-from opcost.core.parsing import BadArchive, archive_in
+from opcost.core.parsing import archive_in
 from opcost.core.scan import Role
 from opcost.errors import shortened
 from opcost.frontends.checkpoint.described import (
@@ -22,17 +22,8 @@ from opcost.frontends.checkpoint.described import (
     TensorUnpickler,
     tensors_in,
 )
-from opcost.frontends.checkpoint.reader import (
-    DAMAGED,
-    MOST_TENSORS,
-    CheckpointReader,
-    Contents,
-    Raw,
-    fault,
-    first_member,
-)
+from opcost.frontends.checkpoint.reader import MOST_TENSORS, CheckpointReader, Contents, Raw, first_member
 
-_WHAT = "a PyTorch checkpoint"
 _MAGIC = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 """The number with which files begin that are no archives, behind the two bytes of the protocol."""
 _MEMBERS = ("/data.pkl", "/version", "/.format_version", "/byteorder", "/constants.pkl")
@@ -45,6 +36,7 @@ class PyTorchReader(CheckpointReader):
     """State dictionaries, alone or among what training keeps, whole modules, and TorchScript archives."""
 
     name = "pytorch"
+    what = "a PyTorch checkpoint"
     suffixes = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".model")
 
     def sniff(self, head: bytes, path: Path) -> bool:
@@ -54,13 +46,8 @@ class PyTorchReader(CheckpointReader):
         return head[:1] == b"\x80" and head[2 : 2 + len(_MAGIC)] == _MAGIC
 
     def read(self, path: Path) -> Contents:
-        try:
-            with opened(path) as file:
-                if file.read(2) == b"PK":
-                    return _contents(*_archive(file))
-                return _contents(*_stack(file))
-        except (Bad, BadArchive) as exc:
-            raise fault(path, _WHAT, str(exc), "" if "run code" in str(exc) else DAMAGED) from exc
+        with opened(path) as file:
+            return _contents(*(_archive(file) if file.read(2) == b"PK" else _stack(file)))
 
 
 def _archive(file: BinaryIO) -> tuple[object, dict[str, int]]:

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from opcost.core.checked import Bad
 from opcost.core.files import head_of, is_nameless
 from opcost.core.graph import Note
+from opcost.core.parsing import BadArchive
 from opcost.core.plugin import CHECKPOINTS, usable
 from opcost.core.scan import Role
 from opcost.errors import AmbiguousSource, SourceError, UnknownSource
@@ -18,7 +20,6 @@ MOST_TENSORS = 100_000
 """Of one file. The largest checkpoints have some 200,000 in a hundred files; a hostile one must not fill the memory."""
 MOST_AXES = 32
 LARGEST_EXTENT = (1 << 63) - 1
-DAMAGED = "the file is damaged or cut short: fetch it again"
 
 
 Content: TypeAlias = bytes
@@ -51,6 +52,7 @@ class CheckpointReader(Protocol):
     """One format of checkpoints; a class that derives from this one writes `sniff` and `read`."""
 
     name: str
+    what: str = "a checkpoint"  # A file of the format, in words
     suffixes: tuple[str, ...]  # Of its files, with the dot; they choose between readers where the content fits several
     ordered: bool = True  # The order of the tensors means something
 
@@ -60,7 +62,7 @@ class CheckpointReader(Protocol):
 
     @abstractmethod
     def read(self, path: Path) -> Contents:
-        """What the file holds; whatever is wrong with it is a SourceError."""
+        """What the file holds; whatever is wrong with it is a SourceError, or Bad, which becomes one."""
 
 
 def readers() -> tuple[CheckpointReader, ...]:
@@ -85,9 +87,17 @@ def reader_of(path: Path) -> CheckpointReader:
     raise UnknownSource(f"{path} is {identify(path).what}, and no checkpoint that is known", hint=f"known: {known}")
 
 
-def fault(path: object, what: str, message: str, hint: str = DAMAGED) -> SourceError:
-    """The error of a file that is not what it should be."""
-    return SourceError(f"{path} is not {what} that can be read: {message}", hint=hint)
+class NotKnown(Bad):
+    """The file is whole, but holds something that is not read, so that it does not help to fetch it again."""
+
+
+def contents_of(path: Path, reader: CheckpointReader) -> Contents:
+    """What the file holds."""
+    try:
+        return reader.read(path)
+    except (Bad, BadArchive, RecursionError) as exc:
+        hint = "" if isinstance(exc, NotKnown) else "the file is damaged or cut short: fetch it again"
+        raise SourceError(f"{path} is not {reader.what} that can be read: {exc}", hint=hint) from exc
 
 
 def first_member(head: bytes) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, BinaryIO
 
 import msgspec
 
+from opcost.core.checked import Bad
 from opcost.core.files import length_of, opened
 from opcost.core.graph import bits
 from opcost.errors import shortened
@@ -18,13 +19,12 @@ from opcost.frontends.checkpoint.reader import (
     MOST_TENSORS,
     CheckpointReader,
     Contents,
+    NotKnown,
     Raw,
-    fault,
 )
 
 LARGEST_HEADER = 32 << 20
 """Bytes of a header. 100,000 tensors take some twelve million."""
-_WHAT = "a safetensors file"
 _METADATA = "__metadata__"
 _LONGEST_CONTENT = 1 << 12
 _LONGEST_ENTRY = 1 << 12
@@ -67,6 +67,7 @@ class SafetensorsReader(CheckpointReader):
     """One file; `files` knows of shards."""
 
     name = "safetensors"
+    what = "a safetensors file"
     suffixes = (".safetensors",)
     ordered = False  # by size of element and name
 
@@ -76,9 +77,9 @@ class SafetensorsReader(CheckpointReader):
     def read(self, path: Path) -> Contents:
         with opened(path) as file:
             size = length_of(file)
-            header = _header(file, size, path)
+            header = _header(file, size)
             at = 8 + len(header)
-            listed = _tensors(header, size - at, path)
+            listed = _tensors(header, size - at)
             if any(mark in header for mark in _DESCRIBING):
                 for place, tensor in enumerate(listed):
                     if _describes(tensor):
@@ -88,47 +89,44 @@ class SafetensorsReader(CheckpointReader):
         return Contents(listed)
 
 
-def _header(file: BinaryIO, size: int, path: Path) -> bytes:
+def _header(file: BinaryIO, size: int) -> bytes:
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > size - 8:
-        raise fault(path, _WHAT, f"its header is said to have {length:,} bytes, and the file has {size:,}")
+        raise Bad(f"its header is said to have {length:,} bytes, and the file has {size:,}")
     if length > LARGEST_HEADER:
-        raise fault(
-            path, _WHAT, f"its header is said to have {length:,} bytes, more than {LARGEST_HEADER >> 20} MiB", ""
-        )
+        raise NotKnown(f"its header is said to have {length:,} bytes, more than {LARGEST_HEADER >> 20} MiB")
     header = file.read(length)
     # What unfolds is bounded before it does: every object is a tensor's, but for two.
     tensors = header.count(b'"data_offsets"')
     if tensors > MOST_TENSORS or header.count(b"{") > 2 * tensors + 64:
-        raise fault(path, _WHAT, f"its header holds {header.count(b'{'):,} objects and {tensors:,} tensors", "")
+        raise NotKnown(f"its header holds {header.count(b'{'):,} objects and {tensors:,} tensors")
     return header
 
 
-def _tensors(header: bytes, room: int, path: Path) -> list[Raw]:
+def _tensors(header: bytes, room: int) -> list[Raw]:
     """The tensors in the order of their data, which must follow one another without gap to the end of the file."""
     declared = header.count(b'"data_offsets"')
     entries = _at_once(header, declared)
     if entries is None:
-        entries = _one_by_one(header, declared, path)
+        entries = _one_by_one(header, declared)
     found: list[Raw] = []
     at = 0
     for name, entry in _in_place(entries):
         kind, shape, (begin, end) = entry.dtype, entry.shape, entry.data_offsets
         bits = _BITS.get(kind)
         if bits is None:
-            raise fault(path, _WHAT, f"{shortened(name)} has the unknown type {shortened(kind)!r}", "")
+            raise NotKnown(f"{shortened(name)} has the unknown type {shortened(kind)!r}")
         size = end - begin
         if begin != at or size * 8 != prod(shape) * bits or len(shape) > MOST_AXES:
-            _one_by_one(header, declared, path)  # raises where something is missing
-            raise fault(
-                path, _WHAT,
+            _one_by_one(header, declared)  # raises where something is missing
+            raise Bad(
                 f"{shortened(name)} of {kind} {shortened(str(shape))} is said to lie from {begin:,} to {end:,}, and "
-                f"what is before it ends at {at:,}",
-            )  # fmt: skip
+                f"what is before it ends at {at:,}"
+            )
         found.append(Raw(name, shape, DTYPES[kind], size))
         at = end
     if at != room:
-        raise fault(path, _WHAT, f"its tensors take {at:,} bytes, and the file has {room:,} for them")
+        raise Bad(f"its tensors take {at:,} bytes, and the file has {room:,} for them")
     return found
 
 
@@ -144,7 +142,7 @@ def _at_once(header: bytes, declared: int) -> dict[str, _Any] | None:
     return entries if len(entries) == declared else None
 
 
-def _one_by_one(header: bytes, declared: int, path: Path) -> dict[str, _Any]:
+def _one_by_one(header: bytes, declared: int) -> dict[str, _Any]:
     """The entries; what is wrong with one is reported with its name."""
     name = ""
     found: dict[str, _Any] = {}
@@ -158,9 +156,9 @@ def _one_by_one(header: bytes, declared: int, path: Path) -> dict[str, _Any]:
             entry = _ENTRY.decode(raw)
             found[name] = _Any(entry.dtype, entry.shape, entry.data_offsets)
     except _FAULTS as exc:
-        raise fault(path, _WHAT, f"its header cannot be read: {shortened(f'{name} {exc}'.strip())}") from exc
+        raise Bad(f"its header cannot be read: {shortened(f'{name} {exc}'.strip())}") from exc
     if len(found) != declared:
-        raise fault(path, _WHAT, f"its header names {declared:,} tensors, of which {declared - len(found):,} twice")
+        raise Bad(f"its header names {declared:,} tensors, of which {declared - len(found):,} twice")
     return found
 
 

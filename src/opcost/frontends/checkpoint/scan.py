@@ -17,7 +17,7 @@ from opcost.core.progress import sharing
 from opcost.core.scan import Scan, StoredTensor, totals_of
 from opcost.errors import SourceError, UnknownSource, shortened, some
 from opcost.frontends.checkpoint.quantization import Recognised, experts_of, facts_beside, recognise, tied
-from opcost.frontends.checkpoint.reader import Contents, Raw, reader_of, readers
+from opcost.frontends.checkpoint.reader import Contents, Raw, contents_of, reader_of, readers
 
 INDEX = ".index.json"
 _LARGEST_INDEX = 64 << 20
@@ -182,7 +182,7 @@ def _scan(paths: Sequence[Path]) -> Scan:
                     continue
                 # The shards that an index names are all of one format.
                 reader = reader if reader is not None and found.promised else reader_of(path)
-                contents = reader.read(path)
+                contents = contents_of(path, reader)
                 formats[reader.name] = None
                 ordered &= reader.ordered
                 files.update(dict.fromkeys(map(str, contents.parts or (path,))))

@@ -90,6 +90,15 @@ def archive_in(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
         raise BadArchive(str(exc) or type(exc).__name__) from exc
 
 
+def read_member(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    """A member of up to `most` bytes; how large it is, is found by reading, since a header may lie."""
+    with archive.open(name) as member:
+        content = member.read(most + 1)
+    if len(content) > most:
+        raise BadArchive(f"{name[:100]!r} has more than {most >> 20} MiB")
+    return content
+
+
 class _CheckedFile:
     """A file whose list of members, which is read at once, is refused if it is implausibly long."""
 

@@ -347,7 +347,7 @@ def test_packings_that_inflate_without_bound_are_refused(program: Path, tmp_path
     with ZipFile(program) as old, ZipFile(path, "w", packing) as new:
         for name in old.namelist():
             new.writestr(name, old.read(name))
-    refused(path, "a way that torch does not use")
+    refused(path, "packed in an unusual way")
 
 
 def test_weights_are_not_read(program: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from opcost.core.checked import Bad
 from opcost.core.files import length_of, opened
 from opcost.core.graph import BITS, nbytes
-from opcost.core.parsing import archive_in
+from opcost.core.parsing import archive_in, read_member
 from opcost.core.scan import Role
 from opcost.errors import shortened
 from opcost.frontends.checkpoint.described import (
@@ -56,11 +56,7 @@ def _archive(file: BinaryIO) -> tuple[object, dict[str, int]]:
         names = [name for name in archive.namelist() if name.count("/") == 1 and name.endswith("/data.pkl")]
         if len(names) != 1:
             raise Bad(f"the archive holds {len(names)} files data.pkl")
-        info = archive.getinfo(names[0])
-        with archive.open(info) as member:
-            content = member.read(LARGEST_PICKLE + 1)
-        if max(info.file_size, len(content)) > LARGEST_PICKLE:
-            raise Bad(f"its description has more than {LARGEST_PICKLE >> 20} MiB")
+        content = read_member(archive, names[0], LARGEST_PICKLE)
         begin = names[0].removesuffix("data.pkl") + "data/"
         sizes = {
             each.filename.removeprefix(begin): each.file_size

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
+from zipfile import ZipFile
 
 from opcost.core.checked import Bad, get, instance, short
 from opcost.core.files import opened
+from opcost.core.parsing import BadArchive, archive_in, read_member
 from opcost.errors import SourceError
 from opcost.frontends.pt2.sizes import UnknownSymbol, evaluate
 
 LARGEST_TEXT = 64 << 20  # No program's description comes near this; the largest language models take a fifth of it
 MOST_PARTS = 3_000_000  # Numbers, texts and brackets of a description; each takes far more memory than its letters
-MOST_MEMBERS = 200_000
-_CHUNK = 1 << 20
 _OLD = "serialized_exported_program.json"
 """What the description was called up to torch 2.7, when weights lay beside it in files of their own."""
 _CONFIGURATIONS = ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
@@ -35,21 +33,19 @@ class Archive(NamedTuple):
 def read_archive(path: Path) -> Archive:
     """What an archive says of its program."""
     try:
-        with opened(path) as file, ZipFile(file) as archive:
+        with opened(path) as file, archive_in(file) as archive:
             names = archive.namelist()
             program = _json(archive, _program_name(path, names))
             weights: dict[str, Any] = {}
             for name in names:
                 if name.endswith(_CONFIGURATIONS):
                     weights |= instance(_json(archive, name).get("config"), dict)
-    except (Bad, BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError) as exc:
+    except (Bad, BadArchive, OSError) as exc:
         raise SourceError(f"{path} is not an exported program: {exc}") from exc
     return Archive(program, weights)
 
 
 def _program_name(path: Path, names: list[str]) -> str:
-    if len(names) > MOST_MEMBERS:
-        raise Bad(f"it holds {len(names)} files")
     if len(set(names)) != len(names):
         raise SourceError(f"{path} holds two files of the same name")
     if any("data/aotinductor/" in name for name in names):
@@ -67,17 +63,8 @@ def _program_name(path: Path, names: list[str]) -> str:
 
 
 def _json(archive: ZipFile, name: str) -> dict[str, Any]:
-    """A member as JSON; how large it is, is found by reading, since a header may lie."""
-    info = archive.getinfo(name)
-    if info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
-        raise Bad(f"{short(name)} is packed in a way that torch does not use")
-    content = bytearray()
-    if info.file_size <= LARGEST_TEXT:
-        with archive.open(info) as member:
-            while len(content) <= LARGEST_TEXT and (chunk := member.read(_CHUNK)):
-                content += chunk
-    if max(info.file_size, len(content)) > LARGEST_TEXT:
-        raise Bad(f"{short(name)} has more than {LARGEST_TEXT >> 20} MiB")
+    """A member as JSON."""
+    content = read_member(archive, name, LARGEST_TEXT)
     if sum(content.count(mark) for mark in (b"[", b"{", b",")) > MOST_PARTS:
         raise Bad(f"{short(name)} has more than {MOST_PARTS} parts")
     text = content.decode("utf-8")

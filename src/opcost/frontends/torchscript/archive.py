@@ -15,7 +15,7 @@ from zipfile import ZipFile
 from opcost.core.checked import Bad
 from opcost.core.files import opened
 from opcost.core.graph import Role
-from opcost.core.parsing import BadArchive, archive_in
+from opcost.core.parsing import BadArchive, archive_in, read_member
 from opcost.errors import counted
 from opcost.frontends.aten.call import Call, Described, row_major
 from opcost.frontends.aten.schema import is_view
@@ -108,15 +108,15 @@ def read_script(path: Path) -> Script:
             texts, size = {}, 0
             for name in names:
                 if name.startswith(f"{top}code/") and name.endswith(".py"):
-                    content = _member(archive, name, LARGEST_CODE)
+                    content = read_member(archive, name, LARGEST_CODE)
                     size += len(content)
                     if size > MOST_CODE:
                         raise Bad(f"its code has more than {MOST_CODE >> 20} MiB")
                     texts[name.removeprefix(f"{top}code/")] = content.decode("utf-8", "replace")
-            root = _Plain()(TensorUnpickler.read(BytesIO(_member(archive, roots[0], LARGEST_PICKLE))))
+            root = _Plain()(TensorUnpickler.read(BytesIO(read_member(archive, roots[0], LARGEST_PICKLE))))
             constants: list[Any] = []
             if f"{top}constants.pkl" in names:
-                found = TensorUnpickler.read(BytesIO(_member(archive, f"{top}constants.pkl", LARGEST_PICKLE)))
+                found = TensorUnpickler.read(BytesIO(read_member(archive, f"{top}constants.pkl", LARGEST_PICKLE)))
                 listed = found if isinstance(found, (list, tuple)) else []
                 constants = [_constant(archive, top, each) for each in listed]
     except BadArchive as exc:
@@ -124,14 +124,6 @@ def read_script(path: Path) -> Script:
     if not isinstance(root, Object):
         raise Bad("its pickle holds no module")
     return Script(texts, root, constants)
-
-
-def _member(archive: ZipFile, name: str, most: int) -> bytes:
-    with archive.open(name) as member:
-        content = member.read(most + 1)
-    if len(content) > most:
-        raise Bad(f"{name[:100]!r} has more than {most >> 20} MiB")
-    return content
 
 
 def _constant(archive: ZipFile, top: str, found: object) -> Any:
@@ -142,9 +134,9 @@ def _constant(archive: ZipFile, top: str, found: object) -> Any:
         return Constant(found, None)
     width = struct.calcsize(form)
     try:
-        data = _member(archive, f"{top}constants/{found.storage.key}", 1 << 12)
+        data = read_member(archive, f"{top}constants/{found.storage.key}", 1 << 12)
         (number,) = struct.unpack_from(f"<{form}", data, found.offset * width)
-    except (KeyError, Bad, struct.error):
+    except (KeyError, BadArchive, struct.error):
         return Constant(found, None)
     return Constant(found, number)
 

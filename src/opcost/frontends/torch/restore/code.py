@@ -126,10 +126,7 @@ class Code:
         imported = (ModuleType, FunctionType, type)  # by an import during the run, or by PyTorch's compiler
         for space, kept, _ in self._globals.values():
             _restore(space, kept, space.__setitem__, space.__delitem__, stay=imported)
-        for (
-            space,
-            kept,
-        ) in self._foreign.values():  # only what the user's code names: the rest is the library's own matter
+        for space, kept in self._foreign.values():  # only what the user's code names
             _restore(space, kept, space.__setitem__, space.__delitem__, stay=(ModuleType,), named=self._named)
 
 

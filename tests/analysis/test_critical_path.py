@@ -65,7 +65,7 @@ def test_without_what_is_inferred_no_call_waits_for_the_device(tmp_path: Path) -
 
 def test_links_need_the_time_of_every_execution(tmp_path: Path) -> None:
     profile = read(tmp_path / "t.json", *PATH, host("aten::mm", 140, 150))
-    grouped = read_table(tmp_path / "t.json").profile()
+    grouped = read_table(tmp_path / "t.json").profile
     assert Dependencies(profile, 0).longest().length_ns
     with pytest.raises(OpcostError, match="rows of this profile stand for many"):
         Dependencies(grouped, 0)
@@ -146,7 +146,7 @@ def test_the_queue_and_the_delays_over_time(tmp_path: Path) -> None:
 def test_rows_for_many_executions_have_no_path(tmp_path: Path) -> None:
     read(tmp_path / "t.json", *PATH)
     with pytest.raises(OpcostError, match="rows of this profile stand for many"):
-        askable(read_table(tmp_path / "t.json").profile()).critical_path()
+        askable(read_table(tmp_path / "t.json").profile).critical_path()
 
 
 def test_columns_choose_the_table_that_has_all_of_them_in_their_order(tmp_path: Path, opcost_command: Any) -> None:

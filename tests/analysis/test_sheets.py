@@ -51,7 +51,7 @@ def said(collective: str, ins: int, outs: int, ranks: int = 4, dtype: str = "Flo
 def read(path: Path, *events: dict[str, Any], **fields: object) -> opcost.Profile:
     path.write_text(json.dumps({"schemaVersion": 1, **fields, "traceEvents": events}), encoding="utf-8")
     found = opcost.read_profile(path)
-    large = askable(read_table(path).profile())
+    large = askable(read_table(path).profile)
     for name in ("breakdown", "communication", "allocations"):  # the form for large files tells the same
         assert getattr(found, name)().tables == getattr(large, name)().tables
     return found

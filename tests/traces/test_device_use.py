@@ -354,7 +354,7 @@ def test_what_arguments_do_not_tell_the_names_of_kernels_may(
     tmp_path: Path, name: str, words: dict[str, Any], kernel_name: str, flops: int | None, moved: int | None
 ) -> None:
     use_of([host("cpu_op", name, 0, 5, **words), launch(1, 1), kernel(1, 10, 20, kernel_name)], tmp_path / "t.json")
-    for found in (opcost.read_profile(tmp_path / "t.json"), read_table(tmp_path / "t.json").profile()):
+    for found in (opcost.read_profile(tmp_path / "t.json"), read_table(tmp_path / "t.json").profile):
         (line,) = query(found, aggregate_by="type").rows
         assert (line.computation, line.memory) == (flops, moved)
 

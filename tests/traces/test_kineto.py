@@ -230,7 +230,7 @@ def test_kernels_of_several_devices_in_one_file_stay_apart(tmp_path: Path) -> No
     path = write(tmp_path / "t.json", trace)
     rows = [row for row in opcost.read_profile(path).rows if row.kernels]
     assert [(row.device, row.device_ns) for row in rows] == [(f"gpu:{n}", (n + 1) * 1000) for n in range(3)]
-    for profile in (opcost.read_profile(path), read_table(path).profile()):
+    for profile in (opcost.read_profile(path), read_table(path).profile):
         lines = opcost.query(profile, aggregate_by=("device",), sort="+time").rows
         assert [(line.labels["device"], line.time_ns) for line in lines] == [
             (f"gpu:{n}", (n + 1) * 1000) for n in range(3)

@@ -71,7 +71,7 @@ def test_what_calls_others_on_its_way_has_its_price_and_they_have_none(run: Call
     rows = traced(run, tmp_path / "trace.json")
     counted = opcost.count(run).totals.flops
     assert sum(row.cost.flops for row in rows if row.cost) == counted > 0
-    grouped = with_costs(read_table(tmp_path / "trace.json").profile(), default_rules()).rows
+    grouped = with_costs(read_table(tmp_path / "trace.json").profile, default_rules()).rows
     assert sum(row.count * row.cost.flops for row in grouped if row.cost) == counted
 
 

@@ -45,7 +45,7 @@ def test_a_kineto_trace_is_one_whatever_stands_before_its_events(tmp_path: Path,
     assert [row.name for row in profile.rows] + [kernel.name for kernel in profile.unattributed] == [
         event["name"] for event in events if event["ph"] == "X"
     ]
-    assert read_table(path).profile().meta == profile.meta
+    assert read_table(path).profile.meta == profile.meta
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from opcost.errors import SourceError
 from opcost.rules import default_rules
 from opcost.traces.kineto import reader
 from opcost.traces.kineto.reader import read_table
-from opcost.traces.kineto.table import Times
+from opcost.traces.ranks.columns import _spread
 
 DATA = Path(__file__).parent.parent / "data" / "traces"
 TRACES = sorted(path for path in (DATA / "kineto").glob("*.json.gz") if "key_averages" not in path.name)
@@ -28,9 +28,10 @@ def test_groups_are_the_rows_of_the_profile_put_together(path: Path) -> None:
         key = (row.type, row.ins, row.module, row.phase, row.step)
         expected[key].append((row.host_ns, row.host_self_ns, row.device_ns or 0))
     found = defaultdict(list)
-    for group in read_table(path).groups:
-        key = (group.type, group.operator.ins, group.module, group.phase, group.step)
-        found[key] += zip(group.host.values, group.host_self.values, group.device.values, strict=True)
+    table = read_table(path)
+    for row, host in zip(table.profile.rows, table.host, strict=True):
+        own, device = row.spread or ([row.host_self_ns], [row.device_ns or 0])
+        found[row.type, row.ins, row.module, row.phase, row.step] += zip(host, own, device, strict=True)
     assert {key: sorted(times) for key, times in found.items()} == {
         key: sorted(times) for key, times in expected.items()
     }
@@ -98,11 +99,12 @@ def test_busy_and_idle_time_are_those_of_tracelens() -> None:
 
 
 def test_percentiles_are_durations_that_occurred() -> None:
-    times = Times([50, 10, 40, 20, 30])
-    assert [times.percentile(percent) for percent in (0, 20, 21, 50, 99, 100)] == [10, 10, 20, 30, 50, 50]
-    assert (times.count, times.total, times.least, times.most) == (5, 150, 10, 50)
-    with pytest.raises(ValueError, match="not a percentage"):
-        times.percentile(101)
+    for durations, expected in (
+        ([50, 10, 40, 20, 30], (10, 30, 50, 50)),
+        ([7], (7, 7, 7, 7)),
+        (range(200), (0, 99, 197, 199)),
+    ):
+        assert tuple(_spread(durations).values()) == expected
 
 
 def test_overlapping_work_is_busy_once(tmp_path: Path) -> None:
@@ -155,7 +157,7 @@ def sums(profile: Profile, **wishes: object) -> dict:
 @pytest.mark.parametrize("path", sampled(TRACES, every=3), ids=lambda path: path.name)
 @pytest.mark.parametrize("side", ["device", "host"])
 def test_questions_have_the_same_answer_whether_executions_are_added_up_or_not(path: Path, side: str) -> None:
-    rows, groups = opcost.read_profile(path), read_table(path).profile()
+    rows, groups = opcost.read_profile(path), read_table(path).profile
     if side == "device" and not any(row.device_ns is not None for row in rows.rows):
         pytest.skip("nothing ran on a device")
     for key in KEYS:
@@ -168,9 +170,7 @@ def test_questions_have_the_same_answer_whether_executions_are_added_up_or_not(p
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
 def test_the_use_of_devices_is_the_same_whether_executions_are_added_up_or_not(path: Path) -> None:
-    rows, groups = (
-        opcost.query(profile).devices for profile in (opcost.read_profile(path), read_table(path).profile())
-    )
+    rows, groups = (opcost.query(profile).devices for profile in (opcost.read_profile(path), read_table(path).profile))
     assert len(rows) == len(groups) == ("cuda" in path.name)
     for one, other in zip(rows, groups, strict=True):
         assert one._replace(delay_p90_ns=None) == other._replace(delay_p90_ns=None)

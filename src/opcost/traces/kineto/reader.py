@@ -123,7 +123,7 @@ def profile_of(
     """
     separate = executions or bool(captures) or (bool(trace.captured) and Unowned.GRAPH in trace.owner)
     if large or (not separate and len(trace) + len(trace.owner) > MANY):
-        found = table_of(trace, meta, rank, notes).profile()
+        found = table_of(trace, meta, rank, notes).profile
         return replace(found, extra={**found.extra, "timeline": timeline_of(trace)}) if timeline else found
     rows = trace.executions()
     replays = replayed(trace, (*captures_of(trace), *captures))

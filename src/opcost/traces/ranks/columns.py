@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from opcost.core.answer import Busy
@@ -26,7 +27,7 @@ from opcost.traces.file import TraceFile
 from opcost.traces.kineto.device_use import Collective, Message, Uses, exchanges, extra_of
 from opcost.traces.kineto.memory_use import MemoryUse
 from opcost.traces.kineto.reader import KinetoReader, tabulate
-from opcost.traces.kineto.table import Table, Times
+from opcost.traces.kineto.table import GROUPED, Table
 from opcost.traces.kineto.trace import REASONS
 from opcost.traces.registry import reader_of
 
@@ -62,10 +63,11 @@ def reduce_file(path: str, *, partial: bool = False, reader: str | None = None) 
     found = reader_of(file, reader)
     if isinstance(found, KinetoReader):
         table = tabulate(file, partial=partial)
-        entries = [{"rank": table.rank, **row, "source": file.name} for row in _of_table(table)]
+        entries = [{"rank": table.rank, **row} for row in _of_table(table)]
     else:
-        profile = found.read(file, partial=partial)
-        entries = [{**row, "source": file.name} for row in _of_profile(profile)]
+        entries = [*_of_profile(found.read(file, partial=partial))]
+    for entry in entries:
+        entry["source"] = file.name
     # Columns are UTF-8, which cannot represent half of a surrogate pair: its escape is written.
     texts = {
         name: [entry.get(name, "").encode("utf-8", "backslashreplace").decode("utf-8") for entry in entries]
@@ -80,17 +82,16 @@ def is_partial(table: pl.DataFrame) -> bool:
 
 
 def _of_table(table: Table) -> Iterator[dict[str, Any]]:
-    yield {"what": "run", "host_ns": table.wall_ns, "type": table.meta.get("device", "")}
-    for note in table.notes:
-        yield {"what": "note", "type": note.code, "kind": note.text}
-    # Rows are made as of a profile, and have the spread of their single executions beside.
-    for group, row in zip(table.groups, table.profile().rows, strict=True):
-        spread = _spread(group.device if group.kernels else group.host)
-        yield {**_of_row(row), "place": row.id, **spread}
-        for queue, times in group.kernels.items():
-            yield {"what": "kernel", "place": row.id, **_of_kernel(queue, times)}
-    for (queue, reason), times in table.unattributed.items():
-        yield {"what": "unattributed", "kind": reason, **_of_kernel(queue, times)}
+    """The rows of a profile, with the spread of their single executions, and what the profile only sums up."""
+    profile = table.profile
+    for entry in _of_profile(profile):
+        if entry["what"] == "run":
+            entry["type"] = profile.meta.get("device", "")
+        elif entry["what"] == "operator":
+            row = profile.rows[entry["place"]]
+            device = row.spread.device_ns if row.spread else [row.device_ns or 0]
+            entry.update(_spread(device if row.kernels else table.host[row.id]))
+        yield entry
     for use in table.devices.whole:
         spent = {"host_ns": use.span_ns, "device_ns": use.busy_ns, "count": use.kernels}
         yield {"what": "device", "device": use.device, **spent, "attrs": json.dumps(use._asdict())}
@@ -106,33 +107,35 @@ def _of_table(table: Table) -> Iterator[dict[str, Any]]:
             yield {"what": what, "device": entry.device, "attrs": json.dumps(entry._asdict())}
 
 
-def _of_row(row: ProfileRow) -> dict[str, Any]:
-    found = {"what": "operator", **{name: getattr(row, name) for name in (*_WORDS, "step", *_TIMES)}}
-    return found | {"ins": _specs(row.ins), "outs": _specs(row.outs), "attrs": json.dumps(write_attrs(row.attrs))}
-
-
-def _of_kernel(queue: tuple[str, str, str], times: Times) -> dict[str, Any]:
-    name, device, stream = queue
-    found = {"type": name, "device": device, "stream": stream, "count": times.count, "device_ns": times.total}
-    return {**found, **_spread(times)}
-
-
-def _spread(times: Times) -> dict[str, int]:
-    middle, high = times.percentile(50), times.percentile(99)
-    return {"least_ns": times.least, "median_ns": middle, "p99_ns": high, "most_ns": times.most}
-
-
 def _of_profile(profile: Profile) -> Iterator[dict[str, Any]]:
-    """The rows of a format that has one file of ordinary size for each rank."""
     yield {"what": "run", "host_ns": profile.wall_ns}
     for note in profile.notes:
-        yield {"what": "note", "type": note.code, "kind": note.text}
-    kernels = [("kernel", place, kernel) for place, row in enumerate(profile.rows) for kernel in row.kernels]
+        if note.code != GROUPED:
+            yield {"what": "note", "type": note.code, "kind": note.text}
     for place, row in enumerate(profile.rows):
-        yield {**_of_row(row), "place": place}
-    for what, number, kernel in (*kernels, *(("unattributed", None, kernel) for kernel in profile.unattributed)):
-        queue = (kernel.name, kernel.device, kernel.stream)
-        yield {"what": what, "place": number, **_of_kernel(queue, Times([kernel.duration_ns]))}
+        found = {
+            "what": "operator",
+            "place": place,
+            **{name: getattr(row, name) for name in (*_WORDS, "step", *_TIMES)},
+        }
+        found |= {"ins": _specs(row.ins), "outs": _specs(row.outs), "attrs": json.dumps(write_attrs(row.attrs))}
+        yield found
+        for kernel in row.kernels:
+            yield {"what": "kernel", "place": place, **_of_kernel(kernel)}
+    for kernel in profile.unattributed:
+        yield {"what": "unattributed", "kind": kernel.why or "none", **_of_kernel(kernel)}
+
+
+def _of_kernel(kernel: Kernel) -> dict[str, Any]:
+    found = {"type": kernel.name, "device": kernel.device, "stream": kernel.stream, "count": kernel.count}
+    return {**found, "device_ns": kernel.duration_ns, **_spread(kernel.spread or [kernel.duration_ns])}
+
+
+def _spread(durations: Sequence[int]) -> dict[str, int]:
+    """The shortest, the longest, and the shortest that half of them, or 99 of 100, do not exceed."""
+    ordered, count = sorted(durations), len(durations)
+    middle, high = ordered[ceil(count * 50 / 100) - 1], ordered[ceil(count * 99 / 100) - 1]
+    return {"least_ns": ordered[0], "median_ns": middle, "p99_ns": high, "most_ns": ordered[-1]}
 
 
 def _specs(specs: tuple[TensorSpec, ...]) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from functools import cached_property
 from itertools import pairwise
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from opcost.core.files import head_of, length_of, opened
+from opcost.core.graph import Note
 from opcost.core.parsing import parse, replace_lone_surrogates
 from opcost.core.progress import sharing
 from opcost.errors import SourceError
@@ -80,14 +80,12 @@ class TraceFile:
 
     def _beginning(self, size: int) -> bytes:
         found = bytearray()
-        try:
-            for piece in self.pieces():
-                found += piece
-                if len(found) >= size:
-                    break
-        except DAMAGE as exc:
-            if not found:
-                raise SourceError(f"{self.path} looks gzipped but cannot be unpacked: {exc}") from exc
+        for piece in self._pieces():
+            found += piece
+            if len(found) >= size:
+                break
+        if self._fault and not found:
+            raise SourceError(f"{self.path} looks gzipped but cannot be unpacked: {self._fault}")
         return bytes(memoryview(found)[:size])
 
     @contextmanager
@@ -103,16 +101,6 @@ class TraceFile:
                 from gzip import open as unpack
             with unpack(file, "rb") as unpacked:
                 yield cast("BinaryIO", _Believed(unpacked, self))
-
-    def pieces(self) -> Iterator[bytes]:
-        """The unpacked content piece by piece; damage is raised behind everything that can be unpacked before it."""
-        # Not with ISA-L, and not with read: both lose what they have when they meet the damage.
-        size = 0
-        with opened(self.path) as file, gzip.open(file, "rb") if self.packed else nullcontext(file) as stream:
-            while piece := stream.read1(HEAD_BYTES):  # type: ignore[union-attr]  # both are buffered
-                size += len(piece)
-                self.believe(size)
-                yield piece
 
     @property
     def most_unpacked(self) -> int:
@@ -140,16 +128,16 @@ class TraceFile:
                 raise SourceError(f"{self.path} cannot be unpacked to its end: {fault}", hint=TRUNCATED) from exc
         return found
 
-    def unpackable(self, after: int = 0) -> bytes:
-        """Of a damaged gzip file everything before the damage, from this byte on."""
-        found = []
+    def readable(self, after: int = 0) -> bytes:
+        """Everything from this byte on; of a damaged gzip file, what is before the damage."""
+        found = bytearray()
         size = 0
-        for piece in self._members():
+        for piece in self._pieces():
             size += len(piece)
             if size > after:
-                found.append(piece[max(len(piece) - (size - after), 0) :])
+                found += piece[max(len(piece) - (size - after), 0) :]
             self.check_whole(size - after)
-        return b"".join(found)
+        return bytes(found)
 
     def check_whole(self, size: int) -> None:
         """Raise if this is more than is read as a whole."""
@@ -159,15 +147,20 @@ class TraceFile:
 
     def fault(self) -> str:
         """What is wrong with a gzip file, in better words than those of the library that unpacks."""
-        for _ in self._members():
+        for _ in self._pieces():
             pass
         return self._fault
 
-    def _members(self) -> Iterator[bytes]:
-        """Unpack byte by byte where blocks cannot be unpacked; afterwards `_fault` has the reason why it ended."""
+    def _pieces(self) -> Iterator[bytes]:
+        """The unpacked content, byte by byte where blocks are damaged; afterwards `_fault` has the reason why it ended.
+
+        Neither ISA-L nor `gzip` serves here: both lose what they have when they meet the damage.
+        """
         self._fault = ""
         size = 0
         with opened(self.path) as file:
+            while not self.packed and (piece := file.read(HEAD_BYTES)):
+                yield piece
             rest = file.read(HEAD_BYTES)
             while rest.startswith(GZIP):
                 member = zlib.decompressobj(wbits=31)
@@ -192,7 +185,7 @@ class TraceFile:
                 rest = member.unused_data.lstrip(b"\0")
                 while len(rest) < len(GZIP) and (more := file.read(HEAD_BYTES)):
                     rest = (rest + more).lstrip(b"\0")
-            if rest:
+            if rest and self.packed:
                 behind = len(rest) + self.size - file.tell()
                 self._fault = f"{behind} bytes behind its compressed content are something else"
 
@@ -256,21 +249,21 @@ REPAIR = "write the trace again; `opcost analyze --partial` (partial=True) repor
 
 # -- the events of a small Chrome trace, decoded at once, with what is before the damage of a broken file
 
-NS_PER_US = 1000
+NS_PER_US, NS_PER_MS = 1000, 1_000_000
 
 _LIST = re.compile(r'"traceEvents"\s*:\s*\[|^\s*\[')
 
 
-def events_of(file: TraceFile, *, partial: bool = False) -> tuple[list[dict[str, Any]], str]:
-    """The events, and what is wrong with the file where `partial` allows that."""
+def events_of(file: TraceFile, *, partial: bool = False) -> tuple[list[dict[str, Any]], list[Note]]:
+    """The events, and a note of what is wrong with the file where `partial` allows that."""
     try:
-        return _whole(file), ""
+        return _whole(file), []
     except SourceError as exc:
         if not partial:
             raise
         fault = exc.message
     # Not above, where the error still refers to what was read of the file. One event after another until one is damaged:
-    text = (file.unpackable() if file.packed else file.content()).decode("utf-8-sig", "replace")
+    text = file.readable().decode("utf-8-sig", "replace")
     opening = _LIST.search(text)
     events: list[dict[str, Any]] = []
     place = opening.end() if opening else len(text)
@@ -282,7 +275,7 @@ def events_of(file: TraceFile, *, partial: bool = False) -> tuple[list[dict[str,
         except (ValueError, RecursionError):
             event = None
         if not isinstance(event, dict):
-            return events, f"{fault}; this is what is before it"
+            return events, [Note("partial", f"{fault}; this is what is before it")]
         events.append(event)
 
 

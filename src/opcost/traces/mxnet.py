@@ -11,6 +11,7 @@ from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.traces.file import (
+    NS_PER_MS,
     TraceFile,
     args_of,
     events_of,
@@ -23,7 +24,6 @@ from opcost.traces.file import (
 )
 from opcost.traces.registry import Reader
 
-NS_PER_MS = 1_000_000
 _TRACE = re.compile(rb'^\s*\{\s*"traceEvents"\s*:')
 _MARKS = re.compile(rb'"cpu pinned/"|"cat"\s*:\s*"(operator|MXNET_C_API|Device Storage)"|"cpu/0"')
 _AGGREGATE = re.compile(rb'^\s*\{\s*"Time"\s*:\s*\{')
@@ -55,9 +55,8 @@ class MxnetReader:
         if _AGGREGATE.match(head) or _TABLE.match(head):
             entries = _aggregate(file) if _AGGREGATE.match(head) else _table(file)
             return Profile(meta=meta, rows=tuple(_sums(entries)))
-        events, damage = events_of(file, partial=partial)
+        events, notes = events_of(file, partial=partial)
         rows, unfinished = _pairs(events)
-        notes = [Note("partial", damage)] if damage else []
         if unfinished:
             notes.append(Note("unfinished", f"{unfinished} operators have no end in the trace and are left out"))
         wall = wall_of((row.host_start_ns or 0, row.host_ns or 0) for row in rows)

@@ -33,7 +33,7 @@ class OnnxRuntimeReader:
         return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[" and _CATEGORY.search(head) is not None
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
-        events, damage = events_of(file, partial=partial)
+        events, notes = events_of(file, partial=partial)
         runs = [event for event in events if event.get("cat") == "Session" and event.get("name") == "model_run"]
         starts = [microseconds(event, "ts") for event in runs]
         spans = sorted((start, start + microseconds(event, "dur")) for start, event in zip(starts, runs, strict=True))
@@ -60,7 +60,6 @@ class OnnxRuntimeReader:
             spent = sum(kernel.duration_ns for kernel in own)
             device = own[0].device if own else row.device
             rows[number] = row._replace(kernels=own, device=device, device_ns=spent, device_total_ns=spent)
-        notes = [Note("partial", damage)] if damage else []
         if fences:
             notes.append(Note("fences", f"waiting between operators took {fences} ns; it is in no row"))
         times = [end - start for start, end in spans]

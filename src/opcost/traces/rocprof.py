@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from opcost.core.graph import Note
 from opcost.core.profile import Profile
 from opcost.errors import SourceError
 from opcost.traces.file import NS_PER_US, TraceFile, args_of, as_dict, events_of, hashable, nanoseconds
@@ -54,8 +53,7 @@ class RocprofReader:
                 meta["device"] = ", ".join(names)
             events = (event for run in runs for event in run.events())
             return launched_profile(file, events, make, meta=meta, ranges="roctx")
-        drawn, damage = events_of(file, partial=partial)
-        notes = [Note("partial", damage)] if damage else []
+        drawn, notes = events_of(file, partial=partial)
         return launched_profile(file, _Chart(drawn).events(make), make, meta=meta, ranges="roctx", notes=notes)
 
 

@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
-from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError
-from opcost.traces.file import TraceFile, events_of, executions, nanoseconds, wall_of
+from opcost.traces.file import NS_PER_MS, TraceFile, events_of, executions, nanoseconds, wall_of
 from opcost.traces.registry import Reader
 
-NS_PER_MS = 1_000_000
 _BEGINNING = re.compile(rb'^\s*\[\s*\{\s*"count"\s*:\s*\d+\s*\}')
 _LAYER = re.compile(rb'^\s*\[[^\]]*"(averageMs|timeMs)"\s*:')
 _TIMES = re.compile(rb'^\s*\[\s*\{[^}]*"computeMs"\s*:')
@@ -33,8 +31,7 @@ class TensorRtReader:
         return any(pattern.match(head) is not None for pattern in (_BEGINNING, _LAYER, _TIMES))
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
-        content, damage = events_of(file, partial=partial)
-        notes = (Note("partial", damage),) if damage else ()
+        content, notes = events_of(file, partial=partial)
         meta, wall, runs = {"source": file.name, "format": "tensorrt"}, None, len(content)
         try:
             if _TIMES.match(file.head):
@@ -45,7 +42,7 @@ class TensorRtReader:
                 rows = tuple(_layers([entry for entry in content if "name" in entry], runs))
         except (KeyError, TypeError, AttributeError, ArithmeticError, ValueError) as exc:
             raise SourceError(f"{file.path} looks like a profile of TensorRT but is damaged: {exc!r}") from exc
-        return Profile(meta={**meta, "runs": str(runs)}, rows=rows, wall_ns=wall, notes=notes)
+        return Profile(meta={**meta, "runs": str(runs)}, rows=rows, wall_ns=wall, notes=tuple(notes))
 
 
 READER: Reader = TensorRtReader()

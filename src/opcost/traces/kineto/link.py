@@ -151,7 +151,7 @@ class _Linker:
                 captured = None
             elif captured is not None and correlation not in self.ran and (kernel >= 0 or signature in self.kernels):
                 # It ran nothing, and so went into the graph.
-                captured.append(CapturedLaunch(operator, kernel, signature in self.copies))
+                captured.append((operator, kernel, signature in self.copies))
 
 
 class _Nested(NamedTuple):

@@ -70,17 +70,17 @@ class KinetoReader:
         the timeline has them, if requested.
         """
         with garbage_collector_paused():
-            found = _Read(file, partial=partial, memory=memory)
-            return profile_of(*found.parts, large=is_large(file), timeline=timeline, executions=executions)
+            found = _read(file, partial=partial, memory=memory)
+            return profile_of(*found, large=is_large(file), timeline=timeline, executions=executions)
 
     def read_replayed(self, file: TraceFile, capture: TraceFile, *, partial: bool = False) -> Profile:
         """The same, with the operators of the graphs that were captured in another trace."""
         with garbage_collector_paused():
-            captures = captures_of(_Read(capture, memory=False).trace, capture.name)
+            captures = captures_of(_read(capture, memory=False)[0], capture.name)
             if not captures:
                 hint = "name a trace of the run that captured it, from the beginning of the capture to its end"
                 raise SourceError(f"{capture.path}: no graph is captured in this trace", hint=hint)
-            return profile_of(*_Read(file, partial=partial).parts, large=is_large(file), captures=captures)
+            return profile_of(*_read(file, partial=partial), large=is_large(file), captures=captures)
 
 
 READER: Reader = KinetoReader()
@@ -97,7 +97,7 @@ def read_table(path: str | PathLike[str], *, partial: bool = False, memory: bool
 def tabulate(file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> Table:
     """The same of a file that is known to be one."""
     with garbage_collector_paused():
-        return table_of(*_Read(file, partial=partial, memory=memory).parts)
+        return table_of(*_read(file, partial=partial, memory=memory))
 
 
 def is_large(file: TraceFile) -> bool:
@@ -126,64 +126,62 @@ def profile_of(
         found = table_of(trace, meta, rank, notes).profile
         return replace(found, extra={**found.extra, "timeline": timeline_of(trace)}) if timeline else found
     rows = trace.executions()
-    replays = replayed(trace, (*captures_of(trace), *captures))
-    rows += tuple(row._replace(id=number) for number, row in enumerate(replays.rows, len(rows)))
+    replays, unattributed, replayed_kernels, replay_notes = replayed(trace, (*captures_of(trace), *captures))
+    rows += tuple(row._replace(id=number) for number, row in enumerate(replays, len(rows)))
     return Profile(
         meta=meta,
         rows=rows,
-        unattributed=replays.unattributed,
+        unattributed=unattributed,
         wall_ns=trace.wall_ns,
-        notes=notes + trace.notes(replays.found) + replays.notes,
+        notes=notes + trace.notes(replayed_kernels) + replay_notes,
         extra=extra_of_trace(trace),
     )
 
 
-class _Read:
-    """One file read and linked; changes of memory only if requested, or of a file that is not large."""
-
-    def __init__(self, file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> None:
-        stream = KinetoStream(file, partial=partial, memory=not is_large(file) if memory is None else memory)
-        columns = Columns()
-        for events in stream.blocks():
-            try:
-                columns.add(events)
-            except OverflowError:
-                columns.add([event for event in events if columns.fits(event)])
-        # What was left out of a file, and what was lost of a damaged one
-        notes = []
-        if stream.damage:
-            notes.append(Note("partial", f"{stream.damage}; this is from the {stream.events} events before it"))
-        left = [
-            f"{left.count} {kind} (the first at byte {left.place} of the unpacked file)"
-            for kind, left in stream.left_out.items()
-        ]
-        if columns.beyond:
-            left.append(f"{columns.beyond} with a time beyond 64 bits of nanoseconds")
-        if left:
-            count = columns.beyond + sum(left.count for left in stream.left_out.values())
-            notes.append(Note("faulty", f"{count} events are left out: {', '.join(some(left))}"))
-        if columns.empty:
-            why = 'the list "traceEvents" is empty: nothing was recorded'
-            if columns.untimed:
-                why = (
-                    f"none of its {columns.untimed} operators and kernels has a beginning ('ts') and a duration ('dur')"
-                )
-            elif stream.damage:
-                why = f"{stream.damage}, and no operator or kernel is before the damage"
-            elif notes:
-                why = "; ".join(note.text for note in notes)
-            elif stream.events:
-                why = f"none of its {stream.events} events is an operator, a call or a kernel"
-            hint = "export the trace again, from a run in which operators or kernels were recorded"
-            raise SourceError(f"{file.path}: {why}", hint=hint)
-        columns.move_device_work()
-        fields = stream.fields
-        distributed = fields.get("distributedInfo")
-        written = distributed.get("rank") if isinstance(distributed, dict) else None
-        rank = written if type(written) is int else None  # None where a trace has none, which is not rank 0
-        base = fields.get("baseTimeNanoseconds")
-        self.trace = link(columns, base if type(base) is int else 0, rank or 0)
-        self.parts = self.trace, _meta_of(file, fields), rank, tuple(notes)
+def _read(
+    file: TraceFile, *, partial: bool = False, memory: bool | None = None
+) -> tuple[Trace, dict[str, str], int | None, tuple[Note, ...]]:
+    """One file read and linked, as `profile_of` takes it; changes of memory if requested, or of a file that is not large."""
+    stream = KinetoStream(file, partial=partial, memory=not is_large(file) if memory is None else memory)
+    columns = Columns()
+    for events in stream.blocks():
+        try:
+            columns.add(events)
+        except OverflowError:
+            columns.add([event for event in events if columns.fits(event)])
+    # What was left out of a file, and what was lost of a damaged one
+    notes = []
+    if stream.damage:
+        notes.append(Note("partial", f"{stream.damage}; this is from the {stream.events} events before it"))
+    left = [
+        f"{left.count} {kind} (the first at byte {left.place} of the unpacked file)"
+        for kind, left in stream.left_out.items()
+    ]
+    if columns.beyond:
+        left.append(f"{columns.beyond} with a time beyond 64 bits of nanoseconds")
+    if left:
+        count = columns.beyond + sum(left.count for left in stream.left_out.values())
+        notes.append(Note("faulty", f"{count} events are left out: {', '.join(some(left))}"))
+    if columns.empty:
+        why = 'the list "traceEvents" is empty: nothing was recorded'
+        if columns.untimed:
+            why = f"none of its {columns.untimed} operators and kernels has a beginning ('ts') and a duration ('dur')"
+        elif stream.damage:
+            why = f"{stream.damage}, and no operator or kernel is before the damage"
+        elif notes:
+            why = "; ".join(note.text for note in notes)
+        elif stream.events:
+            why = f"none of its {stream.events} events is an operator, a call or a kernel"
+        hint = "export the trace again, from a run in which operators or kernels were recorded"
+        raise SourceError(f"{file.path}: {why}", hint=hint)
+    columns.move_device_work()
+    fields = stream.fields
+    distributed = fields.get("distributedInfo")
+    written = distributed.get("rank") if isinstance(distributed, dict) else None
+    rank = written if type(written) is int else None  # None where a trace has none, which is not rank 0
+    base = fields.get("baseTimeNanoseconds")
+    trace = link(columns, base if type(base) is int else 0, rank or 0)
+    return trace, _meta_of(file, fields), rank, tuple(notes)
 
 
 def _meta_of(file: TraceFile, fields: Mapping[str, Any]) -> dict[str, str]:

@@ -131,7 +131,7 @@ class KinetoStream:
             read = window.fill(stream)
         except DAMAGE as exc:
             self._broken = self.file.fault() or str(exc)
-            saved = self.file.unpackable(self._read) if self.partial and self.file.packed else b""
+            saved = self.file.readable(self._read) if self.partial and self.file.packed else b""
             window.append(saved)
             return len(saved), "" if saved else self._broken
         self._read += read

@@ -103,7 +103,8 @@ def _grouped_rows(trace: Trace) -> tuple[list[ProfileRow], list[array[int]]]:
     kernels: list[list[Kernel]] = [[] for _ in members]
     for (number, name, queue), durations in launched.items():
         kernels[number].append(_kernel(trace, name, queue, durations))
-    found, host = [], []
+    found: list[ProfileRow] = []
+    host: list[array[int]] = []
     for (_, _, _, step, _, _), own, launches in zip(numbers, members, kernels, strict=True):
         if not own:
             continue

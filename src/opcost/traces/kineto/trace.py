@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, groupby, repeat
-from typing import NamedTuple
+from typing import TypeAlias
 
 from opcost.core.graph import Note
 from opcost.core.names import is_copy
@@ -44,12 +44,9 @@ class Unowned:
 REASONS = {Unowned.GRAPH: "graph", Unowned.OUTSIDE: "outside"}  # the same as `Kernel.why` names it
 
 
-class CapturedLaunch(NamedTuple):
-    """A call that launched something into a graph."""
-
-    row: int  # the operator around it, or NONE
-    kernel: int  # the number of the kernel where the runtime wrote it, or NONE
-    copies: bool
+CapturedLaunch: TypeAlias = tuple[int, int, bool]
+"""A call that launched something into a graph: the operator around it, the number of the kernel where the runtime wrote it (NONE
+without), and whether it copies."""
 
 
 @dataclass(slots=True)
@@ -303,12 +300,8 @@ class Capture:
         self._trace = trace
         self._launches = [
             # Row, kernel as the runtime wrote it (empty where it did not), and whether it is a copy
-            (
-                trace.joined.get(launch.row, launch.row),
-                names[launch.kernel] if launch.kernel >= 0 else "",
-                launch.copies,
-            )
-            for launch in launches
+            (trace.joined.get(row, row), names[kernel] if kernel >= 0 else "", copies)
+            for row, kernel, copies in launches
         ]
         self._is_named = all(kernel or copies for _, kernel, copies in self._launches)
 
@@ -349,24 +342,20 @@ def captures_of(trace: Trace, source: str = "") -> list[Capture]:
     return [Capture(trace, launches, source) for launches in trace.captured]
 
 
-class Replayed(NamedTuple):
-    """Operators of replays, device work that still has none, and how many kernels of graphs now have an operator."""
+def replayed(
+    trace: Trace, captures: Sequence[Capture]
+) -> tuple[Sequence[ProfileRow], tuple[Kernel, ...], int, tuple[Note, ...]]:
+    """The kernels of replays by the operators of their captures.
 
-    rows: Sequence[ProfileRow]
-    unattributed: tuple[Kernel, ...]
-    found: int = 0
-    notes: tuple[Note, ...] = ()
-
-
-def replayed(trace: Trace, captures: Sequence[Capture]) -> Replayed:
-    """The kernels of replays by the operators of their captures."""
+    Rows of those operators, device work that still has none, how many kernels of graphs now have an operator, and notes.
+    """
     work = trace.columns.device
     places: dict[int, list[int]] = {}
     for place, reason in trace.unowned():
         if reason == Unowned.GRAPH:
             places.setdefault(work.correlation[place], []).append(place)
     if not places or not captures:
-        return Replayed((), tuple(trace.kernel(place) for place, _ in trace.unowned()))
+        return (), tuple(trace.kernel(place) for place, _ in trace.unowned()), 0, ()
     known: dict[tuple[str, ...], list[tuple[int, list[int]]]] = {}
     rows: list[ProfileRow] = []
     taken: set[int] = set()
@@ -395,4 +384,4 @@ def replayed(trace: Trace, captures: Sequence[Capture]) -> Replayed:
     whose = f"the capture in {sources}" if sources else "their capture"
     text = f"{len(taken):,} of {count:,} kernels of captured graphs belong to the operators of {whose}"
     left = [trace.kernel(place) for place, _ in trace.unowned() if place not in taken]
-    return Replayed(rows, tuple(left), len(taken), (Note("replayed", text),))
+    return rows, tuple(left), len(taken), (Note("replayed", text),)

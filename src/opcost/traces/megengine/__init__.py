@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -12,7 +11,7 @@ from opcost.core.graph import Note
 from opcost.core.parsing import parse
 from opcost.core.profile import Profile
 from opcost.errors import SourceError
-from opcost.traces.file import DAMAGE, TraceFile, events_of
+from opcost.traces.file import TraceFile, events_of
 
 _GRAPH = re.compile(
     rb'\s*\{\s*"(?:profiler|graph_exec)"\s*:\s*'
@@ -38,8 +37,8 @@ class MegEngineReader:
         from opcost.traces.megengine.timeline import read_timeline
 
         if not _GRAPH.match(file.head):
-            events, damage = events_of(file, partial=partial)
-            return read_timeline(events, file.name, damage=damage)
+            events, notes = events_of(file, partial=partial)
+            return read_timeline(events, file.name, notes)
         fault = ""
         try:
             data = file.json()
@@ -74,12 +73,7 @@ _RECORD = 4  # containers that are open inside a record: the document, a part, a
 
 def read_before_damage(file: TraceFile) -> Json:
     """The profile as far as it can be read, every operator with times in it; a record that was cut is left out."""
-    found = bytearray()
-    with suppress(*DAMAGE):  # the pieces before are what this is about
-        for piece in file.pieces():
-            found += piece
-            file.check_whole(len(found))
-    data, depth = _salvaged(found.decode("utf-8-sig", "ignore"))
+    data, depth = _salvaged(file.readable().decode("utf-8-sig", "ignore"))
     table = _last(_last(data))
     if depth >= _RECORD and isinstance(table, dict) and table:
         table.popitem()

@@ -7,6 +7,7 @@ with shape and element type. The kernel on the device's thread carries the opera
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -50,8 +51,8 @@ class _Open:
     inner_ns: int = 0
 
 
-def read_timeline(events: list[Json], source: str, *, damage: str = "") -> Profile:
-    """The profile in the events of a timeline; `damage` is what is wrong with their file."""
+def read_timeline(events: list[Json], source: str, notes: Sequence[Note] = ()) -> Profile:
+    """The profile in the events of a timeline; `notes` are of damage to their file."""
     reader = _Reader()
     for place, event in enumerate(events):
         thread = (str(event.get("pid")), str(event.get("tid")))
@@ -66,9 +67,8 @@ def read_timeline(events: list[Json], source: str, *, damage: str = "") -> Profi
     numbers = {number for number, *_ in reader.operators}
     kernels = {number: [*map(reader.kernel, found)] for number, found in reader.kernels.items()}
     left = reader.unpaired + sum(map(len, reader.open.values()))
-    notes = [Note("partial", damage)] if damage else []
     if left:
-        notes.append(Note("unpaired", f"{left} events have a begin or an end only and were left out"))
+        notes = [*notes, Note("unpaired", f"{left} events have a begin or an end only and were left out")]
     spans = [(row.host_start_ns or 0, row.host_ns or 0) for row in rows]
     spans += [(kernel.start_ns, kernel.duration_ns) for found in kernels.values() for kernel in found]
     return Profile(

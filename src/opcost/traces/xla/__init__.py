@@ -49,7 +49,7 @@ class XlaReader:
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
         with garbage_collector_paused():
-            trace, damage = XlaTrace(), ""
+            trace, notes = XlaTrace(), list[Note]()
             if _is_xspace(file.head):
                 try:
                     for number, plane in fields(bytes(file.content())):
@@ -59,9 +59,8 @@ class XlaReader:
                     fault = f"{file.path} is not a whole file of XLA's profiler: {exc}"
                     raise SourceError(fault, hint="record it again") from exc
             else:
-                events, damage = events_of(file, partial=partial)
+                events, notes = events_of(file, partial=partial)
                 _read_chart(events, trace)
-            notes = [Note("partial", damage)] if damage else []
             if trace.faulty:
                 notes.append(Note("faulty", f"{trace.faulty} events without valid times are left out"))
             return _profile(file, trace, tuple(notes))

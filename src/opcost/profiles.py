@@ -48,7 +48,7 @@ class Profile(measured.Profile):
 
     def communication(self) -> Sheet:
         """Collectives by type, group and size, with their rates, and stragglers."""
-        from opcost.analysis.communication import communication
+        from opcost.analysis.breakdown import communication
 
         return communication(self)
 
@@ -60,7 +60,7 @@ class Profile(measured.Profile):
 
     def launches(self) -> Sheet:
         """How far the host was ahead of its devices over time, and where they waited for it."""
-        from opcost.analysis.launches import launches
+        from opcost.analysis.critical_path import launches
 
         return launches(self)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from opcost.analysis.compare import diff_profiles
-from opcost.analysis.layers import folded
+from opcost.analysis.compare import diff_profiles, folded
 from opcost.core.profile import Profile, ProfileRow
 
 

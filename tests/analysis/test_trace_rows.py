@@ -10,9 +10,8 @@ import pytest
 
 from opcost.analysis.aggregate import combine, delays_of, percentile, top_kernels, union
 from opcost.analysis.bounds import computes, devices
-from opcost.analysis.breakdown import breakdown, gains_of
-from opcost.analysis.communication import communication
-from opcost.analysis.launches import Work, _launched, launches
+from opcost.analysis.breakdown import breakdown, communication, gains_of
+from opcost.analysis.critical_path import Work, _launched, launches
 from opcost.analysis.part import Part
 from opcost.analysis.query import query
 from opcost.analysis.utilization import step_flops, tokens_of

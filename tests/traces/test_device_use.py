@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 import opcost
+from opcost.analysis import bounds
 from opcost.analysis.query import query
 from opcost.core.answer import Busy
+from opcost.core.profile import extra_entries
 from opcost.traces.kineto.reader import read_table
 
 US = 1000
@@ -43,7 +45,7 @@ def launch(number: int, start: int) -> dict[str, Any]:
 def use_of(events: list[dict[str, Any]], path: Path) -> Busy:
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
     (use,) = query(opcost.read_profile(path)).devices
-    assert read_table(path).devices.whole == (use,)
+    assert bounds.devices(read_table(path).profile) == (use,)
     return use
 
 
@@ -388,7 +390,7 @@ def test_the_steps_begin_where_the_work_before_them_ended(
     events += [kernel(5, 310, 330), kernel(6, 405, 425)]
     path = tmp_path / "t.json"
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
-    (use,) = read_table(path).devices.steps
+    (use,) = extra_entries(read_table(path).profile.extra, "steps", Busy)
     assert (use.span_ns, use.kernels) == (span * US, kernels)
     assert (use.busy_ns, use.steps) == ((50 if kernels == 3 else 70) * US, len(marks[1:] or marks))
 
@@ -414,7 +416,7 @@ def test_gaps_that_come_with_every_step_are_no_events(
     use = use_of(events, tmp_path / "t.json")
     assert (use.steps, use.gaps, use.gap_ns) == (steps, whole, 100 * whole * US)
     assert use.longest_gap_ns == (100 * US if whole else 0)
-    found = read_table(tmp_path / "t.json").devices.steps
+    found = extra_entries(read_table(tmp_path / "t.json").profile.extra, "steps", Busy)
     assert [each.gaps for each in found] == ([] if of_steps is None else [of_steps])
 
 

@@ -428,14 +428,14 @@ def folded(*models: Iterable[str]) -> list[dict[str, str]]:
     for depth in range(1, max((path.count(".") + 1 for tree in trees for path in tree if path), default=0) + 1):
         found = [[path for path in tree if path and path.count(".") + 1 == depth] for tree in trees]
         several = {
-            (names[_above(path)], place[path][0])
+            (names[_parent(path)], place[path][0])
             for paths, names, place in zip(found, named, places, strict=True)
             for path in paths
             if path in place and place[path][1] > 0
         }
         for paths, names, place, tree in zip(found, named, places, trees, strict=True):
             for path in paths:
-                above, own = names[_above(path)], path.rpartition(".")[2]
+                above, own = names[_parent(path)], path.rpartition(".")[2]
                 if path in place:
                     stem, number = place[path]
                     own = stem.rstrip("_") or own
@@ -445,10 +445,6 @@ def folded(*models: Iterable[str]) -> list[dict[str, str]]:
     return named
 
 
-def _above(path: str) -> str:
-    return path.rpartition(".")[0]
-
-
 def _parents(paths: Iterable[str]) -> dict[str, bool]:
     """Every path and those above it, in their order, and whether there is something below."""
     found: dict[str, bool] = {}
@@ -456,7 +452,7 @@ def _parents(paths: Iterable[str]) -> dict[str, bool]:
         below = False
         while path and not (found.get(path, False) or (path in found and not below)):
             found[path] = found.get(path, False) or below
-            path, below = _above(path), True  # noqa: PLW2901 - up to the root
+            path, below = _parent(path), True  # noqa: PLW2901 - up to the root
     return found
 
 
@@ -465,7 +461,7 @@ def _numbered_places(tree: Iterable[str]) -> dict[str, tuple[str, int]]:
     numbers: dict[tuple[str, str], dict[int, str]] = {}
     for path in tree:
         if match := _NUMBERED.fullmatch(path.rpartition(".")[2]):
-            numbers.setdefault((_above(path), match["stem"] or ""), {})[int(match["number"])] = path
+            numbers.setdefault((_parent(path), match["stem"] or ""), {})[int(match["number"])] = path
     return {
         path: (stem, place)
         for (_, stem), beside in numbers.items()

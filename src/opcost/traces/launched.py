@@ -15,7 +15,7 @@ from opcost.errors import SourceError
 from opcost.traces.file import LATEST_NS, TraceFile
 from opcost.traces.kineto.columns import Columns
 from opcost.traces.kineto.decoding import ANNOTATION, DEVICE, OPERATOR, RUNTIME, Args
-from opcost.traces.kineto.device_use import extra_of_trace
+from opcost.traces.kineto.device_use import collectives_of, extra_of
 from opcost.traces.kineto.link import link
 from opcost.traces.kineto.reader import is_large, profile_of
 
@@ -105,7 +105,10 @@ def launched_profile(
 def device_extra(events: Iterable[LaunchEvent]) -> dict[str, list[dict[str, Any]]]:
     """How devices were used, as `Profile.extra` has it, where only their work is known."""
     columns = _columns(events, "")
-    return extra_of_trace(link(columns)) if columns.device.start else {}
+    if not columns.device.start:
+        return {}
+    trace = link(columns)
+    return extra_of(trace, collectives_of(trace))
 
 
 def _columns(events: Iterable[LaunchEvent], ranges: str) -> Columns:

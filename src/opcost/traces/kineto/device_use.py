@@ -22,7 +22,7 @@ from opcost.core.names import algorithm_of, element_bytes, is_copy, is_transfer,
 from opcost.core.profile import CollectiveSummary, CopySummary
 from opcost.core.timeline import covered, long_gaps
 from opcost.traces.kineto.columns import APART, COLLECTIVE_OPERATOR, decoded
-from opcost.traces.kineto.memory_use import MemoryUse, memory_of
+from opcost.traces.kineto.memory_use import memory_of
 from opcost.traces.kineto.modules import LOADS, NEVER, RECOMPUTE
 from opcost.traces.kineto.trace import Trace, Unowned
 
@@ -339,17 +339,11 @@ def exchanges(found: Sequence[Collective], rank: int) -> list[CollectiveSummary]
 # -- all of it, as `Profile.extra` has it
 
 
-def extra_of(
-    uses: Uses, copies: Iterable[CopySummary], collectives: Iterable[CollectiveSummary], memory: MemoryUse
-) -> dict[str, list[dict[str, Any]]]:
+def extra_of(trace: Trace, collectives: Sequence[Collective]) -> dict[str, list[dict[str, Any]]]:
     """What a profile has about its devices beside its rows, without what is empty."""
+    parts: tuple[Iterable[Any], ...] = (
+        *device_uses(trace), copies_of(trace), exchanges(collectives, trace.rank), *memory_of(trace),
+    )  # fmt: skip
     names = ("devices", "steps", "copies", "collectives", "memory", "holders", "memory_over_time")
-    parts: tuple[Iterable[Any], ...] = (*uses, copies, collectives, *memory)
     found = {name: [entry._asdict() for entry in entries] for name, entries in zip(names, parts, strict=True)}
     return {name: entries for name, entries in found.items() if entries or name == "devices"}
-
-
-def extra_of_trace(trace: Trace) -> dict[str, list[dict[str, Any]]]:
-    """The same of a trace."""
-    collectives = exchanges(collectives_of(trace), trace.rank)
-    return extra_of(device_uses(trace), copies_of(trace), collectives, memory_of(trace))

@@ -15,7 +15,7 @@ from opcost.errors import SourceError, some
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto.columns import Columns
 from opcost.traces.kineto.decoding import CATEGORIES
-from opcost.traces.kineto.device_use import extra_of_trace
+from opcost.traces.kineto.device_use import collectives_of, extra_of
 from opcost.traces.kineto.link import link
 from opcost.traces.kineto.stream import KinetoStream
 from opcost.traces.kineto.table import Table, table_of, timeline_of
@@ -134,7 +134,7 @@ def profile_of(
         unattributed=unattributed,
         wall_ns=trace.wall_ns,
         notes=notes + trace.notes(replayed_kernels) + replay_notes,
-        extra=extra_of_trace(trace),
+        extra=extra_of(trace, collectives_of(trace)),
     )
 
 

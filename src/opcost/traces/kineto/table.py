@@ -14,19 +14,10 @@ from itertools import pairwise, repeat
 from typing import Any, NamedTuple
 
 from opcost.core.graph import Note
-from opcost.core.profile import CopySummary, Kernel, Profile, ProfileRow, Spread
+from opcost.core.profile import Kernel, Profile, ProfileRow, Spread
 from opcost.core.timeline import DEEPEST, LaneColumns, kernel_sort, lane_title, lanes_as_columns, thinned_lanes
 from opcost.traces.kineto.columns import NONE, DeviceColumns
-from opcost.traces.kineto.device_use import (
-    Collective,
-    Uses,
-    collectives_of,
-    copies_of,
-    device_uses,
-    exchanges,
-    extra_of,
-)
-from opcost.traces.kineto.memory_use import MemoryUse, memory_of
+from opcost.traces.kineto.device_use import Collective, collectives_of, extra_of
 from opcost.traces.kineto.trace import REASONS, HostRows, Trace
 
 LAUNCHING = 128
@@ -41,9 +32,6 @@ class Table(NamedTuple):
     rank: int | None
     host: list[array[int]]  # of each row, the time of every execution on the host with everything called inside
     collectives: tuple[Collective, ...]  # every collective on a device, by start
-    copies: tuple[CopySummary, ...]
-    memory: MemoryUse
-    devices: Uses
 
 
 def table_of(trace: Trace, meta: Mapping[str, str], rank: int | None, notes: tuple[Note, ...]) -> Table:
@@ -53,7 +41,7 @@ def table_of(trace: Trace, meta: Mapping[str, str], rank: int | None, notes: tup
     for place, reason in trace.unowned():
         unattributed[work.name[place], work.queue[place], reason].append(work.duration[place])
     rows, host = _grouped_rows(trace)
-    collectives, copies, memory, devices = collectives_of(trace), copies_of(trace), memory_of(trace), device_uses(trace)
+    collectives = collectives_of(trace)
     alike = "each row is a group of all executions of an operator with the same arguments and module"
     profile = Profile(
         meta=meta,
@@ -64,9 +52,9 @@ def table_of(trace: Trace, meta: Mapping[str, str], rank: int | None, notes: tup
         ),
         wall_ns=trace.wall_ns,
         notes=(*notes, *trace.notes(), Note(GROUPED, alike)),
-        extra=extra_of(devices, copies, exchanges(collectives, trace.rank), memory),
+        extra=extra_of(trace, collectives),
     )
-    return Table(profile, rank, host, collectives, copies, memory, devices)
+    return Table(profile, rank, host, collectives)
 
 
 def _kernel(trace: Trace, name: int, queue: int, durations: array[int]) -> Kernel:

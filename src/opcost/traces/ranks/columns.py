@@ -7,25 +7,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from opcost.core.answer import Busy
 from opcost.core.document import write_attrs
 from opcost.core.graph import Attr, Note, TensorSpec
-from opcost.core.profile import (
-    AllocationHolder,
-    AllocatorMemory,
-    AllocatorMemoryOverTime,
-    CopySummary,
-    Kernel,
-    Profile,
-    ProfileRow,
-)
+from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.traces.file import TraceFile
-from opcost.traces.kineto.device_use import Collective, Message, Uses, exchanges, extra_of
-from opcost.traces.kineto.memory_use import MemoryUse
+from opcost.traces.kineto.device_use import Collective, Message, exchanges
 from opcost.traces.kineto.reader import KinetoReader, tabulate
 from opcost.traces.kineto.table import GROUPED, Table
 from opcost.traces.kineto.trace import REASONS
@@ -34,14 +24,11 @@ from opcost.traces.registry import reader_of
 if TYPE_CHECKING:
     import polars as pl
 
-T = TypeVar("T")
-
-_MEMORY: dict[str, Any] = {
-    "memory": AllocatorMemory,
-    "holder": AllocationHolder,
-    "memory over time": AllocatorMemoryOverTime,
-}
-"""What rows about memory are, in the order of `MemoryUse`."""
+_EXTRA = {
+    "device": "devices", "steps": "steps", "copy": "copies", "memory": "memory", "holder": "holders",
+    "memory over time": "memory_over_time",
+}  # fmt: skip
+"""What rows are that have an entry of a profile's `extra` whole, and under which name it is there."""
 
 CACHE_VERSION = "12"  # changed whenever the columns or the way to them change, so that old caches are not used
 
@@ -92,19 +79,19 @@ def _of_table(table: Table) -> Iterator[dict[str, Any]]:
             device = row.spread.device_ns if row.spread else [row.device_ns or 0]
             entry.update(_spread(device if row.kernels else table.host[row.id]))
         yield entry
-    for use in table.devices.whole:
-        spent = {"host_ns": use.span_ns, "device_ns": use.busy_ns, "count": use.kernels}
-        yield {"what": "device", "device": use.device, **spent, "attrs": json.dumps(use._asdict())}
     seen: Counter[tuple[str, str]] = Counter()
     for device, _, duration, message in table.collectives:
         key = message.name, message.group
         named = {"type": message.name, "stream": message.group, "device": device, "place": seen[key]}
         yield {"what": "collective", **named, "device_ns": duration, "attrs": json.dumps(message._asdict())}
         seen[key] += 1
-    whole: dict[str, Iterable[Any]] = {"steps": table.devices.steps, "copy": table.copies}
-    for what, entries in (whole | dict(zip(_MEMORY, table.memory, strict=True))).items():
-        for entry in entries:
-            yield {"what": what, "device": entry.device, "attrs": json.dumps(entry._asdict())}
+    extra: Mapping[str, Any] = profile.extra
+    for what, name in _EXTRA.items():
+        for use in extra.get(name, ()):
+            entry = {"what": what, "device": use["device"], "attrs": json.dumps(use)}
+            if what == "device":
+                entry |= {"host_ns": use["span_ns"], "device_ns": use["busy_ns"], "count": use["kernels"]}
+            yield entry
 
 
 def _of_profile(profile: Profile) -> Iterator[dict[str, Any]]:
@@ -162,6 +149,10 @@ def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Pr
     for row in of["collective"]:
         message = Message(**json.loads(row["attrs"]))
         exchanged[row["rank"]].append(Collective(row["device"], 0, row["device_ns"], message))
+    extra: dict[str, list[dict[str, Any]]] = {
+        name: [json.loads(row["attrs"]) | {"rank": row["rank"]} for row in of[what]] for what, name in _EXTRA.items()
+    }
+    extra["collectives"] = [each._asdict() for rank, found in exchanged.items() for each in exchanges(found, rank)]
     faults = [Note(row["type"], f"rank {row['rank']}: {row['kind']}") for row in of["note"] if row["type"] in DAMAGES]
     return Profile(
         meta={
@@ -185,12 +176,7 @@ def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Pr
         unattributed=tuple(lost),
         wall_ns=max((row["host_ns"] for row in of["run"] if row["host_ns"] is not None), default=None),
         notes=(*notes, *faults),
-        extra=extra_of(
-            Uses(tuple(_whole(of["device"], Busy)), tuple(_whole(of["steps"], Busy))),
-            _whole(of["copy"], CopySummary),
-            [each for rank, found in exchanged.items() for each in exchanges(found, rank)],
-            MemoryUse(*(tuple(_whole(of[what], shape)) for what, shape in _MEMORY.items())),
-        ),
+        extra={name: entries for name, entries in extra.items() if entries or name == "devices"},
     )
 
 
@@ -201,11 +187,6 @@ def _read_kernel(row: Mapping[str, Any]) -> Kernel:
 def _read_specs(text: str) -> tuple[TensorSpec, ...]:
     found = json.loads(text) if text else ()
     return tuple(TensorSpec(None if shape is None else tuple(shape), dtype) for shape, dtype in found)
-
-
-def _whole(rows: Iterable[Mapping[str, Any]], shape: Callable[..., T]) -> list[T]:
-    """Rows that have an entry of a profile's `extra` whole, but for the rank."""
-    return [shape(**json.loads(row["attrs"]) | {"rank": row["rank"]}) for row in rows]
 
 
 def _attr(value: Any) -> Attr:

@@ -32,15 +32,11 @@ LONGEST_LAUNCH = 50_000
 does more than to launch."""
 
 
-class Uses(NamedTuple):
-    """How the devices of a trace were used, in the order of first use in the file."""
+def device_uses(trace: Trace) -> dict[str, Sequence[Busy]]:
+    """The use of each device, in the order of first use in the file, as `Profile.extra` names it.
 
-    whole: tuple[Busy, ...] = ()  # from the first kernel of a device to its last
-    steps: tuple[Busy, ...] = ()  # in the marked steps, but for the first of several
-
-
-def device_uses(trace: Trace) -> Uses:
-    """The use of each device."""
+    From its first kernel to its last, and in the marked steps, but for the first of several.
+    """
     work = trace.columns.device
     places: dict[str, array[int]] = {}
     of_queue = [places.setdefault(device, array("i")) for device, _ in trace.queues]
@@ -68,7 +64,7 @@ def device_uses(trace: Trace) -> Uses:
             begin = min(begin, max(work.start[place] + work.duration[place] for place in earlier))
         found = _use(trace, causes, device, inside, begin, most_gaps=len(steps) - 1)
         in_steps.append(found._replace(steps=len(steps)))
-    return Uses(tuple(whole), tuple(in_steps))
+    return {"devices": whole, "steps": in_steps}
 
 
 def _use(
@@ -341,9 +337,7 @@ def exchanges(found: Sequence[Collective], rank: int) -> list[CollectiveSummary]
 
 def extra_of(trace: Trace, collectives: Sequence[Collective]) -> dict[str, list[dict[str, Any]]]:
     """What a profile has about its devices beside its rows, without what is empty."""
-    parts: tuple[Iterable[Any], ...] = (
-        *device_uses(trace), copies_of(trace), exchanges(collectives, trace.rank), *memory_of(trace),
-    )  # fmt: skip
-    names = ("devices", "steps", "copies", "collectives", "memory", "holders", "memory_over_time")
-    found = {name: [entry._asdict() for entry in entries] for name, entries in zip(names, parts, strict=True)}
+    exchanged = exchanges(collectives, trace.rank)
+    parts: dict[str, Sequence[Any]] = {"copies": copies_of(trace), "collectives": exchanged, **memory_of(trace)}
+    found = {name: [entry._asdict() for entry in entries] for name, entries in (device_uses(trace) | parts).items()}
     return {name: entries for name, entries in found.items() if entries or name == "devices"}

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from statistics import median
-from typing import NamedTuple
+from typing import Any
 
 from opcost.core.profile import AllocationHolder, AllocatorMemory, AllocatorMemoryOverTime
 from opcost.traces.kineto.columns import NONE
@@ -21,19 +21,11 @@ TENTHS = 10
 _DEVICE_TYPES = {0: "cpu", 1: "gpu"}
 
 
-class MemoryUse(NamedTuple):
-    """The memory of all devices."""
-
-    peaks: tuple[AllocatorMemory, ...] = ()
-    holders: tuple[AllocationHolder, ...] = ()
-    over_time: tuple[AllocatorMemoryOverTime, ...] = ()
-
-
-def memory_of(trace: Trace) -> MemoryUse:
-    """The memory of each device whose allocations are in a trace, in the order of first use."""
+def memory_of(trace: Trace) -> dict[str, Sequence[Any]]:
+    """The memory of each device whose allocations are in a trace, in the order of first use, as `Profile.extra` names it."""
     memory = trace.columns.memory
     if not memory.time:
-        return MemoryUse()
+        return {}
     places: list[list[int]] = [[] for _ in memory.devices]
     for place, device in enumerate(memory.place):
         places[device].append(place)
@@ -41,11 +33,11 @@ def memory_of(trace: Trace) -> MemoryUse:
     for (kind, number), found in zip(memory.devices, places, strict=True):
         word = _DEVICE_TYPES.get(kind, f"device type {kind}") if isinstance(kind, int) else "device"
         uses.append(_Device(trace, word if word == "cpu" else f"{word}:{number}", found, callers))
-    return MemoryUse(
-        tuple(use.peak_use() for use in uses),
-        tuple(holder for use in uses for holder in use.holders()),
-        tuple(part for use in uses for part in use.over_time()),
-    )
+    return {
+        "memory": [use.peak_use() for use in uses],
+        "holders": [holder for use in uses for holder in use.holders()],
+        "memory_over_time": [part for use in uses for part in use.over_time()],
+    }
 
 
 class _Callers:

@@ -30,7 +30,7 @@ _FOREVER_S = 1e9  # thirty years: a longer time is damage
 _MOST = 1 << 63  # no operator does more, or moves more bytes; a larger count is damage
 _WORKSPACE = "VOLATILE_CONTENT"
 """The flag of memory that an operator only works in; footprints leave it out of the results."""
-_COMP_NODE = re.compile(r'CompNode\("(\w+?):(\w+)"')
+COMP_NODE = re.compile(r'CompNode\("(\w+?):(\w+)"')
 
 
 class _Times(NamedTuple):
@@ -255,7 +255,7 @@ class _Reader:
 
 def _place(comp_node: str) -> tuple[str, str]:
     """Device and stream of `CompNode("gpu0:1" from "gpux:0")`."""
-    found = _COMP_NODE.match(comp_node)
+    found = COMP_NODE.match(comp_node)
     return (found[1], found[2]) if found else (comp_node, "")
 
 

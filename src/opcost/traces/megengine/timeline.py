@@ -16,12 +16,11 @@ from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.frontends.megengine.schema import ENUMS
 from opcost.traces.file import args_of, is_shape, wall_of
-from opcost.traces.megengine.graph import dtype_of, translate
+from opcost.traces.megengine.graph import COMP_NODE, dtype_of, translate
 
 Json: TypeAlias = "dict[str, Any]"
 Thread: TypeAlias = "tuple[str, str]"
 
-_COMP_NODE = re.compile(r'CompNode\("(\w+?):(\w+)"')
 _TENSOR = re.compile(r"(Input|Output) \d+")
 _FOREVER_US = 1e18  # also a time since 1970 is far below; beyond is damage
 _DISPATCH = "OpDispatch"
@@ -132,7 +131,7 @@ class _Reader:
             and modules[-1] in _FUNCTIONS
         ):
             last = modules.pop()
-        devices = (_COMP_NODE.match(str(tensor.get("device", ""))) for tensor in (*scope.outs, *scope.ins))
+        devices = (COMP_NODE.match(str(tensor.get("device", ""))) for tensor in (*scope.outs, *scope.ins))
         found = next(filter(None, devices), None)
         device, stream = (
             (found[1], found[2]) if found else (kernels[0].device, kernels[0].stream) if kernels else ("", "")

@@ -248,9 +248,7 @@ class Dependencies:
         graphs: Sequence[int],
     ) -> None:
         before: dict[tuple[str, str], int] = {}
-        ended: list[
-            tuple[int, int, tuple[str, str]]
-        ] = []  # ends of kernels that began before, their points and streams
+        ended: list[tuple[int, int, tuple[str, str]]] = []  # of kernels that began before: ends, points and streams
         for (kernel, owner), start in zip(work, starts, strict=True):
             stream = kernel.device, kernel.stream
             sort = COMMUNICATION if is_collective(kernel.name) else COPIES if is_copy(kernel.name) else COMPUTE

@@ -112,9 +112,8 @@ def ask(profile: Profile, question: Question) -> Answer:
 
     profile = with_costs(profile, default_rules(), Convention(causal=question.causal))
     on_device = usual_side(profile) == "device"
-    if (
-        question.device is None and on_device
-    ):  # the device of a run of which only the host is known did none of that work
+    # The device of a run of which only the host is known did none of that work.
+    if question.device is None and on_device:
         name = profile.meta.get("gpu") or profile.meta.get("device", "")
         question = replace(question, device=named_by_driver(name))
     side = question.side or usual_side(profile)

@@ -200,9 +200,8 @@ def _timed(rows: Iterable[Row], speeds: Speeds) -> Iterable[tuple[Row, OperatorT
         work = work_of(op.kind, op.raw, op.attrs, row.ins, row.outs, row.cost)
         if op.phase != "update" or one_by_one or op.raw.rpartition("::")[2] in _ONE_EACH:
             yield row, speeds.time(work)
-        elif op.kind != "create" or op.raw.endswith(
-            "_"
-        ):  # an optimizer's state is made in the first step, and there in others
+        elif op.kind != "create" or op.raw.endswith("_"):
+            # An optimizer's state is made in the first step, and there in others.
             update.setdefault((op.raw, work.dtype), []).append((row, work.nbytes))
     for (raw, _), found in update.items():
         outs = [spec for row, _ in found for spec in row.outs if spec.known]

@@ -90,9 +90,8 @@ def fit_laws(calibration: Calibration, rules: Rules) -> Laws:
     timed: dict[tuple[str, str], list[tuple[Work, int]]] = {}
     for work, taken in times:
         timed.setdefault((work.family, work.dtype), []).append((work, taken))
-    hosts: dict[
-        str, list[int]
-    ] = {}  # times of the host for each operator, for each kind, and under the empty name for any
+    # Times of the host for each operator, for each kind, and under the empty name for any
+    hosts: dict[str, list[int]] = {}
     for row in calibration.rows:
         for name in (row.raw, row.kind, "") if row.host_ns else ():
             hosts.setdefault(name, []).append(row.host_ns)

@@ -168,9 +168,8 @@ class Runner:
                 raise InputError(f"a {type(source).__name__} has its own element types", hint=hint)
             source = inner = retyped(inner, as_dtype(options.dtype), real=True)
         if has_lazy_parts(inner):
-            source = copy_with_lazy_parts(
-                source, inner
-            )  # the first run gives the lazy ones a shape: the user's stay lazy
+            # The first run gives the lazy ones a shape: the user's stay lazy.
+            source = copy_with_lazy_parts(source, inner)
             inner = unwrap(source)
         self.model = inner if is_exported(source) else source
         """What is called: with its wrapper, if it has one (a compiled model runs compiled)."""

@@ -67,9 +67,8 @@ class _Reader:
     def profile(self) -> Profile:
         sequence = self.sequence if isinstance(self.sequence, list) else []
         named = [key for key in sequence if isinstance(key, str) and key in self.operators]
-        order = list(
-            dict.fromkeys([*named, *self.operators])
-        )  # as they ran, then those that the sequence does not name
+        # As they ran, then those that the sequence does not name
+        order = list(dict.fromkeys([*named, *self.operators]))
         self._spread_dtypes(order)
         modules = self._modules(order)
         rows = [self._row(key, modules.get(key, "")) for key in order if key in self.device or key in self.host]

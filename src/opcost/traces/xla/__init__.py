@@ -323,9 +323,7 @@ def _read_chart(events: list[dict[str, Any]], trace: XlaTrace) -> None:
         plane, thread = hashable(event.get("pid")), hashable(event.get("tid"))
         device = _device_of(planes.get(plane, ""))
         line = lines.get((plane, thread), str(thread))
-        stats = {
-            key: value for key, value in args_of(event).items() if key != "program_id"
-        }  # this form has no programs
+        stats = {key: value for key, value in args_of(event).items() if key != "program_id"}  # there are no programs
         step = str(stats.pop("step_num", ""))
         if not stats.get("hlo_op") and step.isdecimal() and len(step) < 19:
             stats["step_num"] = int(step)

@@ -30,7 +30,7 @@ _EXTRA = {
 }  # fmt: skip
 """What rows are that have an entry of a profile's `extra` whole, and under which name it is there."""
 
-CACHE_VERSION = "12"  # changed whenever the columns or the way to them change, so that old caches are not used
+CACHE_VERSION = "13"  # changed whenever the columns or the way to them change, so that old caches are not used
 
 TEXTS = ("what", "type", "kind", "module", "phase", "provider", "device", "stream", "ins", "outs", "attrs", "source")
 NUMBERS = (

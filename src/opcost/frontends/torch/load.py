@@ -19,6 +19,7 @@ from opcost.core.shapes import text
 from opcost.core.units import format_bytes
 from opcost.errors import DataDependent, ForwardError, InputError, OpcostError, shortened
 from opcost.frontends.options import CountOptions
+from opcost.frontends.torch import private
 from opcost.frontends.torch.default_inputs.engine import Inputs, features_in, signature, takes_any
 from opcost.frontends.torch.ledger.parameters import has_data
 from opcost.frontends.torch.ledger.recorder_state import ASSUMPTIONS, NOT_KNOWN, READ_UNKNOWN
@@ -321,7 +322,7 @@ def _outside(tensor: torch.Tensor) -> torch.Tensor:
     """An input as it is outside of what is at work around: another count, or a transform such as vmap."""
     if type(tensor) is Recorded:
         return tensor.sig.meta() if tensor.content is None else tensor.content
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    if private.is_transformed(tensor):
         fault = "an input belongs to a transform of torch.func (vmap, grad) that is running, and exists only inside it"
         raise InputError(fault, hint="count outside the transform, or give shapes= instead of the input")
     return tensor

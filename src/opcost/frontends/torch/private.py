@@ -27,6 +27,16 @@ __all__ = [
 _C: Any = torch._C
 pop_mode, push_mode = _pop_mode, _push_mode
 
+# -- settings of the process
+device_context: Any = torch._GLOBAL_DEVICE_CONTEXT
+print_options: Any = torch._tensor_str.PRINT_OPTS
+InferenceMode: Any = _C._InferenceMode
+set_grad_enabled: Callable[[bool], None] = _C._set_grad_enabled
+BACKEND_SWITCHES: tuple[tuple[Callable[[], Any], Callable[[Any], None]], ...] = tuple(
+    (getattr(_C, f"_get_{name}"), getattr(_C, f"_set_{name}"))
+    for name in ("cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic", "mkldnn_enabled", "mkldnn_deterministic")
+)
+
 # -- tensors
 make_wrapper: Callable[..., torch.Tensor] = torch.Tensor._make_wrapper_subclass
 make_subclass: Callable[..., torch.Tensor] = torch.Tensor._make_subclass

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.parameter import UninitializedTensorMixin
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from opcost.core.interrupts import defer_signals
 from opcost.errors import StateError
 from opcost.frontends.torch.ledger.parameters import has_data
+from opcost.frontends.torch.private import TorchDispatchMode, no_modes
 from opcost.frontends.torch.restore import process
 from opcost.frontends.torch.restore.snapshot import KeptTensor, Snapshot, version_of
 from opcost.frontends.torch.tree import tensors_passed
@@ -75,7 +75,7 @@ class WrittenMemory:
             return
         memory = tensor.untyped_storage()
         if memory._cdata not in self._copies:
-            with _disable_current_modes():
+            with no_modes():
                 self._copies[memory._cdata] = memory, memory.clone()
 
     def has(self, tensor: torch.Tensor) -> bool:

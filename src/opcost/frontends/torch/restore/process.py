@@ -17,9 +17,9 @@ from threading import RLock
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from opcost.core.interrupts import allow_signals, handlers
+from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.recorder_state import counting_thread
 from opcost.frontends.torch.tree import ABSENT
 
@@ -28,7 +28,7 @@ _Switch = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 def default_device() -> Any:
     """The argument of the last `torch.set_default_device` in this thread, or None."""
-    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    context = getattr(private.device_context, "device_context", None)
     return None if context is None else context.device
 
 
@@ -142,21 +142,19 @@ _SWITCHES: tuple[_Switch, ...] = (
         "default_dtype", "deterministic_debug_mode", "num_threads", "float32_matmul_precision",
     )),
     (default_device, torch.set_default_device),
-    (torch.is_grad_enabled, torch._C._set_grad_enabled),
+    (torch.is_grad_enabled, private.set_grad_enabled),
     (lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()), lambda on: torch.set_anomaly_enabled(*on)),
     (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
     (_autocasts, _set_autocasts),
     *((partial(read, device), partial(write, device)) for device in ("cpu", "cuda") for read, write in (
         (torch.is_autocast_enabled, torch.set_autocast_enabled), (torch.get_autocast_dtype, torch.set_autocast_dtype),
     )),
-    *((getattr(torch._C, f"_get_{name}"), getattr(torch._C, f"_set_{name}")) for name in (
-        "cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic", "mkldnn_enabled", "mkldnn_deterministic",
-    )),
+    *private.BACKEND_SWITCHES,
     *((getattr(_BACKENDS.cuda, f"{name}_sdp_enabled"), getattr(_BACKENDS.cuda, f"enable_{name}_sdp")) for name in (
         "flash", "math", "mem_efficient", "cudnn",
     )),
     *((partial(getattr, owner, name), partial(setattr, owner, name)) for owner, name in _ATTRIBUTES),
-    (lambda: vars(torch._tensor_str.PRINT_OPTS).copy(), vars(torch._tensor_str.PRINT_OPTS).update),
+    (lambda: vars(private.print_options).copy(), vars(private.print_options).update),
     (_loggers, _set_loggers),
     (lambda: logging.root.manager.disable, logging.disable),
     *((partial(list, paths), partial(paths.__setitem__, slice(None))) for paths in (sys.path, sys.meta_path, sys.path_hooks)),
@@ -275,7 +273,7 @@ def no_inference_mode() -> AbstractContextManager[None]:
     """Inference mode as `no_grad`: it dispatches composite operators whole, and left open it would keep a mode active."""
 
     def enter(mode: Any) -> None:  # leaving it is the same for both
-        mode._inference_mode_context = torch.no_grad() if mode.mode else torch._C._InferenceMode(mode.mode)
+        mode._inference_mode_context = torch.no_grad() if mode.mode else private.InferenceMode(mode.mode)
         mode._inference_mode_context.__enter__()
 
     return replaced(torch.inference_mode, "__enter__", enter)
@@ -298,7 +296,7 @@ def _unseen(method: Callable[..., Any]) -> Callable[..., Any]:
     """A method of storages outside of dispatch modes; PyTorch raises for one that has no memory."""
 
     def called(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
-        with _disable_current_modes():
+        with private.no_modes():
             storage.data_ptr()
             return method(storage, *args, **kwargs)
 

@@ -20,6 +20,7 @@ from torch import nn
 
 from opcost.core.progress import is_only_thread
 from opcost.errors import StateError
+from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.restore.code import Code, restorer_of
 from opcost.frontends.torch.restore.leftovers import path_to
@@ -72,7 +73,7 @@ class Snapshot:
         self._code = Code(self._todo.append)
         self.tensors: list[KeptTensor] = []
         """All tensors that were reached."""
-        with torch._C.DisableTorchFunctionSubclass():
+        with private.NoFunctionSubclass():
             self._walk()
 
     # -- taking --------------------------------------------------------------------------------------------------------
@@ -224,7 +225,7 @@ class Snapshot:
 
     def restore(self) -> None:
         """Make everything what it was. What cannot be restored is named in an error, after all the rest is done."""
-        with torch._C.DisableTorchFunctionSubclass():
+        with private.NoFunctionSubclass():
             self._code.restore()
             for container in self._empty:
                 if container:
@@ -422,9 +423,8 @@ def version_of(tensor: torch.Tensor) -> int:
 
 def set_versions(kept: list[KeptTensor]) -> None:
     """In-place operators count up a tensor's version before they reach the recorder, which then does not write."""
-    put: Any = torch._C._autograd._unsafe_set_version_counter
     try:
-        put(tuple(one.tensor for one in kept), tuple(one.version for one in kept))
+        private.set_version(tuple(one.tensor for one in kept), tuple(one.version for one in kept))
     except TypeError:  # before torch 2.6 it took one tensor
         for one in kept:
-            put(one.tensor, one.version)
+            private.set_version(one.tensor, one.version)

@@ -206,7 +206,7 @@ def test_a_row_that_stands_for_many_executions_counts_as_many() -> None:
     assert mean.percentiles == (90 / 9, 110)
 
 
-def test_lines_sort_by_any_percentile_that_was_asked_for() -> None:
+def test_lines_sort_by_any_requested_percentile() -> None:
     # Of the one type most executions are longer, of the other the longest.
     times = {"steady": [50, 50, 50], "jumpy": [10, 10, 90]}
     rows = [
@@ -221,7 +221,7 @@ def test_lines_sort_by_any_percentile_that_was_asked_for() -> None:
 
     assert order("p50") == order("+P100") == ["steady", "jumpy"]
     assert order("p100") == order("+p50") == ["jumpy", "steady"]
-    with pytest.raises(OpcostError, match="not asked for"):
+    with pytest.raises(OpcostError, match="was not requested"):
         order("p90")
 
 

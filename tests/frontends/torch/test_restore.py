@@ -244,7 +244,7 @@ def test_the_operators_of_torch_are_not_searched_for_state_and_those_of_a_user_a
         assert torch.ops.opcost_restore.kept == [1]
     finally:
         del torch.ops.opcost_restore.kept
-    assert len(snapshot._seen) < 2_000, "aten alone has 40,000 objects"
+    assert id(torch.ops.aten.relu) not in snapshot._seen
 
 
 ops = torch.ops

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -94,11 +96,11 @@ def test_broadcasting(shape: list[int], data: st.DataObject) -> None:
         assert assert_as_pytorch(func, tensor(tuple(other)), tensor(tuple(shape)))
 
 
-@given(m=extents, k=extents, n=extents)
-def test_products(m: int, k: int, n: int) -> None:
+@given(m=extents, k=extents, n=extents, b=extents)
+def test_products(m: int, k: int, n: int, b: int) -> None:
+    assert assert_as_pytorch(aten.mm.default, tensor((m, k)), tensor((n, k)).t())
     assert assert_as_pytorch(aten.addmm.default, tensor((n,)), tensor((m, k)), tensor((k, n)))
-    assert assert_as_pytorch(aten.addmm.default, tensor((n,)), tensor((m, k)), tensor((n, k)).t())
-    assert not assert_as_pytorch(aten.addmm.default, tensor((n, 1, 1)), tensor((m, k)), tensor((k, n)))
+    assert assert_as_pytorch(aten.bmm.default, tensor((b, m, k)), tensor((b, k, n)))
 
 
 @given(
@@ -110,16 +112,15 @@ def test_products(m: int, k: int, n: int) -> None:
     stride=st.integers(1, 3),
     padding=st.integers(0, 2),
     dilation=st.integers(1, 2),
+    rank=st.integers(1, 3),
 )
-def test_convolution_of_channels_that_lie_side_by_side(
-    batch: int, groups: int, channels: int, size: int, kernel: int, stride: int, padding: int, dilation: int
+def test_convolution(
+    batch: int, groups: int, channels: int, size: int, kernel: int, stride: int, padding: int, dilation: int, rank: int
 ) -> None:
-    rank = 2  # of three axes the processor's plain kernel makes rows
-    x = tensor((batch, *[size] * rank, channels * groups)).movedim(-1, 1)
+    x = tensor((batch, channels * groups, *[size] * rank))
     weight = tensor((2 * groups, channels, *[kernel] * rank))
     settings = ([stride] * rank, [padding] * rank, [dilation] * rank, False, [0] * rank, groups)
-    assert assert_as_pytorch(aten.convolution.default, x, weight, tensor((2 * groups,)), *settings)
-    assert_as_pytorch(aten.convolution.default, x.contiguous(), weight, tensor((2 * groups,)), *settings)
+    assert_as_pytorch(aten.convolution.default, x, weight, tensor((2 * groups,)), *settings)
 
 
 def test_convolution_answers_the_plain_case() -> None:
@@ -143,9 +144,44 @@ def test_layer_norm(shape: list[int], tail: int) -> None:
 
 
 @given(shape=st.lists(extents, min_size=1, max_size=4), axis=st.integers(0, 3), keep=st.booleans())
-def test_reductions_and_moves(shape: list[int], axis: int, keep: bool) -> None:
+def test_reductions_softmax_and_moves(shape: list[int], axis: int, keep: bool) -> None:
     axis %= len(shape)
     x = tensor(tuple(shape))
     assert assert_as_pytorch(aten.mean.dim, x, [axis], keep)
     assert assert_as_pytorch(aten.sum.dim_IntList, x, [axis - len(shape)], keep)
+    assert assert_as_pytorch(aten._softmax.default, x, axis, False)
+    assert assert_as_pytorch(aten._log_softmax.default, x, axis, False)
+    assert assert_as_pytorch(aten.cat.default, [x, x, x], axis)
+    assert assert_as_pytorch(aten.clone.default, x)
     assert assert_as_pytorch(aten.roll.default, x, [1], [axis])
+
+
+@given(rows=extents, width=extents, shape=shapes)
+def test_embedding(rows: int, width: int, shape: tuple[int, ...]) -> None:
+    assert assert_as_pytorch(aten.embedding.default, tensor((rows, width)), torch.zeros(shape, dtype=torch.int64))
+
+
+COLD = """
+import sys
+import torch
+from torch import nn
+import opcost
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.linear = nn.Embedding(10, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        h = self.linear(self.embed(x))
+        return torch.softmax(torch.cat([h @ self.linear.weight, h.clone()]), -1)
+
+opcost.count(Net(), (torch.zeros(4, 4, dtype=torch.long),))
+print("sympy" in sys.modules)
+"""
+
+
+def test_a_count_of_usual_layers_loads_no_decompositions() -> None:
+    """PyTorch's meta kernels in Python import sympy, a second of a fresh process."""
+    done = subprocess.run([sys.executable, "-c", COLD], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 
 LONG = 200  # characters of a name or a value that is quoted; a path is rarely longer
 MANY = 8  # entries of one list that are named; the others are only counted
-WHERE_PICTURES_ARE = "-o page.html draws treemap, flame, memory and roofline; -o badge.svg writes the badge of a report"
 
 
 def shortened(text: str, limit: int = LONG) -> str:

@@ -189,3 +189,15 @@ def test_a_hint_names_what_its_command_has(folder: Path, words: Any, expected: s
     assert code == 2
     assert expected in said
     assert not list(faults(said, frozenset(words[:1])))
+
+
+def test_a_command_that_a_message_names_exists() -> None:
+    named = {
+        (path.name, word)
+        for path in SOURCES.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for word in re.findall(r"`opcost ([a-z]+)", node.value)
+    }
+    assert len(named) > 10
+    assert {(file, word) for file, word in named if word not in COMMANDS} == set()

@@ -78,7 +78,7 @@ def test_what_nobody_reads_is_named_with_its_fields_and_the_readers(tmp_path: Pa
 @pytest.mark.parametrize(
     ("schema", "what", "command"),
     [
-        ("opcost.report/1", "a report of opcost", "opcost show"),
+        ("opcost.report/1", "a report of opcost", "opcost count"),
         ("opcost.answer/1", "what `opcost analyze` found", "the profile itself"),
         ("opcost.scan/1", "what `opcost scan` found", "opcost scan"),
         ("opcost.baseline/1", "a baseline of opcost", "opcost check"),

@@ -24,7 +24,7 @@ from opcost.cli.printing import escape_unknown, say, warn
 from opcost.core.escaping import encodable_text
 from opcost.core.files import STDIN, keep_pipes
 from opcost.core.progress import ProgressThread, stopped, stopping
-from opcost.errors import WHERE_PICTURES_ARE, OpcostError, PluginWarning
+from opcost.errors import OpcostError, PluginWarning
 from opcost.version import __version__
 
 if TYPE_CHECKING:
@@ -182,8 +182,7 @@ def _dispatch(words: list[str]) -> int:
         exc.verbose = False
         command = next((word for word in words if word in COMMANDS), "")
         usage = f"opcost {command} --help" if command else "opcost --help"
-        text = str(exc).strip()
-        raise OpcostError(text, hint=WHERE_PICTURES_ARE if "--picture" in text else f"see `{usage}`") from exc
+        raise OpcostError(str(exc).strip(), hint=f"see `{usage}`") from exc
     if not {"--help", "-h"}.isdisjoint(words):
         from opcost.cli.help import further_help
 

@@ -16,7 +16,7 @@ from os import PathLike
 from pathlib import PurePath
 from typing import Any
 
-from opcost.errors import WHERE_PICTURES_ARE, BrokenPlugin, OpcostError, PluginWarning, UnknownName, shortened
+from opcost.errors import BrokenPlugin, OpcostError, PluginWarning, UnknownName, shortened
 
 FRONTENDS = "opcost.frontends"
 RULES = "opcost.rules"
@@ -132,8 +132,6 @@ def view_for_suffix(path: str | PathLike[str], kind: str = "report") -> Any:
         load(VIEWS, name)  # says why it is not among them, if it is broken
     known = sorted({view.suffix for view in views.values() if view.suffix})
     hint = f"name the file with one of {', '.join(known)}"
-    if suffix in (".svg", ".png"):
-        hint += f"; {WHERE_PICTURES_ARE}"
     if not suffix:
         raise OpcostError(f"{shortened(str(path))} has no suffix that says how it is to be written", hint=hint)
     raise UnknownName("file suffix", suffix, known, hint=hint)

@@ -50,7 +50,7 @@ _JSON_KEYS = {
 }
 
 _OWN = {
-    "opcost.report": ("a report of opcost", "`opcost show` prints it"),
+    "opcost.report": ("a report of opcost", "`opcost count` prints it"),
     "opcost.profile": ("a profile of opcost", "`opcost analyze` shows it"),
     "opcost.answer": ("what `opcost analyze` found in a profile", "`opcost analyze` takes the profile itself"),
     "opcost.scan": ("what `opcost scan` found in a checkpoint", "`opcost scan` takes the checkpoint"),

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 from opcost.core.escaping import printable
 from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.sheet import Cell, Field, Line
-from opcost.errors import WHERE_PICTURES_ARE, OpcostError, UnknownName
+from opcost.errors import OpcostError, UnknownName
 
 Columns: TypeAlias = "str | Sequence[str] | None"  # in this order, also with commas; None: by the room
 
@@ -109,8 +109,7 @@ def check_options(view: Renders, kind: str, options: Mapping[str, Any]) -> None:
     known = option_names(view, kind)
     for name in options:
         if name not in known:
-            hint = WHERE_PICTURES_ARE if name == "picture" else ""
-            raise UnknownName(f"option of the {view.name} view", name, known, hint=hint)
+            raise UnknownName(f"option of the {view.name} view", name, known)
 
 
 def option_names(view: Renders, kind: str) -> list[str]:

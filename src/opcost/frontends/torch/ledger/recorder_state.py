@@ -106,7 +106,7 @@ class RecorderState(private.TorchDispatchMode):
         self.where: Callable[[], str] = str
         self.phase: Phase = "forward"
         self.marker_calls: dict[Any, Callable[..., None]] = {}
-        """Called for the operators that only mark what runs (see `scripted`)."""
+        """Called for the operators that only mark what runs (see `module_calls`)."""
         self.ops: list[OpRecord] = []
         self.lives = Lives(self.ops)
         self.specs: list[TensorSpec] = []

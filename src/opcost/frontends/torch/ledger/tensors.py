@@ -169,12 +169,12 @@ class Mark:
 
 
 class Recorded(torch.Tensor):
-    """A tensor that has everything but data. It claims to lie where the model's own tensors lie.
+    """A tensor that has everything but data. It claims to be on the device of the model's own tensors.
 
-    `sig` is its signature, `vid` its value in the graph, `content` its numbers where they are few and
-    known (see `values`), `mark` its recorder's, which tells whose it is and how many are alive, `life` the memory that it
-    would lie in (None: the user's own, or that of a long run, which is not followed). Of one that was made without
-    an operator (see `replay`), `replayed` says that it went nowhere but where such ones go.
+    `sig` is its signature, `vid` its value in the graph, `content` its numbers where they are few and known (see
+    `operators.contents`), `mark` its recorder's, which says whose it is and how many are alive, `life` the memory that it would
+    have (None: the user's own, or that of a long run, which is not followed). Of one that was made without an operator (see
+    `repeated_calls`), `replayed` says that it went nowhere but where such ones go.
     """
 
     __slots__ = ("content", "life", "mark", "replayed", "sig", "untouched", "vid")
@@ -304,7 +304,7 @@ def recorded(
 
 # -- entry: What the recorder remembers: the user's tensors, what an operator is and makes, and that it ran.
 
-SMALL = 1 << 18  # Tensors of at most this many elements may carry their real content (see `values`)
+SMALL = 1 << 18  # Tensors of at most this many elements may carry their real content (see `operators.contents`)
 
 
 class TensorRecord:

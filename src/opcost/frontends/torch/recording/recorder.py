@@ -43,7 +43,7 @@ class Recorder(RecorderState):
         self.replay: RepeatedCalls | None = None
         """Of a run that is long."""
         self.replays_after = REPLAYS_AFTER
-        """Operators from which on a run is long (see `replay`)."""
+        """Operators from which on a run is long (see `repeated_calls`)."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if pending:

@@ -5,7 +5,7 @@ and PyTorch takes ten microseconds or more to bring every operator to a dispatch
 caught before the dispatcher: tensors without data get a `__torch_function__`. What a call makes of tensors whose content is not
 known depends only on the function, their signatures and the other arguments, so the operators of the first such call are kept
 as a pattern, and a later call is one more step with that pattern. Only functions that are known to be so are repeated
-(`REPEATED`), and only where nothing else is active that could change what they do; all others run as in a short run.
+(`REPLAYED`), and only where nothing else is active that could change what they do; all others run as in a short run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The tests that need no framework, on every Python from 3.10 on that is here: tests/live/pythons.sh [--quick] [--torch] [VERSION ...]
-# With --quick the core of them (data types, rules, the command line on files) on every Python but that of .venv, which has run all. With --torch also counts of PyTorch models, held
-# to exact integers, with the torch of requirements/torch.txt or, where that one wants a device, an older one. All Pythons are
+# With --quick the core of them (data types, rules, the command line on files) on every Python but that of .venv, which has run
+# all. With --torch also counts of PyTorch models, compared with exact integers, with the torch of requirements/torch.txt or,
+# where that one wants a device, an older one. All Pythons are
 # tested at once, and the last line says which were and which are not here; nothing fails for one that is missing.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

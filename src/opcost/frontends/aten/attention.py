@@ -8,6 +8,7 @@ as equally long, since only their number is in the shapes.
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 from opcost.core.graph import Attr
 from opcost.frontends.aten.call import Call, Tensor, Translation, means, on
@@ -84,7 +85,7 @@ def _cudnn_backward(call: Call) -> Translation:
     )
 
 
-def heads_last(call: Call) -> dict[str, Attr]:
+def heads_last(call: Call) -> dict[str, Any]:
     """The kernels below the public function take (batch, length, heads, features), or packed (length, heads, features)."""
     attrs: dict[str, Attr] = {"heads_last": True}
     starts = call.get("cum_seq_q", "cu_seq_q", "cu_seqlens_q")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from opcost.core.graph import BITS, COMPLEX, Attr
 
@@ -22,11 +22,10 @@ class Translation(NamedTuple):
     """Tensors of the arguments that are written, for operators that return nothing; None: what was returned."""
 
 
-def means(
-    kind: str, ins: tuple[Tensor, ...] | None = None, outs: tuple[Tensor, ...] | None = None, **attrs: Attr | None
-) -> Translation:
-    """A translation with these attributes, without those that are None."""
-    return Translation(kind, {name: value for name, value in attrs.items() if value is not None}, ins, outs)
+def means(kind: str, ins: Iterable[Any] | None = None, outs: Iterable[Any] | None = None, **attrs: Any) -> Translation:
+    """A translation with these attributes, without those that are None; `ins` and `outs` may be nested and have gaps."""
+    given = {name: value for name, value in attrs.items() if value is not None}
+    return Translation(kind, given, *(None if side is None else tuple(flat(side)) for side in (ins, outs)))
 
 
 @dataclass(slots=True, eq=False)
@@ -60,23 +59,55 @@ class Call:
         return self.name.partition("::")[2]
 
 
+R = TypeVar("R")
+
+
+class OperatorTable(dict[str, Callable[[Call], R]]):
+    """Functions of calls by the name of the operator; `library` is that of names that are registered without one."""
+
+    def __init__(self, library: str = "") -> None:
+        super().__init__()
+        self._library = library
+
+    def on(self, *names: str) -> Callable[[Callable[[Call], R]], Callable[[Call], R]]:
+        """Register a function under names."""
+
+        def register(function: Callable[[Call], R]) -> Callable[[Call], R]:
+            for name in names:
+                full = name if "::" in name else self._library + name
+                if full in self:
+                    raise ValueError(f"{full} is in the table twice")
+                self[full] = function
+            return function
+
+        return register
+
+    def rows(self, table: Mapping[str, Callable[..., R]]) -> None:
+        """Register functions of arguments under names separated by spaces.
+
+        A function is given the arguments that its parameters name, and the whole call as `call`; for what an operator
+        does not take it has a default.
+        """
+        for names, function in table.items():
+            self.on(*names.split())(_by_name(function))
+
+
+def _by_name(function: Any) -> Callable[[Call], Any]:
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    optional = names[len(names) - len(function.__defaults__ or ()) :]
+
+    def of_call(call: Call) -> Any:
+        wanted = [name for name in names if name in call.args or name not in optional]
+        return function(**{name: call if name == "call" else call[name] for name in wanted})
+
+    return of_call
+
+
 Handler: TypeAlias = Callable[[Call], Translation]
 
-HANDLERS: dict[str, Handler] = {}  # Handlers by `library::operator`, or by `library::operator.overload`, which wins
-
-
-def on(*names: str) -> Callable[[Handler], Handler]:
-    """Register a handler under names; a name without a library belongs to aten."""
-
-    def register(handler: Handler) -> Handler:
-        for name in names:
-            full = name if "::" in name else f"aten::{name}"
-            if full in HANDLERS:
-                raise ValueError(f"{full} is translated twice")
-            HANDLERS[full] = handler
-        return handler
-
-    return register
+HANDLERS: OperatorTable[Translation] = OperatorTable("aten::")
+"""Handlers by `library::operator`, or by `library::operator.overload`, which wins."""
+on, rows = HANDLERS.on, HANDLERS.rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +186,11 @@ def type_name(tensor: Tensor) -> str:
 def layout_name(tensor: Tensor) -> str:
     """`strided`, or how only some of the elements are stored."""
     return str(tensor.layout).removeprefix("torch.")
+
+
+def look(x: Tensor, shape: Sequence[int], strides: Sequence[int]) -> Described:
+    """Another look at memory."""
+    return Described(tuple(shape), tuple(strides), type_name(x), x.device, requires_grad=x.requires_grad)
 
 
 # -- calls of which not everything is known: an unknown value is never guessed, and reading it is an error

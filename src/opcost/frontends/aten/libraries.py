@@ -5,340 +5,202 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from opcost.core.graph import Attr
 from opcost.frontends.aten.attention import heads_last
-from opcost.frontends.aten.call import Call, Described, NotKnown, Tensor, Translation, means, on, type_name
+from opcost.frontends.aten.call import Call, NotKnown, Tensor, Translation, means, rows, type_name
 from opcost.frontends.aten.contraction import conv, product
-from opcost.frontends.aten.outputs.table import like, made
-from opcost.frontends.aten.outputs.table import on as makes
-
-
-@on(
-    "fake_quantize_per_tensor_affine_cachemask", "fake_quantize_per_channel_affine_cachemask",
-    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
-    "_fused_moving_avg_obs_fq_helper", "_fused_moving_avg_obs_fq_helper_functional",
-)  # fmt: skip
-def _with_mask(call: Call) -> Translation:
-    """The second output is the mask for the gradient, which falls off on the way."""
-    return Translation("elementwise", {"fn": "fake_quantize", "elements": call.get("self").numel()})
-
-
-@on(
-    "_fake_quantize_learnable_per_tensor_affine_backward",
-    "_fake_quantize_learnable_per_channel_affine_backward",
-)
-def _learnable_backward(call: Call) -> Translation:
-    """Besides the input's gradient those of scale and zero point are summed up."""
-    return Translation("elementwise", {"fn": "fake_quantize_grad", "elements": 3 * call["self"].numel()})
-
-
-# -- packed weights ---------------------------------------------------------------------------------------------------
-
-
-def _packed(call: Call) -> Any:
-    return call.get("W_prepack", "packed_weight", "weight")
-
-
-_LINEAR = (
-    "linear", "linear_relu", "linear_leaky_relu", "linear_tanh", "linear_dynamic", "linear_relu_dynamic",
-    "linear_dynamic_fp16", "linear_relu_dynamic_fp16", "linear_with_input_q_dq_qweight_dq_output_fp32",
-    "linear_with_input_q_dq_qweight_dq_relu_output_fp32",
-)  # fmt: skip
-
-
-@on(
-    *(f"quantized::{name}" for name in _LINEAR), "_quantized::linear", "_quantized::linear_dynamic",
-    "sparse::qlinear", "sparse::qlinear_relu", "sparse::qlinear_dynamic", "sparse::qlinear_relu_dynamic",
-)  # fmt: skip
-def _linear(call: Call) -> Translation:
-    """The input's last extent is the depth, whatever the package has."""
-    depth = call["X"].shape[-1]
-    return means("matmul", depth=depth, then=_then(call.base) or None, bias=has_bias(_packed(call)) or None)
-
-
-def _then(base: str) -> tuple[str, ...]:
-    """What the name of a fused operator says: `conv2d_add_relu`."""
-    words = base.replace("leaky_relu", "leakyrelu").split("_")
-    return tuple(_WORDS[word] for word in words if word in _WORDS)
-
+from opcost.frontends.aten.outputs.table import OUTPUTS, like, made
 
 _WORDS = {"add": "add", "relu": "relu", "leakyrelu": "leaky_relu", "tanh": "tanh"}
-
-
-def has_bias(packed: Any) -> bool:
-    """Whether a package holds a bias; one that cannot be opened is taken to."""
-    bias = getattr(packed, "bias", None)
-    try:
-        return bias() is not None if callable(bias) else bool(packed.unpack()[1] is not None)
-    except (RuntimeError, AttributeError, NotImplementedError):
-        return True
-
-
-@on("_quantized::_wrapped_quantized_linear_prepacked", "_wrapped_quantized_linear_prepacked")
-def _wrapped_prepacked(call: Call) -> Translation:
-    x = call.get("X", "input")
-    return Translation("matmul", {"depth": x.shape[-1], "bias": True})
-
-
-@on(
-    "quantized::conv1d", "quantized::conv1d_relu", "quantized::conv1d_dynamic",
-    "quantized::conv2d", "quantized::conv2d_relu", "quantized::conv2d_dynamic",
-    "quantized::conv2d_add", "quantized::conv2d_add_relu",
-    "quantized::conv3d", "quantized::conv3d_relu", "quantized::conv3d_dynamic",
-    "_quantized::conv2d", "_quantized::conv2d_relu", "_quantized::conv3d", "_quantized::conv3d_relu",
-)  # fmt: skip
-def _conv(call: Call) -> Translation:
-    return _packed_conv(call, transposed=False)
-
-
-@on(
-    "quantized::conv_transpose1d", "quantized::conv_transpose2d", "quantized::conv_transpose3d",
-    "quantized::conv_transpose1d_dynamic", "quantized::conv_transpose2d_dynamic", "quantized::conv_transpose3d_dynamic",
-    "_quantized::conv_transpose1d", "_quantized::conv_transpose2d",
-)  # fmt: skip
-def _conv_transpose(call: Call) -> Translation:
-    return _packed_conv(call, transposed=True)
-
-
-def _packed_conv(call: Call, *, transposed: bool) -> Translation:
-    """The weight is in the package, so no input has its shape."""
-    weight, bias = _packed(call).unpack()
-    side = call["qx"] if transposed else call.outs[0]
-    depth = prod(weight.shape[1:])
-    return means(
-        "conv",
-        macs=side.numel() * depth,
-        then=_then(call.base) or None,
-        transposed=transposed or None,
-        bias=None if bias is None else True,
-    )
-
-
-# -- oneDNN -----------------------------------------------------------------------------------------------------------
-
-
-def _fused(call: Call) -> tuple[str, ...]:
-    """The elementwise functions that a oneDNN operator applies to its result, by their names among its arguments."""
-    names = (call.args.get(key) for key in _POST_OPS)
-    return tuple(_SPELLINGS.get(name, name) for name in names if name and name != "none")
-
-
 _POST_OPS = ("binary_attr", "binary_post_op", "attr", "unary_attr", "post_op_name", "unary_post_op")
 _SPELLINGS = {"swish": "silu", "sum": "add"}
 
 
-def _with_operand(call: Call, found: Translation) -> Translation:
-    """The second operand of a fused addition or multiplication is read too."""
-    return found._replace(ins=(*(found.ins or ()), *call.tensors("other", "qaccum")))
+def _then(base: str) -> tuple[str, ...] | None:
+    """What the name of a fused operator says: `conv2d_add_relu`."""
+    words = base.replace("leaky_relu", "leakyrelu").split("_")
+    return tuple(_WORDS[word] for word in words if word in _WORDS) or None
 
 
-on("onednn::qlinear_pointwise")(lambda call: _with_operand(call, product(call, "qx", "qw", "bias", then=_fused(call))))
+def _fused(call: Call) -> tuple[str, ...] | None:
+    """The elementwise functions that a oneDNN operator applies to its result, by their names among its arguments."""
+    names = (call.args.get(key) for key in _POST_OPS)
+    return tuple(_SPELLINGS.get(name, name) for name in names if name and name != "none") or None
 
 
-@on("onednn::linear_dynamic_fp16", "onednn::linear_relu_dynamic_fp16")
-def _onednn_fp16(call: Call) -> Translation:
-    return product(call, "x", "w", "bias", then=_then(call.base))
+def _linear(call: Call) -> Translation:
+    """The input's last extent is the depth; a package that cannot be opened is taken to have a bias."""
+    packed = call.get("W_prepack", "packed_weight", "weight")
+    bias = getattr(packed, "bias", None)
+    try:
+        has_bias = (bias() if callable(bias) else packed.unpack()[1]) is not None
+    except (RuntimeError, AttributeError, NotImplementedError):
+        has_bias = True
+    return means("matmul", depth=call["X"].shape[-1], then=_then(call.base), bias=has_bias or None)
 
 
-on("mkldnn::_linear_pointwise")(lambda call: _with_operand(call, product(call, "X", "W", "B", then=_fused(call))))
+def _packed_conv(call: Call, *, transposed: bool) -> Translation:
+    """The weight is in the package, so no input has its shape."""
+    weight, bias = call.get("W_prepack", "packed_weight", "weight").unpack()
+    side = call["qx"] if transposed else call.outs[0]
+    macs, has_bias = side.numel() * prod(weight.shape[1:]), None if bias is None else True
+    return means("conv", macs=macs, then=_then(call.base), transposed=transposed or None, bias=has_bias)
 
 
-@on(
-    "onednn::qconv_pointwise", "onednn::qconv1d_pointwise", "onednn::qconv2d_pointwise", "onednn::qconv3d_pointwise",
-    "mkldnn::_convolution_pointwise",
+def _elements(fn: str, elements: int) -> Translation:
+    return means("elementwise", fn=fn, elements=elements)
+
+
+rows(
+    {
+        # the second output is the mask for the gradient, which is not counted
+        "fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask "
+        "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams _fused_moving_avg_obs_fq_helper "
+        "_fused_moving_avg_obs_fq_helper_functional": lambda self: _elements("fake_quantize", self.numel()),
+        # besides the input's gradient those of scale and zero point are summed up
+        "_fake_quantize_learnable_per_tensor_affine_backward _fake_quantize_learnable_per_channel_affine_backward":
+            lambda self: _elements("fake_quantize_grad", 3 * self.numel()),
+        # -- packed weights
+        "quantized::linear quantized::linear_relu quantized::linear_leaky_relu quantized::linear_tanh "
+        "quantized::linear_dynamic quantized::linear_relu_dynamic quantized::linear_dynamic_fp16 "
+        "quantized::linear_relu_dynamic_fp16 quantized::linear_with_input_q_dq_qweight_dq_output_fp32 "
+        "quantized::linear_with_input_q_dq_qweight_dq_relu_output_fp32 _quantized::linear _quantized::linear_dynamic "
+        "sparse::qlinear sparse::qlinear_relu sparse::qlinear_dynamic sparse::qlinear_relu_dynamic": _linear,
+        "_quantized::_wrapped_quantized_linear_prepacked _wrapped_quantized_linear_prepacked":
+            lambda call: means("matmul", depth=call.get("X", "input").shape[-1], bias=True),
+        "quantized::conv1d quantized::conv1d_relu quantized::conv1d_dynamic quantized::conv2d quantized::conv2d_relu "
+        "quantized::conv2d_dynamic quantized::conv2d_add quantized::conv2d_add_relu quantized::conv3d "
+        "quantized::conv3d_relu quantized::conv3d_dynamic _quantized::conv2d _quantized::conv2d_relu "
+        "_quantized::conv3d _quantized::conv3d_relu": lambda call: _packed_conv(call, transposed=False),
+        "quantized::conv_transpose1d quantized::conv_transpose2d quantized::conv_transpose3d "
+        "quantized::conv_transpose1d_dynamic quantized::conv_transpose2d_dynamic quantized::conv_transpose3d_dynamic "
+        "_quantized::conv_transpose1d _quantized::conv_transpose2d": lambda call: _packed_conv(call, transposed=True),
+        # -- oneDNN; the second operand of a fused addition or multiplication is read too
+        "onednn::qlinear_pointwise": lambda call, qx, qw, bias: product(
+            qx, qw, bias, call.tensors("other", "qaccum"), then=_fused(call),
+        ),
+        "mkldnn::_linear_pointwise":
+            lambda call, X, W, B: product(X, W, B, call.tensors("other", "qaccum"), then=_fused(call)),
+        "onednn::linear_dynamic_fp16 onednn::linear_relu_dynamic_fp16":
+            lambda call, x, w, bias: product(x, w, bias, then=_then(call.base)),
+        "onednn::qconv_pointwise onednn::qconv1d_pointwise onednn::qconv2d_pointwise onednn::qconv3d_pointwise "
+        "mkldnn::_convolution_pointwise":
+            lambda call: conv(call, call.tensors("other", "qaccum"), then=_fused(call)),
+        "mkldnn::_convolution_transpose_pointwise": lambda call: conv(call, transposed=True, then=_fused(call)),
+        " ".join(f"quantized::batch_norm{axes}{suffix}" for axes in ("", "1d", "2d", "3d") for suffix in ("", "_relu")):
+            lambda weight, bias: means("norm", fn="batch", training=False, affine=_given(weight, bias)),
+        "quantized::layer_norm quantized::group_norm quantized::instance_norm": lambda call, weight, bias: means(
+            "norm", fn=call.base.removesuffix("_norm"), affine=_given(weight, bias),
+        ),
+        # the table is in a package; each element looked up is scaled and shifted, and perhaps added to its bag
+        "quantized::embedding_byte quantized::embedding_4bit":
+            lambda indices: means("elementwise", (indices,), fn="fma"),
+        "quantized::embedding_bag_byte quantized::embedding_bag_4bit":
+            lambda call, indices: _elements("addcmul", indices.numel() * call.outs[0].shape[-1]),
+    }
 )  # fmt: skip
-def _onednn_conv(call: Call) -> Translation:
-    return _with_operand(call, conv(call, then=_fused(call)))
 
 
-on("mkldnn::_convolution_transpose_pointwise")(lambda call: conv(call, transposed=True, then=_fused(call)))
+def _given(*tensors: Tensor | None) -> int:
+    return sum(tensor is not None for tensor in tensors)
 
 
-@on(*(f"quantized::batch_norm{axes}{suffix}" for axes in ("", "1d", "2d", "3d") for suffix in ("", "_relu")))
-def _batch_norm(call: Call) -> Translation:
-    return Translation("norm", {"fn": "batch", "training": False, "affine": len(call.tensors("weight", "bias"))})
+# -- layers of few bits by bitsandbytes and torchao. Their products are those of the dequantized layer
 
-
-@on("quantized::layer_norm", "quantized::group_norm", "quantized::instance_norm")
-def _norm(call: Call) -> Translation:
-    fn = call.base.removesuffix("_norm")
-    return Translation("norm", {"fn": fn, "affine": len(call.tensors("weight", "bias"))})
-
-
-@on("quantized::embedding_byte", "quantized::embedding_4bit")
-def _embedding(call: Call) -> Translation:
-    """The table is in a package; each element looked up is scaled and shifted."""
-    return Translation("elementwise", {"fn": "fma"}, call.tensors("indices"))
-
-
-@on("quantized::embedding_bag_byte", "quantized::embedding_bag_4bit")
-def _embedding_bag(call: Call) -> Translation:
-    """Scaled, shifted, and added to its bag."""
-    elements = call["indices"].numel() * call.outs[0].shape[-1]
-    return Translation("elementwise", {"fn": "addcmul", "elements": elements})
-
-
-# -- layers of few bits by other libraries: bitsandbytes and torchao. Their products are those of the dequantized layer
-
-# -- bitsandbytes -----------------------------------------------------------------------------------------------------
-
-
-@on("bitsandbytes::gemm_4bit", "bitsandbytes::gemv_4bit")
-def _product_4bit(call: Call) -> Translation:
-    """The weight is packed, whatever its own shape; its scales are read as well, and may have scales themselves."""
-    ins = call.tensors("A", "B", "bias", "absmax", "code", "absmax_8bit", "absmax_code", "absmax_offset")
-    return means("matmul", ins, depth=call["A"].shape[-1], bias=call.get("bias") is not None or None)
-
-
-on("bitsandbytes::int8_linear_matmul")(lambda call: product(call, "A", "B"))
-
-
-@on("bitsandbytes::int8_scaled_mm")
-def _scaled_8bit(call: Call) -> Translation:
-    found = product(call, "A", "B", "bias")
-    return found._replace(ins=(*(found.ins or ()), *call.tensors("row_stats", "col_stats")))
-
-
-@on("bitsandbytes::int8_mixed_scaled_mm")
-def _mixed_8bit(call: Call) -> Translation:
-    """What the outliers of the input, whose number depends on data, add in a product of their own is not counted."""
-    found = product(call, "CA", "CB", "bias")
-    return found._replace(ins=(*(found.ins or ()), *call.tensors("SCA", "SCB")))
-
-
-@on("bitsandbytes::quantize_4bit", "bitsandbytes::quantize_blockwise")
-def _quantize_4bit(call: Call) -> Translation:
-    return Translation("quantize", {"elements": call["A"].numel()})
-
-
-_STEPS = {
-    "adam": "adam_step", "momentum": "momentum_step", "adagrad": "adagrad_step", "lion": "lion_step", "rmsprop": "rmsprop_step",
-}  # fmt: skip
+_STEPS = ("adam", "momentum", "adagrad", "lion", "rmsprop")
 _KEPT = ("state1", "state2", "absmax1", "absmax2")
 
 
-@on(
-    "bitsandbytes::optimizer_update_32bit", "bitsandbytes::optimizer_update_8bit_blockwise",
-    "opcost::optimizer_update_32bit", "opcost::optimizer_update_8bit_blockwise",
-)  # fmt: skip
-def _update(call: Call) -> Translation:
+def _update(call: Call, optimizer_name: str, weight_decay: float | None = None) -> Translation:
     """The arithmetic of the step; that numbers of eight bits are looked up and found again is left out."""
-    fn = _STEPS.get(call["optimizer_name"])
-    if fn is None:
+    if optimizer_name not in _STEPS:
         return Translation("unknown", {})
-    if fn == "adam_step" and call.get("weight_decay"):
-        fn = "adamw_step"
+    fn = "adamw_step" if optimizer_name == "adam" and weight_decay else f"{optimizer_name}_step"
     ins, outs = call.tensors("g", "p", *_KEPT, "qmap1", "qmap2"), call.tensors("p", *_KEPT)
     return means("elementwise", ins, outs, fn=fn, elements=call["p"].numel())
 
 
-# -- torchao ----------------------------------------------------------------------------------------------------------
-
-
-@on(
-    "torchao::da8w4_linear_cpu", "torchao::float8_linear_cpu", "torchao::rowwise_scaled_linear_cutlass_s8s4",
-    "torchao::rowwise_scaled_linear_cutlass_s4s4",
-)  # fmt: skip
-def _few_bit_linear(call: Call) -> Translation:
+def _few_bit_linear(call: Call, input: Tensor, weight: Tensor, bias: Tensor | None) -> Translation:
     """Prepacked weights have other shapes; two values of four bits may share an element of the input."""
-    packed = 2 if call.base.endswith("s4s4") else 1
-    found = product(call, "input", "weight", "bias", depth=packed * call["input"].shape[-1])
     scales = ("input_scales", "input_qzeros", "input_scale", "weight_scales", "weight_qzeros", "weight_scale")
-    return found._replace(ins=(*(found.ins or ()), *call.tensors(*scales, "compensation")))
+    depth = (2 if call.base.endswith("s4s4") else 1) * input.shape[-1]
+    return product(input, weight, bias, call.tensors(*scales, "compensation"), depth=depth)
 
 
-@on("torchao::rowwise_scaled_linear_sparse_cutlass_f8f8")
-def _sparse_linear(call: Call) -> Translation:
-    """Two values of four are stored, and multiplied."""
-    found = product(call, "input", "weight", "bias", depth=call["input"].shape[-1] // 2)
-    return found._replace(ins=(*(found.ins or ()), *call.tensors("weight_meta", "input_scale", "weight_scale")))
-
-
-@on("torchao::swizzle_mm", "torchao::swizzle_scaled_mm")
-def _swizzled(call: Call) -> Translation:
-    """An operand that is laid out in tiles has other extents, and as many elements."""
-    a, y = call["mat1"], call.outs[0]
-    found = product(call, "mat1", "mat2", *(["bias"] if "bias" in call.args else []), depth=a.numel() // y.shape[0])
-    return found._replace(ins=(*(found.ins or ()), *call.tensors("scale_a", "scale_b")))
-
-
-@on("torchao::mx_fp8_bf16")
-def _block_scaled(call: Call) -> Translation:
-    found = product(call, "a", "b")
-    return found._replace(ins=(*(found.ins or ()), *call.tensors("a_scale", "b_scale")))
-
-
-@on("torchao::qscaled_dot_product")
-def _quantized_attention(call: Call) -> Translation:
-    ins = call.tensors("query", "key", "value", "attn_mask")
-    return means("attention", ins, causal=bool(call["is_causal"]) or None)
-
-
-@on("torchao::_scaled_embedding_bag")
-def _few_bit_embedding_bag(call: Call) -> Translation:
-    """Each element that is looked up is scaled, and added to its bag."""
-    elements = call["indices"].numel() * call["qweight"].shape[-1]
-    return Translation("elementwise", {"fn": "addcmul", "elements": elements})
+rows(
+    {
+        # the weight is packed, whatever its own shape; its scales are read as well, and may have scales themselves
+        "bitsandbytes::gemm_4bit bitsandbytes::gemv_4bit": lambda call, A, B, bias=None: product(
+            A, B, bias, call.tensors("absmax", "code", "absmax_8bit", "absmax_code", "absmax_offset"),
+        ),
+        "bitsandbytes::int8_linear_matmul": lambda A, B: product(A, B),
+        "bitsandbytes::int8_scaled_mm":
+            lambda A, B, bias, row_stats, col_stats: product(A, B, bias, row_stats, col_stats),
+        # what the outliers of the input, whose number depends on data, add in a product of their own is not counted
+        "bitsandbytes::int8_mixed_scaled_mm": lambda CA, CB, bias, SCA, SCB: product(CA, CB, bias, SCA, SCB),
+        "bitsandbytes::quantize_4bit bitsandbytes::quantize_blockwise": lambda A: means("quantize", elements=A.numel()),
+        "bitsandbytes::optimizer_update_32bit bitsandbytes::optimizer_update_8bit_blockwise "
+        "opcost::optimizer_update_32bit opcost::optimizer_update_8bit_blockwise": _update,
+        "torchao::da8w4_linear_cpu torchao::float8_linear_cpu torchao::rowwise_scaled_linear_cutlass_s8s4 "
+        "torchao::rowwise_scaled_linear_cutlass_s4s4": _few_bit_linear,
+        # two values of four are stored, and multiplied
+        "torchao::rowwise_scaled_linear_sparse_cutlass_f8f8": lambda call, input, weight, bias: product(
+            input, weight, bias, call.tensors("weight_meta", "input_scale", "weight_scale"), depth=input.shape[-1] // 2,
+        ),
+        # an operand that is laid out in tiles has other extents, and as many elements
+        "torchao::swizzle_mm torchao::swizzle_scaled_mm": lambda call, mat1, mat2, bias=None: product(
+            mat1, mat2, bias, call.tensors("scale_a", "scale_b"), depth=mat1.numel() // call.outs[0].shape[0],
+        ),
+        "torchao::mx_fp8_bf16": lambda a, b, a_scale, b_scale: product(a, b, None, a_scale, b_scale),
+        "torchao::qscaled_dot_product": lambda query, key, value, attn_mask, is_causal: means(
+            "attention", (query, key, value, attn_mask), causal=bool(is_causal) or None,
+        ),
+        # each element that is looked up is scaled, and added to its bag
+        "torchao::_scaled_embedding_bag":
+            lambda indices, qweight: _elements("addcmul", indices.numel() * qweight.shape[-1]),
+    }
+)  # fmt: skip
 
 
 # -- operators of transformers, FSDP, flash-attn and others
 
-# Each row meets the matrix of its own group
-on("transformers::grouped_mm_fallback")(lambda call: product(call, "input", "weight"))
+
+def _logits(products: int, input: Tensor, linear_weight: Tensor) -> Translation:
+    return means("matmul", depth=input.shape[-1], macs=products * input.numel() * linear_weight.shape[0])
 
 
-@on("torch_nn::_linear_cross_entropy_batch_chunked")
-def _linear_cross_entropy(call: Call) -> Translation:
-    """The logits are one product; the requested gradients are computed in the same pass."""
-    return _logits(call, 1 + bool(call["compute_input_grad"]) + bool(call["compute_linear_weight_grad"]))
-
-
-on("torch_nn::_linear_cross_entropy_batch_chunked_no_reduction")(lambda call: _logits(call, 1))
-
-
-def _logits(call: Call, products: int) -> Translation:
-    features = call["input"].shape[-1]
-    macs = products * call["input"].numel() * call["linear_weight"].shape[0]
-    return Translation("matmul", {"depth": features, "macs": macs})
-
-
-@on("symm_mem::fused_all_gather_matmul", "symm_mem::fused_all_gather_scaled_matmul")
-def _gathered_matmul(call: Call) -> Translation:
-    """Rows are gathered from all ranks, then multiplied with each of several matrices."""
-    macs = sum(out.numel() * b.shape[0] for out, b in zip(call.outs[-len(call["Bs"]) :], call["Bs"], strict=True))
-    return Translation("matmul", {"depth": call["A"].shape[-1], "macs": macs})
-
-
-@on("symm_mem::fused_matmul_reduce_scatter", "symm_mem::fused_scaled_matmul_reduce_scatter")
-def _scattered_matmul(call: Call) -> Translation:
-    """The whole product is worked out here, its sum over the ranks is left in parts."""
-    a, b = call["A"], call["B"]
-    return product(call, "A", "B", macs=a.numel() * b.shape[-1])
-
-
-@on("flash_attn::_flash_attn_forward", "flash_attn::_flash_attn_varlen_forward")
-def _flash(call: Call) -> Translation:
-    return Translation("attention", heads_last(call), call.tensors("q", "k", "v"))
-
-
-@on("flash_attn::_flash_attn_backward", "flash_attn::_flash_attn_varlen_backward")
-def _flash_backward(call: Call) -> Translation:
-    attrs: dict[str, Attr] = {"grad": True, "products": 5, **heads_last(call)}
-    outs = call.tensors("dq", "dk", "dv") or None
-    return Translation("attention", attrs, call.tensors("dout", "q", "k", "v"), outs)
-
-
-@on("fsdp::all_gather_copy_in")
-def _gather_copy_in(call: Call) -> Translation:
-    """The shards of this rank are put into their place in the memory that the gathered ones will fill."""
-    shards = call.tensors("all_gather_inputs")
-    attrs: dict[str, Attr] = {"fn": "copy", "overwrites": True, "elements": sum(shard.numel() for shard in shards)}
-    return Translation("scatter", attrs, (call["all_gather_output"], *shards))
-
-
-@on("fsdp::split_with_sizes_copy", "fsdp::chunk_cat")
-def _gather_copy_out(call: Call) -> Translation:
-    return Translation("copy", {}, call.tensors("all_gather_output", "tensors"), call.tensors("out"))
+rows(
+    {
+        # each row meets the matrix of its own group
+        "transformers::grouped_mm_fallback": lambda input, weight: product(input, weight),
+        # the logits are one product; the requested gradients are computed in the same pass
+        "torch_nn::_linear_cross_entropy_batch_chunked":
+            lambda input, linear_weight, compute_input_grad, compute_linear_weight_grad:
+                _logits(1 + bool(compute_input_grad) + bool(compute_linear_weight_grad), input, linear_weight),
+        "torch_nn::_linear_cross_entropy_batch_chunked_no_reduction":
+            lambda input, linear_weight: _logits(1, input, linear_weight),
+        # rows are gathered from all ranks, then multiplied with each of several matrices
+        "symm_mem::fused_all_gather_matmul symm_mem::fused_all_gather_scaled_matmul": lambda call, A, Bs: means(
+            "matmul", depth=A.shape[-1],
+            macs=sum(out.numel() * b.shape[0] for out, b in zip(call.outs[-len(Bs) :], Bs, strict=True)),
+        ),
+        # the whole product is computed here, its sum over the ranks is left in parts
+        "symm_mem::fused_matmul_reduce_scatter symm_mem::fused_scaled_matmul_reduce_scatter":
+            lambda A, B: product(A, B, macs=A.numel() * B.shape[-1]),
+        "flash_attn::_flash_attn_forward flash_attn::_flash_attn_varlen_forward":
+            lambda call, q, k, v: means("attention", (q, k, v), **heads_last(call)),
+        "flash_attn::_flash_attn_backward flash_attn::_flash_attn_varlen_backward": lambda call, dout, q, k, v: means(
+            "attention", (dout, q, k, v), call.tensors("dq", "dk", "dv") or None, grad=True, products=5,
+            **heads_last(call),
+        ),
+        # the shards of this rank are put into their place in the memory that the gathered ones will fill
+        "fsdp::all_gather_copy_in": lambda all_gather_inputs, all_gather_output: means(
+            "scatter", (all_gather_output, all_gather_inputs), fn="copy", overwrites=True,
+            elements=sum(shard.numel() for shard in all_gather_inputs),
+        ),
+        "fsdp::split_with_sizes_copy fsdp::chunk_cat":
+            lambda call: means("copy", call.tensors("all_gather_output", "tensors"), call.tensors("out")),
+    }
+)  # fmt: skip
 
 
 # -- fused operators of vLLM, SGLang, aiter and flash-attn, as far as their shapes tell what they do
@@ -346,122 +208,86 @@ def _gather_copy_out(call: Call) -> Translation:
 # Not those whose work depends on data: attention over pages of a cache, whose lengths are in no shape, and a layer of experts
 # that is called by its name alone. For traces `library_schemas.txt` has the arguments that come first in all versions.
 
-# -- norms and gates --------------------------------------------------------------------------------------------------
-
-
-@on("_C::rms_norm", "sgl_kernel::rmsnorm", "aiter::rmsnorm", "aiter::rmsnorm2d_fwd_ck")
-def _rms_norm(call: Call) -> Translation:
-    return Translation("norm", {"fn": "rms", "affine": 1}, call.tensors("input", "weight"), _written(call))
-
-
-@on(
-    "_C::fused_add_rms_norm", "sgl_kernel::fused_add_rmsnorm", "aiter::add_rmsnorm", "aiter::rmsnorm2d_fwd_with_add",
-    "aiter::rmsnorm2d_fwd_with_add_ck",
-)  # fmt: skip
-def _add_rms_norm(call: Call) -> Translation:
-    """The residual is added before, one FLOP for each element as a bias would be, and the sum is kept."""
-    ins = call.tensors("input", "weight", "residual", "residual_in")
-    outs = _written(call) or call.tensors("input")
-    return Translation("norm", {"fn": "rms", "affine": 2}, ins, (*outs, *call.tensors("residual", "residual_out")))
-
-
-@on("aiter::_groupnorm_run")
-def _group_norm(call: Call) -> Translation:
-    return Translation("norm", {"fn": "group", "affine": 2}, call.tensors("input", "weight", "bias"))
-
-
 _GATES = {"silu_and_mul": "swiglu", "gelu_and_mul": "geglu", "gelu_tanh_and_mul": "geglu_tanh"}
-
-
-@on(*(f"{library}::{name}" for library in ("_C", "sgl_kernel") for name in _GATES), "aiter::silu_and_mul")
-def _gate(call: Call) -> Translation:
-    return Translation("elementwise", {"fn": _GATES[call.base]}, call.tensors("input"), _written(call))
-
-
-@on("_C::rotary_embedding", "sgl_kernel::rotary_embedding")
-def _rotary(call: Call) -> Translation:
-    """Of each head the part that the table of sines and cosines is made for is rotated, in place."""
-    turned = call.tensors("query", "key")
-    part, head = call["cos_sin_cache"].shape[-1], call["head_size"]
-    elements = sum(each.numel() for each in turned) * part // head
-    return Translation("elementwise", {"fn": "rotary", "elements": elements}, (*turned, call["positions"]), turned)
-
-
-# -- moves, fewer bits and products -----------------------------------------------------------------------------------
-
-
-@on("_C_cache_ops::reshape_and_cache", "_C_cache_ops::reshape_and_cache_flash", "sglang::store_cache")
-def _store(call: Call) -> Translation:
-    """The keys and values of new tokens are put into their places; of the cache nothing else is touched."""
-    new = call.tensors("key", "value")
-    stored = tuple(
-        like(x, type_name(cache)) for x, cache in zip(new, call.tensors("key_cache", "value_cache"), strict=True)
-    )
-    return Translation("copy", {}, new, stored)
-
-
-@on(
-    "_C::static_scaled_fp8_quant", "_C::dynamic_scaled_fp8_quant", "_C::dynamic_per_token_scaled_fp8_quant",
-    "_C::static_scaled_int8_quant", "_C::dynamic_scaled_int8_quant",
-)  # fmt: skip
-def _quantize(call: Call) -> Translation:
-    return Translation("quantize", {}, call.tensors("input"), _written(call))
-
-
-@on("_C::cutlass_scaled_mm", "sgl_kernel::fp8_scaled_mm", "sgl_kernel::int8_scaled_mm")
-def _scaled_product(call: Call) -> Translation:
-    depth, bias = call.get("a", "mat_a").shape[-1], call.get("bias")
-    names = ("a", "mat_a", "b", "mat_b", "bias", "a_scales", "scales_a", "b_scales", "scales_b")
-    outs = _written(call) or None
-    return means("matmul", call.tensors(*names), outs, depth=depth, bias=None if bias is None else True)
-
-
-@makes("fp8_scaled_mm", "int8_scaled_mm")
-def _product_made(call: Call) -> tuple[Described, ...]:
-    return (made((call["mat_a"].shape[0], call["mat_b"].shape[-1]), call["out_dtype"]),)
-
-
-@on(*(f"{library}::{way}place_fused_experts" for library in ("vllm", "sglang") for way in ("in", "out")))
-def _experts(call: Call) -> Translation:
-    """Every token meets both matrices of each of its experts; no more experts are read than there are tokens for them."""
-    hidden, up, down, chosen = (call[name] for name in ("hidden_states", "w1", "w2", "topk_ids"))
-    if up.shape[-1] != hidden.shape[-1] or down.shape[-2] != hidden.shape[-1]:
-        raise NotKnown("how weights are packed")
-    count = up.shape[0]
-    macs = chosen.numel() * (up.numel() + down.numel()) // count
-    read = [made((min(count, chosen.numel()), *weight.shape[1:]), type_name(weight)) for weight in (up, down)]
-    return Translation("matmul", {"macs": macs}, (hidden, *read), (like(hidden),))
-
-
-makes("outplace_fused_experts")(lambda call: (like(call["hidden_states"]),))
-
-
-# -- attention --------------------------------------------------------------------------------------------------------
-
-
-@on("aiter::mha_fwd", "aiter::fmha_v3_fwd")
-def _attention(call: Call) -> Translation:
-    return Translation("attention", heads_last(call), call.tensors("q", "k", "v"))
-
-
-@on("aiter::mha_batch_prefill")
-def _prefill(call: Call) -> Translation:
-    """Keys lie in pages of a cache. Where all queries together are as many as the longest sequence lets be, all are that long."""
-    q, count = call["q"], call["cu_seqlens_q"].numel() - 1
-    if count < 1 or q.shape[0] != count * call["max_seqlen_q"]:
-        raise NotKnown("how long the sequences are")
-    read = [made((count * call["max_seqlen_k"], *x.shape[-2:]), type_name(x)) for x in call.tensors("k", "v")]
-    return Translation("attention", heads_last(call), (q, *read))
-
-
-@makes("mha_fwd", "fmha_v3_fwd", "mha_batch_prefill", "_flash_attn_forward", "_flash_attn_varlen_forward")
-def _attended(call: Call) -> tuple[Described, ...]:
-    return (like(call["q"]),)
-
-
-makes("_groupnorm_run", "one_shot_all_reduce")(lambda call: (like(call["input"]),))
 
 
 def _written(call: Call) -> tuple[Tensor, ...]:
     """Where the results are put; versions call it otherwise."""
     return call.tensors("out", "result", "output")[:1]
+
+
+def _add_rms_norm(call: Call) -> Translation:
+    """The residual is added before, one FLOP for each element as a bias would be, and the sum is kept."""
+    ins = call.tensors("input", "weight", "residual", "residual_in")
+    outs = _written(call) or call.tensors("input")
+    return means("norm", ins, (outs, call.tensors("residual", "residual_out")), fn="rms", affine=2)
+
+
+def _rotary(call: Call, positions: Tensor, head_size: int, cos_sin_cache: Tensor) -> Translation:
+    """Of each head the part that the table of sines and cosines is made for is rotated, in place."""
+    turned = call.tensors("query", "key")
+    elements = sum(each.numel() for each in turned) * cos_sin_cache.shape[-1] // head_size
+    return means("elementwise", (turned, positions), turned, fn="rotary", elements=elements)
+
+
+def _store(call: Call) -> Translation:
+    """The keys and values of new tokens are put into their places; of the cache nothing else is touched."""
+    new, caches = call.tensors("key", "value"), call.tensors("key_cache", "value_cache")
+    return means("copy", new, [like(x, type_name(cache)) for x, cache in zip(new, caches, strict=True)])
+
+
+def _scaled_product(call: Call) -> Translation:
+    a, b, scales = call.get("a", "mat_a"), call.get("b", "mat_b"), ("a_scales", "scales_a", "b_scales", "scales_b")
+    return product(a, b, call.get("bias"), call.tensors(*scales))._replace(outs=_written(call) or None)
+
+
+def _experts(hidden_states: Tensor, w1: Tensor, w2: Tensor, topk_ids: Tensor) -> Translation:
+    """Every token meets both matrices of each of its experts; no more experts are read than there are tokens for them."""
+    if w1.shape[-1] != hidden_states.shape[-1] or w2.shape[-2] != hidden_states.shape[-1]:
+        raise NotKnown("how weights are packed")
+    count, chosen = w1.shape[0], topk_ids.numel()
+    read = [made((min(count, chosen), *weight.shape[1:]), type_name(weight)) for weight in (w1, w2)]
+    macs = chosen * (w1.numel() + w2.numel()) // count
+    return means("matmul", (hidden_states, read), (like(hidden_states),), macs=macs)
+
+
+def _prefill(call: Call, q: Tensor, cu_seqlens_q: Tensor, max_seqlen_q: Any, max_seqlen_k: Any) -> Translation:
+    """Keys are in pages of a cache. As many queries as the longest sequence allows mean that all are that long."""
+    count = cu_seqlens_q.numel() - 1
+    if count < 1 or q.shape[0] != count * max_seqlen_q:
+        raise NotKnown("how long the sequences are")
+    read = [made((count * max_seqlen_k, *x.shape[-2:]), type_name(x)) for x in call.tensors("k", "v")]
+    return means("attention", (q, read), **heads_last(call))
+
+
+rows(
+    {
+        "_C::rms_norm sgl_kernel::rmsnorm aiter::rmsnorm aiter::rmsnorm2d_fwd_ck":
+            lambda call, input, weight: means("norm", (input, weight), _written(call), fn="rms", affine=1),
+        "_C::fused_add_rms_norm sgl_kernel::fused_add_rmsnorm aiter::add_rmsnorm aiter::rmsnorm2d_fwd_with_add "
+        "aiter::rmsnorm2d_fwd_with_add_ck": _add_rms_norm,
+        "aiter::_groupnorm_run":
+            lambda input, weight, bias: means("norm", (input, weight, bias), fn="group", affine=2),
+        "aiter::silu_and_mul " + " ".join(f"{library}::{name}" for library in ("_C", "sgl_kernel") for name in _GATES):
+            lambda call, input: means("elementwise", (input,), _written(call), fn=_GATES[call.base]),
+        "_C::rotary_embedding sgl_kernel::rotary_embedding": _rotary,
+        "_C_cache_ops::reshape_and_cache _C_cache_ops::reshape_and_cache_flash sglang::store_cache": _store,
+        "_C::static_scaled_fp8_quant _C::dynamic_scaled_fp8_quant _C::dynamic_per_token_scaled_fp8_quant "
+        "_C::static_scaled_int8_quant _C::dynamic_scaled_int8_quant":
+            lambda call, input: means("quantize", (input,), _written(call)),
+        "_C::cutlass_scaled_mm sgl_kernel::fp8_scaled_mm sgl_kernel::int8_scaled_mm": _scaled_product,
+        "vllm::inplace_fused_experts vllm::outplace_fused_experts sglang::inplace_fused_experts "
+        "sglang::outplace_fused_experts": _experts,
+        "aiter::mha_fwd aiter::fmha_v3_fwd": lambda call, q, k, v: means("attention", (q, k, v), **heads_last(call)),
+        "aiter::mha_batch_prefill": _prefill,
+    }
+)  # fmt: skip
+OUTPUTS.rows(
+    {
+        "fp8_scaled_mm int8_scaled_mm":
+            lambda mat_a, mat_b, out_dtype: made((mat_a.shape[0], mat_b.shape[-1]), out_dtype),
+        "outplace_fused_experts": lambda hidden_states: like(hidden_states),
+        "mha_fwd fmha_v3_fwd mha_batch_prefill _flash_attn_forward _flash_attn_varlen_forward": lambda q: like(q),
+        "_groupnorm_run one_shot_all_reduce": lambda input: like(input),
+    }
+)  # fmt: skip

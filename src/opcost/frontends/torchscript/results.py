@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from opcost.core.shapes import broadcast
-from opcost.frontends.aten.call import Call, Described, NotKnown, Tensor, promoted, row_major, type_name
+from opcost.frontends.aten.call import Call, Described, NotKnown, Tensor, row_major, type_name
 from opcost.frontends.aten.outputs import outputs_of
-from opcost.frontends.aten.outputs.table import OUTPUTS, axis_of, like, made, replaced
+from opcost.frontends.aten.outputs.layer import WHOLE_OUTPUTS
+from opcost.frontends.aten.outputs.table import made_by
 from opcost.frontends.aten.schema import Argument, Schema, is_view, overloads
-from opcost.frontends.aten.views import VIEWS, views_of
+from opcost.frontends.aten.views import VIEWS
 from opcost.frontends.programs import ProgramOperator
 
 SCALAR_TYPES = (
@@ -85,89 +85,21 @@ def _typed(argument: Argument, value: Any) -> Any:
 
 
 def results_of(operator: ProgramOperator, call: Call) -> tuple[Tensor, ...]:
-    """The tensors that come out of a call; `NotTold` where the arguments do not tell it."""
-    own = _OWN.get(call.base)
-    if own is not None:
-        return tuple(own(call))
+    """The tensors that come out of a call; `NotKnown` where they do not follow from the arguments."""
     schema = operator.schema
     if schema is None:
         raise NotKnown(f"results of {operator.name}")
-    if call.base in VIEWS and (is_view(schema) or not schema.writes):
-        return views_of(call)
+    own = made_by(WHOLE_OUTPUTS, call)
+    if own is None and (is_view(schema) or not schema.writes):
+        own = made_by(VIEWS, call)
+    if own is not None:
+        return own
     found = outputs_of(schema, operator.plan, call)
     if not found and schema.returns_tensor:
         raise NotKnown(f"views of {operator.name}")
     if schema.writes:  # what was written to is the same tensor, and another value
         return tuple(Described(tuple(x.shape), x.stride(), type_name(x), x.device) for x in found)
     return found
-
-
-def _cat(call: Call) -> Sequence[Tensor]:
-    parts = [x for x in call["tensors"] if tuple(x.shape) != (0,)] or list(call["tensors"])
-    axis = axis_of(parts[0], call["dim"])
-    return (made(replaced(parts[0], axis, sum(x.shape[axis] for x in parts)), promoted(*parts)),)
-
-
-def _stack(call: Call) -> Sequence[Tensor]:
-    parts = call["tensors"]
-    axis = call["dim"] % (parts[0].dim() + 1)
-    shape = parts[0].shape
-    return (made((*shape[:axis], len(parts), *shape[axis:]), promoted(*parts)),)
-
-
-def _index(call: Call) -> Sequence[Tensor]:
-    """Indices broadcast; they stand where the first of them stood, or in front where others lie between."""
-    x, indices = call["self"], call["indices"]
-    if any(index is not None and type_name(index) in ("bool", "uint8") for index in indices):
-        raise NotKnown("how much a mask picks")
-    places = [at for at, index in enumerate(indices) if index is not None]
-    picked = broadcast([tuple(indices[at].shape) for at in places])
-    rest = [n for at, n in enumerate(x.shape) if at not in places]
-    together = places == list(range(places[0], places[0] + len(places)))
-    first = places[0] if together else 0
-    return (made((*rest[:first], *picked, *rest[first:]), type_name(x)),)
-
-
-def _meshgrid(call: Call) -> Sequence[Tensor]:
-    shape = [max(x.numel(), 1) for x in call["tensors"]]
-    if call.get("indexing") == "xy" and len(shape) > 1:
-        shape[0], shape[1] = shape[1], shape[0]
-    return [made(shape, type_name(x)) for x in call["tensors"]]
-
-
-def _repeat_interleave(call: Call) -> Sequence[Tensor]:
-    x, times = call["self"], call["repeats"]
-    if isinstance(times, Tensor):
-        raise NotKnown("how often elements are repeated")
-    dim = call.get("dim")
-    if dim is None:
-        return (made((x.numel() * times,), type_name(x)),)
-    return (made(replaced(x, dim, x.shape[dim] * times), type_name(x)),)
-
-
-def _diff(call: Call) -> Sequence[Tensor]:
-    x = call["self"]
-    axis = axis_of(x, call["dim"])
-    added = sum(each.shape[axis] for each in (call.get("prepend"), call.get("append")) if each is not None)
-    return (made(replaced(x, axis, max(x.shape[axis] + added - call["n"], 0)), type_name(x)),)
-
-
-def _einsum(call: Call) -> Sequence[Tensor]:
-    from opcost.core.shapes import einsum, explicit
-
-    operands = call["tensors"]
-    equation = explicit(call["equation"], [x.dim() for x in operands])
-    shape = einsum(equation, [tuple(x.shape) for x in operands])
-    return (made([n or 0 for n in shape], promoted(*operands)),)
-
-
-_OWN: dict[str, Callable[[Call], Iterable[Tensor]]] = {
-    "cat": _cat, "concat": _cat, "stack": _stack, "index": _index, "meshgrid": _meshgrid, "einsum": _einsum,
-    "diff": _diff, "repeat_interleave": _repeat_interleave, "pad": OUTPUTS["constant_pad_nd"],
-    "one_hot": lambda call: (made((*call["self"].shape, call["num_classes"]), "int64"),),
-    **dict.fromkeys(("triu", "tril", "flip"), lambda call: (like(call["self"]),)),
-}  # fmt: skip
-"""Results that traces do not need, because a profiler shows what these consist of."""
 
 
 # -- what the code of an archive does with plain values: numbers, texts, lists and dicts, and what it asks of a tensor

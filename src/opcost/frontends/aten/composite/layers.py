@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from opcost.core.shapes import broadcast
-from opcost.frontends.aten.call import Call, Tensor, is_contiguous, type_name
-from opcost.frontends.aten.composite.products import Parts, look, new, of, product
+from opcost.frontends.aten.call import Call, Tensor, has_channels_last, is_contiguous, type_name
+from opcost.frontends.aten.composite.products import Parts, new, of, product
 
 
 @of("batch_norm")
@@ -28,15 +28,10 @@ def _layer_norm(do: Parts, call: Call) -> None:
 @of("group_norm")
 def _group_norm(do: Parts, call: Call) -> None:
     x = call["input"]
-    if not is_contiguous(x) and not _channels_last(x):
+    if not is_contiguous(x) and not has_channels_last(x):
         x = do.like("clone", x)
     kept = [new((x.shape[0], call["num_groups"]), x) for _ in range(2)]
     do("native_group_norm", call.outs[0], *kept, input=x, weight=call["weight"], bias=call["bias"])
-
-
-def _channels_last(x: Tensor) -> bool:
-    order = [0, *range(2, x.dim()), 1]
-    return x.dim() in (4, 5) and is_contiguous(look(x, [x.shape[i] for i in order], [x.stride()[i] for i in order]))
 
 
 @of("instance_norm")

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.shapes import Mismatch, broadcast, explicit
-from opcost.frontends.aten.call import Call, Described, Tensor, is_contiguous, row_major, seen_as, type_name
+from opcost.frontends.aten.call import Call, Described, Tensor, is_contiguous, look, row_major, seen_as, type_name
 
 
 class ComposedStep(NamedTuple):
@@ -60,11 +60,6 @@ class Parts:
 def new(shape: Sequence[int], like: Tensor, dtype: str = "") -> Described:
     """A new tensor, row by row."""
     return Described(tuple(shape), row_major(shape), dtype or type_name(like), like.device)
-
-
-def look(x: Tensor, shape: Sequence[int], strides: Sequence[int]) -> Described:
-    """Another look at memory."""
-    return Described(tuple(shape), tuple(strides), type_name(x), x.device, requires_grad=x.requires_grad)
 
 
 Take: TypeAlias = Callable[[Parts, Call], "bool | None"]

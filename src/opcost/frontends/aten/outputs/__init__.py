@@ -12,25 +12,24 @@ from opcost.frontends.aten.outputs import (  # noqa: F401  (imported for their e
     layer,
     table,
 )
-from opcost.frontends.aten.outputs.table import OUTPUTS, elementwise
+from opcost.frontends.aten.outputs.table import OUTPUTS, elementwise, made_by
 from opcost.frontends.aten.schema import Plan, Schema, is_view
 
 __all__ = ["outputs_of"]
 
 
 def outputs_of(schema: Schema, plan: Plan, call: Call) -> tuple[Tensor, ...]:
-    """What a call returns; of views nothing, because they make nothing. `NotTold` where the arguments do not tell it."""
+    """What a call returns; of views nothing, because they make nothing. `NotKnown` where the arguments do not say it."""
     if schema.returns and all(returned.writes for returned in schema.returns):
         written = {argument.alias: argument.name for argument in schema.arguments if argument.writes}
         return tuple(flat(call[written[returned.alias]] for returned in schema.returns))
     if is_view(schema) or not schema.returns_tensor:
         return ()
-    infer = OUTPUTS.get(plan.name.partition("::")[2])
-    if infer is not None:
-        return tuple(infer(call))
+    if (found := made_by(OUTPUTS, call)) is not None:
+        return found
     if isinstance(plan.handler, Constant):
         if plan.handler.kind == "view":
             return ()
         if plan.handler.kind == "elementwise":
-            return elementwise(call, str(plan.handler.attrs["fn"]))
+            return (elementwise(call, str(plan.handler.attrs["fn"])),)
     raise NotKnown(f"results of {plan.name}")

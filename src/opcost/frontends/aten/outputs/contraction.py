@@ -2,60 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from opcost.core.shapes import broadcast
+from opcost.core.shapes import broadcast, reduced, spread, tensordot, windows
 from opcost.frontends.aten.call import Call, Described, Tensor, complex_of, per_axis, real_of, type_name
-from opcost.frontends.aten.outputs.table import like, made, on, on_each, only, with_last
+from opcost.frontends.aten.outputs.table import OUTPUTS, Results, like, made, only
 
 
-def product(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
-    """The shape of a product over the last axis of one and the last but one of the other, the others broadcast."""
-    rows, columns = tuple(a[-2:-1]), tuple(b[-1:]) if len(b) > 1 else ()
-    return (*broadcast([a[:-2], b[:-2]]), *rows, *columns)
+def _product(a: Tensor, b: Tensor, dtype: str | None = None) -> Described:
+    """A product over the last axis of one and the last but one of the other, the others broadcast."""
+    columns = b.shape[-1:] if b.dim() > 1 else ()
+    return made((*broadcast([a.shape[:-2], b.shape[:-2]]), *a.shape[-2:-1], *columns), dtype or a)
 
 
-@on("mm", "bmm", "mv", "matmul", "linalg_matmul", "dot", "vdot", "_scaled_mm", "_int_mm")
-def _plain(call: Call) -> tuple[Described, ...]:
+def _with_last(x: Tensor, *extents: int) -> Described:
+    """A new tensor of the shape of another, but for the last axis."""
+    return made((*x.shape[:-1], *extents), x)
+
+
+def _plain(call: Call, out_dtype: str | None = None, dtype: str | None = None) -> Described:
     a, b = (call[name] for name in list(call.args)[:2])
-    wanted = next((call[name] for name in ("out_dtype", "dtype") if name in call.args), None)
-    dtype = "int32" if call.base == "_int_mm" else wanted or type_name(a)
-    return (made(product(a.shape, b.shape), dtype),)
+    return _product(a, b, "int32" if call.base == "_int_mm" else out_dtype or dtype)
 
 
-@on("addmm", "_addmm_activation", "baddbmm", "addmv", "sspaddmm")
-def _added(call: Call) -> tuple[Described, ...]:
+def _added(call: Call, out_dtype: str | None = None) -> Described:
     a, b = (call[name] for name in list(call.args)[1:3])
-    wanted = call["out_dtype"] if "out_dtype" in call.args else None
-    return (made(product(a.shape, b.shape), wanted or type_name(a)),)
+    return _product(a, b, out_dtype)
 
 
-@on("linear_backward", "mkldnn_linear_backward")
-def _linear_backward(call: Call) -> tuple[Tensor, ...]:
-    grad, weight = call["grad_output"], call["weight"]
-    grads = like(call["self"]), like(weight), made(grad.shape[-1:], type_name(grad))
-    return only(grads, call["output_mask"])
+def _grads(x: Tensor, weight: Tensor, grad_output: Tensor, axis: int, output_mask: Any) -> Results:
+    """Gradients of input, weight and bias; `axis` is that of the output's features."""
+    return only((like(x), like(weight), made((grad_output.shape[axis],), grad_output)), output_mask)
 
 
-@on("linalg_vecdot")
-def _vecdot(call: Call) -> tuple[Described, ...]:
-    shape = list(broadcast([call["x"].shape, call["y"].shape]))
-    del shape[call["dim"]]
-    return (made(shape, type_name(call["x"])),)
-
-
-@on("tensordot")
-def _tensordot(call: Call) -> tuple[Described, ...]:
-    kept = (
-        tuple(n for axis, n in enumerate(x.shape) if axis not in {dim % x.dim() for dim in dims})
-        for x, dims in ((call["self"], call["dims_self"]), (call["other"], call["dims_other"]))
-    )
-    return (made(sum(kept, ()), type_name(call["self"])),)
-
-
-@on("_trilinear")
-def _trilinear(call: Call) -> tuple[Described, ...]:
+def _trilinear(call: Call) -> Described:
     """Each operand gets axes of one element where it is expanded; the summed axes are gone."""
     shapes = []
     for name, where in (("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")):
@@ -63,271 +43,189 @@ def _trilinear(call: Call) -> tuple[Described, ...]:
         for axis in call[where]:
             shape.insert(axis, 1)
         shapes.append(shape)
-    summed = set(call["sumdim"])
-    kept = (n for axis, n in enumerate(broadcast(shapes)) if axis not in summed)
-    return (made(kept, type_name(call["i1"])),)
+    return made(reduced(broadcast(shapes), call["sumdim"]), call["i1"])
 
 
-@on("affine_grid_generator", "cudnn_affine_grid_generator")
-def _affine_grid(call: Call) -> tuple[Described, ...]:
-    if "size" in call.args:
-        batch, _, *extents = call["size"]
-    else:
-        batch, extents = call["N"], [call["H"], call["W"]]
-    return (made((batch, *extents, len(extents)), type_name(call["theta"])),)
+def _affine_grid(call: Call, theta: Tensor) -> Described:
+    batch, _, *extents = call["size"] if "size" in call.args else (call["N"], 0, call["H"], call["W"])
+    return made((batch, *extents, len(extents)), theta)
 
 
-def _list(call: Call, name: str, axes: int, otherwise: int) -> tuple[int, ...]:
-    """A setting of a convolution, one number for each axis."""
-    return per_axis(call[name], axes) if name in call.args else (otherwise,) * axes
+def _convolution(
+    call: Call, weight: Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, output_padding: Any = 0
+) -> Described:
+    x, axes = call.get("input", "self"), weight.dim() - 2
+    if padding == "same":
+        return made((*x.shape[: -axes - 1], weight.shape[0], *x.shape[-axes:]), x)
+    settings = (per_axis(0 if each == "valid" else each, axes) for each in (stride, padding, dilation, output_padding))
+    transposed = bool(call["transposed"]) if "transposed" in call.args else "transpose" in call.base
+    extents: list[Any] = []
+    for n, k, s, p, d, e in zip(x.shape[-axes:], weight.shape[2:], *settings, strict=True):
+        step = {"stride": s, "padding": (p, p), "dilation": d}
+        extents.append(spread(n, k, extra=e, **step) if transposed else windows(n, k, **step))
+    groups = call["groups"] if "groups" in call.args else 1
+    channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    return made((*x.shape[: -axes - 1], channels, *extents), x)
 
 
-@on(
-    "conv1d", "conv2d", "conv3d", "_slow_conv2d_forward", "slow_conv3d_forward", "slow_conv3d", "thnn_conv2d",
-    "slow_conv_dilated2d", "slow_conv_dilated3d", "_conv_depthwise2d", "conv_depthwise3d", "cudnn_convolution",
-    "miopen_convolution", "miopen_depthwise_convolution", "mkldnn_convolution", "convolution", "_convolution",
-    "convolution_overrideable", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "slow_conv_transpose2d",
-    "slow_conv_transpose3d", "cudnn_convolution_transpose", "miopen_convolution_transpose", "cudnn_convolution_relu",
-    "cudnn_convolution_add_relu", "miopen_convolution_relu", "miopen_convolution_add_relu", "_convolution_mode",
-)  # fmt: skip
-def _convolution(call: Call) -> tuple[Described, ...]:
-    x, weight = call.get("input", "self"), call["weight"]
-    axes = weight.dim() - 2
-    if call.args.get("padding") == "same":
-        return (made((*x.shape[: -axes - 1], weight.shape[0], *x.shape[-axes:]), type_name(x)),)
-    valid = call.args.get("padding") == "valid"
-    padding, stride = (0,) * axes if valid else _list(call, "padding", axes, 0), _list(call, "stride", axes, 1)
-    dilation = _list(call, "dilation", axes, 1)
-    sizes = zip(x.shape[-axes:], weight.shape[2:], stride, padding, dilation, strict=True)
-    if bool(call["transposed"]) if "transposed" in call.args else "transpose" in call.base:
-        extra = _list(call, "output_padding", axes, 0)
-        spatial = [(n - 1) * s - 2 * p + d * (k - 1) + 1 + e for (n, k, s, p, d), e in zip(sizes, extra, strict=True)]
-        channels = weight.shape[1] * (call["groups"] if "groups" in call.args else 1)
-    else:
-        spatial = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes]
-        channels = weight.shape[0]
-    return (made((*x.shape[: -axes - 1], channels, *spatial), type_name(x)),)
-
-
-@on("conv_tbc")
-def _conv_tbc(call: Call) -> tuple[Described, ...]:
-    x, weight = call["self"], call["weight"]
-    steps = x.shape[0] + 2 * call["pad"] - weight.shape[0] + 1
-    return (made((steps, x.shape[1], weight.shape[2]), type_name(x)),)
-
-
-def _conv_grads(call: Call, x: str) -> tuple[Any, ...]:
-    grad, weight = call["grad_output"], call["weight"]
-    grads = like(call[x]), like(weight), made(grad.shape[1:2], type_name(grad))
-    return only(grads, call["output_mask"])
-
-
-on_each(
+OUTPUTS.rows(
     {
-        "addbmm": lambda batch1, batch2: made((batch1.shape[1], batch2.shape[2]), type_name(batch1)),
-        "linear mkldnn_linear": lambda call, weight: with_last(call.get("input", "self"), *weight.shape[:-1]),
-        "bilinear": lambda input1, weight: with_last(input1, weight.shape[0]),
-        "outer ger": lambda call: (made((*call["self"].shape, *call.get("vec2").shape), type_name(call["self"])),),
-        "addr": lambda call: (made((*call["vec1"].shape, *call["vec2"].shape), type_name(call["self"])),),
-        "convolution_backward convolution_backward_overrideable": lambda call: _conv_grads(call, "input"),
-        "_slow_conv2d_backward": lambda call: _conv_grads(call, "self"),
+        "mm bmm mv matmul linalg_matmul dot vdot _scaled_mm _int_mm": _plain,
+        "addmm _addmm_activation baddbmm addmv sspaddmm": _added,
+        "addbmm": lambda batch1, batch2: made((batch1.shape[1], batch2.shape[2]), batch1),
+        "linear mkldnn_linear": lambda call, weight: _with_last(call.get("input", "self"), *weight.shape[:-1]),
+        "linear_backward mkldnn_linear_backward": lambda self, weight, grad_output, output_mask:
+            _grads(self, weight, grad_output, -1, output_mask),
+        "bilinear": lambda input1, weight: _with_last(input1, weight.shape[0]),
+        "outer ger": lambda self, vec2: made((*self.shape, *vec2.shape), self),
+        "addr": lambda self, vec1, vec2: made((*vec1.shape, *vec2.shape), self),
+        "linalg_vecdot": lambda x, y, dim: made(reduced(broadcast([x.shape, y.shape]), (dim,)), x),
+        "tensordot": lambda self, other, dims_self, dims_other:
+            made(tensordot(self.shape, other.shape, dims_self, dims_other), self),
+        "_trilinear": _trilinear,
+        "affine_grid_generator cudnn_affine_grid_generator": _affine_grid,
+        "conv1d conv2d conv3d _slow_conv2d_forward slow_conv3d_forward slow_conv3d thnn_conv2d slow_conv_dilated2d "
+        "slow_conv_dilated3d _conv_depthwise2d conv_depthwise3d cudnn_convolution miopen_convolution "
+        "miopen_depthwise_convolution mkldnn_convolution convolution _convolution convolution_overrideable "
+        "conv_transpose1d conv_transpose2d conv_transpose3d slow_conv_transpose2d slow_conv_transpose3d "
+        "cudnn_convolution_transpose miopen_convolution_transpose cudnn_convolution_relu cudnn_convolution_add_relu "
+        "miopen_convolution_relu miopen_convolution_add_relu _convolution_mode": _convolution,
+        "conv_tbc": lambda self, weight, pad: made(
+            (self.shape[0] + 2 * pad - weight.shape[0] + 1, self.shape[1], weight.shape[2]), self,
+        ),
+        "convolution_backward convolution_backward_overrideable": lambda input, weight, grad_output, output_mask:
+            _grads(input, weight, grad_output, 1, output_mask),
+        "_slow_conv2d_backward": lambda self, weight, grad_output, output_mask:
+            _grads(self, weight, grad_output, 1, output_mask),
     }
-)
+)  # fmt: skip
 
 
 # -- results of attention kernels: the values, and what each kernel keeps for its gradient
 
-_ROWS = 32  # The efficient kernel keeps the logarithms of its sums for blocks of this many rows
 
-
-def _values(call: Call) -> Described:
-    q, v = call["query"], call["value"]
-    return made((*q.shape[:-1], v.shape[-1]), type_name(q))
-
-
-on_each({"scaled_dot_product_attention": _values})
-
-
-@on("_scaled_dot_product_flash_attention_for_cpu")
-def _on_cpu(call: Call) -> tuple[Described, ...]:
-    q = call["query"]
-    kept = "float64" if type_name(q) == "float64" else "float32"
-    return _values(call), made(q.shape[:-1], kept)
-
-
-@on("_scaled_dot_product_flash_attention")
-def _flash(call: Call) -> tuple[Described, ...]:
+def _flash(
+    query: Tensor, values: Tensor, sums: tuple[int, ...], *, return_debug_mask: Any
+) -> tuple[Described | Tensor, ...]:
     """Values, logarithms of the sums, the state of the random numbers, and two tensors without elements."""
-    q = call["query"]
-    if call["return_debug_mask"]:
+    if return_debug_mask:
         raise ValueError("the mask for debugging has a size of the kernel's choice")
-    return (
-        _values(call), made(q.shape[:-1], "float32"), made((2,), "uint64"), made((), "uint64"),
-        made((0,), type_name(q)),
-    )  # fmt: skip
+    return values, made(sums, "float32"), made((2,), "uint64"), made((), "uint64"), made((0,), query)
 
 
-@on("_scaled_dot_product_efficient_attention")
-def _efficient(call: Call) -> tuple[Described, ...]:
-    batch, heads, length, _ = call["query"].shape
-    rows = -(-length // _ROWS) * _ROWS if call["compute_log_sumexp"] else 0
-    return _values(call), made((batch, heads, rows), "float32"), made((), "int64"), made((), "int64")
-
-
-@on("_efficient_attention_forward")
-def _below_efficient(call: Call) -> tuple[Described, ...]:
-    """As above with heads behind the length; packed sequences are padded as their longest needs it, which is unknown."""
-    if call["cu_seqlens_q"] is not None:
+def _other_kernel(values: Tensor, sums: tuple[int, ...], *, packed: Any = None) -> tuple[Described | Tensor, ...]:
+    """Values, logarithms of the sums, and two numbers that are the state of the random numbers."""
+    if packed is not None:  # padded as their longest needs it, which is unknown
         raise ValueError("sequences are packed")
-    batch, length, heads, _ = call["query"].shape
-    rows = -(-length // _ROWS) * _ROWS if call["compute_log_sumexp"] else 0
-    return _values(call), made((batch, heads, rows), "float32"), made((), "int64"), made((), "int64")
+    return values, made(sums, "float32"), made((), "int64"), made((), "int64")
 
 
-@on("_scaled_dot_product_cudnn_attention", "_cudnn_attention_forward")
-def _cudnn(call: Call) -> tuple[Described, ...]:
-    if call.get("cum_seq_q") is not None:
-        raise ValueError("sequences are packed")
-    batch, heads, length, _ = call["query"].shape
-    if call["return_debug_mask"]:
+def _blocks(length: int, compute_log_sumexp: Any) -> int:
+    """The efficient kernel keeps the logarithms of its sums for blocks of 32 rows."""
+    return -(-length // 32) * 32 if compute_log_sumexp else 0
+
+
+def _cudnn(
+    query: Tensor, value: Tensor, return_debug_mask: Any, cum_seq_q: Tensor | None = None
+) -> tuple[Described | Tensor, ...]:
+    if return_debug_mask and cum_seq_q is None:
         raise ValueError("the mask for debugging has a size of the kernel's choice")
-    return _values(call), made((batch, heads, length, 1), "float32"), made((), "int64"), made((), "int64")
+    batch, heads, length, _ = query.shape
+    return _other_kernel(_with_last(query, value.shape[-1]), (batch, heads, length, 1), packed=cum_seq_q)
 
 
-@on("_flash_attention_forward")
-def _below_flash(call: Call) -> tuple[Described, ...]:
-    """As above with heads behind the length; packed sequences keep their sums by head."""
-    q = call["query"]
-    if call["return_debug_mask"]:
-        raise ValueError("the mask for debugging has a size of the kernel's choice")
-    *batch, length, heads, _ = q.shape
-    kept = made((*batch, heads, length), "float32")
-    return like(q), kept, made((2,), "uint64"), made((), "uint64"), made((0,), type_name(q))
-
-
-@on("_scaled_dot_product_efficient_attention_backward")
-def _efficient_backward(call: Call) -> tuple[Any, ...]:
-    """The gradient of the mask too, where it is requested."""
-    names = ("query", "key", "value", "attn_bias")
-    return tuple(like(call[name]) for name in only(names, call["grad_input_mask"]))
+OUTPUTS.rows(
+    {
+        "scaled_dot_product_attention": lambda query, value: _with_last(query, value.shape[-1]),
+        "_scaled_dot_product_flash_attention_for_cpu": lambda query, value: (
+            _with_last(query, value.shape[-1]),
+            made(query.shape[:-1], "float64" if type_name(query) == "float64" else "float32"),
+        ),
+        "_scaled_dot_product_flash_attention": lambda query, value, return_debug_mask: _flash(
+            query, _with_last(query, value.shape[-1]), query.shape[:-1], return_debug_mask=return_debug_mask,
+        ),
+        # heads behind the length; packed sequences keep their sums by head
+        "_flash_attention_forward": lambda query, return_debug_mask: _flash(
+            query, like(query), (*query.shape[:-3], query.shape[-2], query.shape[-3]),
+            return_debug_mask=return_debug_mask,
+        ),
+        "_scaled_dot_product_efficient_attention": lambda query, value, compute_log_sumexp: _other_kernel(
+            _with_last(query, value.shape[-1]), (*query.shape[:2], _blocks(query.shape[2], compute_log_sumexp)),
+        ),
+        "_efficient_attention_forward": lambda query, value, compute_log_sumexp, cu_seqlens_q: _other_kernel(
+            _with_last(query, value.shape[-1]),
+            (query.shape[0], query.shape[2], _blocks(query.shape[1], compute_log_sumexp)), packed=cu_seqlens_q,
+        ),
+        "_scaled_dot_product_cudnn_attention _cudnn_attention_forward": _cudnn,
+        # the gradient of the mask too, where it is requested
+        "_scaled_dot_product_efficient_attention_backward": lambda query, key, value, attn_bias, grad_input_mask:
+            [like(x) for x in only((query, key, value, attn_bias), grad_input_mask)],
+    }
+)  # fmt: skip
 
 
 # -- results of factorisations and solvers
 
 
-def _batch(x: Tensor) -> tuple[int, ...]:
-    return tuple(x.shape[:-2])
+def _per_matrix(x: Tensor, dtype: str | Tensor, *extents: int) -> Described:
+    return made((*x.shape[:-2], *extents), dtype)
 
 
-def _info(x: Tensor) -> Described:
-    """One number for each matrix that says whether it could be done."""
-    return made(_batch(x), "int32")
-
-
-@on("linalg_lu_factor_ex")
-def _lu(call: Call) -> tuple[Described, ...]:
-    a = call["A"]
-    return like(a), made((*_batch(a), min(a.shape[-2:])), "int32"), _info(a)
-
-
-@on("_linalg_det")
-def _det(call: Call) -> tuple[Described, ...]:
-    a = call["A"]
-    return made(_batch(a), type_name(a)), like(a), made(a.shape[:-1], "int32")
-
-
-@on("_linalg_slogdet")
-def _slogdet(call: Call) -> tuple[Described, ...]:
-    a = call["A"]
-    sign, size = made(_batch(a), type_name(a)), made(_batch(a), real_of(type_name(a)))
-    return sign, size, like(a), made(a.shape[:-1], "int32")
-
-
-@on("_linalg_eigh")
-def _eigh(call: Call) -> tuple[Described, ...]:
-    a = call["A"]
-    vectors = like(a) if call["compute_v"] else made((0,), type_name(a))
-    return made(a.shape[:-1], real_of(type_name(a))), vectors
-
-
-@on("_linalg_svd")
-def _svd(call: Call) -> tuple[Described, ...]:
-    a = call["A"]
-    (*batch, rows, columns), dtype = a.shape, type_name(a)
+def _svd(A: Tensor, full_matrices: Any, compute_uv: Any) -> Results:
+    rows, columns = A.shape[-2:]
     rank = min(rows, columns)
-    inner = (rows, columns) if call["full_matrices"] else (rank, rank)
-    sizes = ((rows, inner[0]), (inner[1], columns)) if call["compute_uv"] else ((0,), (0,))
-    u, v = (made((*batch, *size) if call["compute_uv"] else size, dtype) for size in sizes)
-    return u, made((*batch, rank), real_of(dtype)), v
+    inner = (rows, columns) if full_matrices else (rank, rank)
+    sizes = ((rows, inner[0]), (inner[1], columns))
+    u, v = (_per_matrix(A, A, *size) if compute_uv else made((0,), A) for size in sizes)
+    return u, _per_matrix(A, real_of(type_name(A)), rank), v
 
 
-@on("linalg_householder_product", "geqrf", "ormqr")
-def _householder(call: Call) -> tuple[Tensor, ...]:
-    if call.base == "ormqr":
-        return (like(call["input3"]),)
-    if call.base == "geqrf":
-        a = call["self"]
-        return like(a), made((*_batch(a), min(a.shape[-2:])), type_name(a))
-    return (like(call["input"]),)
-
-
-@on("linalg_eig")
-def _eig(call: Call) -> tuple[Described, ...]:
-    """The eigenvalues of real matrices are complex too."""
-    a = call["self"]
-    dtype = complex_of(type_name(a))
-    return made(a.shape[:-1], dtype), made(a.shape, dtype)
-
-
-@on("linalg_ldl_factor_ex")
-def _ldl(call: Call) -> tuple[Described, ...]:
-    a = call["self"]
-    return like(a), made(a.shape[:-1], "int32"), _info(a)
-
-
-@on("linalg_lu", "lu_unpack")
-def _triangles(call: Call) -> tuple[Described, ...]:
+def _triangles(call: Call) -> Results:
     """A permutation and two triangles, each empty where it is not requested."""
     a = call[next(iter(call.args))]
-    (*batch, rows, columns), dtype = a.shape, type_name(a)
-    rank = min(rows, columns)
+    rows, columns = a.shape[-2:]
     has_permutation, has_triangles = call.get("pivot", "unpack_pivots"), call.base == "linalg_lu" or call["unpack_data"]
+    rank = min(rows, columns)
     shapes = (has_permutation, (rows, rows)), (has_triangles, (rows, rank)), (has_triangles, (rank, columns))
-    permutation, lower, upper = (made((*batch, *shape) if wanted else (0,), dtype) for wanted, shape in shapes)
-    return permutation, lower, upper
-
-
-@on("linalg_pinv")
-def _pseudoinverse(call: Call) -> tuple[Described, ...]:
-    (*batch, rows, columns) = call["self"].shape
-    return (made((*batch, columns, rows), type_name(call["self"])),)
+    return [_per_matrix(a, a, *shape) if wanted else made((0,), a) for wanted, shape in shapes]
 
 
 def _solution(a: Tensor, b: Tensor) -> Described:
     """As many right-hand sides as were given, for each matrix of either batch."""
-    return made((*broadcast([_batch(a), _batch(b)]), *b.shape[-2:]), type_name(b))
+    return made((*broadcast([a.shape[:-2], b.shape[:-2]]), *b.shape[-2:]), b)
 
 
-@on("_linalg_solve_ex")
-def _solve(call: Call) -> tuple[Described, ...]:
-    a, b = call["A"], call["B"]
-    is_vector = b.dim() == 1 or (b.dim() == a.dim() - 1 and tuple(b.shape) == tuple(a.shape[:-1]))
-    solution = made((*_batch(a), b.shape[-1]), type_name(b)) if is_vector else _solution(a, b)
-    return solution, like(a), made(a.shape[:-1], "int32"), _info(a)
+def _solve(A: Tensor, B: Tensor) -> Results:
+    is_vector = B.dim() == 1 or (B.dim() == A.dim() - 1 and tuple(B.shape) == tuple(A.shape[:-1]))
+    solution = _per_matrix(A, B, B.shape[-1]) if is_vector else _solution(A, B)
+    return solution, like(A), made(A.shape[:-1], "int32"), _per_matrix(A, "int32")
 
 
-@on("triangular_solve")
-def _triangular_solve(call: Call) -> tuple[Described, ...]:
-    b, a = call["self"], call["A"]
-    return _solution(a, b), _solution(b, a)
-
-
-on_each(
+OUTPUTS.rows(
     {
-        "linalg_cholesky_ex": lambda call: (like(call["self"]), _info(call["self"])),
-        "linalg_inv_ex": lambda call: (like(call["A"]), _info(call["A"])),
-        "linalg_solve_triangular": lambda call: (_solution(call["self"], call["B"]),),
-        "linalg_lu_solve": lambda call: (_solution(call["LU"], call["B"]),),
-        "linalg_ldl_solve": lambda call: (_solution(call["LD"], call["B"]),),
+        # after the factors one number for each matrix that says whether it could be done
+        "linalg_cholesky_ex": lambda self: (like(self), _per_matrix(self, "int32")),
+        "linalg_inv_ex": lambda A: (like(A), _per_matrix(A, "int32")),
+        "linalg_lu_factor_ex": lambda A: (like(A), _per_matrix(A, "int32", min(A.shape[-2:])), _per_matrix(A, "int32")),
+        "linalg_ldl_factor_ex": lambda self: (like(self), made(self.shape[:-1], "int32"), _per_matrix(self, "int32")),
+        "linalg_lu lu_unpack": _triangles,
+        "_linalg_det": lambda A: (_per_matrix(A, A), like(A), made(A.shape[:-1], "int32")),
+        "_linalg_slogdet":
+            lambda A: (_per_matrix(A, A), _per_matrix(A, real_of(type_name(A))), like(A), made(A.shape[:-1], "int32")),
+        "_linalg_eigh":
+            lambda A, compute_v: (made(A.shape[:-1], real_of(type_name(A))), like(A) if compute_v else made((0,), A)),
+        # the eigenvalues of real matrices are complex too
+        "linalg_eig":
+            lambda self: [made(shape, complex_of(type_name(self))) for shape in (self.shape[:-1], self.shape)],
+        "_linalg_svd": _svd,
+        "geqrf": lambda self: (like(self), _per_matrix(self, self, min(self.shape[-2:]))),
+        "ormqr": lambda input3: like(input3),
+        "linalg_householder_product": lambda input: like(input),
+        "linalg_pinv": lambda self: _per_matrix(self, self, self.shape[-1], self.shape[-2]),
+        "_linalg_solve_ex": _solve,
+        "triangular_solve": lambda self, A: (_solution(A, self), _solution(self, A)),
+        "linalg_solve_triangular": lambda self, B: _solution(self, B),
+        "linalg_lu_solve": lambda LU, B: _solution(LU, B),
+        "linalg_ldl_solve": lambda LD, B: _solution(LD, B),
     }
-)
+)  # fmt: skip

@@ -10,84 +10,28 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from opcost.core.graph import Attr
-from opcost.frontends.aten.call import Call, Tensor, Translation, means, on
+from opcost.frontends.aten.call import Call, Tensor, Translation, means, rows
 
 _CAUSAL_MASKS = (1, 2)
 """`custom_mask_type` of the efficient kernels: causal from the top left, or from the bottom right."""
 
 
-@on(
-    "scaled_dot_product_attention", "_scaled_dot_product_attention_math", "_scaled_dot_product_attention_math_for_mps",
-    "_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
-    "_scaled_dot_product_fused_attention_overrideable",
-)  # fmt: skip
-def _forward(call: Call) -> Translation:
-    return Translation("attention", _causal(call), (*call.tensors("query", "key", "value"), *_mask(call)))
-
-
-@on(
-    "_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_flash_attention_for_cpu_backward",
-    "_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_cudnn_attention_backward",
-    "_scaled_dot_product_fused_attention_overrideable_backward",
-)  # fmt: skip
-def _backward(call: Call) -> Translation:
-    attrs: dict[str, Attr] = {"grad": True, "products": 5, **_causal(call)}
-    return Translation(
-        "attention", attrs, (*call.tensors("grad_out", "grad_out_", "query", "key", "value"), *_mask(call))
-    )
-
-
-def _causal(call: Call) -> dict[str, Attr]:
-    return {"causal": True} if call["is_causal"] else {}
-
-
-def _mask(call: Call) -> tuple[Tensor, ...]:
+def _attention(call: Call, attrs: dict[str, Any]) -> Translation:
+    """The kernels' common arguments; with a gradient of the result it is the gradient, which has five products."""
+    grads = call.tensors("grad_out", "grad_out_")
     # the overrideable kernels hand an empty tensor to their gradient where there was no mask
-    return tuple(mask for mask in call.tensors("attn_mask", "attn_bias", "bias") if mask.numel())
+    masks = [mask for mask in call.tensors("attn_mask", "attn_bias", "bias") if mask.numel()]
+    ins = (grads, call.tensors("query", "key", "value"), masks)
+    return means("attention", ins, grad=True if grads else None, products=5 if grads else None, **attrs)
 
 
-@on(
-    "_flash_attention_forward", "_flash_attention_forward_no_dropout_inplace", "_efficient_attention_forward",
-    "torch_attn::_varlen_attn", "torch_attn::_varlen_attn_out",
-)  # fmt: skip
-def _below(call: Call) -> Translation:
-    return Translation("attention", heads_last(call), (*call.tensors("query", "key", "value"), *_mask(call)))
-
-
-@on("_flash_attention_backward", "_efficient_attention_backward", "torch_attn::_varlen_attn_backward")
-def _below_backward(call: Call) -> Translation:
-    attrs: dict[str, Attr] = {"grad": True, "products": 5, **heads_last(call)}
-    return Translation(
-        "attention", attrs, (*call.tensors("grad_out", "grad_out_", "query", "key", "value"), *_mask(call))
-    )
-
-
-@on("_cudnn_attention_forward")
-def _cudnn(call: Call) -> Translation:
-    packed = call.get("cum_seq_q") is not None
-    return Translation(
-        "attention",
-        heads_last(call) if packed else _causal(call),
-        (*call.tensors("query", "key", "value"), *_mask(call)),
-    )
-
-
-@on("_cudnn_attention_backward")
-def _cudnn_backward(call: Call) -> Translation:
-    packed = call["cum_seq_q"].numel() > 0
-    layout = heads_last(call) if packed else _causal(call)
-    return Translation(
-        "attention",
-        {"grad": True, "products": 5, **layout},
-        (*call.tensors("grad_out", "query", "key", "value"), *_mask(call)),
-    )
+def _causal(call: Call) -> dict[str, Any]:
+    return {"causal": True} if call["is_causal"] else {}
 
 
 def heads_last(call: Call) -> dict[str, Any]:
     """The kernels below the public function take (batch, length, heads, features), or packed (length, heads, features)."""
-    attrs: dict[str, Attr] = {"heads_last": True}
+    attrs: dict[str, Any] = {"heads_last": True}
     starts = call.get("cum_seq_q", "cu_seq_q", "cu_seqlens_q")
     if starts is not None and starts.numel() > 1:
         attrs["sequences"] = starts.numel() - 1
@@ -96,32 +40,44 @@ def heads_last(call: Call) -> dict[str, Any]:
     return attrs
 
 
-def _layer_macs(query: Tensor, key: Tensor, embed_dim: int) -> int:
-    """Projections of query, key and value, the two attention products, and the output projection."""
+def _layer(query: Tensor, key: Tensor, embed_dim: int, more: int = 0) -> Translation:
+    """A whole attention layer as one product, with the MACs of all its parts and `more`.
+
+    The parts are projections of query, key and value, the two attention products, and the output projection.
+    """
     batch, length, features = query.shape
     source = key.shape[1]
     projections = (length + 2 * source) * features * embed_dim + length * embed_dim * embed_dim
-    return int(batch * (projections + 2 * length * source * embed_dim))
+    macs = int(batch * (projections + 2 * length * source * embed_dim)) + more
+    return means("matmul", depth=embed_dim, macs=macs, bias=True)
 
 
-@on("_native_multi_head_attention", "_triton_multi_head_attention")
-def _multi_head(call: Call) -> Translation:
-    """A whole attention layer: one product in our eyes, with the MACs of all its parts."""
-    macs = _layer_macs(call["query"], call["key"], call["embed_dim"])
-    return Translation("matmul", {"depth": call["embed_dim"], "macs": macs, "bias": True})
-
-
-@on("_transformer_encoder_layer_fwd")
-def _encoder_layer(call: Call) -> Translation:
-    """A whole encoder layer: attention layer and both products of the feed-forward part."""
-    source: Tensor = call["src"]
-    hidden = call["ffn_weight_1"].shape[0]
-    macs = _layer_macs(source, source, call["embed_dim"]) + 2 * source.numel() * hidden
-    return Translation("matmul", {"depth": call["embed_dim"], "macs": macs, "bias": True})
-
-
-# It has three results, so it is not among the operators of a fixed meaning, which make one like their input
-on("_transform_bias_rescale_qkv")(lambda call: Translation("elementwise", {"fn": "addcmul"}))
+rows(
+    {
+        "scaled_dot_product_attention _scaled_dot_product_attention_math _scaled_dot_product_attention_math_for_mps "
+        "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu "
+        "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
+        "_scaled_dot_product_fused_attention_overrideable": lambda call: _attention(call, _causal(call)),
+        "_scaled_dot_product_flash_attention_backward _scaled_dot_product_flash_attention_for_cpu_backward "
+        "_scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention_backward "
+        "_scaled_dot_product_fused_attention_overrideable_backward": lambda call: _attention(call, _causal(call)),
+        "_flash_attention_forward _flash_attention_forward_no_dropout_inplace _efficient_attention_forward "
+        "torch_attn::_varlen_attn torch_attn::_varlen_attn_out": lambda call: _attention(call, heads_last(call)),
+        "_flash_attention_backward _efficient_attention_backward torch_attn::_varlen_attn_backward":
+            lambda call: _attention(call, heads_last(call)),
+        "_cudnn_attention_forward":
+            lambda call, cum_seq_q: _attention(call, _causal(call) if cum_seq_q is None else heads_last(call)),
+        "_cudnn_attention_backward":
+            lambda call, cum_seq_q: _attention(call, heads_last(call) if cum_seq_q.numel() else _causal(call)),
+        "_native_multi_head_attention _triton_multi_head_attention": _layer,
+        # a whole encoder layer: attention layer and both products of the feed-forward part
+        "_transformer_encoder_layer_fwd": lambda src, ffn_weight_1, embed_dim: _layer(
+            src, src, embed_dim, more=2 * src.numel() * ffn_weight_1.shape[0],
+        ),
+        # it has three results, so it is not among the operators of a fixed meaning, which make one like their input
+        "_transform_bias_rescale_qkv": lambda: means("elementwise", fn="addcmul"),
+    }
+)  # fmt: skip
 
 
 # -- recurrent layers and cells. Sizes come from the input and the states, so packed weights need not be opened
@@ -133,121 +89,70 @@ MOST_LAYERS = 4096  # A file may state any number; each layer is written out
 _MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")  # The `mode` number of the cuDNN, MIOpen and oneDNN operators
 
 
-def layer(
-    call: Call,
-    cell: str,
-    *,
-    x: Tensor,
-    hidden: int,
-    output: int,
-    layers: int = 1,
-    directions: int = 1,
-    bias: bool,
-    ins: tuple[Tensor, ...] | None = None,
-    grad: bool = False,
-) -> Translation:
-    """A stack of layers over all steps of `x`, whose last extent is the input size."""
+def _layers(
+    call: Call, cell: str, x: Tensor, hidden: int, output: int, *, bias: bool, layers: int = 1,
+    bidirectional: Any = False,
+) -> Translation:  # fmt: skip
+    """A stack of layers over all steps of `x`, whose last extent is the input size; the input comes first."""
     if layers > MOST_LAYERS:
         raise ValueError(f"a stack of {layers} layers")
+    directions = 2 if bidirectional else 1
     sizes = tuple(
         (x.shape[-1] if depth == 0 else output * directions, hidden, output)
         for depth in range(layers)
         for _ in range(directions)
     )
+    ins, grad = None, call.base.endswith("_backward")
+    if call.base == "lstm_mps_backward":
+        ins = call.tensors("input", *(name for name in call.args if name != "input"))
     steps = prod(x.shape[:-1])
     return means("recurrent", ins, cell=cell, steps=steps, layers=sizes, bias=bias or None, grad=grad or None)
 
 
-@on("lstm", "gru", "rnn_tanh", "rnn_relu", "quantized_lstm", "quantized_gru", "_lstm_mps")
-def _stack(call: Call) -> Translation:
-    x = call.get("input", "data")
-    states = call["hx"]
-    hidden_state, *cell_state = states if isinstance(states, (list, tuple)) else (states,)
+def _stack(call: Call, hx: Any, num_layers: int, has_biases: Any, bidirectional: Any) -> Translation:
+    hidden_state, *cell_state = hx if isinstance(hx, (list, tuple)) else (hx,)
     output = hidden_state.shape[-1]
-    return layer(
-        call,
-        call.base.removeprefix("quantized_").removeprefix("_").removesuffix("_mps"),
-        x=x,
-        hidden=cell_state[0].shape[-1] if cell_state else output,
-        output=output,
-        layers=call["num_layers"],
-        directions=2 if call["bidirectional"] else 1,
-        bias=bool(call["has_biases"]),
-    )
-
-
-@on("lstm_mps_backward")
-def _lstm_mps_backward(call: Call) -> Translation:
-    hidden_state, cell_state = call["hx"]
-    return layer(
-        call, "lstm", x=call["input"], hidden=cell_state.shape[-1], output=hidden_state.shape[-1],
-        layers=call["num_layers"], directions=2 if call["bidirectional"] else 1, bias=bool(call["has_biases"]),
-        ins=_input_first(call, "input"), grad=True,
+    return _layers(
+        call, call.base.removeprefix("quantized_").removeprefix("_").partition("_mps")[0], call.get("input", "data"),
+        cell_state[0].shape[-1] if cell_state else output, output,
+        bias=bool(has_biases), layers=num_layers, bidirectional=bidirectional,
     )  # fmt: skip
 
 
-@on("_cudnn_rnn", "_cudnn_rnn_backward", "miopen_rnn", "miopen_rnn_backward")
-def _device_stack(call: Call) -> Translation:
+def _device_stack(call: Call, input: Tensor, hidden_size: int, mode: int, proj_size: int = 0) -> Translation:
     """With a bias every layer and direction has four tensors, five with a projection; the stride tells."""
-    hidden = call["hidden_size"]
-    projected = call.get("proj_size") or 0
-    return layer(
-        call, _MODES[call["mode"]], x=call["input"], hidden=hidden, output=projected or hidden,
-        layers=call["num_layers"], directions=2 if call["bidirectional"] else 1, bias=call["weight_stride0"] >= 4,
-        grad=call.base.endswith("_backward"),
+    return _layers(
+        call, _MODES[mode], input, hidden_size, proj_size or hidden_size,
+        bias=call["weight_stride0"] >= 4, layers=call["num_layers"], bidirectional=call["bidirectional"],
     )  # fmt: skip
 
 
-@on("mkldnn_rnn_layer", "mkldnn_rnn_layer_backward")
-def _one_layer(call: Call) -> Translation:
-    """One layer in one direction, whatever `num_layers` and `bidirectional` say of the whole."""
-    return layer(
-        call,
-        _MODES[call["mode"]],
-        x=call["input"],
-        hidden=call["hidden_size"],
-        output=call["hidden_size"],
-        bias=bool(call["has_biases"]),
-        grad=call.base.endswith("_backward"),
-    )
-
-
-@on(
-    "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell",
-    "quantized_lstm_cell", "quantized_gru_cell", "quantized_rnn_relu_cell", "quantized_rnn_tanh_cell",
-    "quantized::quantized_lstm_cell_dynamic", "quantized::quantized_gru_cell_dynamic",
-    "quantized::quantized_rnn_relu_cell_dynamic", "quantized::quantized_rnn_tanh_cell_dynamic",
-)  # fmt: skip
-def _cell(call: Call) -> Translation:
-    states = call["hx"]
-    state = states[0] if isinstance(states, (list, tuple)) else states
-    return layer(
-        call,
-        call.base.removeprefix("quantized_").removesuffix("_dynamic").removesuffix("_cell"),
-        x=call["input"],
-        hidden=state.shape[-1],
-        output=state.shape[-1],
-        bias=call.get("b_ih", "bias_ih") is not None,
-    )
-
-
-def _input_first(call: Call, name: str) -> tuple[Tensor, ...]:
-    return call.tensors(name, *(other for other in call.args if other != name))
-
-
-@on("_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward", "_thnn_fused_lstm_cell_backward_impl",
-    "_thnn_differentiable_lstm_cell_backward")  # fmt: skip
-def _lstm_gates(call: Call) -> Translation:
-    return _gates(call, "lstm", call["cx"])
-
-
-@on("_thnn_fused_gru_cell", "_thnn_fused_gru_cell_backward", "_thnn_differentiable_gru_cell_backward")
-def _gru_gates(call: Call) -> Translation:
-    return _gates(call, "gru", call.get("hx", "grad_hy"))
+def _cell(call: Call, input: Tensor, hx: Any) -> Translation:
+    width = (hx[0] if isinstance(hx, (list, tuple)) else hx).shape[-1]
+    cell = call.base.removeprefix("quantized_").removesuffix("_dynamic").removesuffix("_cell")
+    return _layers(call, cell, input, width, width, bias=call.get("b_ih", "bias_ih") is not None)
 
 
 def _gates(call: Call, cell: str, state: Tensor) -> Translation:
-    grad = call.base.endswith(("_backward", "_backward_impl"))
-    return Translation(
-        "elementwise", {"fn": f"{cell}_cell_grad" if grad else f"{cell}_cell", "elements": state.numel()}
-    )
+    grad = "_grad" if call.base.endswith(("_backward", "_backward_impl")) else ""
+    return means("elementwise", fn=f"{cell}_cell{grad}", elements=state.numel())
+
+
+rows(
+    {
+        "lstm gru rnn_tanh rnn_relu quantized_lstm quantized_gru _lstm_mps": _stack,
+        "lstm_mps_backward": _stack,
+        "_cudnn_rnn _cudnn_rnn_backward miopen_rnn miopen_rnn_backward": _device_stack,
+        # one layer in one direction, whatever `num_layers` and `bidirectional` say of the whole
+        "mkldnn_rnn_layer mkldnn_rnn_layer_backward": lambda call, input, hidden_size, mode, has_biases: _layers(
+            call, _MODES[mode], input, hidden_size, hidden_size, bias=bool(has_biases),
+        ),
+        "lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell quantized_lstm_cell quantized_gru_cell quantized_rnn_relu_cell "
+        "quantized_rnn_tanh_cell quantized::quantized_lstm_cell_dynamic quantized::quantized_gru_cell_dynamic "
+        "quantized::quantized_rnn_relu_cell_dynamic quantized::quantized_rnn_tanh_cell_dynamic": _cell,
+        "_thnn_fused_lstm_cell _thnn_fused_lstm_cell_backward _thnn_fused_lstm_cell_backward_impl "
+        "_thnn_differentiable_lstm_cell_backward": lambda call, cx: _gates(call, "lstm", cx),
+        "_thnn_fused_gru_cell _thnn_fused_gru_cell_backward _thnn_differentiable_gru_cell_backward":
+            lambda call: _gates(call, "gru", call.get("hx", "grad_hy")),
+    }
+)  # fmt: skip

@@ -62,17 +62,17 @@ class Call:
 R = TypeVar("R")
 
 
-class OperatorTable(dict[str, Callable[[Call], R]]):
+class OperatorTable(dict[str, Callable[..., R]]):
     """Functions of calls by the name of the operator; `library` is that of names that are registered without one."""
 
     def __init__(self, library: str = "") -> None:
         super().__init__()
         self._library = library
 
-    def on(self, *names: str) -> Callable[[Callable[[Call], R]], Callable[[Call], R]]:
-        """Register a function under names."""
+    def on(self, *names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
+        """Register a function of a call under names."""
 
-        def register(function: Callable[[Call], R]) -> Callable[[Call], R]:
+        def register(function: Callable[..., R]) -> Callable[..., R]:
             for name in names:
                 full = name if "::" in name else self._library + name
                 if full in self:
@@ -92,13 +92,14 @@ class OperatorTable(dict[str, Callable[[Call], R]]):
             self.on(*names.split())(_by_name(function))
 
 
-def _by_name(function: Any) -> Callable[[Call], Any]:
+def _by_name(function: Any) -> Callable[..., Any]:
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
     optional = names[len(names) - len(function.__defaults__ or ()) :]
 
-    def of_call(call: Call) -> Any:
+    def of_call(call: Call, **more: Any) -> Any:
+        given = {"call": call, **more}
         wanted = [name for name in names if name in call.args or name not in optional]
-        return function(**{name: call if name == "call" else call[name] for name in wanted})
+        return function(**{name: given[name] if name in given else call[name] for name in wanted})
 
     return of_call
 

@@ -2,70 +2,33 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
+from typing import Any
 
 from opcost.core.parsing import packaged_table
-from opcost.frontends.aten.call import Call, Constant, Tensor, Translation, means, on
+from opcost.frontends.aten.call import Call, Constant, Tensor, Translation, means, on, rows
 
 
-def elementwise(fn: str) -> Translation:
-    """One function of the table, for each output element."""
-    return Translation("elementwise", {"fn": fn})
+def _elementwise(fn: str, elements: int | None = None) -> Translation:
+    """One function of the table, for each output element, or for another number of them."""
+    return means("elementwise", fn=fn, elements=elements)
 
 
-@on("add", "sub", "rsub", "subtract")
-def _add(call: Call) -> Translation:
-    """With a factor on the second operand it is a multiplication and an addition."""
-    if call.get("alpha") not in (None, 1):
-        return elementwise("fma")
-    return elementwise("add" if call.base == "add" else "sub")
+def _pow(exponent: Any) -> Translation:
+    known = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
+    return _elementwise(known.get(exponent, "pow") if isinstance(exponent, (int, float)) else "pow")
 
 
-on("div", "divide")(lambda call: elementwise("div" if call.get("rounding_mode") is None else "floor_divide"))
-
-
-@on("pow")
-def _pow(call: Call) -> Translation:
-    exponent = call["exponent"]
-    if isinstance(exponent, (int, float)):
-        return elementwise({2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}.get(exponent, "pow"))
-    return elementwise("pow")
-
-
-@on("clamp", "clip", "quantized::clamp")
-def _clamp(call: Call) -> Translation:
-    if call["min"] is None:
-        return elementwise("min")
-    return elementwise("max" if call["max"] is None else "clamp")
-
-
-on("gelu")(lambda call: elementwise("gelu_tanh" if call["approximate"] == "tanh" else "gelu"))
-on("gelu_backward")(lambda call: elementwise("gelu_tanh_grad" if call["approximate"] == "tanh" else "gelu_grad"))
-
-
-@on("log_sigmoid_forward")
-def _log_sigmoid_forward(call: Call) -> Translation:
-    """The second output is a buffer for the gradient, empty on most devices."""
-    return Translation("elementwise", {"fn": "logsigmoid", "elements": call.outs[0].numel()})
-
-
-@on("cosine_similarity", "pairwise_distance")
-def _pairs(call: Call) -> Translation:
-    return Translation("reduce", {"fn": "dot" if call.base == "cosine_similarity" else "norm"})
-
-
-# -- reductions and running sums
-
-
-@on("segment_reduce")
-def _segment_reduce(call: Call) -> Translation:
-    return Translation("reduce", {"fn": call["reduce"]}, call.tensors("data", "lengths", "indices", "offsets"))
+def _clamp(min: Any, max: Any) -> Translation:
+    return _elementwise("min" if min is None else "max" if max is None else "clamp")
 
 
 # -- sorting, selection by rank, and search in sorted values
 
+_WHOLE = ("median", "nanmedian", "unique_consecutive", "quantile", "nanquantile")
 
-def sort(length: int, selected: int | None = None, ins: tuple[Tensor, ...] | None = None) -> Translation:
+
+def _sort(length: int, selected: int | None = None, ins: tuple[Tensor, ...] | None = None) -> Translation:
     """`length` elements compared together, all of them ordered or only some kept."""
     return means("sort", ins, length=length, selected=selected)
 
@@ -79,94 +42,98 @@ def _extent(call: Call) -> int:
     return x.shape[dim] if x.dim() else 1
 
 
-_WHOLE = ("median", "nanmedian", "unique_consecutive", "quantile", "nanquantile")
-
-
-on("sort", "argsort", "msort")(lambda call: sort(call["self"].shape[0] if call.base == "msort" else _extent(call)))
-
-
-@on(
-    "median",
-    "nanmedian",
-    "mode",
-    "quantile",
-    "nanquantile",
-    "unique_dim",
-    "unique_consecutive",
-    "unique_dim_consecutive",
-)
-def _by_axis(call: Call) -> Translation:
-    return sort(_extent(call))
-
-
-on("topk", "kthvalue")(lambda call: sort(_extent(call), call["k"]))
-
-
-@on("_unique", "_unique2")
-def _unique(call: Call) -> Translation:
-    return sort(call["self"].numel())
-
-
-@on("searchsorted")
-def _searchsorted(call: Call) -> Translation:
-    """Each value is found by bisection, so the sequence's length counts by its logarithm."""
-    ins = call.tensors("self", "sorted_sequence", "sorter")
-    return sort(call["sorted_sequence"].shape[-1], ins=ins)
-
-
-on("bucketize")(lambda call: sort(call["boundaries"].numel()))
-
-
-@on("isin")
-def _isin(call: Call) -> Translation:
-    """Both sides are sorted together."""
-    return sort(sum(tensor.numel() for tensor in call.tensors("elements", "element", "test_elements", "test_element")))
-
-
 # -- drawn values. Dropout that does not run (evaluation) reaches the dispatcher as nothing at all
 
 
-@on(
-    "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "normal", "random", "uniform",
-    "_philox_normal", "_philox_uniform", "_fill_mem_eff_dropout_mask",
-)  # fmt: skip
 def _fill(call: Call) -> Translation:
     """What is filled lends only its shape; tensors of probabilities, means and deviations are read."""
-    reads = call.tensors("p", "mean", "std", "key")
-    if call.base == "bernoulli" and "p" not in call.args:
-        reads = call.tensors("self")
-    return Translation("random", {}, reads)
+    drawn_by_self = call.base == "bernoulli" and "p" not in call.args
+    return means("random", call.tensors("self") if drawn_by_self else call.tensors("p", "mean", "std", "key"))
 
 
-@on("dropout", "quantized::dropout")
-def _dropout(call: Call) -> Translation:
+def _dropout(call: Call, p: Any) -> Translation:
     """Nothing is drawn where nothing is to be dropped."""
-    drops = call.get("train", "training") and call["p"]
-    return Translation("random", {"fn": "dropout"}) if drops else Translation("view", {})
+    return means("random", fn="dropout") if call.get("train", "training") and p else Translation("view", {})
 
 
-# -- factorisations and solvers; the rule wants the matrix first, then the right-hand side
+# -- fused updates over lists of parameters. `_foreach_` operators are translated as the operator they repeat
+
+_STATE = ("exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs", "momentum_buffer_list", "state_sums")
 
 
-# Two triangular solves with the identity: as many right-hand sides as rows, twice
-on("cholesky_inverse")(lambda call: Translation("linalg", {"fn": "inverse"}))
+def _step(call: Call, fn: str) -> Translation:
+    """A step writes the parameters and its own state."""
+    return means(
+        "elementwise", None, call.tensors("self", *_STATE) if call.in_place else None, fn=f"{fn}_step",
+        elements=_total(call["self"]),
+    )  # fmt: skip
 
 
-@on("cholesky_solve", "_cholesky_solve_helper", "lu_solve", "linalg_lu_solve", "linalg_ldl_solve")
-def _two_triangles(call: Call) -> Translation:
-    """A factorised matrix is solved by two triangular systems."""
-    factor = call.tensors("input2", "A", "LU_data", "LU", "LD")
-    right = call.tensors("B", "self")
-    return Translation("linalg", {"fn": "factored_solve"}, (*factor, *right))
+def _total(tensors: Sequence[Tensor]) -> int:
+    return sum(tensor.numel() for tensor in tensors)
 
 
-# -- sparse and nested layouts: conversions and bookkeeping. Their arithmetic is with the dense operators
+def _fft(call: Call, dim: Sequence[int]) -> Translation:
+    """The real side holds the whole length of the last axis."""
+    x = call.outs[0] if call.base == "fft_c2r" else call["self"]
+    return means("fft", lengths=tuple(x.shape[d] for d in dim), real=call.base != "fft_c2c" or None)
 
 
-@on("_coalesce", "coalesce")
-def _coalesce(call: Call) -> Translation:
-    """The indices are sorted, and values at equal places added."""
-    return Translation("sort", {"length": max(call["self"]._nnz(), 1)})
+rows(
+    {
+        # with a factor on the second operand it is a multiplication and an addition
+        "add sub rsub subtract": lambda call, alpha=None: _elementwise(
+            ("add" if call.base == "add" else "sub") if alpha in (None, 1) else "fma"
+        ),
+        "div divide":
+            lambda rounding_mode=None: _elementwise("div" if rounding_mode is None else "floor_divide"),
+        "pow": _pow,
+        "clamp clip quantized::clamp": _clamp,
+        "gelu": lambda approximate: _elementwise("gelu_tanh" if approximate == "tanh" else "gelu"),
+        "gelu_backward":
+            lambda approximate: _elementwise("gelu_tanh_grad" if approximate == "tanh" else "gelu_grad"),
+        # the second output is a buffer for the gradient, empty on most devices
+        "log_sigmoid_forward": lambda call: _elementwise("logsigmoid", call.outs[0].numel()),
+        "cosine_similarity pairwise_distance":
+            lambda call: means("reduce", fn="dot" if call.base == "cosine_similarity" else "norm"),
+        "segment_reduce":
+            lambda call, reduce: means("reduce", call.tensors("data", "lengths", "indices", "offsets"), fn=reduce),
+        "sort argsort msort":
+            lambda call, self: _sort(self.shape[0] if call.base == "msort" else _extent(call)),
+        "median nanmedian mode quantile nanquantile unique_dim unique_consecutive unique_dim_consecutive":
+            lambda call: _sort(_extent(call)),
+        "topk kthvalue": lambda call, k: _sort(_extent(call), k),
+        "_unique _unique2": lambda self: _sort(self.numel()),
+        # each value is found by bisection, so the sequence's length counts by its logarithm
+        "searchsorted": lambda call, sorted_sequence: _sort(
+            sorted_sequence.shape[-1], ins=call.tensors("self", "sorted_sequence", "sorter"),
+        ),
+        "bucketize": lambda boundaries: _sort(boundaries.numel()),
+        # both sides are sorted together
+        "isin":
+            lambda call: _sort(_total(call.tensors("elements", "element", "test_elements", "test_element"))),
+        "bernoulli cauchy exponential geometric log_normal normal random uniform _philox_normal _philox_uniform "
+        "_fill_mem_eff_dropout_mask": _fill,
+        "dropout quantized::dropout": _dropout,
+        # factorisations and solvers; the rule wants the matrix first, then the right-hand side. The inverse of a
+        # factorised matrix is two triangular solves with the identity: as many right-hand sides as rows, twice
+        "cholesky_inverse": lambda: means("linalg", fn="inverse"),
+        "cholesky_solve _cholesky_solve_helper lu_solve linalg_lu_solve linalg_ldl_solve":
+            lambda call: means(
+                "linalg", call.tensors("input2", "A", "LU_data", "LU", "LD", "B", "self"), fn="factored_solve",
+            ),
+        # a sparse tensor's indices are sorted, and values at equal places added
+        "_coalesce coalesce": lambda self: _sort(max(self._nnz(), 1)),
+        # one of the primitive operators into which exported programs may be taken apart; most share aten's names
+        "prims::fft_c2c prims::fft_r2c prims::fft_c2r": _fft,
+        "_fused_sgd": lambda call, momentum: _step(call, "momentum" if momentum else "sgd"),
+        "_fused_adam": lambda call: _step(call, "adam"),
+        "_fused_adamw": lambda call: _step(call, "adamw"),
+        "_fused_adagrad": lambda call: _step(call, "adagrad"),
+        # each gradient is checked and scaled
+        "_amp_foreach_non_finite_check_and_unscale": lambda self: _elementwise("fma", _total(self)),
+    }
+)  # fmt: skip
 
 
 # -- operators that mean the same in every call: a kind with fixed attributes
@@ -178,44 +145,3 @@ def _coalesce(call: Call) -> Translation:
 
 for _entry in packaged_table(__package__, "operators.json"):
     on(*_entry.pop("ops"))(Constant(_entry.pop("kind"), tuple(_entry.pop("reads", ())), _entry))
-
-
-# -- the primitive operators into which exported programs may have been taken apart; most share aten's names
-
-
-@on("prims::fft_c2c", "prims::fft_r2c", "prims::fft_c2r")
-def _fft(call: Call) -> Translation:
-    """The real side holds the whole length of the last axis."""
-    x = call.outs[0] if call.base == "fft_c2r" else call["self"]
-    return means("fft", lengths=tuple(x.shape[d] for d in call["dim"]), real=call.base != "fft_c2c" or None)
-
-
-# -- fused updates over lists of parameters. `_foreach_` operators are translated as the operator they repeat
-
-_STATE = {
-    "_fused_adam": ("self", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"),
-    "_fused_adamw": ("self", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"),
-    "_fused_sgd": ("self", "momentum_buffer_list"),
-    "_fused_adagrad": ("self", "state_sums"),
-}
-"""What each step writes: the parameters and its own state."""
-
-
-def _step(call: Call, fn: str) -> Translation:
-    elements = sum(parameter.numel() for parameter in call["self"])
-    outs = call.tensors(*_STATE[call.base]) if call.in_place else None
-    return Translation("elementwise", {"fn": fn, "elements": elements}, outs=outs)
-
-
-on("_fused_sgd")(lambda call: _step(call, "momentum_step" if call["momentum"] else "sgd_step"))
-
-
-for _step_name in ("adam", "adamw", "adagrad"):
-    on(f"_fused_{_step_name}")(partial(_step, fn=f"{_step_name}_step"))
-
-
-@on("_amp_foreach_non_finite_check_and_unscale")
-def _unscale(call: Call) -> Translation:
-    """Each gradient is checked and scaled."""
-    elements = sum(gradient.numel() for gradient in call["self"])
-    return Translation("elementwise", {"fn": "fma", "elements": elements})

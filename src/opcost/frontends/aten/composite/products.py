@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from opcost.core.shapes import Mismatch, broadcast, explicit
-from opcost.frontends.aten.call import Call, Described, Tensor, is_contiguous, look, row_major, seen_as, type_name
+from opcost.core.shapes import Mismatch, broadcast, concat, explicit
+from opcost.frontends.aten.call import (
+    Call,
+    Described,
+    OperatorTable,
+    Tensor,
+    is_contiguous,
+    look,
+    row_major,
+    seen_as,
+    type_name,
+)
 
 
 class ComposedStep(NamedTuple):
@@ -57,23 +67,17 @@ class Parts:
         return self.moved(x, [*range(rank - 2), rank - 1, rank - 2])
 
 
-def new(shape: Sequence[int], like: Tensor, dtype: str = "") -> Described:
+def new(shape: Sequence[Any], like: Tensor, dtype: str = "") -> Described:
     """A new tensor, row by row."""
     return Described(tuple(shape), row_major(shape), dtype or type_name(like), like.device)
 
 
-Take: TypeAlias = Callable[[Parts, Call], "bool | None"]
-COMPOSITES: dict[str, Take] = {}  # By operator; a function that returns False leaves the operator whole
+class Whole(Exception):
+    """An operator is not taken apart."""
 
 
-def of(*names: str) -> Callable[[Take], Take]:
-    """Register the parts of these operators of aten."""
-
-    def register(take: Take) -> Take:
-        COMPOSITES.update(dict.fromkeys((f"aten::{name}" for name in names), take))
-        return take
-
-    return register
+COMPOSITES: OperatorTable[None] = OperatorTable("aten::")
+"""What operators consist of; a function is also given `do`, which collects the parts, and the first result as `y`."""
 
 
 def taken_apart(call: Call) -> list[ComposedStep] | None:
@@ -82,27 +86,24 @@ def taken_apart(call: Call) -> list[ComposedStep] | None:
     if take is None:
         return None
     parts = Parts()
-    return None if take(parts, call) is False else parts.steps
+    try:
+        take(call, do=parts, y=call.outs[0])
+    except Whole:
+        return None
+    return parts.steps
 
 
 # -- products: linear layers, `matmul`, `einsum` and `tensordot` as one or more matrix products
 
 
-@of("linear")
-def _linear(do: Parts, call: Call) -> None:
-    x, weight, bias, y = call["input"], call["weight"], call["bias"], call.outs[0]
+def _linear(do: Parts, y: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     columns = do.turned(weight) if weight.dim() == 2 else weight
-    if bias is not None and (x.dim() <= 2 or is_contiguous(x)):
-        do("addmm", y, self=bias, mat1=x, mat2=columns)
+    if bias is not None and (input.dim() <= 2 or is_contiguous(input)):
+        do("addmm", y, self=bias, mat1=input, mat2=columns)
         return
-    product(do, x, columns, y if bias is None else (made := new(y.shape, y)))
+    product(do, input, columns, y if bias is None else (made := new(y.shape, y)))
     if bias is not None:
         do("add.Tensor", y, self=made, other=bias)
-
-
-@of("matmul", "linalg_matmul")
-def _matmul(do: Parts, call: Call) -> None:
-    product(do, call["self"], call["other"], call.outs[0])
 
 
 def product(do: Parts, a: Tensor, b: Tensor, y: Tensor) -> None:
@@ -146,29 +147,22 @@ def _stacked(do: Parts, x: Tensor, batch: Sequence[int]) -> Tensor:
     return do.reshape(wide, (prod(batch), *x.shape[-2:]))
 
 
-@of("einsum")
-def _einsum(do: Parts, call: Call) -> bool | None:
+def _einsum(do: Parts, y: Tensor, equation: str, tensors: Sequence[Tensor]) -> None:
     """Operands are joined from the left, two by two; what only one of them has and no later one needs is summed first."""
-    operands = list(call["tensors"])
     try:
-        equation = explicit(call["equation"], [x.dim() for x in operands])
+        left, _, result = explicit(equation, [x.dim() for x in tensors]).partition("->")
     except Mismatch:
-        return False
-    left, _, result = equation.partition("->")
-    terms = left.split(",")
-    for place, term in enumerate(terms):
-        operands[place], terms[place] = _diagonal(do, operands[place], term)
-    x, labels = operands[0], terms[0]
-    for place in range(1, len(operands)):
-        later = set(result).union(*terms[place + 1 :])
-        x, labels = _joined(do, x, labels, operands[place], terms[place], later)
+        raise Whole from None
+    operands = [_diagonal(do, x, term) for x, term in zip(tensors, left.split(","), strict=True)]
+    x, labels = operands[0]
+    for place, (other, others) in enumerate(operands[1:], start=2):
+        later = set(result).union(*(term for _, term in operands[place:]))
+        x, labels = _joined(do, x, labels, other, others, later)
     summed = [axis for axis, label in enumerate(labels) if label not in result]
-    y = call.outs[0]
     if summed:
         do("sum.dim_IntList", y, self=x, dim=summed)
     else:
         do("as_strided", y, self=x)
-    return None
 
 
 def _diagonal(do: Parts, x: Tensor, labels: str) -> tuple[Tensor, str]:
@@ -219,173 +213,138 @@ def _ordered(do: Parts, x: Tensor, labels: str, order: Sequence[str]) -> Tensor:
     return do.view(x, shape, strides)
 
 
-@of("tensordot")
-def _tensordot(do: Parts, call: Call) -> None:
-    a, b, y = call["self"], call["other"], call.outs[0]
-    of_a, of_b = ([axis % x.dim() for axis in axes] for x, axes in ((a, call["dims_self"]), (b, call["dims_other"])))
-    depth = prod(a.shape[axis] for axis in of_a)
-    kept_a, kept_b = ([axis for axis in range(x.dim()) if axis not in gone] for x, gone in ((a, of_a), (b, of_b)))
-    left = do.reshape(do.moved(a, [*kept_a, *of_a]), (prod(a.shape[axis] for axis in kept_a), depth))
-    right = do.reshape(do.moved(b, [*of_b, *kept_b]), (depth, prod(b.shape[axis] for axis in kept_b)))
+def _tensordot(do: Parts, y: Tensor, self: Tensor, other: Tensor, dims_self: Any, dims_other: Any) -> None:
+    sides = []
+    for x, dims in ((self, dims_self), (other, dims_other)):
+        gone = [axis % x.dim() for axis in dims]
+        sides.append(([axis for axis in range(x.dim()) if axis not in gone], gone))
+    (rows, of_self), (columns, of_other) = sides
+    depth = prod(self.shape[axis] for axis in of_self)
+    left = do.reshape(do.moved(self, rows + of_self), (prod(self.shape[axis] for axis in rows), depth))
+    right = do.reshape(do.moved(other, of_other + columns), (depth, prod(other.shape[axis] for axis in columns)))
     do("mm", y, self=left, mat2=right)
 
 
-@of("bilinear")
-def _bilinear(do: Parts, call: Call) -> bool | None:
-    bias, y = call["bias"], call.outs[0]
+def _bilinear(do: Parts, y: Tensor, input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     if bias is None:
-        return False
-    made = do(
-        "bilinear", new(y.shape, y), input1=call["input1"], input2=call["input2"], weight=call["weight"], bias=None
-    )
+        raise Whole
+    made = do("bilinear", new(y.shape, y), input1=input1, input2=input2, weight=weight, bias=None)
     do("add.Tensor", y, self=made, other=bias)
-    return None
 
 
 # -- losses, and small operators that are two or three others
 
 
-def _reduced(do: Parts, call: Call, each: Tensor) -> None:
+def _reduced(do: Parts, y: Tensor, operator: str, x: Tensor, reduction: int, **args: Any) -> None:
     """0: each value, 1: their mean, 2: their sum."""
-    if call["reduction"]:
-        do("mean" if call["reduction"] == 1 else "sum", call.outs[0], self=each)
+    each = do(operator, new(x.shape, x) if reduction else y, self=x, **args)
+    if reduction:
+        do("mean" if reduction == 1 else "sum", y, self=each)
 
 
-def _each(call: Call, x: Tensor) -> Tensor:
-    return new(x.shape, x) if call["reduction"] else call.outs[0]
+def _nll_loss(do: Parts, y: Tensor, self: Tensor, target: Tensor, weight: Tensor | None) -> None:
+    do("nll_loss_forward", y, new((), self), self=self, target=target, weight=weight)
 
 
-@of("cross_entropy_loss")
-def _cross_entropy(do: Parts, call: Call) -> bool | None:
-    x = call["self"]
-    if type_name(call["target"]) != "int64" or call["label_smoothing"]:
-        return False
-    chances = do.like("_log_softmax", x, dim=1 if x.dim() > 1 else 0)
-    do("nll_loss_forward", call.outs[0], new((), x), self=chances, target=call["target"], weight=call["weight"])
-    return None
+def _cross_entropy(do: Parts, y: Tensor, self: Tensor, target: Tensor, weight: Any, label_smoothing: float) -> None:
+    if type_name(target) != "int64" or label_smoothing:
+        raise Whole
+    _nll_loss(do, y, do.like("_log_softmax", self, dim=1 if self.dim() > 1 else 0), target, weight)
 
 
-@of("nll_loss", "nll_loss_nd", "nll_loss2d")
-def _nll_loss(do: Parts, call: Call) -> None:
-    x = call["self"]
-    do("nll_loss_forward", call.outs[0], new((), x), self=x, target=call["target"], weight=call["weight"])
+def _difference(do: Parts, a: Tensor, b: Tensor) -> Tensor:
+    return do("sub.Tensor", new(broadcast([a.shape, b.shape]), a), self=a, other=b)
 
 
-@of("l1_loss")
-def _l1_loss(do: Parts, call: Call) -> None:
-    x = do(
-        "sub.Tensor",
-        new(broadcast([call["self"].shape, call["target"].shape]), call["self"]),
-        self=call["self"],
-        other=call["target"],
-    )
-    _reduced(do, call, do("abs", _each(call, x), self=x))
-
-
-@of("kl_div")
-def _kl_div(do: Parts, call: Call) -> None:
-    x, target = call["self"], call["target"]
-    if call["log_target"]:
-        difference = do.like("sub.Tensor", target, other=x)
-        each = do("mul.Tensor", _each(call, target), self=do.like("exp", target), other=difference)
+def _kl_div(do: Parts, y: Tensor, self: Tensor, target: Tensor, reduction: int, log_target: Any) -> None:
+    if log_target:
+        difference = do.like("sub.Tensor", target, other=self)
+        _reduced(do, y, "mul.Tensor", do.like("exp", target), reduction, other=difference)
     else:
-        scaled = do.like("mul.Tensor", target, other=x)
-        each = do("sub.Tensor", _each(call, target), self=do.like("xlogy.Tensor", target, other=target), other=scaled)
-    _reduced(do, call, each)
+        scaled = do.like("mul.Tensor", target, other=self)
+        _reduced(do, y, "sub.Tensor", do.like("xlogy.Tensor", target, other=target), reduction, other=scaled)
 
 
-@of("cosine_similarity")
-def _cosine_similarity(do: Parts, call: Call) -> bool | None:
-    a, b, dim = call["x1"], call["x2"], call["dim"]
-    if tuple(a.shape) != tuple(b.shape):
-        return False
-    flat = [1 if axis == dim % a.dim() else n for axis, n in enumerate(a.shape)]
-    norms = [do.like("clone", do("linalg_vector_norm", new(flat, x), self=x, dim=[dim])) for x in (a, b)]
-    least = do("scalar_tensor", new((), a))
+def _cosine_similarity(do: Parts, y: Tensor, x1: Tensor, x2: Tensor, dim: int) -> None:
+    if tuple(x1.shape) != tuple(x2.shape):
+        raise Whole
+    flat = [1 if axis == dim % x1.dim() else n for axis, n in enumerate(x1.shape)]
+    norms = [do.like("clone", do("linalg_vector_norm", new(flat, x), self=x, dim=[dim])) for x in (x1, x2)]
+    least = do("scalar_tensor", new((), x1))
     norms = [do.in_place("clamp_min_.Tensor", norm, min=least) for norm in norms]
-    scaled = [do.like("div.Tensor", x, other=norm) for x, norm in zip((b, a), norms, strict=True)]
-    do("sum.dim_IntList", call.outs[0], self=do.like("mul.Tensor", scaled[0], other=scaled[1]), dim=[dim])
-    return None
+    scaled = [do.like("div.Tensor", x, other=norm) for x, norm in zip((x2, x1), norms, strict=True)]
+    do("sum.dim_IntList", y, self=do.like("mul.Tensor", scaled[0], other=scaled[1]), dim=[dim])
 
 
-@of("pairwise_distance")
-def _pairwise_distance(do: Parts, call: Call) -> None:
-    a, b = call["x1"], call["x2"]
-    difference = do("sub.Tensor", new(broadcast([a.shape, b.shape]), a), self=a, other=b)
-    do("norm.ScalarOpt_dim", call.outs[0], self=do.like("add.Scalar", difference, other=0.0), dim=[-1])
+def _pairwise_distance(do: Parts, y: Tensor, x1: Tensor, x2: Tensor) -> None:
+    do("norm.ScalarOpt_dim", y, self=do.like("add.Scalar", _difference(do, x1, x2), other=0.0), dim=[-1])
 
 
-@of("selu")
-def _selu(do: Parts, call: Call) -> None:
-    do("elu", call.outs[0], self=call["self"])
-
-
-@of("log_sigmoid")
-def _log_sigmoid(do: Parts, call: Call) -> None:
-    x = call["self"]
-    do("log_sigmoid_forward", call.outs[0], new(x.shape, x), self=x)
-
-
-@of("rrelu")
-def _rrelu(do: Parts, call: Call) -> None:
-    x = call["self"]
-    do("rrelu_with_noise", call.outs[0], self=x, noise=do.like("empty_like", x))
-
-
-@of("one_hot")
-def _one_hot(do: Parts, call: Call) -> None:
-    x, y = call["self"], call.outs[0]
+def _one_hot(do: Parts, y: Tensor, self: Tensor) -> None:
     classes = do("arange", new(y.shape[-1:], y))
-    one = do.view(x, (*x.shape, 1), (*x.stride(), 1))
+    one = do.view(self, (*self.shape, 1), (*self.stride(), 1))
     do("_to_copy", y, self=do("eq.Tensor", new(y.shape, y, "bool"), self=one, other=classes))
 
 
-@of("isfinite")
-def _isfinite(do: Parts, call: Call) -> None:
-    x = call["self"]
-    size, same = do.like("abs", x), new(x.shape, x, "bool")
-    other = do("ne.Scalar", new(x.shape, x, "bool"), self=size, other=0.0)
-    do("mul.Tensor", call.outs[0], self=do("eq.Tensor", same, self=x, other=x), other=other)
+def _isfinite(do: Parts, y: Tensor, self: Tensor) -> None:
+    size = do.like("abs", self)
+    other = do("ne.Scalar", new(self.shape, self, "bool"), self=size, other=0.0)
+    same = do("eq.Tensor", new(self.shape, self, "bool"), self=self, other=self)
+    do("mul.Tensor", y, self=same, other=other)
 
 
-@of("diff")
-def _diff(do: Parts, call: Call) -> bool | None:
-    x, y, dim = call["self"], call.outs[0], call["dim"]
-    parts = [part for part in (call["prepend"], x, call["append"]) if part is not None]
-    if call["n"] != 1:
-        return False
+def _diff(do: Parts, y: Tensor, self: Tensor, n: int, dim: int, prepend: Any, append: Any) -> None:
+    parts = [part for part in (prepend, self, append) if part is not None]
+    if n != 1:
+        raise Whole
     if len(parts) > 1:
-        shape = [sum(part.shape[i] for part in parts) if i == dim % x.dim() else n for i, n in enumerate(x.shape)]
-        x = do("cat", new(shape, x), tensors=parts, dim=dim)
-    sides = [do.view(x, y.shape, x.stride()) for _ in range(2)]
-    do("logical_xor" if type_name(x) == "bool" else "sub.Tensor", y, self=sides[0], other=sides[1])
-    return None
+        self = do("cat", new(concat([part.shape for part in parts], dim), self), tensors=parts, dim=dim)
+    sides = [do.view(self, y.shape, self.stride()) for _ in range(2)]
+    do("logical_xor" if type_name(self) == "bool" else "sub.Tensor", y, self=sides[0], other=sides[1])
 
 
-@of("where")
-def _where(do: Parts, call: Call) -> bool | None:
+def _where(do: Parts, call: Call, y: Tensor) -> None:
     """A number in the place of a tensor is made a tensor first."""
-    given = {name: call[name] for name in ("condition", "self", "other")}
     if "Scalar" not in call.overload:
-        return False
-    given = {
-        name: x if isinstance(x, Tensor) else do("scalar_tensor", new((), call.outs[0])) for name, x in given.items()
-    }
-    do("where.self", call.outs[0], **given)
-    return None
+        raise Whole
+    given = {name: call[name] for name in ("condition", "self", "other")}
+    tensors = {name: x if isinstance(x, Tensor) else do("scalar_tensor", new((), y)) for name, x in given.items()}
+    do("where.self", y, **tensors)
 
 
-@of("repeat_interleave")
-def _repeat_interleave(do: Parts, call: Call) -> bool | None:
+def _repeat_interleave(do: Parts, call: Call, y: Tensor) -> None:
     """Every element repeated is a copy of a widened view."""
     if call.overload != "self_int":
-        return False
-    y = call.outs[0]
+        raise Whole
     do("clone", y, self=do.view(call["self"], y.shape, row_major(y.shape)))
-    return None
 
 
-@of("meshgrid")
-def _meshgrid(do: Parts, call: Call) -> None:
-    for x, y in zip(call["tensors"], call.outs, strict=True):
+def _meshgrid(do: Parts, call: Call, tensors: Sequence[Tensor]) -> None:
+    for x, y in zip(tensors, call.outs, strict=True):
         do("as_strided", y, self=x)
+
+
+COMPOSITES.rows(
+    {
+        "linear": _linear,
+        "matmul linalg_matmul": lambda do, y, self, other: product(do, self, other, y),
+        "einsum": _einsum,
+        "tensordot": _tensordot,
+        "bilinear": _bilinear,
+        "cross_entropy_loss": _cross_entropy,
+        "nll_loss nll_loss_nd nll_loss2d": _nll_loss,
+        "l1_loss": lambda do, y, self, target, reduction: _reduced(do, y, "abs", _difference(do, self, target), reduction),
+        "kl_div": _kl_div,
+        "cosine_similarity": _cosine_similarity,
+        "pairwise_distance": _pairwise_distance,
+        "selu": lambda do, y, self: do("elu", y, self=self),
+        "log_sigmoid": lambda do, y, self: do("log_sigmoid_forward", y, new(self.shape, self), self=self),
+        "rrelu": lambda do, y, self: do("rrelu_with_noise", y, self=self, noise=do.like("empty_like", self)),
+        "one_hot": _one_hot,
+        "isfinite": _isfinite,
+        "diff": _diff,
+        "where": _where,
+        "repeat_interleave": _repeat_interleave,
+        "meshgrid": _meshgrid,
+    }
+)  # fmt: skip

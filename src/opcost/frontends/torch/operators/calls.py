@@ -6,7 +6,6 @@ import functools
 import gc
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -16,13 +15,11 @@ from opcost.core.interrupts import is_delivered
 from opcost.errors import RuleError
 from opcost.frontends import aten
 from opcost.frontends.aten.call import Call as AtenCall
-from opcost.frontends.aten.call import Tensor
-from opcost.frontends.aten.schema import parse
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import has_package
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
 from opcost.frontends.torch.ledger.tensors import QUANTIZED, Entry, Out, State, TensorRecord
-from opcost.frontends.torch.operators.closed_form import closed_form
+from opcost.frontends.torch.operators.closed_form import closed_form, plan_of
 
 META = torch.device("meta")
 CPU = torch.device("cpu")
@@ -133,8 +130,6 @@ def unasked_of_layer(call: AtenCall) -> dict[str, Attr]:
 
 # -- translate: PyTorch's operators as objects, translated by the table of `frontends.aten`.
 
-Tensor.register(torch.Tensor)
-
 
 def translate(
     func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[torch.Tensor, ...]
@@ -144,36 +139,24 @@ def translate(
     `args`, `kwargs` and `outs` hold tensors whose shape, strides and type are valid; their data is never looked at. An
     operator that is not known is of the kind `unknown`.
     """
-    plan = _plan(func)
+    _, plan = plan_of(func)
     call = plan.call(args, kwargs, outs)  # type: ignore[arg-type]
     found = aten.translate(plan, call)
     if found.kind == "collective" and "group" not in found.attrs and (size := group_size(call.args)) is not None:
         found.attrs["group"] = size
-    if found.kind == "unknown" and (formula := _formulas().get(getattr(func, "_overloadpacket", None))) is not None:
-        return aten.Translation("custom", {"flops": _flops_by(formula, func, args, kwargs, outs)})
+    if found.kind == "unknown":
+        # The formulas that were registered with PyTorch's own counter, beside those that it brings for PyTorch's operators
+        counter: Any = sys.modules.get("torch.utils.flop_counter")
+        formula = counter and counter.flop_registry.get(getattr(func, "_overloadpacket", None))
+        if formula is not None:
+            try:
+                flops = int(formula(*args, **kwargs, out_val=outs[0] if len(outs) == 1 else outs))
+            except Exception as exc:
+                raise RuleError(f"the FLOP formula registered for {func} raised {type(exc).__name__}: {exc}") from exc
+            return aten.Translation("custom", {"flops": flops})
     if found.kind == "recurrent" and "grad" in found.attrs:
         found.attrs.update(unasked_of_layer(call))
     return found
-
-
-def _formulas() -> dict[Any, Any]:
-    """The formulas that were registered with PyTorch's own counter, beside those that it brings for PyTorch's operators."""
-    counter = sys.modules.get("torch.utils.flop_counter")
-    return {} if counter is None else counter.flop_registry
-
-
-def _flops_by(formula: Any, func: Any, args: Any, kwargs: Any, outs: tuple[torch.Tensor, ...]) -> int:
-    try:
-        return int(formula(*args, **kwargs, out_val=outs[0] if len(outs) == 1 else outs))
-    except Exception as exc:
-        raise RuleError(f"the FLOP formula registered for {func} raised {type(exc).__name__}: {exc}") from exc
-
-
-@cache
-def _plan(func: Any) -> aten.Plan:
-    if (schema := getattr(func, "_schema", None)) is None:
-        return aten.plan_without_schema(f"higher_order::{func.name()}")
-    return aten.plan_of(parse(str(schema)))
 
 
 # -- describe: What a call was, found by a trial of it: its kind and attributes, and the signatures and memory of its outputs.
@@ -257,32 +240,20 @@ def _packer(result: Any, flat: list[torch.Tensor]) -> Callable[[list[Any]], Any]
     if isinstance(result, torch.Tensor):
         flat.append(result)
         return None
-    if type(result) in (tuple, list) and all(isinstance(item, torch.Tensor) for item in result):
-        flat.extend(result)
+    leaves, spec = private.pytree.tree_flatten(result)
+    flat.extend(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+    if type(result) in (tuple, list) and len(flat) == len(leaves) == len(result):
         return type(result)
-    template = _template(result, flat)
-    return lambda outputs: _fill(template, outputs)
+    template = [_SLOT if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+
+    def pack(outputs: list[Any]) -> Any:
+        made = iter(outputs)
+        return private.pytree.tree_unflatten([next(made) if leaf is _SLOT else leaf for leaf in template], spec)
+
+    return pack
 
 
-class _Slot(int):
-    """The place of an output in a template."""
-
-
-def _template(result: Any, flat: list[torch.Tensor]) -> Any:
-    if isinstance(result, torch.Tensor):
-        flat.append(result)
-        return _Slot(len(flat) - 1)
-    if isinstance(result, (tuple, list)):
-        return type(result)([_template(item, flat) for item in result])
-    return result
-
-
-def _fill(template: Any, outputs: list[Any]) -> Any:
-    if type(template) is _Slot:
-        return outputs[template]
-    if isinstance(template, (tuple, list)):
-        return type(template)([_fill(item, outputs) for item in template])
-    return template
+_SLOT = object()  # The place of an output in a template
 
 
 # -- strict: What PyTorch's real kernels refuse and its meta kernels let pass.
@@ -329,17 +300,15 @@ def work_out(call: Call) -> Entry:
     """Describe an operator: its kind and attributes, and its outputs' signatures and memory."""
     refuse(call.func, call.states)
     imported = len(sys.modules)
-    entry = describe(call, *(_tried_on_meta(call) if _has_meta_kernel(call) else _tried_on_zeros(call, None)))
+    # Neither packages nor sparse or quantized tensors can be on the meta device
+    plain = all(_replaceable(state) and state.sig.dtype not in QUANTIZED for state in call.states)
+    on_meta = plain and call.func not in _QUANTIZING and not has_package(call.args)
+    entry = describe(call, *(_tried_on_meta(call) if on_meta else _tried_on_zeros(call, None)))
     if len(sys.modules) != imported:
         # What PyTorch imports the first time leaves frames that hold one another, and through those below them the
         # tensors of this call, which would then seem to live to the end.
         gc.collect(0)
     return entry
-
-
-def _has_meta_kernel(call: Call) -> bool:
-    """Whether an operator may be tried on the meta device: not with packages, sparse or quantized tensors."""
-    return call.func not in _QUANTIZING and all(_plain(state) for state in call.states) and not has_package(call.args)
 
 
 def _tried_on_meta(call: Call) -> tuple[Trial, Any]:
@@ -370,25 +339,17 @@ def _tried_on_zeros(call: Call, failure: Exception | None) -> tuple[Trial, Any]:
         return call.on_meta(), private.distributed().FakeWork().boxed()
     if sum(state.sig.spec.nbytes for state in call.states if _replaceable(state)) > _ZEROS_LIMIT:
         raise failure or MemoryError(f"{call.func} would need more than {_ZEROS_LIMIT} bytes of zeros")
-    trial = call.on([_zeros_for(state) for state in call.states], CPU)
+    zeros = []
+    for state in call.states:  # for a quantized or blocked tensor of the user's there are none: it is used itself
+        is_used = isinstance(state, TensorRecord) and not _replaceable(state) and state.sig.stored is None
+        zeros.append(state.tensor if is_used else state.sig.zeros())
+    trial = call.on(zeros, CPU)
     try:
         return trial, call.func(*trial.args, **trial.kwargs)
     except Exception as exc:
         if failure is None or is_delivered(exc):
             raise
         raise failure from None
-
-
-def _zeros_for(state: State) -> torch.Tensor:
-    """Zeros in the place of a tensor; a quantized or blocked one of the user's, for which there are none, is used itself."""
-    if isinstance(state, TensorRecord) and not _replaceable(state) and state.sig.stored is None:
-        return state.tensor
-    return state.sig.zeros()
-
-
-def _plain(state: State) -> bool:
-    """A tensor that one on the meta device can replace."""
-    return _replaceable(state) and state.sig.dtype not in QUANTIZED
 
 
 def _replaceable(state: State) -> bool:

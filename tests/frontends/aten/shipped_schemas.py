@@ -14,7 +14,7 @@ import torch
 import torch.ao.quantization.fx._decomposed
 
 from opcost.frontends.aten.composite import COMPOSITES
-from opcost.frontends.aten.schema import Schema, find_handler, parse
+from opcost.frontends.aten.schema import UNKNOWN, Schema, find_handler, parse
 
 LIBRARIES = ("aten", "prims", "quantized", "quantized_decomposed")
 OF_NO_USE = re.compile("_test_|mps")
@@ -35,7 +35,7 @@ def is_shipped(schema: Schema) -> bool:
     library, _, base = schema.name.partition("::")
     if library not in LIBRARIES or any(argument.out for argument in schema.arguments) or OF_NO_USE.search(base):
         return False
-    return schema.name in COMPOSITES or getattr(find_handler(schema)[1], "__name__", "") != "_unknown"
+    return schema.name in COMPOSITES or find_handler(schema)[1] is not UNKNOWN
 
 
 def lines() -> list[str]:

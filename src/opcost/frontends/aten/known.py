@@ -42,11 +42,14 @@ def known(name: str) -> NameFacts:
     made = [(schema, plan_of(schema)) for schema in overloads(name)]
     kinds = {kind for schema, plan in made for kind in _kinds(schema, plan)}
     kind = kinds.pop() if len(kinds) == 1 else ""
-    return NameFacts(
-        "" if kind == "unknown" else kind,
-        asks_values=any(_asks_values(schema, plan) for schema, plan in made),
-        asks_strides=any(_asks_strides(schema, plan) for schema, plan in made),
-    )
+    asks_values = asks_strides = False
+    for schema, plan in made:
+        plain = {argument.name for argument in schema.arguments if not argument.is_tensor}
+        for rank in _RANKS:
+            unplaced = Unplaced((_EXTENT,) * rank, "float32")
+            asks_values = asks_values or bool(plain & _missing(schema, plan, _tensor(rank), plain))
+            asks_strides = asks_strides or "strides" in _missing(schema, plan, unplaced, set())
+    return NameFacts("" if kind == "unknown" else kind, asks_values, asks_strides)
 
 
 def _kinds(schema: Schema, plan: Plan) -> Iterator[str]:
@@ -62,16 +65,6 @@ def _kinds(schema: Schema, plan: Plan) -> Iterator[str]:
             except FLAWS:
                 continue
             break
-
-
-def _asks_values(schema: Schema, plan: Plan) -> bool:
-    """Whether a plain argument is looked at."""
-    plain = {argument.name for argument in schema.arguments if not argument.is_tensor}
-    return any(plain & _missing(schema, plan, _tensor(rank), plain) for rank in _RANKS)
-
-
-def _asks_strides(schema: Schema, plan: Plan) -> bool:
-    return any("strides" in _missing(schema, plan, Unplaced((_EXTENT,) * rank, "float32"), set()) for rank in _RANKS)
 
 
 def _missing(schema: Schema, plan: Plan, x: Tensor, unknown: set[str]) -> set[str]:

@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from opcost.frontends.aten.call import HANDLERS, Call, Handler, Tensor, Translation, flat, layout
+from opcost.frontends.aten.call import HANDLERS, Call, Constant, Handler, Tensor, Translation, flat, layout
 
 
 class Argument(NamedTuple):
@@ -56,75 +56,48 @@ def parse(text: str) -> Schema:
     name, _, overload = head.partition(".")
     if returned.startswith("("):
         returned = returned[1:-1]
-    return Schema(
-        name, overload, tuple(_arguments(inside)), tuple(_argument(f"{part} ") for part in _split(returned) if part)
-    )
+    arguments, keywords = [], False
+    for part in _split(inside):
+        if part == "*":
+            keywords = True
+        elif part and part != "...":
+            argument = _argument(part)
+            arguments.append(argument._replace(out=keywords and argument.writes, keyword=keywords))
+    returns = tuple(_argument(f"{part} ") for part in _split(returned) if part)
+    return Schema(name, overload, tuple(arguments), returns)
 
 
 @lru_cache(maxsize=4096)
 def shipped(name: str, overload: str) -> Schema | None:
     """The schema of one of PyTorch's own operators."""
-    text = _text()
-    begin = text.find(f"\n{name}.{overload}(" if overload else f"\n{name}(") + 1
-    return parse(text[begin : text.index("\n", begin)]) if begin else None
+    start = f"{name}.{overload}(" if overload else f"{name}("
+    return next((parse(line) for line in _lines("schemas.txt").get(name, ()) if line.startswith(start)), None)
 
 
 @lru_cache(maxsize=4096)
 def overloads(name: str) -> tuple[Schema, ...]:
     """The schemas of all overloads of one of PyTorch's own operators, or of one of a library beside it."""
-    return tuple(parse(line) for line in _lines().get(name, []) or _library_lines().get(name, []))
+    return tuple(map(parse, _lines("schemas.txt").get(name, []) or _lines("library_schemas.txt").get(name, [])))
 
 
 def is_of_library(name: str) -> bool:
     """Whether only the first of its arguments are known, which all versions of its library have."""
-    return name not in _lines() and name in _library_lines()
+    return name not in _lines("schemas.txt") and name in _lines("library_schemas.txt")
 
 
 def is_implicit(schema: Schema) -> bool:
     """Whether PyTorch takes the operator apart before any device sees it, so that a count sees only what it consists of."""
-    return (f"{schema.name}.{schema.overload}" if schema.overload else schema.name) in _implicit()
+    full = f"{schema.name}.{schema.overload}" if schema.overload else schema.name
+    return full in _lines("implicit.txt").get(schema.name, ())
 
 
 @cache
-def _implicit() -> frozenset[str]:
-    return frozenset(_shipped_text("implicit.txt").split())
-
-
-@cache
-def _lines() -> dict[str, list[str]]:
-    return _by_operator(_text())
-
-
-@cache
-def _library_lines() -> dict[str, list[str]]:
-    return _by_operator(_shipped_text("library_schemas.txt"))
-
-
-def _by_operator(text: str) -> dict[str, list[str]]:
-    """The lines of a file by operator."""
+def _lines(file: str) -> dict[str, list[str]]:
+    """The lines of a file beside this one, by operator."""
     found: dict[str, list[str]] = {}
-    for line in text.split("\n"):
+    for line in (files("opcost.frontends.aten") / file).read_text(encoding="ascii").split("\n"):
         found.setdefault(line.partition("(")[0].partition(".")[0], []).append(line)
     return found
-
-
-@cache
-def _text() -> str:
-    return "\n" + _shipped_text("schemas.txt")
-
-
-def _shipped_text(name: str) -> str:
-    return (files("opcost.frontends.aten") / name).read_text(encoding="ascii")
-
-
-def _arguments(text: str) -> Iterator[Argument]:
-    keywords = False
-    for part in _split(text):
-        if part == "*":
-            keywords = True
-        elif part and part != "...":
-            argument = _argument(part)
-            yield argument._replace(out=keywords and argument.writes, keyword=keywords)
 
 
 _MARK = re.compile(r"""[][(),]|"(?:\\.|[^"\\])*\"""")
@@ -133,20 +106,21 @@ _ALIAS = re.compile(r"\(([a-z])\b(!?)[^()]*\)")
 
 
 def _argument(text: str) -> Argument:
-    declared, _, default = text.partition("=")
+    """One argument; words among defaults such as `contiguous_format` stay words.
+
+    One number may mean a list of them: `int[2] x=0`.
+    """
+    declared, _, written = text.partition("=")
     kind, _, name = declared.rpartition(" ")
     alias = _ALIAS.search(kind) if "Tensor" in kind else None
-    return Argument(name, kind, _default(kind, default), alias[1] if alias else "", writes=bool(alias and alias[2]))
-
-
-def _default(kind: str, text: str) -> Any:
-    """A default; words such as `contiguous_format` stay words, and one number may mean a list of them: `int[2] x=0`."""
     try:
-        value = ast.literal_eval(text) if text else None
+        default = ast.literal_eval(written) if written else None
     except (ValueError, SyntaxError):
-        return text
+        default = written
     extent = _EXTENT.search(kind)
-    return [value] * int(extent[1]) if extent and isinstance(value, (int, float)) else value
+    if extent and isinstance(default, (int, float)):
+        default = [default] * int(extent[1])
+    return Argument(name, kind, default, alias[1] if alias else "", writes=bool(alias and alias[2]))
 
 
 def _split(text: str) -> Iterator[str]:
@@ -187,6 +161,7 @@ class Plan(NamedTuple):
         return Call(self.name, self.overload, named, outs, in_place=self.in_place)
 
 
+UNKNOWN = Constant("unknown", (), {})
 _BY_LAYOUT = frozenset({"elementwise", "norm"})
 """Kinds whose kernels read in vectors where all tensors lie alike, and element by element, or after a copy, elsewhere."""
 _OWN_LIBRARIES = frozenset({"aten", "mkldnn", "prims", "profiler", "quantized"})
@@ -211,7 +186,7 @@ def plan_of(schema: Schema) -> Plan:
 
 def plan_without_schema(name: str, overload: str = "") -> Plan:
     """The plan of an operator of which only the name is known: a higher-order one, or one of another library."""
-    handler = HANDLERS.get(f"{name}.{overload}") or HANDLERS.get(name, _unknown)
+    handler = HANDLERS.get(f"{name}.{overload}") or HANDLERS.get(name, UNKNOWN)
     return Plan(name, overload, handler, (), None, None)
 
 
@@ -228,11 +203,11 @@ def find_handler(schema: Schema) -> tuple[str, Handler]:
             if name in HANDLERS:
                 return f"{library}::{spelling}", HANDLERS[name]
     if library == "aten" and base.endswith("_copy"):
-        return schema.name, _copy
+        return schema.name, Constant("copy", (), {})
     # Whether the operator neither returns nor writes a tensor: it reads metadata, or checks something
     if is_view(schema) or (library in _OWN_LIBRARIES and (not schema.returns_tensor and not schema.writes)):
-        return schema.name, _view
-    return schema.name, _unknown
+        return schema.name, Constant("view", (), {})
+    return schema.name, UNKNOWN
 
 
 def is_view(schema: Schema) -> bool:
@@ -255,15 +230,3 @@ def translate(plan: Plan, call: Call) -> Translation:
         if apart := layout(given, call.outs[0]):
             found = found._replace(attrs={**found.attrs, **apart})
     return found
-
-
-def _unknown(call: Call) -> Translation:
-    return Translation("unknown", {})
-
-
-def _view(call: Call) -> Translation:
-    return Translation("view", {})
-
-
-def _copy(call: Call) -> Translation:
-    return Translation("copy", {})

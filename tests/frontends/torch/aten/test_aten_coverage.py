@@ -11,6 +11,7 @@ import torch.distributed._functional_collectives  # it registers operators of it
 
 from opcost.core.kinds import KINDS
 from opcost.frontends.aten.call import HANDLERS, Constant
+from opcost.frontends.aten.schema import UNKNOWN as NO_HANDLER
 from opcost.frontends.aten.schema import find_handler, parse
 
 UNKNOWN = {
@@ -76,7 +77,7 @@ def test_every_operator_that_can_reach_a_dispatch_mode_is_translated_or_excluded
         if torch._C._dispatch_has_kernel_for_dispatch_key(full, "CompositeImplicitAutograd"):
             continue
         handler = find_handler(parse(str(schema)))[1]
-        if getattr(handler, "__name__", "") == "_unknown":
+        if handler is NO_HANDLER:
             unknown.add(schema.name.removeprefix("aten::"))
     assert unknown == set(UNKNOWN)
 
@@ -94,7 +95,7 @@ def test_every_operator_that_can_reach_a_dispatch_mode_is_translated_or_excluded
 def test_composite_operators_that_traces_name_are_translated(name: str) -> None:
     for schema, _ in _schemas():
         if schema.name == f"aten::{name}":
-            assert getattr(find_handler(parse(str(schema)))[1], "__name__", "") != "_unknown"
+            assert find_handler(parse(str(schema)))[1] is not NO_HANDLER
 
 
 def test_every_entry_of_the_table_is_an_operator() -> None:

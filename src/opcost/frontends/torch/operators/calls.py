@@ -19,7 +19,7 @@ from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import has_package
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
 from opcost.frontends.torch.ledger.tensors import QUANTIZED, Entry, Out, State, TensorRecord
-from opcost.frontends.torch.operators.closed_form import closed_form, plan_of
+from opcost.frontends.torch.operators.closed_form import closed_form, overloads, plan_of
 
 META = torch.device("meta")
 CPU = torch.device("cpu")
@@ -258,13 +258,7 @@ _SLOT = object()  # The place of an output in a template
 
 # -- strict: What PyTorch's real kernels refuse and its meta kernels let pass.
 
-_aten = torch.ops.aten
-_ONE_TYPE = frozenset(
-    {
-        _aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default, _aten.addbmm.default,
-        _aten.mv.default, _aten.addmv.default, _aten.dot.default, _aten.vdot.default, _aten.convolution.default,
-    }
-)  # fmt: skip
+_ONE_TYPE = frozenset(overloads("mm addmm bmm baddbmm addbmm mv addmv dot vdot convolution"))
 
 
 def refuse(func: Any, states: list[State]) -> None:
@@ -278,12 +272,7 @@ def refuse(func: Any, states: list[State]) -> None:
 # -- without_data: What an operator makes, found without the user's data: in closed form, on the meta device, or on zeros.
 
 _QUANTIZING = frozenset(
-    {
-        torch.ops.aten.quantize_per_tensor.default,
-        torch.ops.aten.quantize_per_tensor.tensor_qparams,
-        torch.ops.aten.quantize_per_tensor_dynamic.default,
-        torch.ops.aten.quantize_per_channel.default,
-    }
+    overloads("quantize_per_tensor quantize_per_tensor.tensor_qparams quantize_per_tensor_dynamic quantize_per_channel")
 )
 """On the meta device these make plain tensors."""
 _ZEROS_LIMIT = 1 << 30  # An operator without a meta kernel is run on zeros if its tensors take at most this many bytes

@@ -20,11 +20,16 @@ from opcost.frontends.aten.outputs.table import Results, made, made_by
 from opcost.frontends.aten.schema import Schema, parse
 
 Tensor.register(torch.Tensor)
-_aten = torch.ops.aten
 _FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64})
 _FULL_FLOATS = frozenset({torch.float32, torch.float64})
 _ROWS = torch.contiguous_format
 _CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
+
+
+def overloads(names: str) -> list[Any]:
+    """Operators of aten by their names, with `.overload` where that is not the default one."""
+    split = (name.partition(".") for name in names.split())
+    return [getattr(getattr(torch.ops.aten, base), overload or "default") for base, _, overload in split]
 
 
 @cache
@@ -190,12 +195,8 @@ _NAMED: dict[str, Form] = {
     "clone": lambda args: _rows_if(args[0].is_contiguous()),
     "roll": lambda args: _rows_if(_plain(args[0])),
 }
-_FORMS: dict[Any, Form] = {
-    getattr(getattr(_aten, name.partition(".")[0]), name.partition(".")[2] or "default"): form
-    for names, form in _NAMED.items()
-    for name in names.split()
-}
-_KEYWORDS_IRRELEVANT = frozenset({_aten._grouped_mm.default, _aten.gelu.default, _aten.gelu_.default, _aten.add.Tensor})
+_FORMS: dict[Any, Form] = {overload: form for names, form in _NAMED.items() for overload in overloads(names)}
+_KEYWORDS_IRRELEVANT = frozenset(overloads("_grouped_mm gelu gelu_ add.Tensor"))
 """Operators whose keyword arguments (an offset table, a flavour, a factor) do not change the outputs."""
 _RESULTS: OperatorTable[Results] = OperatorTable()  # Of operators whose results no trace has needed
 _RESULTS.rows(

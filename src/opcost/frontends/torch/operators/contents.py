@@ -14,14 +14,15 @@ import torch
 from opcost.frontends.torch.ledger.recorder_state import Choice
 from opcost.frontends.torch.ledger.tensors import SMALL, Entry, Signature, State
 from opcost.frontends.torch.operators.calls import CPU, RANKS, Call, Trial, describe, record, substitute, work_out
+from opcost.frontends.torch.operators.closed_form import overloads
 from opcost.frontends.torch.tree import tensors_passed
 
 _aten = torch.ops.aten
 _SEEN = 1 << 25  # Elements that a view of small contents may show: to go through them takes hundredths of a second
-_SIZED = frozenset({_aten.zeros.default, _aten.ones.default, _aten.full.default, _aten.empty.memory_format})
-_STEPPED = frozenset({_aten.linspace.default, _aten.logspace.default})
-_RANGES = frozenset({_aten.arange.default, _aten.arange.start, _aten.arange.start_step})
-_GRIDS = frozenset({_aten.eye.default, _aten.eye.m, _aten.tril_indices.default, _aten.triu_indices.default})
+_SIZED = overloads("zeros ones full empty.memory_format")
+_STEPPED = overloads("linspace logspace")
+_RANGES = overloads("arange arange.start arange.start_step")
+_GRIDS = overloads("eye eye.m tril_indices triu_indices")
 
 
 def computable(func: Any, args: Any, states: list[State]) -> bool:
@@ -133,7 +134,7 @@ _SPREADING = frozenset(
 def filled(call: Call) -> Any:
     """`ones_like`, `new_zeros`: what they make is known, whatever their template holds."""
     sig = call.states[0].sig
-    like = call.func in LIKE
+    like = "_like" in call.func._schema.name
     elements = sig.spec.numel if like else prod(call.args[1])
     if call.ledger.knows(call.states[0]) or sig.stored is not None or elements > SMALL:
         return NotImplemented
@@ -141,10 +142,6 @@ def filled(call: Call) -> Any:
     trial = Trial([template], (template, *call.args[1:]), substitute(call.kwargs, iter(()), CPU))
     content = call.func(*trial.args, **trial.kwargs)
     return record(call, trial, content, [content])
-
-
-LIKE = (_aten.zeros_like.default, _aten.ones_like.default, _aten.full_like.default)
-NEW = (_aten.new_zeros.default, _aten.new_ones.default, _aten.new_full.default)
 
 
 # -- assumed: Unknown numbers that decide what runs: winners of a comparison, and random draws. They are assumed.

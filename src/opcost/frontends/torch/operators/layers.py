@@ -13,6 +13,7 @@ from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
 from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.operators.calls import META, Call, Trial, record, work_out
+from opcost.frontends.torch.operators.closed_form import overloads
 from opcost.frontends.torch.tree import tensors_in
 
 _own = private.functions._pad_packed_sequence  # type: ignore[attr-defined]
@@ -49,10 +50,7 @@ def _pad(data: torch.Tensor, batch_sizes: torch.Tensor, *how: Any) -> tuple[torc
 
 # -- recurrent: Recurrent layers as one operator each, instead of hundreds of small ones for every time step.
 
-_LAYERS = {
-    name: (getattr(torch.ops.aten, name).input, getattr(torch.ops.aten, name).data)
-    for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")
-}
+_LAYERS = {name: overloads(f"{name}.input {name}.data") for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")}
 
 
 class whole_layers(TorchFunctionMode):  # noqa: N801 - used as a context manager
@@ -123,9 +121,6 @@ def onednn_gradient(call: Call) -> Any:
 
 def _by_name(call: Call, trial: Trial) -> dict[str, Any]:
     return dict(zip([argument.name for argument in call.func._schema.arguments], trial.args, strict=True))
-
-
-WHOLE_LAYERS = tuple(overload for pair in _LAYERS.values() for overload in pair)
 
 
 # -- jagged: Nested tensors that a model makes, and padded ones taken apart again: their lengths are known, their numbers are not.

@@ -11,6 +11,7 @@ from opcost.frontends.torch.ledger.recorder_state import RecorderState
 from opcost.frontends.torch.ledger.tensors import SMALL, State
 from opcost.frontends.torch.operators import contents, layers
 from opcost.frontends.torch.operators.calls import META, Call, Trial, record
+from opcost.frontends.torch.operators.closed_form import overloads
 
 _MASKS = (torch.bool, torch.uint8)
 _PASSES_WHEN = {"aten::lt": False, "aten::le": False, "aten::ge": True, "aten::ne": True, "aten::all": True}
@@ -126,8 +127,6 @@ def to_sparse(call: Call) -> Any:
 
 # -- the operators that shapes alone do not answer, by handler; NotImplemented leaves an operator to the recorder
 
-_aten = torch.ops.aten
-
 
 def _device(call: Call) -> Any:
     """`.device`, which a fake tensor answers through the dispatcher."""
@@ -186,38 +185,26 @@ def _is_there(storage: torch.UntypedStorage) -> bool:
         return False
 
 
-HANDLERS: dict[Any, Callable[[Call], Any]] = {
-    torch.ops.prim.device.default: _device,
-    _aten._local_scalar_dense.default: item,
-    _aten.equal.default: equal,
-    _aten.index.Tensor: by_mask,
-    _aten._unsafe_index.Tensor: by_mask,
-    _aten.masked_select.default: masked_select,
-    _aten._pack_padded_sequence.default: pack_padded,
-    _aten._nested_tensor_from_tensor_list.default: layers.from_list,
-    _aten._padded_dense_to_jagged_forward.default: layers.from_padded,
-    _aten._to_sparse.default: to_sparse,
-    _aten._to_sparse.sparse_dim: to_sparse,
-    _aten._to_sparse_csr.default: to_sparse,
-    _aten._to_sparse_csc.default: to_sparse,
-    _aten.topk.default: contents.choice,
-    _aten.sort.default: contents.choice,
-    _aten.sort.stable: contents.choice,
-    _aten.argmax.default: contents.choice,
-    _aten.argmin.default: contents.choice,
-    _aten.max.dim: contents.choice,
-    _aten.min.dim: contents.choice,
-    _aten.rand.default: contents.drawn,
-    _aten.randn.default: contents.drawn,
-    _aten.randint.default: contents.drawn,
-    _aten.randint.low: contents.drawn,
-    **dict.fromkeys((*contents.LIKE, *contents.NEW), contents.filled),
-    **dict.fromkeys(layers.WHOLE_LAYERS, layers.whole_layer),
-    _aten._cudnn_rnn.default: layers.cudnn,
-    _aten._cudnn_rnn_backward.default: layers.cudnn_gradient,
-    _aten.mkldnn_rnn_layer_backward.default: layers.onednn_gradient,
-    _aten._grouped_mm.default: _grouped,
-    _aten.copy_.default: _copy_to_itself,
-    _aten.set_.source_Storage: _look_at,
-    _aten.set_.source_Storage_storage_offset: _look_at,
+_NAMED: dict[str, Callable[[Call], Any]] = {
+    "_local_scalar_dense": item,
+    "equal": equal,
+    "index.Tensor _unsafe_index.Tensor": by_mask,
+    "masked_select": masked_select,
+    "_pack_padded_sequence": pack_padded,
+    "_nested_tensor_from_tensor_list": layers.from_list,
+    "_padded_dense_to_jagged_forward": layers.from_padded,
+    "_to_sparse _to_sparse.sparse_dim _to_sparse_csr _to_sparse_csc": to_sparse,
+    "topk sort sort.stable argmax argmin max.dim min.dim": contents.choice,
+    "rand randn randint randint.low": contents.drawn,
+    "zeros_like ones_like full_like new_zeros new_ones new_full": contents.filled,
+    "lstm.input lstm.data gru.input gru.data rnn_tanh.input rnn_tanh.data rnn_relu.input rnn_relu.data": layers.whole_layer,
+    "_cudnn_rnn": layers.cudnn,
+    "_cudnn_rnn_backward": layers.cudnn_gradient,
+    "mkldnn_rnn_layer_backward": layers.onednn_gradient,
+    "_grouped_mm": _grouped,
+    "copy_": _copy_to_itself,
+    "set_.source_Storage set_.source_Storage_storage_offset": _look_at,
+}  # fmt: skip
+HANDLERS: dict[Any, Callable[[Call], Any]] = {torch.ops.prim.device.default: _device} | {
+    overload: handler for names, handler in _NAMED.items() for overload in overloads(names)
 }

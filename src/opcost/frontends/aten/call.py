@@ -28,6 +28,13 @@ def means(kind: str, ins: Iterable[Any] | None = None, outs: Iterable[Any] | Non
     return Translation(kind, given, *(None if side is None else tuple(flat(side)) for side in (ins, outs)))
 
 
+class NotKnown(Exception):
+    """Something was read that the source of a call does not give; the call has no cost then."""
+
+
+UNKNOWN_VALUE = object()  # An argument that was given and is not known: it is never guessed, and reading it is an error
+
+
 @dataclass(slots=True, eq=False)
 class Call:
     """An operator with its arguments by name, defaults filled in, and its outputs."""
@@ -39,19 +46,21 @@ class Call:
     in_place: bool = field(kw_only=True)
 
     def __getitem__(self, name: str) -> Any:
-        return self.args[name]
+        value = self.args[name]
+        if value is UNKNOWN_VALUE:
+            raise NotKnown(name)
+        return value
 
     def get(self, *names: str) -> Any:
         """The first of these arguments that is there and is not None."""
         for name in names:
-            value = self.args.get(name)
-            if value is not None:
+            if name in self.args and (value := self[name]) is not None:
                 return value
         return None
 
     def tensors(self, *names: str) -> tuple[Tensor, ...]:
         """The tensors among these arguments, in this order; absent ones are left out."""
-        return tuple(flat(self.args.get(name) for name in names))
+        return tuple(flat(self[name] for name in names if name in self.args))
 
     @property
     def base(self) -> str:
@@ -194,40 +203,6 @@ def look(x: Tensor, shape: Sequence[int], strides: Sequence[int]) -> Described:
     return Described(tuple(shape), tuple(strides), type_name(x), x.device, requires_grad=x.requires_grad)
 
 
-# -- calls of which not everything is known: an unknown value is never guessed, and reading it is an error
-
-
-class NotKnown(Exception):
-    """Something was read that the source of a call does not give; the call has no cost then."""
-
-
-UNKNOWN_VALUE = object()  # An argument that was given and is not known
-
-
-class PartlyKnown(Call):
-    """A call some of whose arguments may be unknown; passing them by is fine, reading them is an error."""
-
-    __slots__ = ()
-
-    def __getitem__(self, name: str) -> Any:
-        value = self.args[name]
-        if value is UNKNOWN_VALUE:
-            raise NotKnown(name)
-        return value
-
-    def get(self, *names: str) -> Any:
-        for name in names:
-            if name in self.args and (value := self[name]) is not None:
-                return value
-        return None
-
-    def tensors(self, *names: str) -> tuple[Tensor, ...]:
-        for name in names:
-            if name in self.args:
-                self[name]
-        return super().tensors(*names)
-
-
 class Unplaced(Described):
     """A tensor whose strides are unknown."""
 
@@ -335,9 +310,8 @@ def seen_as(tensor: Tensor, shape: Sequence[int]) -> tuple[int, ...] | None:
 # -- type promotion: the element type of what tensors and numbers of several types make together, as PyTorch decides it.
 
 _BOOL, _INTEGER, _REAL, _COMPLEX = range(4)
-_DEFAULTS = {_BOOL: "bool", _INTEGER: "int64", _REAL: "float32", _COMPLEX: "complex64"}
+_NUMBERS = ((bool, "bool"), (int, "int64"), (float, "float32"), (complex, "complex64"))
 """The type that a number brings with it where no tensor is of its category."""
-_SMALL_FLOATS = frozenset({"float16", "bfloat16"})
 
 
 def promoted(*operands: Tensor | complex | None) -> str:
@@ -347,7 +321,7 @@ def promoted(*operands: Tensor | complex | None) -> str:
         if isinstance(operand, Tensor):
             ranks[0 if operand.dim() else 1].append(type_name(operand))
         elif operand is not None:
-            ranks[2].append(_DEFAULTS[_category_of_number(operand)])
+            ranks[2].append(next(dtype for kind, dtype in _NUMBERS if isinstance(operand, kind)))
     found = ""
     for types in ranks:
         for dtype in types:
@@ -360,7 +334,7 @@ def promoted(*operands: Tensor | complex | None) -> str:
 
 def floating(dtype: str) -> str:
     """The type of a function's values that are no integers."""
-    return dtype if _category(dtype) >= _REAL else _DEFAULTS[_REAL]
+    return dtype if _category(dtype) >= _REAL else "float32"
 
 
 def real_of(dtype: str) -> str:
@@ -392,12 +366,6 @@ def _category(dtype: str) -> int:
     return _INTEGER if dtype.startswith(("int", "uint")) else _REAL
 
 
-def _category_of_number(number: complex) -> int:
-    if isinstance(number, bool):
-        return _BOOL
-    return _INTEGER if isinstance(number, int) else _REAL if isinstance(number, float) else _COMPLEX
-
-
 def _common(a: str, b: str) -> str:
     """The smallest type that holds both."""
     if _category(a) != _category(b):
@@ -407,7 +375,7 @@ def _common(a: str, b: str) -> str:
         return high
     if a == b:
         return a
-    if {a, b} == _SMALL_FLOATS:
+    if {a, b} == {"float16", "bfloat16"}:
         return "float32"
     if "uint8" in (a, b) and BITS[a] == BITS[b]:
         return "int16"

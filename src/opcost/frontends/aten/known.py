@@ -9,16 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from opcost.frontends.aten.call import (
-    UNKNOWN_VALUE,
-    Call,
-    Described,
-    NotKnown,
-    PartlyKnown,
-    Tensor,
-    Unplaced,
-    row_major,
-)
+from opcost.frontends.aten.call import UNKNOWN_VALUE, Call, Described, NotKnown, Tensor, Unplaced, row_major
 from opcost.frontends.aten.outputs import outputs_of
 from opcost.frontends.aten.schema import Argument, Plan, Schema, overloads, plan_of, translate
 
@@ -73,7 +64,7 @@ def _missing(schema: Schema, plan: Plan, x: Tensor, unknown: set[str]) -> set[st
         argument.name: UNKNOWN_VALUE if argument.name in unknown else _argument(argument, x)
         for argument in schema.arguments
     }
-    made = PartlyKnown(plan.name, plan.overload, arguments, (), in_place=plan.in_place)
+    made = Call(plan.name, plan.overload, arguments, (), in_place=plan.in_place)
     found = set()
     outcomes: tuple[Callable[[], tuple[Tensor, ...]], ...] = (
         lambda: outputs_of(schema, plan, made),

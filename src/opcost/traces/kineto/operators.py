@@ -22,9 +22,9 @@ from opcost.core.parsing import parse
 from opcost.frontends.aten import plan_of, translate
 from opcost.frontends.aten.call import (
     UNKNOWN_VALUE,
+    Call,
     Described,
     NotKnown,
-    PartlyKnown,
     Tensor,
     Unplaced,
     flat,
@@ -138,7 +138,7 @@ def _older(schemas: Iterable[Schema], entries: list[_Entry]) -> Iterator[_Readin
 
 def _translated(schema: Schema, arguments: dict[str, Any], places: tuple[Tensor, ...]) -> TracedOperator:
     plan = plan_of(schema)
-    call = PartlyKnown(plan.name, plan.overload, arguments, (), in_place=plan.in_place)
+    call = Call(plan.name, plan.overload, arguments, (), in_place=plan.in_place)
     call.outs = outputs_of(schema, plan, call)
     if places:  # these may get their shape only while the operator runs, but have their type before
         call.outs = tuple(like(y, type_name(place)) for y, place in zip(call.outs, places, strict=True))

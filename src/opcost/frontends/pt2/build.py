@@ -11,7 +11,7 @@ from opcost.frontends.programs import Emitter, ProgramBuilder, ProgramOperator, 
 from opcost.frontends.pt2.program import Meta, Scope, Subgraph
 
 _ARITHMETIC = ("_operator.", "math.", "torch.sym_", "torch._sym_")
-"""What a program may call besides operators: arithmetic on sizes, whose results stand in the file."""
+"""What a program may call besides operators: arithmetic on sizes, whose results are in the file."""
 DEEPEST = 16
 
 
@@ -87,11 +87,15 @@ class Run:
             named[name] = self.scope.argument(argument.get("arg"), self.tensor)
         results = list(self.names(get(node, "outputs", list)))
         if operator.name.startswith("higher_order::"):
-            handler = _HANDLERS.get(operator.name.partition("::")[2])
-            if handler is None:
-                self.builder.note("control", f"{operator.name} is not counted: what it runs is not known")
-            elif handler(self, operator.name, list(named.values()), results):
+            base = operator.name.partition("::")[2]
+            if base in _HANDLERS:
+                returned = _HANDLERS[base](self, operator.name, list(named.values()))
+                if len(returned) < len(results):
+                    raise Bad(f"a graph returns {len(returned)} tensors where {len(results)} are expected")
+                self.made.update(zip(results, returned, strict=False))
                 return
+            unknown = f"{operator.name} is not counted: what it runs is not known"
+            self.builder.note(*_NOTES.get(base, ("control", unknown)))
         # The results are those that the file describes.
         outs = {name: described(self.scope.meta(name)) for name in results}
         made = Emitter(self.builder, self.module, self.repeat).plain(operator, named, outs)
@@ -104,8 +108,7 @@ def described(meta: Meta) -> Described:
     return Described(shape, strides, dtype, device, layout, requires_grad=requires_grad)  # type: ignore[arg-type]
 
 
-# -- operators that are given graphs: branches, loops, and wrappers that only say how their graph is to run; False where one is
-# -- to be taken as it is
+# -- operators that are given graphs: branches, loops, and wrappers that only say how their graph is to run
 
 
 def _expect(operator: str, arguments: list[Any], *kinds: type) -> list[Any]:
@@ -116,37 +119,23 @@ def _expect(operator: str, arguments: list[Any], *kinds: type) -> list[Any]:
     return given[: len(kinds)]
 
 
-def _return(outer: Run, made: list[ProgramTensor], results: list[str]) -> None:
-    if len(made) < len(results):
-        raise Bad(f"a graph returns {len(made)} tensors where {len(results)} are expected")
-    outer.made.update(zip(results, made, strict=False))
-
-
-def _wrap(outer: Run, operator: str, arguments: list[Any], results: list[str]) -> bool:
+def _wrap(outer: Run, operator: str, arguments: list[Any]) -> list[ProgramTensor]:
     """One graph, run once on all that follows it."""
     at = next((place for place, argument in enumerate(arguments) if isinstance(argument, Subgraph)), None)
     if at is None:
         raise Bad(f"{operator} has no graph")
     rest = arguments[at + 1 :]
-    operands = [item for each in rest for item in (each if isinstance(each, list) else [each])]
-    _return(outer, outer.inside(arguments[at], operands), results)
-    return True
+    return outer.inside(arguments[at], [item for each in rest for item in (each if isinstance(each, list) else [each])])
 
 
-def _cond(outer: Run, operator: str, arguments: list[Any], results: list[str]) -> bool:
+def _cond(outer: Run, operator: str, arguments: list[Any]) -> list[ProgramTensor]:
     chosen, true, false, operands = _expect(operator, arguments, object, Subgraph, Subgraph, list)
     if not isinstance(chosen, bool):
         outer.builder.note("branch", "torch.cond depends on data: the true branch is counted")
-    _return(outer, outer.inside(false if chosen is False else true, operands), results)
-    return True
+    return outer.inside(false if chosen is False else true, operands)
 
 
-def _while(outer: Run, operator: str, arguments: list[Any], results: list[str]) -> bool:
-    outer.builder.note("control", f"{operator} is not counted: how often it runs depends on data")
-    return False
-
-
-def _scan(outer: Run, operator: str, arguments: list[Any], results: list[str]) -> bool:
+def _scan(outer: Run, operator: str, arguments: list[Any]) -> list[ProgramTensor]:
     """A graph that is run for each step of some tensors, with what the step before carries; `map` carries nothing."""
     if operator.endswith("scan"):
         body, start, xs, rest = _expect(operator, arguments, Subgraph, list, list, list)
@@ -167,21 +156,20 @@ def _scan(outer: Run, operator: str, arguments: list[Any], results: list[str]) -
         shape = (turns, *part.tensor.shape)
         found.append(outer.builder.made("", Described(shape, row_major(shape), part.tensor.dtype, part.tensor.device)))
         outer.builder.op("copy", {}, operator, [part.value], [found[-1].value], outer.module, outer.repeat)
-    _return(outer, found, results)
-    return True
-
-
-def _flex(outer: Run, operator: str, arguments: list[Any], results: list[str]) -> bool:
-    what = "flex_attention is counted over the full square of queries and keys; its score function is not counted"
-    outer.builder.note("flex", what)
-    return False
+    return found
 
 
 _WRAPPERS = (
     "wrap_with_set_grad_enabled", "wrap_with_autocast", "wrap", "tag_activation_checkpoint", "wrap_activation_checkpoint",
     "strict_mode", "hints_wrapper", "invoke_subgraph", "inductor_compiled_code",
 )  # fmt: skip
-_HANDLERS: dict[str, Callable[[Run, str, list[Any], list[str]], bool]] = {
-    "cond": _cond, "while_loop": _while, "map": _scan, "map_impl": _scan, "scan": _scan, "flex_attention": _flex,
-    **dict.fromkeys(_WRAPPERS, _wrap),
+_HANDLERS: dict[str, Callable[[Run, str, list[Any]], list[ProgramTensor]]] = {
+    "cond": _cond, "map": _scan, "map_impl": _scan, "scan": _scan, **dict.fromkeys(_WRAPPERS, _wrap),
 }  # fmt: skip
+_NOTES = {
+    "while_loop": ("control", "higher_order::while_loop is not counted: how often it runs depends on data"),
+    "flex_attention": (
+        "flex", "flex_attention is counted over the full square of queries and keys; its score function is not counted",
+    ),
+}  # fmt: skip
+"""What a report says of operators that are taken as they are."""

@@ -66,15 +66,11 @@ class Script:
 
     def class_of(self, kind: str) -> Class:
         """A class by its whole name."""
-        if (found := self._class(kind)) is None:
+        if (found := self.find_class(kind)) is None:
             raise Bad(f"the code of the class {kind[:200]!r} is missing")
         return found
 
-    def tuple_of(self, kind: str) -> tuple[str, ...] | None:
-        """The fields of a named tuple; None: the name is not one of a named tuple."""
-        return None if (found := self._class(kind)) is None else found.fields
-
-    def _class(self, kind: str) -> Class | None:
+    def find_class(self, kind: str) -> Class | None:
         module, _, name = kind.rpartition(".")
         return self._file(module)[0].get(name)
 

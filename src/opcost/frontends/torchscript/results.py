@@ -37,21 +37,17 @@ def _bound(schema: Schema, args: Sequence[Any], named: Mapping[str, Any]) -> dic
         return None
     found: dict[str, Any] = {}
     for place, argument in enumerate(schema.arguments):
-        if place < len(args):
-            if argument.keyword:
+        if place >= len(args) and argument.name not in named:
+            if argument.out or (argument.default is None and "?" not in argument.type):
                 return None
-            value = args[place]
-        elif argument.name in named:
-            value = named[argument.name]
-        elif argument.out or (argument.default is None and "?" not in argument.type):
-            return None
-        else:
-            value = argument.default
-            found[argument.name] = value
+            found[argument.name] = argument.default
             continue
-        if not _fits(argument, value):
+        value = args[place] if place < len(args) else named[argument.name]
+        if (place < len(args) and argument.keyword) or not _fits(argument, value):
             return None
-        found[argument.name] = _typed(argument, value)
+        if argument.type.startswith("ScalarType") and isinstance(value, int) and 0 <= value < len(SCALAR_TYPES):
+            value = SCALAR_TYPES[value]
+        found[argument.name] = list(value) if isinstance(value, tuple) else value
     return found
 
 
@@ -76,12 +72,6 @@ def _fits(argument: Argument, value: Any) -> bool:
     if kind.startswith("bool"):
         return isinstance(value, bool)
     return isinstance(value, (int, float, bool, complex)) or not kind.startswith(("Scalar", "float", "SymInt"))
-
-
-def _typed(argument: Argument, value: Any) -> Any:
-    if argument.type.startswith("ScalarType") and isinstance(value, int) and 0 <= value < len(SCALAR_TYPES):
-        return SCALAR_TYPES[value]
-    return list(value) if isinstance(value, tuple) else value
 
 
 def results_of(operator: ProgramOperator, call: Call) -> tuple[Tensor, ...]:
@@ -146,19 +136,14 @@ def _divided(a: Any, b: Any, rounding_mode: str | None = None) -> Any:
     return a // b if rounding_mode == "floor" else a / b
 
 
-def _changing(name: str) -> Callable[..., Any]:
-    """A method that changes a list or a dict and returns it, as TorchScript does."""
+def _method(name: str, *, changes: bool = False) -> Callable[..., Any]:
+    """A method by its name; one that changes a list or a dict returns it, as TorchScript does."""
 
-    def change(owner: Any, *values: Any) -> Any:
-        getattr(owner, name)(*values)
-        return owner
+    def call(owner: Any, *values: Any) -> Any:
+        found = getattr(owner, name)(*values)
+        return owner if changes else found
 
-    return change
-
-
-def _asking(name: str) -> Callable[..., Any]:
-    """A method by its name."""
-    return lambda owner, *values: getattr(owner, name)(*values)
+    return call
 
 
 PLAIN: dict[str, Callable[..., Any]] = {
@@ -177,8 +162,8 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "__range_length": lambda start, end, step: len(range(start, end, step)),
     "__derive_index": lambda turn, start, step: start + turn * step, "rangelist": _counted,
     "_set_item": operator.setitem, "Delete": operator.delitem, "dict": dict, "keys": list,
-    **{name: _changing(name) for name in ("append", "extend", "insert", "reverse", "clear", "update")},
-    **{name: _asking(name) for name in
+    **{name: _method(name, changes=True) for name in ("append", "extend", "insert", "reverse", "clear", "update")},
+    **{name: _method(name) for name in
        ("pop", "get", "setdefault", "index", "count", "lower", "upper", "startswith", "endswith", "strip")},
     "slice": lambda items, start=None, end=None, step=1: items[start:end:step],
     "values": lambda entries: list(entries.values()), "items": lambda entries: [list(pair) for pair in entries.items()],

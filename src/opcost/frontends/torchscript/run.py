@@ -260,25 +260,22 @@ class Run:
             return self._plainly(_CASTS[function.id], values)
         found = Reference(".".join(path)) if path[:1] == ["__torch__"] else env.get(".".join(path))
         if isinstance(found, Reference):
-            return self._referred(found.name, values, named)
+            name = found.name
+            if name == "__torch__.torch.backends.mha.get_fastpath_enabled":
+                return False  # as the count of a module itself does: the fused kernels compute the same
+            owner, _, own = name.rpartition(".")
+            if own == "__new__":
+                return ModulePart(Object(owner, {}), None)
+            kind = self.script.find_class(name)
+            if kind is not None and kind.fields is not None:
+                return [*values, *(named[field] for field in kind.fields[len(values) :] if field in named)]
+            file, called = self.script.function(name)
+            return self._function(called, file, values, named)
         if isinstance(function, ast.Attribute):
             part = self.value(function.value, env)
             if isinstance(part, ModulePart):
                 return self.module(part.object, part.path, function.attr, values, named)
         raise self.refuse(f"a call of {'.'.join(path) or type(function).__name__} is not followed")
-
-    def _referred(self, name: str, values: list[Any], named: dict[str, Any]) -> Any:
-        """A call of a function, a named tuple, or what makes an object."""
-        if name == "__torch__.torch.backends.mha.get_fastpath_enabled":
-            return False  # as the count of a module itself does: the fused kernels compute the same
-        owner, _, own = name.rpartition(".")
-        if own == "__new__":
-            return ModulePart(Object(owner, {}), None)
-        kind = self.script.tuple_of(name)
-        if kind is not None:
-            return [*values, *(named[field] for field in kind[len(values) :] if field in named)]
-        file, found = self.script.function(name)
-        return self._function(found, file, values, named)
 
     def holds(self, value: Any, *kinds: type) -> bool:
         """Whether there is something of a kind in a value, which must not be too large, counting what it shares each time."""

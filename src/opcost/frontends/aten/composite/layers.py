@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from opcost.core.shapes import broadcast
@@ -125,16 +125,14 @@ def _dropped(do: Parts, x: Tensor, y: Tensor) -> Tensor:
 # -- recurrent cells as their products and gates
 
 
-def _gates(do: Parts, call: Call, state: Tensor) -> tuple[Tensor, Tensor]:
-    """What the input and the state each contribute to all gates."""
-    made = []
+def _gates(do: Parts, call: Call, state: Tensor) -> Iterator[Tensor]:
+    """What the input and then the state contribute to all gates."""
     for x, weight, bias in ((call["input"], "w_ih", "b_ih"), (state, "w_hh", "b_hh")):
         y, columns = new((*x.shape[:-1], call[weight].shape[0]), x), do.turned(call[weight])
-        added = call[bias]
-        made.append(
-            do("mm", y, self=x, mat2=columns) if added is None else do("addmm", y, self=added, mat1=x, mat2=columns)
-        )
-    return made[0], made[1]
+        if call[bias] is None:
+            yield do("mm", y, self=x, mat2=columns)
+        else:
+            yield do("addmm", y, self=call[bias], mat1=x, mat2=columns)
 
 
 def _split(do: Parts, x: Tensor, count: int) -> list[Tensor]:

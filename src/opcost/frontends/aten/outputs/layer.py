@@ -6,29 +6,8 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
-from opcost.core.shapes import (
-    broadcast,
-    concat,
-    einsum,
-    explicit,
-    inserted,
-    padded,
-    repeated,
-    stack,
-    swapped,
-    tiled,
-    windows,
-)
-from opcost.frontends.aten.call import (
-    Call,
-    Described,
-    NotKnown,
-    OperatorTable,
-    Tensor,
-    per_axis,
-    promoted,
-    type_name,
-)
+from opcost.core import shapes
+from opcost.frontends.aten.call import Call, Described, NotKnown, OperatorTable, Tensor, per_axis, promoted, type_name
 from opcost.frontends.aten.outputs.table import OUTPUTS, Results, axis_of, like, made, only, replaced
 
 
@@ -69,7 +48,7 @@ def _pooled(call: Call, self: Tensor, kernel_size: Any, stride: Any, padding: An
     extents: list[Any] = []
     for n, k, s, p, d in zip(self.shape[-axes:], *settings, strict=True):
         last = "begun" if call["ceil_mode"] else "whole"
-        extents.append(windows(n, k, stride=s, padding=(p, p), dilation=d, last=last))  # type: ignore[arg-type]
+        extents.append(shapes.windows(n, k, stride=s, padding=(p, p), dilation=d, last=last))  # type: ignore[arg-type]
     return _over(self, extents)
 
 
@@ -163,14 +142,14 @@ def _cat(tensors: Sequence[Tensor], dim: int) -> Described:
     joined = [x for x in tensors if tuple(x.shape) != (0,)] or tensors
     if not all(type_name(x) for x in tensors):
         raise NotKnown("the element types in a list")
-    return made(concat([x.shape for x in joined], dim), promoted(*tensors))
+    return made(shapes.concat([x.shape for x in joined], dim), promoted(*tensors))
 
 
 def _pad(call: Call, self: Tensor) -> Described:
     """Pairs of what is added before and behind, from the last axis on."""
     added = call.get("pad", "padding") or ()
     pairs = [added[at : at + 2] for at in range(0, len(added) - 1, 2)][::-1]
-    return made(padded(self.shape, [(0, 0)] * (self.dim() - len(pairs)) + pairs), self)
+    return made(shapes.padded(self.shape, [(0, 0)] * (self.dim() - len(pairs)) + pairs), self)
 
 
 def _im2col(self: Tensor, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Described:
@@ -198,7 +177,7 @@ def _diag_embed(self: Tensor, offset: int, dim1: int, dim2: int) -> Described:
     side, rank = self.shape[-1] + abs(offset), self.dim() + 1
     shape: Any = self.shape[:-1]
     for axis in sorted(axis % rank for axis in (dim1, dim2)):
-        shape = inserted(shape, axis, side)
+        shape = shapes.inserted(shape, axis, side)
     return made(shape, self)
 
 
@@ -217,7 +196,7 @@ def _normal(call: Call, dtype: str | None = None) -> Described:
     if "size" in call.args:
         return made(call["size"], dtype or "float32")
     parameters = [value for value in call.args.values() if isinstance(value, Tensor)]
-    return made(broadcast([x.shape for x in parameters]), parameters[0])
+    return made(shapes.broadcast([x.shape for x in parameters]), parameters[0])
 
 
 def _dropout(call: Call, train: Any = True) -> Results:  # noqa: FBT002
@@ -243,11 +222,11 @@ OUTPUTS.rows(
         "unfold_backward": lambda input_sizes, grad_in: made(input_sizes, grad_in),
         "trace_backward": lambda sizes, grad: made(sizes, grad),
         # copies
-        "repeat": lambda self, repeats: made(tiled(self.shape, repeats), self),
-        "tile": lambda self, dims: made(tiled(self.shape, dims), self),
+        "repeat": lambda self, repeats: made(shapes.tiled(self.shape, repeats), self),
+        "tile": lambda self, dims: made(shapes.tiled(self.shape, dims), self),
         "constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
         "replication_pad3d": _pad,
-        "rot90": lambda self, k, dims: made(swapped(self.shape, *dims) if k % 2 else self.shape, self),
+        "rot90": lambda self, k, dims: made(shapes.swapped(self.shape, *dims) if k % 2 else self.shape, self),
         "im2col": _im2col,
         "col2im": _col2im,
         "pixel_shuffle": lambda self, upscale_factor: _shuffled(
@@ -261,7 +240,7 @@ OUTPUTS.rows(
         "expand_copy": _expand_copy,
         "permute_copy": lambda self, dims: made((self.shape[axis] for axis in dims), self),
         "transpose_copy":
-            lambda self, dim0, dim1: made(swapped(self.shape, dim0, dim1) if self.dim() else (), self),
+            lambda self, dim0, dim1: made(shapes.swapped(self.shape, dim0, dim1) if self.dim() else (), self),
         "t_copy": lambda self: made(self.shape[::-1], self),
         # tensors filled with something
         "_to_copy zeros_like ones_like full_like rand_like randn_like randint_like empty_like":
@@ -294,7 +273,7 @@ def _index(self: Tensor, indices: Sequence[Tensor | None]) -> Described:
         raise NotKnown("how much a mask picks")
     rest = [n for at, n in enumerate(self.shape) if at not in given]
     first = min(given) if max(given) - min(given) < len(given) else 0
-    return made((*rest[:first], *broadcast([index.shape for index in given.values()]), *rest[first:]), self)
+    return made((*rest[:first], *shapes.broadcast([index.shape for index in given.values()]), *rest[first:]), self)
 
 
 def _meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> Results:
@@ -307,7 +286,7 @@ def _meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> Results:
 def _repeat_interleave(self: Tensor, repeats: Any, dim: int | None) -> Described:
     if isinstance(repeats, Tensor):
         raise NotKnown("how often elements are repeated")
-    return made(repeated(self.shape, repeats, dim), self)
+    return made(shapes.repeated(self.shape, repeats, dim), self)
 
 
 def _diff(self: Tensor, n: int, dim: int, prepend: Tensor | None, append: Tensor | None) -> Described:
@@ -317,14 +296,14 @@ def _diff(self: Tensor, n: int, dim: int, prepend: Tensor | None, append: Tensor
 
 
 def _einsum(equation: str, tensors: Sequence[Tensor]) -> Described:
-    shapes = [tuple(x.shape) for x in tensors]
-    return made(einsum(explicit(equation, [x.dim() for x in tensors]), shapes), promoted(*tensors))
+    written = shapes.explicit(equation, [x.dim() for x in tensors])
+    return made(shapes.einsum(written, [tuple(x.shape) for x in tensors]), promoted(*tensors))
 
 
 WHOLE_OUTPUTS.rows(
     {
         "concat": _cat,
-        "stack": lambda tensors, dim: made(stack([x.shape for x in tensors], dim), promoted(*tensors)),
+        "stack": lambda tensors, dim: made(shapes.stack([x.shape for x in tensors], dim), promoted(*tensors)),
         "index": _index,
         "meshgrid": _meshgrid,
         "einsum": _einsum,

@@ -103,12 +103,13 @@ class OperatorTable(dict[str, Callable[..., R]]):
 
 def _by_name(function: Any) -> Callable[..., Any]:
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
-    optional = names[len(names) - len(function.__defaults__ or ()) :]
+    required = names[: len(names) - len(function.__defaults__ or ())]
+    optional = names[len(required) :]
 
     def of_call(call: Call, **more: Any) -> Any:
-        given = {"call": call, **more}
-        wanted = [name for name in names if name in call.args or name not in optional]
-        return function(**{name: given[name] if name in given else call[name] for name in wanted})
+        more["call"] = call
+        values = [more[name] if name in more else call[name] for name in required]
+        return function(*values, **{name: call[name] for name in optional if name in call.args})
 
     return of_call
 

@@ -115,7 +115,7 @@ def elementwise(call: Call, fn: str = "") -> Described:
         dtype = "bool"
     elif fn in _FLOATING:
         dtype = floating(dtype)
-    elif UNKNOWN_VALUE in numbers and is_integer(dtype):
+    elif is_integer(dtype) and any(number is UNKNOWN_VALUE for number in numbers):
         raise NotKnown("whether the number that an integer meets is a whole one")
     return together(*operands, dtype=real_of(dtype) if fn in _REAL else dtype)
 

@@ -240,10 +240,11 @@ def _packer(result: Any, flat: list[torch.Tensor]) -> Callable[[list[Any]], Any]
     if isinstance(result, torch.Tensor):
         flat.append(result)
         return None
+    if type(result) in (tuple, list) and all(isinstance(item, torch.Tensor) for item in result):
+        flat.extend(result)
+        return type(result)
     leaves, spec = private.pytree.tree_flatten(result)
     flat.extend(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
-    if type(result) in (tuple, list) and len(flat) == len(leaves) == len(result):
-        return type(result)
     template = [_SLOT if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
 
     def pack(outputs: list[Any]) -> Any:

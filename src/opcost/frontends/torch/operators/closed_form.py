@@ -1,4 +1,4 @@
-"""Outputs of the commonest operators by the table of `frontends.aten.outputs`: PyTorch's meta kernels take up to milliseconds.
+"""Outputs of the commonest operators without PyTorch's meta kernels, which take up to milliseconds.
 
 Those in Python also import its decompositions first, a second of a fresh process. Only plain calls are answered (mostly
 row-major floats that agree in type), every other is left to PyTorch; a test compares the two over many shapes.
@@ -14,15 +14,15 @@ from typing import Any
 import torch
 
 from opcost.frontends import aten
-from opcost.frontends.aten.call import Described, OperatorTable, Tensor, row_major
+from opcost.frontends.aten.call import Tensor, row_major
 from opcost.frontends.aten.outputs import outputs_of
-from opcost.frontends.aten.outputs.table import Results, made, made_by
 from opcost.frontends.aten.schema import Schema, parse
 
 Tensor.register(torch.Tensor)
 _FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64})
 _FULL_FLOATS = frozenset({torch.float32, torch.float64})
 _ROWS = torch.contiguous_format
+_TABLE = object()
 _CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 
 
@@ -44,30 +44,31 @@ def plan_of(func: Any) -> tuple[Schema | None, aten.Plan]:
 def closed_form(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """What `func` makes, as meta tensors, or NotImplemented."""
     form = _FORMS.get(func)
-    if form is None or (kwargs and func not in _KEYWORDS_IRRELEVANT) or (layout := form(args)) is None:
+    if form is None or (kwargs and func not in _KEYWORDS_IRRELEVANT):
         return NotImplemented
+    found = form(args)
+    if found is not _TABLE:
+        return found
     schema, plan = plan_of(func)
     assert schema is not None
-    call = plan.call(args, kwargs, ())
     try:
-        found = made_by(_RESULTS, call) or outputs_of(schema, plan, call)
+        (out,) = outputs_of(schema, plan, plan.call(args, kwargs, ()))
     except ValueError:  # shapes that do not fit: PyTorch says so in its own words
         return NotImplemented
-    results = tuple(_meta(out, layout) if isinstance(out, Described) else out for out in found)
-    return results[0] if len(schema.returns) == 1 else results
+    return _empty(out.shape, getattr(torch, out.dtype))
 
 
-def _meta(out: Described, layout: torch.memory_format) -> torch.Tensor:
-    return torch.empty(out.shape, dtype=getattr(torch, out.dtype), device="meta", memory_format=layout)
+def _empty(shape: Any, dtype: torch.dtype, layout: torch.memory_format = _ROWS) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype, device="meta", memory_format=layout)
 
 
-# -- which calls are plain: each function gives the memory format of the results; None: the call is left to PyTorch
+def _like(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(x.shape, row_major(x.shape), dtype=x.dtype, device="meta")
 
-Form = Callable[[Any], "torch.memory_format | None"]
 
+# -- what plain calls make: tensors, or _TABLE where the table of `frontends.aten.outputs` describes the row-major one
 
-def _rows_if(plain: bool) -> torch.memory_format | None:  # noqa: FBT001
-    return _ROWS if plain else None
+Form = Callable[[Any], Any]
 
 
 def _plain(*tensors: torch.Tensor) -> bool:
@@ -80,71 +81,83 @@ def _of_one_type(*tensors: torch.Tensor) -> bool:
     return dtype in _FLOATS and all(t.dtype is dtype for t in tensors)
 
 
-def _elementwise(args: Any) -> torch.memory_format | None:
+def _elementwise(args: Any) -> Any:
     """Tensors of one shape that lie as rows do, though there may be gaps between them: what is made of them has none.
 
     Of several shapes all must be row-major. `torch.add(1, x, alpha=2)` comes with its number as it is.
     """
-    if not isinstance(args[0], torch.Tensor) or any(type(each) is complex for each in args):
-        return None
+    x = args[0]
+    if not isinstance(x, torch.Tensor) or any(type(each) is complex for each in args):
+        return NotImplemented
     tensors = [each for each in args if isinstance(each, torch.Tensor)]
-    if any(t.shape != tensors[0].shape for t in tensors):
-        return _rows_if(_plain(*tensors) and all(t.dim() for t in tensors))
-    falling = (all(outer > inner > 0 for outer, inner in pairwise(t.stride())) or t.is_contiguous() for t in tensors)
-    return _rows_if(_of_one_type(*tensors) and all(falling))
+    if any(t.shape != x.shape for t in tensors):
+        return _TABLE if _plain(*tensors) and all(t.dim() for t in tensors) else NotImplemented
+    falling = (t.is_contiguous() or all(outer > inner > 0 for outer, inner in pairwise(t.stride())) for t in tensors)
+    return _like(x) if _of_one_type(*tensors) and all(falling) else NotImplemented
 
 
-def _in_place(args: Any) -> torch.memory_format | None:
+def _in_place(args: Any) -> Any:
     tensors = [each for each in args if isinstance(each, torch.Tensor)]
     fit = all(t.shape == tensors[0].shape for t in tensors) and not any(type(each) is complex for each in args)
-    return _rows_if(fit and _of_one_type(*tensors))
+    return tensors[0] if fit and _of_one_type(*tensors) else NotImplemented
 
 
-def _product(args: Any, rank: int) -> torch.memory_format | None:
+def _product(args: Any, rank: int) -> Any:
     """Matrices or batches of them; what `addmm` adds is a vector, or has the result's shape."""
     *added, a, b = args
     if not a.dim() == b.dim() == rank or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
-        return None
-    shapes = ((b.shape[1],), (a.shape[0], b.shape[1]))
-    return _rows_if(_of_one_type(a, b, *added) and all(tuple(each.shape) in shapes for each in added))
+        return NotImplemented
+    shape = (*a.shape[:-1], b.shape[-1])
+    fit = all(tuple(each.shape) in (shape, shape[1:]) for each in added)
+    return _empty(shape, a.dtype) if fit and _of_one_type(a, b, *added) else NotImplemented
 
 
-def _grouped_mm(args: Any) -> torch.memory_format | None:
-    """PyTorch's own kernel insists on bfloat16, which the model's other kernels do not need."""
+def _grouped_mm(args: Any) -> Any:
+    """Rows, columns or the depth are divided among groups; three axes each are a batch.
+
+    PyTorch's own kernel insists on bfloat16, which the model's other kernels do not need.
+    """
     a, b, *offsets = args
-    unknown = a.dim() == b.dim() == 2 and not (offsets and offsets[0] is not None)
-    return _rows_if(a.dtype is b.dtype and a.shape[-1] == b.shape[-2] and not unknown)
+    groups = a.shape[:-2] if b.dim() == 3 else ()
+    if a.dim() == b.dim() == 2:
+        groups = offsets[0].shape if offsets and offsets[0] is not None else None
+    if a.dtype is not b.dtype or a.shape[-1] != b.shape[-2] or groups is None:
+        return NotImplemented
+    return _empty((*groups, a.shape[-2], b.shape[-1]), a.dtype)
 
 
-def _grouped_result(self: Any, mat2: Any, offs: Any) -> Described:
-    """Rows, columns or the depth are divided among groups; three axes each are a batch."""
-    groups = self.shape[:-2] if mat2.dim() == 3 else ()
-    if self.dim() == mat2.dim() == 2:
-        groups = (offs.shape[0],)
-    return made((*groups, self.shape[-2], mat2.shape[-1]), self)
+def _int4pack_mm(args: Any) -> Any:
+    """PyTorch's own meta kernel asks for a device that only its fake tensors have. The tiles are eight rows high."""
+    x, w = args[0], args[1]
+    return _empty((x.shape[0], w.shape[0] * 8), x.dtype) if w.dim() == 4 else NotImplemented
 
 
-def _convolution(args: Any) -> torch.memory_format | None:
+def _convolution(args: Any) -> Any:
     """The channels of the result lie side by side where those of an image or its weight do.
 
     So they do on processors and GPUs alike; PyTorch's own meta kernel lays the result out by rows.
     """
-    x, weight, bias, *_, transposed, _, groups = args
+    x, weight, bias, *settings, transposed, more, groups = args
     rank = x.dim() - 2
     if rank < 1 or weight.dim() != x.dim() or not _of_one_type(x, weight) or 0 in x.shape:
-        return None
+        return NotImplemented
     last = rank in _CHANNELS_LAST and any(map(_lies_last, (x, weight)))
     if not last and (transposed or not _plain(x, weight)):
-        return None
+        return NotImplemented
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
     if x.shape[1] != (weight.shape[0] if transposed else weight.shape[1] * groups) or weight.shape[0] % groups:
-        return None
+        return NotImplemented
     if bias is not None and (bias.dtype is not x.dtype or tuple(bias.shape) != (channels,)):
-        return None
-    if last:
-        return _CHANNELS_LAST[rank]
+        return NotImplemented
     # Shapes for which a row-major tensor also counts as channels last, so that the result's strides are ambiguous
-    return _rows_if(channels != 1 and not (rank == 2 and (x.shape[1] == 1 or x.shape[2:] == (1, 1))))
+    if not last and (channels == 1 or (rank == 2 and (x.shape[1] == 1 or x.shape[2:] == (1, 1)))):
+        return NotImplemented
+    shape = [x.shape[0], channels]
+    for i, (n, k) in enumerate(zip(x.shape[2:], weight.shape[2:], strict=True)):
+        stride, pad, dilation, rest = (v[i] if len(v) > 1 else v[0] for v in (*settings, more))
+        reach = dilation * (k - 1) + 1 - 2 * pad
+        shape.append((n - 1) * stride + reach + rest if transposed else (n - reach) // stride + 1)
+    return _empty(shape, x.dtype, _CHANNELS_LAST[rank] if last else _ROWS) if min(shape[2:]) > 0 else NotImplemented
 
 
 def _lies_last(tensor: torch.Tensor) -> bool:
@@ -160,19 +173,44 @@ def _lies_last(tensor: torch.Tensor) -> bool:
     return True
 
 
-def _norm(args: Any) -> torch.memory_format | None:
+def _norm(args: Any, *kept: int) -> Any:
+    """A result and two statistics."""
     x = args[0]
-    return _rows_if(x.is_contiguous() and x.dtype in _FULL_FLOATS)
+    if not x.is_contiguous() or x.dtype not in _FULL_FLOATS:
+        return NotImplemented
+    return _like(x), _empty(kept, x.dtype), _empty(kept, x.dtype)
 
 
-def _layer_norm(args: Any) -> torch.memory_format | None:
+def _batch_norm(args: Any) -> Any:
+    x, training = args[0], args[5]
+    return _norm(args, x.shape[1] if training else 0) if x.dim() > 1 else NotImplemented
+
+
+def _layer_norm(args: Any) -> Any:
     x, normalized = args[0], tuple(args[1])
-    return _norm(args) if tuple(x.shape[x.dim() - len(normalized) :]) == normalized else None
+    start = x.dim() - len(normalized)
+    return (
+        _norm(args, *x.shape[:start], *[1] * len(normalized))
+        if tuple(x.shape[start:]) == normalized
+        else NotImplemented
+    )
 
 
-def _cat(args: Any) -> torch.memory_format | None:
+def _embedding(args: Any) -> Any:
+    table, indices = args[0], args[1]
+    if indices.dtype not in (torch.int64, torch.int32) or table.dim() != 2:
+        return NotImplemented
+    return _empty((*indices.shape, table.shape[1]), table.dtype)
+
+
+def _reduce(args: Any) -> Any:
+    return _TABLE if len(args) > 1 and args[1] and _plain(args[0]) else NotImplemented
+
+
+def _cat(args: Any) -> Any:
     parts = args[0]
-    return _rows_if(_plain(*parts) and all(p.dim() == parts[0].dim() and p.numel() for p in parts))
+    plain = _plain(*parts) and all(p.dim() == parts[0].dim() and p.numel() for p in parts)
+    return _TABLE if plain else NotImplemented
 
 
 _NAMED: dict[str, Form] = {
@@ -184,25 +222,17 @@ _NAMED: dict[str, Form] = {
     "mm addmm": lambda args: _product(args, 2),
     "bmm": lambda args: _product(args, 3),
     "_grouped_mm": _grouped_mm,
-    "_weight_int4pack_mm": lambda args: _rows_if(args[1].dim() == 4),
+    "_weight_int4pack_mm": _int4pack_mm,
     "convolution": _convolution,
-    "native_batch_norm": lambda args: _norm(args) if args[0].dim() > 1 else None,
+    "native_batch_norm": _batch_norm,
     "native_layer_norm": _layer_norm,
-    "_softmax _log_softmax": lambda args: _rows_if(_plain(args[0]) and not args[2]),
-    "mean.dim sum.dim_IntList": lambda args: _rows_if(len(args) > 1 and bool(args[1]) and _plain(args[0])),
-    "embedding": lambda args: _rows_if(args[1].dtype in (torch.int64, torch.int32) and args[0].dim() == 2),
+    "_softmax _log_softmax": lambda args: _like(args[0]) if _plain(args[0]) and not args[2] else NotImplemented,
+    "mean.dim sum.dim_IntList": _reduce,
+    "embedding": _embedding,
     "cat": _cat,
-    "clone": lambda args: _rows_if(args[0].is_contiguous()),
-    "roll": lambda args: _rows_if(_plain(args[0])),
+    "clone": lambda args: _like(args[0]) if args[0].is_contiguous() else NotImplemented,
+    "roll": lambda args: _like(args[0]) if _plain(args[0]) else NotImplemented,
 }
 _FORMS: dict[Any, Form] = {overload: form for names, form in _NAMED.items() for overload in overloads(names)}
 _KEYWORDS_IRRELEVANT = frozenset(overloads("_grouped_mm gelu gelu_ add.Tensor"))
 """Operators whose keyword arguments (an offset table, a flavour, a factor) do not change the outputs."""
-_RESULTS: OperatorTable[Results] = OperatorTable()  # Of operators whose results no trace has needed
-_RESULTS.rows(
-    {
-        "_grouped_mm": _grouped_result,
-        # PyTorch's own meta kernel asks for a device that only its fake tensors have. The tiles are eight rows high
-        "_weight_int4pack_mm": lambda self, mat2: made((self.shape[0], mat2.shape[0] * 8), self),
-    }
-)

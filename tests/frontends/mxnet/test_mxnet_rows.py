@@ -31,8 +31,8 @@ ELEMENTWISE = {
           bitwise_right_shift
           bitwise_xor cbrt ceil copysign cos deg2rad degrees digamma div div_sqrt_dim equal erf erfinv exp expm1 fix floor
           fmax fmin gamma
-          gammaln gcd grad_add greater greater_equal invert isfinite isinf isnan isneginf isposinf lcm less less_equal lesser
-          lesser_equal
+          gammaln gcd grad_add greater greater_equal invert isfinite isinf isnan isneginf isposinf khatri_rao lcm less
+          less_equal lesser lesser_equal
           log log10 log1p log2 logical_and logical_not logical_or logical_xor maximum minimum minus mul multiply negative
           not_equal plus
           power quantized_elemwise_add quantized_elemwise_mul quantized_npi_add rad2deg radians rcbrt reciprocal relu rint

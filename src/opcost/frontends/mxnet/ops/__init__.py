@@ -1,27 +1,19 @@
-"""MXNet's operators, a row each: the shapes and types of each, and what it computes in our words."""
+"""What operators of MXNet do: rows of `operators.json`, and in each module the functions that they name, of one family."""
 
 from __future__ import annotations
 
 from functools import cache
 
-from opcost.frontends.mxnet.ops.table import Operator, table_of
+from opcost.core.parsing import packaged_table
+from opcost.frontends.mxnet.ops.table import Operator, row, table_of
 
 
 @cache
 def all_operators() -> dict[str, Operator]:
     """Every operator that has a row, by each of its names."""
-    from opcost.frontends.mxnet.ops import (
-        contraction,
-        control,
-        elementwise,
-        index,
-        layers,
-        linalg,
-        quantized,
-        reshape,
-        vision,
-    )
+    from opcost.frontends.mxnet.ops import contraction, control, elementwise, index, layers, quantized, reshape, vision  # noqa: F401 - they enter functions
 
-    families = (contraction, control, elementwise, index, layers, linalg, reshape, vision)
-    plain = [family.ROWS for family in families]
-    return table_of(*plain, quantized.rows(table_of(*plain)))
+    data = packaged_table(__package__, "operators.json")
+    rows = [row(**each) for family in data["rows"].values() for each in family]
+    plain = [*elementwise.rows_of_functions(data["functions"]), *rows, *control.ROWS]
+    return table_of(plain, quantized.rows(table_of(plain)))

@@ -1,24 +1,20 @@
-"""Matrix products: fully connected layers, dot and its relatives, attention, recurrent layers."""
+"""Products of matrices: fully connected layers, dot and its relatives, attention, recurrent layers; and linear algebra."""
 
 from __future__ import annotations
 
-from math import prod
+from math import isqrt, prod
 
 from opcost.core import shapes as sh
+from opcost.core.graph import Attrs
 from opcost.core.shapes import Dims, Mismatch, Shape
-from opcost.frontends.mxnet.ops.table import Call, Means, pattern, row, types_of
+from opcost.frontends.mxnet.ops.table import Call, Means, Pattern, handler, handlers
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
-
-
-def product_of(depth: int, *, bias: bool = False) -> Means:
-    """A product that sums this many elements for each of its own."""
-    return "matmul", {"depth": depth, "bias": True} if bias else {"depth": depth}
-
 
 # -- products ----------------------------------------------------------------------------------------------------------
 
 
-def _fully_connected(call: Call, bias: int = 2) -> None:
+@handler
+def _fully_connected(call: Call, bias: int = 2) -> Attrs:
     hidden = call.attrs.integer("num_hidden")
     flatten = call.attrs.flag("flatten", default=True)
     call.put_in(1, (hidden, None))
@@ -41,14 +37,17 @@ def _fully_connected(call: Call, bias: int = 2) -> None:
             call.put_in(0, (y[0], *(None,) * (len(x) - 1)))
         elif not flatten:
             call.put_in(0, (*y[:-1], None))
+    return {"depth": call.x(1)[1], **({"bias": True} if len(call.ins) > bias else {})}
 
 
-def _intgemm(call: Call) -> None:
+@handler
+def _intgemm(call: Call) -> Attrs:
     """A fully connected layer on bytes: a scale is between the weight and the bias."""
     call.put_in(2, (1,))
-    _fully_connected(call, bias=3)
+    return _fully_connected(call, 3)  # type: ignore[no-any-return]
 
 
+@handler
 def _intgemm_types(call: Call) -> None:
     call.type_in(1, "int8")
     call.type_out(0, call.attrs.dtype("out_type", "float32"))
@@ -56,12 +55,17 @@ def _intgemm_types(call: Call) -> None:
         call.type_in(index, "float32")
 
 
-def _summed(call: Call, index: int) -> int:
-    """The axis of an operand of `dot` that is summed, its last or first; transposed, the other one."""
-    return 0 if call.attrs.flag("transpose_b" if index else "transpose_a") != bool(index) else -1
+@handler
+def _dot(call: Call) -> Attrs:
+    """The last axis of the first operand and the first of the second are summed; transposed, the other ones."""
+    a, b = call.dims(0), call.dims(1)
+    mine, other = 0 if call.attrs.flag("transpose_a") else -1, -1 if call.attrs.flag("transpose_b") else 0
+    call.put_out(0, sh.tensordot(a, b, (mine,), (other,)) or (1,))
+    return {"depth": sh.known((a[mine],))[0]}
 
 
-def _batch_dot(call: Call) -> Shape:
+@handler
+def _batch_dot(call: Call) -> Attrs:
     turns = call.attrs.flag("transpose_a"), call.attrs.flag("transpose_b")
     a, b = (_turned(shape, turn=turn) for shape, turn in zip(call.every(), turns, strict=True))
     if len(a) != len(b) or (None not in (a[-1], b[-2]) and a[-1] != b[-2]):
@@ -72,7 +76,8 @@ def _batch_dot(call: Call) -> Shape:
     shared = sh.merge((*a[:-2], a[-1]), b[:-1]) or ()
     call.put_in(0, _turned((*shared[:-1], rows, shared[-1]), turn=turns[0]))
     call.put_in(1, _turned((*shared, columns), turn=turns[1]))
-    return (*shared[:-1], rows, columns)
+    call.put_out(0, (*shared[:-1], rows, columns))
+    return {"depth": call.x()[-2 if turns[0] else -1]}
 
 
 def _turned(shape: Dims, *, turn: bool) -> Dims:
@@ -81,75 +86,70 @@ def _turned(shape: Dims, *, turn: bool) -> Dims:
     return sh.swapped(shape, -1, -2) if turn else shape
 
 
-def _gemm(call: Call) -> None:
+@handler
+def _gemm(call: Call) -> Attrs:
     """alpha A B (+ beta C): rows are along `axis`, columns along the last one."""
     a, b = call.dims(0), call.dims(1)
     axis = sh.axis_of(call.attrs.integer("axis", -2), len(a))
     if len(a) != len(b) or len(a) < 2:
         raise Mismatch(f"{sh.text(a)} and {sh.text(b)} are not batches of matrices that can be multiplied")
-    rows = a[-1] if call.attrs.flag("transpose_a") else a[axis]
+    turned = call.attrs.flag("transpose_a")
     columns = b[axis] if call.attrs.flag("transpose_b") else b[-1]
-    y = (*sh.replaced(a, axis, rows)[:-1], columns)
+    y = (*sh.replaced(a, axis, a[-1] if turned else a[axis])[:-1], columns)
     call.put_out(0, y)
     call.put_in(2, y)
+    return {"depth": call.x()[axis if turned else -1], **({"bias": True} if len(call.ins) > 2 else {})}
 
 
-def _gemm_product(call: Call) -> Means:
-    a = call.x()
-    axis = sh.axis_of(call.attrs.integer("axis", -2), len(a))
-    return product_of(a[axis] if call.attrs.flag("transpose_a") else a[-1], bias=len(call.ins) > 2)
+@handler
+def _matmul(call: Call) -> Attrs:
+    call.put_out(0, sh.matmul(*call.every()))
+    return {"depth": call.x()[-1]}
 
 
-def _summed_axes(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The axes of both operands that `tensordot` sums."""
-    ranks = [len(shape) for shape in call.every()]
+@handler
+def _tensordot(call: Call) -> Attrs:
+    a, b = call.every()
     if "a_axes_summed" in call.attrs or "b_axes_summed" in call.attrs:
-        listed = call.attrs.integers("a_axes_summed", ()), call.attrs.integers("b_axes_summed", ())
-        a, b = (sh.axes_of(axes, rank) for axes, rank in zip(listed, ranks, strict=True))
+        mine, other = call.attrs.integers("a_axes_summed", ()), call.attrs.integers("b_axes_summed", ())
     else:
         count = call.attrs.integer("axes", 2)
-        if not 0 <= count <= min(ranks):
+        if not 0 <= count <= min(len(a), len(b)):
             raise AttributeFault(f"{count} axes cannot be summed")
-        a, b = tuple(range(ranks[0] - count, ranks[0])), tuple(range(count))
-    if len(a) != len(b):
+        mine, other = tuple(range(len(a) - count, len(a))), tuple(range(count))
+    if len(mine) != len(other):
         raise AttributeFault("the two operands do not have the same number of summed axes")
-    return a, b
+    call.put_out(0, sh.tensordot(a, b, mine, other))
+    return {"depth": prod(call.x()[axis] for axis in mine)}
 
 
-def _equation(call: Call) -> str:
+@handler
+def _einsum(call: Call) -> Attrs:
     """The subscripts with an explicit output and a letter for every axis of an ellipsis."""
-    return sh.explicit(call.attrs.text("subscripts"), [len(shape) for shape in call.every()])
+    operands = call.every()
+    equation = sh.explicit(call.attrs.text("subscripts"), [len(shape) for shape in operands])
+    call.put_out(0, sh.einsum(equation, operands))
+    return {"equation": equation}
 
 
+@handler
+def _numpy_dot(call: Call) -> Means:
+    """The last axis of the first with the last but one of the second; a scalar multiplies."""
+    return ("matmul", {"depth": call.x()[-1]}) if call.x() and call.x(1) else ("elementwise", {"fn": "mul"})
+
+
+@handler
 def _khatri_rao(call: Call) -> Shape:
     """Column by column the Kronecker product of matrices."""
     matrices = call.every()
     return (sh.product(rows for rows, _ in matrices), matrices[0][1]) if all(len(m) == 2 for m in matrices) else None
 
 
-_PRODUCTS = [
-    row("FullyConnected _npx_fully_connected _sparse_FullyConnected", _fully_connected,
-        lambda c: product_of(c.x(1)[1], bias=len(c.ins) > 2), slots="data weight bias"),
-    row("_contrib_intgemm_fully_connected _npx_intgemm_fully_connected", _intgemm,
-        lambda c: product_of(c.x(1)[1], bias=len(c.ins) > 3), _intgemm_types, slots="data weight scaling bias",
-        reads=(0, 1, 3)),
-    row("dot _sparse_dot", lambda c: sh.tensordot(c.dims(0), c.dims(1), (_summed(c, 0),), (_summed(c, 1),)) or (1,),
-        lambda c: product_of(sh.known((c.dims(0)[_summed(c, 0)],))[0]), slots="lhs rhs"),
-    row("batch_dot _npx_batch_dot", _batch_dot, lambda c: product_of(c.x()[-2 if c.attrs.flag("transpose_a") else -1]),
-        slots="lhs rhs"),
-    row("_linalg_gemm linalg_gemm _linalg_gemm2 linalg_gemm2 _npx_linalg_gemm _npx_linalg_gemm2", _gemm, _gemm_product,
-        slots="A B C"),
-    row("_npi_matmul", lambda c: sh.matmul(*c.every()), lambda c: product_of(c.x()[-1]), slots="a b"),
-    # the last axis of the first with the last but one of the second; a scalar multiplies
-    row("_np_dot _npi_dot", lambda c: sh.dot(*c.every()),
-        lambda c: product_of(c.x()[-1]) if c.x() and c.x(1) else ("elementwise", {"fn": "mul"}), slots="a b"),
-    row("_npi_tensordot _npi_tensordot_int_axes", lambda c: sh.tensordot(c.dims(0), c.dims(1), *_summed_axes(c)),
-        lambda c: product_of(prod(c.x()[axis] for axis in _summed_axes(c)[0])), slots="a b"),
-    row("_npi_einsum", lambda c: sh.einsum(_equation(c), c.every()), lambda c: ("einsum", {"equation": _equation(c)})),
-    row("khatri_rao", _khatri_rao, lambda c: ("elementwise", {"fn": "mul"})),
-]  # fmt: skip
+handlers(numpy_dot_shape=lambda call: sh.dot(*call.every()))
 
-# -- attention on interleaved projections, and on sliding windows ------------------------------------------------------
+# -- attention on sliding windows --------------------------------------------------------------------------------------
+
+_SCORES, _VALUES = Pattern("b l h f, b l h f, h -> b l h _"), Pattern("b l h _, b l h f, h -> b l h f")
 
 
 def _window(call: Call) -> int:
@@ -158,37 +158,19 @@ def _window(call: Call) -> int:
     return 2 * reach + 1 if call.attrs.flag("symmetric", default=True) else reach + 1
 
 
-_SCORES, _VALUES = pattern("b l h f, b l h f, h -> b l h _"), pattern("b l h _, b l h f, h -> b l h f")
-
-
-def _window_scores(call: Call) -> Shape:
+@handler
+def _window_scores(call: Call) -> Attrs:
     _SCORES(call)
-    return (None, None, None, _window(call))
+    call.put_out(0, (None, None, None, _window(call)))
+    return {"depth": call.x()[3]}
 
 
-def _window_values(call: Call) -> None:
+@handler
+def _window_values(call: Call) -> Attrs:
     _VALUES(call)
     call.put_in(0, (None, None, None, _window(call)))
+    return {"macs": prod(call.x()) * call.x(1)[3]}
 
-
-def _attention(name: str) -> str:
-    return f"_contrib_{name} _npx_{name}"
-
-
-_ATTENTION = [
-    row(_attention("interleaved_matmul_selfatt_qk"), pattern("l b _ -> b*{heads} l l"),
-        lambda c: product_of(c.x()[2] // 3 // c.attrs.integer("heads")), slots="queries_keys_values"),
-    row(_attention("interleaved_matmul_selfatt_valatt"), pattern("l b 3*f, b*{heads} l l -> l b f"),
-        lambda c: product_of(c.x(1)[2]), slots="queries_keys_values attention"),
-    row(_attention("interleaved_matmul_encdec_qk"), pattern("q b f, k b 2*f -> b*{heads} q k"),
-        lambda c: product_of(c.x()[2] // c.attrs.integer("heads")), slots="queries keys_values"),
-    row(_attention("interleaved_matmul_encdec_valatt"), pattern("k b 2*f, b*{heads} q k -> q b f"),
-        lambda c: product_of(c.x(1)[2]), slots="keys_values attention"),
-    row(_attention("sldwin_atten_score"), _window_scores, lambda c: product_of(c.x()[3]), reads=(0, 1)),
-    row(_attention("sldwin_atten_context"), _window_values, lambda c: ("matmul", {"macs": prod(c.x()) * c.x(1)[3]}),
-        reads=(0, 1)),
-    row(_attention("sldwin_atten_mask_like"), lambda c: c.ins[0], "create"),
-]  # fmt: skip
 
 # -- recurrent layers whose weights are in one packed vector -----------------------------------------------------------
 
@@ -197,63 +179,126 @@ BIASES = 2  # One for the input and one for the state, for every gate
 _MOST_LAYERS = 4096
 
 
-class _Layers:
-    """The attributes of a recurrent operator."""
-
-    def __init__(self, attrs: Attributes) -> None:
-        self.mode, self.hidden = attrs.text("mode"), attrs.integer("state_size")
-        self.layers, self.directions = attrs.integer("num_layers"), 2 if attrs.flag("bidirectional") else 1
-        self.projection = attrs.maybe_integer("projection_size")
-        self.output = self.projection or self.hidden  # of one direction
-        if self.mode not in GATES or self.hidden < 1 or not 1 <= self.layers <= _MOST_LAYERS:
-            raise AttributeFault("mode, state_size and num_layers do not describe a recurrent layer")
-
-    def sizes(self, features: int) -> tuple[tuple[int, int, int], ...]:
-        """Input, hidden and output size of every layer and direction."""
-        inputs = (features, *(self.output * self.directions,) * (self.layers - 1))
-        return tuple((size, self.hidden, self.output) for size in inputs for _ in range(self.directions))
-
-
-def _is_lstm(attrs: Attributes) -> bool:
-    return attrs.text("mode", "lstm") == "lstm"
-
-
-def _recurrent_slots(attrs: Attributes) -> tuple[str, ...]:
-    cell = ("state_cell",) if _is_lstm(attrs) else ()
-    length = ("sequence_length",) if attrs.flag("use_sequence_length") else ()
-    return ("data", "parameters", "state", *cell, *length)
-
-
-def _recurrent_shapes(call: Call) -> Shape:
-    layers = _Layers(call.attrs)
+@handler
+def _rnn(call: Call) -> Attrs:
+    mode, hidden = call.attrs.text("mode"), call.attrs.integer("state_size")
+    count, directions = call.attrs.integer("num_layers"), 2 if call.attrs.flag("bidirectional") else 1
+    projection = call.attrs.maybe_integer("projection_size")
+    output = projection or hidden  # of one direction
+    if mode not in GATES or hidden < 1 or not 1 <= count <= _MOST_LAYERS:
+        raise AttributeFault("mode, state_size and num_layers do not describe a recurrent layer")
     call.put_in(0, (None, call.ins[2][1] if len(call.ins) > 2 and len(call.ins[2] or ()) == 3 else None, None))  # type: ignore[index]
     steps, batch, features = call.dims(0)
+    sizes: tuple[tuple[int, int, int], ...] = ()  # of every layer and direction: input, hidden, output
     if features is not None:  # all weights and biases are in one vector
-        projected = layers.hidden * layers.output if layers.projection else 0
-        gates = GATES[layers.mode]
-        sizes = layers.sizes(features)
-        call.put_in(1, (sum(gates * hidden * (size + out + BIASES) + projected for size, hidden, out in sizes),))
-    depth = layers.layers * layers.directions
-    states = [(depth, batch, layers.output)]
-    if layers.mode == "lstm":
-        states.append((depth, batch, layers.hidden))
+        inputs = (features, *(output * directions,) * (count - 1))
+        sizes = tuple((size, hidden, output) for size in inputs for _ in range(directions))
+        projected = hidden * output if projection else 0
+        weights = (GATES[mode] * hidden * (size + output + BIASES) + projected for size, *_ in sizes)
+        call.put_in(1, (sum(weights),))
+    states = [(count * directions, batch, output)]
+    if mode == "lstm":
+        states.append((count * directions, batch, hidden))
     for index, shape in enumerate(states):
         call.put_in(2 + index, shape)
         call.put_out(1 + index, shape)
     if call.attrs.flag("use_sequence_length"):
         call.put_in(2 + len(states), (batch,))
-    return (steps, batch, layers.directions * layers.output)
+    call.put_out(0, (steps, batch, directions * output))
+    return {"cell": mode, "steps": prod(call.x()[:2]), "layers": sizes, "bias": True}
 
 
-def _recurrent(call: Call) -> Means:
-    layers, (steps, batch, features) = _Layers(call.attrs), call.x()
-    sizes = layers.sizes(features)
-    return "recurrent", {"cell": layers.mode, "steps": steps * batch, "layers": sizes, "bias": True}
+@handler
+def _rnn_outputs(attrs: Attributes) -> int:
+    return (3 if attrs.text("mode", "lstm") == "lstm" else 2) if attrs.flag("state_outputs") else 1
 
 
-ROWS = [
-    *_PRODUCTS,
-    *_ATTENTION,
-    row("RNN _npx_rnn", _recurrent_shapes, _recurrent, types_of(0, 1, 2, 3),
-        lambda attrs: (3 if _is_lstm(attrs) else 2) if attrs.flag("state_outputs") else 1, _recurrent_slots),
-]  # fmt: skip
+# -- factorizations, solvers, diagonals and triangles of matrices; transforms ------------------------------------------
+
+
+@handler
+def _det(call: Call) -> None:
+    *batch, _, _ = call.dims(0)
+    call.put_all(tuple(batch) or call.scalar)
+
+
+@handler
+def _triangular_product(call: Call) -> Attrs:
+    """Half of a square times a matrix: n (n + 1) / 2 products for each column."""
+    call.both(1)
+    b, n = call.x(1), call.x(0)[-1]
+    columns = b[-2] if call.attrs.flag("rightside") else b[-1]
+    return {"macs": prod(b[:-2]) * columns * n * (n + 1) // 2}
+
+
+@handler
+def _symmetric(call: Call) -> Attrs:
+    """A times its own transpose."""
+    *batch, rows, columns = call.dims(0)
+    side, depth = (columns, -2) if call.attrs.flag("transpose") else (rows, -1)
+    call.put_out(0, (*batch, side, side))
+    return {"depth": call.x()[depth]}
+
+
+@handler
+def _qr(call: Call) -> list[Shape]:
+    *batch, rows, columns = call.dims(0)
+    least = sh.diagonal(rows, columns)
+    return [(*batch, rows, least), (*batch, least, columns)]
+
+
+@handler
+def _diagonal(call: Call) -> Shape:
+    *batch, rows, columns = call.dims(0)
+    return (*batch, sh.diagonal(rows, columns, call.attrs.integer("offset", 0)))
+
+
+@handler
+def _make_diagonal(call: Call) -> Shape:
+    *batch, length = call.dims(0)
+    side = sh.total((length, abs(call.attrs.integer("offset", 0))))
+    return (*batch, side, side)
+
+
+@handler
+def _diag(call: Call) -> Shape:
+    """A diagonal of a matrix, or a matrix of a diagonal."""
+    x = call.dims(0)
+    k = call.attrs.integer("k", call.attrs.integer("offset", 0))
+    if len(x) == 1:
+        side = sh.total((x[0], abs(k)))
+        return (side, side)
+    first, second = _two_axes(call)
+    return (*sh.reduced(x, (first, second)), sh.diagonal(x[first], x[second], k))
+
+
+def _two_axes(call: Call) -> tuple[int, int]:
+    return call.attrs.integer("axis1", 0), call.attrs.integer("axis2", 1)
+
+
+@handler
+def _triangle(call: Call) -> Shape:
+    """The elements of a triangle in one row."""
+    *batch, _, columns = call.dims(0)
+    side = sh.total((columns, -abs(call.attrs.integer("offset", 0))))
+    return (*batch, None if side is None else side * (side + 1) // 2)
+
+
+@handler
+def _make_triangle(call: Call) -> Shape:
+    *batch, length = call.dims(0)
+    if length is None:
+        return None
+    side = (isqrt(8 * length + 1) - 1) // 2
+    if side * (side + 1) // 2 != length:
+        raise Mismatch(f"{length} elements do not fill a triangle")
+    side += abs(call.attrs.integer("offset", 0))
+    return (*batch, side, side)
+
+
+# Real and imaginary parts are side by side along the last axis: the longer side has twice as many elements as are transformed.
+handlers(
+    trace=lambda call: sh.reduced(call.dims(0), _two_axes(call)),
+    fft=lambda call: {"lengths": (call.x()[-1],), "real": True},
+    ifft=lambda call: {"lengths": (call.y()[-1],), "real": True},
+)

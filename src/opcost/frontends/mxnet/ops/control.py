@@ -154,13 +154,6 @@ def _branches(names: tuple[str, ...]) -> Callable[[Call], None]:
     return refine
 
 
-def _count(attrs: Attributes) -> int:
-    count = attrs.integer("num_outputs", 1)
-    if not 1 <= count <= 4096:
-        raise AttributeFault(f"{count} outputs")
-    return count
-
-
 def _nothing(call: Call) -> None:
     """Neither shapes nor types are known."""
 
@@ -178,10 +171,9 @@ WHILE = ("_while_loop", "_npx_while_loop")
 CUSTOM = ("Custom", "_npi_Custom", "_Native", "_NDArray")
 
 ROWS = [
-    row(FUSED, _fused, "unknown", _nothing,
-        lambda attrs: 3 if attrs.flag("quantized") and not attrs.flag("enable_float_output") else 1),
-    row(FOREACH, _foreach, "unknown", _nothing, _count),
-    row(CONDITIONAL, _branches(("cond_input_locs", "then_input_locs", "else_input_locs")), "unknown", _nothing, _count),
-    row(WHILE, _branches(("cond_input_locs", "func_input_locs")), "unknown", _nothing, _count),
+    row(FUSED, _fused, "unknown", _nothing, "1?enable_float_output 3?quantized"),
+    row(FOREACH, _foreach, "unknown", _nothing, "@parts"),
+    row(CONDITIONAL, _branches(("cond_input_locs", "then_input_locs", "else_input_locs")), "unknown", _nothing, "@parts"),
+    row(WHILE, _branches(("cond_input_locs", "func_input_locs")), "unknown", _nothing, "@parts"),
     row(CUSTOM, _nothing, "unknown", _nothing),
 ]  # fmt: skip

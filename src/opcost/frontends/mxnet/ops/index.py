@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from opcost.core import shapes as sh
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape
-from opcost.frontends.mxnet.ops.table import FIRST, FLOAT, Call, Means, always_type, like_first, pattern, row, types_of
-from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
+from opcost.frontends.mxnet.ops.table import Call, handler, handlers, like_first, parts_of, same_types
+from opcost.frontends.mxnet.symbol import Attributes
 
 # -- joined and cut ----------------------------------------------------------------------------------------------------
-
-_MOST_PARTS = 4096
 
 
 def _join(call: Call, dim: int) -> None:
@@ -38,6 +34,7 @@ def _join(call: Call, dim: int) -> None:
         call.put_in(unknown[0], sh.replaced(common, axis, left))
 
 
+@handler
 def _concatenate(call: Call) -> Shape:
     if call.attrs.raw.get("axis") == "None":  # of all elements in one row
         return (sh.total(None if shape is None else sh.product(shape) for shape in call.ins),)
@@ -45,6 +42,7 @@ def _concatenate(call: Call) -> Shape:
     return None
 
 
+@handler
 def _pack(call: Call) -> None:
     """Weights of recurrent layers joined to one vector; up to two of one size may be worked out from the whole."""
     dim = call.attrs.integer("dim", 1)
@@ -59,6 +57,7 @@ def _pack(call: Call) -> None:
     _join(call, dim)
 
 
+@handler
 def _stack(call: Call) -> Shape:
     axis, y = call.attrs.integer("axis", 0), call.outs[0]
     common: Shape = None if y is None else sh.replaced(y, sh.axis_of(axis, len(y)))
@@ -76,16 +75,19 @@ def at_least(rank: int, shape: Dims) -> Dims:
     return (*(1,) * (rank - len(shape)), *shape)
 
 
-def _numpy_stack(least: int, axis: int) -> Callable[[Call], Shape]:
+@handler
+def _numpy_stack(call: Call, least: int, axis: int) -> Shape:
     """`vstack`, `hstack`, `dstack`: tensors get a few more axes and are joined along one."""
-
-    def shapes(call: Call) -> Shape:
-        parts = [at_least(least, shape) for shape in call.every()]
-        return sh.concat(parts, min(axis, len(parts[0]) - 1))
-
-    return shapes
+    parts = [at_least(least, shape) for shape in call.every()]
+    return sh.concat(parts, min(axis, len(parts[0]) - 1))
 
 
+@handler
+def _column_stack(call: Call) -> Shape:
+    return sh.concat([(*shape, 1) if len(shape) == 1 else shape for shape in call.every()], 1)
+
+
+@handler
 def _split_channels(call: Call) -> None:
     parts, squeeze = len(call.outs), call.attrs.flag("squeeze_axis")
     x, y = call.ins[0], None
@@ -102,62 +104,44 @@ def _split_channels(call: Call) -> None:
     call.put_in(0, sh.inserted(y, axis, parts) if squeeze else sh.replaced(y, axis, sh.times(y[axis], parts)))
 
 
-def parts_of(count: int) -> int:
-    """A number of outputs that an operator may have."""
-    if not 1 <= count <= _MOST_PARTS:
-        raise AttributeFault(f"a tensor is split into {count} parts")
-    return count
-
-
+@handler
 def _sections(attrs: Attributes) -> int:
     sections = attrs.integer("sections", 0)
     return parts_of(sections if sections > 0 else attrs.count("indices"))
 
 
-def _split(axis: int | None) -> Callable[[Call], list[Shape]]:
+handlers(
+    concat=lambda call: _join(call, call.attrs.integer("dim", 1)),
+    arguments=lambda attrs: attrs.integer("num_args", 1),
+)
+
+
+@handler
+def _split(call: Call, axis: int | None = None) -> list[Shape]:
     """Parts of almost equal length, or cut at given places; the axis is an attribute unless the operator fixes it."""
+    x = call.dims(0)
+    along = sh.axis_of(call.attrs.integer("axis", 0) if axis is None else min(axis, len(x) - 1), len(x))
+    begins = call.attrs.integers("indices", ())
+    if call.attrs.integer("sections", 0) > 0:
+        lengths = sh.even_parts(x[along], len(call.outs))
+    else:
+        cuts = zip(begins, (*begins[1:], None), strict=True)
+        lengths = [sh.slice_length(x[along], begin, end) for begin, end in cuts]
+    squeeze = call.attrs.flag("squeeze_axis")
+    return [sh.replaced(x, along) if squeeze else sh.replaced(x, along, length) for length in lengths]
 
-    def shapes(call: Call) -> list[Shape]:
-        x = call.dims(0)
-        along = sh.axis_of(call.attrs.integer("axis", 0) if axis is None else min(axis, len(x) - 1), len(x))
-        begins = call.attrs.integers("indices", ())
-        if call.attrs.integer("sections", 0) > 0:
-            lengths = sh.even_parts(x[along], len(call.outs))
-        else:
-            cuts = zip(begins, (*begins[1:], None), strict=True)
-            lengths = [sh.slice_length(x[along], begin, end) for begin, end in cuts]
-        squeeze = call.attrs.flag("squeeze_axis")
-        return [sh.replaced(x, along) if squeeze else sh.replaced(x, along, length) for length in lengths]
-
-    return shapes
-
-
-_JOINED = [
-    row("Concat concat _sparse_concat _npx_concat", lambda c: _join(c, c.attrs.integer("dim", 1)), "copy"),
-    row("_npi_concatenate", _concatenate, "copy"),
-    row("_rnn_param_concat _npi_rnn_param_concat", _pack, "copy"),
-    row("stack _npi_stack", _stack, "copy"),
-    row("_npi_vstack", _numpy_stack(2, 0), "copy"),
-    row("_npi_hstack", _numpy_stack(1, 1), "copy"),
-    row("_npi_dstack", _numpy_stack(3, 2), "copy"),
-    row("_npi_column_stack", lambda c: sh.concat([(*s, 1) if len(s) == 1 else s for s in c.every()], 1), "copy"),
-    row("SliceChannel split _npx_slice_channel", _split_channels, "copy",
-        outputs=lambda attrs: parts_of(attrs.integer("num_outputs", 1))),
-    row("_split_v2 _npi_split _npi_array_split", _split(None), "copy", outputs=_sections),
-    row("_npi_hsplit", _split(1), "copy", outputs=_sections),
-    row("_npi_dsplit", _split(2), "copy", outputs=_sections),
-    row("_npi_vsplit", _split(0), "copy", outputs=_sections),
-]  # fmt: skip
 
 # -- looked up and put -------------------------------------------------------------------------------------------------
 
 
+@handler
 def _embedding_types(call: Call) -> None:
     dtype = call.in_types[1] or call.out_types[0] or call.attrs.dtype("dtype")
     call.type_in(1, dtype)
     call.type_out(0, dtype)
 
 
+@handler
 def _pick(call: Call) -> None:
     x = call.dims(0)
     axes = (call.attrs.integer("axis", -1),)
@@ -167,6 +151,7 @@ def _pick(call: Call) -> None:
     call.put_in(1, kept if index is not None and len(index) == len(x) and len(x) > 1 else left)
 
 
+@handler
 def _gather_nd(call: Call) -> Shape:
     x, indices = call.every()
     if not indices or indices[0] is None:
@@ -177,6 +162,7 @@ def _gather_nd(call: Call) -> Shape:
     return (*indices[1:], *x[axes:])
 
 
+@handler
 def _boolean_mask(call: Call) -> Shape:
     """How many elements the mask lets through depends on the data."""
     x, mask = call.ins
@@ -187,41 +173,20 @@ def _boolean_mask(call: Call) -> Shape:
     return sh.replaced(x, axis, None)
 
 
+@handler
 def _index_type(call: Call) -> None:
     call.type_in(1, "int32")
-    FIRST(call)
+    same_types(call, [0])
 
 
-_INT64 = always_type("int64")
-
-_INDEXED = [
-    row("Embedding _npx_embedding _sparse_Embedding _contrib_SparseEmbedding",
-        pattern("..., {input_dim} {output_dim} -> ... {output_dim}"), "embedding", _embedding_types,
-        slots="data weight", reads=(1, 0)),
-    row("take _npi_take", lambda c: sh.gathered(c.dims(0), c.dims(1), c.attrs.integer("axis", 0)), "gather", FIRST,
-        slots="a indices"),
-    row("batch_take", lambda c: c.both(1), "gather", _index_type, slots="a indices"),
-    row("pick _npx_pick choose_element_0index", _pick, "gather", FIRST, slots="x index"),
-    row("one_hot _npx_one_hot", pattern("... -> ... {depth}"), "create", FLOAT, slots="indices"),
-    row("gather_nd _npi_gather_nd _npx_gather_nd", _gather_nd, "gather", FIRST, slots="x indices"),
-    row("scatter_nd _npx_scatter_nd", lambda c: c.given(c.attrs.integers("shape")), "scatter", FIRST, slots="x indices",
-        reads=(0, 1)),
-    row("_scatter_set_nd _npi_scatter_set_nd", like_first, "scatter", types_of(0, 1), slots="lhs rhs indices",
-        reads=(0, 2, 1)),
-    row("_contrib_index_copy _npx_index_copy", like_first, "scatter", types_of(0, 2), slots="old_tensor index new_tensor"),
-    row("_npx_index_add", like_first, "scatter add", types_of(0, 2), slots="a index val"),
-    row("_npx_index_update", like_first, "scatter", types_of(0, 2), slots="a index val"),
-    row("_slice_assign _crop_assign _npi_slice_assign _slice_assign_scalar _crop_assign_scalar _npi_slice_assign_scalar "
-        "fill_element_0index _npi_boolean_mask_assign_scalar _npi_boolean_mask_assign_tensor", like_first, "copy", FIRST),
-    row("_contrib_boolean_mask _npi_boolean_mask", _boolean_mask, "gather", FIRST, slots="x index"),
-    row("_npx_nonzero _npi_nonzero", lambda c: (None, len(c.dims(0))), "gather", _INT64),
-    row("_ravel_multi_index ravel_multi_index", pattern("_ ... -> ..."), "copy"),
-    row("_unravel_index unravel_index", lambda c: (len(c.attrs.integers("shape")), *c.dims(0)), "copy"),
-    row("shape_array _npx_shape_array", lambda c: (len(c.dims(0)),), "create", _INT64),
-    row("size_array _npx_size_array", lambda c: (1,), "create", _INT64),
-    row("_contrib_index_array _npx_index_array",
-        lambda c: (*c.x(), len(c.x()) if "axes" not in c.attrs else c.attrs.count("axes")), "create", _INT64),
-]  # fmt: skip
+handlers(
+    take=lambda call: sh.gathered(call.dims(0), call.dims(1), call.attrs.integer("axis", 0)),
+    scatter_nd=lambda call: call.given(call.attrs.integers("shape")),
+    nonzero=lambda call: (None, len(call.dims(0))),
+    unravel_index=lambda call: (len(call.attrs.integers("shape")), *call.dims(0)),
+    shape_array=lambda call: (len(call.dims(0)),),
+    index_array=lambda call: (*call.x(), call.attrs.count("axes") if "axes" in call.attrs else len(call.x())),
+)
 
 # -- batches of sequences of different lengths -------------------------------------------------------------------------
 
@@ -233,22 +198,14 @@ def _batch(call: Call) -> Extent:
     return batch
 
 
+@handler
 def _masked(call: Call) -> None:
     like_first(call)
     _batch(call)
 
 
-def _reverse(call: Call) -> Means:
-    return "gather" if len(call.ins) > 1 else "copy", {}
-
-
-_SEQUENCES = [
-    row("SequenceMask _npx_sequence_mask", _masked,
-        lambda c: ("elementwise", {"fn": "masked_fill"}) if len(c.ins) > 1 else ("view", {}), FIRST,
-        slots="data sequence_length"),
-    row("SequenceReverse _npx_sequence_reverse", _masked, _reverse, FIRST, slots="data sequence_length"),
-    row("SequenceLast _npx_sequence_last", lambda c: (_batch(c), *c.dims(0)[2:]), _reverse, FIRST,
-        slots="data sequence_length"),
-]  # fmt: skip
-
-ROWS = [*_JOINED, *_INDEXED, *_SEQUENCES]
+handlers(
+    last_step=lambda call: (_batch(call), *call.dims(0)[2:]),
+    mask_kind=lambda call: ("elementwise", {"fn": "masked_fill"}) if len(call.ins) > 1 else ("view", {}),
+    reverse_kind=lambda call: ("gather" if len(call.ins) > 1 else "copy", {}),
+)

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from math import prod
 
 from opcost.core import shapes as sh
-from opcost.core.graph import Attr
+from opcost.core.graph import Attr, Attrs
 from opcost.core.shapes import Dims, Extent, Last, Mismatch, Shape
 from opcost.frontends.mxnet.ops.reshape import image
-from opcost.frontends.mxnet.ops.table import (
-    FIRST,
-    Call,
-    Means,
-    elements,
-    like_first,
-    output_type,
-    pattern,
-    row,
-    same_shapes,
-    types_of,
-)
+from opcost.frontends.mxnet.ops.table import Call, Means, handler, like_first
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
 # -- convolutions ------------------------------------------------------------------------------------------------------
@@ -50,6 +37,11 @@ class Window:
                 "kernel, stride, dilate, num_group and num_filter are at least 1, and pad is at least 0"
             )
 
+    @property
+    def geometry(self) -> dict[str, Attr]:
+        """What a receptive field follows from."""
+        return {"kernel": self.kernel, "stride": self.stride, "dilation": self.dilate}
+
     def swept(self, space: Dims, last: Last = "whole") -> Dims:
         """How many places the kernel takes along each axis."""
         axes = zip(space, self.kernel, self.stride, self.pad, self.dilate, strict=True)
@@ -60,9 +52,10 @@ class Window:
         axes = zip(space, self.kernel, self.stride, self.pad, self.dilate, extra, strict=True)
         return tuple([sh.spread(n, k, stride=s, padding=(p, p), dilation=d, extra=e) for n, k, s, p, d, e in axes])
 
-    def split(self, shape: Dims, what: str = "data") -> tuple[Extent, Extent, Dims]:
-        """Batch, channels and space of an image, whatever its layout."""
+    def split(self, shape: Shape, what: str = "data") -> tuple[Extent, Extent, Dims]:
+        """Batch, channels and space of an image, whatever its layout; all unknown where its shape is."""
         rank = len(self.kernel)
+        shape = shape or (None,) * (rank + 2)
         if len(shape) != rank + 2:
             raise Mismatch(f"the {what} is {sh.text(shape)}, and a kernel of {rank} axes takes {rank + 2}")
         return (shape[0], shape[-1], shape[1:-1]) if self.last else (shape[0], shape[1], shape[2:])
@@ -76,25 +69,28 @@ def channels_last(attrs: Attributes) -> bool:
     return attrs.text("layout", "NCHW").endswith("C")
 
 
-def _conv_shapes(call: Call, weight: int = 1, bias: int = 2) -> None:
+@handler
+def _conv(call: Call, weight: int = 1) -> Attrs:
     window = Window(call.attrs)
-    rank = len(window.kernel)
-    batch, channels, space = window.split(call.ins[0] or (None,) * (rank + 2))
-    out_batch, _, out_space = window.split(call.outs[0] or (None,) * (rank + 2))
+    batch, channels, space = window.split(call.ins[0])
+    out_batch, _, out_space = window.split(call.outs[0])
     inner = sh.divided(channels, window.groups, "channels", "groups")
     sh.divided(window.filters, window.groups, "filters", "groups")
     call.put_in(weight, window.join(window.filters, inner, window.kernel))
     kernels = call.ins[weight]
     if channels is None and kernels is not None:
         channels = sh.times(window.split(kernels, "weight")[1], window.groups)
-    call.put_in(bias, (window.filters,))
+    call.put_in(weight + 1, (window.filters,))
     call.put_out(0, window.join(batch, window.filters, window.swept(space)))
     # With a larger stride several extents give the same number of places.
     certain = tuple([out if step == 1 else None for out, step in zip(out_space, window.stride, strict=True)])
-    call.put_in(0, window.join(out_batch if batch is None else batch, channels, window.spread(certain, (0,) * rank)))
+    spread = window.spread(certain, (0,) * len(window.kernel))
+    call.put_in(0, window.join(out_batch if batch is None else batch, channels, spread))
+    return window.geometry
 
 
-def _deconv_shapes(call: Call) -> None:
+@handler
+def _deconv(call: Call) -> Attrs:
     window = Window(call.attrs)
     rank = len(window.kernel)
     target = call.attrs.integers("target_shape", ())
@@ -104,7 +100,7 @@ def _deconv_shapes(call: Call) -> None:
     call.put_in(2, (window.filters,))
     per_group = sh.divided(window.filters, window.groups, "filters", "groups")
     call.put_in(1, window.join(None, per_group, window.kernel))
-    batch, channels, space = window.split(call.ins[0] or (None,) * (rank + 2))
+    batch, channels, space = window.split(call.ins[0])
     weight = call.ins[1]
     channels = sh.merge((channels,), (weight[0] if weight is not None else None,))[0]  # type: ignore[index]
     sh.divided(channels, window.groups, "channels", "groups")
@@ -112,47 +108,31 @@ def _deconv_shapes(call: Call) -> None:
     call.put_out(0, window.join(batch, window.filters, target if any(target) else window.spread(space, adj)))
     if call.outs[0] is not None:
         call.put_in(0, window.join(call.outs[0][0], channels, (None,) * rank))
+    return {"transposed": True, **window.geometry}
 
 
-def _conv(**attrs: Attr) -> Callable[[Call], Means]:
-    """A convolution; from kernel, stride and dilation its receptive field follows."""
-
-    def means(call: Call) -> Means:
-        window = Window(call.attrs)
-        return "conv", {**attrs, "kernel": window.kernel, "stride": window.stride, "dilation": window.dilate}
-
-    return means
-
-
-def _deformable_shapes(offsets: int) -> Callable[[Call], None]:
+@handler
+def _deformable(call: Call, offsets: int) -> Attrs:
     """A convolution whose kernel elements are at learned places; one input before the weight, or two, says where."""
-
-    def shapes(call: Call) -> None:
-        window = Window(call.attrs)
-        _conv_shapes(call, 1 + offsets, 2 + offsets)
-        swept = call.outs[0]
-        if swept is None:
-            return
-        batch, _, space = window.split(swept)
+    geometry, window = _conv(call, 1 + offsets), Window(call.attrs)
+    if call.outs[0] is not None:
+        batch, _, space = window.split(call.outs[0])
         places = window.kernel[0] * window.kernel[-1] * call.attrs.integer("num_deformable_group", 1)
         call.put_in(1, (batch, 2 * places, *space))
         if offsets == 2:
             call.put_in(2, (batch, places, *space))
+    return {"sampled": BILINEAR_TAPS, **geometry}
 
-    return shapes
 
-
-def _deformable_reads(offsets: int) -> Callable[[Call], tuple[int, ...]]:
+@handler
+def _deformable_reads(call: Call, offsets: int) -> tuple[int, ...]:
     """Data, weight, bias, places; without a bias the places would be where a bias is, so they are left away."""
     weight = 1 + offsets
-
-    def reads(call: Call) -> tuple[int, ...]:
-        order = (0, *range(weight, len(call.ins)), *range(1, weight))
-        return order if len(call.ins) > weight + 1 else order[:2]
-
-    return reads
+    order = (0, *range(weight, len(call.ins)), *range(1, weight))
+    return order if len(call.ins) > weight + 1 else order[:2]
 
 
+@handler
 def _correlation_shapes(call: Call) -> Shape:
     pad, kernel = call.attrs.integer("pad_size", 0), call.attrs.integer("kernel_size", 1)
     reach = call.attrs.integer("max_displacement", 1)
@@ -167,13 +147,15 @@ def _correlation_shapes(call: Call) -> Shape:
     return (batch, (2 * (reach // apart) + 1) ** 2, *swept)
 
 
+@handler
 def _correlation(call: Call) -> Means:
     depth = call.x()[1] * call.attrs.integer("kernel_size", 1) ** 2
     if call.attrs.flag("is_multiply", default=True):
         return "matmul", {"depth": depth}
-    return elements("fma", depth * prod(call.y()))  # subtract, absolute
+    return "elementwise", {"fn": "fma", "elements": depth * prod(call.y())}  # subtract, absolute
 
 
+@handler
 def _unfold(call: Call) -> Shape:
     """`im2col`: every place of the kernel becomes a column."""
     window = Window(call.attrs, filters=1)
@@ -181,6 +163,7 @@ def _unfold(call: Call) -> Shape:
     return (batch, sh.times(channels, prod(window.kernel)), sh.product(window.swept(space)))
 
 
+@handler
 def _fold(call: Call) -> Shape:
     """`col2im`: columns are added up into an image again."""
     x = call.dims(0)
@@ -190,103 +173,79 @@ def _fold(call: Call) -> Shape:
     return (x[0], channels, *call.attrs.integers("output_size"))
 
 
-_CONVOLUTIONS = [
-    row("Convolution _npx_convolution Convolution_v1", _conv_shapes, _conv(), slots="data weight bias"),
-    row("Deconvolution _npx_deconvolution", _deconv_shapes, _conv(transposed=True), slots="data weight bias"),
-    row("_contrib_DeformableConvolution _npx_deformable_convolution", _deformable_shapes(1), _conv(sampled=BILINEAR_TAPS),
-        slots="data offset weight bias", reads=_deformable_reads(1)),
-    row("_contrib_ModulatedDeformableConvolution _npx_modulated_deformable_convolution", _deformable_shapes(2),
-        _conv(sampled=BILINEAR_TAPS), slots="data offset mask weight bias", reads=_deformable_reads(2)),
-    row("Correlation", _correlation_shapes, _correlation, slots="data1 data2"),
-    row("im2col", _unfold, "copy"),
-    row("col2im", _fold, "scatter add", reads=(0,)),
-]  # fmt: skip
-
 # -- pools over windows, fixed or adaptive -----------------------------------------------------------------------------
 
 _POOLS = {"max": "max", "avg": "avg", "sum": "avg", "lp": "lp"}  # A sum costs what a mean does, but for one division
 
 
-def _space(call: Call, shape: Dims) -> slice:
-    """The axes between batch and channels, or behind both."""
-    if len(shape) < 3:
-        raise Mismatch(f"the data is {sh.text(shape)}, which has no space to pool over")
-    return slice(1, -1) if channels_last(call.attrs) else slice(2, None)
-
-
-def _pool_shapes(call: Call) -> None:
-    x = call.dims(0)
-    if call.attrs.flag("global_pool"):
-        y = list(x)
-        y[_space(call, x)] = [1] * (len(x) - 2)
-        call.put_out(0, tuple(y))
+@handler
+def _pool(call: Call) -> Attrs:
+    attrs, x = call.attrs, call.ins[0]
+    kind, convention = attrs.text("pool_type", "max"), attrs.text("pooling_convention", "valid")
+    if kind not in _POOLS:
+        raise AttributeFault(f"the pool_type {kind!r} is not known")
+    if attrs.flag("global_pool"):
+        x = call.dims(0)
+        if len(x) < 3:
+            raise Mismatch(f"the data is {sh.text(x)}, which has no space to pool over")
+        space = x[1:-1] if channels_last(attrs) else x[2:]
+        kernel = stride = space
+        ones = (1,) * len(space)
+        call.put_out(0, (x[0], *ones, x[-1]) if channels_last(attrs) else (*x[:2], *ones))
     else:
-        window = Window(call.attrs, filters=1)
-        convention = call.attrs.text("pooling_convention", "valid")
-        batch, channels, space = window.split(x)
-        swept = window.swept(space, "any" if convention == "full" else "whole")
-        if convention == "same":
-            axes = zip(space, window.stride, window.pad, strict=True)
-            swept = tuple(sh.same_windows(sh.total((n, 2 * p)), s) for n, s, p in axes)
-        call.put_out(0, window.join(batch, channels, swept))
-    if call.outs[0] is not None:
+        window = Window(attrs, filters=1)
+        kernel, stride = window.kernel, window.stride
+        if x is not None:
+            batch, channels, space = window.split(x)
+            swept = window.swept(space, "any" if convention == "full" else "whole")
+            if convention == "same":
+                axes = zip(space, window.stride, window.pad, strict=True)
+                swept = tuple(sh.same_windows(sh.total((n, 2 * p)), s) for n, s, p in axes)
+            call.put_out(0, window.join(batch, channels, swept))
+    if x is not None and call.outs[0] is not None:
         call.put_in(0, (call.outs[0][0], *(None,) * (len(x) - 1)))
+    return {
+        "fn": _POOLS[kind],
+        "window": prod(sh.known(kernel)),
+        "kernel": sh.known(kernel),
+        "stride": sh.known(stride),
+    }
 
 
-def _pool(call: Call) -> Means:
-    fn = _POOLS.get(call.attrs.text("pool_type", "max"))
-    if fn is None:
-        raise AttributeFault(f"the pool_type {call.attrs.text('pool_type')!r} is not known")
-    if call.attrs.flag("global_pool"):
-        x = call.x()
-        kernel = stride = x[_space(call, x)]
-    else:
-        kernel = call.attrs.integers("kernel")
-        stride = call.attrs.integers("stride", ()) or (1,) * len(kernel)
-    return "pool", {"fn": fn, "window": prod(kernel), "kernel": kernel, "stride": stride}
-
-
-def _adaptive_shapes(call: Call) -> Shape:
+@handler
+def _adaptive(call: Call) -> Attrs:
     size = call.attrs.integers("output_size", ())
     size = size * 2 if len(size) == 1 else size
-    return (*image(call.dims(0))[:2], *(size if len(size) == 2 else (1, 1)))
-
-
-def _adaptive_pool(call: Call) -> Means:
+    call.put_out(0, (*image(call.dims(0))[:2], *(size if len(size) == 2 else (1, 1))))
     source, target = call.x()[2:], call.y()[2:]
     kernel, stride = sh.adaptive_windows(source, target)
     geometry: dict[str, Attr] = {"kernel": kernel, "stride": stride} if all(target) else {}
-    return "pool", {"fn": "adaptive_avg", "window": prod(kernel), **geometry}
+    return {"window": prod(kernel), **geometry}
 
-
-_POOLED = [
-    row("Pooling _npx_pooling Pooling_v1", _pool_shapes, _pool, slots="data"),
-    row("_contrib_AdaptiveAvgPooling2D _npx_adaptive_avg_pooling2d contrib_AdaptiveAvgPooling2D", _adaptive_shapes,
-        _adaptive_pool, slots="data"),
-]  # fmt: skip
 
 # -- norms -------------------------------------------------------------------------------------------------------------
 
 NUMPY_ERA = 20000  # The first version whose GroupNorm has a weight for every channel and not for every group
 
 
-def _mean_and_variance(attrs: Attributes) -> int:
-    return 3 if attrs.flag("output_mean_var") else 1
-
-
-def _batch_norm_shapes(call: Call) -> list[Shape]:
+@handler
+def _batch_norm(call: Call) -> Attrs:
+    training = call.training and not call.attrs.flag("use_global_stats")
     call.both()
-    x = call.dims(0)
-    axis = sh.axis_of(call.attrs.integer("axis", 1), len(x))
-    known = [shape for shape in call.ins[1:5] if shape is not None and len(shape) == 1]
-    channels: Extent = next((shape[0] for shape in known if shape[0] is not None), x[axis])
-    for slot in range(1, 5):
-        call.put_in(slot, (channels,))
-    call.put_in(0, sh.replaced((None,) * len(x), axis, channels))
-    call.both()
-    return [None, (channels,), (channels,)]
+    x = call.ins[0]
+    if x is not None:
+        axis = sh.axis_of(call.attrs.integer("axis", 1), len(x))
+        known = [shape for shape in call.ins[1:5] if shape is not None and len(shape) == 1]
+        channels: Extent = next((shape[0] for shape in known if shape[0] is not None), x[axis])
+        for slot in range(1, 5):
+            call.put_in(slot, (channels,))
+            call.put_out(slot, (channels,))
+        call.put_in(0, sh.replaced((None,) * len(x), axis, channels))
+        call.both()
+    return {"training": True} if training else {}
 
 
+@handler
 def _batch_norm_types(call: Call) -> None:
     """Statistics of half precision are kept in single precision."""
     data = call.in_types[0] or call.out_types[0]
@@ -298,12 +257,8 @@ def _batch_norm_types(call: Call) -> None:
         call.out_types[1:] = [dtype or statistics for dtype in call.out_types[1:]]
 
 
-def _batch_norm(call: Call) -> Means:
-    training = call.training and not call.attrs.flag("use_global_stats")
-    return "norm", {"fn": "batch", "training": True} if training else {"fn": "batch"}
-
-
-def _layer_norm_shapes(call: Call) -> None:
+@handler
+def _layer_norm(call: Call) -> None:
     call.both()
     x = call.dims(0)
     axis = sh.axis_of(call.attrs.integer("axis", -1), len(x))
@@ -312,7 +267,8 @@ def _layer_norm_shapes(call: Call) -> None:
         call.put_out(slot, sh.replaced(x, axis, 1))
 
 
-def _group_norm_shapes(call: Call) -> None:
+@handler
+def _group_norm(call: Call) -> None:
     call.both()
     x, groups = call.dims(0), call.attrs.integer("num_groups", 1)
     for slot in (1, 2):
@@ -320,26 +276,11 @@ def _group_norm_shapes(call: Call) -> None:
         call.put_out(slot, (x[0], groups))
 
 
-_BATCH_NORM = row(
-    "BatchNorm _npx_batch_norm BatchNorm_v1 CuDNNBatchNorm _contrib_SyncBatchNorm _npx_sync_batch_norm",
-    _batch_norm_shapes, _batch_norm, _batch_norm_types, _mean_and_variance, "data gamma beta moving_mean moving_var",
-)  # fmt: skip
-_NORMS = [
-    _BATCH_NORM,
-    # The maximum costs one more for each element, as another factor or summand would.
-    replace(_BATCH_NORM, names=("_contrib_BatchNormWithReLU",), means=lambda c: ("norm", {**_batch_norm(c)[1], "affine": 3})),
-    row("LayerNorm _npx_layer_norm", _layer_norm_shapes, "norm layer", None, _mean_and_variance, "data gamma beta"),
-    row("GroupNorm _npx_group_norm", _group_norm_shapes, "norm group", None, _mean_and_variance, "data gamma beta"),
-    row("InstanceNorm _npx_instance_norm", pattern("n c ..., c, c -> n c ..."), "norm instance", slots="data gamma beta"),
-    row("L2Normalization _npx_l2_normalization", lambda c: c.both(), "norm lp", slots="data"),
-    row("LRN _npx_lrn", lambda c: c.both(), lambda c: ("norm", {"fn": "local_response", "window": c.attrs.integer("nsize")}),
-        slots="data", reads=(0,)),
-]  # fmt: skip
-
 # -- softmax and losses: forward the heads are an activation or hand their input on ------------------------------------
 
 
-def _softmax_shapes(call: Call) -> None:
+@handler
+def _softmax(call: Call) -> None:
     """The second input says for every row how much of it counts."""
     if len(call.ins) > 1:
         call.type_in(1, "int32")
@@ -349,6 +290,7 @@ def _softmax_shapes(call: Call) -> None:
         call.put_in(1, sh.replaced(x, sh.axis_of(call.attrs.integer("axis", -1), len(x))))
 
 
+@handler
 def _softmax_output(call: Call) -> None:
     like_first(call)
     x, label = call.ins[0], call.ins[1] if len(call.ins) > 1 else None
@@ -360,6 +302,7 @@ def _softmax_output(call: Call) -> None:
         call.put_in(1, (x[0], sh.product(x[2:])))
 
 
+@handler
 def _regression(call: Call) -> None:
     """A label like the data, but a plain vector where there is one number for each sample."""
     like_first(call)
@@ -370,28 +313,3 @@ def _regression(call: Call) -> None:
         call.put_in(1, x[:1] if len(x) == 2 and x[1] == 1 else x)
     elif None not in label and sh.product(label) != sh.product(x):
         raise Mismatch(f"a label of {sh.text(label)} does not fit data of {sh.text(x)}")
-
-
-def _ctc_slots(attrs: Attributes) -> tuple[str, ...]:
-    optional = ("data_lengths", "label_lengths")
-    return ("data", "label", *(name for name in optional if attrs.flag(f"use_{name}")))
-
-
-_LOSSES = [
-    row("softmax _npx_softmax log_softmax _npx_log_softmax softmin _npx_softmin", _softmax_shapes, "softmax",
-        output_type("dtype"), slots=lambda attrs: ("data", "length") if attrs.flag("use_length") else ("data",), reads=(0,)),
-    row("masked_softmax _npx_masked_softmax masked_log_softmax _npx_masked_log_softmax", like_first, "softmax", FIRST,
-        slots="data mask", reads=(0,)),
-    row("SoftmaxActivation", same_shapes, "softmax", reads=(0,)),
-    row("SoftmaxOutput", _softmax_output, "softmax", slots="data label", reads=(0,)),
-    row("SVMOutput", pattern("... c, ... -> ... c"), "view", slots="data label"),
-    row("LinearRegressionOutput _sparse_LinearRegressionOutput MAERegressionOutput _sparse_MAERegressionOutput",
-        _regression, "view", slots="data label"),
-    row("LogisticRegressionOutput _sparse_LogisticRegressionOutput", _regression, "elementwise sigmoid",
-        slots="data label", reads=(0,)),
-    row("softmax_cross_entropy", pattern("n _, n -> 1"), "loss cross_entropy", types_of(0, 1), slots="data label"),
-    row("CTCLoss ctc_loss _contrib_CTCLoss _contrib_ctc_loss _npx_ctc_loss", pattern("_ n _, n _, n, n -> n"), "loss ctc", FIRST,
-        slots=_ctc_slots),
-]  # fmt: skip
-
-ROWS = [*_CONVOLUTIONS, *_POOLED, *_NORMS, *_LOSSES]

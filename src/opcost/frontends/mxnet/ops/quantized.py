@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from opcost.core.shapes import Unknown
-from opcost.frontends.mxnet.ops.table import Call, Means, Operator, Type, Types, like_first, pattern, row
+from opcost.frontends.mxnet.ops.table import Call, Means, Operator, Type, Types, row
 from opcost.frontends.mxnet.symbol import Attributes
 
 
@@ -54,9 +54,10 @@ def _like(name: str, base: Operator, types: Types, tensors: int = 0) -> Operator
     def reads(call: Call) -> tuple[int, ...]:
         return base.read(_part(call, tensors), means(call)[0])
 
-    names = (f"_contrib_quantized_{name}", f"_npx_quantized_{name}")
-    shapes = _shapes_of(base, tensors)
-    return replace(base, names=names, shapes=shapes, means=means, types=types, outputs=3, reads=reads, results=1)
+    return replace(
+        base, names=(f"_contrib_quantized_{name}", f"_npx_quantized_{name}"), shapes=_shapes_of(base, tensors), means=means,
+        types=types, outputs=lambda _: 3, reads=reads, results=1,
+    )  # fmt: skip
 
 
 def _typed(dtype: str | None, tensors: int = 0, *, weights: str = "int8") -> Types:
@@ -114,18 +115,18 @@ def _multiplied(call: Call) -> None:
 
 def rows(table: Mapping[str, Operator]) -> list[Operator]:
     """The operators on bytes, which build on those of full precision."""
-    same, both = _typed(None, 1), pattern("..., ... -> ...")
+    same, both = _typed(None, 1), "..., ... -> ..."
     norm = _like("batch_norm", table["BatchNorm"], _typed("int8", 5, weights="float32"), 5)
     return [
-        row("_contrib_quantize _npx_quantize _npx_contrib_quantize", lambda c: c.both(), "quantize", _narrowed("uint8"), 3,
+        row("_contrib_quantize _npx_quantize _npx_contrib_quantize", "both", "quantize", _narrowed("uint8"), 3,
             reads=(0,), results=1),
-        row("_contrib_quantize_v2 _npx_quantize_v2 _npx_contrib_quantize_v2", lambda c: c.both(), "quantize",
+        row("_contrib_quantize_v2 _npx_quantize_v2 _npx_contrib_quantize_v2", "both", "quantize",
             _narrowed("int8"), 3, reads=(0,), results=1),
-        row("_contrib_quantize_asym", lambda c: c.both(), "quantize", lambda c: _ranges(c, len(c.ins), "uint8"), 3,
+        row("_contrib_quantize_asym", "both", "quantize", lambda c: _ranges(c, len(c.ins), "uint8"), 3,
             reads=(0,), results=1),
-        row("_contrib_requantize _npx_requantize", lambda c: c.both(), "quantize", _narrowed("int8", "int32"), 3, reads=(0,),
+        row("_contrib_requantize _npx_requantize", "both", "quantize", _narrowed("int8", "int32"), 3, reads=(0,),
             results=1),
-        row("_contrib_dequantize _npx_dequantize", like_first, "quantize", lambda c: _ranges(c, 1, "float32"), reads=(0,),
+        row("_contrib_dequantize _npx_dequantize", "like", "quantize", lambda c: _ranges(c, 1, "float32"), reads=(0,),
             results=1),
         _like("conv", replace(table["Convolution"], slots=_slots), _typed("int32")),
         _like("fully_connected", replace(table["FullyConnected"], slots=_slots), _typed("int32")),
@@ -141,6 +142,6 @@ def rows(table: Mapping[str, Operator]) -> list[Operator]:
         row("_contrib_quantized_elemwise_add _npx_quantized_elemwise_add _contrib_quantized_npi_add _npx_quantized_npi_add",
             both, "elementwise add", _calibrated, 3, reads=(0, 1), results=1),
         row("_contrib_quantized_elemwise_mul _npx_quantized_elemwise_mul", both, "elementwise mul", _multiplied,
-            lambda attrs: 1 if attrs.flag("enable_float_output") else 3, reads=(0, 1), results=1),
-        row("_contrib_calibrate_entropy", lambda c: [(1,), (1,)], "view", outputs=2),
+            "1?enable_float_output 3", reads=(0, 1), results=1),
+        row("_contrib_calibrate_entropy", "-> 1, 1", "view", outputs=2),
     ]  # fmt: skip

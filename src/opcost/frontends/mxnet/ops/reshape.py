@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from opcost.core import shapes as sh
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape
-from opcost.frontends.mxnet.ops.index import at_least, parts_of
-from opcost.frontends.mxnet.ops.table import FIRST, Call, like_first, output_type, pattern, row, same_shapes
+from opcost.frontends.mxnet.ops.index import at_least
+from opcost.frontends.mxnet.ops.table import Call, handler, handlers
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
 # -- reshaping ---------------------------------------------------------------------------------------------------------
@@ -21,6 +21,7 @@ leaves out one of extent 1; `fill` and `open` are worked out from the number of 
 """
 
 
+@handler
 def _reshape(call: Call) -> None:
     x = call.dims(0)
     target = call.attrs.integers("shape", ())
@@ -120,6 +121,7 @@ def _split(extent: Extent, parts: Sequence[int]) -> tuple[Extent, Extent]:
     return left, right
 
 
+@handler
 def _numpy_reshape(call: Call) -> None:
     """NumPy's reshape: -1 is worked out, nothing else."""
     target = call.attrs.integers("newshape", call.attrs.integers("shape", ()))
@@ -128,12 +130,14 @@ def _numpy_reshape(call: Call) -> None:
     _settle(call, tuple(None if extent == -1 else extent for extent in target))
 
 
+@handler
 def _coded_numpy_reshape(call: Call) -> None:
     """`npx.reshape`."""
     x, target = call.dims(0), call.attrs.integers("newshape")
     _settle(call, _coded(target, x, _NUMPY_CODES, reverse=call.attrs.flag("reverse")))
 
 
+@handler
 def _reshape_like(call: Call) -> None:
     """The shape of another tensor, or only some of its axes."""
     x, like = call.every()
@@ -150,6 +154,7 @@ def _range(call: Call, side: str, rank: int) -> tuple[int, int]:
     return first, last
 
 
+@handler
 def _flatten(call: Call) -> None:
     x = call.dims(0)
     if not x:
@@ -159,6 +164,7 @@ def _flatten(call: Call) -> None:
         call.put_in(0, (call.outs[0][0], *(None,) * (len(x) - 1)))
 
 
+@handler
 def _expand_dims(call: Call) -> None:
     axis, x = call.attrs.integer("axis"), call.ins[0]
     if x is not None:
@@ -168,44 +174,21 @@ def _expand_dims(call: Call) -> None:
         call.put_in(0, sh.replaced(y, sh.axis_of(axis, len(y))))
 
 
-def _squeeze(least: tuple[int, ...]) -> Callable[[Call], Shape]:
-    """Axes of extent 1 go away; where all of them do, a tensor of the shape `least` is left."""
-
-    def shapes(call: Call) -> Shape:
-        x, named = call.dims(0), call.attrs.maybe_integers("axis")
-        if named is not None:
-            return sh.squeezed(x, named) or least
-        return tuple(extent for extent in x if extent != 1) or least if sh.complete(x) else None
-
-    return shapes
+@handler
+def _squeeze(call: Call, least: int) -> Shape:
+    """Axes of extent 1 go away; of at least this many axes one is left."""
+    x, named, ones = call.dims(0), call.attrs.maybe_integers("axis"), (1,) * least
+    if named is not None:
+        return sh.squeezed(x, named) or ones
+    return tuple(extent for extent in x if extent != 1) or ones if sh.complete(x) else None
 
 
-def _at_least(rank: int) -> Callable[[Call], list[Shape]]:
-    """`atleast_1d` and its relatives."""
-    return lambda call: [None if x is None else at_least(rank, x) for x in call.ins]
-
-
-_VIEWS = [
-    row("Reshape reshape", _reshape, "view"),
-    row("_np_reshape", _numpy_reshape, "view"),
-    row("_npx_reshape _npi_reshape", _coded_numpy_reshape, "view"),
-    row("reshape_like _npx_reshape_like", _reshape_like, "view", FIRST, slots="lhs like"),
-    row("Flatten flatten _npx_batch_flatten", _flatten, "view"),
-    row("expand_dims _npi_expand_dims", _expand_dims, "view"),
-    row("squeeze", _squeeze((1,)), "view"),
-    row("_np_squeeze _npi_squeeze", _squeeze(()), "view"),
-    row("_copy identity _copyto _npi_copyto _np_copy _npi_copy BlockGrad stop_gradient _sparse_stop_gradient "
-        "_npx_stop_gradient MakeLoss make_loss _sparse_make_loss _CrossDeviceCopy _contrib_gradientmultiplier "
-        "_npx_constraint_check cast_storage _sparse_cast_storage", like_first, "view"),
-    row("IdentityAttachKLSparseReg", pattern("n c ..., c -> n c ..."), "view", FIRST, slots="x moving_avg"),
-    row("_identity_with_attr_like_rhs", like_first, "view", FIRST, slots="lhs like"),
-    *(row(f"_np_atleast_{rank}d _npi_atleast_{rank}d", _at_least(rank), "view",
-          outputs=lambda attrs: attrs.integer("num_args", 1)) for rank in (1, 2, 3)),
-]  # fmt: skip
+handlers(at_least=lambda call, rank: [None if x is None else at_least(rank, x) for x in call.ins])
 
 # -- elements repeated along axes --------------------------------------------------------------------------------------
 
 
+@handler
 def _broadcast_to(call: Call) -> Shape:
     """0 in the target keeps an extent, but in NumPy's dialect, which aligns the last axes."""
     x = call.dims(0)
@@ -215,6 +198,7 @@ def _broadcast_to(call: Call) -> Shape:
     return sh.expanded(x, target)
 
 
+@handler
 def _broadcast_axis(call: Call) -> Shape:
     y = list(call.dims(0))
     for axis, size in zip(call.attrs.integers("axis", ()), call.attrs.integers("size", ()), strict=True):
@@ -224,6 +208,7 @@ def _broadcast_axis(call: Call) -> Shape:
     return tuple(y)
 
 
+@handler
 def _broadcast_like(call: Call) -> Shape:
     x, like = call.every()
     mine, other = call.attrs.maybe_integers("lhs_axes"), call.attrs.maybe_integers("rhs_axes")
@@ -235,18 +220,16 @@ def _broadcast_like(call: Call) -> Shape:
     return tuple(y)
 
 
-_STRETCHED = [
-    row("tile _npi_tile", lambda c: sh.tiled(c.dims(0), c.attrs.integers("reps")), "copy"),
-    row("repeat _np_repeat _npi_repeat _npi_repeats",
-        lambda c: sh.repeated(c.dims(0), c.attrs.integer("repeats"), c.attrs.maybe_integer("axis")), "copy"),
-    row("broadcast_to _npi_broadcast_to", _broadcast_to, "copy"),
-    row("broadcast_axis broadcast_axes", _broadcast_axis, "copy"),
-    row("broadcast_like _npx_broadcast_like", _broadcast_like, "copy", FIRST, slots="lhs like", reads=(0,)),
-]  # fmt: skip
+handlers(
+    tile=lambda call: sh.tiled(call.dims(0), call.attrs.integers("reps")),
+    repeat=lambda call: sh.repeated(call.dims(0), call.attrs.integer("repeats"), call.attrs.maybe_integer("axis")),
+)
+
 
 # -- elements moved to other places ------------------------------------------------------------------------------------
 
 
+@handler
 def _transpose(call: Call) -> None:
     axes = call.attrs.integers("axes", ())
     if call.ins[0] is not None:
@@ -257,6 +240,7 @@ def _transpose(call: Call) -> None:
         call.put_in(0, sh.permuted(y, sorted(range(len(order)), key=order.__getitem__)))
 
 
+@handler
 def _swap_axes(call: Call) -> None:
     axes = call.attrs.integer("dim1", 0), call.attrs.integer("dim2", 0)
     if call.ins[0] is not None:
@@ -265,6 +249,7 @@ def _swap_axes(call: Call) -> None:
         call.put_in(0, sh.swapped(call.outs[0], *axes))
 
 
+@handler
 def _move_axis(call: Call) -> Shape:
     x = call.dims(0)
     source, target = (sh.axes_of(call.attrs.integers(name), len(x)) for name in ("source", "destination"))
@@ -274,6 +259,7 @@ def _move_axis(call: Call) -> Shape:
     return sh.permuted(x, order)
 
 
+@handler
 def _slice(call: Call) -> Shape:
     x = call.dims(0)
     begin, end = call.attrs.items("begin"), call.attrs.items("end")
@@ -286,6 +272,7 @@ def _slice(call: Call) -> Shape:
     return (*cut, *x[len(begin) :])
 
 
+@handler
 def _slice_axis(call: Call) -> None:
     x = call.dims(0)
     axis = sh.axis_of(call.attrs.integer("axis"), len(x))
@@ -304,6 +291,7 @@ def _slice_axis(call: Call) -> None:
         call.put_in(0, sh.replaced(call.outs[0], axis, None))
 
 
+@handler
 def _slice_like(call: Call) -> Shape:
     x, like = call.every()
     axes = sh.axes_of(call.attrs.integers("axes", ()) or None, len(x))
@@ -312,6 +300,7 @@ def _slice_like(call: Call) -> Shape:
     return tuple(like[axis] if axis in axes else extent for axis, extent in enumerate(x))
 
 
+@handler
 def _pad(call: Call) -> Shape:
     """NumPy's dialect puts a pair of brackets around the widths of each axis."""
     plain = call.attrs.text("pad_width").translate(str.maketrans("", "", "()[]"))
@@ -328,17 +317,20 @@ def image(shape: Dims) -> Dims:
     return shape
 
 
+@handler
 def _crop(call: Call) -> Shape:
     x = image(call.dims(0))
     return (*x[:2], *(image(call.dims(1))[2:] if len(call.ins) > 1 else call.attrs.integers("h_w", (0, 0))))
 
 
+@handler
 def _multicast(call: Call) -> None:
     for index in range(len(call.ins)):
         call.put_out(index, call.ins[index])
         call.put_in(index, call.outs[index])
 
 
+@handler
 def _multicast_types(call: Call) -> None:
     """All become the widest of the floating types that come in, or the narrowest."""
     ranks = ("float16", "bfloat16", "float32", "float64")
@@ -349,28 +341,10 @@ def _multicast_types(call: Call) -> None:
         call.out_types[:] = [dtype or wanted for dtype in call.out_types]
 
 
-_BLOCK = "{block_size}"  # Elements move between channels and space in square blocks of this side
+@handler
+def _rot90(call: Call) -> Shape:
+    turned = call.attrs.integer("k", 1) % 2
+    return sh.swapped(call.dims(0), *call.attrs.integers("axes", (0, 1))) if turned else call.dims(0)
 
-_MOVED = [
-    row("transpose _np_transpose _npi_transpose _npx_transpose", _transpose, "copy"),
-    row("SwapAxis swapaxes _npi_swapaxes", _swap_axes, "copy"),
-    row("_np_moveaxis _npi_moveaxis", _move_axis, "copy"),
-    row("slice crop _sparse_slice _npi_slice _npx_slice", _slice, "copy"),
-    row("slice_axis", _slice_axis, "copy"),
-    row("slice_like _npx_slice_like", _slice_like, "copy", FIRST, slots="x shape_like", reads=(0,)),
-    row("Pad pad _npx_pad _npi_pad", _pad, "copy"),
-    row("Crop", _crop, "copy", FIRST, slots="x crop_like", reads=(0,)),
-    row("depth_to_space _npx_depth_to_space", pattern(f"n {_BLOCK}*{_BLOCK}*c h w -> n c {_BLOCK}*h {_BLOCK}*w"), "copy"),
-    row("space_to_depth _npx_space_to_depth", pattern(f"n c {_BLOCK}*h {_BLOCK}*w -> n {_BLOCK}*{_BLOCK}*c h w"), "copy"),
-    row("reverse flip _npi_flip _np_roll _npi_roll _image_flip_left_right _npx__image_flip_left_right "
-        "_image_flip_top_bottom _npx__image_flip_top_bottom", same_shapes, "copy"),
-    row("_npi_rot90", lambda c: sh.swapped(c.dims(0), *c.attrs.integers("axes", (0, 1))) if c.attrs.integer("k", 1) % 2
-        else c.dims(0), "copy"),
-    row("Cast cast _npi_cast _npx_cast amp_cast _npx_amp_cast _npi_amp_cast", like_first,
-        lambda c: ("view" if c.in_types[0] == c.out_types[0] else "copy", {}), output_type("dtype")),
-    row("amp_multicast _npi_amp_multicast", _multicast, "copy", _multicast_types,
-        lambda attrs: parts_of(attrs.integer("num_outputs", 1))),
-    row("_sparse_retain", like_first, "copy", slots="x indices"),
-]  # fmt: skip
 
-ROWS = [*_VIEWS, *_STRETCHED, *_MOVED]
+handlers(cast=lambda call: ("view" if call.in_types[0] == call.out_types[0] else "copy", {}))

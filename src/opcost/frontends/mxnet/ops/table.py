@@ -1,17 +1,27 @@
-"""The row of data that says what an operator of MXNet's does, and what a rule sees of a node."""
+"""What an operator of MXNet does: a row of `operators.json`, the words in it, and the call that its functions see.
+
+`ops`: names. `shapes`: a pattern (`l b 3*f -> l b f`, see `Pattern`), or a function that is entered by `handler`, with numbers
+that it takes behind its name (`split 1`). `means`: the kind, its function (`reduce sum`), attributes as products of numbers,
+attributes of the node and words of the pattern (`matmul depth=f`; `#y` are the elements of the result), `+` for all attributes
+that the function of the shapes returns, `@name` for those that another returns; `@name` alone gives the kind as well. `types`:
+inputs that have the type of the outputs (`0 1`; all unless given), or an attribute of the node and its default (`dtype=int32`;
+without one, the first input's type), or a type (`=int64`). `outputs`: how many are visible. `slots`: MXNet's names of the
+inputs. `reads`: the inputs that the kind takes, in its order; without it, all. `word?flag` and `word?name=value` hold under a
+condition.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from opcost.core.graph import NO_ATTRS, Attrs
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, Unknown, broadcast, divided, known, merge, product, text
 from opcost.errors import GraphError
-from opcost.frontends.mxnet.symbol import Attributes, Entry, Node, Symbol
+from opcost.frontends.mxnet.symbol import MOST_OUTPUTS, AttributeFault, Attributes, Entry, Node, Symbol
 
 Type: TypeAlias = "str | None"  # An element type; None where it is not known
 
@@ -120,16 +130,10 @@ class Call:
 
 
 Means: TypeAlias = "tuple[str, Attrs]"  # Kind and attributes of an operator
-Shapes: TypeAlias = Callable[[Call], "Shape | list[Shape]"]
-"""Works out shapes. What it returns is the first output's, or those of all outputs as a list; inputs it refines itself."""
+Shapes: TypeAlias = Callable[[Call], "Shape | list[Shape] | Mapping[str, Any]"]
+"""Works out shapes. What it returns is the first output's, or those of all outputs as a list, or attributes of the kind and
+extents by their words; inputs it refines itself."""
 Types: TypeAlias = Callable[[Call], None]
-Reads: TypeAlias = "tuple[int, ...] | Callable[[Call], tuple[int, ...]] | None"
-
-
-@cache
-def _fixed(means: str) -> Means:
-    kind, _, fn = means.partition(" ")
-    return kind, {"fn": fn} if fn else NO_ATTRS
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +145,13 @@ class Operator:
     means: str | Callable[[Call], Means]
     """The kind, with its function behind where it has one (`reduce sum`); or what works out kind and attributes."""
     types: Types
-    outputs: int | Callable[[Attributes], int] = 1
+    outputs: Callable[[Attributes], int]
     """How many outputs are visible: hidden ones (masks, workspaces) depend on the build and are never read."""
     slots: tuple[str, ...] | Callable[[Attributes], tuple[str, ...]] = ()
     """MXNet's names of the inputs, where they say which is a weight; auxiliary states get their names from here, too."""
-    reads: Reads = None  # Which inputs the kind takes, in its order; None: all, as they come
+    reads: tuple[int, ...] | Callable[[Call], tuple[int, ...]] | None = None  # None: all inputs, as they come
     results: int | None = None  # How many of the outputs the kind has; the ranges of quantized tensors are beside them
+    kind: str = ""  # Empty where it depends on the call
 
     def infer(self, call: Call) -> None:
         """Refine the shapes around a node, forwards and backwards, as far as they are known."""
@@ -154,7 +159,7 @@ class Operator:
         if isinstance(found, list):
             for index, shape in enumerate(found):
                 call.put_out(index, shape)
-        else:
+        elif not isinstance(found, Mapping):
             call.put_out(0, found)
 
     def meaning(self, call: Call) -> Means:
@@ -168,22 +173,108 @@ class Operator:
             return tuple(range(min(count, 1) if kind == "view" else count))
         return tuple([place for place in places if place < count])
 
-    def output_count(self, attrs: Attributes) -> int:
-        return self.outputs(attrs) if callable(self.outputs) else self.outputs
-
     def slot_names(self, attrs: Attributes) -> tuple[str, ...]:
         return self.slots(attrs) if callable(self.slots) else self.slots
 
 
+@cache
+def _fixed(means: str) -> Means:
+    kind, _, fn = means.partition(" ")
+    return kind, {"fn": fn} if fn else NO_ATTRS
+
+
+# -- the words of rows -------------------------------------------------------------------------------------------------
+
+_HANDLERS: dict[str, Callable[..., Any]] = {}
+
+
+def handler(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Enter a function that rows name."""
+    _HANDLERS[function.__name__.strip("_")] = function
+    return function
+
+
+def handlers(**functions: Callable[..., Any]) -> None:
+    """Enter functions by these names."""
+    _HANDLERS.update(functions)
+
+
+def _function(words: str) -> Callable[..., Any]:
+    """A function by its name, with the numbers behind it as further arguments."""
+    name, *numbers = words.removeprefix("@").split()
+    function, more = _HANDLERS[name], [int(number) for number in numbers]
+    return (lambda given: function(given, *more)) if more else function
+
+
+def parts_of(count: int) -> int:
+    """A number of outputs that an operator may have."""
+    if not 1 <= count <= MOST_OUTPUTS:
+        raise AttributeFault(f"it has {count} outputs, and at most {MOST_OUTPUTS} are possible")
+    return count
+
+
+handlers(parts=lambda attrs: parts_of(attrs.integer("num_outputs", 1)))
+
+
 def row(
-    names: str | Iterable[str], shapes: Shapes, means: str | Callable[[Call], Means], types: Types | None = None,
-    outputs: int | Callable[[Attributes], int] = 1, slots: str | Callable[[Attributes], tuple[str, ...]] = "",
-    reads: Reads = None, results: int | None = None,
+    ops: str | Sequence[str], shapes: str | Shapes, means: str, types: str | Types = "", outputs: int | str = 1, slots: str = "",
+    reads: Sequence[int] | str | None = None, results: int | None = None,
 ) -> Operator:  # fmt: skip
-    """A row of a table; names and slots are one text with blanks between them. All tensors have one type unless given."""
-    listed = tuple(names.split() if isinstance(names, str) else names)
-    named = tuple(slots.split()) if isinstance(slots, str) else slots
-    return Operator(listed, shapes, means, types or same_types, outputs, named, reads, results)
+    """An operator from the words of its row."""
+    shaped = shapes if callable(shapes) else Pattern(shapes) if "->" in shapes else _function(shapes)
+
+    def counted(attrs: Attributes) -> int:
+        return int((_holding(attrs, str(outputs).split()) or ("1",))[0])
+
+    named: Any = _function(slots) if slots.startswith("@") else lambda attrs: _holding(attrs, slots.split())
+    return Operator(
+        tuple((ops if isinstance(ops, str) else " ".join(ops)).split()),
+        shaped,
+        _function(means) if means.startswith("@") else _worked_out(means, shaped),
+        types if callable(types) else _types(types),
+        _function(str(outputs)) if str(outputs).startswith("@") else counted,
+        named if "@" in slots or "?" in slots else tuple(slots.split()),
+        _function(reads) if isinstance(reads, str) else None if reads is None else tuple(reads),
+        results,
+        "" if means.startswith("@") else means.split(maxsplit=1)[0],
+    )
+
+
+def _holding(attrs: Attributes, words: Iterable[str]) -> tuple[str, ...]:
+    """The words whose condition holds."""
+    found = []
+    for word in words:
+        name, _, condition = word.partition("?")
+        attribute, equals, value = condition.partition("=")
+        if not condition or (attrs.text(attribute, "") == value if equals else attrs.flag(attribute)):
+            found.append(name)
+    return tuple(found)
+
+
+def _worked_out(means: str, shapes: Shapes) -> str | Callable[[Call], Means]:
+    """A meaning with attributes that depend on the call; one without is its text."""
+    kind, *words = means.split()
+    terms = [word.partition("=") for word in words if "=" in word]
+    functions = [_function(word) for word in words if word.startswith("@")]
+    if not terms and not functions and "+" not in words:
+        return means
+    fixed = dict(zip(("fn",), words if words[0].isidentifier() else (), strict=False))
+
+    def meaning(call: Call) -> Means:
+        found = shapes(call) if terms or "+" in words else {}
+        extents = found if isinstance(found, Mapping) else {}
+        attrs = {**fixed, **(extents if "+" in words else {})}
+        for function in functions:
+            attrs |= function(call)
+        for name, _, term in terms:
+            number, factors = factors_of(call, term)
+            sizes = [
+                prod(call.x() if each == "#x" else call.y()) if each[0] == "#" else extents[each] for each in factors
+            ]
+            attrs[name] = known((product((number, *sizes)),))[0]
+        return kind, attrs
+
+    return meaning
 
 
 def table_of(*families: Iterable[Operator]) -> dict[str, Operator]:
@@ -211,32 +302,40 @@ def same_shapes(call: Call) -> None:
         call.outs[:] = [merge(each, shape) for each in call.outs]
 
 
-def pattern(form: str) -> Callable[[Call], None]:
+def like_first(call: Call) -> None:
+    """The first input and all outputs have one shape."""
+    call.put_all(call.ins[0])
+    for shape in call.outs:
+        call.put_in(0, shape)
+
+
+handlers(same=same_shapes, like=like_first, broadcast=lambda call: broadcast(call.every()))
+handlers(both=lambda call, index=0: call.both(index), like_input=lambda call, index: call.ins[index])
+
+
+class Pattern:
     """Shapes as they are written down: `l b 3*f, b*{heads} l l -> l b f`, the inputs before the arrow.
 
     A word is one extent wherever it occurs, `_` any, `...` any number of axes; `{name=7}` is an attribute and its default,
     `{*name}` the extents of one that is a tuple. What is known of some tensors settles the others, forwards and backwards.
     """
-    inputs, outputs = ([part.split() for part in side.split(",")] for side in form.split("->"))
 
-    def terms(call: Call, word: str) -> list[tuple[Extent, list[str]]]:
-        """The extents that a word is, each as a factor and words."""
-        if word in ("_", "..."):
-            return [(None, [word] if word == "..." else [])]
-        if word.startswith("{*"):
-            return [(extent, []) for extent in call.attrs.integers(word[2:-1])]
-        parts = word.split("*")
-        named = [part[1:-1].partition("=") for part in parts if part[0] == "{"]
-        factors = [call.attrs.integer(name, int(default) if default else None) for name, _, default in named]
-        factors += [int(part) for part in parts if part.isdecimal()]
-        return [(prod(factors), [part for part in parts if part[0].isalpha()])]
+    def __init__(self, form: str) -> None:
+        self.form = form
+        self.inputs, self.outputs = (
+            [part.split() for part in side.split(",") if part.strip()] for side in form.split("->")
+        )
 
-    def shapes(call: Call) -> None:
+    def __call__(self, call: Call) -> dict[str, Extent]:
+        """Refine the shapes; the extents of the words come back."""
         axes: Shape = None  # those of `...`
         extents: dict[str, Extent] = {}
         tensors = [
-            (known_shapes, at, put, [term for word in words for term in terms(call, word)])
-            for known_shapes, put, sides in ((call.ins, call.put_in, inputs), (call.outs, call.put_out, outputs))
+            (known_shapes, at, put, [term for word in words for term in self._terms(call, word)])
+            for known_shapes, put, sides in (
+                (call.ins, call.put_in, self.inputs),
+                (call.outs, call.put_out, self.outputs),
+            )
             for at, words in enumerate(sides[: len(known_shapes)])
         ]
         for known_shapes, at, _, axis_terms in tensors * 2:  # twice: a product may need a word of a later tensor
@@ -246,7 +345,7 @@ def pattern(form: str) -> Callable[[Call], None]:
             first = next((place for place, (_, words) in enumerate(axis_terms) if words == ["..."]), None)
             more = len(shape) - len(axis_terms)
             if more < -1 or (first is None and more):
-                raise Mismatch(f"{text(shape)} does not fit {form}")
+                raise Mismatch(f"{text(shape)} does not fit {self.form}")
             if first is not None:
                 axes = merge(axes, shape[first : first + more + 1])
                 shape = (*shape[:first], None, *shape[first + more + 1 :])
@@ -261,76 +360,53 @@ def pattern(form: str) -> Callable[[Call], None]:
                 for factor, words in axis_terms:
                     found += axes or () if words == ["..."] else (product((factor, *map(extents.get, words))),)
                 put(at, tuple(found))
+        return extents
 
-    return shapes
+    @staticmethod
+    def _terms(call: Call, word: str) -> list[tuple[Extent, list[str]]]:
+        """The extents that a word is, each as a factor and words."""
+        if word in ("_", "..."):
+            return [(None, [word] if word == "..." else [])]
+        if word.startswith("{*"):
+            return [(extent, []) for extent in call.attrs.integers(word[2:-1])]
+        return [factors_of(call, word)]
 
 
-def broadcasting(call: Call) -> Shape:
-    """The inputs stretch to the output's shape."""
-    return broadcast(call.every())
-
-
-def like_first(call: Call) -> None:
-    """The first input and all outputs have one shape."""
-    call.put_all(call.ins[0])
-    for shape in call.outs:
-        call.put_in(0, shape)
+def factors_of(call: Call, term: str) -> tuple[int, list[str]]:
+    """The numbers and attributes in a product, multiplied, and its words."""
+    parts = term.split("*")
+    named = [part[1:-1].partition("=") for part in parts if part[0] == "{"]
+    numbers = [call.attrs.integer(name, int(default) if default else None) for name, _, default in named]
+    numbers += [int(part) for part in parts if part.isdecimal()]
+    return prod(numbers), [part for part in parts if part[0].isalpha() or part[0] == "#"]
 
 
 # -- element types -----------------------------------------------------------------------------------------------------
 
 
-def same_types(call: Call) -> None:
-    """All tensors around the node have one element type."""
-    found = next((dtype for dtype in (*call.in_types, *call.out_types) if dtype is not None), None)
-    if found is not None:
-        call.in_types[:] = [dtype or found for dtype in call.in_types]
-        call.out_types[:] = [dtype or found for dtype in call.out_types]
-
-
-def types_of(*inputs: int) -> Types:
-    """These inputs and all outputs have one element type; the other inputs have their own."""
+def _types(words: str) -> Types:
+    """Sets the element types that the words of a row say."""
+    if words.startswith("@"):
+        return _function(words)
+    name, equals, default = words.partition("=")
+    inputs = [0] if name[:1].isalpha() else [int(place) for place in name.split()]
 
     def types(call: Call) -> None:
-        known_types = [call.in_types[index] for index in inputs if index < len(call.in_types)]
-        found = next((dtype for dtype in (*known_types, *call.out_types) if dtype is not None), None)
-        if found is not None:
-            for index in inputs:
-                call.type_in(index, found)
-            call.out_types[:] = [dtype or found for dtype in call.out_types]
-
-    return types
-
-
-FIRST = types_of(0)
-
-
-def output_type(name: str = "dtype", default: str | None = None) -> Types:
-    """The output's element type is an attribute; without one it is `default`, or the first input's."""
-
-    def types(call: Call) -> None:
-        if name in call.attrs:
-            call.type_out(0, call.attrs.dtype(name))
-        elif default is not None:
-            call.type_out(0, default)
+        if equals and not name:
+            call.out_types[:] = [dtype or default for dtype in call.out_types]
+        elif name[:1].isalpha() and (equals or name in call.attrs):
+            call.type_out(0, call.attrs.dtype(name) if name in call.attrs else default)
         else:
-            FIRST(call)
+            same_types(call, inputs or range(len(call.ins)))
 
     return types
 
 
-def always_type(dtype: str) -> Types:
-    """The outputs have this element type whatever the inputs have."""
-
-    def types(call: Call) -> None:
-        call.out_types[:] = [each or dtype for each in call.out_types]
-
-    return types
-
-
-FLOAT = output_type("dtype", "float32")
-
-
-def elements(fn: str, count: int) -> Means:
-    """Arithmetic on a number of elements that is not the output's."""
-    return "elementwise", {"fn": fn, "elements": count}
+def same_types(call: Call, inputs: Sequence[int]) -> None:
+    """These inputs and all outputs have one element type; the other inputs have their own."""
+    known_types = [call.in_types[index] for index in inputs if index < len(call.in_types)]
+    found = next((dtype for dtype in (*known_types, *call.out_types) if dtype is not None), None)
+    if found is not None:
+        for index in inputs:
+            call.type_in(index, found)
+        call.out_types[:] = [dtype or found for dtype in call.out_types]

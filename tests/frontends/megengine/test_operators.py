@@ -9,7 +9,7 @@ import pytest
 
 from opcost.errors import OpcostError
 from opcost.frontends.megengine.operators import ROWS
-from opcost.frontends.megengine.operators.elements import FUNCTIONS
+from opcost.frontends.megengine.operators.elements import MODES
 from opcost.frontends.megengine.schema import ENUMS
 from opcost.rules.elementwise import FLOPS_PER_ELEMENT
 
@@ -28,7 +28,7 @@ def shapes(row: Any) -> list[tuple[int | None, ...]]:
 def test_every_mode_is_a_function_of_ours(mode: str, apply: Any) -> None:
     row = apply("Elemwise", (3, 1), (1, 4), table="Elemwise", mode=mode)
     assert shapes(row) == [(3, 4)]
-    assert row.cost.flops == 12 * FLOPS_PER_ELEMENT[FUNCTIONS[mode]]
+    assert row.cost.flops == 12 * FLOPS_PER_ELEMENT[MODES[mode]]
 
 
 @pytest.mark.parametrize("mode", ENUMS["MultiType"])

@@ -1,9 +1,17 @@
-"""What is known about each type of operators, a row each: its shapes, its element types, its kind and attributes."""
+"""What is known about each type of operators: rows of `operators.json`, and in each module functions that they name."""
 
 from __future__ import annotations
 
+from opcost.core.parsing import packaged_table
 from opcost.frontends.megengine.operators import convolution, elements, layers, vision
-from opcost.frontends.megengine.operators.table import Row
+from opcost.frontends.megengine.operators.table import FUNCTIONS, Row
 
-ROWS: dict[str, Row] = {**convolution.ROWS, **elements.ROWS, **layers.ROWS, **vision.ROWS}
+FUNCTIONS.enter(convolution, elements, layers, vision)
+
+ROWS: dict[str, Row] = {
+    name: Row(**words)
+    for family in packaged_table(__package__, "operators.json").values()
+    for words in family
+    for name in words.pop("ops").split()
+}
 """The row of every type of operators that is known."""

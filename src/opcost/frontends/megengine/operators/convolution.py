@@ -6,12 +6,11 @@ MegEngine packs the channels of images and filters for its kernels in many layou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 from opcost.core.graph import Attr
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, product, spread, text, times
-from opcost.frontends.megengine.operators.table import Means, OperatorCall, Row, alike, result
+from opcost.frontends.megengine.operators.table import FUNCTIONS, Means, OperatorCall, result
 
 # -- layouts -----------------------------------------------------------------------------------------------------------
 
@@ -201,7 +200,7 @@ def sums(call: OperatorCall) -> list[str]:
     return [_ACCUMULATORS.get(call.dtype(), call.dtype())] * call.count
 
 
-def _conv(call: OperatorCall, kernel: Dims, **more: Attr) -> dict[str, Attr]:
+def _geometry(call: OperatorCall, kernel: Dims, **more: Attr) -> dict[str, Attr]:
     """The attributes of a convolution; from kernel, stride and dilation the receptive field follows."""
     axes = "dhw"[-len(kernel) :]
     return {
@@ -235,7 +234,7 @@ def _image(call: OperatorCall, index: int) -> Dims:
     return call.ranked(index, *((5,) if call.type.startswith("Convolution3D") else (4, 5)))
 
 
-def _shapes(call: OperatorCall) -> list[Shape]:
+def _conv_shapes(call: OperatorCall) -> list[Shape]:
     source, found = _image(call, 0), _filter(call)
     before, after = source_and_result(call.format, len(source))
     channels = before.channel_count(source)
@@ -244,10 +243,10 @@ def _shapes(call: OperatorCall) -> list[Shape]:
     return [after.shape(source[before.batch], found.out_channels, call.windows(before.plane(source), found.kernel))]
 
 
-def _plain(call: OperatorCall, then: tuple[str, ...] = (), *, bias: bool | None = None) -> Means:
+def _conv(call: OperatorCall, then: tuple[str, ...] = (), *, bias: bool | None = None) -> Means:
     """A convolution that reads a filter; where the filter is packed, the attributes have its multiply-adds."""
     kernel = _filter(call).kernel
-    attrs = _conv(call, kernel)
+    attrs = _geometry(call, kernel)
     if then:
         attrs["then"] = then
     if call.format in ("NCHW", "NCDHW"):
@@ -272,7 +271,7 @@ def _then(call: OperatorCall) -> tuple[str, ...] | None:
 def _biased(call: OperatorCall) -> Means:
     """Convolution, bias, a second tensor added, and an activation in one."""
     then = _then(call)
-    return ("unknown", {}) if then is None else _plain(call, then)
+    return ("unknown", {}) if then is None else _conv(call, then)
 
 
 # -- transposed --------------------------------------------------------------------------------------------------------
@@ -292,7 +291,7 @@ def _transposed_shapes(call: OperatorCall) -> list[Shape]:
 
 
 def _transposed(call: OperatorCall) -> Means:
-    attrs = {"transposed": True, **_conv(call, _filter(call, 0).kernel)}
+    attrs = {"transposed": True, **_geometry(call, _filter(call, 0).kernel)}
     if call.format in ("NCHW", "NCDHW"):
         return "conv", attrs | _grouped(call)
     x = call.ins[1].shape
@@ -320,31 +319,16 @@ def _local(call: OperatorCall) -> Means:
     return "conv", _macs(result(call), _local_filter(call)[2])
 
 
-def _batch(call: OperatorCall) -> Means:
+def _batch_conv(call: OperatorCall) -> Means:
     per_output, then = _per_output(call), _then(call)
     if then is None:
         return "unknown", {}
     return "conv", {"then": then, **_macs(result(call), per_output, bias=len(call.ins) > 2)}
 
 
-# Without a bias; where masks say where to compute, the count is that of a whole convolution
-_first_two = partial(_plain, bias=False)
-_GRADIENT = Row(alike(2), lambda call: ("conv", {"grads": ("weight",), **_grouped(call)}), reads=(1, 0, 2))
-
-ROWS = {
-    "Convolution": Row(_shapes, _plain, sums),
-    "ConvBias": Row(_shapes, _biased, sums),
-    "ConvolutionBackwardData": Row(_transposed_shapes, _transposed, sums, (1, 0)),
-    "ConvolutionBackwardFilter": _GRADIENT,
-    "Convolution3D": Row(_shapes, _first_two, sums, (0, 1)),
-    "Convolution3DBackwardData": Row(_transposed_shapes, _transposed, (), (1, 0)),
-    "Convolution3DBackwardFilter": _GRADIENT,
-    "DeformableConv": Row(_shapes, lambda call: ("conv", {"sampled": TAPS, **_grouped(call)}), (), (0, 1)),
-    "BatchConvBias": Row(_shapes, _batch, sums),
-    "Local": Row(_local_shapes, _local, (), (0, 1)),
-    "GroupLocal": Row(_local_shapes, _local, (), (0, 1)),
-    "LocalShare": Row(_local_shapes, _local, (), (0, 1)),
-    "MaskConvolution": Row(_shapes, _first_two, (), (0, 1)),
-    "RegionRestrictedConvolution": Row(_shapes, _first_two, (), (0, 1)),
-    "RelayoutFormat": Row(_converted, "copy"),
-}
+FUNCTIONS.update(
+    # Without a bias; where masks say where to compute, the count is that of a whole convolution
+    first_two=lambda call: _conv(call, bias=False),
+    filter_gradient=lambda call: ("conv", {"grads": ("weight",), **_grouped(call)}),
+    deformable=lambda call: ("conv", {"sampled": TAPS, **_grouped(call)}),
+)

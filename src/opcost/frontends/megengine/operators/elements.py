@@ -10,8 +10,7 @@ from opcost.core import shapes as sh
 from opcost.core.graph import NO_ATTRS
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, Unknown
 from opcost.frontends.megengine.model import SMALL
-from opcost.frontends.megengine.operators.layers import along
-from opcost.frontends.megengine.operators.table import Means, Numbers, OperatorCall, Row, alike, result, same, stretched
+from opcost.frontends.megengine.operators.table import FUNCTIONS, Means, Numbers, OperatorCall, result
 from opcost.frontends.megengine.schema import FLOATING, NO_AXIS, NO_OPTIONAL_AXIS, QUANTIZED
 from opcost.frontends.nodes.meaning import Content
 
@@ -23,7 +22,7 @@ def functions(text: str) -> dict[str, str]:
     return {mode: fn or mode.lower() for mode, _, fn in (word.partition("=") for word in text.split())}
 
 
-FUNCTIONS = functions("""
+MODES = functions("""
     RELU ABS ACOS ASIN CEIL COS EXP EXPM1 FLOOR LOG LOG1P NEGATE=neg SIGMOID SIN TANH ABS_GRAD ADD
     FLOOR_DIV=floor_divide MAX MIN MOD=remainder MUL POW SIGMOID_GRAD SUB SWITCH_GT0=relu_grad TANH_GRAD TRUE_DIV=div
     LOG_SUM_EXP=logaddexp LT=compare LEQ=compare EQ=compare NEQ=compare SHL=shift SHR=shift COND_LEQ_MOV=threshold
@@ -46,9 +45,9 @@ _RESULTS = {"x32": "int32", "xI8": "int8", "x8": "int8", "xI16": "int16", "xF32"
 def _function(call: OperatorCall) -> Means:
     """The quantized form of a function does what the function does; the types at the end of a mode say nothing more."""
     mode = call.word("mode")
-    fn = FUNCTIONS.get(mode)
+    fn = MODES.get(mode)
     if fn is None and call.type == "ElemwiseMultiType":
-        fn = FUNCTIONS.get(mode[1:] if mode.startswith("Q") else mode.rpartition("_")[0])
+        fn = MODES.get(mode[1:] if mode.startswith("Q") else mode.rpartition("_")[0])
     return ("elementwise", {"fn": fn}) if fn else ("unknown", NO_ATTRS)
 
 
@@ -60,71 +59,43 @@ def _multi_types(call: OperatorCall) -> list[str]:
     return [next(found, call.dtype())]
 
 
-_COMPUTED = {
-    "Elemwise": Row(
-        stretched, _function, lambda call: ["bool" if call.word("mode") in ("ISNAN", "ISINF") else call.dtype()]
-    ),
-    "ElemwiseMultiType": Row(stretched, _function, _multi_types),
-    "PowC": Row(same, "elementwise pow"),
+FUNCTIONS.update(
+    function_types=lambda call: ["bool" if call.word("mode") in ("ISNAN", "ISINF") else call.dtype()],
     # between numbers and their quantized form something is computed, between other types not
-    "TypeCvt": Row(
-        same,
-        lambda call: ("quantize" if {call.dtype(), call.outs[0].dtype} & QUANTIZED else "copy", NO_ATTRS),
-        lambda call: [call.word("dtype") or call.dtype()],
-    ),
-    "AddUpdate": Row(same, "elementwise mul_mul_add"),
-    "AffineInt": Row(stretched, "elementwise fma"),
-    **dict.fromkeys(("FakeQuant", "TQT", "LSQ"), Row(same, "elementwise fake_quantize")),
-    "FakeQuantBackward": Row(alike(1), "elementwise fake_quantize_grad"),
-    "MaskedFill": Row(same, "elementwise masked_fill"),
-    "Where": Row(
-        lambda call: [sh.broadcast([call.dims(at) for at in range(3)])],
-        "elementwise where",
-        lambda call: [call.dtype(1)],
-    ),
-    "CheckNonFinite": Row(
-        lambda call: [*(made.shape for made in call.ins), (1,)],
-        "elementwise nan_check",
-        lambda call: [*(["float32"] * len(call.ins)), "int32"],
-    ),
-}
+    conversion=lambda call: ("quantize" if {call.dtype(), call.outs[0].dtype} & QUANTIZED else "copy", NO_ATTRS),
+    converted_type=lambda call: [call.word("dtype") or call.dtype()],
+    where_shape=lambda call: sh.broadcast([call.dims(at) for at in range(3)]),
+    second_type=lambda call: [call.dtype(1)],
+    checked_shapes=lambda call: [*(made.shape for made in call.ins), (1,)],
+    checked_types=lambda call: [*(["float32"] * len(call.ins)), "int32"],
+)
 
 # -- tensors made of no other: constants, ranges, random numbers -------------------------------------------------------
 
 
-def _declared(call: OperatorCall) -> list[str]:
-    return [call.word("dtype") or "float32"]
-
-
-_DRAWN = Row(lambda call: [call.target(0)], "random", _declared, ())  # The shape comes as the first input
-
-_CREATED = {
-    "Alloc": _DRAWN._replace(means="create"),
-    "Eye": Row(lambda call: [(call.target(0) * 2)[:2]], "create", _declared, ()),
-    "Linspace": Row(lambda call: [(call.first(2),)], "create", ("float32",), ()),
-    **dict.fromkeys(("UniformRNG", "GaussianRNG", "PermutationRNG"), _DRAWN),
-    **dict.fromkeys(("GammaRNG", "BetaRNG", "PoissonRNG", "ExponentialRNG"), Row(same, "random")),
-    "MultinomialRNG": Row(lambda call: [(*call.dims(0)[:-1], call.whole("num_samples"))], "random", ("int32",)),
-    "ShuffleRNG": Row(lambda call: [call.dims(0), call.dims(0)[:1]], "gather", ("", "int32")),
-    # the result, and a mask with a byte for each element
-    "Dropout": Row(
-        lambda call: [call.dims(0), (sh.product(call.dims(0)),)], "random dropout", ("", "uint8"), results=(0,)
-    ),
-}
+FUNCTIONS.update(
+    declared=lambda call: [call.word("dtype") or "float32"],
+    target_shape=lambda call: call.target(0),
+    eye=lambda call: (call.target(0) * 2)[:2],
+    linspace=lambda call: (call.first(2),),
+    multinomial=lambda call: (*call.dims(0)[:-1], call.whole("num_samples")),
+    shuffled=lambda call: [call.dims(0), call.dims(0)[:1]],
+    dropped_out=lambda call: [call.dims(0), (sh.product(call.dims(0)),)],  # the mask has a byte for each element
+)
 
 # -- other shapes of the same elements, joined and split tensors -------------------------------------------------------
 
 
-def _reshape_shapes(call: OperatorCall) -> list[Shape]:
+def _reshape_shape(call: OperatorCall) -> Shape:
     """The target may leave one extent open: -1, or the axis that the operator names."""
     x, target = call.dims(0), list(call.target(1))
     axis = call.whole("axis")
     if axis != NO_OPTIONAL_AXIS and "axis" in call.params:
         target[sh.axis_of(axis, len(target))] = -1
-    return [sh.reshaped(x, target)]
+    return sh.reshaped(x, target)
 
 
-def _dimshuffle_shapes(call: OperatorCall) -> list[Shape]:
+def _dimshuffle_shape(call: OperatorCall) -> Shape:
     """The axes in a new order; -1 is a new axis."""
     x, pattern = call.dims(0), call.params.get("pattern")
     shape: list[Extent] = []
@@ -132,10 +103,10 @@ def _dimshuffle_shapes(call: OperatorCall) -> list[Shape]:
         if not isinstance(axis, int) or axis >= len(x):
             raise Mismatch(f"axis {axis} does not exist in {sh.text(x)}")
         shape.append(1 if axis < 0 else x[axis])
-    return [tuple(shape)]
+    return tuple(shape)
 
 
-def _axis_shapes(call: OperatorCall) -> list[Shape]:
+def _axis_shape(call: OperatorCall) -> Shape:
     """Axes of extent 1 are added and removed one after the other; MegEngine has no tensor without axes."""
     shape: Dims = call.dims(0)
     changes = call.params.get("desc")
@@ -144,7 +115,7 @@ def _axis_shapes(call: OperatorCall) -> list[Shape]:
             method, axis = change
             place = axis if isinstance(axis, int) else 0
             shape = sh.inserted(shape, place) if method == "add" else sh.squeezed(shape, [place]) or (1,)
-    return [shape]
+    return shape
 
 
 def _split_shapes(call: OperatorCall) -> list[Shape]:
@@ -154,33 +125,18 @@ def _split_shapes(call: OperatorCall) -> list[Shape]:
     return [sh.replaced(x, axis, call.first(index)) for index in range(1, len(call.ins))]
 
 
-def _padding_shapes(call: OperatorCall) -> list[Shape]:
+def _padding_shape(call: OperatorCall) -> Shape:
     x = call.dims(0)
     sides = ("front_offset", "back_offset")
-    return [sh.padded(x, [[call.whole(f"{side}_dim{axis}") for side in sides] for axis in range(len(x))])]
+    return sh.padded(x, [[call.whole(f"{side}_dim{axis}") for side in sides] for axis in range(len(x))])
 
 
-_MOVED = {
-    "Reshape": Row(_reshape_shapes, "view"),
-    "Broadcast": Row(lambda call: [sh.expanded(call.dims(0), call.target(1))], "view"),
-    "Dimshuffle": Row(_dimshuffle_shapes, "view"),
-    "AxisAddRemove": Row(_axis_shapes, "view"),
-    "Concat": Row(lambda call: [sh.concat(call.every(), call.whole("axis"))], "copy"),
-    "Split": Row(_split_shapes, "view"),
-    "Padding": Row(_padding_shapes, "copy"),
-    # the shape of the input, of several inputs their common one, or one extent of it
-    "GetVarShape": Row(
-        lambda call: [(1 if call.whole("axis") != NO_OPTIONAL_AXIS else len(sh.broadcast(call.every())),)],
-        "view",
-        ("int32",),
-    ),
-    "Copy": Row(same, "copy"),
-    "PersistentOutputStorage": Row(same, "copy"),
-    # nothing moves; further inputs are only numbers of shapes
-    **dict.fromkeys(
-        "Identity MarkDynamicVar MarkNoBroadcastElemwise VirtualDep AssertEqual Sleep".split(), Row(same, "view")
-    ),
-}
+FUNCTIONS.update(
+    broadcast_to=lambda call: sh.expanded(call.dims(0), call.target(1)),
+    concat=lambda call: sh.concat(call.every(), call.whole("axis")),
+    # of the input's shape, of several inputs' common one, or one extent of it
+    shape_length=lambda call: (1 if call.whole("axis") != NO_OPTIONAL_AXIS else len(sh.broadcast(call.every())),),
+)
 
 # -- parts of tensors: slices, elements picked by index, and the same written to ---------------------------------------
 
@@ -218,90 +174,58 @@ def _indexed(call: OperatorCall) -> tuple[list[Extent], dict[int, int]]:
     return dims, picked
 
 
-def _part_shapes(call: OperatorCall) -> list[Shape]:
+def _part_shape(call: OperatorCall) -> Shape:
     """Slices shorten an axis, a number removes it; the last axis stays, since MegEngine has no tensor without axes."""
     dims, picked = _indexed(call)
-    return [tuple(extent for axis, extent in enumerate(dims) if axis not in picked) or (1,)]
+    return tuple(extent for axis, extent in enumerate(dims) if axis not in picked) or (1,)
 
 
-def _picked_shapes(call: OperatorCall) -> list[Shape]:
+def _picked_shape(call: OperatorCall) -> Shape:
     """Axes with an index tensor are replaced by its axes, in their place if they are neighbours, else in front."""
     dims, picked = _indexed(call)
     if not picked:
-        return [tuple(dims)]
+        return tuple(dims)
     shape = sh.broadcast([call.dims(place) for place in picked.values()])
     axes = sorted(picked)
     at = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
     rest = [extent for axis, extent in enumerate(dims) if axis not in picked]
-    return [(*rest[:at], *shape, *rest[at:])]
+    return (*rest[:at], *shape, *rest[at:])
 
 
-def _mesh_shapes(call: OperatorCall) -> list[Shape]:
+def _mesh_shape(call: OperatorCall) -> Shape:
     """Every axis with an index keeps its place and takes the length of its own index."""
     dims, picked = _indexed(call)
     for axis, place in picked.items():
         dims[axis] = (call.dims(place) or (1,))[-1]
-    return [tuple(dims)]
+    return tuple(dims)
 
 
-def _put(fn: str) -> Callable[[OperatorCall], Means]:
+def _put(call: OperatorCall, fn: str) -> Means:
     """Only what is put moves; the order of the inputs is x, source, indices."""
-
-    def means(call: OperatorCall) -> Means:
-        source = call.ins[1].shape if len(call.ins) > 1 else None
-        elements = None if source is None else sh.product(source)
-        return "scatter", {"fn": fn} if elements is None else {"fn": fn, "elements": elements}
-
-    return means
+    source = call.ins[1].shape if len(call.ins) > 1 else None
+    elements = None if source is None else sh.product(source)
+    return "scatter", {"fn": fn} if elements is None else {"fn": fn, "elements": elements}
 
 
-def _diagonal(call: OperatorCall) -> list[Shape]:
+def _diagonal(call: OperatorCall) -> Shape:
     """A vector becomes a matrix, a matrix gives its diagonal."""
     dims, offset = call.ranked(0, 1, 2), call.whole("k")
     if len(dims) == 1:
         side = sh.total((dims[0], abs(offset)))
-        return [(side, side)]
-    return [(sh.diagonal(dims[0], dims[1], offset),)]
+        return (side, side)
+    return (sh.diagonal(dims[0], dims[1], offset),)
 
 
-_SET, _ADD = Row(same, _put("copy")), Row(same, _put("add"))
-_MESH = Row(_mesh_shapes, "gather")
-
-_INDEXED = {
-    "Subtensor": Row(_part_shapes, "view"),
-    "IndexingMultiAxisVec": Row(_picked_shapes, "gather"),
-    "MeshIndexing": _MESH,
-    "BatchedMeshIndexing": _MESH,
-    **dict.fromkeys(("SetSubtensor", "IndexingSetMultiAxisVec", "SetMeshIndexing", "BatchedSetMeshIndexing"), _SET),
-    **dict.fromkeys(("IncrSubtensor", "IndexingIncrMultiAxisVec", "IncrMeshIndexing", "BatchedIncrMeshIndexing"), _ADD),
-    "IndexingOneHot": Row(along, "gather"),
-    "IndexingSetOneHot": Row(same, "scatter", reads=(0, 1, 2)),
-    "IndexingRemap": Row(lambda call: [call.dims(1)[:-1]], "gather"),
-    "Diag": Row(_diagonal, "gather"),
-}
-
-# -- operators whose results or costs depend on data, on other runtimes or on code elsewhere ---------------------------
+FUNCTIONS.update(
+    put_copy=lambda call: _put(call, "copy"),
+    put_add=lambda call: _put(call, "add"),
+    remapped=lambda call: call.dims(1)[:-1],
+    let_through=lambda call: [made.dims for made in call.ins[1:]],  # behind a condition
+)
 
 
-def _unknown(call: OperatorCall) -> list[Shape]:
+def _unknown(call: OperatorCall) -> Shape:
     raise Unknown
-
-
-_NAMED_ONLY = {
-    **dict.fromkeys(  # a condition first, then what goes through
-        ("CondExecMark", "CondExecMarkIfNeed"),
-        Row(lambda call: [call.dims(index) for index in range(1, len(call.ins))], "unknown"),
-    ),
-    **dict.fromkeys(
-        (
-            "CondExecPred", "CondExecPredLogical", "CondExecMerge", "Loop", "ExternCOprRunner", "TensorRTRuntimeOpr",
-            "AtlasRuntimeOpr", "CambriconRuntimeOpr", "MagicMindRuntimeOpr", "NvOf",
-        ),
-        Row(_unknown, "unknown"),
-    ),
-}  # fmt: skip
-
-ROWS = {**_COMPUTED, **_CREATED, **_MOVED, **_INDEXED, **_NAMED_ONLY}
 
 
 # -- numbers that are known without data: shapes, and what a model computes from them and from small constants ----------
@@ -385,7 +309,7 @@ def _slice_content(call: OperatorCall) -> Numbers | None:
     return numbers
 
 
-def _reduce(call: OperatorCall) -> Numbers | None:
+def _reduced_content(call: OperatorCall) -> Numbers | None:
     """A vector to one number."""
     numbers, function = _vector(call), _REDUCTIONS.get(call.word("mode"))
     if not numbers or function is None or call.whole("axis") not in (0, -1, NO_AXIS) or result(call) != (1,):
@@ -403,5 +327,5 @@ _RULES: dict[str, Callable[[OperatorCall], Numbers | None]] = {
     "Broadcast": lambda call: _stretched(call, 0),
     "Concat": lambda call: tuple(number for place in range(len(call.ins)) for number in _vector(call, place)),
     "Subtensor": _slice_content,
-    "Reduce": _reduce,
+    "Reduce": _reduced_content,
 }

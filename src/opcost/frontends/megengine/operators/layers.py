@@ -7,8 +7,8 @@ from math import prod
 from opcost.core import shapes as sh
 from opcost.core.graph import Attr, bits
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape
-from opcost.frontends.megengine.operators.convolution import image, sums
-from opcost.frontends.megengine.operators.table import Means, OperatorCall, Row, alike, result, same
+from opcost.frontends.megengine.operators.convolution import image
+from opcost.frontends.megengine.operators.table import FUNCTIONS, Means, OperatorCall, result
 from opcost.frontends.megengine.schema import NO_AXIS
 
 MOST_LAYERS = 1 << 10  # Layers of the deepest recurrent operator that is believed
@@ -31,12 +31,12 @@ def _unpacked(call: OperatorCall) -> tuple[Dims, Dims, int]:
     return left, right, pack
 
 
-def _product_shapes(call: OperatorCall) -> list[Shape]:
+def _product_shape(call: OperatorCall) -> Shape:
     left, right, pack = _unpacked(call)
     found = sh.matmul(left, right, transpose_a=call.flag("transposeA"), transpose_b=call.flag("transposeB"))
     if pack > 1:
-        return [(sh.divided(found[-2], pack), found[-1], pack)]
-    return [found]
+        return (sh.divided(found[-2], pack), found[-1], pack)
+    return found
 
 
 def _product(call: OperatorCall) -> Means:
@@ -47,11 +47,11 @@ def _product(call: OperatorCall) -> Means:
     return "matmul", {} if depth is None else {"depth": depth}
 
 
-def _square(call: OperatorCall) -> list[Shape]:
+def _square(call: OperatorCall) -> Shape:
     dims = call.dims(0)
     if len(dims) < 2 or (None not in dims[-2:] and dims[-1] != dims[-2]):
         raise Mismatch("a square matrix is needed")
-    return [dims]
+    return dims
 
 
 def _svd_shapes(call: OperatorCall) -> list[Shape]:
@@ -63,10 +63,10 @@ def _svd_shapes(call: OperatorCall) -> list[Shape]:
     return [(*batch, rows, rows if full else least), (*batch, least), (*batch, columns if full else least, columns)]
 
 
-def _cross_shapes(call: OperatorCall) -> list[Shape]:
+def _cross_shape(call: OperatorCall) -> Shape:
     dims = call.dims(0)
     axis = sh.axis_of(call.whole("axisa"), len(dims))
-    return [sh.inserted(sh.replaced(dims, axis), call.whole("axisc"), dims[axis])]
+    return sh.inserted(sh.replaced(dims, axis), call.whole("axisc"), dims[axis])
 
 
 # -- attention in one operator: projections, scores, their softmax, the weighted values, the last projection -----------
@@ -202,10 +202,10 @@ def _norm(call: OperatorCall) -> Means:
 _WINDOWED = {"MAX": "max", "AVERAGE": "avg", "AVERAGE_COUNT_EXCLUDE_PADDING": "avg"}
 
 
-def _pool_shapes(call: OperatorCall) -> list[Shape]:
+def _pool_shape(call: OperatorCall) -> Shape:
     x = call.ranked(0, 4, 5)
     layout = image(call.format)
-    return [layout.resized(x, call.windows(layout.plane(x), call.per_axis("window")))]
+    return layout.resized(x, call.windows(layout.plane(x), call.per_axis("window")))
 
 
 def _pool(call: OperatorCall) -> Means:
@@ -223,10 +223,10 @@ def plane(target: Dims) -> Dims:
     return target
 
 
-def _adaptive_shapes(call: OperatorCall) -> list[Shape]:
+def _adaptive_shape(call: OperatorCall) -> Shape:
     x = call.ranked(0, 4, 5)
     target = call.target(1)
-    return [image(call.format).resized(x, plane(target * 2 if len(target) == 1 else target))]
+    return image(call.format).resized(x, plane(target * 2 if len(target) == 1 else target))
 
 
 def _adaptive_fn(call: OperatorCall) -> str:
@@ -241,13 +241,13 @@ def _adaptive(call: OperatorCall) -> Means:
     return "pool", {"fn": _adaptive_fn(call), "window": prod(kernel), "kernel": kernel, "stride": stride}
 
 
-def _region_shapes(call: OperatorCall) -> list[Shape]:
+def _pooled_regions(call: OperatorCall) -> list[Shape]:
     x, regions = call.ranked(0, 4), call.dims(1)
     shape = (regions[0], x[1], *plane(call.target(2)))
     return [shape, shape]
 
 
-def _region(call: OperatorCall) -> Means:
+def _region_pool(call: OperatorCall) -> Means:
     """Regions are in data; a window is taken as its share of the whole image."""
     x, y = call.dims(0), result(call)
     return "pool", {"fn": _adaptive_fn(call), "window": 1 if y is None else prod(sh.adaptive_windows(x[2:], y[2:])[0])}
@@ -259,16 +259,16 @@ _REDUCTIONS = {"SUM": "sum", "SUM_SQR": "dot", "PRODUCT": "prod", "MIN": "min", 
 _RESULTS = {"FLOAT_O32xC32": "float32", "FLOAT_O16xC32": "float16", "QUINT_I8xO32": "qint32", "QINT_I8xO32": "qint32"}
 
 
-def along(call: OperatorCall) -> list[Shape]:
+def _along(call: OperatorCall) -> Shape:
     """One axis to extent 1."""
-    return [sh.reduced(call.dims(0), [call.whole("axis")], keepdims=True)]
+    return sh.reduced(call.dims(0), [call.whole("axis")], keepdims=True)
 
 
-def _reduce_shapes(call: OperatorCall) -> list[Shape]:
+def _reduce_shape(call: OperatorCall) -> Shape:
     """One axis to extent 1, or all axes to the shape that a second input names."""
     if len(call.ins) > 1:
-        return [call.target(1)]
-    return [(1,)] if call.whole("axis") == NO_AXIS else along(call)
+        return call.target(1)
+    return (1,) if call.whole("axis") == NO_AXIS else _along(call)
 
 
 def _reduce(call: OperatorCall) -> Means:
@@ -298,50 +298,20 @@ def _suppression(call: OperatorCall) -> Means:
     raise Mismatch("how many pairs of boxes are compared depends on data")
 
 
-ROWS = {
-    "MatrixMul": Row(_product_shapes, _product, sums, (0, 1)),
-    "BatchedMatrixMul": Row(_product_shapes, _product, sums, (0, 1)),
-    "Dot": Row(
-        lambda call: [(1,)],
-        lambda call: ("matmul", {"depth": max(sh.product(call.dims(index)) or 1 for index in (0, 1))}),
-        sums,
-        (0, 1),
-    ),
-    "MatrixInverse": Row(_square, "linalg inverse"),
-    "SVD": Row(_svd_shapes, "linalg svd"),
-    "Cross": Row(_cross_shapes, "elementwise cross"),
-    "MultiHeadAttn": Row(lambda call: _attention(call)[0], _attention_products, results=(0,)),
-    "RNN": Row(_layer_shapes, _layers, results=_layer_results),
-    "LSTM": Row(_layer_shapes, _layers, results=_layer_results),
-    "RNNCell": Row(_step_shapes, _step),
-    "LSTMCell": Row(_step_shapes, _step),
+FUNCTIONS.update(
+    one=lambda call: (1,),
+    dot=lambda call: ("matmul", {"depth": max(sh.product(call.dims(index)) or 1 for index in (0, 1))}),
+    attention_shapes=lambda call: _attention(call)[0],
     # statistics first, the result last; at inference there are no running statistics
-    "BatchNorm": Row(
-        lambda call: [*[call.dims(1)] * (4 if call.count == 6 else 2), (0,), call.dims(0)],
-        lambda call: ("norm", {"fn": "batch", "affine": 2, "training": call.word("fwd_mode") == "TRAINING"}),
-        lambda call: [*([call.dtype(1)] * (call.count - 2)), "uint8", call.dtype()],
-        results=lambda call: (call.count - 1,),
-    ),
-    **dict.fromkeys(_AFFINE, Row(_norm_shapes, _norm, ("", "float32", "float32"), results=(0,))),
-    "LRN": Row(same, lambda call: ("norm", {"fn": "local_response", "window": call.whole("n")})),
-    "Softmax": Row(same, "softmax"),
-    "SoftmaxBackward": Row(alike(0), lambda call: ("softmax", {"grad": True})),
-    "Pooling": Row(_pool_shapes, _pool),
-    "PoolingBackward": Row(alike(0), _pool, (), (2, 0, 1)),
-    "AdaptivePooling": Row(_adaptive_shapes, _adaptive, (), (0,)),
-    "AdaptivePoolingBackward": Row(alike(0), "unknown"),
-    "ROIPooling": Row(_region_shapes, _region, ("", "int32"), (0, 1)),
-    "Reduce": Row(_reduce_shapes, _reduce, lambda call: [_RESULTS.get(call.word("data_type"), call.dtype())], (0,)),
-    "Argmax": Row(along, "reduce argmax", ("int32",)),
-    "Argmin": Row(along, "reduce argmin", ("int32",)),
-    "Cumsum": Row(same, "reduce cumsum"),
-    "Argsort": Row(lambda call: [call.ranked(0, 2)] * 2, _sort, ("", "int32")),
-    "TopK": Row(_top_shapes, _sort, ("", "int32"), (0,)),
-    "CondTake": Row(lambda call: [(None,), (None,)], "gather", ("", "int32")),
-    "NonZero": Row(lambda call: [(len(call.dims(0)), None)], "gather", ("int32",)),
-    "NMSKeepMGB": Row(
-        lambda call: [(call.ranked(0, 3)[0], call.whole("max_output")), call.ranked(0, 3)[:1]],
-        _suppression,
-        ("int32", "int32"),
-    ),
-}
+    batch_norm_shapes=lambda call: [*[call.dims(1)] * (4 if call.count == 6 else 2), (0,), call.dims(0)],
+    batch_norm=lambda call: ("norm", {"fn": "batch", "affine": 2, "training": call.word("fwd_mode") == "TRAINING"}),
+    batch_norm_types=lambda call: [*([call.dtype(1)] * (call.count - 2)), "uint8", call.dtype()],
+    last_result=lambda call: (call.count - 1,),
+    lrn=lambda call: ("norm", {"fn": "local_response", "window": call.whole("n")}),
+    softmax_gradient=lambda call: ("softmax", {"grad": True}),
+    reduce_type=lambda call: [_RESULTS.get(call.word("data_type"), call.dtype())],
+    argsort_shapes=lambda call: [call.ranked(0, 2)] * 2,
+    two_open=lambda call: [(None,), (None,)],
+    nonzero=lambda call: (len(call.dims(0)), None),
+    kept_boxes=lambda call: [(call.ranked(0, 3)[0], call.whole("max_output")), call.ranked(0, 3)[:1]],
+)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from opcost.core.graph import NO_ATTRS, Attr, Attrs
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, Unknown, broadcast, text, windows
 from opcost.frontends.nodes.meaning import Operand, Out
+from opcost.frontends.rows import RowFunctions
 
 Numbers: TypeAlias = "tuple[int | float, ...]"
 
@@ -112,63 +112,59 @@ class OperatorCall:
 
 
 Means: TypeAlias = "tuple[str, Attrs]"  # Kind and attributes of an operator
-Shaper: TypeAlias = Callable[[OperatorCall], "list[Shape]"]
-Typer: TypeAlias = Callable[[OperatorCall], "list[str]"]
 Places: TypeAlias = "tuple[int, ...]"
 
+FUNCTIONS = RowFunctions()
+FUNCTIONS.update(
+    same=lambda call: call.dims(0),
+    like=lambda call, index: call.dims(index),
+    broadcast=lambda call: broadcast(call.every()),
+)
 
-@cache
-def _fixed(means: str) -> Means:
-    kind, _, fn = means.partition(" ")
-    return kind, {"fn": fn} if fn else NO_ATTRS
 
+class Row:
+    """What is known about a type of operators, from the words of its row in `operators.json`; `@name` is a function.
 
-class Row(NamedTuple):
-    """What is known about a type of operators."""
+    `means`: the kind, with its function behind where it has one (`reduce argmax`). `types`: the element types of the results, `x`
+    that of the first input, which all have unless given. `reads`: the inputs that the kind takes, in its order; without it, all.
+    `results`: those that the kind speaks of; others (kept for a backward pass) count only if something reads them.
+    """
 
-    shapes: Shaper  # The shapes of all results
-    means: str | Callable[[OperatorCall], Means]
-    """The kind, with its function behind where it has one (`reduce argmax`); or what works out kind and attributes."""
-    types: Typer | tuple[str, ...] = ()
-    """The element types of the results; an empty word, and an empty list, mean the first input's."""
-    reads: Places | Callable[[OperatorCall], Places] | None = None
-    """The inputs that the kind takes, in its order; None for all in their own order."""
-    results: Places | Callable[[OperatorCall], Places] | None = None
-    """The results that the kind speaks of; others (kept for a backward pass) count only if something reads them."""
+    def __init__(
+        self, shapes: str, means: str, types: str = "", reads: str | Sequence[int] | None = None,
+        results: str | Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
+        self._shapes = FUNCTIONS.named(shapes)
+        kind, _, fn = means.partition(" ")
+        self._means: Any = FUNCTIONS.named(means) if means[0] == "@" else (kind, {"fn": fn} if fn else NO_ATTRS)
+        self._types: Any = FUNCTIONS.named(types) if types[:1] == "@" else types.split()
+        self._reads, self._results = (
+            FUNCTIONS.named(places) if isinstance(places, str) else places if places is None else tuple(places)
+            for places in (reads, results)
+        )
+
+    def shapes(self, call: OperatorCall) -> list[Shape]:
+        """The shapes of all results."""
+        found = self._shapes(call)
+        return found if isinstance(found, list) else [found]
 
     def meaning(self, call: OperatorCall) -> Means:
         """Kind and attributes."""
-        return self.means(call) if callable(self.means) else _fixed(self.means)
+        found: Means = self._means(call) if callable(self._means) else self._means
+        return found
 
     def read(self, call: OperatorCall) -> Places | None:
-        return self.reads(call) if callable(self.reads) else self.reads
+        return self._reads(call) if callable(self._reads) else self._reads
 
     def made(self, call: OperatorCall) -> Places | None:
-        return self.results(call) if callable(self.results) else self.results
+        return self._results(call) if callable(self._results) else self._results
 
     def dtypes(self, call: OperatorCall) -> list[str]:
         """The element types of all results."""
-        if not self.types:
-            return [call.dtype()] * call.count
-        found = self.types(call) if callable(self.types) else self.types[: call.count]
+        found = self._types(call) if callable(self._types) else self._types[: call.count]
         if len(found) != call.count:
             return [call.dtype()] * call.count
-        return [name or call.dtype() for name in found]
-
-
-def same(call: OperatorCall) -> list[Shape]:
-    """The result has the shape of the first input."""
-    return [call.dims(0)]
-
-
-def stretched(call: OperatorCall) -> list[Shape]:
-    """The result has the shape to which all inputs stretch."""
-    return [broadcast(call.every())]
-
-
-def alike(index: int) -> Shaper:
-    """The result has the shape of one input."""
-    return lambda call: [call.dims(index)]
+        return [call.dtype() if name == "x" else name for name in found]
 
 
 def result(call: OperatorCall, place: int = 0) -> Shape:

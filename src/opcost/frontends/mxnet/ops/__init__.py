@@ -5,14 +5,15 @@ from __future__ import annotations
 from functools import cache
 
 from opcost.core.parsing import packaged_table
-from opcost.frontends.mxnet.ops.table import Operator, row, table_of
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, Operator, row, table_of
 
 
 @cache
 def all_operators() -> dict[str, Operator]:
     """Every operator that has a row, by each of its names."""
-    from opcost.frontends.mxnet.ops import contraction, control, elementwise, index, layers, quantized, reshape, vision  # noqa: F401 - they enter functions
+    from opcost.frontends.mxnet.ops import contraction, control, elementwise, index, layers, quantized, reshape, vision
 
+    FUNCTIONS.enter(contraction, elementwise, index, layers, reshape, vision)
     data = packaged_table(__package__, "operators.json")
     rows = [row(**each) for family in data["rows"].values() for each in family]
     plain = [*elementwise.rows_of_functions(data["functions"]), *rows, *control.ROWS]

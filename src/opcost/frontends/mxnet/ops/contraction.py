@@ -7,13 +7,12 @@ from math import isqrt, prod
 from opcost.core import shapes as sh
 from opcost.core.graph import Attrs
 from opcost.core.shapes import Dims, Mismatch, Shape
-from opcost.frontends.mxnet.ops.table import Call, Means, Pattern, handler, handlers
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, Call, Means, Pattern
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
 # -- products ----------------------------------------------------------------------------------------------------------
 
 
-@handler
 def _fully_connected(call: Call, bias: int = 2) -> Attrs:
     hidden = call.attrs.integer("num_hidden")
     flatten = call.attrs.flag("flatten", default=True)
@@ -40,14 +39,12 @@ def _fully_connected(call: Call, bias: int = 2) -> Attrs:
     return {"depth": call.x(1)[1], **({"bias": True} if len(call.ins) > bias else {})}
 
 
-@handler
 def _intgemm(call: Call) -> Attrs:
     """A fully connected layer on bytes: a scale is between the weight and the bias."""
     call.put_in(2, (1,))
-    return _fully_connected(call, 3)  # type: ignore[no-any-return]
+    return _fully_connected(call, 3)
 
 
-@handler
 def _intgemm_types(call: Call) -> None:
     call.type_in(1, "int8")
     call.type_out(0, call.attrs.dtype("out_type", "float32"))
@@ -55,7 +52,6 @@ def _intgemm_types(call: Call) -> None:
         call.type_in(index, "float32")
 
 
-@handler
 def _dot(call: Call) -> Attrs:
     """The last axis of the first operand and the first of the second are summed; transposed, the other ones."""
     a, b = call.dims(0), call.dims(1)
@@ -64,7 +60,6 @@ def _dot(call: Call) -> Attrs:
     return {"depth": sh.known((a[mine],))[0]}
 
 
-@handler
 def _batch_dot(call: Call) -> Attrs:
     turns = call.attrs.flag("transpose_a"), call.attrs.flag("transpose_b")
     a, b = (_turned(shape, turn=turn) for shape, turn in zip(call.every(), turns, strict=True))
@@ -86,7 +81,6 @@ def _turned(shape: Dims, *, turn: bool) -> Dims:
     return sh.swapped(shape, -1, -2) if turn else shape
 
 
-@handler
 def _gemm(call: Call) -> Attrs:
     """alpha A B (+ beta C): rows are along `axis`, columns along the last one."""
     a, b = call.dims(0), call.dims(1)
@@ -101,13 +95,11 @@ def _gemm(call: Call) -> Attrs:
     return {"depth": call.x()[axis if turned else -1], **({"bias": True} if len(call.ins) > 2 else {})}
 
 
-@handler
 def _matmul(call: Call) -> Attrs:
     call.put_out(0, sh.matmul(*call.every()))
     return {"depth": call.x()[-1]}
 
 
-@handler
 def _tensordot(call: Call) -> Attrs:
     a, b = call.every()
     if "a_axes_summed" in call.attrs or "b_axes_summed" in call.attrs:
@@ -123,7 +115,6 @@ def _tensordot(call: Call) -> Attrs:
     return {"depth": prod(call.x()[axis] for axis in mine)}
 
 
-@handler
 def _einsum(call: Call) -> Attrs:
     """The subscripts with an explicit output and a letter for every axis of an ellipsis."""
     operands = call.every()
@@ -132,20 +123,18 @@ def _einsum(call: Call) -> Attrs:
     return {"equation": equation}
 
 
-@handler
 def _numpy_dot(call: Call) -> Means:
     """The last axis of the first with the last but one of the second; a scalar multiplies."""
     return ("matmul", {"depth": call.x()[-1]}) if call.x() and call.x(1) else ("elementwise", {"fn": "mul"})
 
 
-@handler
 def _khatri_rao(call: Call) -> Shape:
     """Column by column the Kronecker product of matrices."""
     matrices = call.every()
     return (sh.product(rows for rows, _ in matrices), matrices[0][1]) if all(len(m) == 2 for m in matrices) else None
 
 
-handlers(numpy_dot_shape=lambda call: sh.dot(*call.every()))
+FUNCTIONS.update(numpy_dot_shape=lambda call: sh.dot(*call.every()))
 
 # -- attention on sliding windows --------------------------------------------------------------------------------------
 
@@ -158,14 +147,12 @@ def _window(call: Call) -> int:
     return 2 * reach + 1 if call.attrs.flag("symmetric", default=True) else reach + 1
 
 
-@handler
 def _window_scores(call: Call) -> Attrs:
     _SCORES(call)
     call.put_out(0, (None, None, None, _window(call)))
     return {"depth": call.x()[3]}
 
 
-@handler
 def _window_values(call: Call) -> Attrs:
     _VALUES(call)
     call.put_in(0, (None, None, None, _window(call)))
@@ -179,7 +166,6 @@ BIASES = 2  # One for the input and one for the state, for every gate
 _MOST_LAYERS = 4096
 
 
-@handler
 def _rnn(call: Call) -> Attrs:
     mode, hidden = call.attrs.text("mode"), call.attrs.integer("state_size")
     count, directions = call.attrs.integer("num_layers"), 2 if call.attrs.flag("bidirectional") else 1
@@ -208,7 +194,6 @@ def _rnn(call: Call) -> Attrs:
     return {"cell": mode, "steps": prod(call.x()[:2]), "layers": sizes, "bias": True}
 
 
-@handler
 def _rnn_outputs(attrs: Attributes) -> int:
     return (3 if attrs.text("mode", "lstm") == "lstm" else 2) if attrs.flag("state_outputs") else 1
 
@@ -216,13 +201,11 @@ def _rnn_outputs(attrs: Attributes) -> int:
 # -- factorizations, solvers, diagonals and triangles of matrices; transforms ------------------------------------------
 
 
-@handler
 def _det(call: Call) -> None:
     *batch, _, _ = call.dims(0)
     call.put_all(tuple(batch) or call.scalar)
 
 
-@handler
 def _triangular_product(call: Call) -> Attrs:
     """Half of a square times a matrix: n (n + 1) / 2 products for each column."""
     call.both(1)
@@ -231,7 +214,6 @@ def _triangular_product(call: Call) -> Attrs:
     return {"macs": prod(b[:-2]) * columns * n * (n + 1) // 2}
 
 
-@handler
 def _symmetric(call: Call) -> Attrs:
     """A times its own transpose."""
     *batch, rows, columns = call.dims(0)
@@ -240,27 +222,23 @@ def _symmetric(call: Call) -> Attrs:
     return {"depth": call.x()[depth]}
 
 
-@handler
 def _qr(call: Call) -> list[Shape]:
     *batch, rows, columns = call.dims(0)
     least = sh.diagonal(rows, columns)
     return [(*batch, rows, least), (*batch, least, columns)]
 
 
-@handler
 def _diagonal(call: Call) -> Shape:
     *batch, rows, columns = call.dims(0)
     return (*batch, sh.diagonal(rows, columns, call.attrs.integer("offset", 0)))
 
 
-@handler
 def _make_diagonal(call: Call) -> Shape:
     *batch, length = call.dims(0)
     side = sh.total((length, abs(call.attrs.integer("offset", 0))))
     return (*batch, side, side)
 
 
-@handler
 def _diag(call: Call) -> Shape:
     """A diagonal of a matrix, or a matrix of a diagonal."""
     x = call.dims(0)
@@ -276,7 +254,6 @@ def _two_axes(call: Call) -> tuple[int, int]:
     return call.attrs.integer("axis1", 0), call.attrs.integer("axis2", 1)
 
 
-@handler
 def _triangle(call: Call) -> Shape:
     """The elements of a triangle in one row."""
     *batch, _, columns = call.dims(0)
@@ -284,7 +261,6 @@ def _triangle(call: Call) -> Shape:
     return (*batch, None if side is None else side * (side + 1) // 2)
 
 
-@handler
 def _make_triangle(call: Call) -> Shape:
     *batch, length = call.dims(0)
     if length is None:
@@ -297,7 +273,7 @@ def _make_triangle(call: Call) -> Shape:
 
 
 # Real and imaginary parts are side by side along the last axis: the longer side has twice as many elements as are transformed.
-handlers(
+FUNCTIONS.update(
     trace=lambda call: sh.reduced(call.dims(0), _two_axes(call)),
     fft=lambda call: {"lengths": (call.x()[-1],), "real": True},
     ifft=lambda call: {"lengths": (call.y()[-1],), "real": True},

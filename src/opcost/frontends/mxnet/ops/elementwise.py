@@ -8,7 +8,7 @@ from math import ceil, prod
 from opcost.core import shapes as sh
 from opcost.core.graph import Attrs
 from opcost.core.shapes import Dims, Mismatch, Shape
-from opcost.frontends.mxnet.ops.table import Call, Means, Operator, handler, handlers, like_first, row, same_shapes
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, Call, Means, Operator, like_first, row, same_shapes
 from opcost.frontends.mxnet.symbol import AttributeFault
 
 # -- functions of one tensor, of two, of a tensor and a number ---------------------------------------------------------
@@ -59,13 +59,11 @@ def _function_of(name: str, known: dict[str, str]) -> Attrs:
     return {"fn": known[name]}
 
 
-@handler
 def _activation(call: Call) -> Attrs:
     same_shapes(call)
     return _function_of(call.attrs.text("act_type"), _ACTIVATIONS)
 
 
-@handler
 def _leaky(call: Call) -> Attrs:
     """The weight of `prelu` is one for each channel unless its variable says otherwise."""
     like_first(call)
@@ -75,20 +73,17 @@ def _leaky(call: Call) -> Attrs:
     return _function_of(name, _LEAKY)
 
 
-@handler
 def _dropout(call: Call) -> Means:
     """At inference, dropout hands its input on."""
     drawn = call.training or call.attrs.text("mode", "training") == "always"
     return ("random", {"fn": "dropout"}) if drawn and call.attrs.number("p", 0.5) > 0 else ("view", {})
 
 
-@handler
 def _add_n(call: Call) -> Attrs:
     same_shapes(call)
     return {"elements": (len(call.ins) - 1) * prod(call.y())}
 
 
-@handler
 def _where(call: Call) -> None:
     """A condition may be a vector that picks rows."""
     shape = sh.merge(sh.merge(call.ins[1], call.ins[2]), call.outs[0])
@@ -113,7 +108,7 @@ def _left(call: Call, name: str = "axis") -> Dims:
     return sh.reduced(x, axes, keepdims=call.attrs.flag("keepdims"))
 
 
-handlers(
+FUNCTIONS.update(
     reduced=lambda call: _left(call) or (1,),  # all axes together leave a tensor of one element
     numpy_reduced=lambda call: call.put_all(_left(call)),
     argmax_channel=lambda call: call.dims(0)[:-1] or (1,),
@@ -121,7 +116,6 @@ handlers(
 )
 
 
-@handler
 def _cumulative(call: Call) -> Shape:
     x = call.ins[0]
     if "axis" in call.attrs or (x is not None and len(x) == 1):
@@ -144,7 +138,6 @@ def _length(call: Call, axis: int | None) -> int:
     return prod(call.x()) if axis is None else call.x()[axis]
 
 
-@handler
 def _sort(call: Call) -> Attrs:
     axis = _sorted_axis(call)
     if axis is None:
@@ -154,7 +147,6 @@ def _sort(call: Call) -> Attrs:
     return {"length": _length(call, axis)}
 
 
-@handler
 def _topk(call: Call) -> Attrs:
     x, axis, k = call.dims(0), _sorted_axis(call), call.attrs.integer("k", 1)
     length = sh.product(x) if axis is None else x[axis]
@@ -169,7 +161,6 @@ def _topk(call: Call) -> Attrs:
     return {"length": length, "selected": k if k > 0 else length}
 
 
-@handler
 def _topk_types(call: Call) -> None:
     indices = call.attrs.dtype("dtype", "float32")
     if call.attrs.text("ret_typ", "indices") == "indices":
@@ -183,21 +174,19 @@ def _topk_types(call: Call) -> None:
 
 _MOST_ELEMENTS = 1 << 62
 
-handlers(
+FUNCTIONS.update(
     eye=lambda call: (call.attrs.integer("N"), call.attrs.integer("M", 0) or call.attrs.integer("N")),
     identity=lambda call: (call.attrs.integers("shape") * 2)[:2],
     indices=lambda call: (call.attrs.count("dimensions"), *call.attrs.integers("dimensions")),
 )
 
 
-@handler
 def _shaped(call: Call) -> Shape:
     """The shape is an attribute; where it is absent or in part unknown, the rest follows from the readers of the tensor."""
     shape = call.attrs.integers("shape") if "shape" in call.attrs else ()
     return call.given(shape) if shape or ("shape" in call.attrs and call.np_shape) else None
 
 
-@handler
 def _range(call: Call) -> Shape:
     start, step = call.attrs.number("start"), call.attrs.number("step", 1.0)
     repeat = call.attrs.integer("repeat", 1)
@@ -215,13 +204,11 @@ def _range(call: Call) -> Shape:
     return (max(ceil(steps), 0) * repeat,)
 
 
-@handler
 def _range_like(call: Call) -> Shape:
     x, axis = call.dims(0), call.attrs.maybe_integer("axis")
     return x if axis is None else (x[sh.axis_of(axis, len(x))],)
 
 
-@handler
 def _sampled(call: Call) -> Shape:
     """One draw, or a tensor of them, for every element of the parameters."""
     x = None
@@ -232,7 +219,6 @@ def _sampled(call: Call) -> Shape:
     return None if x is None else (*x, *call.attrs.integers("shape", ()))
 
 
-@handler
 def _multinomial(call: Call) -> None:
     """Draws from distributions along the last axis."""
     x = call.dims(0)
@@ -240,13 +226,11 @@ def _multinomial(call: Call) -> None:
         call.put_all((*x[:-1], *call.attrs.integers("shape", ())) or (1,))
 
 
-@handler
 def _multinomial_types(call: Call) -> None:
     call.type_out(0, call.attrs.dtype("dtype", "int32"))
     call.type_out(1, call.in_types[0])
 
 
-@handler
 def _numpy_drawn(call: Call) -> Shape:
     """`size` wins; without it the parameters' own shape, or a scalar."""
     size = call.attrs.maybe_integers("size")

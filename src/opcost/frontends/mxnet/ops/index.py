@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opcost.core import shapes as sh
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape
-from opcost.frontends.mxnet.ops.table import Call, handler, handlers, like_first, parts_of, same_types
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, Call, like_first, parts_of, same_types
 from opcost.frontends.mxnet.symbol import Attributes
 
 # -- joined and cut ----------------------------------------------------------------------------------------------------
@@ -34,7 +34,6 @@ def _join(call: Call, dim: int) -> None:
         call.put_in(unknown[0], sh.replaced(common, axis, left))
 
 
-@handler
 def _concatenate(call: Call) -> Shape:
     if call.attrs.raw.get("axis") == "None":  # of all elements in one row
         return (sh.total(None if shape is None else sh.product(shape) for shape in call.ins),)
@@ -42,7 +41,6 @@ def _concatenate(call: Call) -> Shape:
     return None
 
 
-@handler
 def _pack(call: Call) -> None:
     """Weights of recurrent layers joined to one vector; up to two of one size may be worked out from the whole."""
     dim = call.attrs.integer("dim", 1)
@@ -57,7 +55,6 @@ def _pack(call: Call) -> None:
     _join(call, dim)
 
 
-@handler
 def _stack(call: Call) -> Shape:
     axis, y = call.attrs.integer("axis", 0), call.outs[0]
     common: Shape = None if y is None else sh.replaced(y, sh.axis_of(axis, len(y)))
@@ -75,19 +72,16 @@ def at_least(rank: int, shape: Dims) -> Dims:
     return (*(1,) * (rank - len(shape)), *shape)
 
 
-@handler
 def _numpy_stack(call: Call, least: int, axis: int) -> Shape:
     """`vstack`, `hstack`, `dstack`: tensors get a few more axes and are joined along one."""
     parts = [at_least(least, shape) for shape in call.every()]
     return sh.concat(parts, min(axis, len(parts[0]) - 1))
 
 
-@handler
 def _column_stack(call: Call) -> Shape:
     return sh.concat([(*shape, 1) if len(shape) == 1 else shape for shape in call.every()], 1)
 
 
-@handler
 def _split_channels(call: Call) -> None:
     parts, squeeze = len(call.outs), call.attrs.flag("squeeze_axis")
     x, y = call.ins[0], None
@@ -104,19 +98,17 @@ def _split_channels(call: Call) -> None:
     call.put_in(0, sh.inserted(y, axis, parts) if squeeze else sh.replaced(y, axis, sh.times(y[axis], parts)))
 
 
-@handler
 def _sections(attrs: Attributes) -> int:
     sections = attrs.integer("sections", 0)
     return parts_of(sections if sections > 0 else attrs.count("indices"))
 
 
-handlers(
+FUNCTIONS.update(
     concat=lambda call: _join(call, call.attrs.integer("dim", 1)),
     arguments=lambda attrs: attrs.integer("num_args", 1),
 )
 
 
-@handler
 def _split(call: Call, axis: int | None = None) -> list[Shape]:
     """Parts of almost equal length, or cut at given places; the axis is an attribute unless the operator fixes it."""
     x = call.dims(0)
@@ -134,14 +126,12 @@ def _split(call: Call, axis: int | None = None) -> list[Shape]:
 # -- looked up and put -------------------------------------------------------------------------------------------------
 
 
-@handler
 def _embedding_types(call: Call) -> None:
     dtype = call.in_types[1] or call.out_types[0] or call.attrs.dtype("dtype")
     call.type_in(1, dtype)
     call.type_out(0, dtype)
 
 
-@handler
 def _pick(call: Call) -> None:
     x = call.dims(0)
     axes = (call.attrs.integer("axis", -1),)
@@ -151,7 +141,6 @@ def _pick(call: Call) -> None:
     call.put_in(1, kept if index is not None and len(index) == len(x) and len(x) > 1 else left)
 
 
-@handler
 def _gather_nd(call: Call) -> Shape:
     x, indices = call.every()
     if not indices or indices[0] is None:
@@ -162,7 +151,6 @@ def _gather_nd(call: Call) -> Shape:
     return (*indices[1:], *x[axes:])
 
 
-@handler
 def _boolean_mask(call: Call) -> Shape:
     """How many elements the mask lets through depends on the data."""
     x, mask = call.ins
@@ -173,13 +161,12 @@ def _boolean_mask(call: Call) -> Shape:
     return sh.replaced(x, axis, None)
 
 
-@handler
 def _index_type(call: Call) -> None:
     call.type_in(1, "int32")
     same_types(call, [0])
 
 
-handlers(
+FUNCTIONS.update(
     take=lambda call: sh.gathered(call.dims(0), call.dims(1), call.attrs.integer("axis", 0)),
     scatter_nd=lambda call: call.given(call.attrs.integers("shape")),
     nonzero=lambda call: (None, len(call.dims(0))),
@@ -198,13 +185,12 @@ def _batch(call: Call) -> Extent:
     return batch
 
 
-@handler
 def _masked(call: Call) -> None:
     like_first(call)
     _batch(call)
 
 
-handlers(
+FUNCTIONS.update(
     last_step=lambda call: (_batch(call), *call.dims(0)[2:]),
     mask_kind=lambda call: ("elementwise", {"fn": "masked_fill"}) if len(call.ins) > 1 else ("view", {}),
     reverse_kind=lambda call: ("gather" if len(call.ins) > 1 else "copy", {}),

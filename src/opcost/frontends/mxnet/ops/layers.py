@@ -8,7 +8,7 @@ from opcost.core import shapes as sh
 from opcost.core.graph import Attr, Attrs
 from opcost.core.shapes import Dims, Extent, Last, Mismatch, Shape
 from opcost.frontends.mxnet.ops.reshape import image
-from opcost.frontends.mxnet.ops.table import Call, Means, handler, like_first
+from opcost.frontends.mxnet.ops.table import Call, Means, like_first
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
 # -- convolutions ------------------------------------------------------------------------------------------------------
@@ -69,7 +69,6 @@ def channels_last(attrs: Attributes) -> bool:
     return attrs.text("layout", "NCHW").endswith("C")
 
 
-@handler
 def _conv(call: Call, weight: int = 1) -> Attrs:
     window = Window(call.attrs)
     batch, channels, space = window.split(call.ins[0])
@@ -89,7 +88,6 @@ def _conv(call: Call, weight: int = 1) -> Attrs:
     return window.geometry
 
 
-@handler
 def _deconv(call: Call) -> Attrs:
     window = Window(call.attrs)
     rank = len(window.kernel)
@@ -111,7 +109,6 @@ def _deconv(call: Call) -> Attrs:
     return {"transposed": True, **window.geometry}
 
 
-@handler
 def _deformable(call: Call, offsets: int) -> Attrs:
     """A convolution whose kernel elements are at learned places; one input before the weight, or two, says where."""
     geometry, window = _conv(call, 1 + offsets), Window(call.attrs)
@@ -124,7 +121,6 @@ def _deformable(call: Call, offsets: int) -> Attrs:
     return {"sampled": BILINEAR_TAPS, **geometry}
 
 
-@handler
 def _deformable_reads(call: Call, offsets: int) -> tuple[int, ...]:
     """Data, weight, bias, places; without a bias the places would be where a bias is, so they are left away."""
     weight = 1 + offsets
@@ -132,7 +128,6 @@ def _deformable_reads(call: Call, offsets: int) -> tuple[int, ...]:
     return order if len(call.ins) > weight + 1 else order[:2]
 
 
-@handler
 def _correlation_shapes(call: Call) -> Shape:
     pad, kernel = call.attrs.integer("pad_size", 0), call.attrs.integer("kernel_size", 1)
     reach = call.attrs.integer("max_displacement", 1)
@@ -147,7 +142,6 @@ def _correlation_shapes(call: Call) -> Shape:
     return (batch, (2 * (reach // apart) + 1) ** 2, *swept)
 
 
-@handler
 def _correlation(call: Call) -> Means:
     depth = call.x()[1] * call.attrs.integer("kernel_size", 1) ** 2
     if call.attrs.flag("is_multiply", default=True):
@@ -155,7 +149,6 @@ def _correlation(call: Call) -> Means:
     return "elementwise", {"fn": "fma", "elements": depth * prod(call.y())}  # subtract, absolute
 
 
-@handler
 def _unfold(call: Call) -> Shape:
     """`im2col`: every place of the kernel becomes a column."""
     window = Window(call.attrs, filters=1)
@@ -163,7 +156,6 @@ def _unfold(call: Call) -> Shape:
     return (batch, sh.times(channels, prod(window.kernel)), sh.product(window.swept(space)))
 
 
-@handler
 def _fold(call: Call) -> Shape:
     """`col2im`: columns are added up into an image again."""
     x = call.dims(0)
@@ -178,7 +170,6 @@ def _fold(call: Call) -> Shape:
 _POOLS = {"max": "max", "avg": "avg", "sum": "avg", "lp": "lp"}  # A sum costs what a mean does, but for one division
 
 
-@handler
 def _pool(call: Call) -> Attrs:
     attrs, x = call.attrs, call.ins[0]
     kind, convention = attrs.text("pool_type", "max"), attrs.text("pooling_convention", "valid")
@@ -212,7 +203,6 @@ def _pool(call: Call) -> Attrs:
     }
 
 
-@handler
 def _adaptive(call: Call) -> Attrs:
     size = call.attrs.integers("output_size", ())
     size = size * 2 if len(size) == 1 else size
@@ -228,7 +218,6 @@ def _adaptive(call: Call) -> Attrs:
 NUMPY_ERA = 20000  # The first version whose GroupNorm has a weight for every channel and not for every group
 
 
-@handler
 def _batch_norm(call: Call) -> Attrs:
     training = call.training and not call.attrs.flag("use_global_stats")
     call.both()
@@ -245,7 +234,6 @@ def _batch_norm(call: Call) -> Attrs:
     return {"training": True} if training else {}
 
 
-@handler
 def _batch_norm_types(call: Call) -> None:
     """Statistics of half precision are kept in single precision."""
     data = call.in_types[0] or call.out_types[0]
@@ -257,7 +245,6 @@ def _batch_norm_types(call: Call) -> None:
         call.out_types[1:] = [dtype or statistics for dtype in call.out_types[1:]]
 
 
-@handler
 def _layer_norm(call: Call) -> None:
     call.both()
     x = call.dims(0)
@@ -267,7 +254,6 @@ def _layer_norm(call: Call) -> None:
         call.put_out(slot, sh.replaced(x, axis, 1))
 
 
-@handler
 def _group_norm(call: Call) -> None:
     call.both()
     x, groups = call.dims(0), call.attrs.integer("num_groups", 1)
@@ -279,7 +265,6 @@ def _group_norm(call: Call) -> None:
 # -- softmax and losses: forward the heads are an activation or hand their input on ------------------------------------
 
 
-@handler
 def _softmax(call: Call) -> None:
     """The second input says for every row how much of it counts."""
     if len(call.ins) > 1:
@@ -290,7 +275,6 @@ def _softmax(call: Call) -> None:
         call.put_in(1, sh.replaced(x, sh.axis_of(call.attrs.integer("axis", -1), len(x))))
 
 
-@handler
 def _softmax_output(call: Call) -> None:
     like_first(call)
     x, label = call.ins[0], call.ins[1] if len(call.ins) > 1 else None
@@ -302,7 +286,6 @@ def _softmax_output(call: Call) -> None:
         call.put_in(1, (x[0], sh.product(x[2:])))
 
 
-@handler
 def _regression(call: Call) -> None:
     """A label like the data, but a plain vector where there is one number for each sample."""
     like_first(call)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from opcost.core import shapes as sh
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape
 from opcost.frontends.mxnet.ops.index import at_least
-from opcost.frontends.mxnet.ops.table import Call, handler, handlers
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, Call
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
 # -- reshaping ---------------------------------------------------------------------------------------------------------
@@ -21,7 +21,6 @@ leaves out one of extent 1; `fill` and `open` are worked out from the number of 
 """
 
 
-@handler
 def _reshape(call: Call) -> None:
     x = call.dims(0)
     target = call.attrs.integers("shape", ())
@@ -69,7 +68,7 @@ def _coded(target: Sequence[int], x: Sequence[Extent], meanings: Mapping[int, st
             case "extent":
                 found.append(code)
             case "copy":
-                found.append(_take(source, at))
+                found.append(_extent_at(source, at))
             case "open":
                 found.append(None)
             case "fill":
@@ -78,16 +77,16 @@ def _coded(target: Sequence[int], x: Sequence[Extent], meanings: Mapping[int, st
                 to_fill = place
                 found.append(1)
             case "drop":
-                if _take(source, at) not in (1, None):
+                if _extent_at(source, at) not in (1, None):
                     raise Mismatch(f"only an axis of extent 1 can be dropped, not one of {source[at]}")
             case "rest":
                 found.extend(source[at:])
                 at = max(at, len(source)) - 1
             case "merge":
-                found.append(sh.product((_take(source, at), _take(source, at + 1))))
+                found.append(sh.product((_extent_at(source, at), _extent_at(source, at + 1))))
                 at += 1
             case "split":
-                found.extend(_split(_take(source, at), codes[place + 1 : place + 3]))
+                found.extend(_split_extent(_extent_at(source, at), codes[place + 1 : place + 3]))
                 place += 2
             case _:
                 raise AttributeFault(f"{code} is not a code of a new shape")
@@ -102,13 +101,13 @@ def _left_over(elements: Extent, taken: Extent) -> Extent:
     return None if taken is None or elements is None else elements // taken if taken else 0
 
 
-def _take(source: Sequence[Extent], at: int) -> Extent:
+def _extent_at(source: Sequence[Extent], at: int) -> Extent:
     if at >= len(source):
         raise Mismatch(f"{sh.text(tuple(source))} has too few axes for the new shape")
     return source[at]
 
 
-def _split(extent: Extent, parts: Sequence[int]) -> tuple[Extent, Extent]:
+def _split_extent(extent: Extent, parts: Sequence[int]) -> tuple[Extent, Extent]:
     if len(parts) != 2 or parts[0] == parts[1] == -1 or 0 in parts:
         raise AttributeFault("a split needs two extents, of which one may be worked out")
     left, right = parts
@@ -121,7 +120,6 @@ def _split(extent: Extent, parts: Sequence[int]) -> tuple[Extent, Extent]:
     return left, right
 
 
-@handler
 def _numpy_reshape(call: Call) -> None:
     """NumPy's reshape: -1 is worked out, nothing else."""
     target = call.attrs.integers("newshape", call.attrs.integers("shape", ()))
@@ -130,22 +128,20 @@ def _numpy_reshape(call: Call) -> None:
     _settle(call, tuple(None if extent == -1 else extent for extent in target))
 
 
-@handler
 def _coded_numpy_reshape(call: Call) -> None:
     """`npx.reshape`."""
     x, target = call.dims(0), call.attrs.integers("newshape")
     _settle(call, _coded(target, x, _NUMPY_CODES, reverse=call.attrs.flag("reverse")))
 
 
-@handler
 def _reshape_like(call: Call) -> None:
     """The shape of another tensor, or only some of its axes."""
     x, like = call.every()
-    lhs, rhs = _range(call, "lhs", len(x)), _range(call, "rhs", len(like))
+    lhs, rhs = _axes_between(call, "lhs", len(x)), _axes_between(call, "rhs", len(like))
     _settle(call, (*x[: lhs[0]], *like[rhs[0] : rhs[1]], *x[lhs[1] :]))
 
 
-def _range(call: Call, side: str, rank: int) -> tuple[int, int]:
+def _axes_between(call: Call, side: str, rank: int) -> tuple[int, int]:
     begin, end = call.attrs.maybe_integer(f"{side}_begin"), call.attrs.maybe_integer(f"{side}_end")
     first = 0 if begin is None else begin + rank if begin < 0 else begin
     last = rank if end is None else end + rank if end < 0 else end
@@ -154,7 +150,6 @@ def _range(call: Call, side: str, rank: int) -> tuple[int, int]:
     return first, last
 
 
-@handler
 def _flatten(call: Call) -> None:
     x = call.dims(0)
     if not x:
@@ -164,7 +159,6 @@ def _flatten(call: Call) -> None:
         call.put_in(0, (call.outs[0][0], *(None,) * (len(x) - 1)))
 
 
-@handler
 def _expand_dims(call: Call) -> None:
     axis, x = call.attrs.integer("axis"), call.ins[0]
     if x is not None:
@@ -174,7 +168,6 @@ def _expand_dims(call: Call) -> None:
         call.put_in(0, sh.replaced(y, sh.axis_of(axis, len(y))))
 
 
-@handler
 def _squeeze(call: Call, least: int) -> Shape:
     """Axes of extent 1 go away; of at least this many axes one is left."""
     x, named, ones = call.dims(0), call.attrs.maybe_integers("axis"), (1,) * least
@@ -183,12 +176,11 @@ def _squeeze(call: Call, least: int) -> Shape:
     return tuple(extent for extent in x if extent != 1) or ones if sh.complete(x) else None
 
 
-handlers(at_least=lambda call, rank: [None if x is None else at_least(rank, x) for x in call.ins])
+FUNCTIONS.update(each_at_least=lambda call, rank: [None if x is None else at_least(rank, x) for x in call.ins])
 
 # -- elements repeated along axes --------------------------------------------------------------------------------------
 
 
-@handler
 def _broadcast_to(call: Call) -> Shape:
     """0 in the target keeps an extent, but in NumPy's dialect, which aligns the last axes."""
     x = call.dims(0)
@@ -198,7 +190,6 @@ def _broadcast_to(call: Call) -> Shape:
     return sh.expanded(x, target)
 
 
-@handler
 def _broadcast_axis(call: Call) -> Shape:
     y = list(call.dims(0))
     for axis, size in zip(call.attrs.integers("axis", ()), call.attrs.integers("size", ()), strict=True):
@@ -208,7 +199,6 @@ def _broadcast_axis(call: Call) -> Shape:
     return tuple(y)
 
 
-@handler
 def _broadcast_like(call: Call) -> Shape:
     x, like = call.every()
     mine, other = call.attrs.maybe_integers("lhs_axes"), call.attrs.maybe_integers("rhs_axes")
@@ -220,7 +210,7 @@ def _broadcast_like(call: Call) -> Shape:
     return tuple(y)
 
 
-handlers(
+FUNCTIONS.update(
     tile=lambda call: sh.tiled(call.dims(0), call.attrs.integers("reps")),
     repeat=lambda call: sh.repeated(call.dims(0), call.attrs.integer("repeats"), call.attrs.maybe_integer("axis")),
 )
@@ -229,7 +219,6 @@ handlers(
 # -- elements moved to other places ------------------------------------------------------------------------------------
 
 
-@handler
 def _transpose(call: Call) -> None:
     axes = call.attrs.integers("axes", ())
     if call.ins[0] is not None:
@@ -240,7 +229,6 @@ def _transpose(call: Call) -> None:
         call.put_in(0, sh.permuted(y, sorted(range(len(order)), key=order.__getitem__)))
 
 
-@handler
 def _swap_axes(call: Call) -> None:
     axes = call.attrs.integer("dim1", 0), call.attrs.integer("dim2", 0)
     if call.ins[0] is not None:
@@ -249,7 +237,6 @@ def _swap_axes(call: Call) -> None:
         call.put_in(0, sh.swapped(call.outs[0], *axes))
 
 
-@handler
 def _move_axis(call: Call) -> Shape:
     x = call.dims(0)
     source, target = (sh.axes_of(call.attrs.integers(name), len(x)) for name in ("source", "destination"))
@@ -259,7 +246,6 @@ def _move_axis(call: Call) -> Shape:
     return sh.permuted(x, order)
 
 
-@handler
 def _slice(call: Call) -> Shape:
     x = call.dims(0)
     begin, end = call.attrs.items("begin"), call.attrs.items("end")
@@ -272,7 +258,6 @@ def _slice(call: Call) -> Shape:
     return (*cut, *x[len(begin) :])
 
 
-@handler
 def _slice_axis(call: Call) -> None:
     x = call.dims(0)
     axis = sh.axis_of(call.attrs.integer("axis"), len(x))
@@ -291,7 +276,6 @@ def _slice_axis(call: Call) -> None:
         call.put_in(0, sh.replaced(call.outs[0], axis, None))
 
 
-@handler
 def _slice_like(call: Call) -> Shape:
     x, like = call.every()
     axes = sh.axes_of(call.attrs.integers("axes", ()) or None, len(x))
@@ -300,7 +284,6 @@ def _slice_like(call: Call) -> Shape:
     return tuple(like[axis] if axis in axes else extent for axis, extent in enumerate(x))
 
 
-@handler
 def _pad(call: Call) -> Shape:
     """NumPy's dialect puts a pair of brackets around the widths of each axis."""
     plain = call.attrs.text("pad_width").translate(str.maketrans("", "", "()[]"))
@@ -317,20 +300,17 @@ def image(shape: Dims) -> Dims:
     return shape
 
 
-@handler
 def _crop(call: Call) -> Shape:
     x = image(call.dims(0))
     return (*x[:2], *(image(call.dims(1))[2:] if len(call.ins) > 1 else call.attrs.integers("h_w", (0, 0))))
 
 
-@handler
 def _multicast(call: Call) -> None:
     for index in range(len(call.ins)):
         call.put_out(index, call.ins[index])
         call.put_in(index, call.outs[index])
 
 
-@handler
 def _multicast_types(call: Call) -> None:
     """All become the widest of the floating types that come in, or the narrowest."""
     ranks = ("float16", "bfloat16", "float32", "float64")
@@ -341,10 +321,9 @@ def _multicast_types(call: Call) -> None:
         call.out_types[:] = [dtype or wanted for dtype in call.out_types]
 
 
-@handler
 def _rot90(call: Call) -> Shape:
     turned = call.attrs.integer("k", 1) % 2
     return sh.swapped(call.dims(0), *call.attrs.integers("axes", (0, 1))) if turned else call.dims(0)
 
 
-handlers(cast=lambda call: ("view" if call.in_types[0] == call.out_types[0] else "copy", {}))
+FUNCTIONS.update(cast=lambda call: ("view" if call.in_types[0] == call.out_types[0] else "copy", {}))

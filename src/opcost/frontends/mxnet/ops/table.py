@@ -1,13 +1,13 @@
 """What an operator of MXNet does: a row of `operators.json`, the words in it, and the call that its functions see.
 
-`ops`: names. `shapes`: a pattern (`l b 3*f -> l b f`, see `Pattern`), or a function that is entered by `handler`, with numbers
-that it takes behind its name (`split 1`). `means`: the kind, its function (`reduce sum`), attributes as products of numbers,
-attributes of the node and words of the pattern (`matmul depth=f`; `#y` are the elements of the result), `+` for all attributes
-that the function of the shapes returns, `@name` for those that another returns; `@name` alone gives the kind as well. `types`:
-inputs that have the type of the outputs (`0 1`; all unless given), or an attribute of the node and its default (`dtype=int32`;
-without one, the first input's type), or a type (`=int64`). `outputs`: how many are visible. `slots`: MXNet's names of the
-inputs. `reads`: the inputs that the kind takes, in its order; without it, all. `word?flag` and `word?name=value` hold under a
-condition.
+`ops`: names. `shapes`: a pattern (`l b 3*f -> l b f`, see `Pattern`), or a function of a family's module, `_split` as `split`,
+with numbers that it takes behind its name (`split 1`). `means`: the kind, its function (`reduce sum`), attributes as products
+of numbers, attributes of the node and words of the pattern (`matmul depth=f`; `#y` are the elements of the result), `+` for all
+attributes that the function of the shapes returns, `@name` for those that another returns; `@name` alone gives the kind as
+well. `types`: inputs that have the type of the outputs (`0 1`; all unless given), or an attribute of the node and its default
+(`dtype=int32`; without one, the first input's type), or a type (`=int64`). `outputs`: how many are visible. `slots`: MXNet's
+names of the inputs. `reads`: the inputs that the kind takes, in its order; without it, all. `word?flag` and `word?name=value`
+hold under a condition.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from opcost.core.graph import NO_ATTRS, Attrs
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, Unknown, broadcast, divided, known, merge, product, text
 from opcost.errors import GraphError
 from opcost.frontends.mxnet.symbol import MOST_OUTPUTS, AttributeFault, Attributes, Entry, Node, Symbol
+from opcost.frontends.rows import RowFunctions
 
 Type: TypeAlias = "str | None"  # An element type; None where it is not known
 
@@ -185,25 +186,7 @@ def _fixed(means: str) -> Means:
 
 # -- the words of rows -------------------------------------------------------------------------------------------------
 
-_HANDLERS: dict[str, Callable[..., Any]] = {}
-
-
-def handler(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Enter a function that rows name."""
-    _HANDLERS[function.__name__.strip("_")] = function
-    return function
-
-
-def handlers(**functions: Callable[..., Any]) -> None:
-    """Enter functions by these names."""
-    _HANDLERS.update(functions)
-
-
-def _function(words: str) -> Callable[..., Any]:
-    """A function by its name, with the numbers behind it as further arguments."""
-    name, *numbers = words.removeprefix("@").split()
-    function, more = _HANDLERS[name], [int(number) for number in numbers]
-    return (lambda given: function(given, *more)) if more else function
+FUNCTIONS = RowFunctions()
 
 
 def parts_of(count: int) -> int:
@@ -213,7 +196,7 @@ def parts_of(count: int) -> int:
     return count
 
 
-handlers(parts=lambda attrs: parts_of(attrs.integer("num_outputs", 1)))
+FUNCTIONS.update(parts=lambda attrs: parts_of(attrs.integer("num_outputs", 1)))
 
 
 def row(
@@ -221,20 +204,20 @@ def row(
     reads: Sequence[int] | str | None = None, results: int | None = None,
 ) -> Operator:  # fmt: skip
     """An operator from the words of its row."""
-    shaped = shapes if callable(shapes) else Pattern(shapes) if "->" in shapes else _function(shapes)
+    shaped = shapes if callable(shapes) else Pattern(shapes) if "->" in shapes else FUNCTIONS.named(shapes)
 
     def counted(attrs: Attributes) -> int:
         return int((_holding(attrs, str(outputs).split()) or ("1",))[0])
 
-    named: Any = _function(slots) if slots.startswith("@") else lambda attrs: _holding(attrs, slots.split())
+    named: Any = FUNCTIONS.named(slots) if slots.startswith("@") else lambda attrs: _holding(attrs, slots.split())
     return Operator(
         tuple((ops if isinstance(ops, str) else " ".join(ops)).split()),
         shaped,
-        _function(means) if means.startswith("@") else _worked_out(means, shaped),
+        FUNCTIONS.named(means) if means.startswith("@") else _worked_out(means, shaped),
         types if callable(types) else _types(types),
-        _function(str(outputs)) if str(outputs).startswith("@") else counted,
+        FUNCTIONS.named(str(outputs)) if str(outputs).startswith("@") else counted,
         named if "@" in slots or "?" in slots else tuple(slots.split()),
-        _function(reads) if isinstance(reads, str) else None if reads is None else tuple(reads),
+        FUNCTIONS.named(reads) if isinstance(reads, str) else None if reads is None else tuple(reads),
         results,
         "" if means.startswith("@") else means.split(maxsplit=1)[0],
     )
@@ -255,7 +238,7 @@ def _worked_out(means: str, shapes: Shapes) -> str | Callable[[Call], Means]:
     """A meaning with attributes that depend on the call; one without is its text."""
     kind, *words = means.split()
     terms = [word.partition("=") for word in words if "=" in word]
-    functions = [_function(word) for word in words if word.startswith("@")]
+    functions = [FUNCTIONS.named(word) for word in words if word.startswith("@")]
     if not terms and not functions and "+" not in words:
         return means
     fixed = dict(zip(("fn",), words if words[0].isidentifier() else (), strict=False))
@@ -309,8 +292,8 @@ def like_first(call: Call) -> None:
         call.put_in(0, shape)
 
 
-handlers(same=same_shapes, like=like_first, broadcast=lambda call: broadcast(call.every()))
-handlers(both=lambda call, index=0: call.both(index), like_input=lambda call, index: call.ins[index])
+FUNCTIONS.update(same=same_shapes, like=like_first, broadcast=lambda call: broadcast(call.every()))
+FUNCTIONS.update(both=lambda call, index=0: call.both(index), like_input=lambda call, index: call.ins[index])
 
 
 class Pattern:
@@ -387,7 +370,7 @@ def factors_of(call: Call, term: str) -> tuple[int, list[str]]:
 def _types(words: str) -> Types:
     """Sets the element types that the words of a row say."""
     if words.startswith("@"):
-        return _function(words)
+        return FUNCTIONS.named(words)
     name, equals, default = words.partition("=")
     inputs = [0] if name[:1].isalpha() else [int(place) for place in name.split()]
 

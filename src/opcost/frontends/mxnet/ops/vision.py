@@ -9,7 +9,7 @@ from opcost.core.graph import Attrs
 from opcost.core.shapes import Extent, Mismatch, Shape, adaptive_windows, divided, product, text, times, total
 from opcost.frontends.mxnet.ops.layers import BILINEAR_TAPS
 from opcost.frontends.mxnet.ops.reshape import image
-from opcost.frontends.mxnet.ops.table import Call, Means, handler, handlers
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, Call, Means
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
 # -- interpolation -----------------------------------------------------------------------------------------------------
@@ -17,7 +17,6 @@ from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 _MOST_INPUTS = 1024
 
 
-@handler
 def _upsample_shapes(call: Call) -> Shape:
     batch, channels, height, width = image(call.dims(0))
     scale = call.attrs.integer("scale")
@@ -31,7 +30,6 @@ def _upsample_shapes(call: Call) -> Shape:
     return (batch, channels, times(height, scale), times(width, scale))
 
 
-@handler
 def _upsample(call: Call) -> Means:
     """Bilinear upsampling is a transposed convolution of each channel with a learned kernel."""
     if call.attrs.text("sample_type") == "bilinear":
@@ -41,7 +39,6 @@ def _upsample(call: Call) -> Means:
     return "resize", {"fn": "nearest"}
 
 
-@handler
 def _upsample_slots(attrs: Attributes) -> tuple[str, ...]:
     bilinear = attrs.text("sample_type", "nearest") == "bilinear"
     return ("data", "weight") if bilinear else ("data",) * min(attrs.integer("num_args", 1), _MOST_INPUTS)
@@ -51,7 +48,6 @@ _SHIFTS = {"to_even_down": (0, -1), "to_even_up": (0, 1), "to_odd_down": (1, -1)
 """Modes of a resize that make extents even or odd: the parity that is kept, and the step of others."""
 
 
-@handler
 def _resize(call: Call) -> Shape:
     batch, channels, *space = image(call.dims(0))
     mode = call.attrs.text("mode", "size")
@@ -71,7 +67,6 @@ def _resize(call: Call) -> Shape:
     return (batch, channels, *(n if n is None or n % 2 == parity else n + shift for n in space))
 
 
-@handler
 def _grid(call: Call) -> Attrs:
     """An affine place is two products and two sums, a warped one a sum."""
     if call.attrs.text("transform_type") != "affine":
@@ -86,7 +81,6 @@ _INTERPOLATIONS = {0: "nearest", 1: "bilinear", 2: "bicubic", 3: "area", 4: "bic
 """OpenCV's numbers; of a Lanczos window, the nearest that has a cost."""
 
 
-@handler
 def _picture_resize(call: Call) -> Attrs:
     """Pictures are height, width and channels, with a batch before them or not."""
     *batch, rows, columns, channels = call.dims(0)
@@ -118,14 +112,12 @@ def _sorted(batch: tuple[int, ...], boxes: int, flops: int = 0) -> Attrs:
     return {"elements": (prod(batch) or 1) * (boxes * max(boxes - 1, 0).bit_length() + boxes * flops)}
 
 
-@handler
 def _encode(call: Call) -> list[Shape]:
     for index in (4, 5):
         call.put_in(index, (4,))
     return [call.ins[2], call.ins[2]]
 
 
-@handler
 def _prior(call: Call) -> Shape:
     x = call.dims(0)
     if len(x) < 4:
@@ -134,7 +126,6 @@ def _prior(call: Call) -> Shape:
     return (1, times(product(x[2:4]), each), 4)
 
 
-@handler
 def _target(call: Call) -> Attrs:
     """Every anchor meets every label; negatives are chosen by a sort."""
     anchors, label = call.dims(0), call.dims(1)
@@ -144,7 +135,6 @@ def _target(call: Call) -> Attrs:
     return {"elements": call.x(1)[0] * call.x()[1] * call.x(1)[1] * OVERLAP_FLOPS}
 
 
-@handler
 def _detection(call: Call) -> Shape:
     scores, anchors = call.ins[0], call.ins[2]
     count: Extent = scores[2] if scores and len(scores) == 3 else None
@@ -153,13 +143,12 @@ def _detection(call: Call) -> Shape:
     return (scores[0] if scores else None, count, 6)
 
 
-@handler
 def _proposal(call: Call) -> Attrs:
     batch, channels, height, width = call.x()
     return _sorted((batch,), channels // 2 * height * width, DECODE_FLOPS)
 
 
-handlers(
+FUNCTIONS.update(
     sorted_boxes=lambda call: _sorted(call.x()[:-2], call.x()[-2]),
     sorted_pairs=lambda call: _sorted(call.x()[:-2], prod(call.x()[-2:])),
     sorted_detections=lambda call: _sorted(call.y()[:1], call.y()[1], DECODE_FLOPS),
@@ -170,7 +159,6 @@ handlers(
 # -- pools over regions ------------------------------------------------------------------------------------------------
 
 
-@handler
 def _regions(call: Call) -> dict[str, int]:
     """One small image for every region; its channels are the data's unless `output_dim` says otherwise.
 
@@ -188,7 +176,6 @@ def _regions(call: Call) -> dict[str, int]:
     return {"window": prod(adaptive_windows(call.x()[2:], call.y()[2:])[0])}
 
 
-@handler
 def _align(call: Call) -> Attrs:
     """Each output averages bilinear samples; a ratio that adapts itself to the region is taken as two."""
     ratio = call.attrs.integer("sample_ratio", call.attrs.integer("sampling_ratio", -1))

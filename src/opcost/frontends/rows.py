@@ -1,0 +1,24 @@
+"""Functions that rows of data name: operators of MXNet and MegEngine are rows of JSON, and what depends on a call is code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+
+class RowFunctions(dict[str, Callable[..., Any]]):
+    """The functions by their names; `_split` of a module is `split` in a row."""
+
+    def enter(self, *modules: ModuleType) -> None:
+        """Let rows name all functions of these modules."""
+        for module in modules:
+            for name, each in vars(module).items():
+                if callable(each) and getattr(each, "__module__", "") == module.__name__:
+                    self[name.strip("_")] = each
+
+    def named(self, words: str) -> Callable[..., Any]:
+        """A function by its name, which may have `@` before it, with the numbers behind it as further arguments."""
+        name, *numbers = words.removeprefix("@").split()
+        function, more = self[name], [int(number) for number in numbers]
+        return (lambda call: function(call, *more)) if more else function

@@ -7,9 +7,9 @@ other inputs, and in FBS v1, everything is worked out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
-from opcost.core.graph import NO_ATTRS, Graph, Role
+from opcost.core.graph import NO_ATTRS, Attrs, Graph, Role
 from opcost.core.shapes import Mismatch, Shape, Unknown, complete, text
 from opcost.errors import InputError, OpcostError, SourceError
 from opcost.frontends.building import GraphBuilder
@@ -18,7 +18,7 @@ from opcost.frontends.megengine.operators import ROWS
 from opcost.frontends.megengine.operators.elements import content_of
 from opcost.frontends.megengine.operators.table import OperatorCall, Row
 from opcost.frontends.megengine.scopes import DumpScopes, role_of
-from opcost.frontends.nodes.meaning import Content, GraphNode, NodeGraph, Operand, OperatorMeaning, Out
+from opcost.frontends.nodes.meaning import Content, GraphNode, NodeGraph, Operand, Out
 from opcost.frontends.nodes.walk import Walk
 
 _T = TypeVar("_T")
@@ -35,6 +35,11 @@ _LOOKS = (
     "MarkNoBroadcastElemwise", "VirtualDep", "AssertEqual", "Sleep",
 )  # fmt: skip
 """Operators whose results are in the memory of their first input."""
+
+
+_Meaning: TypeAlias = "tuple[str, Attrs, list[Operand] | None, tuple[int, ...] | None]"
+"""Kind and attributes, the tensors that are read and the results that the kind speaks of; None: all of them."""
+_UNKNOWN: _Meaning = ("unknown", NO_ATTRS, None, None)
 
 
 class DumpWalk(Walk):
@@ -55,21 +60,19 @@ class DumpWalk(Walk):
         self._read = {*model.outputs, *(variable for op in model.operators for variable in op.inputs)}
         self._input_names = {variable: name for name, variable in input_names(model).items()}
         # Role and name of every tensor that comes with the file
+        self._roles: dict[int, Role] = dict.fromkeys(self._input_names, "input")
+        self._names = dict(self._input_names)
         state: set[int] = set()
         weights: set[int] = set()
         for op in model.operators:
             places = _STATE.get(op.type, ())
             for place, variable in enumerate(op.inputs):
                 (state if place in places else weights).add(variable)
-        roles: dict[int, Role] = {}
-        names: dict[int, str] = {}
+        state -= weights
         for op, variable, tensor in model.brought_in(*HOLDERS):
             name = model.variables[variable].name or tensor.name or op.name
-            names[variable] = name or f"tensor{op.index}"
-            roles[variable] = "buffer" if variable in state and variable not in weights else role_of(tensor, name)
-        self._roles, self._names = roles, names
-        self._roles |= dict.fromkeys(self._input_names, "input")
-        self._names |= self._input_names
+            self._names[variable] = name or f"tensor{op.index}"
+            self._roles[variable] = "buffer" if variable in state else role_of(tensor, name)
 
     def run(self) -> DumpWalk:
         """Work out all shapes, types and operators; the walk itself comes back."""
@@ -97,67 +100,62 @@ class DumpWalk(Walk):
 
     def special(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> bool:
         """Every node is MegEngine's own: its row says all of it."""
-        op, ops = self._operator, self.maker.ops
+        op, row = self._operator, ROWS.get(self._operator.type)
         call = OperatorCall(op.type, op.param.fields, [env[name] for name in node.inputs], len(op.outputs))
-        (kind, attrs, outs, reads), results = self._meaning_of(call)
+        dtypes, shapes = self._dtypes(row, call), self._shapes(row, call)
+        for variable, shape, dtype in zip(op.outputs, shapes, dtypes, strict=True):
+            stored = self.model.variables[variable]
+            known = self.known(shape, stored.shape) if self.trusted else shape
+            call.outs.append(Out(known, stored.dtype.name if stored.dtype else dtype))
+        kind, attrs, reads, results = self._meaning_of(row, call) if row is not None else _UNKNOWN
         path, names = self.scopes.of_op[op.index], [self._named(variable) for variable in op.outputs]
-        made = self.emit(node, path, kind, attrs, call.ins if reads is None else reads, outs, names)
+        made = self.emit(node, path, kind, attrs, call.ins if reads is None else reads, call.outs, names)
         env.update(zip(node.outputs, made, strict=True))
         outputs = op.outputs
         if results is not None:  # those that the kind speaks of, and others only if they are read
             first = [op.outputs[place] for place in results]
             outputs = (*first, *(i for i in op.outputs if i not in first and i in self._read))
         native = {**op.param.fields, "name": op.name} if op.name else op.param.fields
-        ops[-1] = ops[-1]._replace(outputs=outputs, native=native)
+        self.maker.ops[-1] = self.maker.ops[-1]._replace(outputs=outputs, native=native)
         return True
-
-    # -- one operator -------------------------------------------------------------------------------------------------
-
-    def _meaning_of(self, call: OperatorCall) -> tuple[OperatorMeaning, tuple[int, ...] | None]:
-        """What an operator does, and which results its kind speaks of; None: all of them."""
-        op, row = self._operator, ROWS.get(call.type)
-        dtypes, shapes = self._dtypes(row, call), self._shapes(row, call)
-        for variable, shape, dtype in zip(op.outputs, shapes, dtypes, strict=True):
-            stored = self.model.variables[variable]
-            known = self.known(shape, stored.shape) if self.trusted else shape
-            call.outs.append(Out(known, stored.dtype.name if stored.dtype else dtype))
-        if row is None:
-            return OperatorMeaning("unknown", NO_ATTRS, call.outs), None
-        self._note_dynamic(call)
-        content = content_of(call)
-        if content is not None:  # known before anything runs, as part of working out shapes
-            return OperatorMeaning("view", {"shapes": True}, [call.outs[0]._replace(content=content)]), None
-        if op.type in _LOOKS and call.ins:
-            call.outs = [out._replace(home=call.ins[0]) for out in call.outs]
-        return self._translated(row, call)
 
     @staticmethod
     def known(ours: Shape, theirs: tuple[int, ...] | None) -> Shape:
         """What MegEngine stored is right for the inputs that it stored."""
         return ours if theirs is None else theirs
 
-    def _translated(self, row: Row, call: OperatorCall) -> tuple[OperatorMeaning, tuple[int, ...] | None]:
-        op = self._operator
+    # -- one operator -------------------------------------------------------------------------------------------------
+
+    def _meaning_of(self, row: Row, call: OperatorCall) -> _Meaning:
+        """What an operator does; the content and the memory of its results are set."""
+        op, outs, ins = self._operator, call.outs, call.ins
+        # Where a shape begins to depend on data; not what follows from it, and not side results
+        if outs and not complete(outs[0].shape) and all(complete(made.shape) for made in ins):
+            shapes = ", ".join(text(out.shape) for out in outs)
+            self.maker.note("dynamic", f"the result of {label(op)} ({shapes}) has a size that depends on data")
+        content = content_of(call)
+        if content is not None:  # known before anything runs, as part of working out shapes
+            call.outs = [outs[0]._replace(content=content)]
+            return "view", {"shapes": True}, None, None
+        if op.type in _LOOKS and ins:
+            call.outs = [out._replace(home=ins[0]) for out in outs]
         try:
             kind, attrs = row.meaning(call)
             reads, results = None if kind == "unknown" else row.read(call), row.made(call)
         except Unknown:
-            return OperatorMeaning("unknown", NO_ATTRS, call.outs), None
+            return _UNKNOWN
         except Mismatch as fault:
             self.maker.note("unknown", f"{label(op)} is not counted: {fault}")
-            return OperatorMeaning("unknown", NO_ATTRS, call.outs), None
+            return _UNKNOWN
         except FLAWS as fault:
             raise SourceError(f"{label(op)} has inputs that do not fit such an operator ({fault})") from fault
-        if reads is not None and any(place >= len(call.ins) for place in reads):
-            raise SourceError(f"{label(op)} has {len(call.ins)} inputs, and needs {max(reads) + 1}")
-        tensors = None if reads is None else [call.ins[place] for place in reads]
-        return OperatorMeaning(kind, attrs, call.outs, tensors), results
+        if reads is not None and any(place >= len(ins) for place in reads):
+            raise SourceError(f"{label(op)} has {len(ins)} inputs, and needs {max(reads) + 1}")
+        return kind, attrs, None if reads is None else [ins[place] for place in reads], results
 
     def _shapes(self, row: Row | None, call: OperatorCall) -> Sequence[Shape]:
-        if row is None:
-            return [None] * call.count
         try:
-            found = self._guarded(call, row.shapes)
+            found = self._guarded(call, row.shapes) if row is not None else [None] * call.count
         except Unknown:
             return [None] * call.count
         if len(found) != call.count:
@@ -183,33 +181,27 @@ class DumpWalk(Walk):
         except FLAWS as fault:
             raise self._wrong(call, f"its inputs are not those of such an operator ({fault})") from fault
 
-    def _note_dynamic(self, call: OperatorCall) -> None:
-        """Note where a shape begins to depend on data; not what follows from it, and not side results."""
-        if call.outs and not complete(call.outs[0].shape) and all(complete(made.shape) for made in call.ins):
-            shapes = ", ".join(text(out.shape) for out in call.outs)
-            found = f"the result of {label(self._operator)} ({shapes}) has a size that depends on data"
-            self.maker.note("dynamic", found)
-
     def _wrong(self, call: OperatorCall, fault: str) -> OpcostError:
         shapes = ", ".join(text(made.shape) for made in call.ins)
         message = f"{label(self._operator)} cannot take inputs of {shapes or 'nothing'}: {fault}"
         if not self.trusted:
-            hint = "some shapes are written into the dump: keep them, or dump the model again"
-            return InputError(message, hint=hint)
-        hint = "the file was changed or damaged, or a rule of opcost is wrong: please report it"
-        return SourceError(message, hint=hint)
+            return InputError(message, hint="some shapes are written into the dump: keep them, or dump the model again")
+        return SourceError(
+            message, hint="the file was changed or damaged, or a rule of opcost is wrong: please report it"
+        )
 
     # -- the whole ----------------------------------------------------------------------------------------------------
 
     def built(self) -> Graph:
         """The graph of a walk that has run."""
         model = self.model
-        sets, more = model.testcases, model.more
-        if sets:
-            several = f"{sets} sets" if sets > 1 else "one set"
+        if model.testcases:
+            several = f"{model.testcases} sets" if model.testcases > 1 else "one set"
             self.maker.note("testcase", f"the file also holds {several} of inputs and outputs")
-        elif more:
-            found = f"{more} bytes follow the model, as where others were appended: only the first model is counted"
+        elif model.more:
+            found = (
+                f"{model.more} bytes follow the model, as where others were appended: only the first model is counted"
+            )
             self.maker.note("appended", found)
         meta = {"format": model.format, "megengine": model.version}
         taken, given = map(self.tensor, self._input_names), map(self.tensor, model.outputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,26 +13,17 @@ from opcost.core.graph import BITS, Graph, Note
 from opcost.core.shapes import Mismatch, Shape, merge, text
 from opcost.core.shapes import complete as is_complete
 from opcost.core.shapes import known as extents_of
-from opcost.errors import InputError, SourceError
+from opcost.errors import InputError, SourceError, some
 from opcost.frontends.inputs import arguments, arrays_in, parse_dtype, requested_inputs
 from opcost.frontends.mxnet.build import Built, build
 from opcost.frontends.mxnet.infer import infer
 from opcost.frontends.mxnet.ops.table import Inferred
 from opcost.frontends.mxnet.params import read_params
-from opcost.frontends.mxnet.roles import Roles, assign, upgraded
+from opcost.frontends.mxnet.roles import Roles, Saved, assign, upgraded
 from opcost.frontends.mxnet.symbol import AttributeFault, Node, Symbol, parse_symbol, read_symbol
 from opcost.frontends.options import CountOptions
 
 _FORWARD_ONLY = "count the forward pass; a symbol does not say how it is trained"
-
-
-class Saved(NamedTuple):
-    """A weight as a parameter file, or a live model, has it."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    state: bool  # It is an auxiliary state
-    trainable: bool = True
 
 
 class Opened(NamedTuple):
@@ -103,7 +94,9 @@ def work_out(
     symbol: Symbol, options: CountOptions, saved: Mapping[str, Saved], *, training: bool = False, complete: bool = True
 ) -> Worked:
     """Find the roles of variables, all shapes and types; without `complete`, those that can be known."""
-    likely = _likely_inputs(symbol, saved)
+    roles = assign(symbol, (), saved)
+    # In the order of the file; labels and states come last
+    likely = [symbol.nodes[index].name for index in sorted(roles.inputs, key=roles.side.__contains__)]
     variables = {node.name: node for node in symbol.variables}
     stored: dict[str, tuple[int, ...]] = {}
     if any(options.sizes):  # the shapes that the symbol itself declares for its inputs, where they are whole
@@ -111,18 +104,12 @@ def work_out(
         stored = {name: extents_of(shape) for name, shape in declared.items() if is_complete(shape)}
     requested = requested_inputs(options, likely, variables, stored)
     named: Mapping[str, Shape] = requested.shapes
-    roles = _roles(symbol, named, saved)
+    roles = assign(symbol, named, saved)
     known, types, origins = _start(symbol, named, requested.dtypes, saved)
     inferred = infer(symbol, known, types, training=training, names=origins)
     if complete:
         _check_inputs(symbol, inferred, roles)
     return Worked(symbol, inferred, roles, tuple(_notes(symbol, inferred, roles, saved)))
-
-
-def _roles(symbol: Symbol, named: Collection[str], saved: Mapping[str, Saved]) -> Roles:
-    roles = assign(symbol, named, saved, {name for name, array in saved.items() if array.state})
-    untrained = {node.id for node in symbol.variables if node.name in saved and not saved[node.name].trainable}
-    return replace(roles, frozen=roles.frozen | untrained)
 
 
 def _start(
@@ -171,12 +158,6 @@ def _declared(node: Node, symbol: Symbol) -> tuple[Shape, str | None]:
     return shape, dtype if dtype in BITS else None
 
 
-def _likely_inputs(symbol: Symbol, saved: Mapping[str, Saved]) -> list[str]:
-    """The inputs in the order of the file; labels and states come last."""
-    roles = _roles(symbol, (), saved)
-    return [symbol.nodes[index].name for index in sorted(roles.inputs, key=roles.side.__contains__)]
-
-
 def _check_inputs(symbol: Symbol, inferred: Inferred, roles: Roles) -> None:
     """Raise if an input's shape is still not known; labels and states are named only where nothing else is missing."""
     unknown = [index for index in roles.inputs if not is_complete(inferred.shapes[index][0])]
@@ -185,7 +166,7 @@ def _check_inputs(symbol: Symbol, inferred: Inferred, roles: Roles) -> None:
         return
     shapes = [(symbol.nodes[index].name, inferred.shapes[index][0]) for index in missing]
     listed = [f"{name!r}" if shape is None else f"{name!r} ({text(shape)})" for name, shape in shapes]
-    name = symbol.nodes[missing[0]].name
+    name = shapes[0][0]
     raise InputError(
         f"no shape was given for the model's input{'s' if len(listed) > 1 else ''} {', '.join(listed)}",
         hint=f"give it: --input {name}:1x3x224x224, or shapes={{{name!r}: (1, 3, 224, 224)}}",
@@ -193,24 +174,18 @@ def _check_inputs(symbol: Symbol, inferred: Inferred, roles: Roles) -> None:
 
 
 def _notes(symbol: Symbol, inferred: Inferred, roles: Roles, saved: Mapping[str, Saved]) -> Iterable[Note]:
-    unknown = [symbol.nodes[i].name for i in (*roles.weights, *roles.states) if not is_complete(inferred.shapes[i][0])]
-    if unknown:
-        yield Note("unknown-weights", f"the shapes of {_some(unknown)} are not known, so they are not in the totals")
-    if not saved:
-        return
-    names = {node.name for node in symbol.variables}
-    absent = [symbol.nodes[i].name for i in (*roles.weights, *roles.states) if symbol.nodes[i].name not in saved]
-    if absent:
-        found = f"the parameter file does not hold {_some(absent)}; their shapes were worked out"
-        yield Note("weights-not-in-file", found)
-    extra = [name for name in saved if name not in names]
-    if extra:
-        yield Note("unused-arrays", f"the parameter file also holds {_some(extra)}, which the symbol does not use")
-
-
-def _some(names: Sequence[str]) -> str:
-    listed = ", ".join(names[:4])
-    return listed if len(names) <= 4 else f"{listed} and {len(names) - 4} more"
+    own = {symbol.nodes[index].name: inferred.shapes[index][0] for index in (*roles.weights, *roles.states)}
+    extra = saved.keys() - {node.name for node in symbol.variables}
+    for code, names, found in (
+        ("unknown-weights", [name for name, shape in own.items() if not is_complete(shape)],
+         "the shapes of {} are not known, so they are not in the totals"),
+        ("weights-not-in-file", [name for name in own if saved and name not in saved],
+         "the parameter file does not hold {}; their shapes were worked out"),
+        ("unused-arrays", [name for name in saved if name in extra],
+         "the parameter file also holds {}, which the symbol does not use"),
+    ):  # fmt: skip
+        if names:
+            yield Note(code, found.format(", ".join(some(names, 5))))
 
 
 # -- the two files of a checkpoint: `PREFIX-symbol.json` and `PREFIX-0000.params`, found from either or from the prefix

@@ -6,13 +6,13 @@ says it: what is in the slot `weight` is a weight, what is in the slot `label` i
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
 from itertools import zip_longest
+from typing import NamedTuple
 
-from opcost.frontends.mxnet.ops import all_operators
+from opcost.frontends.mxnet.ops import DATA, all_operators
 from opcost.frontends.mxnet.ops.control import CONDITIONAL, FOREACH, FUSED, WHILE, loop_of
 from opcost.frontends.mxnet.symbol import VARIABLE, AttributeFault, Attributes, Entry, Node, Symbol
 
@@ -56,25 +56,35 @@ class Roles:
     side: frozenset[int]  # Inputs that are labels, states, indices and the like
 
 
-def assign(symbol: Symbol, named: Collection[str], saved: Collection[str], saved_states: Collection[str]) -> Roles:
+class Saved(NamedTuple):
+    """A weight as a parameter file, or a live model, has it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    state: bool  # It is an auxiliary state
+    trainable: bool = True
+
+
+def assign(symbol: Symbol, named: Collection[str], saved: Mapping[str, Saved]) -> Roles:
     """Decide what each variable is, from the names the user gave and the names in the parameter file."""
     uses = _uses(symbol)
-    kinds = {node.id: _kind(node, uses[node.id], named, saved, saved_states) for node in symbol.variables}
+    kinds = {node.id: _kind(node, uses[node.id], named, saved) for node in symbol.variables}
     inputs, weights, states = (
         tuple(node for node, kind in kinds.items() if kind == wanted) for wanted in ("input", "weight", "state")
     )
     side = (node for node in inputs if Use.SIDE in uses[node] or symbol.nodes[node].name.endswith(SIDE_ENDINGS))
-    return Roles(inputs, weights, states, frozenset(_frozen(symbol)), frozenset(side))
+    untrained = {node.id for node in symbol.variables if node.name in saved and not saved[node.name].trainable}
+    return Roles(inputs, weights, states, frozenset((*_frozen(symbol), *untrained)), frozenset(side))
 
 
-def _kind(node: Node, use: Use, named: Collection[str], saved: Collection[str], saved_states: Collection[str]) -> str:
+def _kind(node: Node, use: Use, named: Collection[str], saved: Mapping[str, Saved]) -> str:
     if node.name in named:
         return "input"
-    if node.name in saved_states or Use.STATE in use:
+    if (node.name in saved and saved[node.name].state) or Use.STATE in use:
         return "state"
     if node.name in saved or Use.WEIGHT in use:
         return "weight"
-    if saved or saved_states:  # what a parameter file does not hold comes from outside
+    if saved:  # what a parameter file does not hold comes from outside
         return "input"
     if any(key in node.attrs.raw for key in GLUON_KEYS):
         return "weight"
@@ -82,9 +92,7 @@ def _kind(node: Node, use: Use, named: Collection[str], saved: Collection[str], 
         return "input"
     if node.name.endswith(STATE_ENDINGS):
         return "state"
-    if node.name.endswith(WEIGHT_ENDINGS):
-        return "weight"
-    return "weight" if named else "input"
+    return "weight" if named or node.name.endswith(WEIGHT_ENDINGS) else "input"
 
 
 def _uses(symbol: Symbol) -> list[Use]:
@@ -167,27 +175,7 @@ def _rate(node: Node) -> float:
 HIDDEN_KEYS = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
 """Attributes about a variable, today written with underscores around: old files put them anywhere, also on the reader."""
 
-OLD_NAMES = {
-    "Softmax": "SoftmaxOutput", "ElementWiseSum": "add_n", "sum_axis": "sum", "max_axis": "max",
-    "min_axis": "min", "broadcast_plus": "broadcast_add", "broadcast_minus": "broadcast_sub",
-    "_Plus": "elemwise_add", "_plus": "elemwise_add", "_Minus": "elemwise_sub", "_minus": "elemwise_sub",
-    "_Mul": "elemwise_mul", "_mul": "elemwise_mul", "_Div": "elemwise_div", "_div": "elemwise_div",
-    **{
-        f"_{old}": f"_{old.lower()}"
-        for old in (
-            "Mod", "Power", "Maximum", "Minimum", "Hypot", "Equal", "Not_Equal", "Greater", "Greater_Equal", "Lesser",
-            "Lesser_Equal", "Logical_And", "Logical_Or", "Logical_Xor",
-        )
-    },
-    **{
-        f"_{old}Scalar": f"_{re.sub('(?<=[a-z])(?=[A-Z])', '_', old).lower()}_scalar"
-        for old in (
-            "Plus", "Minus", "RMinus", "Mul", "Div", "RDiv", "Mod", "RMod", "Power", "RPower", "Maximum", "Minimum", "Hypot",
-            "Equal", "NotEqual", "Greater", "GreaterEqual", "Lesser", "LesserEqual", "LogicalAnd", "LogicalOr", "LogicalXor",
-        )
-    },
-}  # fmt: skip
-"""How operators were called in files up to 0.8."""
+OLD_NAMES: dict[str, str] = DATA["old_names"]  # How operators were called in files up to 0.8
 
 HIDDEN_UNTIL = 10000  # From this version on every file writes them with underscores
 

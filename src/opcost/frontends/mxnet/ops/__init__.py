@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from opcost.core.parsing import packaged_table
 from opcost.frontends.mxnet.ops.table import FUNCTIONS, Operator, row, table_of
+
+DATA: dict[str, Any] = packaged_table(__package__, "operators.json")
 
 
 @cache
@@ -14,7 +17,6 @@ def all_operators() -> dict[str, Operator]:
     from opcost.frontends.mxnet.ops import contraction, control, elementwise, index, layers, quantized, reshape, vision
 
     FUNCTIONS.enter(contraction, elementwise, index, layers, reshape, vision)
-    data = packaged_table(__package__, "operators.json")
-    rows = [row(**each) for family in data["rows"].values() for each in family]
-    plain = [*elementwise.rows_of_functions(data["functions"]), *rows, *control.ROWS]
+    rows = [row(**each) for family in DATA["rows"].values() for each in family]
+    plain = [*elementwise.rows_of_functions(DATA["functions"]), *rows, *control.ROWS]
     return table_of(plain, quantized.rows(table_of(plain)))

@@ -6,8 +6,8 @@ from math import isqrt, prod
 
 from opcost.core import shapes as sh
 from opcost.core.graph import Attrs
-from opcost.core.shapes import Dims, Mismatch, Shape
-from opcost.frontends.mxnet.ops.table import FUNCTIONS, Call, Means, Pattern
+from opcost.core.shapes import Mismatch, Shape
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, Call, Means, pattern
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
 # -- products ----------------------------------------------------------------------------------------------------------
@@ -61,24 +61,9 @@ def _dot(call: Call) -> Attrs:
 
 
 def _batch_dot(call: Call) -> Attrs:
-    turns = call.attrs.flag("transpose_a"), call.attrs.flag("transpose_b")
-    a, b = (_turned(shape, turn=turn) for shape, turn in zip(call.every(), turns, strict=True))
-    if len(a) != len(b) or (None not in (a[-1], b[-2]) and a[-1] != b[-2]):
-        raise Mismatch(
-            f"{sh.text(call.ins[0])} and {sh.text(call.ins[1])} are not batches of matrices that can be multiplied"
-        )
-    rows, columns = a[-2], b[-1]
-    shared = sh.merge((*a[:-2], a[-1]), b[:-1]) or ()
-    call.put_in(0, _turned((*shared[:-1], rows, shared[-1]), turn=turns[0]))
-    call.put_in(1, _turned((*shared, columns), turn=turns[1]))
-    call.put_out(0, (*shared[:-1], rows, columns))
-    return {"depth": call.x()[-2 if turns[0] else -1]}
-
-
-def _turned(shape: Dims, *, turn: bool) -> Dims:
-    if len(shape) < 2:
-        raise Mismatch(f"{sh.text(shape)} is not a matrix")
-    return sh.swapped(shape, -1, -2) if turn else shape
+    left = "... k m" if call.attrs.flag("transpose_a") else "... m k"
+    right = "... n k" if call.attrs.flag("transpose_b") else "... k n"
+    return {"depth": sh.known((pattern(f"{left}, {right} -> ... m n")(call).get("k"),))[0]}
 
 
 def _gemm(call: Call) -> Attrs:
@@ -138,8 +123,6 @@ FUNCTIONS.update(numpy_dot_shape=lambda call: sh.dot(*call.every()))
 
 # -- attention on sliding windows --------------------------------------------------------------------------------------
 
-_SCORES, _VALUES = Pattern("b l h f, b l h f, h -> b l h _"), Pattern("b l h _, b l h f, h -> b l h f")
-
 
 def _window(call: Call) -> int:
     """Places that one query meets: w to each side and its own, or only those before."""
@@ -148,14 +131,12 @@ def _window(call: Call) -> int:
 
 
 def _window_scores(call: Call) -> Attrs:
-    _SCORES(call)
-    call.put_out(0, (None, None, None, _window(call)))
+    pattern(f"b l h f, b l h f, h -> b l h {_window(call)}")(call)
     return {"depth": call.x()[3]}
 
 
 def _window_values(call: Call) -> Attrs:
-    _VALUES(call)
-    call.put_in(0, (None, None, None, _window(call)))
+    pattern(f"b l h {_window(call)}, b l h f, h -> b l h f")(call)
     return {"macs": prod(call.x()) * call.x(1)[3]}
 
 
@@ -173,8 +154,8 @@ def _rnn(call: Call) -> Attrs:
     output = projection or hidden  # of one direction
     if mode not in GATES or hidden < 1 or not 1 <= count <= _MOST_LAYERS:
         raise AttributeFault("mode, state_size and num_layers do not describe a recurrent layer")
-    call.put_in(0, (None, call.ins[2][1] if len(call.ins) > 2 and len(call.ins[2] or ()) == 3 else None, None))  # type: ignore[index]
-    steps, batch, features = call.dims(0)
+    call.put_in(0, (None, None, None))
+    features = call.dims(0)[2]
     sizes: tuple[tuple[int, int, int], ...] = ()  # of every layer and direction: input, hidden, output
     if features is not None:  # all weights and biases are in one vector
         inputs = (features, *(output * directions,) * (count - 1))
@@ -182,15 +163,10 @@ def _rnn(call: Call) -> Attrs:
         projected = hidden * output if projection else 0
         weights = (GATES[mode] * hidden * (size + output + BIASES) + projected for size, *_ in sizes)
         call.put_in(1, (sum(weights),))
-    states = [(count * directions, batch, output)]
-    if mode == "lstm":
-        states.append((count * directions, batch, hidden))
-    for index, shape in enumerate(states):
-        call.put_in(2 + index, shape)
-        call.put_out(1 + index, shape)
-    if call.attrs.flag("use_sequence_length"):
-        call.put_in(2 + len(states), (batch,))
-    call.put_out(0, (steps, batch, directions * output))
+    depth, width = count * directions, directions * output
+    states = f", {depth} b {output}" + (f", {depth} b {hidden}" if mode == "lstm" else "")
+    length = ", b" if call.attrs.flag("use_sequence_length") else ""
+    pattern(f"t b f, _{states}{length} -> t b {width}{states}")(call)
     return {"cell": mode, "steps": prod(call.x()[:2]), "layers": sizes, "bias": True}
 
 

@@ -209,16 +209,6 @@ def _range_like(call: Call) -> Shape:
     return x if axis is None else (x[sh.axis_of(axis, len(x))],)
 
 
-def _sampled(call: Call) -> Shape:
-    """One draw, or a tensor of them, for every element of the parameters."""
-    x = None
-    for shape in call.ins:
-        x = sh.merge(x, shape)
-    for index in range(len(call.ins)):
-        call.put_in(index, x)
-    return None if x is None else (*x, *call.attrs.integers("shape", ()))
-
-
 def _multinomial(call: Call) -> None:
     """Draws from distributions along the last axis."""
     x = call.dims(0)

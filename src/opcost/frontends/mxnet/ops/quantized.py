@@ -118,13 +118,13 @@ def rows(table: Mapping[str, Operator]) -> list[Operator]:
     same, both = _typed(None, 1), "..., ... -> ..."
     norm = _like("batch_norm", table["BatchNorm"], _typed("int8", 5, weights="float32"), 5)
     return [
-        row("_contrib_quantize _npx_quantize _npx_contrib_quantize", "both", "quantize", _narrowed("uint8"), 3,
+        row("_contrib_quantize _npx_quantize _npx_contrib_quantize", "... -> ...", "quantize", _narrowed("uint8"), 3,
             reads=(0,), results=1),
-        row("_contrib_quantize_v2 _npx_quantize_v2 _npx_contrib_quantize_v2", "both", "quantize",
+        row("_contrib_quantize_v2 _npx_quantize_v2 _npx_contrib_quantize_v2", "... -> ...", "quantize",
             _narrowed("int8"), 3, reads=(0,), results=1),
-        row("_contrib_quantize_asym", "both", "quantize", lambda c: _ranges(c, len(c.ins), "uint8"), 3,
+        row("_contrib_quantize_asym", "... -> ...", "quantize", lambda c: _ranges(c, len(c.ins), "uint8"), 3,
             reads=(0,), results=1),
-        row("_contrib_requantize _npx_requantize", "both", "quantize", _narrowed("int8", "int32"), 3, reads=(0,),
+        row("_contrib_requantize _npx_requantize", "... -> ...", "quantize", _narrowed("int8", "int32"), 3, reads=(0,),
             results=1),
         row("_contrib_dequantize _npx_dequantize", "like", "quantize", lambda c: _ranges(c, 1, "float32"), reads=(0,),
             results=1),

@@ -204,7 +204,7 @@ def row(
     reads: Sequence[int] | str | None = None, results: int | None = None,
 ) -> Operator:  # fmt: skip
     """An operator from the words of its row."""
-    shaped = shapes if callable(shapes) else Pattern(shapes) if "->" in shapes else FUNCTIONS.named(shapes)
+    shaped = shapes if callable(shapes) else pattern(shapes) if "->" in shapes else FUNCTIONS.named(shapes)
 
     def counted(attrs: Attributes) -> int:
         return int((_holding(attrs, str(outputs).split()) or ("1",))[0])
@@ -252,7 +252,8 @@ def _worked_out(means: str, shapes: Shapes) -> str | Callable[[Call], Means]:
         for name, _, term in terms:
             number, factors = factors_of(call, term)
             sizes = [
-                prod(call.x() if each == "#x" else call.y()) if each[0] == "#" else extents[each] for each in factors
+                prod(call.x() if each == "#x" else call.y()) if each[0] == "#" else extents.get(each)
+                for each in factors
             ]
             attrs[name] = known((product((number, *sizes)),))[0]
         return kind, attrs
@@ -293,14 +294,20 @@ def like_first(call: Call) -> None:
 
 
 FUNCTIONS.update(same=same_shapes, like=like_first, broadcast=lambda call: broadcast(call.every()))
-FUNCTIONS.update(both=lambda call, index=0: call.both(index), like_input=lambda call, index: call.ins[index])
+
+
+@cache
+def pattern(form: str) -> Pattern:
+    """The pattern of a text, one for each."""
+    return Pattern(form)
 
 
 class Pattern:
     """Shapes as they are written down: `l b 3*f, b*{heads} l l -> l b f`, the inputs before the arrow.
 
     A word is one extent wherever it occurs, `_` any, `...` any number of axes; `{name=7}` is an attribute and its default,
-    `{*name}` the extents of one that is a tuple. What is known of some tensors settles the others, forwards and backwards.
+    `{*name}` the extents of one that is a tuple (`{*name=}` where it may be absent), `*` a tensor of any shape. What is known of
+    some tensors settles the others, forwards and backwards.
     """
 
     def __init__(self, form: str) -> None:
@@ -320,6 +327,7 @@ class Pattern:
                 (call.outs, call.put_out, self.outputs),
             )
             for at, words in enumerate(sides[: len(known_shapes)])
+            if words != ["*"]
         ]
         for known_shapes, at, _, axis_terms in tensors * 2:  # twice: a product may need a word of a later tensor
             shape = known_shapes[at]
@@ -351,7 +359,8 @@ class Pattern:
         if word in ("_", "..."):
             return [(None, [word] if word == "..." else [])]
         if word.startswith("{*"):
-            return [(extent, []) for extent in call.attrs.integers(word[2:-1])]
+            name, optional, _ = word[2:-1].partition("=")
+            return [(extent, []) for extent in call.attrs.integers(name, () if optional else None)]
         return [factors_of(call, word)]
 
 

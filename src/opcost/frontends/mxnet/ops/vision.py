@@ -97,10 +97,9 @@ def _picture_resize(call: Call) -> Attrs:
 
 # -- boxes: anchors, proposals, non-maximum suppression ----------------------------------------------------------------
 #
-# In `operators.json`, the overlap of two boxes takes 14 FLOPs: four comparisons, two differences and two clamps, a product, and
-# what the union needs (5).
+# In rows, the overlap of two boxes takes 14 FLOPs: four comparisons, two differences and two clamps, a product, and what the
+# union needs (5).
 
-OVERLAP_FLOPS = 14
 DECODE_FLOPS = 14  # Of a box: four products, four sums, two exponentials, two halvings, two differences
 
 
@@ -112,35 +111,12 @@ def _sorted(batch: tuple[int, ...], boxes: int, flops: int = 0) -> Attrs:
     return {"elements": (prod(batch) or 1) * (boxes * max(boxes - 1, 0).bit_length() + boxes * flops)}
 
 
-def _encode(call: Call) -> list[Shape]:
-    for index in (4, 5):
-        call.put_in(index, (4,))
-    return [call.ins[2], call.ins[2]]
-
-
 def _prior(call: Call) -> Shape:
     x = call.dims(0)
     if len(x) < 4:
         raise Mismatch(f"the data is {text(x)}, not batch, channels, height and width")
     each = call.attrs.count("sizes", 1) + call.attrs.count("ratios", 1) - 1
     return (1, times(product(x[2:4]), each), 4)
-
-
-def _target(call: Call) -> Attrs:
-    """Every anchor meets every label; negatives are chosen by a sort."""
-    anchors, label = call.dims(0), call.dims(1)
-    if len(anchors) == 3 and label:
-        for index, extent in enumerate((product(anchors), product(anchors), anchors[1])):
-            call.put_out(index, (label[0], extent))
-    return {"elements": call.x(1)[0] * call.x()[1] * call.x(1)[1] * OVERLAP_FLOPS}
-
-
-def _detection(call: Call) -> Shape:
-    scores, anchors = call.ins[0], call.ins[2]
-    count: Extent = scores[2] if scores and len(scores) == 3 else None
-    if anchors is not None and len(anchors) == 3:
-        count = anchors[1]
-    return (scores[0] if scores else None, count, 6)
 
 
 def _proposal(call: Call) -> Attrs:

@@ -9,14 +9,13 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from opcost.core.graph import NO_ATTRS, Attrs, Graph, Module, Note, Role, TensorSpec
-from opcost.core.shapes import Mismatch, Unknown
-from opcost.errors import SourceError
+from opcost.core.shapes import Unknown
 from opcost.frontends.building import GraphBuilder, with_above
-from opcost.frontends.mxnet.infer import DEFAULT_TYPE, FLAWS, infer
+from opcost.frontends.mxnet.infer import DEFAULT_TYPE, infer, naming
 from opcost.frontends.mxnet.ops import all_operators, control
 from opcost.frontends.mxnet.ops.table import Inferred
 from opcost.frontends.mxnet.roles import Roles
-from opcost.frontends.mxnet.symbol import AttributeFault, Entry, Node, Symbol
+from opcost.frontends.mxnet.symbol import Entry, Node, Symbol
 
 SCOPE = "scope"  # The type of a module that is only a common prefix of names
 
@@ -132,16 +131,11 @@ class _Level:
             return "unknown", NO_ATTRS, every, None
         call = self.inferred.call(node, self.symbol, training=self.training)
         try:
-            kind, attrs = operator.meaning(call)
-            places = operator.read(call, kind)
+            with naming(node, call.ins):
+                kind, attrs = operator.meaning(call)
+                places = operator.read(call, kind)
         except Unknown:
             return "unknown", NO_ATTRS, every, None
-        except Mismatch as exc:
-            raise SourceError(f"{node}: {exc}") from exc
-        except AttributeFault as exc:
-            raise SourceError(f"{node}: {exc.message}") from exc
-        except FLAWS as exc:
-            raise SourceError(f"{node}: its attributes do not fit its inputs") from exc
         if kind == "unknown" and node.op in _WHY:
             self.maker.note("not-in-file", f"{_raw(node)}: {_WHY[node.op]}", node.name)
         return kind, attrs, places, operator.results

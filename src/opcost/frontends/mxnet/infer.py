@@ -6,8 +6,8 @@ sweeps from the first node to the last and back, until nothing changes. What is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 
 from opcost.core.shapes import Mismatch, Shape, Unknown, merge, text
@@ -36,19 +36,29 @@ def infer(
     return _Inference(symbol, training=training, origins=names or {}).run(shapes, types, heads)
 
 
+@contextmanager
+def naming(node: Node, ins: Sequence[Shape] = (), hint: Callable[[Node], str] | None = None) -> Iterator[None]:
+    """Say of which node attributes or inputs do not fit."""
+    try:
+        yield
+    except Mismatch as exc:
+        raise InputError(f"{node}: {exc}", hint=hint(node) if hint else "") from exc
+    except AttributeFault as exc:
+        raise SourceError(f"{node}: {exc.message}") from exc
+    except FLAWS as exc:
+        seen = ", ".join(map(text, ins))
+        raise SourceError(f"{node}: its attributes do not fit its {len(ins)} inputs ({seen})") from exc
+
+
 class _Inference:
     def __init__(self, symbol: Symbol, *, training: bool, origins: Mapping[int, str]) -> None:
-        self.symbol = symbol
-        self.training = training
-        self.origins = origins
+        self.symbol, self.training, self.origins = symbol, training, origins
         table = all_operators()
         self.rules: list[Operator | None] = [table.get(node.op) for node in symbol.nodes]
         counts = used_outputs(symbol)
         for node, rule in zip(symbol.nodes, self.rules, strict=True):
-            try:
+            with naming(node):
                 counts[node.id] = max(counts[node.id], 1 if rule is None else rule.outputs(node.attrs))
-            except AttributeFault as exc:
-                raise SourceError(f"{node}: {exc.message}") from exc
         self.found = Inferred([[None] * count for count in counts], [[None] * count for count in counts])
         self.readers: list[list[int]] = [[] for _ in symbol.nodes]
         for node in symbol.nodes:
@@ -84,42 +94,30 @@ class _Inference:
             order = order[::-1]
 
     def _refine(self, node: Node) -> None:
+        """Apply the rule of a node, and note what it has found of the tensors around."""
         rule = self.rules[node.id]
         assert rule is not None
         call = self.found.call(node, self.symbol, training=self.training, infer=infer)
         ins, in_types = call.ins[:], call.in_types[:]
-        self._apply(rule, call, node)
-        if call.ins != ins or call.in_types != in_types:
-            for place, (source, output) in enumerate(node.inputs):
-                if call.ins[place] is not ins[place] or call.in_types[place] is not in_types[place]:
-                    self._learn(source, output, call.ins[place], call.in_types[place], node)
-        outs, out_types = self.found.shapes[node.id], self.found.types[node.id]
-        for output, shape in enumerate(call.outs):
-            if shape is not outs[output] or call.out_types[output] is not out_types[output]:
-                self._learn(node.id, output, shape, call.out_types[output], node)
-
-    def _apply(self, rule: Operator, call: Call, node: Node) -> None:
-        try:
+        with naming(node, call.ins, self._hint):
             with suppress(Unknown):
                 rule.infer(call)
             rule.types(call)
-        except Mismatch as exc:
-            raise InputError(f"{node}: {exc}", hint=self._hint(node)) from exc
-        except AttributeFault as exc:
-            raise SourceError(f"{node}: {exc.message}") from exc
-        except FLAWS as exc:
-            seen = ", ".join(map(text, call.ins))
-            raise SourceError(f"{node}: its attributes do not fit its {len(call.ins)} inputs ({seen})") from exc
+            if call.ins != ins or call.in_types != in_types:
+                for place, (source, output) in enumerate(node.inputs):
+                    if call.ins[place] is not ins[place] or call.in_types[place] is not in_types[place]:
+                        self._learn(source, output, call.ins[place], call.in_types[place], node)
+            outs, out_types = self.found.shapes[node.id], self.found.types[node.id]
+            for output, shape in enumerate(call.outs):
+                if shape is not outs[output] or call.out_types[output] is not out_types[output]:
+                    self._learn(node.id, output, shape, call.out_types[output], node)
 
     def _learn(self, node: int, output: int, shape: Shape, dtype: Type, source: Node) -> None:
         """Note what a rule has found, and let the rules of all other nodes that share that tensor run again."""
         if shape is not None:
             check_extents(shape, source, MOST_AXES)
         shapes, types = self.found.shapes[node], self.found.types[node]
-        try:
-            merged = merge(shapes[output], shape)
-        except Mismatch as exc:
-            raise InputError(f"{source}: {exc}", hint=self._hint(source)) from exc
+        merged = merge(shapes[output], shape)
         if merged != shapes[output] or types[output] != dtype:
             shapes[output] = merged
             types[output] = types[output] or dtype

@@ -16,11 +16,11 @@ from opcost.core.shapes import known as extents_of
 from opcost.errors import InputError, SourceError, some
 from opcost.frontends.inputs import arguments, arrays_in, parse_dtype, requested_inputs
 from opcost.frontends.mxnet.build import Built, build
-from opcost.frontends.mxnet.infer import infer
+from opcost.frontends.mxnet.infer import infer, naming
 from opcost.frontends.mxnet.ops.table import Inferred
 from opcost.frontends.mxnet.params import read_params
 from opcost.frontends.mxnet.roles import Roles, Saved, assign, upgraded
-from opcost.frontends.mxnet.symbol import AttributeFault, Node, Symbol, parse_symbol, read_symbol
+from opcost.frontends.mxnet.symbol import Node, Symbol, parse_symbol, read_symbol
 from opcost.frontends.options import CountOptions
 
 _FORWARD_ONLY = "count the forward pass; a symbol does not say how it is trained"
@@ -146,15 +146,13 @@ def _declared(node: Node, symbol: Symbol) -> tuple[Shape, str | None]:
     shape: Shape = None
     dtype: str | None = None
     unknown = -1 if symbol.np_shape else 0
-    try:
+    with naming(node):
         if "__shape__" in node.attrs:
             extents = node.attrs.integers("__shape__")
             if extents or symbol.np_shape:
                 shape = tuple(None if extent == unknown or extent < 0 else extent for extent in extents)
         if node.attrs.raw.get("__dtype__", "-1") not in ("-1", "None"):
             dtype = node.attrs.dtype("__dtype__")
-    except AttributeFault as exc:
-        raise SourceError(f"{node}: {exc.message}") from exc
     return shape, dtype if dtype in BITS else None
 
 

@@ -17,8 +17,8 @@ class RowFunctions(dict[str, Callable[..., Any]]):
                 if callable(each) and getattr(each, "__module__", "") == module.__name__:
                     self[name.strip("_")] = each
 
-    def named(self, words: str) -> Callable[..., Any]:
-        """A function by its name, which may have `@` before it, with the numbers behind it as further arguments."""
-        name, *numbers = words.removeprefix("@").split()
-        function, more = self[name], [int(number) for number in numbers]
+    def named(self, text: str) -> Callable[..., Any]:
+        """A function by its name, which may have `@` before it, with the words behind it as further arguments."""
+        name, *words = text.removeprefix("@").split()
+        function, more = self[name], [int(word) if word.isdecimal() else word for word in words]
         return (lambda call: function(call, *more)) if more else function

@@ -76,7 +76,7 @@ MOVED = {
         column_stack concat concatenate crop crop_assign depth_to_space diag diagonal dsplit dstack fill_element_0index flip
         flip_left_right
         flip_top_bottom hsplit hstack im2col like linalg_extractdiag linalg_extracttrian linalg_makediag linalg_maketrian
-        moveaxis pad
+        moveaxis pad quantized_concat quantized_transpose
         ravel_multi_index repeat repeats retain reverse rnn_param_concat roll rot90 slice slice_assign slice_axis
         slice_channel slice_like
         space_to_depth split split_v2 stack swapaxes tile to transpose unravel_index vsplit vstack""",
@@ -89,6 +89,7 @@ MOVED = {
           MakeLoss Reshape SVMOutput
         atleast_1d atleast_2d atleast_3d batch_flatten calibrate_entropy cast_storage constraint_check copy copyto
         expand_dims flatten
+        quantized_flatten quantized_reshape
         gradientmultiplier identity identity_with_attr_like_rhs make_loss reshape reshape_like squeeze stop_gradient""",
     "embedding": "Embedding embedding SparseEmbedding quantized_embedding",
 }  # fmt: skip

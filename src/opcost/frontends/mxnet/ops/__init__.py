@@ -16,7 +16,8 @@ def all_operators() -> dict[str, Operator]:
     """Every operator that has a row, by each of its names."""
     from opcost.frontends.mxnet.ops import contraction, control, elementwise, index, layers, quantized, reshape, vision
 
-    FUNCTIONS.enter(contraction, elementwise, index, layers, reshape, vision)
+    FUNCTIONS.enter(contraction, elementwise, index, layers, quantized, reshape, vision)
     rows = [row(**each) for family in DATA["rows"].values() for each in family]
     plain = [*elementwise.rows_of_functions(DATA["functions"]), *rows, *control.ROWS]
-    return table_of(plain, quantized.rows(table_of(plain)))
+    table = table_of(plain)
+    return table_of(plain, [quantized.on_bytes(table[each.pop("like")], **each) for each in DATA["on bytes"]])

@@ -6,8 +6,8 @@ of numbers, attributes of the node and words of the pattern (`matmul depth=f`; `
 attributes that the function of the shapes returns, `@name` for those that another returns; `@name` alone gives the kind as
 well. `types`: inputs that have the type of the outputs (`0 1`; all unless given), or an attribute of the node and its default
 (`dtype=int32`; without one, the first input's type), or a type (`=int64`). `outputs`: how many are visible. `slots`: MXNet's
-names of the inputs. `reads`: the inputs that the kind takes, in its order; without it, all. `word?flag` and `word?name=value`
-hold under a condition.
+names of the inputs. `reads`: the inputs that the kind takes, in its order; without it, all. `word?flag`, `word?!flag` and
+`word?name=value` hold under a condition.
 """
 
 from __future__ import annotations
@@ -228,8 +228,9 @@ def _holding(attrs: Attributes, words: Iterable[str]) -> tuple[str, ...]:
     found = []
     for word in words:
         name, _, condition = word.partition("?")
-        attribute, equals, value = condition.partition("=")
-        if not condition or (attrs.text(attribute, "") == value if equals else attrs.flag(attribute)):
+        attribute, equals, value = condition.lstrip("!").partition("=")
+        holds = not condition or (attrs.text(attribute, "") == value if equals else attrs.flag(attribute))
+        if holds != condition.startswith("!"):
             found.append(name)
     return tuple(found)
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
+
+
+def functions(names: Iterable[str]) -> dict[str, str]:
+    """Names of a framework and ours of the functions: `name=ours`, or the name alone where it is the same word."""
+    words = (word.partition("=") for text in names for word in text.split())
+    return {name: fn or name.lower() for name, _, fn in words}
 
 
 class RowFunctions(dict[str, Callable[..., Any]]):

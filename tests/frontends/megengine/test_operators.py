@@ -334,7 +334,7 @@ def test_layouts_change_into_each_other(mode: str, before: tuple[int, ...], afte
 def test_every_change_of_layout_is_known(apply: Any) -> None:
     from opcost.frontends.megengine.operators.convolution import _CONVERSIONS, _FILTERS
 
-    assert {*_FILTERS, *_CONVERSIONS, "NCHW_NCHW4_WEIGHT"} == set(ENUMS["Relayout"])
+    assert {*_FILTERS, *_CONVERSIONS} == set(ENUMS["Relayout"])
 
 
 # -- images ------------------------------------------------------------------------------------------------------------

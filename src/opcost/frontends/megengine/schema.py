@@ -56,7 +56,7 @@ def name_of(number: int, table: Table) -> str:
 # (floats), b (bool), t (element type) and the name of an enumeration. Enumerations are stored as uint32 and read by name.
 
 FORMAT: dict[str, Any] = packaged(__package__, "format.json")
-"""What MegEngine 1.13 writes: the members of enumerations, the fields of tables, the names of operators."""
+"""What MegEngine 1.13 writes: members of enumerations, fields of tables, names of operators, and how many results some have."""
 ENUMS: dict[str, tuple[str, ...]] = {name: tuple(members) for name, members in FORMAT["enumerations"].items()}
 NO_AXIS = 2147483647  # The axis where none is given (Reduce, Cumsum)
 NO_OPTIONAL_AXIS = 7  # `OptionalAxisV1` that names no axis
@@ -91,7 +91,11 @@ def read_param(tag: int, table: Table) -> Param:
     if tag == _DIMSHUFFLE:
         return Param("Dimshuffle", {"pattern": table.numbers(0, "i", 4), "ndim": table.number(1, U32)})
     if tag == _AXIS_ADD_REMOVE:
-        return Param("AxisAddRemove", {"desc": _axis_changes(table)})
+        # Axes that are added or removed one after the other: structs of a method, three bytes of padding and an axis
+        at, count = table.vector(0, 8) or (0, 0)
+        number, places = table.buffer.number, range(at, at + 8 * count, 8)
+        changes = tuple([("remove" if number(I8, place) else "add", number(I32, place + 4)) for place in places])
+        return Param("AxisAddRemove", {"desc": changes})
     if tag == _INDEX_MASK:
         # For each indexed axis: the axis, and whether begin, end, step and an index come as inputs
         at, count = table.vector(0, 5) or (0, 0)
@@ -119,15 +123,6 @@ def _value(kind: str, default: float, slot: int, table: Table) -> Attr:
     if kind == "b":
         return number != 0
     return name_of(number, table) if kind == "t" else number
-
-
-def _axis_changes(table: Table) -> tuple[tuple[str, int], ...]:
-    """Axes that are added or removed one after the other: structs of a method, three bytes of padding and an axis."""
-    at, count = table.vector(0, 8) or (0, 0)
-    number = table.buffer.number
-    return tuple(
-        ("remove" if number(I8, place) else "add", number(I32, place + 4)) for place in range(at, at + 8 * count, 8)
-    )
 
 
 _MASK = struct.Struct("<b4B")
@@ -214,16 +209,6 @@ def _rotate(value: int, by: int) -> int:
     return (value << by | value >> (64 - by)) & _ALL_BITS
 
 
-_SEVERAL = {
-    "Argsort": 2, "CondTake": 2, "NMSKeepMGB": 2, "ROIAlign": 2, "ROIPooling": 2, "DeformablePSROIPooling": 2,
-    "Dropout": 2, "ShuffleRNG": 2, "LayerNorm": 3, "GroupNorm": 3, "InstanceNorm": 3, "GeneralNorm": 3, "RNN": 3,
-    "LSTMCell": 3, "LSTM": 4, "MultiHeadAttn": 4,
-    "LayerNormBackward": 3, "GroupNormBackward": 3, "InstanceNormBackward": 3, "GeneralNormBackward": 3,
-    "RNNBackward": 3, "LSTMBackward": 4, "TQTBackward": 2, "LSQBackward": 2, "WhereBackward": 2,
-    "BatchNormBackward": 3, "DeformableConvBackwardData": 3, "DeformablePSROIPoolingBackward": 2,
-}  # fmt: skip
-
-
 def output_count(kind: str, inputs: int, tensors: int, param: Param) -> int:
     """The number of variables that an operator of this type makes, which FBS v1 does not store.
 
@@ -249,4 +234,4 @@ def output_count(kind: str, inputs: int, tensors: int, param: Param) -> int:
             merged = fields.get("nr_output", 1)
             return min(merged, LONGEST_LIST) if isinstance(merged, int) else 1
         case _:
-            return _SEVERAL.get(kind, 1)
+            return int(FORMAT["results"].get(kind, 1))

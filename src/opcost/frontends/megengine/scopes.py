@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from math import prod
 
@@ -53,24 +52,15 @@ class DumpScopes(Scopes):
         self._model = model
         self.of_tensor: dict[int, str] = {}
         self.of_op: dict[int, str] = {}
-        self.layers: set[str] = set()
-        """Modules that hold weights of their own or compute one thing only."""
-        self._spread(self._read())
-        for op in model.operators:  # tensors without a scope belong where they are read first
-            for variable in op.inputs:
-                self.of_tensor.setdefault(variable, self.of_op[op.index])
-
-    def _read(self) -> dict[int, str]:
-        """Scopes from names: the operator's own, its results', or the weights' that it reads, the deepest of them."""
-        found: dict[int, str] = {}
-        for op in self._model.operators:
+        # From names: the operator's own, its results', or the weights' that it reads, the deepest of them
+        named: dict[int, str] = {}
+        for op in model.operators:
             if op.type in HOLDERS:
                 for variable, tensor in zip(op.outputs, op.tensors, strict=True):
-                    scope = scope_of(self._model.variables[variable].name) or scope_of(tensor.name)
-                    if scope:
+                    if scope := scope_of(model.variables[variable].name) or scope_of(tensor.name):
                         self.of_tensor[variable] = scope
                 continue
-            names = (op.name, *(self._model.variables[variable].name for variable in op.outputs))
+            names = (op.name, *(model.variables[variable].name for variable in op.outputs))
             scope = next((scope for name in names if (scope := scope_of(name)) is not None), None)
             read = {self.of_tensor[variable] for variable in op.inputs if variable in self.of_tensor}
             if len(read) == 1:
@@ -79,25 +69,25 @@ class DumpScopes(Scopes):
                 if not scope or layer.startswith(f"{scope}."):
                     scope = layer
             if scope is not None:
-                found[op.index] = scope
-        return found
-
-    def _spread(self, named: dict[int, str]) -> None:
-        """Give operators without a scope that of their users, from the end to the beginning."""
-        direct = Counter(named.values())
-        holders = set(self.of_tensor.values())
-        around = {parent for path in {*named.values(), *holders} for parent in above(path)} | {""}
-        self.layers = {path for path in {*named.values(), *holders} if path in holders or direct[path] == 1} - around
+                named[op.index] = scope
+        direct, holders = Counter(named.values()), set(self.of_tensor.values())
+        paths = {*direct, *holders}
+        around = {parent for path in paths for parent in above(path)} | {""}
+        self.layers = {path for path in paths if path in holders or direct[path] == 1} - around
+        """Modules that hold weights of their own or compute one thing only."""
+        # Operators without a scope have that of their users, from the end to the beginning
         user: dict[int, str] = {}
-        for op in reversed(self._model.operators):
+        for op in reversed(model.operators):
             scope = named.get(op.index)
             if scope is None:
                 scope = inherited = next((user[variable] for variable in op.outputs if variable in user), "")
             else:
                 inherited = scope.rpartition(".")[0] if scope in self.layers else scope
             self.of_op[op.index] = scope
+            user.update(dict.fromkeys(op.inputs, inherited))
+        for op in model.operators:  # tensors without a scope belong where they are read first
             for variable in op.inputs:
-                user[variable] = inherited
+                self.of_tensor.setdefault(variable, self.of_op[op.index])
 
     def modules(self, maker: GraphBuilder, source: str) -> list[Module]:
         """The tree of the names: every path that an operator or a weight belongs to, and all paths above it."""
@@ -118,8 +108,8 @@ class DumpScopes(Scopes):
         for path in tree_order(paths):
             parameters, buffers = (tuple(stored[role].get(path, ())) for role in ("param", "buffer"))
             taken, given = (tuple(maker.values[i].spec for i in side.get(path, ())) for side in crossing)
-            own = Module(path=path, type=types[path], parameters=parameters, buffers=buffers, calls=1)
-            found.append(replace(own, inputs=taken, outputs=given))
+            tensors = {"parameters": parameters, "buffers": buffers, "inputs": taken, "outputs": given}
+            found.append(Module(path=path, type=types[path], calls=1, **tensors))
         return found
 
 

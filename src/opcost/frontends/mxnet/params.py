@@ -24,7 +24,7 @@ from opcost.frontends.mxnet.symbol import DTYPES
 LIST_MAGIC = struct.pack("<Q", 0x112)  # How a list of arrays begins
 
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
-_STORAGE = {0: "default", 1: "row_sparse", 2: "csr"}
+_STORAGE = {-1: "default", 0: "default", 1: "row_sparse", 2: "csr"}
 _INDEX_ARRAYS = {"default": 0, "row_sparse": 1, "csr": 2}
 _MOST_AXES = 32
 _MOST_ARRAYS = 50_000
@@ -88,37 +88,35 @@ class _Reader:
     def arrays(self) -> tuple[Array, ...]:
         self._skip(8, "the reserved number of the header")
         count = self._count("arrays", smallest=4)
-        found = [self._array(index) for index in range(count)]
-        names = self._names(count)
+        found = [self._array(f"array {index}") for index in range(count)]
+        named = self._count("names", smallest=8)
+        if named not in (0, count):
+            raise self._fault(f"it has {count} arrays and {named} names")
+        names = [self._name(index) for index in range(named)] or [""] * count
         return tuple(array._replace(name=name) for array, name in zip(found, names, strict=True))
 
-    def _array(self, index: int) -> Array:
-        what = f"array {index}"
+    def _array(self, what: str) -> Array:
+        """An array of any version.
+
+        Nothing follows a shape that is unknown, or, before NumPy's shapes, a scalar's.
+        """
         (word,) = self._unpack("<I", what)
+        storage, stored, shape = "default", None, None
         if word in (_V2, _V3):
-            return self._modern(what, numpy_shapes=word == _V3)
-        if word == _V1:
+            (code,) = self._unpack("<i", f"the storage type of {what}")
+            if code not in _STORAGE:
+                raise self._fault(f"{what} has the storage type {code}, which MXNet does not have")
+            storage = _STORAGE[code]
+            stored = self._shape(f"the storage of {what}") if _INDEX_ARRAYS[storage] else None
+            shape = self._shape(what)
+        elif word == _V1:
             shape = self._shape(what)
         elif word <= _MOST_AXES:
             shape = self._unpack(f"<{word}I", f"the shape of {what}")
         else:
             raise self._fault(f"{what} begins with {word:#010x}, no array that MXNet has ever written")
-        if not shape or not all(shape):
-            return Array("", None, "float32")
-        self._check_shape(shape, what)
-        dtype = self._dtype(what, context=True)
-        self._skip(_nbytes(shape, dtype), f"the data of {what}")
-        return Array("", shape, dtype)
-
-    def _modern(self, what: str, *, numpy_shapes: bool) -> Array:
-        """An array with a storage type; nothing follows a shape that is unknown, or, before NumPy's shapes, a scalar's."""
-        (code,) = self._unpack("<i", f"the storage type of {what}")
-        storage = _STORAGE.get(code, "default" if code == -1 else None)
-        if storage is None:
-            raise self._fault(f"{what} has the storage type {code}, which MXNet does not have")
-        stored = self._shape(f"the storage of {what}") if _INDEX_ARRAYS[storage] else None
-        shape = self._shape(what)
-        if shape is None or (any(extent < 0 for extent in shape) if numpy_shapes else not shape):
+        nothing = any(extent < 0 for extent in shape or ()) if word == _V3 else not shape
+        if shape is None or nothing or (word not in (_V2, _V3) and not all(shape)):
             return Array("", None, "float32", storage)
         self._check_shape(shape, what)
         dtype = self._dtype(what, context=True)
@@ -128,45 +126,27 @@ class _Reader:
             index_shape = self._shape(f"the indices of {what}") or ()
             self._check_shape(index_shape, f"the indices of {what}")
             indices.append((index_shape, index_type))
-        data = self._stored(shape, stored, [index_shape for index_shape, _ in indices], what)
+        data = shape
+        if indices and stored and 0 not in stored:
+            self._check_shape(stored, f"the storage of {what}")
+            data = stored
+        elif indices:  # MXNet writes (0,) for an array that was still being computed: the indices say how much there is
+            first = indices[0][0]
+            data = indices[1][0] if len(indices) == 2 else (*(first[:1] or (0,)), *shape[1:])
         begin = self.at
         self._skip(_nbytes(data, dtype), f"the data of {what}")
         for index_shape, index_type in indices:
             self._skip(_nbytes(index_shape, index_type), f"the indices of {what}")
         return Array("", shape, dtype, storage, self.at - begin if indices else None)
 
-    def _stored(
-        self, shape: tuple[int, ...], stored: tuple[int, ...] | None, indices: list[tuple[int, ...]], what: str
-    ) -> tuple[int, ...]:
-        """The shape of the data that is really there.
-
-        MXNet writes (0,) for an array that was still being computed; then it follows from the indices how much there is.
-        """
-        if not indices:
-            return shape
-        if stored and 0 not in stored:
-            self._check_shape(stored, f"the storage of {what}")
-            return stored
-        if len(indices) == 2:
-            return indices[1]
-        return (*(indices[0][:1] or (0,)), *shape[1:])
-
-    def _names(self, count: int) -> list[str]:
-        named = self._count("names", smallest=8)
-        if named == 0:
-            return [""] * count
-        if named != count:
-            raise self._fault(f"it has {count} arrays and {named} names")
-        names = []
-        for index in range(named):
-            (length,) = self._unpack("<Q", f"the length of name {index}")
-            if length > _LONGEST_NAME:
-                raise self._fault(f"name {index} is said to have {length} bytes")
-            try:
-                names.append(self._read(length, f"name {index}").decode("utf-8"))
-            except UnicodeDecodeError:
-                raise self._fault(f"name {index} is not UTF-8 text") from None
-        return names
+    def _name(self, index: int) -> str:
+        (length,) = self._unpack("<Q", f"the length of name {index}")
+        if length > _LONGEST_NAME:
+            raise self._fault(f"name {index} is said to have {length} bytes")
+        try:
+            return self._read(length, f"name {index}").decode("utf-8")
+        except UnicodeDecodeError:
+            raise self._fault(f"name {index} is not UTF-8 text") from None
 
     # -- primitives, each of which knows how much is left ------------------------------------------------------
 
@@ -192,27 +172,24 @@ class _Reader:
     def _dtype(self, what: str, *, context: bool) -> str:
         """An element type; the device of the array is before it and does not matter."""
         numbers = self._unpack("<3i" if context else "<i", f"the type of {what}")
-        dtype = DTYPES.get(numbers[-1])
-        if dtype is None:
+        if numbers[-1] not in DTYPES:
             raise self._fault(f"{what} has the element type {numbers[-1]}, which MXNet does not have")
-        return dtype
+        return DTYPES[numbers[-1]]
 
     def _unpack(self, layout: str, what: str) -> tuple[int, ...]:
         return struct.unpack(layout, self._read(struct.calcsize(layout), what))
 
     def _read(self, length: int, what: str) -> bytes:
-        self._need(length, what)
-        self.at += length
+        begin = self.at
+        self._skip(length, what)
+        self.file.seek(begin)
         return self.file.read(length)
 
     def _skip(self, length: int, what: str) -> None:
-        self._need(length, what)
-        self.at += length
-        self.file.seek(self.at)
-
-    def _need(self, length: int, what: str) -> None:
         if length > self.size - self.at:
             raise self._fault(f"{what} needs {length} bytes at byte {self.at}, and the file ends at {self.size}")
+        self.at += length
+        self.file.seek(self.at)
 
     def _fault(self, message: str) -> SourceError:
         return SourceError(f"{self.where} is not a valid MXNet parameter file: {message}", hint=_DAMAGED)

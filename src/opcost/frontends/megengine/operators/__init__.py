@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from opcost.core.parsing import packaged_table
 from opcost.frontends.megengine.operators import convolution, elements, layers, vision
-from opcost.frontends.megengine.operators.table import FUNCTIONS, Row
+from opcost.frontends.megengine.operators.table import DATA, FUNCTIONS, Row
 
 FUNCTIONS.enter(convolution, elements, layers, vision)
 
 ROWS: dict[str, Row] = {
-    name: Row(**words)
-    for family in packaged_table(__package__, "operators.json").values()
-    for words in family
-    for name in words.pop("ops").split()
+    name: Row(**words) for family in DATA["rows"].values() for words in family for name in words.pop("ops").split()
 }
 """The row of every type of operators that is known."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from opcost.core.graph import Attr
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, product, spread, text, times
-from opcost.frontends.megengine.operators.table import FUNCTIONS, Means, OperatorCall, result
+from opcost.frontends.megengine.operators.table import DATA, FUNCTIONS, Means, OperatorCall, result
 
 # -- layouts -----------------------------------------------------------------------------------------------------------
 
@@ -125,35 +125,17 @@ def filter_of(form: str, shape: Sequence[Extent], *, grouped: bool) -> Filter:
 
 # -- conversions --------------------------------------------------------------------------------------------------------
 
-_CONVERSIONS = _changes("""
-    NHWC_NHWCD4 NHWCD4_NHWC NHWC_NHWCD4I NCHW_NHWCD4 NCHW_NHWCD4I NHWCD4I_NCHW NHWCD4_NCHW NHWCD4I_NHWC NCHW4_CHWN4
-    CHWN4_NCHW4 NCHW_NCHW88 NCHW88_NCHW NCHW_NCHW4_IC_SMALL NCHW_NCHW4 NCHW4_NCHW NCHW_NCHW64 NCHW64_NCHW NCHW_NHWC NHWC_NCHW
-""")
-"""Images: the layout before and after."""
-
-_FILTERS: dict[str, tuple[int, str]] = {
-    "INTER_WEIGHT_DENSE": (4, "0/4 2 3 1^4 =4"), "INTER_WEIGHT_DENSEI": (4, "0/4 2 3 1^4 =4"),
-    "INTER_WEIGHT_GROUP": (5, "0 1/4 3 4 2 =4"), "INTER_WEIGHT_GROUPI": (5, "0 1/4 3 4 2 =4"),
-    "INTER_WEIGHT_CHAN": (5, "0/4 =1 3 4 =4"), "INTER_WEIGHT_CHANI": (5, "0/4 =1 3 4 =4"),
-    "INTER_WEIGHT_DENSEI_DOT": (4, "0/4 2 3 1/4 =4 =4"), "INTER_WEIGHT_GROUPI_DOT": (5, "0 1/4 3 4 2/4 =4 =4"),
-    "NCHW_NCHW88_CONV_DENSE_WEIGHT": (4, "0/8 1/8 2 3 =8 =8"),
-    "NCHW_NCHW88_CONV_CHAN_WEIGHT": (5, "0/8 1 2 3 4 =8"),
-    "NCHW_NCHW88_CONV_GROUP_WEIGHT": (5, "0 1/8 2/8 3 4 =8 =8"),
-    "NCHW_NCHW4_IC_SMALL_CONV_DENSE_WEIGHT": (4, "0 1/4 2 3 =4"),
-}  # fmt: skip
-"""Filters: their rank, and the axes after: an old axis, `/n` in packs of n, `^n` filled up to a multiple, `=n` fixed."""
-
-_FOUR_PACKED = {4: "0^4 1/4 2 3 =4", 5: "0 1^4 2/4 3 4 =4"}  # The same for NCHW_NCHW4_WEIGHT, dense and grouped
+_CONVERSIONS = _changes(" ".join(DATA["conversions"]))  # Images: the layout before and after
+_FILTERS: dict[str, list[str]] = DATA["filters"]
+"""Filters, dense or grouped: the axes after, each an old axis, `/n` in packs of n, `^n` filled up to a multiple, `=n` fixed."""
 
 
 def _converted(call: OperatorCall) -> list[Shape]:
     mode = call.word("mode")
-    if mode == "NCHW_NCHW4_WEIGHT":
-        dims = call.ranked(0, 4, 5)
-        return [_repacked(dims, _FOUR_PACKED[len(dims)])]
     if mode in _FILTERS:
-        rank, pattern = _FILTERS[mode]
-        return [_repacked(call.ranked(0, rank), pattern)]
+        forms = {1 + max(int(item[0]) for item in form.split() if item[0] != "="): form for form in _FILTERS[mode]}
+        dims = call.ranked(0, *forms)
+        return [_repacked(dims, forms[len(dims)])]
     if mode not in _CONVERSIONS:
         raise Mismatch(f"the change of layout {mode} is not known")
     before, after = (image(form) for form in _CONVERSIONS[mode])

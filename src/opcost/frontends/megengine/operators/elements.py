@@ -10,33 +10,15 @@ from opcost.core import shapes as sh
 from opcost.core.graph import NO_ATTRS
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, Unknown
 from opcost.frontends.megengine.model import SMALL
-from opcost.frontends.megengine.operators.table import FUNCTIONS, Means, Numbers, OperatorCall, result
+from opcost.frontends.megengine.operators.table import DATA, FUNCTIONS, Means, Numbers, OperatorCall, result
 from opcost.frontends.megengine.schema import FLOATING, NO_AXIS, NO_OPTIONAL_AXIS, QUANTIZED
 from opcost.frontends.nodes.meaning import Content
+from opcost.frontends.rows import functions
 
 # -- arithmetic, type conversion and quantization ----------------------------------------------------------------------
 
 
-def functions(text: str) -> dict[str, str]:
-    """Modes of MegEngine and our names of the functions: `MODE=ours`, or the mode alone where it is the same word."""
-    return {mode: fn or mode.lower() for mode, _, fn in (word.partition("=") for word in text.split())}
-
-
-MODES = functions("""
-    RELU ABS ACOS ASIN CEIL COS EXP EXPM1 FLOOR LOG LOG1P NEGATE=neg SIGMOID SIN TANH ABS_GRAD ADD
-    FLOOR_DIV=floor_divide MAX MIN MOD=remainder MUL POW SIGMOID_GRAD SUB SWITCH_GT0=relu_grad TANH_GRAD TRUE_DIV=div
-    LOG_SUM_EXP=logaddexp LT=compare LEQ=compare EQ=compare NEQ=compare SHL=shift SHR=shift COND_LEQ_MOV=threshold
-    COND_LT_MOV=threshold FUSE_MUL_ADD3=fma FUSE_MUL_ADD4=mul_mul_add FUSE_ADD_RELU=add_relu
-    FUSE_ADD_SIGMOID=add_sigmoid FUSE_ADD_TANH=add_tanh FUSE_ADD_H_SWISH=add_hardswish FAST_TANH=tanh
-    FAST_TANH_GRAD=tanh_grad ROUND RMULH=mul_high ATAN2 ERF ERFINV ERFC ERFCINV=erfinv H_SWISH=hardswish
-    H_SWISH_GRAD=hardswish_grad NOT=logical AND=logical OR=logical XOR=logical SILU SILU_GRAD GELU GELU_GRAD
-    ISNAN=nan_check ISINF=nan_check SINH COSH ASINH ACOSH ATANH TAN ASINH_GRAD ACOSH_GRAD=asinh_grad ATANH_GRAD PRELU
-    CLIP=clamp PRELU_GRAD SOFTPLUS SOFTPLUS_GRAD RELU6 RELU6_GRAD=hardtanh_grad HSIGMOID=hardsigmoid
-    HSIGMOID_GRAD=hardsigmoid_grad LOGSIGMOID SQRT SQUARE SIGN ROUND_SHR_SATURATE=round_shift_clamp
-    FUSE_ADD_RMULH_ROUND_SHR_SATURATE=add_mul_round_shift_clamp
-""")
-"""MegEngine's modes and our names of functions."""
-
+MODES = functions(DATA["functions"])  # MegEngine's modes and our names of functions
 _BOOLEAN = ("LT", "LEQ", "EQ", "NEQ", "ISNAN", "ISINF", "NOT", "AND", "OR", "XOR")
 _RESULTS = {"x32": "int32", "xI8": "int8", "x8": "int8", "xI16": "int16", "xF32": "float32"}
 """The end of a mode that names its types, and the type of its result."""

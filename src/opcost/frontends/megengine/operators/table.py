@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from opcost.core.graph import NO_ATTRS, Attr, Attrs
+from opcost.core.parsing import packaged_table
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, Unknown, broadcast, text, windows
 from opcost.frontends.nodes.meaning import Operand, Out
 from opcost.frontends.rows import RowFunctions
@@ -114,6 +115,7 @@ class OperatorCall:
 Means: TypeAlias = "tuple[str, Attrs]"  # Kind and attributes of an operator
 Places: TypeAlias = "tuple[int, ...]"
 
+DATA: dict[str, Any] = packaged_table(__package__, "operators.json")
 FUNCTIONS = RowFunctions()
 FUNCTIONS.update(
     same=lambda call: call.dims(0),

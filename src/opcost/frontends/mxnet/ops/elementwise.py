@@ -10,13 +10,9 @@ from opcost.core.graph import Attrs
 from opcost.core.shapes import Dims, Mismatch, Shape
 from opcost.frontends.mxnet.ops.table import FUNCTIONS, Call, Means, Operator, like_first, row, same_shapes
 from opcost.frontends.mxnet.symbol import AttributeFault
+from opcost.frontends.rows import functions
 
 # -- functions of one tensor, of two, of a tensor and a number ---------------------------------------------------------
-
-
-def functions(text: str) -> dict[str, str]:
-    """Words of MXNet and our names of the functions: `name=ours`, or the name alone where both are the same."""
-    return {name: fn or name for name, _, fn in (word.partition("=") for word in text.split())}
 
 
 def rows_of_functions(tables: Mapping[str, Sequence[str]]) -> Iterator[Operator]:
@@ -31,9 +27,7 @@ def rows_of_functions(tables: Mapping[str, Sequence[str]]) -> Iterator[Operator]
         taken.update(new)
         return " ".join(new)
 
-    unary, tests, binary, compare = (
-        functions(" ".join(tables[name])) for name in ("unary", "tests", "binary", "compare")
-    )
+    unary, tests, binary, compare = (functions(tables[name]) for name in ("unary", "tests", "binary", "compare"))
     for name, fn in {**unary, **tests}.items():
         numpy_types = "=bool" if name in tests or fn == "logical" else ""
         yield row(fresh(name, f"_sparse_{name}"), "same", f"elementwise {fn}")
@@ -48,8 +42,8 @@ def rows_of_functions(tables: Mapping[str, Sequence[str]]) -> Iterator[Operator]
         yield row(fresh(f"_npi_{name}_scalar", f"_npi_r{name}_scalar"), "same", kind, numpy_types)
 
 
-_ACTIVATIONS = functions("relu sigmoid softrelu=softplus softsign tanh log_sigmoid=logsigmoid mish silu")
-_LEAKY = functions("leaky=leaky_relu elu selu gelu gelu_erf=gelu gelu_tanh prelu rrelu")
+_ACTIVATIONS = functions(["relu sigmoid softrelu=softplus softsign tanh log_sigmoid=logsigmoid mish silu"])
+_LEAKY = functions(["leaky=leaky_relu elu selu gelu gelu_erf=gelu gelu_tanh prelu rrelu"])
 
 
 def _function_of(name: str, known: dict[str, str]) -> Attrs:

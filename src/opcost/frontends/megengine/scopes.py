@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from math import prod
 
@@ -108,8 +109,8 @@ class DumpScopes(Scopes):
         for path in tree_order(paths):
             parameters, buffers = (tuple(stored[role].get(path, ())) for role in ("param", "buffer"))
             taken, given = (tuple(maker.values[i].spec for i in side.get(path, ())) for side in crossing)
-            tensors = {"parameters": parameters, "buffers": buffers, "inputs": taken, "outputs": given}
-            found.append(Module(path=path, type=types[path], calls=1, **tensors))
+            own = Module(path=path, type=types[path], parameters=parameters, buffers=buffers, calls=1)
+            found.append(replace(own, inputs=taken, outputs=given))
         return found
 
 

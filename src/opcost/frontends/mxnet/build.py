@@ -34,7 +34,11 @@ def build(
     """The graph of a symbol whose shapes are worked out and whose variables have their roles."""
     maker = GraphBuilder()
     maker.notes.update(dict.fromkeys(notes))
-    level = _Level(maker, symbol, inferred, _paths(symbol, roles), training)
+    operators, stored = [node for node in symbol.nodes if not node.is_variable], {*roles.weights, *roles.states}
+    weights = [[symbol.nodes[source].name for source, _ in node.inputs if source in stored] for node in operators]
+    paths = paths_of([node.name or node.op for node in operators], weights)
+    places = {node.id: path for node, path in zip(operators, paths, strict=True)}
+    level = _Level(maker, symbol, inferred, places, training)
     kinds: dict[int, Role] = dict.fromkeys(roles.inputs, "input")
     kinds |= dict.fromkeys(roles.weights, "param")
     kinds |= dict.fromkeys(roles.states, "buffer")
@@ -55,15 +59,6 @@ def build(
         outputs=(level.made[entry] for entry in symbol.heads),
     )
     return Built(graph, tuple(origins))
-
-
-def _paths(symbol: Symbol, roles: Roles) -> dict[int, str]:
-    """A module path for each operator."""
-    stored = {*roles.weights, *roles.states}
-    operators = [node for node in symbol.nodes if not node.is_variable]
-    weights = [[symbol.nodes[source].name for source, _ in node.inputs if source in stored] for node in operators]
-    found = paths_of([node.name or node.op for node in operators], weights)
-    return {node.id: path for node, path in zip(operators, found, strict=True)}
 
 
 @dataclass(slots=True)
@@ -200,22 +195,16 @@ class _Level:
                 self.value(node, output, known=False)
                 continue
             head = inside.made[body.heads[output]]
-            if output < loop.outputs:
-                kind = "view" if _move(maker, head, stacked[output], begin) else "copy"
-                self.op(node, kind, (head,), (stacked[output],))
-            else:
+            if output >= loop.outputs:
                 self.made[node.id, output] = head
-
-
-def _move(maker: GraphBuilder, value: int, home: int, begin: int) -> bool:
-    """Put a value, and all views of it made since `begin`, into another's memory; False if its memory is not its own."""
-    storage = maker.values[value].storage
-    if storage < begin:
-        return False
-    for index in range(begin, len(maker.values)):
-        if maker.values[index].storage == storage:
-            maker.values[index] = maker.values[index]._replace(storage=home)
-    return True
+                continue
+            storage = maker.values[head].storage
+            self.op(node, "view" if storage >= begin else "copy", (head,), (stacked[output],))
+            for index in (
+                range(begin, len(maker.values)) if storage >= begin else ()
+            ):  # the body's own, with all views of it
+                if maker.values[index].storage == storage:
+                    maker.values[index] = maker.values[index]._replace(storage=stacked[output])
 
 
 _NOT_KNOWN = "so its cost and the shapes behind it are not known"
@@ -238,42 +227,38 @@ def _raw(node: Node) -> str:
 
 def _modules(level: _Level, roles: Roles, source: str) -> Iterator[Module]:
     """One module per operator's path, with the weights it reads, and the scopes above."""
-    nodes: dict[str, list[Node]] = {}
-    for node in level.symbol.nodes:
+    nodes, weights, states = level.symbol.nodes, frozenset(roles.weights), frozenset(roles.states)
+    inside: dict[str, list[Node]] = {}
+    for node in nodes:
         if not node.is_variable:
-            nodes.setdefault(level.paths[node.id], []).append(node)
+            inside.setdefault(level.paths[node.id], []).append(node)
     for path in with_above(level.paths.values()):
-        here = nodes.get(path, [])
-        reads = [(index, node) for node in here for index, _ in node.inputs]
+        here = inside.get(path, [])
         taken: dict[int, str] = {}
         names: set[str] = set()
         stored: list[tuple[tuple[str, int], ...]] = []
-        for kind in (frozenset(roles.weights), frozenset(roles.states)):
+        for kind in (weights, states):
             begin = len(taken)
-            for index, node in reads:
-                value = level.made[index, 0] if index in kind else None
-                if value is not None and value not in taken:
-                    taken[value] = _unique(inner_name(level.symbol.nodes[index].name, node.name, path), names)
+            for node in here:
+                for index, _ in node.inputs:
+                    value = level.made[index, 0] if index in kind else None
+                    if value is not None and value not in taken:
+                        taken[value] = _unique(inner_name(nodes[index].name, node.name, path), names)
             stored.append(tuple((name, value) for value, name in [*taken.items()][begin:]))
-        yield Module(
-            path=path,
-            type=here[0].op if here else SCOPE if path else source,
-            parameters=stored[0],
-            buffers=stored[1],
-            calls=len(here) if path else 1,
-            **(_described(level, here[0]) if here else {}),
-        )
-
-
-def _described(level: _Level, node: Node) -> dict[str, Any]:
-    """Tensors of a module's first node, and its attributes as the author wrote them, without MXNet's bookkeeping."""
-    nodes, written = level.symbol.nodes, node.attrs.raw.items()
-    reads = [entry for entry in node.inputs if not nodes[entry[0]].is_variable or entry == node.inputs[0]]
-    return {
-        "inputs": tuple(level.spec(entry) for entry in reads),
-        "outputs": tuple(level.spec((node.id, output)) for output in range(len(level.inferred.shapes[node.id]))),
-        "extra": ", ".join(f"{name}={value}" for name, value in written if not name.startswith("__")),
-    }
+        described: dict[str, Any] = {}
+        if here:  # its first node, with its attributes as the author wrote them, without MXNet's bookkeeping
+            first, written = here[0], here[0].attrs.raw.items()
+            reads = [entry for entry in first.inputs if not nodes[entry[0]].is_variable or entry == first.inputs[0]]
+            described = {
+                "inputs": tuple(level.spec(entry) for entry in reads),
+                "outputs": tuple(
+                    level.spec((first.id, output)) for output in range(len(level.inferred.shapes[first.id]))
+                ),
+                "extra": ", ".join(f"{name}={value}" for name, value in written if not name.startswith("__")),
+            }
+        module_type = here[0].op if here else SCOPE if path else source
+        calls = len(here) if path else 1
+        yield Module(path=path, type=module_type, parameters=stored[0], buffers=stored[1], calls=calls, **described)
 
 
 # -- paths from the names of nodes: `stage1_unit1_conv1` is conv1 in unit1 in stage1 -----------------------------------

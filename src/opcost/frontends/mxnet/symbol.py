@@ -94,7 +94,7 @@ def parse_symbol(text: str, where: str = "the symbol") -> Symbol:
     try:
         version, np_shape = _graph_attribute(content, "mxnet_version"), _graph_attribute(content, "is_np_shape")
         known = isinstance(version, int) and 0 < version < 10_000_000
-        return _graph(content, version=version if known else OLDEST, np_shape=bool(np_shape), depth=0)
+        return _graph(content, (version if known else OLDEST, bool(np_shape)))
     except _Malformed as exc:
         raise SourceError(f"{where} is not an MXNet symbol: {exc}", hint=_DAMAGED) from exc
 
@@ -103,7 +103,8 @@ class _Malformed(Exception):
     """Something in the file is not where or what it should be."""
 
 
-def _graph(content: Any, *, version: int, np_shape: bool, depth: int) -> Symbol:
+def _graph(content: Any, dialect: tuple[int, bool], depth: int = 0) -> Symbol:
+    """A graph, and those inside its nodes; the dialect is the version, and whether shapes have NumPy's meaning."""
     if depth > DEEPEST:
         raise _Malformed(f"its graphs are nested more than {DEEPEST} deep")
     if not isinstance(content, dict):
@@ -114,7 +115,7 @@ def _graph(content: Any, *, version: int, np_shape: bool, depth: int) -> Symbol:
     nodes: list[Node] = []
     for index, item in enumerate(listed):
         try:
-            nodes.append(_node(item, index, version=version, np_shape=np_shape, depth=depth))
+            nodes.append(_node(item, index, dialect, depth))
         except _Malformed as exc:
             raise _Malformed(f"node {index}: {exc}") from None
     heads = _entries(content.get("heads"), len(nodes), "heads")
@@ -122,13 +123,12 @@ def _graph(content: Any, *, version: int, np_shape: bool, depth: int) -> Symbol:
         raise _Malformed("it has no heads, so nothing is computed")
     for source, output in (*heads, *(entry for node in nodes for entry in node.inputs)):
         if output and nodes[source].is_variable:
-            raise _Malformed(
-                f"output {output} of the variable {nodes[source].name!r} is read, and a variable has only one"
-            )
-    return Symbol(tuple(nodes), heads, version, np_shape)
+            name = nodes[source].name
+            raise _Malformed(f"output {output} of the variable {name!r} is read, and a variable has only one")
+    return Symbol(tuple(nodes), heads, *dialect)
 
 
-def _node(item: Any, index: int, *, version: int, np_shape: bool, depth: int) -> Node:
+def _node(item: Any, index: int, dialect: tuple[int, bool], depth: int) -> Node:
     if not isinstance(item, dict):
         raise _Malformed(f"it is {_kind(item)}, not an object")
     op, name = item.get("op"), item.get("name", "")
@@ -142,7 +142,7 @@ def _node(item: Any, index: int, *, version: int, np_shape: bool, depth: int) ->
     subgraphs = item.get("subgraphs", [])
     if not isinstance(subgraphs, list):
         raise _Malformed(f"its subgraphs are {_kind(subgraphs)}, not a list")
-    inner = tuple(_graph(graph, version=version, np_shape=np_shape, depth=depth + 1) for graph in subgraphs)
+    inner = tuple(_graph(graph, dialect, depth + 1) for graph in subgraphs)
     return Node(index, op, name, Attributes(_attributes(item)), inputs, inner)
 
 
@@ -301,8 +301,6 @@ def _integer(name: str, text: str) -> int:
     word = text.strip()
     if _INTEGER.fullmatch(word):
         return int(word.rstrip("lL"))
-    if word in ("True", "False"):  # written so where a Python caller gave a truth value for a number
-        return int(word == "True")
     number = _number(name, text)
     if not isfinite(number) or abs(number) >= _LARGEST or number != int(number):
         raise AttributeFault(f"the attribute {name!r} is {_quoted(text)}, not a whole number")
@@ -312,7 +310,7 @@ def _integer(name: str, text: str) -> int:
 @lru_cache(maxsize=4096)
 def _number(name: str, text: str) -> float:
     word = text.strip()
-    if word in ("True", "False"):
+    if word in ("True", "False"):  # written so where a Python caller gave a truth value for a number
         return float(word == "True")
     if not _FLOAT.fullmatch(word):
         raise AttributeFault(f"the attribute {name!r} is {_quoted(text)}, not a number")

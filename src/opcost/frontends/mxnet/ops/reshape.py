@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from opcost.core import shapes as sh
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape
@@ -159,13 +159,17 @@ def _flatten(call: Call) -> None:
         call.put_in(0, (call.outs[0][0], *(None,) * (len(x) - 1)))
 
 
+def _there_and_back(call: Call, there: Callable[[Dims], Dims], back: Callable[[Dims], Dims]) -> None:
+    """The result follows from the input, and the input from the result."""
+    if call.ins[0] is not None:
+        call.put_out(0, there(call.ins[0]))
+    if call.outs[0] is not None:
+        call.put_in(0, back(call.outs[0]))
+
+
 def _expand_dims(call: Call) -> None:
-    axis, x = call.attrs.integer("axis"), call.ins[0]
-    if x is not None:
-        call.put_out(0, sh.inserted(x, axis))
-    y = call.outs[0]
-    if y is not None:
-        call.put_in(0, sh.replaced(y, sh.axis_of(axis, len(y))))
+    axis = call.attrs.integer("axis")
+    _there_and_back(call, lambda x: sh.inserted(x, axis), lambda y: sh.replaced(y, sh.axis_of(axis, len(y))))
 
 
 def _squeeze(call: Call, least: int) -> Shape:
@@ -221,20 +225,17 @@ FUNCTIONS.update(
 
 def _transpose(call: Call) -> None:
     axes = call.attrs.integers("axes", ())
-    if call.ins[0] is not None:
-        call.put_out(0, sh.permuted(call.ins[0], axes))
-    y = call.outs[0]
-    if y is not None:
+
+    def back(y: Dims) -> Dims:
         order = sh.axes_of(axes, len(y))
-        call.put_in(0, sh.permuted(y, sorted(range(len(order)), key=order.__getitem__)))
+        return sh.permuted(y, sorted(range(len(order)), key=order.__getitem__))
+
+    _there_and_back(call, lambda x: sh.permuted(x, axes), back)
 
 
 def _swap_axes(call: Call) -> None:
     axes = call.attrs.integer("dim1", 0), call.attrs.integer("dim2", 0)
-    if call.ins[0] is not None:
-        call.put_out(0, sh.swapped(call.ins[0], *axes))
-    if call.outs[0] is not None:
-        call.put_in(0, sh.swapped(call.outs[0], *axes))
+    _there_and_back(call, lambda x: sh.swapped(x, *axes), lambda y: sh.swapped(y, *axes))
 
 
 def _move_axis(call: Call) -> Shape:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from opcost.core.graph import NO_ATTRS, Attrs, Graph, Module, Note, Role, TensorSpec
 from opcost.core.shapes import Unknown
 from opcost.frontends.building import GraphBuilder, with_above
-from opcost.frontends.mxnet.infer import DEFAULT_TYPE, infer, naming
+from opcost.frontends.mxnet.infer import DEFAULT_TYPE, Naming, infer
 from opcost.frontends.mxnet.ops import all_operators, control
 from opcost.frontends.mxnet.ops.table import Inferred
 from opcost.frontends.mxnet.roles import Roles
@@ -126,7 +126,7 @@ class _Level:
             return "unknown", NO_ATTRS, every, None
         call = self.inferred.call(node, self.symbol, training=self.training)
         try:
-            with naming(node, call.ins):
+            with Naming(node, call.ins):
                 kind, attrs = operator.meaning(call)
                 places = operator.read(call, kind)
         except Unknown:

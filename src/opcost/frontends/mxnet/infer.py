@@ -6,8 +6,8 @@ sweeps from the first node to the last and back, until nothing changes. What is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 
 from opcost.core.shapes import Mismatch, Shape, Unknown, merge, text
@@ -36,18 +36,25 @@ def infer(
     return _Inference(symbol, training=training, origins=names or {}).run(shapes, types, heads)
 
 
-@contextmanager
-def naming(node: Node, ins: Sequence[Shape] = (), hint: Callable[[Node], str] | None = None) -> Iterator[None]:
-    """Say of which node attributes or inputs do not fit."""
-    try:
-        yield
-    except Mismatch as exc:
-        raise InputError(f"{node}: {exc}", hint=hint(node) if hint else "") from exc
-    except AttributeFault as exc:
-        raise SourceError(f"{node}: {exc.message}") from exc
-    except FLAWS as exc:
-        seen = ", ".join(map(text, ins))
-        raise SourceError(f"{node}: its attributes do not fit its {len(ins)} inputs ({seen})") from exc
+class Naming:
+    """Says of which node attributes or inputs do not fit."""
+
+    __slots__ = ("hint", "ins", "node")
+
+    def __init__(self, node: Node, ins: Sequence[Shape] = (), hint: Callable[[Node], str] | None = None) -> None:
+        self.node, self.ins, self.hint = node, ins, hint
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, exc: BaseException | None, trace: object) -> None:
+        if isinstance(exc, Mismatch):
+            raise InputError(f"{self.node}: {exc}", hint=self.hint(self.node) if self.hint else "") from exc
+        if isinstance(exc, AttributeFault):
+            raise SourceError(f"{self.node}: {exc.message}") from exc
+        if isinstance(exc, FLAWS):
+            seen = f"{len(self.ins)} inputs ({', '.join(map(text, self.ins))})"
+            raise SourceError(f"{self.node}: its attributes do not fit its {seen}") from exc
 
 
 class _Inference:
@@ -55,10 +62,11 @@ class _Inference:
         self.symbol, self.training, self.origins = symbol, training, origins
         table = all_operators()
         self.rules: list[Operator | None] = [table.get(node.op) for node in symbol.nodes]
-        counts = used_outputs(symbol)
-        for node, rule in zip(symbol.nodes, self.rules, strict=True):
-            with naming(node):
-                counts[node.id] = max(counts[node.id], 1 if rule is None else rule.outputs(node.attrs))
+        counts = [max(count, 1) for count in used_outputs(symbol)]
+        operators = [(node, rule) for node, rule in zip(symbol.nodes, self.rules, strict=True) if rule is not None]
+        for node, rule in operators:
+            with Naming(node):
+                counts[node.id] = max(counts[node.id], rule.outputs(node.attrs))
         self.found = Inferred([[None] * count for count in counts], [[None] * count for count in counts])
         self.readers: list[list[int]] = [[] for _ in symbol.nodes]
         for node in symbol.nodes:
@@ -99,7 +107,7 @@ class _Inference:
         assert rule is not None
         call = self.found.call(node, self.symbol, training=self.training, infer=infer)
         ins, in_types = call.ins[:], call.in_types[:]
-        with naming(node, call.ins, self._hint):
+        with Naming(node, call.ins, self._hint):
             with suppress(Unknown):
                 rule.infer(call)
             rule.types(call)

@@ -16,7 +16,7 @@ from opcost.core.shapes import known as extents_of
 from opcost.errors import InputError, SourceError, some
 from opcost.frontends.inputs import arguments, arrays_in, parse_dtype, requested_inputs
 from opcost.frontends.mxnet.build import Built, build
-from opcost.frontends.mxnet.infer import infer, naming
+from opcost.frontends.mxnet.infer import Naming, infer
 from opcost.frontends.mxnet.ops.table import Inferred
 from opcost.frontends.mxnet.params import read_params
 from opcost.frontends.mxnet.roles import Roles, Saved, assign, upgraded
@@ -146,7 +146,9 @@ def _declared(node: Node, symbol: Symbol) -> tuple[Shape, str | None]:
     shape: Shape = None
     dtype: str | None = None
     unknown = -1 if symbol.np_shape else 0
-    with naming(node):
+    if not node.attrs.raw:
+        return shape, dtype
+    with Naming(node):
         if "__shape__" in node.attrs:
             extents = node.attrs.integers("__shape__")
             if extents or symbol.np_shape:

@@ -160,7 +160,7 @@ class Operator:
         if isinstance(found, list):
             for index, shape in enumerate(found):
                 call.put_out(index, shape)
-        elif not isinstance(found, Mapping):
+        elif isinstance(found, tuple):
             call.put_out(0, found)
 
     def meaning(self, call: Call) -> Means:
@@ -206,8 +206,10 @@ def row(
     """An operator from the words of its row."""
     shaped = shapes if callable(shapes) else pattern(shapes) if "->" in shapes else FUNCTIONS.named(shapes)
 
+    fixed = int(outputs) if str(outputs).isdecimal() else 0
+
     def counted(attrs: Attributes) -> int:
-        return int((_holding(attrs, str(outputs).split()) or ("1",))[0])
+        return fixed or int((_holding(attrs, str(outputs).split()) or ("1",))[0])
 
     named: Any = FUNCTIONS.named(slots) if slots.startswith("@") else lambda attrs: _holding(attrs, slots.split())
     return Operator(
@@ -382,13 +384,14 @@ def _types(words: str) -> Types:
     if words.startswith("@"):
         return FUNCTIONS.named(words)
     name, equals, default = words.partition("=")
-    inputs = [0] if name[:1].isalpha() else [int(place) for place in name.split()]
+    attribute = name[:1].isalpha()
+    inputs = [0] if attribute else [int(place) for place in name.split()]
 
     def types(call: Call) -> None:
-        if equals and not name:
-            call.out_types[:] = [dtype or default for dtype in call.out_types]
-        elif name[:1].isalpha() and (equals or name in call.attrs):
+        if attribute and (equals or name in call.attrs):
             call.type_out(0, call.attrs.dtype(name) if name in call.attrs else default)
+        elif equals:
+            call.out_types[:] = [dtype or default for dtype in call.out_types]
         else:
             same_types(call, inputs or range(len(call.ins)))
 
@@ -397,9 +400,9 @@ def _types(words: str) -> Types:
 
 def same_types(call: Call, inputs: Sequence[int]) -> None:
     """These inputs and all outputs have one element type; the other inputs have their own."""
-    known_types = [call.in_types[index] for index in inputs if index < len(call.in_types)]
+    types = call.in_types
+    known_types = [types[index] for index in inputs if index < len(types)]
     found = next((dtype for dtype in (*known_types, *call.out_types) if dtype is not None), None)
-    if found is not None:
-        for index in inputs:
-            call.type_in(index, found)
+    if found is not None and None in (*known_types, *call.out_types):
+        types[:] = [dtype or (found if index in inputs else None) for index, dtype in enumerate(types)]
         call.out_types[:] = [dtype or found for dtype in call.out_types]

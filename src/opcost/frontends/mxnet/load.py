@@ -64,29 +64,29 @@ def build_opened(opened: Opened) -> Built:
 
 def open_file(path: Path, options: CountOptions) -> Opened:
     """A checkpoint on disk."""
-    checkpoint = find_checkpoint(path, options.own.get("params"), options.own.get("epoch"))
-    symbol = upgraded(read_symbol(checkpoint.symbol))
+    file, params, chosen = find_checkpoint(path, options.own.get("params"), options.own.get("epoch"))
+    symbol = upgraded(read_symbol(file))
     saved: dict[str, Saved] = {}
     notes: list[Note] = []
     meta: dict[str, str] = {}
-    if checkpoint.params is not None:
+    if params is not None:
         # By the names that a symbol uses; `arg:` marks weights and `aux:` auxiliary states
-        for array in read_params(checkpoint.params):
+        for array in read_params(params):
             kind, colon, rest = array.name.partition(":")
             name = rest if colon and kind in ("arg", "aux") else array.name
             if name and array.shape is not None:
                 saved[name] = Saved(array.shape, array.dtype, kind == "aux" and bool(colon))
         names = {node.name for node in symbol.variables}
         if names.isdisjoint(saved) and saved:
-            found = f"none of the {len(saved)} names in {checkpoint.params.name} is in {checkpoint.symbol.name}"
-            if checkpoint.chosen:
+            found = f"none of the {len(saved)} names in {params.name} is in {file.name}"
+            if chosen:
                 hint = "save the model with `export` or `save_checkpoint`, which keep the symbol's names"
                 raise SourceError(found, hint=hint)
             notes.append(Note("parameters-ignored", f"{found}, so it was not used"))
             saved = {}
         else:
-            meta["parameters"] = checkpoint.params.name
-    source = checkpoint.symbol.name.removesuffix(".json").removesuffix("-symbol")
+            meta["parameters"] = params.name
+    source = file.name.removesuffix(".json").removesuffix("-symbol")
     return Opened(symbol, saved, source, options, tuple(notes), meta)
 
 
@@ -194,22 +194,16 @@ SYMBOL_ENDING = "-symbol.json"
 _EPOCH = re.compile(r"-(\d{4,})$")
 
 
-class Checkpoint(NamedTuple):
-    """The files of a graph and of its weights."""
-
-    symbol: Path
-    params: Path | None
-    chosen: bool  # The user named the parameter file, or its epoch
-
-
 def symbol_beside(text: str) -> Path | None:
     """The symbol of a checkpoint that is named by its prefix, if there is one."""
     path = Path(f"{text}{SYMBOL_ENDING}")
     return path if path.is_file() else None
 
 
-def find_checkpoint(path: Path, params: str | Path | None = None, epoch: int | None = None) -> Checkpoint:
-    """Both files, from the symbol or from the parameters, and what the user said about the parameters."""
+def find_checkpoint(
+    path: Path, params: str | Path | None = None, epoch: int | None = None
+) -> tuple[Path, Path | None, bool]:
+    """The files of a graph and of its weights, from either, and whether the user named the weights or their epoch."""
     if params is not None and epoch is not None:
         raise SourceError("both a parameter file and an epoch were given", hint="give one of them")
     nameless = is_nameless(path)
@@ -222,20 +216,20 @@ def find_checkpoint(path: Path, params: str | Path | None = None, epoch: int | N
                 f"{path} holds weights and no operators, and there is no {symbol.name} beside it",
                 hint=f"count the symbol: opcost count PREFIX{SYMBOL_ENDING} --params {path}",
             )
-        return Checkpoint(symbol, path, chosen=True)
+        return symbol, path, True
     if params is not None:
         if not Path(params).exists():
             raise SourceError(f"there is no parameter file {params}", hint=_found(path))
-        return Checkpoint(path, Path(params), chosen=True)
+        return path, Path(params), True
     epochs = {} if nameless else _epochs(path)
     if epoch is not None:
         if epoch not in epochs:
             raise SourceError(f"{path} has no parameters of epoch {epoch} beside it", hint=_found(path))
-        return Checkpoint(path, epochs[epoch], chosen=True)
+        return path, epochs[epoch], True
     if epochs:
-        return Checkpoint(path, epochs[max(epochs)], chosen=False)
+        return path, epochs[max(epochs)], False
     plain = None if nameless else path.with_name(f"{_prefix(path)}.params")
-    return Checkpoint(path, plain if plain and plain.is_file() else None, chosen=False)
+    return path, plain if plain and plain.is_file() else None, False
 
 
 def _prefix(path: Path) -> str:

@@ -182,15 +182,10 @@ def sums(call: OperatorCall) -> list[str]:
     return [_ACCUMULATORS.get(call.dtype(), call.dtype())] * call.count
 
 
-def _geometry(call: OperatorCall, kernel: Dims, **more: Attr) -> dict[str, Attr]:
+def _geometry(call: OperatorCall, kernel: Dims) -> dict[str, Attr]:
     """The attributes of a convolution; from kernel, stride and dilation the receptive field follows."""
-    axes = "dhw"[-len(kernel) :]
-    return {
-        "kernel": kernel,
-        "stride": tuple(call.whole(f"stride_{axis}") for axis in axes),
-        "dilation": tuple(call.whole(f"dilate_{axis}") or 1 for axis in axes),
-        **more,
-    }
+    stride, _, dilation = zip(*call.sweep(len(kernel)), strict=True)
+    return {"kernel": kernel, "stride": stride, "dilation": dilation}
 
 
 def _grouped(call: OperatorCall) -> dict[str, Attr]:

@@ -19,13 +19,10 @@ from opcost.frontends.megengine.operators.elements import content_of
 from opcost.frontends.megengine.operators.table import OperatorCall, Row
 from opcost.frontends.megengine.scopes import DumpScopes, role_of
 from opcost.frontends.nodes.meaning import Content, GraphNode, NodeGraph, Operand, Out
-from opcost.frontends.nodes.walk import Walk
+from opcost.frontends.nodes.walk import FAULTS, Walk
 
 _T = TypeVar("_T")
 DOMAIN = "mge"  # The word before the names of its operators
-
-FLAWS = (IndexError, KeyError, TypeError, ValueError, ArithmeticError)
-"""What a rule may run into where a damaged file gives it inputs that MegEngine itself would never write."""
 
 _STATE = {"BatchNorm": (3, 4), "FakeQuant": (1, 2), "TQT": (1,), "LSQ": (1, 2, 3)}
 """Inputs that hold running statistics or the scales of a quantization: state, not weights."""
@@ -147,7 +144,7 @@ class DumpWalk(Walk):
         except Mismatch as fault:
             self.maker.note("unknown", f"{label(op)} is not counted: {fault}")
             return _UNKNOWN
-        except FLAWS as fault:
+        except FAULTS as fault:
             raise SourceError(f"{label(op)} has inputs that do not fit such an operator ({fault})") from fault
         if reads is not None and any(place >= len(ins) for place in reads):
             raise SourceError(f"{label(op)} has {len(ins)} inputs, and needs {max(reads) + 1}")
@@ -178,7 +175,7 @@ class DumpWalk(Walk):
             return rule(call)
         except Mismatch as fault:
             raise self._wrong(call, str(fault)) from None
-        except FLAWS as fault:
+        except FAULTS as fault:
             raise self._wrong(call, f"its inputs are not those of such an operator ({fault})") from fault
 
     def _wrong(self, call: OperatorCall, fault: str) -> OpcostError:

@@ -16,7 +16,7 @@ from opcost.frontends.building import check_extents
 from opcost.frontends.mxnet.ops import all_operators
 from opcost.frontends.mxnet.ops.table import Call, Inferred, Operator, Type
 from opcost.frontends.mxnet.roles import OLD_NAMES
-from opcost.frontends.mxnet.symbol import AttributeFault, Attributes, Node, Symbol, used_outputs
+from opcost.frontends.mxnet.symbol import AttributeFault, Attributes, Node, Symbol
 
 MOST_AXES = 32
 DEFAULT_TYPE = "float32"  # The element type of a variable of which no other is known
@@ -62,7 +62,9 @@ class _Inference:
         self.symbol, self.training, self.origins = symbol, training, origins
         table = all_operators()
         self.rules: list[Operator | None] = [table.get(node.op) for node in symbol.nodes]
-        counts = [max(count, 1) for count in used_outputs(symbol)]
+        counts = [1] * len(symbol.nodes)
+        for source, output in (*symbol.heads, *(entry for node in symbol.nodes for entry in node.inputs)):
+            counts[source] = max(counts[source], output + 1)
         operators = [(node, rule) for node, rule in zip(symbol.nodes, self.rules, strict=True) if rule is not None]
         for node, rule in operators:
             with Naming(node):

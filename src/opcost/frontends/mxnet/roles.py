@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Flag, auto
 from itertools import zip_longest
 from typing import NamedTuple
 
-from opcost.frontends.mxnet.ops import DATA, all_operators
+from opcost.frontends.mxnet import ops
+from opcost.frontends.mxnet.ops import all_operators
 from opcost.frontends.mxnet.ops.control import CONDITIONAL, FOREACH, FUSED, WHILE, loop_of
 from opcost.frontends.mxnet.symbol import VARIABLE, AttributeFault, Attributes, Entry, Node, Symbol
 
@@ -35,14 +35,7 @@ GLUON_KEYS = ("__lr_mult__", "__wd_mult__", "__storage_type__")
 """Attributes that a parameter of a gluon block carries, and an input does not."""
 
 
-class Use(Flag):
-    """How a variable is read."""
-
-    NONE = 0
-    DATA = auto()
-    WEIGHT = auto()
-    STATE = auto()
-    SIDE = auto()
+DATA, WEIGHT, STATE, SIDE = 1, 2, 4, 8  # How a variable is read; several together are one number
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,32 +65,32 @@ def assign(symbol: Symbol, named: Collection[str], saved: Mapping[str, Saved]) -
     inputs, weights, states = (
         tuple(node for node, kind in kinds.items() if kind == wanted) for wanted in ("input", "weight", "state")
     )
-    side = (node for node in inputs if Use.SIDE in uses[node] or symbol.nodes[node].name.endswith(SIDE_ENDINGS))
+    side = (node for node in inputs if uses[node] & SIDE or symbol.nodes[node].name.endswith(SIDE_ENDINGS))
     untrained = {node.id for node in symbol.variables if node.name in saved and not saved[node.name].trainable}
     return Roles(inputs, weights, states, frozenset((*_frozen(symbol), *untrained)), frozenset(side))
 
 
-def _kind(node: Node, use: Use, named: Collection[str], saved: Mapping[str, Saved]) -> str:
+def _kind(node: Node, use: int, named: Collection[str], saved: Mapping[str, Saved]) -> str:
     if node.name in named:
         return "input"
-    if (node.name in saved and saved[node.name].state) or Use.STATE in use:
+    if (node.name in saved and saved[node.name].state) or use & STATE:
         return "state"
-    if node.name in saved or Use.WEIGHT in use:
+    if node.name in saved or use & WEIGHT:
         return "weight"
     if saved:  # what a parameter file does not hold comes from outside
         return "input"
     if any(key in node.attrs.raw for key in GLUON_KEYS):
         return "weight"
-    if use & (Use.SIDE | Use.DATA) or node.name.endswith(SIDE_ENDINGS):
+    if use & (SIDE | DATA) or node.name.endswith(SIDE_ENDINGS):
         return "input"
     if node.name.endswith(STATE_ENDINGS):
         return "state"
     return "weight" if named or node.name.endswith(WEIGHT_ENDINGS) else "input"
 
 
-def _uses(symbol: Symbol) -> list[Use]:
+def _uses(symbol: Symbol) -> list[int]:
     """For each node, in which slots its outputs end up; operators without weights of their own hand that on."""
-    uses = [Use.NONE] * len(symbol.nodes)
+    uses = [0] * len(symbol.nodes)
     for node in reversed(symbol.nodes):
         if node.is_variable:
             continue
@@ -107,19 +100,19 @@ def _uses(symbol: Symbol) -> list[Use]:
 
 
 _USES = {
-    **dict.fromkeys(WEIGHT_SLOTS, Use.WEIGHT),
-    **dict.fromkeys(AUXILIARY_SLOTS, Use.STATE),
-    **dict.fromkeys(SIDE_SLOTS, Use.SIDE),
-    "data": Use.DATA,
+    **dict.fromkeys(WEIGHT_SLOTS, WEIGHT),
+    **dict.fromkeys(AUXILIARY_SLOTS, STATE),
+    **dict.fromkeys(SIDE_SLOTS, SIDE),
+    "data": DATA,
 }
 """What the slot of an input says."""
 
 
-def _input_uses(node: Node, passed: Use) -> Iterable[Use]:
+def _input_uses(node: Node, passed: int) -> Iterable[int]:
     """How a node uses each of its inputs; an operator without weights of its own passes on how its result is used."""
     if node.subgraphs:
         # The uses of the variables inside a loop, a branch or a fused operator, for the inputs that they are
-        found = [Use.NONE] * len(node.inputs)
+        found = [0] * len(node.inputs)
         for body, places in zip(node.subgraphs, _wiring(node), strict=False):
             inner = _uses(body)
             for variable, place in zip(body.variables, places, strict=False):
@@ -131,7 +124,7 @@ def _input_uses(node: Node, passed: Use) -> Iterable[Use]:
         slots = operator.slot_names(node.attrs) if operator is not None else ()
     except AttributeFault:
         slots = ()
-    other = passed if operator is not None and not WEIGHT_SLOTS.intersection(slots) else Use.NONE
+    other = passed if operator is not None and not WEIGHT_SLOTS.intersection(slots) else 0
     return [_USES.get(slot, other) for slot, _ in zip_longest(slots[: len(node.inputs)], node.inputs, fillvalue="")]
 
 
@@ -175,7 +168,7 @@ def _rate(node: Node) -> float:
 HIDDEN_KEYS = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
 """Attributes about a variable, today written with underscores around: old files put them anywhere, also on the reader."""
 
-OLD_NAMES: dict[str, str] = DATA["old_names"]  # How operators were called in files up to 0.8
+OLD_NAMES: dict[str, str] = ops.DATA["old_names"]  # How operators were called in files up to 0.8
 
 HIDDEN_UNTIL = 10000  # From this version on every file writes them with underscores
 

@@ -194,14 +194,6 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "a number")
 
 
-def used_outputs(symbol: Symbol) -> list[int]:
-    """For each node, how many of its outputs are read or returned, counted from the first."""
-    used = [0] * len(symbol.nodes)
-    for source, output in (*symbol.heads, *(entry for node in symbol.nodes for entry in node.inputs)):
-        used[source] = max(used[source], output + 1)
-    return used
-
-
 # -- attributes: text in the file, read as numbers, tuples and words ----------------------------------------------------
 #
 # Every version of MXNet writes them a little differently: `(3, 3)`, `(3L, 3L)`, `[3,3]`, `3` for a tuple of one, `True`, `1`.

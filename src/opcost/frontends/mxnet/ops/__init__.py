@@ -20,4 +20,4 @@ def all_operators() -> dict[str, Operator]:
     rows = [row(**each) for family in DATA["rows"].values() for each in family]
     plain = [*elementwise.rows_of_functions(DATA["functions"]), *rows, *control.ROWS]
     table = table_of(plain)
-    return table_of(plain, [quantized.on_bytes(table[each.pop("like")], **each) for each in DATA["on bytes"]])
+    return table_of(plain, [quantized.on_bytes(table, **each) for each in DATA["on bytes"]])

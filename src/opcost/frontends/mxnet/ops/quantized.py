@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -20,8 +21,11 @@ def _ranges(call: Call, tensors: int, dtype: Type) -> None:
         call.type_out(index, "float32")
 
 
-def on_bytes(base: Operator, ops: str, types: str, tensors: int = 0, slots: str = "") -> Operator:
+def on_bytes(
+    table: Mapping[str, Operator], ops: str, like: str, types: str, tensors: int = 0, slots: str = ""
+) -> Operator:
     """What an operator of full precision computes, on tensors without their ranges; a third of the inputs unless given."""
+    base = table[like]
 
     def part(call: Call) -> Call:
         """The call as the operator of full precision sees it."""

@@ -205,7 +205,6 @@ def row(
 ) -> Operator:  # fmt: skip
     """An operator from the words of its row."""
     shaped = shapes if callable(shapes) else pattern(shapes) if "->" in shapes else FUNCTIONS.named(shapes)
-
     fixed = int(outputs) if str(outputs).isdecimal() else 0
 
     def counted(attrs: Attributes) -> int:
@@ -244,7 +243,7 @@ def _worked_out(means: str, shapes: Shapes) -> str | Callable[[Call], Means]:
     functions = [FUNCTIONS.named(word) for word in words if word.startswith("@")]
     if not terms and not functions and "+" not in words:
         return means
-    fixed = dict(zip(("fn",), words if words[0].isidentifier() else (), strict=False))
+    fixed = {"fn": words[0]} if words[0].isidentifier() else {}
 
     def meaning(call: Call) -> Means:
         found = shapes(call) if terms or "+" in words else {}
@@ -254,11 +253,8 @@ def _worked_out(means: str, shapes: Shapes) -> str | Callable[[Call], Means]:
             attrs |= function(call)
         for name, _, term in terms:
             number, factors = factors_of(call, term)
-            sizes = [
-                prod(call.x() if each == "#x" else call.y()) if each[0] == "#" else extents.get(each)
-                for each in factors
-            ]
-            attrs[name] = known((product((number, *sizes)),))[0]
+            elements = {"#x": prod(call.x()), "#y": prod(call.y())} if "#" in term else {}
+            attrs[name] = known((product((number, *[elements.get(each, extents.get(each)) for each in factors])),))[0]
         return kind, attrs
 
     return meaning

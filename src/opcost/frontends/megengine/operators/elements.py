@@ -79,9 +79,9 @@ def _reshape_shape(call: OperatorCall) -> Shape:
 
 def _dimshuffle_shape(call: OperatorCall) -> Shape:
     """The axes in a new order; -1 is a new axis."""
-    x, pattern = call.dims(0), call.params.get("pattern")
+    x = call.dims(0)
     shape: list[Extent] = []
-    for axis in pattern if isinstance(pattern, tuple) else ():
+    for axis in call.listed("pattern"):
         if not isinstance(axis, int) or axis >= len(x):
             raise Mismatch(f"axis {axis} does not exist in {sh.text(x)}")
         shape.append(1 if axis < 0 else x[axis])
@@ -91,12 +91,8 @@ def _dimshuffle_shape(call: OperatorCall) -> Shape:
 def _axis_shape(call: OperatorCall) -> Shape:
     """Axes of extent 1 are added and removed one after the other; MegEngine has no tensor without axes."""
     shape: Dims = call.dims(0)
-    changes = call.params.get("desc")
-    for change in changes if isinstance(changes, tuple) else ():
-        if isinstance(change, tuple):
-            method, axis = change
-            place = axis if isinstance(axis, int) else 0
-            shape = sh.inserted(shape, place) if method == "add" else sh.squeezed(shape, [place]) or (1,)
+    for method, axis in call.listed("desc"):
+        shape = sh.inserted(shape, axis) if method == "add" else sh.squeezed(shape, [axis]) or (1,)
     return shape
 
 
@@ -125,12 +121,8 @@ FUNCTIONS.update(
 
 def indices(call: OperatorCall, rank: int) -> Iterator[tuple[int, int | None, int | None, int | None, int | None]]:
     """The axes that are indexed, in the order of the file, each with the inputs that hold begin, end, step and picks."""
-    items = call.params.get("items")
     at = 1
-    for item in items if isinstance(items, tuple) else ():
-        if not isinstance(item, tuple):
-            continue
-        axis, *present = item
+    for axis, *present in call.listed("items"):
         places: list[int | None] = []
         for given in present[:4]:
             places.append(at if given else None)
@@ -138,7 +130,7 @@ def indices(call: OperatorCall, rank: int) -> Iterator[tuple[int, int | None, in
         if at > len(call.ins):
             raise Mismatch(f"it has {len(call.ins)} inputs and needs {at}")
         begin, end, step, picks = places
-        yield sh.axis_of(axis if isinstance(axis, int) else 0, rank), begin, end, step, picks
+        yield sh.axis_of(axis, rank), begin, end, step, picks
 
 
 def _indexed(call: OperatorCall) -> tuple[list[Extent], dict[int, int]]:

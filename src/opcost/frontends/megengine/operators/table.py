@@ -83,6 +83,11 @@ class OperatorCall:
         found = self.params.get(name, "")
         return found if isinstance(found, str) else ""
 
+    def listed(self, name: str) -> tuple[Any, ...]:
+        """A parameter that is a list, empty where it is none."""
+        found = self.params.get(name)
+        return found if isinstance(found, tuple) else ()
+
     def flag(self, name: str) -> bool:
         return bool(self.params.get(name))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 import msgspec
 
@@ -77,7 +77,16 @@ class SafetensorsReader(CheckpointReader):
     def read(self, path: Path) -> Contents:
         with opened(path) as file:
             size = length_of(file)
-            header = _header(file, size)
+            length = int.from_bytes(file.read(8), "little")
+            if size < 8 or length > size - 8:
+                raise Bad(f"its header is said to have {length:,} bytes, and the file has {size:,}")
+            if length > LARGEST_HEADER:
+                raise NotKnown(f"its header is said to have {length:,} bytes, more than {LARGEST_HEADER >> 20} MiB")
+            header = file.read(length)
+            # What unfolds is bounded before it does: every object is a tensor's, but for two.
+            tensors = header.count(b'"data_offsets"')
+            if tensors > MOST_TENSORS or header.count(b"{") > 2 * tensors + 64:
+                raise NotKnown(f"its header holds {header.count(b'{'):,} objects and {tensors:,} tensors")
             at = 8 + len(header)
             listed = _tensors(header, size - at)
             if any(mark in header for mark in _DESCRIBING):
@@ -87,20 +96,6 @@ class SafetensorsReader(CheckpointReader):
                         listed[place] = tensor._replace(content=file.read(tensor.bytes))
                     at += tensor.bytes
         return Contents(listed)
-
-
-def _header(file: BinaryIO, size: int) -> bytes:
-    length = int.from_bytes(file.read(8), "little")
-    if size < 8 or length > size - 8:
-        raise Bad(f"its header is said to have {length:,} bytes, and the file has {size:,}")
-    if length > LARGEST_HEADER:
-        raise NotKnown(f"its header is said to have {length:,} bytes, more than {LARGEST_HEADER >> 20} MiB")
-    header = file.read(length)
-    # What unfolds is bounded before it does: every object is a tensor's, but for two.
-    tensors = header.count(b'"data_offsets"')
-    if tensors > MOST_TENSORS or header.count(b"{") > 2 * tensors + 64:
-        raise NotKnown(f"its header holds {header.count(b'{'):,} objects and {tensors:,} tensors")
-    return header
 
 
 def _tensors(header: bytes, room: int) -> list[Raw]:

@@ -37,29 +37,10 @@ _PACKED = {
 """Weights that are stored in fewer bits and made whole when the model is loaded: which argument holds them."""
 
 
-class _Value(NamedTuple):
-    """A constant: a text, or a tensor."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    content: Content | None = None
-    words: tuple[str, ...] = ()
-
-
-class _Known(NamedTuple):
-    """The constants that a block sees: its own and those around it."""
-
-    stored: dict[str, StoredValue]
-    texts: dict[str, tuple[str, ...]]
-
-
 def program_graphs(message: Piece) -> dict[str, NodeGraph]:
     """The functions of a program."""
     found: dict[str, NodeGraph] = {}
-    for number, value in fields(message):
-        if number != 2:
-            continue
-        entry = Parts.of(piece(value))
+    for entry in (Parts.of(piece(value)) for number, value in fields(message) if number == 2):
         name = entry.text(1)
         for function in entry.messages(2):
             blocks = {each.text(1): each.all(2)[-1] for each in function.messages(3) if each.all(2)}
@@ -67,81 +48,91 @@ def program_graphs(message: Piece) -> dict[str, NodeGraph]:
             if chosen is None:
                 raise Bad(f"the function {name!r} has no block")
             inputs = tuple(_declared(each) for each in function.messages(1))
-            found[name] = _block(piece(chosen), name, inputs, _Known({}, {}), 0)
+            found[name] = _Block(inputs, {}, 0).graph(piece(chosen), name)
     if not found:
         raise Bad("the program has no function")
     return found
 
 
-def _block(message: Piece, name: str, inputs: tuple[DeclaredValue, ...], outer: _Known, depth: int) -> NodeGraph:
-    if depth > MOST_DEPTH:
-        raise Bad(f"blocks are nested, more than {MOST_DEPTH} deep")
-    known = _Known({}, dict(outer.texts))
-    nodes: list[GraphNode] = []
-    outputs: list[str] = []
-    declared = {each.name: each for each in inputs}
-    for number, value in fields(message):
-        match number:
-            case 1:
-                each = _declared(Parts.of(piece(value)))
-                declared[each.name] = each
-                inputs = (*inputs, each)
-            case 2:
-                outputs.append(text(value))
-            case 3:
-                _operation(Parts.of(piece(value)), known, nodes, declared, depth)
-    ends = tuple(declared.get(each, DeclaredValue(each, "float32", None)) for each in outputs)
-    return NodeGraph(name, tuple(nodes), known.stored, inputs, ends, declared)
+class _Block:
+    """Reads a block: its constants, its nodes, and what it declares. Blocks inside it see its texts."""
 
+    def __init__(self, inputs: tuple[DeclaredValue, ...], texts: Mapping[str, list[str]], depth: int) -> None:
+        if depth > MOST_DEPTH:
+            raise Bad(f"blocks are nested, more than {MOST_DEPTH} deep")
+        self.inputs, self.texts, self.depth = inputs, dict(texts), depth
+        self.stored: dict[str, StoredValue] = {}
+        self.nodes: list[GraphNode] = []
+        self.declared = {each.name: each for each in inputs}
 
-def _operation(
-    parts: Parts, known: _Known, nodes: list[GraphNode], declared: dict[str, DeclaredValue], depth: int
-) -> None:
-    op = parts.text(1)
-    outs = [_declared(each) for each in parts.messages(3)]
-    declared.update({each.name: each for each in outs})
-    attrs: dict[str, Any] = {}
-    for entry in parts.messages(5):
-        for value in entry.all(2):
-            attrs[entry.text(1)] = _value(piece(value))
-    if op == "const" and outs:
-        _keep(outs[0], attrs.get("val"), known)
-        return
-    label = attrs.pop("name", None)
-    names: list[str] = []
-    places: dict[str, tuple[int, ...]] = {}
-    texts: dict[str, Any] = {}
-    for entry in parts.messages(2):
-        bound = [_binding(each, f"{outs[0].name if outs else op}:{entry.text(1)}", known) for each in _bindings(entry)]
-        if bound and all(each in known.texts for each in bound):
-            texts[entry.text(1)] = known.texts[bound[0]][0]
-            continue
-        places[entry.text(1)] = tuple(range(len(names), len(names) + len(bound)))
-        names += bound
-    for key, given in attrs.items():  # what older versions have beside their inputs
-        if isinstance(given, _Value) and not given.words:
-            stored = f"{outs[0].name if outs else op}:{key}"
-            known.stored[stored] = StoredValue(stored, given.shape, given.dtype, given.content)
-            places[key] = (len(names),)
-            names.append(stored)
-    blocks = tuple(_block(piece(each), f"{op}.{at}", (), known, depth + 1) for at, each in enumerate(parts.all(4)))
-    label_text = label.words[0] if isinstance(label, _Value) and label.words else ""
-    node = GraphNode(
-        op, "", label_text, tuple(names), tuple(each.name for each in outs), {**texts, "@": places, "@blocks": blocks}
-    )
-    if op.startswith("constexpr_") and outs:
-        known.stored[outs[0].name] = _whole_weight(node, outs[0], known.stored)
-        return
-    nodes.append(node)
+    def graph(self, message: Piece, name: str) -> NodeGraph:
+        outputs: list[str] = []
+        for number, value in fields(message):
+            match number:
+                case 1:
+                    each = _declared(Parts.of(piece(value)))
+                    self.declared[each.name] = each
+                    self.inputs = (*self.inputs, each)
+                case 2:
+                    outputs.append(text(value))
+                case 3:
+                    self._operation(Parts.of(piece(value)))
+        ends = tuple(self.declared.get(each, DeclaredValue(each, "float32", None)) for each in outputs)
+        return NodeGraph(name, tuple(self.nodes), self.stored, self.inputs, ends, self.declared)
 
+    def _operation(self, parts: Parts) -> None:
+        op, outs = parts.text(1), [_declared(each) for each in parts.messages(3)]
+        name = outs[0].name if outs else op
+        self.declared.update({each.name: each for each in outs})
+        attrs = {entry.text(1): _value(piece(value)) for entry in parts.messages(5) for value in entry.all(2)}
+        if op == "const" and outs:
+            if "val" not in attrs:
+                raise Bad(f"the constant {name!r} has no value")
+            self._keep(name, attrs["val"])
+            return
+        label = attrs.pop("name", None)
+        names: list[str] = []
+        places: dict[str, tuple[int, ...]] = {}
+        texts: dict[str, Any] = {}
+        for entry in parts.messages(2):
+            key = entry.text(1)
+            bindings = [binding for argument in entry.messages(2) for binding in argument.messages(1)]
+            bound = [self._bound(each, f"{name}:{key}") for each in bindings]
+            if bound and all(each in self.texts for each in bound):
+                texts[key] = self.texts[bound[0]][0]
+                continue
+            places[key] = tuple(range(len(names), len(names) + len(bound)))
+            names += bound
+        for key, given in attrs.items():  # what older versions have beside their inputs
+            if isinstance(given, StoredValue):
+                places[key] = (len(names),)
+                names.append(self._keep(f"{name}:{key}", given))
+        inner = enumerate(parts.all(4))
+        blocks = tuple(_Block((), self.texts, self.depth + 1).graph(piece(each), f"{op}.{at}") for at, each in inner)
+        made, all_attrs = tuple(each.name for each in outs), {**texts, "@": places, "@blocks": blocks}
+        node = GraphNode(op, "", label[0] if isinstance(label, list) else "", tuple(names), made, all_attrs)
+        if op.startswith("constexpr_") and outs:
+            self.stored[name] = _whole_weight(node, outs[0], self.stored)
+        else:
+            self.nodes.append(node)
 
-def _keep(out: DeclaredValue, value: Any, known: _Known) -> None:
-    if not isinstance(value, _Value):
-        raise Bad(f"the constant {out.name!r} has no value")
-    if value.words:
-        known.texts[out.name] = value.words
-    else:
-        known.stored[out.name] = StoredValue(out.name, value.shape, value.dtype, value.content)
+    def _bound(self, parts: Parts, name: str) -> str:
+        """The name that an argument is bound to; a value that is written out is stored under one."""
+        if 1 in parts.found:
+            return parts.text(1)
+        for value in parts.all(2):
+            given = _value(piece(value))
+            if isinstance(given, StoredValue):
+                return self._keep(f"{name}.{len(self.stored)}" if name in self.stored else name, given)
+            self._keep(name, given)
+        return name
+
+    def _keep(self, name: str, value: StoredValue | list[str]) -> str:
+        if isinstance(value, StoredValue):
+            self.stored[name] = value._replace(name=name)
+        else:
+            self.texts[name] = value
+        return name
 
 
 def _whole_weight(node: GraphNode, out: DeclaredValue, stored: Mapping[str, StoredValue]) -> StoredValue:
@@ -163,36 +154,13 @@ def _whole_weight(node: GraphNode, out: DeclaredValue, stored: Mapping[str, Stor
     return StoredValue(out.name, shape, dtype)
 
 
-def _bindings(entry: Parts) -> list[Parts]:
-    return [binding for argument in entry.messages(2) for binding in argument.messages(1)]
-
-
-def _binding(parts: Parts, name: str, known: _Known) -> str:
-    """The name that an argument is bound to; a value that is written out is stored under one."""
-    if 1 in parts.found:
-        return parts.text(1)
-    for value in parts.all(2):
-        given = _value(piece(value))
-        if given.words:
-            known.texts[name] = given.words
-        else:
-            place = f"{name}.{len(known.stored)}" if name in known.stored else name
-            known.stored[place] = StoredValue(place, given.shape, given.dtype, given.content)
-            return place
-    return name
-
-
 def _declared(parts: Parts) -> DeclaredValue:
     for kind in parts.messages(2):
-        for inner in (*kind.messages(1), *_wrapped(kind)):
-            return DeclaredValue(parts.text(1), _dtype(inner), _shape(inner))
+        states = [inner for state in kind.messages(5) for inner in state.messages(1)]  # each holds a tensor
+        for tensor in (*kind.messages(1), *(tensor for state in states for tensor in state.messages(1))):
+            return DeclaredValue(parts.text(1), _dtype(tensor), _shape(tensor))
         return DeclaredValue(parts.text(1), "float32", None, tensor=False)
     return DeclaredValue(parts.text(1), "float32", None)
-
-
-def _wrapped(kind: Parts) -> list[Parts]:
-    """The tensor that a state holds."""
-    return [tensor for state in kind.messages(5) for inner in state.messages(1) for tensor in inner.messages(1)]
 
 
 def _dtype(parts: Parts) -> str:
@@ -214,38 +182,31 @@ def _shape(parts: Parts) -> tuple[int | None, ...] | None:
     return tuple(found)
 
 
-def _value(message: Piece) -> _Value:
+def _value(message: Piece) -> StoredValue | list[str]:
+    """A constant: texts, or a tensor."""
     parts = Parts.of(message)
     kinds = [tensor for kind in parts.messages(2) for tensor in kind.messages(1)]
     if not kinds:
-        return _Value((), "uint8")
-    dtype, shape = _dtype(kinds[-1]), _shape(kinds[-1]) or ()
-    whole = tuple(extent for extent in shape if extent is not None)
-    for immediate in parts.messages(3):
-        for tensor in immediate.messages(1):
-            return _immediate(tensor, whole, dtype)
-    return _Value(whole, dtype)
-
-
-def _immediate(tensor: Parts, shape: tuple[int, ...], dtype: str) -> _Value:
+        return StoredValue("", (), "uint8")
+    dtype, shape = _dtype(kinds[-1]), tuple(extent for extent in _shape(kinds[-1]) or () if extent is not None)
+    given = [tensor for immediate in parts.messages(3) for tensor in immediate.messages(1)]
+    if not given:
+        return StoredValue("", shape, dtype)
     if dtype == "string":
-        return _Value(
-            shape, dtype, None, tuple(text(each) for row in tensor.messages(4) for each in row.all(1)) or ("",)
-        )
-    elements = prod(shape)
-    items: list[Any] = []
+        return [text(each) for row in given[0].messages(4) for each in row.all(1)] or [""]
+    elements, items = prod(shape), list[Any]()
     if elements <= MOST_CONTENT:
         for number, rows in ((1, "f"), (6, "d")):
-            items += [value for row in tensor.messages(number) for each in row.all(1) for value in floats(each, rows)]
+            items += [value for row in given[0].messages(number) for each in row.all(1) for value in floats(each, rows)]
         for number in (2, 3, 5):
-            items += [value for row in tensor.messages(number) for each in row.all(1) for value in integers(each)]
-        for row in tensor.messages(7):
+            items += [value for row in given[0].messages(number) for each in row.all(1) for value in integers(each)]
+        for row in given[0].messages(7):
             raw = piece(row.all(1)[-1]) if row.all(1) else b""
             found = None if isinstance(raw, Span) else Content.stored(shape, dtype, raw)
             items += found.items if found is not None else ()
     if dtype == "bool":
         items = [bool(item) for item in items]
-    return _Value(shape, dtype, Content(shape, tuple(items)) if len(items) == elements else None)
+    return StoredValue("", shape, dtype, Content(shape, tuple(items)) if len(items) == elements else None)
 
 
 # -- the model -----------------------------------------------------------------------------------------------------------
@@ -312,21 +273,14 @@ def _feature(parts: Parts) -> DeclaredValue:
             channels = 1 if image.whole(3) in (10, 40) else 3
             return DeclaredValue(name, "float32", (channels, *_sizes(image.whole(2), image.whole(1))))
         for array in (*kind.messages(5), *(inner for state in kind.messages(8) for inner in state.messages(1))):
-            shape = tuple(array.integers(1)) or _first_shape(array)
+            # Of shapes that are listed, the first; of ranges, their lower ends
+            listed = [shape.integers(1) for several in array.messages(21) for shape in several.messages(1)]
+            listed += [[max(each.whole(1), 1) for each in ranges.messages(1)] for ranges in array.messages(31)]
+            shape = array.integers(1) or next(iter(listed), [])
             return DeclaredValue(name, _ARRAYS.get(array.whole(2), "float32"), _sizes(*shape) if shape else None)
         if 1 in kind.found or 2 in kind.found:
             return DeclaredValue(name, "int64" if 1 in kind.found else "float64", (1,))
     return DeclaredValue(name, "float32", None)
-
-
-def _first_shape(array: Parts) -> tuple[int, ...]:
-    """Of shapes that are listed, the first; of ranges, their lower ends."""
-    for several in array.messages(21):
-        for shape in several.messages(1):
-            return tuple(shape.integers(1))
-    for ranges in array.messages(31):
-        return tuple(max(each.whole(1), 1) for each in ranges.messages(1))
-    return ()
 
 
 def _sizes(*extents: int) -> tuple[int, ...]:

@@ -42,13 +42,25 @@ _FIXED: dict[int, str] = {
     1145: "reshape x shape", 1150: "reshape x shape=1I", 1155: "pad x pad=2I", 1313: "non_zero x", 1315: "band_part x",
     1320: "band_part x", 1325: "band_part x", 1330: "select cond a b", 1450: "one_hot indices one_hot_vector_size=1i axis=2i",
     1455: "cumsum x", 1460: "clamped_relu x", 1461: "argsort x axis=1i", 211: "resize_bilinear x", 212: "crop_resize x roi",
-    165: "instance_norm x", 1400: "non_maximum_suppression boxes scores",
+    165: "instance_norm x", 1400: "non_maximum_suppression boxes scores", 300: "reshape_image x shape=1I",
+    301: "reshape_image x shape=-1,1,1", 350: "slice_image x begin=1i end=2i stride=3i axis=4i", 620: "leave_turn",
+    625: "leave_turn", 345: "space_to_depth|depth_to_space|pixel_shuffle x block_size=2i",
+    220: "sqrt|rsqrt|inverse|square|exp|log|abs|threshold x", 140: "linear x weight=weight@20:2i,1i bias=bias@21:2i",
+    **dict.fromkeys((150, 1040), "embed indices x=weight@20:1i,2i"), **dict.fromkeys((290, 1070), "identity x=data@2:1I"),
+    160: "batch_norm x gamma=gamma@15:1i beta=beta@16:1i mean=mean@17:1i variance=variance@18:1i",
+    200: "pad x pad=10B", 190: "crop x edges=1B", 320: "concat_image *values sequence=100i", 795: "gelu x mode=1i",
+    1466: "max_pool|avg_pool x kernel_sizes=1,1,1 global=1", 250: "add x y=bias@2:1I",
+    1350: "layer_norm x gamma=gamma@3:1I beta=beta@4:1I",
+    1045: "matmul x y y=weight@8:5i,6i bias=bias@9:6i transpose_x=1i transpose_y=2i",
     **{number: f"reduce_{name} x axes=1I keep_dims=2i" for number, name in zip(
         range(1250, 1300, 5), "l1_norm l2_norm max min sum prod mean log_sum sum_square log_sum_exp".split(), strict=True)},
 }  # fmt: skip
-"""Layers whose parameters need no thought: the operator, what it calls its inputs, attributes by the fields that hold them."""
+"""Plain layers: the operator (of several, field 1 has the number), its inputs, then attributes and weights by their fields.
 
-_UNARY = ("sqrt", "rsqrt", "inverse", "pow", "exp", "log", "abs", "threshold")
+`k=2i` is the number in field 2, `k=2I` a list of numbers, `k=2B` the borders of an image, `k=-3` always -3; `y=bias@2:5i` is the
+weight in field 2, whose name is `bias` and whose extent is in field 5.
+"""
+
 _ACTIVATIONS = {
     5: "linear_activation", 10: "relu", 15: "leaky_relu", 20: "thresholded_relu", 25: "prelu", 30: "tanh", 31: "scaled_tanh",
     40: "sigmoid", 41: "sigmoid_hard", 50: "elu", 60: "softsign", 70: "softplus", 71: "softplus_parametric",
@@ -59,7 +71,6 @@ _POOLS = ("max_pool", "avg_pool", "l2_pool")
 
 _LSTM = ((1, 2, 3, 4), (20, 21, 22, 23), (40, 41, 42, 43))
 """Fields of the weights of an LSTM's gates: of its input, of its state, its biases."""
-_GLOBAL: dict[str, Any] = {"global": 1}
 
 
 class _Reader:
@@ -91,51 +102,43 @@ class _Reader:
             raise Bad(f"the layer {self.name!r} is not what such a layer must be ({exc})") from exc
 
     def node(
-        self,
-        op: str,
-        ins: Sequence[str],
-        names: Sequence[str] = (),
-        domain: str = "",
-        outs: Sequence[str] = (),
-        **attrs: Any,
-    ) -> None:
+        self, op: str, ins: Sequence[str], names: Sequence[str] = (), outs: Sequence[str] = (), domain: str = "", **attrs: Any
+    ) -> None:  # fmt: skip
         """A node whose inputs have these names; what is left out is an empty text."""
         called = names or [f"in{place}" for place in range(len(ins))]
         places: dict[str, tuple[int, ...]] = {}
         for place, (label, given) in enumerate(zip(called, ins, strict=False)):
             if given:
                 places[label] = (*places.get(label, ()), place)
-        self.nodes.append(
-            GraphNode(op, domain, self.name, tuple(ins), tuple(outs or self.outs), {**attrs, "@": places})
-        )
+        attrs["@"] = places
+        self.nodes.append(GraphNode(op, domain, self.name, tuple(ins), tuple(outs or self.outs), attrs))
 
     def _fixed(self, words: Sequence[str], layer: Parts, ins: Sequence[str]) -> None:
-        op, *rest = words
+        ops, *rest = words
+        op = ops.split("|")[layer.whole(1) % (ops.count("|") + 1) if "|" in ops else 0]
         names = [word for word in rest if "=" not in word]
         if names and names[0].startswith("*"):
             names = [names[0][1:]] * len(ins)
-        attrs: dict[str, Any] = {}
-        for word in rest:
-            label, equals, field = word.partition("=")
-            if not equals:
-                continue
-            if field[-1] == "I":
-                if found := layer.integers(int(field[:-1])):
-                    attrs[label] = tuple(found)
-            elif field[-1] == "i":
-                attrs[label] = layer.whole(int(field[:-1]))
-            else:
-                attrs[label] = int(field)
+        if "@" in " ".join(rest):  # weights come behind the inputs
+            ins = [ins[0], *ins[1 : len(names)]] if names else ()
+        names, reads, attrs = names[: len(ins)], [*ins], dict[str, Any]()
+        for label, _, field in (word.partition("=") for word in rest if "=" in word):
+            stored, at, place = field.partition("@")
+            if at:
+                number, _, extents = place.partition(":")
+                names.append(label)
+                reads.append(self.weight(layer, int(number), stored, *_numbers(layer, extents)))
+            elif found := _numbers(layer, field):
+                attrs[label] = tuple(found) if field[-1] in "IB" or "," in field else found[0]
         if op.startswith("reduce_arg"):
             attrs["keep_dims"] = not layer.whole(2)
         if op.startswith("reduce_") and layer.whole(3):
             attrs.pop("axes", None)
-        if op == "resize_bilinear":
-            sizes = layer.integers(1)
-            attrs |= {"target_size_height": sizes[0], "target_size_width": sizes[-1]} if sizes else {}
-        if op == "slice_by_index":
-            attrs = {key: value for key, value in attrs.items() if value}
-        self.node(op, ins, names, **attrs)
+        if op == "resize_bilinear" and (sizes := layer.integers(1)):
+            attrs |= {"target_size_height": sizes[0], "target_size_width": sizes[-1]}
+        if op == "batch_norm" and layer.whole(6):
+            op = "instance_norm"
+        self.node(op, reads, names, **attrs)
 
     def weight(self, layer: Parts, field: int, label: str, *shape: int) -> str:
         """A tensor that a layer holds; an empty text: it holds none."""
@@ -184,32 +187,6 @@ class _Reader:
         reads = (ins[0], self.weight(layer, 60, "weight", *shape), self.weight(layer, 61, "bias", out))
         self.node("conv_transpose" if turned else "conv", reads, ("x", "weight", "bias"), **attrs)
 
-    def _linear(self, layer: Parts, ins: Sequence[str]) -> None:
-        depth, width = layer.whole(1), layer.whole(2)
-        reads = (ins[0], self.weight(layer, 20, "weight", width, depth), self.weight(layer, 21, "bias", width))
-        self.node("linear", reads, ("x", "weight", "bias"))
-
-    def _embedding(self, layer: Parts, ins: Sequence[str]) -> None:
-        self.node("embed", (self.weight(layer, 20, "weight", layer.whole(1), layer.whole(2)), ins[0]), ("x", "indices"))
-
-    def _batch_norm(self, layer: Parts, ins: Sequence[str]) -> None:
-        size = layer.whole(1)
-        names = ("gamma", "beta", "mean", "variance")
-        reads = [self.weight(layer, 15 + at, name, size) for at, name in enumerate(names)]
-        op = "instance_norm" if layer.whole(6) else "batch_norm"
-        self.node(op, (ins[0], *reads), ("x", *names))
-
-    def _layer_norm(self, layer: Parts, ins: Sequence[str]) -> None:
-        shape = layer.integers(1)
-        reads = [self.weight(layer, 3 + at, name, *shape) for at, name in enumerate(("gamma", "beta"))]
-        self.node("layer_norm", (ins[0], *reads), ("x", "gamma", "beta"))
-
-    def _matmul(self, layer: Parts, ins: Sequence[str]) -> None:
-        rows, columns = layer.whole(5), layer.whole(6)
-        other = self.weight(layer, 8, "weight", rows, columns) or (ins[1] if len(ins) > 1 else "")
-        attrs: dict[str, Any] = {"transpose_x": layer.whole(1), "transpose_y": layer.whole(2)}
-        self.node("matmul", (ins[0], other, self.weight(layer, 9, "bias", columns)), ("x", "y", "bias"), **attrs)
-
     def _scaled(self, layer: Parts, ins: Sequence[str]) -> None:
         """A factor for some axes, and maybe a summand."""
         scale = self.weight(layer, 2, "scale", *layer.integers(1))
@@ -219,13 +196,6 @@ class _Reader:
         middle = f"{self.name}:scaled"
         self.node("mul", (ins[0], scale), ("x", "y"), outs=(middle,))
         self.node("add", (middle, self.weight(layer, 5, "bias", *layer.integers(4))), ("x", "y"))
-
-    def _bias(self, layer: Parts, ins: Sequence[str]) -> None:
-        self.node("add", (ins[0], self.weight(layer, 2, "bias", *layer.integers(1))), ("x", "y"))
-
-    def _constant(self, layer: Parts, _ins: Sequence[str]) -> None:
-        name = self.weight(layer, 2, "data", *layer.integers(1))
-        self.node("identity", (name,), ("x",))
 
     def _recurrent(
         self, layer: Parts, ins: Sequence[str], op: str, fields: Sequence[Sequence[int]], directions: int = 1
@@ -253,12 +223,8 @@ class _Reader:
 
     def _pool(self, layer: Parts, ins: Sequence[str]) -> None:
         kernel = tuple(layer.integers(10)) or (3, 3)
-        attrs: dict[str, Any] = {
-            "kernel_sizes": kernel,
-            "strides": tuple(layer.integers(20)) or (1, 1),
-            "global": layer.whole(60),
-        }
-        attrs |= _padding(layer, 30, 31)
+        attrs = {**_padding(layer, 30, 31), "kernel_sizes": kernel, "strides": tuple(layer.integers(20)) or (1, 1)}
+        attrs["global"] = layer.whole(60)
         for each in layer.messages(32):  # the last window may reach over the end
             high, wide = (*each.integers(10), 0, 0)[:2]
             attrs |= {"pad_type": "custom", "pad": (high, high, wide, wide), "ceil_mode": 1}
@@ -270,9 +236,6 @@ class _Reader:
         attrs |= _padding_3d(layer, 15, range(8, 14))
         self.node(_POOLS[layer.whole(1) % 2], ins[:1], ("x",), **attrs)
 
-    def _global_pool_3d(self, layer: Parts, ins: Sequence[str]) -> None:
-        self.node(_POOLS[layer.whole(1) % 2], ins[:1], ("x",), kernel_sizes=(1, 1, 1), **_GLOBAL)
-
     def _activation(self, layer: Parts, ins: Sequence[str]) -> None:
         number = next(iter(layer.found), 0)
         op = _ACTIVATIONS.get(number, f"activation_{number}")
@@ -282,10 +245,6 @@ class _Reader:
         inner = layer.messages(25)[-1]
         count = sum(len(floats(each)) for weights in inner.messages(1) for each in weights.all(1)) or 1
         self.node("prelu", (ins[0], self.weight(inner, 1, "alpha", count)), ("x", "alpha"))
-
-    def _unary(self, layer: Parts, ins: Sequence[str]) -> None:
-        op = _UNARY[layer.whole(1) % len(_UNARY)]
-        self.node(op if op != "pow" else "square", ins[:1], ("x",))
 
     def _chain(self, layer: Parts, ins: Sequence[str], op: str) -> None:
         """Two tensors, then the next, and so on; one alone meets a number."""
@@ -304,44 +263,16 @@ class _Reader:
         axes = _REDUCED_AXES[layer.whole(3) % 5]
         self.node(op, ins[:1], ("x",), axes=axes, axis=axes[0], keep_dims=1)
 
-    def _reshape(self, layer: Parts, ins: Sequence[str]) -> None:
-        self.node("reshape_image", ins[:1], ("x",), shape=tuple(layer.integers(1)))
-
-    def _flatten(self, _layer: Parts, ins: Sequence[str]) -> None:
-        self.node("reshape_image", ins[:1], ("x",), shape=(-1, 1, 1))
-
     def _permute(self, layer: Parts, ins: Sequence[str]) -> None:
         """Of four axes, the first of which is that of sequences."""
         order = [axis - 1 for axis in layer.integers(1)]
         moved = sorted(order) == [-1, 0, 1, 2] and order[0] == -1
         self.node("transpose_image" if moved else "permute_sequences", ins[:1], ("x",), perm=tuple(order[1:]))
 
-    def _concat(self, layer: Parts, ins: Sequence[str]) -> None:
-        self.node("concat_image", ins, ["values"] * len(ins), axis=-5 if layer.whole(100) else -3)
-
     def _upsample(self, layer: Parts, ins: Sequence[str]) -> None:
         scales: list[Any] = [*layer.integers(1)] or [value for each in layer.all(7) for value in floats(each)] or [1, 1]
         op = "upsample_bilinear" if layer.whole(5) else "upsample_nearest_neighbor"
         self.node(op, ins[:1], ("x",), scale_factor_height=(scales[0],), scale_factor_width=(scales[-1],))
-
-    def _reorganize(self, layer: Parts, ins: Sequence[str]) -> None:
-        op = ("space_to_depth", "depth_to_space", "pixel_shuffle")[layer.whole(1) % 3]
-        self.node(op, ins[:1], ("x",), block_size=layer.whole(2, 1))
-
-    def _slice(self, layer: Parts, ins: Sequence[str]) -> None:
-        begin, end, stride, axis = map(layer.whole, (1, 2, 3, 4))
-        self.node("slice_image", ins[:1], ("x",), begin=begin, end=end, stride=stride or 1, axis=axis - 3)
-
-    def _pad(self, layer: Parts, ins: Sequence[str]) -> None:
-        self.node("pad", ins[:1], ("x",), pad=_borders(layer, 10) or (0, 0, 0, 0))
-
-    def _crop(self, layer: Parts, ins: Sequence[str]) -> None:
-        edges = _borders(layer, 1) or (0, 0, 0, 0)
-        self.node("crop", ins[:1], ("x",), crop_height=edges[:2], crop_width=edges[2:4])
-
-    def _gelu(self, layer: Parts, ins: Sequence[str]) -> None:
-        mode = ("EXACT", "TANH_APPROXIMATION", "SIGMOID_APPROXIMATION")[layer.whole(1) % 3]
-        self.node("gelu", ins[:1], ("x",), mode=mode)
 
     # -- layers that run networks, whose names are those of the network around them --------------------------------------
 
@@ -363,22 +294,31 @@ class _Reader:
         attrs: dict[str, Any] = {"@blocks": (self._inner(layer, 3), self._inner(layer, 4)), "most": layer.whole(1)}
         self.node("loop_layer", ins[:1], ("most",), cond=layer.text(2) if 3 in layer.found else "", **attrs)
 
-    def _leave(self, _layer: Parts, _ins: Sequence[str]) -> None:
-        self.node("leave_turn", ())
-
     special: dict[int, Callable[[_Reader, Parts, Sequence[str]], None]] = {  # noqa: RUF012 - filled here and read only
-        100: _conv, 1471: _conv_3d, 140: _linear, 150: _embedding, 1040: _embedding, 160: _batch_norm, 1350: _layer_norm,
-        1045: _matmul, 245: _scaled, 250: _bias, 290: _constant, 1070: _constant, 120: _pool, 1465: _pool_3d,
-        1466: _global_pool_3d, 130: _activation, 220: _unary, 280: _reduce, 300: _reshape, 301: _flatten,
-    310: _permute,
-        320: _concat, 210: _upsample, 345: _reorganize, 350: _slice, 200: _pad, 190: _crop, 795: _gelu, 605: _branch, 615: _loop,
-        620: _leave, 625: _leave,
+        100: _conv, 1471: _conv_3d, 245: _scaled, 120: _pool, 1465: _pool_3d, 130: _activation,
+        280: _reduce, 310: _permute, 210: _upsample, 605: _branch, 615: _loop,
         230: partial(_chain, op="add"), 231: partial(_chain, op="mul"), 240: partial(_chain, op="add"),
         260: partial(_chain, op="maximum"), 261: partial(_chain, op="minimum"), 270: partial(_chain, op="mul"),
         400: partial(_recurrent, op="rnn", fields=((30,), (31,), (32,))),
         410: partial(_recurrent, op="gru", fields=((30, 31, 32), (50, 51, 52), (70, 71, 72))),
         420: partial(_recurrent, op="lstm", fields=_LSTM), 430: partial(_recurrent, op="lstm", fields=_LSTM, directions=2),
     }  # fmt: skip
+
+
+def _numbers(layer: Parts, words: str) -> list[int]:
+    """The numbers that the words of a row mean."""
+    found: list[int] = []
+    for word in words.split(","):
+        match word[-1]:
+            case "I":
+                found += layer.integers(int(word[:-1]))
+            case "B":
+                found += _borders(layer, int(word[:-1])) or (0, 0, 0, 0)
+            case "i":
+                found.append(layer.whole(int(word[:-1])))
+            case _:
+                found.append(int(word))
+    return found
 
 
 def _borders(parts: Parts, number: int) -> tuple[int, ...]:

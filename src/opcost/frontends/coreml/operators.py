@@ -92,7 +92,8 @@ add_functions(TABLE, {"select": "where"}, {"select": "where"}, inputs=("cond", "
 
 @handles("gelu")
 def _gelu(call: NodeCall) -> OperatorMeaning:
-    fn = {"EXACT": "gelu", "TANH_APPROXIMATION": "gelu_tanh"}.get(call.text("mode", "EXACT"), "quick_gelu")
+    fns = {"EXACT": "gelu", "0": "gelu", "TANH_APPROXIMATION": "gelu_tanh", "1": "gelu_tanh"}  # networks have numbers
+    fn = fns.get(call.text("mode", "EXACT"), "quick_gelu")
     return results.pointwise(fn, [call["x"]])
 
 
@@ -238,8 +239,9 @@ handles("slice_update")(lambda call: like(call["x"], "scatter", NO_ATTRS, [call[
 @handles("crop")
 def _crop(call: NodeCall) -> OperatorMeaning:
     x = call["x"]
-    edges = [call.integers(f"crop_{side}") or (0, 0) for side in ("height", "width")]
-    space = [None if n is None else n - sum(edge) for n, edge in zip(x.dims[-2:], edges, strict=True)]
+    edges = call.integers("edges")  # as neural networks have them
+    pairs = [edges[:2], edges[2:4]] if edges else [call.integers(f"crop_{side}") or () for side in ("height", "width")]
+    space = [None if n is None else n - sum(pair) for n, pair in zip(x.dims[-2:], pairs, strict=True)]
     return results.copied(x, (*x.dims[:-2], *space))
 
 
@@ -283,14 +285,14 @@ def _transpose_image(call: NodeCall) -> OperatorMeaning:
 @handles("concat_image")
 def _concat_image(call: NodeCall) -> OperatorMeaning:
     values = call.several("values")
-    return results.joined(values, max(call.whole("axis"), -len(values[0].dims)))
+    return results.joined(values, max(-5 if call.flag("sequence") else -3, -len(values[0].dims)))
 
 
 @handles("slice_image")
 def _slice_image(call: NodeCall) -> OperatorMeaning:
     x, end = call["x"], call.whole("end")
-    axis = axis_of(max(call.whole("axis"), -len(x.dims)), len(x.dims))
-    return results.sliced(x, [axis], [call.whole("begin")], [None if end == -1 else end], [call.whole("stride", 1)])
+    axis = axis_of(max(call.whole("axis") - 3, -len(x.dims)), len(x.dims))
+    return results.sliced(x, [axis], [call.whole("begin")], [None if end == -1 else end], [call.whole("stride") or 1])
 
 
 @handles("embed")

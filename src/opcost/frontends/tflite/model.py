@@ -242,7 +242,9 @@ def _graph(table: Table, codes: Sequence[tuple[str, str]], buffer: Buffer, buffe
         where = _data(buffer, buffers, each.number(2, U32))
         tensor = tensors[name] = _tensor(each, name, stored_data=where[1] > 0)
         if tensor.stored_data:
-            shape = _whole_shape(tensor)
+            shape = tensor.now or tensor.shape or ()
+            if None in shape:
+                raise Bad(f"the stored tensor {tensor.name!r} has an open shape")
             content = None if tensor.sparse else _content(buffer, where, shape, tensor.dtype)
             stored[name] = StoredValue(name, shape, tensor.dtype, content)
     order = tuple(tensors)
@@ -277,13 +279,6 @@ def _named_by_readers(nodes: Sequence[GraphNode], stored: Mapping[str, StoredVal
 
 def _widens(node: GraphNode, stored: Mapping[str, StoredValue]) -> bool:
     return node.op == "DEQUANTIZE" and bool(node.inputs and node.outputs) and node.inputs[0] in stored
-
-
-def _whole_shape(tensor: LiteTensor) -> tuple[int, ...]:
-    shape = tensor.now or tensor.shape or ()
-    if None in shape:
-        raise Bad(f"the stored tensor {tensor.name!r} has an open shape")
-    return shape  # type: ignore[return-value]
 
 
 def _tensor(table: Table, name: str, *, stored_data: bool) -> LiteTensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -17,7 +17,7 @@ from opcost.frontends.coreml.model import CoremlModel, read_model
 from opcost.frontends.coreml.operators import TABLE
 from opcost.frontends.nodes.inputs import Scopes, given_inputs
 from opcost.frontends.nodes.meaning import DeclaredValue, GraphNode, NodeGraph, Operand
-from opcost.frontends.nodes.walk import MOST_TURNS, Walk
+from opcost.frontends.nodes.walk import MOST_TURNS, Block, NestedNames, Walk
 from opcost.frontends.options import CountOptions, refuse_running
 from opcost.frontends.protobuf import Span
 
@@ -106,38 +106,36 @@ class CoremlWalk(Walk):
     def __init__(self, maker: GraphBuilder, *, trusted: bool) -> None:
         super().__init__(maker, CoremlScopes(), trusted=trusted)
 
-    def special(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> bool:
-        if node.op == "leave_turn":
-            self.maker.note("loop", f"{node}: a turn that data may end before is counted whole", node.name)
-            return True
-        run = {
-            "cond": self._run_blocks,
-            "while_loop": self._run_blocks,
-            "branch_layer": self._branch_layer,
-            "loop_layer": self._loop_layer,
-        }.get(node.op)
-        if run is not None:
-            run(node, graph, env)
-        return run is not None
-
-    def _run_blocks(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> None:
-        """A branch or a loop of a program."""
-        blocks: tuple[NodeGraph, ...] = node.attrs["@blocks"]
-        if len(blocks) != 2:
-            raise SourceError(f"{node}: it has {len(blocks)} blocks, and needs two")
-        found = [self.found(name, graph, env) for name in node.inputs]
-        first, second = (partial(self.inner, block, graph, env) for block in blocks)
-        if node.op == "cond":
-            results = self.choose(node, _branch(found), [first, second])
-        else:
-            results = self.looped(node, found, first, second)
-        env.update(zip(node.outputs, results, strict=False))
+    def special(
+        self, node: GraphNode, ins: list[Operand | None], graph: NodeGraph, env: dict[str, Operand]
+    ) -> Sequence[Operand] | None:
+        given = [made for made in ins if made is not None]
+        answer = given[0].first if given else None
+        place = None if answer is None else 0 if answer else 1  # the first branch where the condition holds
+        match node.op:
+            case "leave_turn":
+                self.maker.note("loop", f"{node}: a turn that data may end before is counted whole", node.name)
+                return ()
+            case "cond" | "while_loop":
+                blocks: tuple[NodeGraph, ...] = node.attrs["@blocks"]
+                if len(blocks) != 2:
+                    raise SourceError(f"{node}: it has {len(blocks)} blocks, and needs two")
+                first, second = (partial(self.inner, block, graph, env) for block in blocks)
+                if node.op == "cond":
+                    return self.choose(node, place, [partial(first, []), partial(second, [])])
+                return self.looped(node, given, first, second)
+            case "branch_layer":
+                return self._branch_layer(node, place, graph, env)
+            case "loop_layer":
+                return self._loop_layer(node, given, graph, env)
+        return None
 
     # -- layers of neural networks: the networks that they run see and change the values of all names around them -----------
 
-    def _branch_layer(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> None:
+    def _branch_layer(
+        self, node: GraphNode, place: int | None, graph: NodeGraph, env: dict[str, Operand]
+    ) -> Sequence[Operand]:
         blocks: tuple[NodeGraph, ...] = node.attrs["@blocks"]
-        place = _branch([self.found(name, graph, env) for name in node.inputs])
         first, second = ([*_made_in(block)] for block in blocks)
         if place is not None:
             names = second if place else first
@@ -146,45 +144,40 @@ class CoremlWalk(Walk):
             names += [name for name in second if name not in first and env.get(name) is not None]
         branches = [partial(self._after, block, names, graph, env) for block in blocks]
         env.update(zip(names, self.choose(node, place, branches), strict=True))
+        return ()
 
-    def _loop_layer(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> None:
+    def _loop_layer(
+        self, node: GraphNode, ins: list[Operand], graph: NodeGraph, env: dict[str, Operand]
+    ) -> Sequence[Operand]:
         """Turns as often as its input or its own number, or while the result of a network holds."""
         cond, body = node.attrs["@blocks"]
         made = _made_in(body)
         start = {name: found for name in made if (found := env.get(name)) is not None}
         names = [*start, *[name for name in made if name not in start]]
 
-        def run(block: NodeGraph, wanted: Sequence[str]) -> Callable[[list[Operand]], list[Operand]]:
-            return lambda given: self._after(block, wanted, graph, env, dict(zip(start, given, strict=True)))
+        def run(block: NodeGraph, wanted: Sequence[str]) -> Block:
+            return lambda given: self._after(block, wanted, graph, env, zip(start, given, strict=True))
 
-        limit = self.found(node.inputs[0], graph, env).first if node.inputs else node.attrs["most"]
+        limit = ins[0].first if ins else node.attrs["most"]
         condition = node.attrs["cond"]
-        if not limit and condition and not node.inputs:
+        if not limit and condition and not ins:
             limit = None  # no number is written as zero
         most = int(limit) if limit is not None and 0 <= limit < MOST_TURNS else None
         holds = run(cond, [condition]) if condition else None
         turns = self.looped(node, [*start.values()], holds, run(body, names), most)
         env.update(zip(names, turns, strict=False))
+        return ()
 
     def _after(
         self, block: NodeGraph, names: Sequence[str], graph: NodeGraph, env: dict[str, Operand],
-        given: Mapping[str, Operand] | None = None,
+        given: Iterable[tuple[str, Operand]] = (),
     ) -> list[Operand]:  # fmt: skip
-        """The values of names after a network has run."""
-        inner = self.nested(graph, env, given)
+        """The values of names after a network has run; what gets one only where data have it so is unknown."""
+        inner = NestedNames(self, graph, env, given)
         for each in block.nodes:
             self.node(each, block, inner)
-        return [inner.get(name) or self._nothing() for name in names]
-
-    def _nothing(self) -> Operand:
-        """The value of a name that gets one only where data have it so."""
-        return Operand(self.maker.value("", self.maker.spec(None, "float32"), "const"), None, "float32")
-
-
-def _branch(conditions: Sequence[Operand]) -> int | None:
-    """The number of the branch that is taken: the first where the condition holds; None: that depends on data."""
-    answer = conditions[0].first if conditions else None
-    return None if answer is None else 0 if answer else 1
+        unknown = self.maker.spec(None, "float32")
+        return [inner.get(name) or Operand(self.maker.value("", unknown, "const"), None, "float32") for name in names]
 
 
 def _made_in(block: NodeGraph) -> dict[str, None]:

@@ -95,7 +95,9 @@ class DumpWalk(Walk):
     def _named(self, variable: int) -> str:
         return self._names.get(variable) or self.model.variables[variable].name or self._keys[variable]
 
-    def special(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> bool:
+    def special(
+        self, node: GraphNode, ins: list[Operand | None], graph: NodeGraph, env: dict[str, Operand]
+    ) -> Sequence[Operand]:
         """Every node is MegEngine's own: its row says all of it."""
         op, row = self._operator, ROWS.get(self._operator.type)
         call = OperatorCall(op.type, op.param.fields, [env[name] for name in node.inputs], len(op.outputs))
@@ -107,14 +109,13 @@ class DumpWalk(Walk):
         kind, attrs, reads, results = self._meaning_of(row, call) if row is not None else _UNKNOWN
         path, names = self.scopes.of_op[op.index], [self._named(variable) for variable in op.outputs]
         made = self.emit(node, path, kind, attrs, call.ins if reads is None else reads, call.outs, names)
-        env.update(zip(node.outputs, made, strict=True))
         outputs = op.outputs
         if results is not None:  # those that the kind speaks of, and others only if they are read
             first = [op.outputs[place] for place in results]
             outputs = (*first, *(i for i in op.outputs if i not in first and i in self._read))
         native = {**op.param.fields, "name": op.name} if op.name else op.param.fields
         self.maker.ops[-1] = self.maker.ops[-1]._replace(outputs=outputs, native=native)
-        return True
+        return made
 
     @staticmethod
     def known(ours: Shape, theirs: tuple[int, ...] | None) -> Shape:

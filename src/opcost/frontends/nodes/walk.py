@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import reduce
+from typing import Any, TypeAlias
 
 from opcost.core.graph import NO_ATTRS, Attrs, Graph
 from opcost.core.progress import sharing
@@ -37,6 +38,9 @@ FAULTS = (IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, Overfl
 """What handlers raise for nodes of damaged files."""
 
 
+Block: TypeAlias = "Callable[[list[Operand]], list[Operand]]"  # A graph inside a node, as a function of its inputs
+
+
 class Walk:
     """Makes the values and operators of a graph, and of the graphs inside it; each format adds its own control flow."""
 
@@ -61,9 +65,11 @@ class Walk:
         self._stored: dict[int, Operand] = {}
         """Tensors of the file that were read, by the identity of what was read of them."""
 
-    def special(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> bool:
-        """Run a node that runs graphs or holds a constant; False: it is none of these."""
-        return False
+    def special(
+        self, node: GraphNode, ins: list[Operand | None], graph: NodeGraph, env: dict[str, Operand]
+    ) -> Sequence[Operand] | None:
+        """The results of a node that runs graphs or holds a constant; None: it is none of these."""
+        return None
 
     def version(self, node: GraphNode) -> int:
         """Of the operators of a node's domain."""
@@ -126,10 +132,9 @@ class Walk:
         if self._steps > MOST_STEPS + 64 * len(self._walked):
             raise SourceError(f"its graphs run each other: more than {self._steps - 1:,} operators would be made")
         try:
-            if self.special(node, graph, env):
-                return
             ins = [(env.get(name) or self.found(name, graph, env)) if name else None for name in node.inputs]
-            env.update(zip(node.outputs, self._made(node, ins, graph), strict=False))
+            made = self.special(node, ins, graph, env)
+            env.update(zip(node.outputs, self._made(node, ins, graph) if made is None else made, strict=False))
         except FAULTS as exc:
             raise SourceError(f"{node}: it is not what such a node must be ({type(exc).__name__}: {exc})") from exc
 
@@ -175,56 +180,42 @@ class Walk:
     ) -> list[Operand]:  # fmt: skip
         """Make an operator of a node, and a value for each of its results."""
         made, maker = [], self.maker
-        for (shape, dtype, content, home, items), name in zip(outs, names, strict=False):
+        for out, name in zip(outs, names, strict=False):
+            shape, dtype, content, home, items = out
             if shape not in self._possible:
                 check_extents(shape, node, MOST_AXES)
                 self._possible.add(shape)
+            if content is not None or items is not None:
+                self._known += len(content.items if content else items or ())
+                if self._known > MOST_KNOWN:
+                    content = items = None
+                elif content and not all(map(_has_64_bits, content.items)):
+                    content = Content(content.shape, tuple([n if _has_64_bits(n) else None for n in content.items]))
             spec = maker.spec(shape, plain(dtype))
             value = maker.value(name, spec, home=None if home is None else home.value)
-            made.append(Operand(value, shape, spec.dtype, *self._bounded(content, items)))
+            made.append(Operand(value, shape, spec.dtype, content, items))
         inputs = [each.value for each in reads if each is not None]
         raw = f"{node.domain or self.format}::{node.op}"
         maker.op(kind, attrs, raw, inputs, [each.value for each in made], path, self.repeat)
         return made
 
-    def _bounded(
-        self, content: Content | None, items: list[Operand] | None
-    ) -> tuple[Content | None, list[Operand] | None]:
-        """What is known of a result: integers have 64 bits, and where nodes compute very many numbers, no more are kept."""
-        if content is None and items is None:
-            return None, None
-        self._known += len(content.items) if content else len(items or ())
-        if self._known > MOST_KNOWN:
-            return None, None
-        if content and any(isinstance(n, int) and not -(1 << 63) <= n < 1 << 64 for n in content.items):
-            wide = [n if not isinstance(n, int) or -(1 << 63) <= n < 1 << 64 else None for n in content.items]
-            content = Content(content.shape, tuple(wide))
-        return content, items
+    def step(self, node: GraphNode, kind: str, reads: Sequence[Operand | None], out: Out, name: str = "") -> Operand:
+        """Make an operator with one result that is a part of what a node does."""
+        return self.emit(node, self.scopes.path(node, [], self.maker), kind, NO_ATTRS, reads, [out], [name])[0]
 
     # -- graphs inside nodes --------------------------------------------------------------------------------------------
-
-    def nested(
-        self, graph: NodeGraph, env: dict[str, Operand], given: Mapping[str, Operand] | None = None
-    ) -> dict[str, Operand]:
-        """The names of a graph inside a node: it sees those around it, and its own do not leave it."""
-        inner = _Nested(self, graph, env)
-        inner.update(given or {})
-        return inner
 
     def inner(
         self, block: NodeGraph, graph: NodeGraph, env: dict[str, Operand], given: Sequence[Operand] = ()
     ) -> list[Operand]:
         """Run a graph inside a node of another one, with values for its inputs."""
         names = [declared.name for declared in block.inputs]
-        return self.graph(block, self.nested(graph, env, dict(zip(names, given, strict=False))))
+        return self.graph(block, NestedNames(self, graph, env, zip(names, given, strict=False)))
 
     def choose(self, node: GraphNode, place: Number, branches: Sequence[Callable[[], list[Operand]]]) -> list[Operand]:
-        """The results of the branch with this number, where that is known, else of all: the most expensive one counts."""
-        known = place is not None and 0 <= int(place) < len(branches)
-        return branches[int(place or 0)]() if known else self.either(node, branches)
-
-    def either(self, node: GraphNode, branches: Sequence[Callable[[], list[Operand]]]) -> list[Operand]:
-        """The results of a node whose branch depends on data: all are walked, the most expensive one counts."""
+        """The results of the branch with this number; where that depends on data, of all: the most expensive one counts."""
+        if place is not None and 0 <= int(place) < len(branches):
+            return branches[int(place)]()
         ranges, found, faults = [], [], []
         for branch in branches:
             mark = self.mark()
@@ -240,21 +231,18 @@ class Walk:
             self.maker.note("branch", f"{node}: a branch does not fit these inputs, so the other is counted", node.name)
             return found[0]
         self.maker.choices.append(tuple(ranges))
-        self.maker.note(
-            "branch", f"{node} depends on data: of its branches the one that costs more is counted", node.name
-        )
+        text = "depends on data: of its branches the one that costs more is counted"
+        self.maker.note("branch", f"{node} {text}", node.name)
         if len({len(results) for results in found}) > 1 or len(found[0]) < len(node.outputs):
             raise SourceError(f"{node}: its branches do not return all of its {len(node.outputs)} results")
-        return [self._wider(node, *results) for results in zip(*found, strict=True)]
 
-    def turned(
-        self,
-        node: GraphNode,
-        start: list[Operand],
-        turns: int,
-        body: Callable[[list[Operand]], list[Operand]],
-        skip: int = 0,
-    ) -> list[Operand]:
+        def wider(one: Operand, other: Operand) -> Operand:
+            """A tensor that may be the one or the other: what differs in their shapes is not known."""
+            return other if one.shape == other.shape else self._seen_as(node, one, _common(one, other))
+
+        return [reduce(wider, results) for results in zip(*found, strict=True)]
+
+    def turned(self, node: GraphNode, start: list[Operand], turns: int, body: Block, skip: int = 0) -> list[Operand]:
         """All that a loop's body gives; what its next turn takes comes after the first `skip` results."""
         while True:  # until no shape changes from turn to turn; in every round, less is taken to be known
             mark = self.mark()
@@ -275,25 +263,29 @@ class Walk:
             start = [self._seen_as(node, made, shape) for made, shape in zip(start, shapes, strict=True)]
 
     def looped(
-        self,
-        node: GraphNode,
-        ins: list[Operand],
-        cond: Callable[[list[Operand]], list[Operand]] | None,
-        body: Callable[[list[Operand]], list[Operand]],
-        most: int | None = None,
+        self, node: GraphNode, ins: list[Operand], cond: Block | None, body: Block, most: int | None = None
     ) -> list[Operand]:
         """The results of a loop that turns while a condition holds: as often as its counter allows, or once.
 
         `most`: it turns no more often; without a condition it turns as often as that.
         """
         mark, notes = self.mark(), dict(self.maker.notes)
-        after = body(ins)
+        pairs = [*zip(ins, body(ins), strict=False)]
+        counters = [_counter(before, after) for before, after in pairs]
+        # What the loop takes, without the contents that change from turn to turn
+        start = [
+            before if before.content == after.content else replace(before, content=None) for before, after in pairs
+        ]
 
-        def holds(given: list[Operand]) -> bool | None:
+        def holds(turn: int) -> bool | None:
+            given = [
+                kept if counter is None else replace(kept, content=counter(turn))
+                for kept, counter in zip(start, counters, strict=True)
+            ]
             answer = next((each.first for each in cond(given)), None) if cond is not None else None
             return None if answer is None else bool(answer)
 
-        turns, start = _turns(holds, ins, after), _without_changes(ins, after)
+        turns = _first_false(holds)
         self.forget(mark)
         self.maker.notes = notes
         if most is not None:
@@ -323,22 +315,17 @@ class Walk:
         self.scopes.forget(values)
         self._stored = {key: made for key, made in self._stored.items() if made.value < values}
 
-    def _wider(self, node: GraphNode, one: Operand, other: Operand) -> Operand:
-        """A tensor that may be the one or the other: what differs in their shapes is not known."""
-        return other if one.shape == other.shape else self._seen_as(node, one, _common(one, other))
-
     def _seen_as(self, node: GraphNode, made: Operand, shape: Shape) -> Operand:
-        if shape == made.shape:
-            return made
-        path = self.scopes.path(node, [], self.maker)
-        return self.emit(node, path, "view", NO_ATTRS, [made], [Out(shape, made.dtype, home=made)], [""])[0]
+        return made if shape == made.shape else self.step(node, "view", [made], Out(shape, made.dtype, home=made))
 
 
-class _Nested(dict[str, Operand]):
-    """The names of a graph inside a node: its own, and those around it."""
+class NestedNames(dict[str, Operand]):
+    """The names of a graph inside a node: it sees those around it, and its own do not leave it."""
 
-    def __init__(self, walk: Walk, outer: NodeGraph, env: dict[str, Operand]) -> None:
-        super().__init__()
+    def __init__(
+        self, walk: Walk, outer: NodeGraph, env: dict[str, Operand], given: Iterable[tuple[str, Operand]] = ()
+    ) -> None:
+        super().__init__(given)
         self._walk, self._outer, self._env = walk, outer, env
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -367,48 +354,15 @@ def _shapes(ins: Sequence[Operand | None]) -> str:
     return f"its inputs are {', '.join(text(each.shape) if each else 'left out' for each in ins) or 'none'}"
 
 
+def _has_64_bits(number: Number) -> bool:
+    return not isinstance(number, int) or -(1 << 63) <= number < 1 << 64
+
+
 # -- loops whose condition looks at a counter ----------------------------------------------------------------------------
 
 
-def _without_changes(before: Sequence[Operand], after: Sequence[Operand]) -> list[Operand]:
-    """What a loop takes, without the contents that change from turn to turn."""
-    pairs = zip(before, after, strict=False)
-    return [one if one.content == other.content else replace(one, content=None) for one, other in pairs]
-
-
-def _turns(
-    holds: Callable[[list[Operand]], bool | None], before: Sequence[Operand], after: Sequence[Operand]
-) -> int | None:
-    """How often a loop turns, by what it takes in its first and its second turn; None: that depends on data.
-
-    The first turn at which the condition no longer holds is found by doubling and halving, since a counter grows evenly.
-    """
-    steps = [_counter(one, other) for one, other in zip(before, after, strict=False)]
-    start = _without_changes(before, after)
-
-    def holds_at(turn: int) -> bool | None:
-        return holds(
-            [
-                kept if step is None else replace(kept, content=Content(step[0], (step[1] + turn * step[2],)))
-                for kept, step in zip(start, steps, strict=True)
-            ]
-        )
-
-    if not (answer := holds_at(0)):
-        return None if answer is None else 0
-    low, high = 0, 1
-    while holds_at(high):
-        low, high = high, 2 * high
-        if high > MOST_TURNS:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if holds_at(middle) else (low, middle)
-    return high
-
-
-def _counter(before: Operand, after: Operand) -> tuple[tuple[int, ...], int, int] | None:
-    """The shape of a counter, where it begins, and by how much it grows in a turn; None: it is no counter."""
+def _counter(before: Operand, after: Operand) -> Callable[[int], Content] | None:
+    """What a counter is at a turn, by what it is in the first two; None: it is no counter."""
     one, other = before.content, after.content
     if one is None or other is None or one == other or len(one.items) != 1 or len(other.items) != 1:
         return None
@@ -417,4 +371,23 @@ def _counter(before: Operand, after: Operand) -> tuple[tuple[int, ...], int, int
     )
     if not isinstance(first, int) or not isinstance(second, int):
         return None
-    return one.shape, first, second - first
+    shape, step = one.shape, second - first
+    return lambda turn: Content(shape, (first + turn * step,))
+
+
+def _first_false(holds: Callable[[int], bool | None]) -> int | None:
+    """The first turn at which a condition no longer holds; None: that depends on data.
+
+    It is found by doubling and halving, since a counter grows evenly.
+    """
+    if not (answer := holds(0)):
+        return None if answer is None else 0
+    low, high = 0, 1
+    while holds(high):
+        low, high = high, 2 * high
+        if high > MOST_TURNS:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return high

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from opcost.core.checked import Bad
 from opcost.core.files import length_of, opened
-from opcost.core.graph import NO_ATTRS, Graph
-from opcost.core.shapes import Shape
+from opcost.core.graph import Graph
 from opcost.errors import InputError, SourceError, some
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.inputs import Usual
 from opcost.frontends.nodes.inputs import given_inputs
 from opcost.frontends.nodes.meaning import Content, GraphNode, NodeGraph, Operand, Out, StoredValue
-from opcost.frontends.nodes.walk import FAULTS, Walk
+from opcost.frontends.nodes.walk import FAULTS, MOST_TURNS, Block, Walk
 from opcost.frontends.onnx.model import Function, OnnxModel, Reference, read_model
 from opcost.frontends.onnx.operators import NCHWC, PREVIEW, TABLE
 from opcost.frontends.onnx.runtime import with_channels
@@ -24,7 +23,6 @@ from opcost.frontends.onnx.scopes import OnnxScopes
 from opcost.frontends.options import CountOptions, refuse_running
 from opcost.frontends.protobuf import Span
 
-MOST_TRIPS = 1 << 40  # A loop with this many turns ends by its condition
 MOST_CALLS = 64  # Functions that call functions
 
 _TRUE = Content((), (True,))
@@ -46,9 +44,8 @@ class OnnxWalk(Walk):
         try:
             graph = with_channels(graph)
         except FAULTS as exc:
-            raise SourceError(
-                f"nodes of {NCHWC} are not what such nodes must be ({type(exc).__name__}: {exc})"
-            ) from exc
+            fault = f"nodes of {NCHWC} are not what such nodes must be ({type(exc).__name__}: {exc})"
+            raise SourceError(fault) from exc
         if any((node.domain, node.op) == (NCHWC, "Conv") and "channels" not in node.attrs for node in graph.nodes):
             text = (
                 "the file does not say how many channels the model has where ONNX Runtime filled up blocks of 8 or 16"
@@ -66,63 +63,61 @@ class OnnxWalk(Walk):
         self, source: str, meta: Mapping[str, str], name: str, inputs: Sequence[Operand], outputs: Sequence[Operand]
     ) -> Graph:
         if folded := self.scopes.folded():
-            names = ", ".join(some(folded))
-            self.maker.note(
-                "folded-weights",
-                f"parameters that the exporter folded into constants or merged with equal ones: {names}",
-            )
+            text = "parameters that the exporter folded into constants or merged with equal ones"
+            self.maker.note("folded-weights", f"{text}: {', '.join(some(folded))}")
         if computed := self.scopes.computed():
-            names = ", ".join(some(computed))
-            self.maker.note("computed-constants", f"computed before the file was saved, and no parameters: {names}")
+            text = "computed before the file was saved, and no parameters"
+            self.maker.note("computed-constants", f"{text}: {', '.join(some(computed))}")
         return super().finished(source, meta, name, inputs, outputs)
 
-    def special(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> bool:
+    def special(
+        self, node: GraphNode, ins: list[Operand | None], graph: NodeGraph, env: dict[str, Operand]
+    ) -> Sequence[Operand] | None:
+        given = [made for made in ins if made is not None]
+
+        def inner(name: str) -> Block:
+            block = node.attrs.get(name)
+            if not isinstance(block, NodeGraph):
+                raise SourceError(f"{node}: a graph that it runs is missing")
+            return partial(self.inner, block, graph, env)
+
         match node.op if not node.domain else "":
             case "Constant":
-                env[node.outputs[0]] = self._constant(node)
-            case "If":
-                # The branch that is taken, where that is known; else both
-                condition = self.found(node.inputs[0], graph, env).first
-                blocks = [self._inside(node.attrs.get(name), node) for name in ("then_branch", "else_branch")]
-                branches = [partial(self.inner, block, graph, env) for block in blocks]
-                results = self.choose(node, None if condition is None else 0 if condition else 1, branches)
-                env.update(zip(node.outputs, results, strict=False))
+                return [self._constant(node)]
+            case "If":  # the branch that is taken, where that is known; else both
+                branches = [partial(inner(name), []) for name in ("then_branch", "else_branch")]
+                condition = given[0].first
+                return self.choose(node, None if condition is None else 0 if condition else 1, branches)
             case "Loop":
-                self._loop(node, graph, env)
+                return self._loop(node, ins, inner("body"))
             case "Scan" if self.model.opsets.get("ai.onnx", 9) > 8:  # the first version has a batch in front
-                self._scan(node, graph, env)
+                return self._scan(node, given, inner("body"))
             case "SequenceMap":
-                return self._each_item(node, graph, env)
-            case _:
-                if (node.domain, node.op) == (PREVIEW, "FlexAttention") and node.attrs.keys() & {
-                    "score_mod",
-                    "prob_mod",
-                }:
-                    self._flex(node, graph, env)
-                    return True
-                function = self.model.functions.get((node.domain, node.op))
-                if function is None or (node.domain, node.op) in TABLE:
-                    return False
-                ins = [self.found(name, graph, env) if name else None for name in node.inputs]
-                self._function(node, function, ins, env)
-        return True
+                return self._each_item(node, given, inner("body"))
+        if (node.domain, node.op) == (PREVIEW, "FlexAttention") and node.attrs.keys() & {"score_mod", "prob_mod"}:
+            return self._flex(node, given, inner)
+        function = self.model.functions.get((node.domain, node.op))
+        if function is None or (node.domain, node.op) in TABLE:
+            return None
+        return self._function(node, function, ins, env)
 
     def _constant(self, node: GraphNode) -> Operand:
+        found = StoredValue(node.outputs[0], (), "uint8")
         for name, value in node.attrs.items():
             if isinstance(value, StoredValue):
-                return self.stored_value(value._replace(name=node.outputs[0]), constant=True)
+                found = value._replace(name=node.outputs[0])
+                break
             if name in ("value_int", "value_ints", "value_float", "value_floats"):
                 many = value if isinstance(value, tuple) else (value,)
                 shape = (len(many),) if isinstance(value, tuple) else ()
                 dtype = "int64" if "int" in name else "float32"
-                return self.stored_value(
-                    StoredValue(node.outputs[0], shape, dtype, Content(shape, many)), constant=True
-                )
-        return self.stored_value(StoredValue(node.outputs[0], (), "uint8"), constant=True)
+                found = StoredValue(node.outputs[0], shape, dtype, Content(shape, many))
+                break
+        return self.stored_value(found, constant=True)
 
     def _function(
         self, node: GraphNode, function: Function, ins: list[Operand | None], env: dict[str, Operand]
-    ) -> None:
+    ) -> Sequence[Operand]:
         if self._calls >= MOST_CALLS:
             raise SourceError(f"{node}: functions call each other without end")
         inner = {name: made for name, made in zip(function.inputs, ins, strict=False) if made is not None}
@@ -133,104 +128,73 @@ class OnnxWalk(Walk):
         for each in nodes:
             self.node(each, graph, inner)
         self._calls -= 1
-        for name, inside in zip(node.outputs, function.outputs, strict=False):
-            if name and inside in inner:
-                env[name] = inner[inside]
+        named = zip(node.outputs, function.outputs, strict=False)
+        env.update({name: inner[inside] for name, inside in named if name and inside in inner})
+        return ()
 
-    def _inside(self, graph: Any, node: GraphNode) -> NodeGraph:
-        if not isinstance(graph, NodeGraph):
-            raise SourceError(f"{node}: a graph that it runs is missing")
-        return graph
-
-    def _loop(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> None:
-        body = self._inside(node.attrs.get("body"), node)
-        ins = [self.found(name, graph, env) if name else None for name in node.inputs]
+    def _loop(self, node: GraphNode, ins: list[Operand | None], body: Block) -> list[Operand]:
         # How often a loop turns at most, where that is known; a huge number means no limit
         found = ins[0].first if ins and ins[0] is not None else None
-        limit = max(int(found), 0) if found is not None and found < MOST_TRIPS else None
+        limit = max(int(found), 0) if found is not None and found < MOST_TURNS else None
         turns = self.once(node) if limit is None else limit
         start = [made for made in ins[2:] if made is not None]
         counter = Operand(self.maker.value("", self.maker.spec((), "int64"), "const"), (), "int64")
         going = Operand(self.maker.value("", self.maker.spec((), "bool"), "const"), (), "bool", _TRUE)
-
-        def turn(carried: list[Operand]) -> list[Operand]:
-            return self.inner(body, graph, env, (counter, going, *carried))
-
-        results = self.turned(node, start, turns, turn, skip=1)
+        results = self.turned(node, start, turns, lambda carried: body([counter, going, *carried]), skip=1)
         if limit and results[0].content != _TRUE:
             self.ends_early(node, turns)
-        stacked = [self._stacked(node, made, limit) for made in results[1 + len(start) :]]
-        env.update(zip(node.outputs, (*results[1 : 1 + len(start)], *stacked), strict=False))
+        return [*results[1 : 1 + len(start)], *self._stacked(node, results[1 + len(start) :], limit)]
 
-    def _scan(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> None:
+    def _scan(self, node: GraphNode, ins: list[Operand], body: Block) -> list[Operand]:
         """Walks along an axis of some tensors; its first results are handed from turn to turn, the others are stacked."""
-        body = self._inside(node.attrs.get("body"), node)
-        ins = [self.found(name, graph, env) for name in node.inputs if name]
         count = int(node.attrs.get("num_scan_inputs", 0))
         if not 0 < count <= len(ins):
             raise SourceError(f"{node}: it walks along {count} of its {len(ins)} inputs")
         states, walked = ins[: len(ins) - count], ins[len(ins) - count :]
-        axes = node.attrs.get("scan_input_axes") or (0,) * count
         turns, steps = None, []
-        for made, axis in zip(walked, axes, strict=False):
+        for made, axis in zip(walked, node.attrs.get("scan_input_axes") or (0,) * count, strict=False):
             shape = made.shape
-            if shape is None or not shape:
+            if not shape:
                 raise SourceError(f"{node}: the shape along which it walks is not known")
             at = axis % len(shape)
             turns = shape[at] if turns is None else turns
-            out = Out((*shape[:at], *shape[at + 1 :]), made.dtype, home=made)
-            path = self.scopes.path(node, [], self.maker)
-            steps += self.emit(node, path, "view", NO_ATTRS, [made], [out], [""])
+            steps.append(self.step(node, "view", [made], Out((*shape[:at], *shape[at + 1 :]), made.dtype, home=made)))
+        turn = self.once(node) if turns is None else turns
+        results = self.turned(node, [], turn, lambda _: body([*states, *steps]))
+        return [*results[: len(states)], *self._stacked(node, results[len(states) :], turns)]
 
-        def turn(_carried: list[Operand]) -> list[Operand]:
-            return self.inner(body, graph, env, (*states, *steps))
+    def _stacked(self, node: GraphNode, results: Sequence[Operand], turns: int | None) -> list[Operand]:
+        """What each turn gives, one behind the other."""
+        shapes = [None if made.shape is None else (turns, *made.shape) for made in results]
+        pairs = zip(results, shapes, strict=True)
+        return [self.step(node, "copy", [made], Out(shape, made.dtype)) for made, shape in pairs]
 
-        results = self.turned(node, [], self.once(node) if turns is None else turns, turn)
-        stacked = [self._stacked(node, made, turns) for made in results[len(states) :]]
-        env.update(zip(node.outputs, (*results[: len(states)], *stacked), strict=False))
-
-    def _each_item(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> bool:
-        """Runs a graph for each tensor of a sequence; False: the tensors in it are not known."""
-        body = self._inside(node.attrs.get("body"), node)
-        ins = [self.found(name, graph, env) for name in node.inputs]
+    def _each_item(self, node: GraphNode, ins: list[Operand], body: Block) -> list[Operand] | None:
+        """Runs a graph for each tensor of a sequence; None: the tensors in it are not known."""
         if not ins or ins[0].items is None:
-            return False
-        rows = []
-        for place in range(len(ins[0].items)):
-            chosen = [each if each.items is None else each.items[place] for each in ins]
-            rows.append(self.inner(body, graph, env, chosen))
-        path = self.scopes.path(node, [], self.maker)
+            return None
+        places = range(len(ins[0].items))
+        rows = [body([each if each.items is None else each.items[place] for each in ins]) for place in places]
+        made = []
         for name, *items in zip(node.outputs, *rows, strict=False):
             out = Out(None, items[0].dtype if items else ins[0].dtype, items=items)
-            env[name] = self.emit(node, path, "view", NO_ATTRS, [], [out], [name])[0]
-        return True
+            made.append(self.step(node, "view", [], out, name))
+        return made
 
-    def _flex(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> None:
+    def _flex(self, node: GraphNode, ins: list[Operand], inner: Callable[[str], Block]) -> list[Operand]:
         """Attention with graphs that change the scores or the probabilities: its steps, with the graphs between them."""
-        q, k, v = (self.found(name, graph, env) for name in node.inputs[:3])
+        q, k, v = ins[:3]
         if q.shape is None or k.shape is None or v.shape is None:
             raise SourceError(f"{node}: the shapes of its queries, keys and values are not known")
         path = self.scopes.path(node, [q, k, v], self.maker)
         square = Out((*q.shape[:-1], k.shape[-2]), "float64" if q.dtype == "float64" else "float32")
-
-        def changed(scores: Operand, name: str) -> Operand:
-            if name not in node.attrs:
-                return scores
-            body = self._inside(node.attrs[name], node)
-            return self.inner(body, graph, env, (scores,))[0]
-
         scaled = {"depth": q.shape[-1], "then": ("mul",)}
-        scores = changed(self.emit(node, path, "matmul", scaled, [q, k], [square], [""])[0], "score_mod")
-        shares = self.emit(node, path, "softmax", {"fn": "softmax"}, [scores], [square], [""])[0]
-        shares = changed(shares, "prob_mod")
+        made = self.emit(node, path, "matmul", scaled, [q, k], [square], [""])
+        made = inner("score_mod")(made) if "score_mod" in node.attrs else made
+        made = self.emit(node, path, "softmax", {"fn": "softmax"}, made[:1], [square], [""])
+        made = inner("prob_mod")(made) if "prob_mod" in node.attrs else made
         out = Out((*q.shape[:-1], v.shape[-1]), q.dtype)
-        found = self.emit(node, path, "matmul", {"depth": k.shape[-2]}, [shares, v], [out], node.outputs)
-        env[node.outputs[0]] = found[0]
-
-    def _stacked(self, node: GraphNode, made: Operand, turns: int | None) -> Operand:
-        shape: Shape = None if made.shape is None else (turns, *made.shape)
-        path = self.scopes.path(node, [], self.maker)
-        return self.emit(node, path, "copy", NO_ATTRS, [made], [Out(shape, made.dtype)], [""])[0]
+        return self.emit(node, path, "matmul", {"depth": k.shape[-2]}, [made[0], v], [out], node.outputs)
 
 
 def _bound(node: GraphNode, given: Mapping[str, Any], call: GraphNode) -> GraphNode:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
 
 from opcost.core.checked import Bad
 from opcost.core.graph import INTEGER, NO_ATTRS, Graph, Role
+from opcost.core.shapes import Shape
 from opcost.errors import SourceError, UnknownName, some
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.flatbuffer import pages_of
@@ -52,24 +52,20 @@ def graph_of(model: LiteModel, options: CountOptions, source: str) -> Graph:
         short = declared.name.removeprefix("serving_default_").partition(":")[0]
         names[declared.name] = names.get(declared.name) or short or declared.name
     inputs = [declared._replace(name=names[declared.name]) for declared in lite.graph.inputs]
-    given = given_inputs(inputs, _renamed(options, names), maker)
+    # Inputs may also be called as their tensors are.
+    given_by_name = {field: getattr(options, field) for field in ("inputs", "kwargs", "shapes", "dtypes")}
+    renamed = {
+        field: {names.get(str(key), str(key)): value for key, value in by_name.items()}
+        for field, by_name in given_by_name.items()
+        if isinstance(by_name, Mapping)
+    }
+    given = given_inputs(inputs, replace(options, **renamed), maker)
     walk = LiteWalk(model, maker, trusted=given.trusted)
     outputs = walk.run(signature.graph, given.made)
     meta = {"version": f"schema {model.version}", "mode": "eval"}
     if model.description:
         meta["producer"] = model.description
     return walk.finished(source, meta, signature.name, given.made, outputs)
-
-
-def _renamed(options: CountOptions, names: Mapping[str, str]) -> CountOptions:
-    """Inputs may also be called as their tensors are."""
-
-    def renamed(given: Any) -> Any:
-        by_name = isinstance(given, Mapping)
-        return {names.get(str(key), str(key)): value for key, value in given.items()} if by_name else given
-
-    fields = ("inputs", "kwargs", "shapes", "dtypes")
-    return replace(options, **{field: renamed(getattr(options, field)) for field in fields})
 
 
 # -- modules -------------------------------------------------------------------------------------------------------------
@@ -172,86 +168,64 @@ class LiteWalk(Walk):
             self._depth -= 1
             self.scopes.tensors = before
 
-    def special(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> bool:
-        if node.domain or node.op not in self._steering:
-            return False
-        ins = [self.found(name, graph, env) for name in node.inputs if name]
-        results = self._steering[node.op](self, node, ins)
-        env.update(zip(node.outputs, results, strict=False))
-        return True
+    def special(
+        self, node: GraphNode, ins: list[Operand | None], graph: NodeGraph, env: dict[str, Operand]
+    ) -> Sequence[Operand] | None:
+        given, attrs = [made for made in ins if made is not None], node.attrs
+        match node.op if not node.domain else "":
+            case "CALL" | "STABLEHLO_COMPOSITE":
+                return self.run(attrs["subgraph"], given)
+            case "IF" | "STABLEHLO_CASE":  # the branch that the first input chooses, where it is known
+                places = [attrs["else"], attrs["then"]] if node.op == "IF" else attrs.get("branches", ())
+                if not places:
+                    raise SourceError(f"{node}: it has no branches")
+                branches = [partial(self.run, place, given[1:]) for place in places]
+                return self.choose(node, given[0].first if given else None, branches)
+            case "WHILE" | "STABLEHLO_WHILE":
+                return self.looped(node, given, partial(self.run, attrs["cond"]), partial(self.run, attrs["body"]))
+            case "CALL_ONCE":
+                return self._once(attrs["init"])
+            case "VAR_HANDLE":
+                made = self.emit(node, "", "view", NO_ATTRS, [], [Out((), "uint8")], node.outputs[:1])
+                self._handles[made[0].value] = str(attrs.get("shared_name", ""))
+                return made
+            case "READ_VARIABLE" | "ASSIGN_VARIABLE":
+                return self._read_or_assign(node, given)
+        return None
 
-    # -- graphs that are called -----------------------------------------------------------------------------------------
-
-    def _call(self, node: GraphNode, ins: list[Operand]) -> list[Operand]:
-        return self.run(node.attrs["subgraph"], ins)
-
-    def _choose(self, node: GraphNode, ins: list[Operand]) -> list[Operand]:
-        """The branch that the first input chooses, where it is known; else the most expensive one."""
-        places = [node.attrs["else"], node.attrs["then"]] if node.op == "IF" else node.attrs.get("branches", ())
-        if not places:
-            raise SourceError(f"{node}: it has no branches")
-        branches = [partial(self.run, place, ins[1:]) for place in places]
-        return self.choose(node, ins[0].first if ins else None, branches)
-
-    def _while(self, node: GraphNode, ins: list[Operand]) -> list[Operand]:
-        return self.looped(node, ins, partial(self.run, node.attrs["cond"]), partial(self.run, node.attrs["body"]))
-
-    def _once(self, node: GraphNode, _ins: list[Operand]) -> list[Operand]:
+    def _once(self, place: int) -> Sequence[Operand]:
         """What runs before the first call only costs nothing afterwards; the variables that it fills are kept."""
         mark, notes = self.mark(), dict(self.maker.notes)
         before = dict(self._variables)
-        self.run(node.attrs["init"], [])
-        shapes = {name: (made.shape, made.dtype) for name, made in self._variables.items() if name not in before}
+        self.run(place, [])
+        filled = {name: made for name, made in self._variables.items() if name not in before}
         self.forget(mark)
         self.maker.notes = notes
         self._variables = before
-        for name, (shape, dtype) in shapes.items():
-            self._variables[name] = self._variable(name, Out(shape, dtype))
-        return []
+        for name, made in filled.items():
+            self._variable(name, made.shape, made.dtype)
+        return ()
 
-    # -- variables ------------------------------------------------------------------------------------------------------
+    def _variable(self, name: str, shape: Shape, dtype: str) -> Operand:
+        """The variable of this name; it has the shape of what was first put into it."""
+        if name not in self._variables:
+            value = self.maker.value(name, self.maker.spec(shape, plain(dtype)), "buffer")
+            self.scopes.owners[value], self.scopes.roles[value] = "", "buffer"
+            self.scopes.stored[value] = False
+            self._variables[name] = Operand(value, shape, plain(dtype))
+        return self._variables[name]
 
-    def _variable(self, name: str, like: Out) -> Operand:
-        value = self.maker.value(name, self.maker.spec(like.shape, plain(like.dtype)), "buffer")
-        self.scopes.owners[value], self.scopes.roles[value] = "", "buffer"
-        self.scopes.stored[value] = False
-        return Operand(value, like.shape, plain(like.dtype))
-
-    def _handle(self, node: GraphNode, _ins: list[Operand]) -> list[Operand]:
-        made = self.emit(node, "", "view", NO_ATTRS, [], [Out((), "uint8")], node.outputs[:1])
-        self._handles[made[0].value] = str(node.attrs.get("shared_name", ""))
-        return made
-
-    def _named(self, node: GraphNode, ins: list[Operand]) -> str:
+    def _read_or_assign(self, node: GraphNode, ins: list[Operand]) -> Sequence[Operand]:
         name = self._handles.get(ins[0].value) if ins else None
         if name is None:
             raise SourceError(f"{node}: it takes a variable, and is given none")
-        return name
-
-    def _read(self, node: GraphNode, ins: list[Operand]) -> list[Operand]:
-        name = self._named(node, ins)
-        if name not in self._variables:
+        if node.op == "READ_VARIABLE":
             tensor = self.scopes.tensors[node.outputs[0]]
-            self._variables[name] = self._variable(name, Out(tensor.now or tensor.shape, tensor.dtype))
-        variable = self._variables[name]
-        path = self.scopes.path(node, [], self.maker)
-        out = Out(variable.shape, variable.dtype)
-        return self.emit(node, path, "copy", NO_ATTRS, [variable], [out], node.outputs[:1])
-
-    def _assign(self, node: GraphNode, ins: list[Operand]) -> list[Operand]:
-        name = self._named(node, ins)
+            variable = self._variable(name, tensor.now or tensor.shape, tensor.dtype)
+            return [self.step(node, "copy", [variable], Out(variable.shape, variable.dtype), node.outputs[0])]
         if len(ins) < 2:
             raise SourceError(f"{node}: there is nothing to put into its variable")
         value = ins[1]
-        if name not in self._variables:
-            self._variables[name] = self._variable(name, Out(value.shape, value.dtype))
-        path = self.scopes.path(node, [], self.maker)
-        out = Out(value.shape, value.dtype, home=self._variables[name])
-        self.emit(node, path, "copy", NO_ATTRS, [value], [out], [name])
-        return []
-
-    _steering: ClassVar[dict[str, Callable[[LiteWalk, GraphNode, list[Operand]], list[Operand]]]] = {
-        "CALL": _call, "STABLEHLO_COMPOSITE": _call, "IF": _choose, "STABLEHLO_CASE": _choose, "WHILE": _while,
-        "STABLEHLO_WHILE": _while, "CALL_ONCE": _once, "VAR_HANDLE": _handle, "READ_VARIABLE": _read,
-        "ASSIGN_VARIABLE": _assign,
-    }  # fmt: skip
+        variable = self._variable(name, value.shape, value.dtype)
+        self.step(node, "copy", [value], Out(value.shape, value.dtype, home=variable), name)
+        return ()

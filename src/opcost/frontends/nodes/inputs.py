@@ -16,7 +16,6 @@ from opcost.core.shapes import Shape
 from opcost.errors import InputError, some
 from opcost.frontends.building import GraphBuilder, tree_order, with_above
 from opcost.frontends.inputs import (
-    RequestedInputs,
     Usual,
     arrays_in,
     by_place,
@@ -45,127 +44,92 @@ def given_inputs(
     inputs: Sequence[DeclaredValue], options: CountOptions, maker: GraphBuilder, usual: Usual | None = None
 ) -> GivenInputs:
     """Make the values of a model's inputs; `usual` are the sizes of images, sounds and texts that are left open."""
-    inputs = [_named(declared) for declared in inputs]
-    requested = requested_inputs(replace(options, sizes=Sizes()), [declared.name for declared in inputs])
+    inputs = [  # with a name for every size that is left open: `x[2]` where the file has none
+        each._replace(shape=each.shape and tuple(f"{each.name}[{i}]" if n is None else n for i, n in enumerate(each.shape)))
+        for each in inputs
+    ]  # fmt: skip
+    names = [declared.name for declared in inputs]
+    requested = requested_inputs(replace(options, sizes=Sizes()), names)
     check_one(options)
     shapes = {declared.name: declared.shape or () for declared in inputs}
     sizes = parse_dims(options.own.get("dim"), shapes)
     wanted = filled(shapes, options.sizes, sizes)
-    # What the file declares of values inside holds for the input shapes that it declares.
-    trusted = all(
-        type(old) is not int or old == new
-        for name in shapes
-        for old, new in zip(shapes[name], wanted[name], strict=True)
-    )
     inputs = [declared._replace(shape=declared.shape and wanted[declared.name]) for declared in inputs]
+    # What the file declares of values inside holds for the input shapes that it declares.
+    pairs = [pair for name in names for pair in zip(shapes[name], wanted[name], strict=True)]
     for declared in inputs:
-        if (given := requested.shapes.get(declared.name)) is not None:
-            trusted &= _learn(declared, given, sizes)
+        given = requested.shapes.get(declared.name)
+        if given is None or declared.shape is None:
+            continue
+        if len(given) != len(declared.shape):
+            stated = "x".join(map(str, declared.shape))
+            raise InputError(f"the input {declared.name!r} has {len(declared.shape)} axes ({stated}), not {len(given)}")
+        pairs += zip(declared.shape, given, strict=True)
+        for extent, size in zip(declared.shape, given, strict=True):
+            if isinstance(extent, str):
+                sizes.setdefault(extent, size)
+    trusted = all(type(old) is not int or old == new for old, new in pairs)
     # The elements of small arrays that were given: a model may take a shape, or the number of turns of a loop, as
     # an input
     ordered, named = arrays_in(options)
     contents = {}
-    for name, array in {**by_place(ordered, [declared.name for declared in inputs], "inputs"), **named}.items():
+    for name, array in {**by_place(ordered, names, "inputs"), **named}.items():
         if hasattr(array, "reshape") and not getattr(array, "is_meta", False) and prod(array.shape) <= MOST_CONTENT:
             items = array.reshape(-1).tolist()
             if all(isinstance(item, (int, float)) for item in items):
                 contents[name] = Content(tuple(array.shape), tuple(items))
     usual = usual or Usual()
-    if any(_CACHED.search(declared.name) for declared in inputs):  # lengths that must fit each other
+    if any(map(_CACHED.search, names)):  # lengths that must fit each other
         usual = usual._replace(tokens=0)
-    open_ones = _Open(usual, sizes)
-    shapes_found = [open_ones.shape(declared, requested) if declared.tensor else None for declared in inputs]
-    open_ones.note(maker)
     made = []
-    for declared, shape in zip(inputs, shapes_found, strict=True):
+    for declared, shape in zip(inputs, _sized(inputs, requested.shapes, usual, sizes, maker), strict=True):
         spec = maker.spec(shape, plain(requested.dtypes.get(declared.name, declared.dtype)))
         value = maker.value(declared.name, spec, "input")
         made.append(Operand(value, shape, spec.dtype, contents.get(declared.name)))
     return GivenInputs(made, sizes, trusted)
 
 
-def _named(declared: DeclaredValue) -> DeclaredValue:
-    """The input with a name for every size that is left open: `x[2]` where the file has none."""
-    if declared.shape is None:
-        return declared
-    extents = enumerate(declared.shape)
-    return declared._replace(shape=tuple(f"{declared.name}[{at}]" if n is None else n for at, n in extents))
-
-
-def _learn(declared: DeclaredValue, given: tuple[int, ...], sizes: dict[str, int]) -> bool:
-    """Take the sizes of names from a shape that was given; whether that shape is as declared."""
-    if declared.shape is None:
-        return True
-    if len(given) != len(declared.shape):
-        stated = "x".join("?" if extent is None else str(extent) for extent in declared.shape)
-        raise InputError(f"the input {declared.name!r} has {len(declared.shape)} axes ({stated}), not {len(given)}")
-    fits = True
-    for extent, size in zip(declared.shape, given, strict=True):
-        if isinstance(extent, str):
-            sizes.setdefault(extent, size)
-        elif extent is not None:
-            fits &= extent == size
-    return fits
-
-
-class _Open:
-    """Finds sizes for what a file leaves open and the caller does not give."""
-
-    def __init__(self, usual: Usual, sizes: dict[str, int]) -> None:
-        self._usual = usual
-        self._sizes = sizes
-        self._ones: dict[str, None] = {}
-        """Batches, which are 1."""
-        self._assumed: dict[tuple[int, str], list[str]] = {}
-        """Other dimensions by the size that they get, and why."""
-        self._missing: dict[str, str] = {}
-        """Dimensions without any size, and the input that has them."""
-
-    def shape(self, declared: DeclaredValue, requested: RequestedInputs) -> Shape:
-        given = requested.shapes.get(declared.name)
-        if given is not None:
-            return given
-        if declared.shape is None:
-            hint = f"give it: --input {declared.name}:1x3x224x224, or shapes={{{declared.name!r}: (1, 3, 224, 224)}}"
-            raise InputError(f"no shape was given for the model's input {declared.name!r}", hint=hint)
-        usual = {} if _CACHED.search(declared.name) else self._usual.sizes(declared.shape, declared.dtype)
-        found = []
-        for axis, extent in enumerate(declared.shape):
-            if isinstance(extent, int):
-                found.append(extent)
-                continue
-            name = str(extent)
-            if name not in self._sizes:
-                self._assume(name, declared, axis, usual)
-            found.append(self._sizes[name])
-        return tuple(found)
-
-    def _assume(self, name: str, declared: DeclaredValue, axis: int, usual: Mapping[int, tuple[int, str]]) -> None:
-        size = 1
-        if is_batch(name, axis):
-            self._ones[name] = None
-        elif axis in usual:
-            size, why = usual[axis]
-            self._assumed.setdefault((size, why), []).append(name)
-        else:
-            stated = " x ".join("?" if extent is None else str(extent) for extent in declared.shape or ())
-            self._missing[name] = f"{declared.name} ({stated})"
-        self._sizes[name] = size
-
-    def note(self, maker: GraphBuilder) -> None:
-        """Ask for sizes that have no usual value, and say which others are assumed."""
-        if self._missing:
-            missing = ", ".join(some([*self._missing]))
-            raise InputError(
-                f"the file leaves sizes open: {missing} of the input {next(iter(self._missing.values()))}",
-                hint="give them: " + " ".join(f"--dim {name}=N" for name in [*self._missing][:4]),
-            )
-        for (size, why), names in self._assumed.items():
-            text = f"{' and '.join(some(names))} {'is' if len(names) == 1 else 'are'} taken as {size:,}: {why}"
-            maker.note("assumed-sizes", f"{text}; for other sizes --dim {names[0]}=N")
-        if self._ones:
-            text = f"{', '.join(some([*self._ones]))} {'is' if len(self._ones) == 1 else 'are'} taken as 1"
-            maker.note("assumed-batch", f"{text}; for another size --dim {next(iter(self._ones))}=N")
+def _sized(
+    inputs: Sequence[DeclaredValue],
+    requested: Mapping[str, tuple[int, ...]],
+    usual: Usual,
+    sizes: dict[str, int],
+    maker: GraphBuilder,
+) -> list[Shape]:
+    """The shapes of inputs. Usual sizes are assumed where the file leaves them open, and noted; others must be given."""
+    ones: dict[str, None] = {}  # Batches
+    assumed: dict[tuple[int, str], list[str]] = {}  # Other dimensions by the size that they get, and why
+    missing: dict[str, str] = {}  # Dimensions without any size, and the input that has them
+    found: list[Shape] = []
+    for name, dtype, shape, tensor in inputs:
+        if not tensor or name in requested:
+            found.append(requested[name] if tensor else None)
+            continue
+        if shape is None:
+            hint = f"give it: --input {name}:1x3x224x224, or shapes={{{name!r}: (1, 3, 224, 224)}}"
+            raise InputError(f"no shape was given for the model's input {name!r}", hint=hint)
+        known = {} if _CACHED.search(name) else usual.sizes(shape, dtype)
+        for axis, extent in enumerate(map(str, shape)):
+            if extent == shape[axis] and extent not in sizes:
+                sizes[extent] = 1
+                if is_batch(extent, axis):
+                    ones[extent] = None
+                elif axis in known:
+                    sizes[extent] = known[axis][0]
+                    assumed.setdefault(known[axis], []).append(extent)
+                else:
+                    missing[extent] = f"{name} ({' x '.join(map(str, shape))})"
+        found.append(tuple(extent if isinstance(extent, int) else sizes[str(extent)] for extent in shape))
+    if missing:
+        fault = f"the file leaves sizes open: {', '.join(some([*missing]))} of the input {next(iter(missing.values()))}"
+        raise InputError(fault, hint="give them: " + " ".join(f"--dim {name}=N" for name in [*missing][:4]))
+    for (size, why), names in assumed.items():
+        text = f"{' and '.join(some(names))} {'is' if len(names) == 1 else 'are'} taken as {size:,}: {why}"
+        maker.note("assumed-sizes", f"{text}; for other sizes --dim {names[0]}=N")
+    if ones:
+        text = f"{', '.join(some([*ones]))} {'is' if len(ones) == 1 else 'are'} taken as 1"
+        maker.note("assumed-batch", f"{text}; for another size --dim {next(iter(ones))}=N")
+    return found
 
 
 # -- modules, and the role of each stored tensor, as they follow from names and from the nodes that read them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -119,49 +119,33 @@ STABLEHLO_CONVOLUTION: strides/L padding/L spread/L dilations/L reversal/? in_ba
 
 _BYTES = ("padding", "fused", "format", "kernel", "combiner", "from", "to", "merge_outputs", "time_major")
 """Numbers of one byte."""
-_I64 = struct.Struct("<q")
+_NUMBERS = {"?": U8, "b": I8, "i": I32, "l": struct.Struct("<q")}
+
+FIELDS: dict[str, list[tuple[str, str, int]]] = {}
+"""Names, forms and defaults of the fields, by operator."""
+for _line in _FIELDS.replace("\n    ", " ").strip().splitlines():
+    _names, _, _words = _line.partition(":")
+    _fields = []
+    for _word in _words.split():
+        _described, _, _default = _word.partition("=")
+        _name, _, _form = _described.partition("/")
+        _form = "?" if _name.endswith("?") else _form or ("b" if _name in _BYTES else "i")
+        _fields.append((_name.rstrip("?"), _form, int(_default or 0)))
+    FIELDS.update(dict.fromkeys(_names.split(), _fields))
 
 
-def _parsed() -> dict[str, tuple[tuple[str, str, int], ...]]:
-    found: dict[str, tuple[tuple[str, str, int], ...]] = {}
-    for line in _FIELDS.replace("\n    ", " ").strip().splitlines():
-        names, _, fields = line.partition(":")
-        parsed = []
-        for field in fields.split():
-            described, _, default = field.partition("=")
-            name, _, form = described.partition("/")
-            form = "?" if name.endswith("?") else form or ("b" if name in _BYTES else "i")
-            parsed.append((name.rstrip("?"), form, int(default or 0)))
-        found.update(dict.fromkeys(names.split(), tuple(parsed)))
-    return found
-
-
-FIELDS = _parsed()
-
-
-def options_of(op: str, table: Table | None) -> dict[str, Any]:
+def _options(op: str, table: Table | None) -> dict[str, Any]:
     """What the options of an operator say; where a field is not stored, its default."""
-    fields = FIELDS.get(op, ())
-    if table is None:
-        return {name: default for name, form, default in fields if form in "bi?l"}
-    return {name: _option_value(table, slot, form, default) for slot, (name, form, default) in enumerate(fields)}
-
-
-def _option_value(table: Table, slot: int, form: str, default: int) -> Any:
-    match form:
-        case "?":
-            return bool(table.number(slot, U8, default))
-        case "b":
-            return table.number(slot, I8, default)
-        case "l":
-            return table.number(slot, _I64, default)
-        case "f":
-            return table.real(slot, F32, default)
-        case "s":
-            return table.text(slot)
-        case "I" | "L":
-            return table.numbers(slot, "i" if form == "I" else "q", 4 if form == "I" else 8)
-    return table.number(slot, I32, default)
+    found: dict[str, Any] = {}
+    for slot, (name, form, default) in enumerate(FIELDS.get(op, ())):
+        if form in _NUMBERS:
+            number = default if table is None else table.number(slot, _NUMBERS[form], default)
+            found[name] = bool(number) if form == "?" else number
+        elif table is not None and form in "IL":
+            found[name] = table.numbers(slot, "i" if form == "I" else "q", 4 if form == "I" else 8)
+        elif table is not None:
+            found[name] = table.text(slot) if form == "s" else table.real(slot, F32, default)
+    return found
 
 
 # -- model: A TensorFlow Lite model as data: its graphs, and the signatures by which they are called.
@@ -170,24 +154,20 @@ IDENTIFIER = b"TFL3"
 
 
 class LiteTensor(NamedTuple):
-    """What the file declares of one tensor; `stored_data`: it has data in the file, or keeps its data from call to call."""
+    """What the file declares of one tensor."""
 
-    name: str
     shape: tuple[int | None, ...] | None
     dtype: str
-    stored_data: bool
-    quantized: bool = False
-    variable: bool = False
-    sparse: bool = False
-    now: tuple[int, ...] = ()  # The shape with which the file was written, where some of its extents are open
+    quantized: bool
+    variable: bool
+    now: tuple[int, ...]  # The shape with which the file was written, where some of its extents are open
 
 
 class LiteGraph(NamedTuple):
-    """One graph, and the tensors in it by their names."""
+    """One graph, and the tensors in it by their names, in the order of their numbers."""
 
     graph: NodeGraph
     tensors: dict[str, LiteTensor]
-    order: tuple[str, ...]  # The names of tensors by their numbers
 
 
 class LiteSignature(NamedTuple):
@@ -210,9 +190,13 @@ class LiteModel(NamedTuple):
 def read_model(pages: Pages) -> LiteModel:
     """The model in these bytes."""
     root = Buffer(pages, 0, pages.size, pages.what).root(IDENTIFIER)
-    codes = [_operator(code) for code in root.tables(1)]
+    codes = []
+    for code in root.tables(1):
+        number = max(code.number(0, I8), code.number(3, I32))
+        name = OPERATORS.get(number, f"BUILTIN_{number}")
+        codes.append(("custom", code.text(1) or "unnamed") if name == "CUSTOM" else ("", name))
     buffers = list(root.positions(4))
-    graphs = tuple(_graph(table, codes, root.buffer, buffers) for table in root.tables(2))
+    graphs = tuple(_graph(table, codes, buffers) for table in root.tables(2))
     if not graphs:
         raise Bad("there is no graph in it")
     signatures = []
@@ -220,68 +204,67 @@ def read_model(pages: Pages) -> LiteModel:
         place = each.number(4, U32)
         if place >= len(graphs):
             raise Bad(f"a signature calls the graph {place}, and there are {len(graphs)}")
-        order = graphs[place].order
-        inputs = {entry.text(0): _named(order, entry.number(1, U32)) for entry in each.tables(0)}
+        order = tuple(graphs[place].tensors)
+        inputs = {entry.text(0): _named(order, [entry.number(1, U32)])[0] for entry in each.tables(0)}
         signatures.append(LiteSignature(each.text(2), place, inputs))
     return LiteModel(graphs, tuple(signatures), root.number(0, U32), root.text(3))
 
 
-def _operator(code: Table) -> tuple[str, str]:
-    """Domain and name of an operator."""
-    number = max(code.number(0, I8), code.number(3, I32))
-    name = OPERATORS.get(number, f"BUILTIN_{number}")
-    return ("custom", code.text(1) or "unnamed") if name == "CUSTOM" else ("", name)
-
-
-def _graph(table: Table, codes: Sequence[tuple[str, str]], buffer: Buffer, buffers: Sequence[int]) -> LiteGraph:
+def _graph(table: Table, codes: Sequence[tuple[str, str]], buffers: Sequence[int]) -> LiteGraph:
     tensors: dict[str, LiteTensor] = {}
     stored: dict[str, StoredValue] = {}
     for place, each in enumerate(table.tables(0)):
         label = each.text(3)
         name = label if label and label not in tensors else f"{label}#{place}"
-        where = _data(buffer, buffers, each.number(2, U32))
-        tensor = tensors[name] = _tensor(each, name, stored_data=where[1] > 0)
-        if tensor.stored_data:
-            shape = tensor.now or tensor.shape or ()
-            if None in shape:
-                raise Bad(f"the stored tensor {tensor.name!r} has an open shape")
-            content = None if tensor.sparse else _content(buffer, where, shape, tensor.dtype)
+        at, length = _data(table.buffer, buffers, each.number(2, U32))
+        tensor = tensors[name] = _tensor(each, name, has_data=length > 0)
+        if length or tensor.variable:  # what keeps its data from call to call
+            shape = tuple(extent for extent in tensor.now or tensor.shape or () if extent is not None)
+            if len(shape) != len(tensor.now or tensor.shape or ()):
+                raise Bad(f"the stored tensor {name!r} has an open shape")
+            content = None
+            if each.table(6) is None and prod(shape) <= MOST_CONTENT and length <= 8 * MOST_CONTENT:  # it is not sparse
+                raw = table.buffer.data.piece(table.buffer.check(at, length), length)
+                content = Content.stored(shape, tensor.dtype, raw)
             stored[name] = StoredValue(name, shape, tensor.dtype, content)
     order = tuple(tensors)
-    nodes = tuple(_node(each, codes, order) for each in table.tables(3))
+    nodes = []
+    for each in table.tables(3):
+        place = each.number(0, U32)
+        if place >= len(codes):
+            raise Bad(f"an operator is of the kind {place}, and there are {len(codes)}")
+        domain, op = codes[place]
+        ins, outs = (_named(order, each.numbers(slot, "i", 4), left_out=-1) for slot in (1, 2))
+        options = _options(op, each.table(4) or each.table(12))
+        nodes.append(GraphNode(op, domain, outs[0] if outs else "", ins, outs, options))
     declared = {name: DeclaredValue(name, tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
-    ends = [tuple(declared[_named(order, at)] for at in table.numbers(slot, "i", 4)) for slot in (1, 2)]
+    ends = [tuple(declared[name] for name in _named(order, table.numbers(slot, "i", 4))) for slot in (1, 2)]
     made = {each.name for each in ends[0]}.union(*(node.outputs for node in nodes))
     for name, tensor in tensors.items():
         if 0 in tensor.now and name not in made:  # nothing is stored of a tensor without elements
             stored[name] = StoredValue(name, tensor.now, tensor.dtype, Content(tensor.now, ()))
     kept = {name: tensor for name, tensor in stored.items() if name not in made}
-    return LiteGraph(
-        NodeGraph(table.text(4), _named_by_readers(nodes, kept), kept, ends[0], ends[1], declared), tensors, order
-    )
+    _name_by_readers(nodes, kept)
+    return LiteGraph(NodeGraph(table.text(4), tuple(nodes), kept, ends[0], ends[1], declared), tensors)
 
 
-def _named_by_readers(nodes: Sequence[GraphNode], stored: Mapping[str, StoredValue]) -> tuple[GraphNode, ...]:
-    """Nodes, where those that widen a stored weight have the name of the layer that reads it."""
-    widened = {node.outputs[0]: node.inputs[0] for node in nodes if _widens(node, stored)}
+def _name_by_readers(nodes: list[GraphNode], stored: Mapping[str, StoredValue]) -> None:
+    """Give nodes that widen a stored weight the name of the layer that reads it."""
+    widening = [
+        (place, node)
+        for place, node in enumerate(nodes)
+        if node.op == "DEQUANTIZE" and node.outputs and node.inputs[:1] and node.inputs[0] in stored
+    ]
+    widened = {node.outputs[0]: node.inputs[0] for _, node in widening}
     readers = {name: node for node in reversed(nodes) for name in node.inputs if name in widened}
-
-    def name_of(node: GraphNode) -> str:
-        reader = readers.get(node.outputs[0]) if _widens(node, stored) else None
-        if reader is None:
-            return node.name
-        read = (widened.get(name, name) for name in reader.inputs)
-        names = (reader.name, *(name for name in read if name in stored))
-        return next((name for name in names if "/" in name), node.name)
-
-    return tuple(node._replace(name=name_of(node)) if node.op == "DEQUANTIZE" else node for node in nodes)
+    for place, node in widening:
+        if (reader := readers.get(node.outputs[0])) is not None:
+            read = (widened.get(name, name) for name in reader.inputs)
+            names = (reader.name, *(name for name in read if name in stored))
+            nodes[place] = node._replace(name=next((name for name in names if "/" in name), node.name))
 
 
-def _widens(node: GraphNode, stored: Mapping[str, StoredValue]) -> bool:
-    return node.op == "DEQUANTIZE" and bool(node.inputs and node.outputs) and node.inputs[0] in stored
-
-
-def _tensor(table: Table, name: str, *, stored_data: bool) -> LiteTensor:
+def _tensor(table: Table, name: str, *, has_data: bool) -> LiteTensor:
     written = table.numbers(0, "i", 4)
     signature = table.numbers(7, "i", 4) or written
     if len(written) > MOST_AXES or any(extent < -1 for extent in (*written, *signature)):
@@ -289,22 +272,13 @@ def _tensor(table: Table, name: str, *, stored_data: bool) -> LiteTensor:
     number = table.number(1, I8)
     if number not in DTYPES:
         raise Bad(f"the tensor {name!r} has an element type of the number {number}")
-    variable = bool(table.number(5, U8))
-    quantization = table.table(4)
+    variable, quantization = bool(table.number(5, U8)), table.table(4)
     # A shape without axes is that of a scalar, or of a tensor of which nothing is known.
-    known = bool(written) or stored_data or variable or bool(table.number(8, U8))
-    shape: tuple[int | None, ...] = tuple(None if extent < 0 else extent for extent in signature)
-    whole = tuple(extent for extent in written if extent >= 0)
-    return LiteTensor(
-        name,
-        shape if known else None,
-        DTYPES[number],
-        stored_data or variable,
-        quantization is not None and bool(quantization.vector(2, 4)),
-        variable,
-        table.table(6) is not None,
-        whole if len(whole) == len(written) == len(signature) else (),
-    )
+    ranked = bool(written) or has_data or variable or bool(table.number(8, U8))
+    shape = tuple(None if extent < 0 else extent for extent in signature) if ranked else None
+    now = written if -1 not in written and len(written) == len(signature) else ()
+    quantized = quantization is not None and bool(quantization.vector(2, 4))
+    return LiteTensor(shape, DTYPES[number], quantized, variable, now)
 
 
 def _data(buffer: Buffer, buffers: Sequence[int], place: int) -> tuple[int, int]:
@@ -321,23 +295,11 @@ def _data(buffer: Buffer, buffers: Sequence[int], place: int) -> tuple[int, int]
     return (at, length) if at > 1 else (0, 0)
 
 
-def _content(buffer: Buffer, where: tuple[int, int], shape: tuple[int, ...], dtype: str) -> Content | None:
-    if prod(shape) > MOST_CONTENT or where[1] > 8 * MOST_CONTENT:
-        return None
-    return Content.stored(shape, dtype, buffer.data.piece(buffer.check(*where), where[1]))
-
-
-def _node(table: Table, codes: Sequence[tuple[str, str]], order: Sequence[str]) -> GraphNode:
-    place = table.number(0, U32)
-    if place >= len(codes):
-        raise Bad(f"an operator is of the kind {place}, and there are {len(codes)}")
-    domain, op = codes[place]
-    ins = tuple("" if at == -1 else _named(order, at) for at in table.numbers(1, "i", 4))
-    outs = tuple("" if at == -1 else _named(order, at) for at in table.numbers(2, "i", 4))
-    return GraphNode(op, domain, outs[0] if outs else "", ins, outs, options_of(op, table.table(4) or table.table(12)))
-
-
-def _named(order: Sequence[str], at: int) -> str:
-    if not 0 <= at < len(order):
-        raise Bad(f"the tensor {at} is named, and there are {len(order)}")
-    return order[at]
+def _named(order: Sequence[str], numbers: Iterable[int], left_out: int | None = None) -> tuple[str, ...]:
+    """The names of tensors by their numbers."""
+    found = []
+    for at in numbers:
+        if at != left_out and not 0 <= at < len(order):
+            raise Bad(f"the tensor {at} is named, and there are {len(order)}")
+        found.append("" if at == left_out else order[at])
+    return tuple(found)

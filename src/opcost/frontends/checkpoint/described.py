@@ -139,18 +139,11 @@ def tensors_in(root: object) -> Iterator[tuple[Keys, PickledTensor]]:
             if sum(map(len, path)) > LONGEST_NAME:
                 raise Bad(f"a tensor has a name of more than {LONGEST_NAME:,} letters")
             yield path, found
-        elif _holds(found) and id(found) not in seen:
+        elif isinstance(found, (_Object, dict, list, tuple)) and id(found) not in seen:
             if len(path) > DEEPEST:
                 raise Bad(f"it is nested more than {DEEPEST} deep")
             seen.add(id(found))
             levels.append((path, _parts(found)))
-
-
-def _holds(found: object) -> bool:
-    """Whether there may be a tensor in it."""
-    if isinstance(found, _Object):
-        return bool(found.state)
-    return isinstance(found, (dict, list, tuple)) and bool(found) and not isinstance(found, (Storage, _Word))
 
 
 def _parts(found: Any) -> Iterator[tuple[Keys, object]]:
@@ -165,7 +158,7 @@ def _parts(found: Any) -> Iterator[tuple[Keys, object]]:
                 yield (), state
     elif isinstance(found, dict):
         yield from (((str(key)[: LONGEST_NAME + 1],), each) for key, each in found.items())
-    else:
+    elif not isinstance(found, (Storage, _Word)):
         yield from (((str(place),), each) for place, each in enumerate(found))
 
 
@@ -213,28 +206,25 @@ def _kept(*given: object, **_named: object) -> object:
     return _Object.__new__(_Object, *given)
 
 
-def _reconstructed(*_given: object) -> object:
-    return _Object.__new__(_Object)
+def _plain(storage: object, offset: object, size: object, *_more: object) -> PickledTensor:
+    return _tensor(storage, offset, size)
 
 
-def _listed(given: object, *_more: object) -> object:
+def _first(given: object, *_more: object) -> object:
     return given
 
 
 _FUNCTIONS: dict[tuple[str, str], Callable[..., object]] = {
-    ("torch._utils", "_rebuild_tensor"): lambda storage, offset, size, *_: _tensor(storage, offset, size),
-    ("torch._utils", "_rebuild_tensor_v2"): lambda storage, offset, size, *_: _tensor(storage, offset, size),
+    **{("torch._utils", f"_rebuild_{kind}"): _plain for kind in ("tensor", "tensor_v2", "qtensor")},
     ("torch._utils", "_rebuild_tensor_v3"): _of_dtype,
-    ("torch._utils", "_rebuild_qtensor"): lambda storage, offset, size, *_: _tensor(storage, offset, size),
     ("torch._utils", "_rebuild_meta_tensor_no_storage"): _without_data,
-    ("torch._utils", "_rebuild_parameter"): _listed,
-    ("torch._utils", "_rebuild_parameter_with_state"): _listed,
+    **{("torch._utils", f"_rebuild_{kind}"): _first for kind in ("parameter", "parameter_with_state")},
     ("torch._utils", "_rebuild_sparse_tensor"): lambda _layout, data: data,
     ("torch._tensor", "_rebuild_from_type_v2"): _of_type,
-    **{("torch.jit._pickle", f"build_{kind}list"): _listed for kind in ("int", "double", "bool", "tensor")},
-    ("torch.jit._pickle", "restore_type_tag"): _listed,
+    **{("torch.jit._pickle", f"build_{kind}list"): _first for kind in ("int", "double", "bool", "tensor")},
+    ("torch.jit._pickle", "restore_type_tag"): _first,
     ("collections", "OrderedDict"): _ordered,
-    ("copyreg", "_reconstructor"): _reconstructed,
+    ("copyreg", "_reconstructor"): lambda *_: _Object.__new__(_Object),
     **dict.fromkeys(
         (
             ("torch", "Size"), ("torch", "device"), ("torch.serialization", "_get_layout"), ("_codecs", "encode"),
@@ -270,15 +260,20 @@ class ExpectedTensors(NamedTuple):
 
 def disagreements(scan: Scan, expected: ExpectedTensors) -> tuple[Note, ...]:
     """What differs, or that nothing does."""
-    stored = {_plain_name(tensor): tensor for tensor in scan.tensors if tensor.role == "weight"}
+    stored: dict[str, StoredTensor] = {}
+    for tensor in scan.tensors:
+        if tensor.role == "weight":  # by the name that it has where it is not packed
+            stem, dot, leaf = tensor.name.rpartition(".")
+            plain = f"{stem}{dot}{_PACKED.get(leaf, leaf)}" if tensor.scheme else tensor.name
+            stored[tensor.name.removesuffix("_blocks") if tensor.scheme == "mxfp4" else plain] = tensor
     shapes = max(expected.layouts, key=lambda layout: len(layout.keys() & stored.keys()))
     missing = [name for name in shapes if name not in stored and name not in expected.optional]
     extra = [name for name in stored if name not in shapes]
-    other = [
-        f"{name} {_text(tensor.shape)}, in the code {_text(shapes[name])}"
-        for name, tensor in stored.items()
-        if name in shapes and not _fits(tensor, shapes[name])
-    ]
+    other = []
+    for name, tensor in stored.items():
+        mine, theirs = tensor.shape, shapes.get(name, tensor.shape)
+        if mine != theirs and not (tensor.scheme and prod(mine) == prod(theirs)):  # a packed weight may be transposed
+            other.append(f"{name} {_text(mine)}, in the code {_text(theirs)}")
     found = [
         Note("checkpoint-differs", f"{len(names):,} {what}: {shortened('; '.join(some(names)), 900)}", scan.source)
         for names, what in (
@@ -292,19 +287,6 @@ def disagreements(scan: Scan, expected: ExpectedTensors) -> tuple[Note, ...]:
         return tuple(found)
     fits = f"the checkpoint beside it fits the code: {len(stored):,} tensors, {format_count(scan.totals.params)} parameters"
     return (Note("checkpoint", fits, scan.source),)
-
-
-def _plain_name(tensor: StoredTensor) -> str:
-    """The name that a weight has where it is not packed."""
-    stem, dot, leaf = tensor.name.rpartition(".")
-    if tensor.scheme == "mxfp4":
-        return tensor.name.removesuffix("_blocks")
-    return f"{stem}{dot}{_PACKED.get(leaf, leaf)}" if tensor.scheme else tensor.name
-
-
-def _fits(tensor: StoredTensor, shape: tuple[int, ...]) -> bool:
-    """A packed weight may be transposed."""
-    return tensor.shape == shape or (bool(tensor.scheme) and prod(tensor.shape) == prod(shape))
 
 
 def _text(shape: tuple[int, ...]) -> str:

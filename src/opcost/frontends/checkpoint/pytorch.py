@@ -14,14 +14,7 @@ from opcost.core.graph import BITS, nbytes
 from opcost.core.parsing import archive_in, read_member
 from opcost.core.scan import Role
 from opcost.errors import shortened
-from opcost.frontends.checkpoint.described import (
-    LARGEST_PICKLE,
-    Keys,
-    PickledTensor,
-    Storage,
-    TensorUnpickler,
-    tensors_in,
-)
+from opcost.frontends.checkpoint.described import LARGEST_PICKLE, Keys, PickledTensor, TensorUnpickler, tensors_in
 from opcost.frontends.checkpoint.reader import MOST_TENSORS, CheckpointReader, Contents, Raw, first_member
 
 _MAGIC = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
@@ -58,11 +51,8 @@ def _archive(file: BinaryIO) -> tuple[object, dict[str, int]]:
             raise Bad(f"the archive holds {len(names)} files data.pkl")
         content = read_member(archive, names[0], LARGEST_PICKLE)
         begin = names[0].removesuffix("data.pkl") + "data/"
-        sizes = {
-            each.filename.removeprefix(begin): each.file_size
-            for each in archive.infolist()
-            if each.filename.startswith(begin)
-        }
+        inside = [each for each in archive.infolist() if each.filename.startswith(begin)]
+        sizes = {each.filename.removeprefix(begin): each.file_size for each in inside}
     return TensorUnpickler.read(BytesIO(content)), sizes
 
 
@@ -97,32 +87,26 @@ def _contents(root: object, sizes: Mapping[str, int]) -> Contents:
     if len(tensors) > MOST_TENSORS:
         raise Bad(f"it holds more than {MOST_TENSORS:,} tensors")
     roles = _roles(tensors)
-    wrapped = _is_wrapped([path for path in tensors if roles[path] == "weight"])
+    weights = [path for path in tensors if roles[path] == "weight"]
+    first = weights[0][0] if weights and weights[0] else ""
+    # Whether all weights are in one entry that is no module
+    wrapped = first in _WRAPPERS and all(len(path) > 1 and path[0] == first for path in weights)
     found = []
-    for path, tensor in tensors.items():
-        role, storage, elements = roles[path], tensor.storage, prod(tensor.shape)
+    for path, (storage, offset, shape, dtype) in tensors.items():
+        role, elements = roles[path], prod(shape)
         name = ".".join(path[1:] if wrapped and role == "weight" else path) or "tensor"
-        _check(name, tensor, sizes)
-        stored = 0 if storage is None else nbytes(elements, tensor.dtype)
-        found.append(
-            Raw(name, tensor.shape, tensor.dtype, stored, role, storage and (storage.key, tensor.offset, elements))
-        )
+        if dtype not in BITS:
+            raise Bad(f"{shortened(name)} has the unknown type {shortened(dtype)!r}")
+        if storage is not None and elements:  # its data must be there
+            there = sizes.get(storage.key, -1)
+            if nbytes(storage.elements, storage.dtype) > there:
+                raise Bad(f"the data of {shortened(name)} is {'cut short' if there >= 0 else 'missing'}")
+            # A tensor may be expanded, but then its elements are stored once, and it is no weight of its own.
+            if nbytes(offset + elements, dtype) > there and 1 not in shape:
+                raise Bad(f"{shortened(name)} of {shape} is outside of its data")
+        stored = 0 if storage is None else nbytes(elements, dtype)
+        found.append(Raw(name, shape, dtype, stored, role, storage and (storage.key, offset, elements)))
     return Contents(found)
-
-
-def _check(name: str, tensor: PickledTensor, sizes: Mapping[str, int]) -> None:
-    """Its data must be there."""
-    if tensor.dtype not in BITS:
-        raise Bad(f"{shortened(name)} has the unknown type {shortened(tensor.dtype)!r}")
-    storage: Storage | None = tensor.storage
-    if storage is None or not prod(tensor.shape):
-        return
-    there = sizes.get(storage.key, -1)
-    if nbytes(storage.elements, storage.dtype) > there:
-        raise Bad(f"the data of {shortened(name)} is {'cut short' if there >= 0 else 'missing'}")
-    # A tensor may be expanded, but then its elements are stored once, and it is no weight of its own.
-    if nbytes(tensor.offset + prod(tensor.shape), tensor.dtype) > there and 1 not in tensor.shape:
-        raise Bad(f"{shortened(name)} of {tensor.shape} is outside of its data")
 
 
 def _roles(tensors: Mapping[Keys, PickledTensor]) -> dict[Keys, Role]:
@@ -140,12 +124,6 @@ def _roles(tensors: Mapping[Keys, PickledTensor]) -> dict[Keys, Role]:
             roles.update(dict.fromkeys(((top, *rest) for rest in names), "copy"))
         seen.append(names)
     return roles
-
-
-def _is_wrapped(paths: list[Keys]) -> bool:
-    """Whether all weights lie in one entry that is no module."""
-    first = paths[0][0] if paths and paths[0] else ""
-    return first in _WRAPPERS and all(len(path) > 1 and path[0] == first for path in paths)
 
 
 READER: CheckpointReader = PyTorchReader()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,15 +52,13 @@ def experts_of(tensors: Iterable[StoredTensor], facts: Mapping[str, Any]) -> Exp
     count, used = _number(facts, _EXPERTS), _number(facts, _PER_TOKEN)
     if count is None or used is None or not 0 < used <= count or count < 2:
         return None
-    params = sum(tensor.params for tensor in tensors if _is_expert(tensor, count))
+    params = 0
+    for tensor in tensors:
+        words = tensor.name.split(".")
+        stacked = len(tensor.shape) == 3 and tensor.shape[0] == count and "moe" in tensor.name
+        if stacked or not _EXPERT_WORDS.isdisjoint(words) or any(word.endswith("_exps") for word in words):
+            params += tensor.params
     return Experts(count, used, params) if params else None
-
-
-def _is_expert(tensor: StoredTensor, count: int) -> bool:
-    words = tensor.name.split(".")
-    if not _EXPERT_WORDS.isdisjoint(words) or any(word.endswith("_exps") for word in words):
-        return True
-    return len(tensor.shape) == 3 and tensor.shape[0] == count and "moe" in tensor.name
 
 
 def tied(tensors: list[StoredTensor], facts: Mapping[str, Any]) -> tuple[list[StoredTensor], tuple[Note, ...]]:
@@ -150,85 +147,61 @@ class Packed(NamedTuple):
     scheme: str
 
 
-@dataclass(slots=True)
-class Recognised:
-    """Quantized weights by name, and the names of those that serve them."""
+def recognise(tensors: Mapping[str, Raw], config: Mapping[str, Any]) -> tuple[dict[str, Packed], set[str]]:
+    """Quantized weights by name, and the names of those that serve them.
 
-    weights: dict[str, Packed] = field(default_factory=dict)
-    scales: set[str] = field(default_factory=set)
-
-
-def recognise(tensors: Mapping[str, Raw], config: Mapping[str, Any]) -> Recognised:
-    """Look through the tensors of a checkpoint. Floats of eight bits come last: they may be the scales of others."""
-    found = Recognised()
-    look, beside = _Look(tensors, config), _Beside(tensors)
-    later: list[tuple[str, tuple[int, ...], str]] = []
+    Floats of eight bits come last: they may be the scales of others.
+    """
+    found = _Recognition(tensors, config)
+    weights, scales = found.weights, found.scales
+    later: list[Raw] = []
     for name, tensor in tensors.items():
         dtype = tensor.dtype
         if dtype not in _QUANTIZED:
             continue
         if dtype in GGUF_TYPES:
-            found.weights[name] = Packed(tensor.shape, dtype, "gguf")
+            weights[name] = Packed(tensor.shape, dtype, "gguf")
         elif dtype in _FLOAT8 and tensor.role == "weight":
-            later.append((name, tensor.shape, dtype))
-        elif dtype in _INTEGERS and tensor.role == "weight" and (packed := look.at(tensor)) is not None:
-            found.weights[name] = packed
-            beside.serve(name, packed.scheme, found.scales)
-    weights, scales = found.weights, found.scales
-    for name, shape, dtype in later:
-        if name not in scales:
-            weights[name] = Packed(shape, dtype, "fp8")
-            beside.serve(name, "fp8", scales)
-    if found.weights and not beside.leaves.isdisjoint(_CACHES):
-        found.scales.update(
-            name
-            for name, tensor in tensors.items()
-            if name.rpartition(".")[2] in _CACHES and prod(tensor.shape) <= _SMALL
-        )
-    found.scales -= found.weights.keys()
-    return found
+            later.append(tensor)
+        elif dtype in _INTEGERS and tensor.role == "weight" and (packed := found.packed(tensor)) is not None:
+            found.add(name, packed)
+    for tensor in later:
+        if tensor.name not in scales:
+            found.add(tensor.name, Packed(tensor.shape, tensor.dtype, "fp8"))
+    if weights and not found.leaves.isdisjoint(_CACHES):
+        named = [name for name in tensors if name.rpartition(".")[2] in _CACHES]
+        scales.update(name for name in named if prod(tensors[name].shape) <= _SMALL)
+    scales -= weights.keys()
+    return weights, scales
 
 
-class _Beside:
-    """Finds what serves a weight; names that no tensor of the checkpoint ends with are not looked for again and again."""
+class _Recognition:
+    """Looks at tensors and at those beside them."""
 
-    def __init__(self, tensors: Mapping[str, Raw]) -> None:
-        self.tensors = tensors
+    def __init__(self, tensors: Mapping[str, Raw], config: Mapping[str, Any]) -> None:
+        self.tensors, self.config = tensors, config
+        self.weights: dict[str, Packed] = {}
+        self.scales: set[str] = set()
         self.leaves = {name.rpartition(".")[2] for name in tensors}
-        self._wanted: dict[str, tuple[list[str], list[str]]] = {}
+        self._serving: dict[str, tuple[list[str], list[str]]] = {}
 
-    def serve(self, name: str, scheme: str, scales: set[str]) -> None:
-        """Add the names of those that serve a weight."""
-        endings, words = self._wanted.get(scheme) or self._narrowed(scheme)
-        if scheme == "compressed-tensors":
-            name = name.removesuffix("_packed")
-        elif scheme == "mxfp4":
-            name = name.removesuffix("_blocks")
-        for ending in endings:
-            if (each := name + ending) in self.tensors:
-                scales.add(each)
-        if words:
-            stem, dot, _ = name.rpartition(".")
-            for word in words:
-                if (each := f"{stem}{dot}{word}") in self.tensors:
-                    scales.add(each)
+    def add(self, name: str, packed: Packed) -> None:
+        """A quantized weight, with those that serve it."""
+        self.weights[name] = packed
+        scheme = packed.scheme
+        if scheme not in self._serving:  # names that no tensor ends with are not looked for again and again
+            endings, words = _SERVING[scheme]
+            lasts = {ending: ending.rpartition(".")[2] for ending in endings}
+            ends = [ending for ending in endings if any(leaf.endswith(lasts[ending]) for leaf in self.leaves)]
+            self._serving[scheme] = ends, [word for word in words if word in self.leaves]
+        ends, leaves = self._serving[scheme]
+        name = name.removesuffix({"compressed-tensors": "_packed", "mxfp4": "_blocks"}.get(scheme, ""))
+        stem, dot, _ = name.rpartition(".")
+        beside = [*[name + ending for ending in ends], *[f"{stem}{dot}{leaf}" for leaf in leaves]]
+        self.scales.update([each for each in beside if each in self.tensors])
 
-    def _narrowed(self, scheme: str) -> tuple[list[str], list[str]]:
-        endings, words = _SERVING[scheme]
-        last = {ending: ending.rpartition(".")[2] for ending in endings}
-        ends = [ending for ending in endings if any(leaf.endswith(last[ending]) for leaf in self.leaves)]
-        self._wanted[scheme] = ends, [word for word in words if word in self.leaves]
-        return self._wanted[scheme]
-
-
-@dataclass(slots=True)
-class _Look:
-    """One look at a tensor and at those beside it."""
-
-    tensors: Mapping[str, Raw]
-    config: Mapping[str, Any]
-
-    def at(self, tensor: Raw) -> Packed | None:
+    def packed(self, tensor: Raw) -> Packed | None:
+        """The weight as the model sees it; None: it is of no known scheme."""
         name, shape = tensor.name, tensor.shape
         stem, _, leaf = name.rpartition(".")
         if leaf == "qweight" and len(shape) == 2:
@@ -245,14 +218,12 @@ class _Look:
                 entries = {**entries, **own} if isinstance(own, dict) else entries
                 bits, group = _width(entries.get("bits")), entries.get("group_size", 64)
                 if bits is None and type(group) is int and scales.shape and scales.shape[-1] * group > 0:
-                    bits = _width(WORD * tensor.shape[-1] / (scales.shape[-1] * group))
-                if bits is None:
-                    return None
-                return Packed((*tensor.shape[:-1], tensor.shape[-1] * WORD // bits), f"int{bits}", "mlx")
-            case "int8":
-                if f"{stem}.SCB" in self.tensors:
-                    return Packed(shape, "int8", "bitsandbytes")
-                return Packed(shape, "int8", "int8") if f"{name}_scale" in self.tensors else None
+                    bits = _width(WORD * shape[-1] / (scales.shape[-1] * group))
+                return Packed((*shape[:-1], shape[-1] * WORD // bits), f"int{bits}", "mlx") if bits else None
+            case "int8" if f"{stem}.SCB" in self.tensors:
+                return Packed(shape, "int8", "bitsandbytes")
+            case "int8" if f"{name}_scale" in self.tensors:
+                return Packed(shape, "int8", "int8")
         return None
 
     def _gptq_or_awq(self, tensor: Raw, stem: str) -> Packed | None:
@@ -265,14 +236,13 @@ class _Look:
         bits = bits or _width(self._configured("bits", "w_bit"))
         if bits is None:
             return None
-        by_input = scales is None or len(scales.shape) != 2 or scales.shape[1] == columns
-        if by_input:
-            order = self.tensors.get(f"{stem}.g_idx")
-            inputs = order.shape[0] if order is not None and len(order.shape) == 1 else 0
-            if not 0 < inputs <= rows * WORD // bits:
-                inputs = rows * WORD // bits
-            return Packed((columns, inputs), f"int{bits}", "gptq")
-        return Packed((columns * WORD // bits, rows), f"int{bits}", "awq")
+        if scales is not None and len(scales.shape) == 2 and scales.shape[1] != columns:
+            return Packed((columns * WORD // bits, rows), f"int{bits}", "awq")
+        order = self.tensors.get(f"{stem}.g_idx")
+        inputs = order.shape[0] if order is not None and len(order.shape) == 1 else 0
+        if not 0 < inputs <= rows * WORD // bits:
+            inputs = rows * WORD // bits
+        return Packed((columns, inputs), f"int{bits}", "gptq")
 
     def _compressed(self, tensor: Raw, stem: str) -> Packed | None:
         scheme, shape = "compressed-tensors", tensor.shape
@@ -339,5 +309,6 @@ def _state_shape(content: bytes) -> tuple[int, ...]:
         shape = json.loads(content)["shape"]
     except (ValueError, TypeError, LookupError, RecursionError):
         return ()
-    whole: Callable[[object], bool] = lambda extent: type(extent) is int and 0 <= extent < 1 << 63  # noqa: E731
-    return tuple(shape) if isinstance(shape, list) and len(shape) < 9 and all(map(whole, shape)) else ()
+    if not isinstance(shape, list) or len(shape) > 8 or any(type(n) is not int or not 0 <= n < 1 << 63 for n in shape):
+        return ()
+    return tuple(shape)

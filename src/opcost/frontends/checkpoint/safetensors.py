@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import prod
 from pathlib import Path
 from typing import Annotated
@@ -91,7 +90,8 @@ class SafetensorsReader(CheckpointReader):
             listed = _tensors(header, size - at)
             if any(mark in header for mark in _DESCRIBING):
                 for place, tensor in enumerate(listed):
-                    if _describes(tensor):
+                    marked = tensor.name.endswith("weight_shape") or ".quant_state.bitsandbytes__" in tensor.name
+                    if marked and 0 < tensor.bytes <= _LONGEST_CONTENT:  # it holds the true shape of a packed weight
                         file.seek(at)
                         listed[place] = tensor._replace(content=file.read(tensor.bytes))
                     at += tensor.bytes
@@ -106,7 +106,11 @@ def _tensors(header: bytes, room: int) -> list[Raw]:
         entries = _one_by_one(header, declared)
     found: list[Raw] = []
     at = 0
-    for name, entry in _in_place(entries):
+    named = entries.items()
+    places = [entry.data_offsets for entry in entries.values()]
+    # In the order of their data, which is usually the header's; those without elements before what begins where they do
+    ordered = named if places == sorted(places) else sorted(named, key=lambda pair: pair[1].data_offsets)
+    for name, entry in ordered:
         kind, shape, (begin, end) = entry.dtype, entry.shape, entry.data_offsets
         bits = _BITS.get(kind)
         if bits is None:
@@ -155,21 +159,6 @@ def _one_by_one(header: bytes, declared: int) -> dict[str, _Any]:
     if len(found) != declared:
         raise Bad(f"its header names {declared:,} tensors, of which {declared - len(found):,} twice")
     return found
-
-
-def _in_place(entries: dict[str, _Any]) -> Iterable[tuple[str, _Any]]:
-    """In the order of their data, which is usually the header's; those without elements before what begins where they do."""
-    places = [entry.data_offsets for entry in entries.values()]
-    if places == sorted(places):
-        return entries.items()
-    return sorted(entries.items(), key=lambda named: named[1].data_offsets)
-
-
-def _describes(tensor: Raw) -> bool:
-    """It holds the true shape of a packed weight."""
-    if not 0 < tensor.bytes <= _LONGEST_CONTENT:
-        return False
-    return tensor.name.endswith("weight_shape") or ".quant_state.bitsandbytes__" in tensor.name
 
 
 READER: CheckpointReader = SafetensorsReader()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from opcost.core.graph import Note
 from opcost.core.progress import sharing
 from opcost.core.scan import Scan, StoredTensor, totals_of
 from opcost.errors import SourceError, UnknownSource, shortened, some
-from opcost.frontends.checkpoint.quantization import Recognised, experts_of, facts_beside, recognise, tied
+from opcost.frontends.checkpoint.quantization import Packed, experts_of, facts_beside, recognise, tied
 from opcost.frontends.checkpoint.reader import Contents, Raw, contents_of, reader_of, readers
 
 INDEX = ".index.json"
@@ -96,13 +96,12 @@ def _indexed(path: Path) -> CheckpointFiles:
     there = set(_names(path.parent))
     missing = [name for name in files if name not in there]
     if missing:
-        raise SourceError(
-            f"{path} names {len(files):,} files, of which {len(missing):,} are not there: {', '.join(some(missing))}",
-            hint="fetch them, or scan the files that are there by their names",
+        fault = (
+            f"{path} names {len(files):,} files, of which {len(missing):,} are not there: {', '.join(some(missing))}"
         )
-    return CheckpointFiles(
-        [CheckpointFile(path.parent / name) for name in files], path.parent, promised=frozenset(named)
-    )
+        raise SourceError(fault, hint="fetch them, or scan the files that are there by their names")
+    parts = [CheckpointFile(path.parent / name) for name in files]
+    return CheckpointFiles(parts, path.parent, promised=frozenset(named))
 
 
 def _names(folder: Path) -> list[str]:
@@ -123,13 +122,13 @@ def _best(folder: Path) -> CheckpointFiles | None:
             families.setdefault(_SHARD.sub("", name[: -len(suffix)]), []).append(name)
         usual = [name for name in _USUAL if name in families]
         if len(families) > 1 and not usual and suffix != ".safetensors":
-            raise SourceError(
-                f"{folder} holds {len(families)} checkpoints: {', '.join(some(sorted(families)))}",
-                hint="name one of the files",
-            )
+            fault = f"{folder} holds {len(families)} checkpoints: {', '.join(some(sorted(families)))}"
+            raise SourceError(fault, hint="name one of the files")
         chosen = usual[0] if usual else next(iter(families))
         kept = ours if len(families) > 1 and not usual else families[chosen]
-        notes = _left(folder, sorted(set(files) - set(kept)))
+        left = some(sorted(set(files) - set(kept)))
+        others = Note("others", f"not read: {', '.join(left)}; name a file to scan it", str(folder))
+        notes = (others,) if left else ()
         index = folder / f"{chosen}{suffix}{INDEX}"
         if len(families[chosen]) > 1 and index.is_file():
             return _indexed(index)._replace(notes=notes)
@@ -137,13 +136,6 @@ def _best(folder: Path) -> CheckpointFiles | None:
             kept = kept[:1]  # which names its other parts
         return CheckpointFiles([CheckpointFile(folder / name) for name in kept], folder, notes)
     return None
-
-
-def _left(folder: Path, names: list[str]) -> tuple[Note, ...]:
-    """Other checkpoints beside the one that was taken."""
-    if not names:
-        return ()
-    return (Note("others", f"not read: {', '.join(some(names))}; name a file to scan it", str(folder)),)
 
 
 # -- from a path to a scan: the files are read, their tensors put together, and what is quantized is recognised
@@ -156,15 +148,14 @@ _MANY = 1 << 16
 def scan_files(paths: Sequence[Path]) -> Scan:
     """What the checkpoint in these files or this folder holds."""
     try:
-        return _scan(paths)
+        founds = [files_of(path) for path in paths]
+        return _scan(", ".join(some([str(path) for path in paths])), founds)
     except (OSError, ValueError) as exc:  # what the file system says of a name or a folder
-        raise SourceError(
-            f"{shortened(ascii(str(paths[0])))} cannot be read: {getattr(exc, 'strerror', None) or exc}"
-        ) from exc
+        fault = getattr(exc, "strerror", None) or exc
+        raise SourceError(f"{shortened(ascii(str(paths[0])))} cannot be read: {fault}") from exc
 
 
-def _scan(paths: Sequence[Path]) -> Scan:
-    founds = [files_of(path) for path in paths]
+def _scan(source: str, founds: Sequence[CheckpointFiles]) -> Scan:
     facts, notes = facts_beside(founds[0].folder)
     notes = (*notes, *(note for found in founds for note in found.notes))
     tensors: dict[str, Raw] = {}
@@ -194,14 +185,11 @@ def _scan(paths: Sequence[Path]) -> Scan:
                 missing = ", ".join(some(sorted(lacking)))
                 hint = "fetch the files again"
                 raise SourceError(f"the index names tensors that its files do not hold: {missing}", hint=hint)
-    recognised = recognise(tensors, facts)
-    stored = list(_stored(tensors, homes, recognised))
-    stored, more = tied(stored, facts)
+    stored, more = tied(_stored(tensors, homes, *recognise(tensors, facts)), facts)
     experts = experts_of(stored, facts)
     return Scan(
-        source=", ".join(some([str(path) for path in paths])), format=" and ".join(formats), files=tuple(files),
-        tensors=tuple(stored), totals=totals_of(stored, experts), experts=experts, ordered=ordered, details=details,
-        notes=(*notes, *more, *_remarks(stored)),
+        source=source, format=" and ".join(formats), files=tuple(files), tensors=tuple(stored), experts=experts, ordered=ordered,
+        totals=totals_of(stored, experts), details=details, notes=(*notes, *more, *_remarks(stored)),
     )  # fmt: skip
 
 
@@ -218,28 +206,27 @@ def _gather(contents: Contents, prefix: str, path: Path, tensors: dict[str, Raw]
         twice = next((name for name in names if names.count(name) > 1), None) if len(names) < _MANY else None
         if twice is not None:
             raise SourceError(f"{path} holds {shortened(twice)!r} twice")
-        raise SourceError(
-            f"{path} holds tensors whose names another file holds too, so that they are not of one checkpoint",
-            hint="scan them one at a time",
-        )
+        fault = f"{path} holds tensors whose names another file holds too, so that they are not of one checkpoint"
+        raise SourceError(fault, hint="scan them one at a time")
 
 
-def _stored(tensors: Mapping[str, Raw], homes: Mapping[str, str], recognised: Recognised) -> Iterator[StoredTensor]:
+def _stored(
+    tensors: Mapping[str, Raw], homes: Mapping[str, str], weights: Mapping[str, Packed], scales: Collection[str]
+) -> list[StoredTensor]:
     firsts: dict[Any, str] = {}
-    weights, scales = recognised.weights, recognised.scales
+    found = []
     for name, raw in tensors.items():
         _, shape, dtype, size, role, storage, _ = raw
-        scheme, home, first = "", homes[name], ""
+        scheme, home, first = "", homes[name], name
         if name in scales:
             role = "scale"
         elif name in weights:
             shape, dtype, scheme = weights[name]
         params = prod(shape) if role == "weight" else 0
-        if storage is not None:
-            first = firsts.setdefault((home, storage), name)
-            if first != name:
-                params = size = 0
-        yield StoredTensor(name, shape, dtype, params, size, role, scheme, home, first if first != name else "")
+        if storage is not None and (first := firsts.setdefault((home, storage), name)) != name:
+            params = size = 0
+        found.append(StoredTensor(name, shape, dtype, params, size, role, scheme, home, first if first != name else ""))
+    return found
 
 
 def _remarks(tensors: Iterable[StoredTensor]) -> Iterator[Note]:
@@ -258,22 +245,14 @@ def _remarks(tensors: Iterable[StoredTensor]) -> Iterator[Note]:
         elif role in ("optimizer", "copy"):
             others[role] = others.get(role, 0) + 1
     if statistics:
-        yield Note(
-            "statistics",
-            f"{statistics:,} tensors ({elements:,} elements) are running statistics, counted as parameters",
-        )
+        text = f"{statistics:,} tensors ({elements:,} elements) are running statistics, counted as parameters"
+        yield Note("statistics", text)
     if ties:
         yield Note("tied", f"stored once, counted once: {', '.join(some(ties))}")
     for part, count in others.items():
-        what = (
-            "belong to an optimizer or to the state of training"
-            if part == "optimizer"
-            else "repeat weights of the same name"
-        )
+        training = "belong to an optimizer or to the state of training"
+        what = training if part == "optimizer" else "repeat weights of the same name"
         yield Note(part, f"{count:,} tensors {what} and are no parameters")
     if packed:
-        yield Note(
-            "integers",
-            f"{packed:,} large tensors of integers fit no known scheme of quantization and are counted as stored; if they hold "
-            "packed weights, there are more parameters",
-        )
+        text = f"{packed:,} large tensors of integers fit no known scheme of quantization and are counted as stored"
+        yield Note("integers", f"{text}; if they hold packed weights, there are more parameters")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
@@ -51,6 +51,8 @@ class Reference(NamedTuple):
 
 Attributes: TypeAlias = "dict[Piece, tuple[str, Any]]"  # Attributes that were read, by their bytes
 _PLAIN = frozenset((1, 2, 3, 4, 6, 7, 8))  # Kinds of attributes that are numbers, texts and tensors
+_KINDS = _PLAIN | {5, 10, 11}  # Those, graphs, and sparse tensors
+_FIELDS = {2: 3, 1: 2, 3: 4, 7: 8, 6: 7}  # Of plain kinds, which field has the value
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +92,9 @@ def _graph(message: Piece, depth: int, seen: Attributes) -> NodeGraph:
         raise Bad(f"graphs are nested, more than {MOST_DEPTH} deep")
     nodes: list[GraphNode] = []
     stored: dict[str, StoredValue] = {}
-    inputs: list[tuple[str, Piece]] = []
+    inputs: list[DeclaredValue] = []
     outputs: list[DeclaredValue] = []
-    inside: dict[str, DeclaredValue | Piece] = {}
+    inside = _Declarations()
     props: dict[str, str] = {}
     name = ""
     for number, value in fields(message):
@@ -102,13 +104,10 @@ def _graph(message: Piece, depth: int, seen: Attributes) -> NodeGraph:
             tensor = _tensor(piece(value)) if number == 5 else _sparse(piece(value))
             stored[tensor.name] = tensor
         elif number == 13:
-            declaration = piece(value)
-            inside[_name(declaration)] = declaration
-        elif number == 11:
-            declaration = piece(value)
-            inputs.append((_name(declaration), declaration))
-        elif number == 12:
-            outputs.append(_declared(piece(value)))
+            declaration = Parts.of(piece(value))
+            inside[declaration.text(1)] = declaration
+        elif number in (11, 12):
+            (inputs if number == 11 else outputs).append(_declared(Parts.of(piece(value))))
         elif number == 2:
             name = text(value)
         elif number == 16:
@@ -116,36 +115,18 @@ def _graph(message: Piece, depth: int, seen: Attributes) -> NodeGraph:
             props[pair.text(1)] = long_text(pair.all(2)[-1], MOST_NOTED) if 2 in pair.found else ""
     inside.update((each.name, each) for each in outputs)
     # The first versions list what is stored among the inputs, too, of which it is none.
-    given = tuple([_declared(declaration) for called, declaration in inputs if depth or called not in stored])
-    return NodeGraph(name, tuple(nodes), stored, given, tuple(outputs), _Declarations(inside), props)
+    given = tuple([declared for declared in inputs if depth or declared.name not in stored])
+    return NodeGraph(name, tuple(nodes), stored, given, tuple(outputs), inside, props)
 
 
-class _Declarations(Mapping[str, DeclaredValue]):
-    """What the file declares of values inside, read when needed: mostly it is not, since shapes are worked out."""
+class _Declarations(dict[str, Any]):
+    """What the file declares of values inside, read by `get` when needed: mostly it is not, since shapes are worked out."""
 
-    def __init__(self, declaration: dict[str, DeclaredValue | Piece]) -> None:
-        self._declarations = declaration
-
-    def __getitem__(self, name: str) -> DeclaredValue:
-        found = self._declarations[name]
-        if not isinstance(found, DeclaredValue):
-            found = self._declarations[name] = _declared(found)
+    def get(self, name: str, default: Any = None) -> Any:
+        found = super().get(name, default)
+        if isinstance(found, Parts):
+            found = self[name] = _declared(found)
         return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._declarations)
-
-    def __len__(self) -> int:
-        return len(self._declarations)
-
-
-def _name(message: Piece) -> str:
-    """The name of a value, which nearly always comes first."""
-    if isinstance(message, bytes) and message[:1] == b"\n" and len(message) > 1 and message[1] < 0x80:
-        begin, end = 2, 2 + message[1]
-        if end < len(message) and message[end] != 0x0A:  # else there is another one, and the last counts
-            return text(message[begin:end])
-    return Parts.of(message).text(1)
 
 
 def _node(message: Piece, depth: int, seen: Attributes) -> GraphNode:
@@ -180,7 +161,10 @@ def _attribute(message: Piece, depth: int, seen: Attributes) -> tuple[str, Any]:
     name = parts.text(1)
     if 21 in parts.found:
         return name, Reference(parts.text(21))
-    match kind := parts.whole(20):
+    kind = parts.whole(20)
+    if kind not in _KINDS:  # in the first versions it follows from the fields
+        kind = next((kind for kind, number in _FIELDS.items() if number in parts.found), 0)
+    match kind:
         case 1:
             value: Any = floats(parts.all(2)[-1])[0] if 2 in parts.found else 0.0
         case 2:
@@ -202,23 +186,10 @@ def _attribute(message: Piece, depth: int, seen: Attributes) -> tuple[str, Any]:
         case 11:
             value = _sparse(piece(parts.all(22)[-1])) if 22 in parts.found else None
         case _:
-            value = _untyped(parts)
+            value = None
     if kind in _PLAIN:
         seen[message] = name, value
     return name, value
-
-
-def _untyped(parts: Parts) -> Any:
-    """An attribute of the first versions, whose kind follows from its fields."""
-    if 3 in parts.found:
-        return parts.whole(3)
-    if 2 in parts.found:
-        return floats(parts.all(2)[-1])[0]
-    if 4 in parts.found:
-        return parts.text(4)
-    if 8 in parts.found:
-        return tuple(parts.integers(8))
-    return tuple(value for each in parts.all(7) for value in floats(each)) or None
 
 
 def _tensor(message: Piece) -> StoredValue:
@@ -227,31 +198,26 @@ def _tensor(message: Piece) -> StoredValue:
     shape = tuple(parts.integers(1)) if 1 in found else ()
     if shape and (len(shape) > MOST_AXES or min(shape) < 0):
         raise Bad(f"a stored tensor has the shape {shape[:MOST_AXES]}")
-    dtype = _dtype(parts.whole(2))
+    dtype, content = _dtype(parts.whole(2)), None
     elements = prod(shape)
-    content = None
-    if elements <= MOST_CONTENT and (14 not in found or parts.whole(14) != 1):  # else its data is in another file
-        content = _content(parts, dtype, shape, elements)
+    # Elements are kept where they are of a type that shapes and scales are made of; the data may be in another file.
+    if elements <= MOST_CONTENT and (14 not in found or parts.whole(14) != 1):
+        if 9 in found:
+            raw = piece(found[9][-1])
+            content = None if isinstance(raw, Span) else Content.stored(shape, dtype, raw)
+        else:
+            items: list[Any] = parts.integers(_NUMBERS[dtype]) if dtype in _NUMBERS else []
+            if dtype in _FLOATS:
+                items = [value for each in parts.all(_FLOATS[dtype][0]) for value in floats(each, _FLOATS[dtype][1])]
+            content = Content(shape, tuple(items)) if len(items) == elements else None
     return StoredValue(parts.text(8), shape, dtype, content)
 
 
+_FLOATS = {"float32": (4, "f"), "float64": (10, "d")}
 _NUMBERS = {
     "int64": 7, **dict.fromkeys(("int32", "int16", "int8", "uint16", "uint8", "bool"), 5), "uint32": 11, "uint64": 11,
 }  # fmt: skip
-"""The fields of whole numbers that are not stored as bytes."""
-
-
-def _content(parts: Parts, dtype: str, shape: tuple[int, ...], elements: int) -> Content | None:
-    """The elements, where they are of a type that shapes and scales are made of."""
-    if 9 in parts.found:
-        raw = piece(parts.found[9][-1])
-        return None if isinstance(raw, Span) else Content.stored(shape, dtype, raw)
-    if dtype in ("float32", "float64"):
-        field, form = (4, "f") if dtype == "float32" else (10, "d")
-        items: list[Any] = [value for each in parts.all(field) for value in floats(each, form)]
-    else:
-        items = parts.integers(_NUMBERS[dtype]) if dtype in _NUMBERS else []
-    return Content(shape, tuple(items)) if len(items) == elements else None
+"""The fields of numbers that are not stored as bytes."""
 
 
 def _sparse(message: Piece) -> StoredValue:
@@ -260,24 +226,18 @@ def _sparse(message: Piece) -> StoredValue:
     return StoredValue(values.name, tuple(parts.integers(3)), values.dtype)
 
 
-def _declared(message: Piece) -> DeclaredValue:
+def _declared(parts: Parts) -> DeclaredValue:
     """What is declared of a value; only a tensor has a shape."""
-    parts = Parts.of(message)
     for kind in parts.messages(2):
         for tensor in (*kind.messages(1), *kind.messages(8)):
-            shapes = tensor.messages(2)
-            shape = tuple(_extent(each) for each in shapes[-1].messages(1)) if shapes else None
+            shape = None
+            for dims in tensor.messages(2)[-1:]:
+                extents = [each.whole(1) if 1 in each.found else each.text(2) or None for each in dims.messages(1)]
+                shape = tuple(None if isinstance(n, int) and n < 0 else n for n in extents)
             return DeclaredValue(parts.text(1), _dtype(tensor.whole(1)), shape)
         if kind.found:
             return DeclaredValue(parts.text(1), "float32", None, tensor=False)
     return DeclaredValue(parts.text(1), "float32", None)
-
-
-def _extent(parts: Parts) -> int | str | None:
-    if 1 in parts.found:
-        extent = parts.whole(1)
-        return extent if extent >= 0 else None
-    return parts.text(2) or None
 
 
 def _dtype(number: int) -> str:

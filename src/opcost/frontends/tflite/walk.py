@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from opcost.core.checked import Bad
 from opcost.core.graph import INTEGER, NO_ATTRS, Graph, Role
@@ -54,7 +55,7 @@ def graph_of(model: LiteModel, options: CountOptions, source: str) -> Graph:
     inputs = [declared._replace(name=names[declared.name]) for declared in lite.graph.inputs]
     # Inputs may also be called as their tensors are.
     given_by_name = {field: getattr(options, field) for field in ("inputs", "kwargs", "shapes", "dtypes")}
-    renamed = {
+    renamed: dict[str, Any] = {
         field: {names.get(str(key), str(key)): value for key, value in by_name.items()}
         for field, by_name in given_by_name.items()
         if isinstance(by_name, Mapping)

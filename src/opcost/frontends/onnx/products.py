@@ -17,7 +17,7 @@ from opcost.frontends.nodes.meaning import NodeCall, Operand, OperatorMeaning, O
 from opcost.frontends.nodes.results import product
 from opcost.frontends.onnx.model import DTYPES
 from opcost.frontends.onnx.operators import MICROSOFT, PREVIEW, TRAINING, handles
-from opcost.frontends.onnx.reductions import window
+from opcost.frontends.onnx.reductions import OnnxWindow
 
 _ACTIVATIONS = {
     "Relu": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "LeakyRelu": "leaky_relu", "Clip": "clamp",
@@ -92,10 +92,6 @@ def _matmul_bits(call: NodeCall) -> OperatorMeaning:
 # -- convolutions --------------------------------------------------------------------------------------------------------
 
 
-def _kernel(call: NodeCall, weight: Operand) -> Dims:
-    return call.integers("kernel_shape") or weight.dims[2:]
-
-
 def added_then(attrs: dict[str, Any], bias: Operand | None) -> dict[str, Any]:
     """The attributes of a convolution that adds another tensor before its activation."""
     return {**attrs, "then": ("add", *attrs.get("then", ())), "bias": bias is not None}
@@ -109,22 +105,21 @@ def _conv(call: NodeCall) -> OperatorMeaning:
     """Channels may come last in the image, not in the weight."""
     x, weight, bias, more = call[0], call[1], call.at(2), call.at(3)
     last = call.node.op.startswith("Nhwc") or call.node.domain == "com.ms.internal.nhwc"
-    over = window(call, _kernel(call, weight), x.dims[1:-1] if last else x.dims[2:])
+    over = OnnxWindow(call, x, weight, last=last)
     attrs = {**over.geometry, **then(call)}
     if last:
-        return one("conv", attrs, (x.dims[0], *over.swept(), weight.dims[0]), x.dtype, [x, weight, bias])
+        more = None
     if more is not None:
         attrs = added_then(attrs, bias)
-    return one("conv", attrs, (x.dims[0], weight.dims[0], *over.swept()), x.dtype, [x, weight, bias, more])
+    return one("conv", attrs, over.shape(weight.dims[0]), x.dtype, [x, weight, bias, more])
 
 
 @handles("ConvInteger", "QLinearConv", domains=("", MICROSOFT))
 def _quantized_conv(call: NodeCall) -> OperatorMeaning:
     integer, last = call.node.op == "ConvInteger", call.flag("channels_last")
     x, weight, bias = call[0], call[1 if integer else 3], None if integer else call.at(8)
-    over = window(call, _kernel(call, weight), x.dims[1:-1] if last else x.dims[2:])
-    space = over.swept()
-    shape = (x.dims[0], *space, weight.dims[0]) if last else (x.dims[0], weight.dims[0], *space)
+    over = OnnxWindow(call, x, weight, last=last)
+    shape = over.shape(weight.dims[0])
     attrs = with_bias(bias, macs=numel(shape) * prod(known(weight.dims[1:])), **over.geometry)
     return one("conv", attrs, shape, "int32" if integer else call[7].dtype, call.given)
 
@@ -132,7 +127,7 @@ def _quantized_conv(call: NodeCall) -> OperatorMeaning:
 @handles("ConvTranspose")
 def _conv_transpose(call: NodeCall) -> OperatorMeaning:
     x, weight = call[0], call[1]
-    over = window(call, _kernel(call, weight), x.dims[2:])
+    over = OnnxWindow(call, x, weight)
     target = call.integers("output_shape")
     space = target[2 - len(x.dims) :] if target else over.spread(call.integers("output_padding"))
     shape = (x.dims[0], shapes.times(weight.dims[1], call.whole("group", 1)), *space)
@@ -142,10 +137,9 @@ def _conv_transpose(call: NodeCall) -> OperatorMeaning:
 @handles("DeformConv")
 def _deform_conv(call: NodeCall) -> OperatorMeaning:
     x, weight, bias = call[0], call[1], call.at(3)
-    over = window(call, _kernel(call, weight), x.dims[2:])
+    over = OnnxWindow(call, x, weight)
     attrs = {"sampled": 4, "bias": bias is not None, **over.geometry}
-    shape = (x.dims[0], weight.dims[0], *over.swept())
-    return one("conv", attrs, shape, x.dtype, [x, weight, bias, call[2], call.at(4)])
+    return one("conv", attrs, over.shape(weight.dims[0]), x.dtype, [x, weight, bias, call[2], call.at(4)])
 
 
 # -- recurrent layers ----------------------------------------------------------------------------------------------------
@@ -188,23 +182,14 @@ def _longer(call: NodeCall, x: Operand, past: Operand | None) -> Operand:
     """Keys or values with those of earlier steps before them."""
     if past is None or len(past.dims) < 4:
         return x
-    batch, heads, length, features = x.dims
-    return call.one(
-        "copy", NO_ATTRS, [past, x], (batch, heads, shapes.total((past.dims[2], length)), features), x.dtype
-    )
+    shape = shapes.replaced(x.dims, 2, shapes.total((past.dims[2], x.dims[2])))
+    return call.one("copy", NO_ATTRS, [past, x], shape, x.dtype)
 
 
 def _attend(
-    q: Operand,
-    k: Operand,
-    v: Operand,
-    shape: Dims,
-    mask: Operand | None = None,
-    *,
-    causal: bool = False,
-    presents: bool = True,
+    q: Operand, k: Operand, v: Operand, shape: Dims, mask: Operand | None = None, *, causal: bool = False
 ) -> OperatorMeaning:
-    outs = [Out(shape, q.dtype), *[Out(each.shape, each.dtype, home=each) for each in (k, v)] * presents]
+    outs = [Out(shape, q.dtype), *[Out(each.shape, each.dtype, home=each) for each in (k, v)]]
     outs.append(Out((*q.dims[:-1], k.dims[-2]), q.dtype))  # the scores
     return OperatorMeaning("attention", {"causal": True} if causal else {}, outs, [q, k, v, mask])
 
@@ -242,7 +227,7 @@ def _projected_attention(call: NodeCall) -> OperatorMeaning:
     mask, past = (call.at(5), call.at(8)) if call.node.op == "QAttention" else (call.at(3), call.at(4))
     batch, length, _ = x.dims
     dtype = bias.dtype if bias is not None else x.dtype
-    depth, width = known((weight.dims[0],))[0], known((weight.dims[1],))[0]
+    depth, width = known(weight.dims[:2])
     sizes = call.integers("qkv_hidden_sizes") or (width // 3,) * 3
     made = call.one("matmul", with_bias(bias, depth=depth), [x, weight, bias], (batch, length, width), dtype)
     q, k, v = (call.viewed(made, (batch, heads, length, size // heads)) for size in sizes)
@@ -251,7 +236,7 @@ def _projected_attention(call: NodeCall) -> OperatorMeaning:
         k, v = _longer(call, k, half), _longer(call, v, half)
     # A mask is added to scores; lengths of sequences are not.
     mask = mask if mask is not None and mask.shape is not None and len(mask.shape) > 2 else None
-    found = _attend(q, k, v, (batch, length, sizes[2]), mask, causal=call.flag("unidirectional"), presents=False)
+    found = _attend(q, k, v, (batch, length, sizes[2]), mask, causal=call.flag("unidirectional"))
     return found._replace(outs=[found.outs[0], Out((2, *k.dims), dtype)])
 
 
@@ -291,7 +276,7 @@ def _packed(call: NodeCall) -> OperatorMeaning:
     views = [call.viewed(each, (heads, tokens, features)) for each, features in parts]
     q, k, v = _biased(call, views, None if projected else bias)
     shape: Dims = (tokens, heads * parts[2][1])
-    found = _attend(q, k, v, shape, call.at(5 if projected else 6), presents=False)
+    found = _attend(q, k, v, shape, call.at(5 if projected else 6))
     return found._replace(attrs={**found.attrs, "sequences": sequences})
 
 
@@ -325,9 +310,8 @@ def _experts(call: NodeCall) -> OperatorMeaning:
     pack = 8 // call.whole("expert_weight_bits", 4) if quantized else 1
     inner = known((second.dims[1 if second.dims[2] == width and not quantized else 2],))[0] * pack
     gated = name == "swiglu" or third is not None
-    plain, with_gate = {"gelu": ("gelu", "geglu"), "silu": ("silu", "swiglu"), "swiglu": ("silu", "swiglu")}.get(
-        name, ("relu", "add_relu")
-    )
+    fns = {"gelu": ("gelu", "geglu"), "silu": ("silu", "swiglu"), "swiglu": ("silu", "swiglu")}
+    plain, with_gate = fns.get(name, ("relu", "add_relu"))
     reads = [x, first, biases[0], third, call["router"]]
     up = call.one("matmul", with_bias(biases[0], depth=width), reads, (rows, inner * (1 + gated)))
     act = call.one("elementwise", {"fn": with_gate if gated else plain}, [up], (rows, inner))
@@ -355,17 +339,13 @@ def _linear_attention(call: NodeCall) -> OperatorMeaning:
 @handles("GatedDeltaNet", domains=(MICROSOFT,))
 def _gated_delta(call: NodeCall) -> OperatorMeaning:
     """The same on tokens of several sequences one after another, with an axis of heads."""
-    if (
-        call.at(2) is None or call[2].shape is None
-    ):  # all three packed into one, in an order that follows from the state
+    if call.at(2) is None:  # all three packed into one, in an order that follows from the state
         raise Unknown
     q, v, past, lengths = call[0], call[2], call.at(6), call.at(3)
     groups, wide, deep = v.dims[-2], v.dims[-1], q.dims[-1]
-    batch = (
-        past.dims[0] if past is not None else shapes.total((lengths.dims[0], -1)) if lengths is not None else v.dims[0]
-    )
-    if past is None and lengths is None and len(v.dims) == 3:
-        batch = 1
+    batch = 1 if len(v.dims) == 3 else v.dims[0]
+    if past is not None or lengths is not None:
+        batch = past.dims[0] if past is not None else shapes.total((call[3].dims[0], -1))
     shape = (*v.dims[:-2], max(known((q.dims[-2], groups))), wide)
     decay, beta = call.at(4), call.at(5)
     if call.text("gate_activation", "none") == "qwen" and decay is not None:
@@ -402,14 +382,8 @@ def _gate(call: NodeCall, x: Operand, bias: Operand | None, factor: Operand | No
 
 
 def _recurrence(
-    call: NodeCall,
-    past: Operand | None,
-    decay: Operand | None,
-    beta: Operand | None,
-    state: Dims,
-    shape: Dims,
-    deep: Extent,
-) -> OperatorMeaning:
+    call: NodeCall, past: Operand | None, decay: Operand | None, beta: Operand | None, state: Dims, shape: Dims, deep: Extent
+) -> OperatorMeaning:  # fmt: skip
     """Every token adds the outer product of its key and value to the state, from which its query reads.
 
     The state may fade before, and by the delta rule what it already has for the key is taken from the value. A chunk of

@@ -45,15 +45,23 @@ def _norm(call: NodeCall) -> OperatorMeaning:
 # -- windows -------------------------------------------------------------------------------------------------------------
 
 
-def window(call: NodeCall, kernel: Dims, space: Dims) -> SlidingWindow:
-    """The window of a node, with ONNX's defaults."""
-    rank, auto = len(kernel), call.text("auto_pad", "NOTSET")
-    pads = (call.integers("pads") if auto == "NOTSET" else None) or ()
-    pairs = tuple(zip(pads[:rank], pads[rank:], strict=False))
-    stride, dilation = call.integers("strides"), call.integers("dilations")
-    return SlidingWindow(
-        kernel, space, stride=stride, dilation=dilation, pads=pairs, same=auto in ("SAME_UPPER", "SAME_LOWER")
-    )
+class OnnxWindow(SlidingWindow):
+    """The window of a node over an image, whose channels may come last."""
+
+    def __init__(self, call: NodeCall, x: Operand, weight: Operand | None = None, *, last: bool = False) -> None:
+        kernel = call.integers("kernel_shape") or (weight.dims[2:] if weight is not None else ())
+        rank, auto = len(kernel), call.text("auto_pad", "NOTSET")
+        pads = (call.integers("pads") if auto == "NOTSET" else None) or ()
+        pairs = tuple(zip(pads[:rank], pads[rank:], strict=False))
+        stride, dilation = call.integers("strides"), call.integers("dilations")
+        space, same = x.dims[1:-1] if last else x.dims[2:], auto in ("SAME_UPPER", "SAME_LOWER")
+        super().__init__(kernel, space, stride=stride, dilation=dilation, pads=pairs, same=same)
+        self.batch, self.last = x.dims[0], last
+
+    def shape(self, channels: Extent, *, ceil: bool = False) -> Dims:
+        """The image of all places that the kernel takes."""
+        space = self.swept(ceil=ceil)
+        return (self.batch, *space, channels) if self.last else (self.batch, channels, *space)
 
 
 _POOLS = {"MaxPool": "max", "AveragePool": "avg", "LpPool": "lp", "QLinearAveragePool": "avg", "NhwcMaxPool": "max"}
@@ -61,12 +69,10 @@ _POOLS = {"MaxPool": "max", "AveragePool": "avg", "LpPool": "lp", "QLinearAverag
 
 @handles(*_POOLS, domains=("", MICROSOFT, NCHWC))
 def _pool(call: NodeCall) -> OperatorMeaning:
-    x, kernel = call[0], call.integers("kernel_shape") or ()
-    last = call.node.op.startswith("Nhwc") or call.flag("channels_last")
-    over = window(call, kernel, x.dims[1:-1] if last else x.dims[2:])
-    space = over.swept(ceil=call.flag("ceil_mode"))
-    shape = (x.dims[0], *space, x.dims[-1]) if last else (*x.dims[:2], *space)
-    attrs = {"fn": _POOLS[call.node.op], "window": prod(kernel), **over.geometry}
+    x, last = call[0], call.node.op.startswith("Nhwc") or call.flag("channels_last")
+    over = OnnxWindow(call, x, last=last)
+    shape = over.shape(x.dims[-1 if last else 1], ceil=call.flag("ceil_mode"))
+    attrs = {"fn": _POOLS[call.node.op], "window": prod(known(over.kernel)), **over.geometry}
     return OperatorMeaning("pool", attrs, [Out(shape, x.dtype), Out(shape, "int64")], [x])
 
 
@@ -121,33 +127,27 @@ def _affine_grid(call: NodeCall) -> OperatorMeaning:
 
 @handles("Resize", "Upsample", domains=("", NCHWC))
 def _resize(call: NodeCall) -> OperatorMeaning:
-    x = call[0]
-    shape = _resized(call, x)
+    x, sizes, policy = call[0], call.at(3), call.text("keep_aspect_ratio_policy", "stretch")
+    axes = axes_of(call.integers("axes"), len(x.dims))
+    extents = [x.dims[axis] for axis in axes]
+    wanted: Sequence[Extent]
+    if sizes is not None and sizes.shape != (0,):
+        wanted = sizes.integers
+        if policy != "stretch":
+            pick = min if policy == "not_larger" else max
+            scale = pick(size / n for size, n in zip(sizes.integers, known(tuple(extents)), strict=True))
+            wanted = [int(n * scale + 0.5) for n in known(tuple(extents))]
+    else:
+        place = 1 if call.node.op == "Upsample" or call.version < 11 else 2
+        pairs = zip(extents, call.attrs.get("scales") or call[place].numbers, strict=True)
+        wanted = [None if n is None or factor is None else int(n * factor) for n, factor in pairs]
+    shape: list[Extent] = list(x.dims)
+    for axis, size in zip(axes, wanted, strict=True):
+        shape[axis] = size
     moved = sum(a != b for a, b in zip(x.dims, shape, strict=True))
     smooth = {0: "linear", 1: "linear", 2: "bilinear"}.get(moved, "trilinear")
     fn = {"nearest": "nearest", "cubic": "bicubic"}.get(call.text("mode", "nearest"), smooth)
-    return one("resize", {"fn": fn}, shape, x.dtype, [x])
-
-
-def _resized(call: NodeCall, x: Operand) -> Dims:
-    axes = axes_of(call.integers("axes"), len(x.dims))
-    shape: list[Extent] = list(x.dims)
-    sizes, policy = call.at(3), call.text("keep_aspect_ratio_policy", "stretch")
-    if sizes is not None and sizes.shape != (0,):
-        wanted: Sequence[int] = sizes.integers
-        if policy != "stretch":
-            extents = known(tuple(x.dims[axis] for axis in axes))
-            pick = min if policy == "not_larger" else max
-            scale = pick(size / extent for size, extent in zip(wanted, extents, strict=True))
-            wanted = [int(extent * scale + 0.5) for extent in extents]
-        for axis, size in zip(axes, wanted, strict=True):
-            shape[axis] = size
-        return tuple(shape)
-    place = 1 if call.node.op == "Upsample" or call.version < 11 else 2
-    for axis, factor in zip(axes, call.attrs.get("scales") or call[place].numbers, strict=True):
-        extent = shape[axis]
-        shape[axis] = None if extent is None or factor is None else int(extent * factor)
-    return tuple(shape)
+    return one("resize", {"fn": fn}, tuple(shape), x.dtype, [x])
 
 
 # -- sorting, transforms, losses -----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ operators that they replace: values have the shapes of the author's model, and w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -31,7 +31,7 @@ from opcost.frontends.nodes.meaning import (
 from opcost.frontends.onnx.model import DTYPES
 from opcost.frontends.onnx.operators import MICROSOFT, NCHWC, TABLE
 from opcost.frontends.onnx.products import added_then, then
-from opcost.frontends.onnx.reductions import window
+from opcost.frontends.onnx.reductions import OnnxWindow
 
 handles = partial(TABLE.handles, domains=(MICROSOFT,))
 
@@ -307,25 +307,19 @@ def with_channels(graph: NodeGraph) -> NodeGraph:
         if (node.domain, node.op) == (NCHWC, "ReorderOutput"):
             behind[node.inputs[0]] = int(node.attrs["channels"])
         elif (found := behind.get(node.outputs[0])) is not None:
-            if node.op in _KEEPING or _by_channel(node, graph):
+            weight = graph.stored.get(node.inputs[1]) if node.domain == NCHWC and len(node.inputs) > 1 else None
+            # A convolution of each channel with itself keeps their number.
+            if node.op in _KEEPING or (weight is not None and weight.shape[:2] == (node.attrs.get("group", 1), 1)):
                 behind.update((name, found) for name in node.inputs if name and name not in graph.stored)
             elif (node.domain, node.op) == (NCHWC, "Conv"):
                 behind.update((name, found) for name in node.inputs[3:])
-    return replace(graph, nodes=tuple(_with_channels(node, graph, behind) for node in graph.nodes))
-
-
-def _with_channels(node: GraphNode, graph: NodeGraph, behind: Mapping[str, int]) -> GraphNode:
-    if (node.domain, node.op) != (NCHWC, "Conv") or node.inputs[1] not in graph.stored:
-        return node
-    padded = graph.stored[node.inputs[1]].shape[0]
-    found = behind.get(node.outputs[0]) or _declared(node, graph) or _before_zeros(node, graph, padded)
-    return node._replace(attrs={**node.attrs, "channels": min(found, padded)}) if found else node
-
-
-def _by_channel(node: GraphNode, graph: NodeGraph) -> bool:
-    """Whether it is a convolution of each channel with itself."""
-    weight = graph.stored.get(node.inputs[1]) if len(node.inputs) > 1 else None
-    return node.domain == NCHWC and weight is not None and weight.shape[:2] == (node.attrs.get("group", 1), 1)
+    nodes = [*graph.nodes]
+    for place, node in enumerate(nodes):
+        if (node.domain, node.op) == (NCHWC, "Conv") and node.inputs[1] in graph.stored:
+            padded = graph.stored[node.inputs[1]].shape[0]
+            if channels := behind.get(node.outputs[0]) or _declared(node, graph) or _before_zeros(node, graph, padded):
+                nodes[place] = node._replace(attrs={**node.attrs, "channels": min(channels, padded)})
+    return replace(graph, nodes=tuple(nodes))
 
 
 def _declared(node: GraphNode, graph: NodeGraph) -> int:
@@ -364,11 +358,11 @@ def _conv(call: NodeCall) -> OperatorMeaning:
             x = call.one("elementwise", {"fn": fn}, [x, *reads])
         fn, reads = steps[-1]
         return like(x, "elementwise", {"fn": fn}, [x, *reads])
-    over = window(call, weight.dims[2:], x.dims[2:])
+    over = OnnxWindow(call, x, weight)
     attrs = {**over.geometry, **after}
     if more is not None:
         attrs = added_then(attrs, bias)
-    return one("conv", attrs, (x.dims[0], channels, *over.swept()), x.dtype, [x, weight, bias, more])
+    return one("conv", attrs, over.shape(channels), x.dtype, [x, weight, bias, more])
 
 
 def unpadded(node: GraphNode, place: int, ins: Sequence[Operand | None]) -> tuple[int, ...]:

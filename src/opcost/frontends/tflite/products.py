@@ -5,9 +5,8 @@ Weights of convolutions are (out, *kernel, in).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from opcost.core.graph import NO_ATTRS
 from opcost.core.shapes import Dims, Extent, Mismatch, divided, known, product, times, total
@@ -104,107 +103,61 @@ def _convolution(call: NodeCall) -> OperatorMeaning:
 # -- recurrent layers ------------------------------------------------------------------------------------------------------
 
 
-class _Layer(NamedTuple):
-    """One direction: its weights of input and of projection, its biases, and what normalizes its gates."""
+class _Layer:
+    """One direction of a recurrent layer, with the sizes of its input, of its cell and of its result."""
 
-    weights: Sequence[Operand | None]
-    projection: Operand | None
-    biases: Sequence[Operand | None]
-    normalizers: Sequence[Operand | None] = ()
-    peepholes: Sequence[Operand | None] = ()
-    aux: Operand | None = None
-
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """Of the input, of the cell and of the result."""
+    def __init__(self, call: NodeCall, first: int, aux: int | None, *, lstm: bool) -> None:
+        # The inputs of an LSTM in their order: weights, states' weights, peepholes, biases, projection, its bias
+        given = [*call.ins[first : first + (17 if lstm else 1)], *[None] * 17][:17]
+        self.weights, self.peepholes = given[:4], given[8:11]
+        self.biases = [*given[11:15], given[16]] if lstm else [call.at(first + 2)]
         hidden, width = known(next(weight for weight in reversed(self.weights) if weight is not None).dims)
-        if self.aux is not None:
-            width += known(self.aux.dims)[-1]
-        return width, hidden, known(self.projection.dims)[0] if self.projection is not None else hidden
+        if aux is not None and (other := call.at(aux)) is not None:
+            width += known(other.dims)[-1]
+        self.sizes = width, hidden, hidden if given[15] is None else known(given[15].dims)[0]
 
 
-def _lstm_layer(call: NodeCall, first: int, normalizers: int | None, aux: int | None = None) -> _Layer:
-    """The seventeen inputs of a direction in their order: weights, states' weights, peepholes, biases, projection."""
-    given = call.ins[first : first + 17]
-    given += [None] * (17 - len(given))
-    return _Layer(
-        weights=given[:4],
-        peepholes=given[8:11],
-        biases=[*given[11:15], given[16]],
-        projection=given[15],
-        normalizers=call.ins[normalizers : normalizers + 4] if normalizers else (),
-        aux=call.at(aux) if aux is not None else None,
-    )
+def _with_one_weight(call: NodeCall) -> OperatorMeaning:
+    """A step of an LSTM with one weight for input and state, and one state behind the other."""
+    x, weight, state = call[0], call[2], call[4]
+    depth, width = known(weight.dims)
+    gates = call.one("matmul", {"depth": width, "bias": True}, [x, weight, call[3]], (x.dims[0], depth))
+    outs = [Out(state.shape, x.dtype), Out(state.shape, x.dtype)]
+    outs += [Out((x.dims[0], width), x.dtype), Out(gates.shape, x.dtype, home=gates)]
+    return OperatorMeaning("elementwise", {"fn": "lstm_cell", "elements": numel(state.shape)}, outs, [gates, state])
 
 
-def _cells(call: NodeCall, cell: str, steps: int, layers: Sequence[_Layer], outs: Sequence[Out]) -> OperatorMeaning:
+@handles("LSTM", "RNN", *(f"{way}DIRECTIONAL_SEQUENCE_{cell}" for way in ("UNI", "BI") for cell in ("LSTM", "RNN")))
+def _recurrent(call: NodeCall) -> OperatorMeaning:
     """All steps of a layer in its directions; biases and gates that the rule does not have are operators of their own."""
-    x = call[0]
+    x, name = call[0], call.node.op
+    lstm, both = name.endswith("LSTM"), name.startswith("BI")
+    if name == "LSTM" and call.whole("kernel") == 1:
+        return _with_one_weight(call)
+    front = x.dims[: 2 if "SEQUENCE" in name else 1]
+    steps = numel(front)
+    # Where the inputs of each direction begin, and its second input
+    places = [(1, None)] if not both else [(1, 41), (18, 45)] if lstm else [(1, 10), (5, 11)]
+    layers = [_Layer(call, first, aux, lstm=lstm) for first, aux in places]
     for layer in layers:
         for fn, vectors in (("add", layer.biases), ("fma", layer.peepholes)):
-            given = [vector for vector in vectors if vector is not None]
-            if given:
+            if given := [vector for vector in vectors if vector is not None]:
                 elements = steps * sum(numel(vector.shape) for vector in given)
                 call.step("elementwise", {"fn": fn, "elements": elements}, given, [])
-        for scale in filter(None, layer.normalizers):
-            shape = (steps, *known(scale.dims))
-            (gate,) = call.step("view", NO_ATTRS, [x], [Out(shape, scale.dtype, home=x)])
-            call.step("norm", {"fn": "layer"}, [gate, scale], [Out(shape, scale.dtype)])
+    for scale in filter(None, call.ins[20:24] if lstm and not both else ()):  # gates may be normalized
+        shape = (steps, *known(scale.dims))
+        (gate,) = call.step("view", NO_ATTRS, [x], [Out(shape, scale.dtype, home=x)])
+        call.step("norm", {"fn": "layer"}, [gate, scale], [Out(shape, scale.dtype)])
     sizes = tuple(layer.sizes for layer in layers)
-    if cell == "lstm" and layers[0].weights[0] is None:  # the input gate is what the forget gate leaves
+    widths: list[Any] = [out for _, _, out in sizes]
+    outs = [Out((*front, width), x.dtype) for width in ([total(widths)] if call.flag("merge_outputs") else widths)]
+    if lstm and layers[0].weights[0] is None:  # the input gate is what the forget gate leaves
         macs = sum(3 * cells * (width + out) + (cells * out if out != cells else 0) for width, cells, out in sizes)
         units = steps * sum(cells for _, cells, _ in sizes)
         call.step("elementwise", {"fn": "lstm_cell", "elements": units}, [x], [])
         return OperatorMeaning("matmul", {"macs": steps * macs}, outs)
+    cell = "lstm" if lstm else "rnn_tanh" if call.whole("fused") == 4 else "rnn_relu"
     return OperatorMeaning("recurrent", {"cell": cell, "steps": steps, "layers": sizes}, outs)
-
-
-def _rnn_layer(call: NodeCall, first: int, aux: int | None = None) -> _Layer:
-    given = call.at(aux) if aux is not None else None
-    return _Layer([call.at(first)], None, [call.at(first + 2)], aux=given)
-
-
-def _rnn(call: NodeCall) -> str:
-    return "rnn_tanh" if call.whole("fused") == 4 else "rnn_relu"
-
-
-@handles("LSTM", "RNN")
-def _step(call: NodeCall) -> OperatorMeaning:
-    x = call[0]
-    if call.node.op == "RNN":
-        layer = _rnn_layer(call, 1)
-        return _cells(call, _rnn(call), known(x.dims[:1])[0], [layer], [Out((x.dims[0], layer.sizes[2]), x.dtype)])
-    if call.whole("kernel") == 1:  # one weight for input and state, and one state behind the other
-        weight, state = call[2], call[4]
-        depth, width = known(weight.dims)
-        gates = call.one("matmul", {"depth": width, "bias": True}, [x, weight, call[3]], (x.dims[0], depth))
-        outs = [Out(state.shape, x.dtype), Out(state.shape, x.dtype)]
-        outs += [Out((x.dims[0], width), x.dtype), Out(gates.shape, x.dtype, home=gates)]
-        return OperatorMeaning("elementwise", {"fn": "lstm_cell", "elements": numel(state.shape)}, outs, [gates, state])
-    layer = _lstm_layer(call, 1, 20)
-    return _cells(call, "lstm", known(x.dims[:1])[0], [layer], [Out((x.dims[0], layer.sizes[2]), x.dtype)])
-
-
-@handles("UNIDIRECTIONAL_SEQUENCE_LSTM", "UNIDIRECTIONAL_SEQUENCE_RNN")
-def _sequence(call: NodeCall) -> OperatorMeaning:
-    x, lstm = call[0], call.node.op.endswith("LSTM")
-    layer = _lstm_layer(call, 1, 20) if lstm else _rnn_layer(call, 1)
-    outs = [Out((*x.dims[:2], layer.sizes[2]), x.dtype)]
-    return _cells(call, "lstm" if lstm else _rnn(call), numel(x.dims[:2]), [layer], outs)
-
-
-@handles("BIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN")
-def _both_ways(call: NodeCall) -> OperatorMeaning:
-    x, lstm = call[0], call.node.op.endswith("LSTM")
-    if lstm:
-        layers = [_lstm_layer(call, 1, None, 41), _lstm_layer(call, 18, None, 45)]  # of the forget gate
-    else:
-        layers = [_rnn_layer(call, 1, 10), _rnn_layer(call, 5, 11)]
-    widths: list[Any] = [layer.sizes[2] for layer in layers]
-    if call.flag("merge_outputs"):
-        widths = [total(widths)]
-    outs = [Out((*x.dims[:2], width), x.dtype) for width in widths]
-    return _cells(call, "lstm" if lstm else _rnn(call), numel(x.dims[:2]), layers, outs)
 
 
 @handles("SVDF")

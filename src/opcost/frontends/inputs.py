@@ -130,10 +130,9 @@ def check_not_a_shape(inputs: Any) -> None:
     elif isinstance(inputs, tuple) and all(isinstance(one, tuple) and one and is_shape(one) for one in inputs):
         meant = list(inputs)
     if meant:
-        raise InputError(
-            f"the inputs are {shortened(repr(inputs))}, {'a text' if isinstance(inputs, str) else 'numbers'} and not tensors",
-            hint=f"for inputs of this shape pass shapes={meant!r}; for one that holds these numbers, a tensor of them",
-        )
+        kind = "a text" if isinstance(inputs, str) else "numbers"
+        hint = f"for inputs of this shape pass shapes={meant!r}; for one that holds these numbers, a tensor of them"
+        raise InputError(f"the inputs are {shortened(repr(inputs))}, {kind} and not tensors", hint=hint)
 
 
 # -- shapes ------------------------------------------------------------------------------------------------------------
@@ -260,8 +259,12 @@ def requested_inputs(
         return RequestedInputs(resized(request.sizes, stored or {}), _types(request.dtypes, names, 0))
     if request.inputs is not None or request.kwargs:
         ordered, named = arrays_in(request)
-        placed = {**by_place(ordered, names, "inputs"), **named}
-        specs = {name: array_spec(array, name) for name, array in placed.items()}
+        specs = {}
+        for name, array in {**by_place(ordered, names, "inputs"), **named}.items():
+            if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+                fault = f"the input {name!r} is of type {type(array).__name__}, not an array"
+                raise InputError(fault, hint=SHAPE_HINT)
+            specs[name] = InputSpec(tuple(int(extent) for extent in array.shape), name, parse_dtype(array.dtype))
         types = _types(request.dtypes, list(specs), len(ordered))
     else:
         trees, by_name = arguments(request.shapes, request.dtypes, names)
@@ -279,10 +282,9 @@ def requested_inputs(
 def resized(sizes: Sizes, stored: Mapping[str, tuple[Extent, ...]]) -> dict[str, tuple[Extent, ...]]:
     """The file's own shapes with other sizes."""
     if not stored:
-        raise InputError(
-            "the file does not say which shapes its inputs have, so that no size of them can be changed",
-            hint="give the whole shape: shapes={name: shape} (on the command line --input name:1x3x224x224)",
-        )
+        fault = "the file does not say which shapes its inputs have, so that no size of them can be changed"
+        hint = "give the whole shape: shapes={name: shape} (on the command line --input name:1x3x224x224)"
+        raise InputError(fault, hint=hint)
     extents = {name: list(shape) for name, shape in stored.items()}
     for name_of_size, size in sizes._asdict().items():
         if size is None:
@@ -314,13 +316,6 @@ def arrays_in(request: InputOptions) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return tuple(given) if several else (given,), dict(request.kwargs)
 
 
-def array_spec(array: Any, name: str) -> InputSpec:
-    """Shape and element type of an array, of whatever framework."""
-    if not hasattr(array, "shape") or not hasattr(array, "dtype"):
-        raise InputError(f"the input {name!r} is of type {type(array).__name__}, not an array", hint=SHAPE_HINT)
-    return InputSpec(tuple(int(extent) for extent in array.shape), name, parse_dtype(array.dtype))
-
-
 def by_place(given: Sequence[Any], names: Sequence[str], what: str) -> dict[str, Any]:
     """The given by the names of inputs, in order."""
     if len(given) > len(names):
@@ -342,13 +337,8 @@ def one_tensor(tree: Tree, name: str) -> InputSpec:
 Open: TypeAlias = "tuple[int | str | None, ...]"
 """The extents of a shape: a size, the name of one that is left open, or nothing at all."""
 
-DIM = Option(
-    "dim",
-    str,
-    "A size that a model's file leaves open, by name: --dim batch=1 --dim seq=128, or batch=1,seq=128.",
-    "NAME=SIZE",
-    repeated=True,
-)
+_DIM_HELP = "A size that a model's file leaves open, by name: --dim batch=1 --dim seq=128, or batch=1,seq=128."
+DIM = Option("dim", str, _DIM_HELP, "NAME=SIZE", repeated=True)
 
 
 def parse_dims(given: str | Sequence[str] | None, declared: Mapping[str, Open]) -> dict[str, int]:
@@ -374,10 +364,8 @@ def filled(declared: Mapping[str, Open], sizes: Sizes, dims: dict[str, int]) -> 
         return dict(declared)
     changed = resized(sizes, {name: shape for name, shape in declared.items() if shape})
     if any(shape and isinstance(shape[0], str) for shape in declared.values()):  # the batch; what is fixed there is not
-        changed = {
-            name: shape if isinstance(declared[name][0], str) else (declared[name][0], *shape[1:])
-            for name, shape in changed.items()
-        }
+        fixed = {name: shape[0] for name, shape in declared.items() if shape and not isinstance(shape[0], str)}
+        changed = {name: (fixed.get(name, shape[0]), *shape[1:]) for name, shape in changed.items()}
     for name, shape in changed.items():
         for before, after in zip(declared[name], shape, strict=True):
             if isinstance(before, str) and isinstance(after, int) and dims.setdefault(before, after) != after:

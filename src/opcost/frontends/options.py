@@ -125,13 +125,10 @@ class CountOptions(InputOptions):
 
 def check_runs(frontend: TakesOptions, options: CountOptions) -> None:
     """Raise for options that need a run of the model, where nothing is run."""
+    in_pytorch = f"a model in PyTorch, and this is read by the {frontend.name} front end"
     if any(options.text) and "text" not in frontend.understands:
-        raise InputError(
-            f"prefill and decode are passes of a model in PyTorch, and this is read by the {frontend.name} front end",
-            hint="give its inputs: shapes={name: shape} (on the command line --input name:1x1:int64)",
-        )
+        hint = "give its inputs: shapes={name: shape} (on the command line --input name:1x1:int64)"
+        raise InputError(f"prefill and decode are passes of {in_pytorch}", hint=hint)
     if options.runs_otherwise and "running" not in frontend.understands:
-        raise InputError(
-            f"mixed precision and checkpoints are of a model in PyTorch, and this is read by the {frontend.name} front end",
-            hint="count the code that makes the model: path/to/file.py:Net",
-        )
+        hint = "count the code that makes the model: path/to/file.py:Net"
+        raise InputError(f"mixed precision and checkpoints are of {in_pytorch}", hint=hint)

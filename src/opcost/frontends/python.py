@@ -26,11 +26,9 @@ def import_module(name: str) -> ModuleType:
         except ModuleNotFoundError as exc:
             if exc.name is None or not (name == exc.name or name.startswith(f"{exc.name}.")):
                 raise
-            raise SourceError(
-                f"there is no Python module {exc.name!r}",
-                hint="it is looked for where Python looks and in the working directory; "
-                "a file is named by its path: path/to/file.py:Net",
-            ) from exc
+            hint = "it is looked for where Python looks and in the working directory"
+            hint = f"{hint}; a file is named by its path: path/to/file.py:Net"
+            raise SourceError(f"there is no Python module {exc.name!r}", hint=hint) from exc
 
 
 def import_file(path: Path) -> ModuleType:
@@ -160,28 +158,21 @@ class _Guarded(NamedTuple):
 
 
 # Addresses come after the names of files and hubs: the first refusal names best what was requested.
-_GUARDED = (
-    *(_Guarded(client, "Client.send", 1, "the page") for client in ("httpx", "httpx2")),
-    _Guarded("requests", "Session.send", 1, "the page"),
-    _Guarded("urllib.request", "OpenerDirector.open", 1, "the page"),
-    *(_Guarded("socket", name, 0, "the network address") for name in ("getaddrinfo", "gethostbyname")),
-    *(_Guarded("socket", f"socket.{name}", 1, "the network address") for name in ("connect", "connect_ex")),
-    _Guarded("socket", "socket.sendto", -1, "the network address"),
-    _Guarded("torch", "load", 0, "the saved weights"),
-    _Guarded("torch.serialization", "load", 0, "the saved weights"),
-    _Guarded("torch.jit", "load", 0, "the saved program"),
-    _Guarded("torch.hub", "load", 0, "the repository"),
-    _Guarded("torch.hub", "load_state_dict_from_url", 0, "the weights"),
-    _Guarded("pickle", "load", 0, "the pickle"),
-    _Guarded("pickle", "loads", 0, "a pickle of"),
-)
-
-_WEIGHTS = (
-    _Guarded("timm.models._builder", "load_pretrained"),
-    _Guarded("torchvision.models._api", "WeightsEnum.get_state_dict"),
-    _Guarded("torch.hub", "load_state_dict_from_url"),
-    _Guarded("torch.nn", "Module.load_state_dict"),
-)
+_GUARDED = tuple(_Guarded(*row) for row in (
+    ("httpx", "Client.send", 1, "the page"), ("httpx2", "Client.send", 1, "the page"),
+    ("requests", "Session.send", 1, "the page"), ("urllib.request", "OpenerDirector.open", 1, "the page"),
+    ("socket", "getaddrinfo", 0, "the network address"),
+    ("socket", "gethostbyname", 0, "the network address"), ("socket", "socket.connect", 1, "the network address"),
+    ("socket", "socket.connect_ex", 1, "the network address"), ("socket", "socket.sendto", -1, "the network address"),
+    ("torch", "load", 0, "the saved weights"), ("torch.serialization", "load", 0, "the saved weights"),
+    ("torch.jit", "load", 0, "the saved program"), ("torch.hub", "load", 0, "the repository"),
+    ("torch.hub", "load_state_dict_from_url", 0, "the weights"), ("pickle", "load", 0, "the pickle"),
+    ("pickle", "loads", 0, "a pickle of"),
+))  # fmt: skip
+_WEIGHTS = tuple(_Guarded(*row) for row in (
+    ("timm.models._builder", "load_pretrained"), ("torchvision.models._api", "WeightsEnum.get_state_dict"),
+    ("torch.hub", "load_state_dict_from_url"), ("torch.nn", "Module.load_state_dict"),
+))  # fmt: skip
 """Functions that fetch or load pretrained weights."""
 
 _here = threading.local()
@@ -273,11 +264,9 @@ def _guard(owner: Any, name: str, guarded: _Guarded) -> Callable[[], None]:
             return original(*args, **kwargs)
         if source is None or guarded in _WEIGHTS:
             return original(*args, **kwargs)
-        raise Refused(
-            f"{shortened(source)} asks for {guarded.what} {_named(guarded, args, kwargs)}; a model is made and counted "
-            "without anything being fetched or unpickled",
-            hint="take out of the configuration what asks for it, or make the model in Python code: path/to/file.py:Net",
-        )
+        text = f"{shortened(source)} asks for {guarded.what} {_named(guarded, args, kwargs)}"
+        hint = "take out of the configuration what asks for it, or make the model in Python code: path/to/file.py:Net"
+        raise Refused(f"{text}; a model is made and counted without anything being fetched or unpickled", hint=hint)
 
     setattr(owner, name, guard)
     return (lambda: delattr(owner, name)) if inherited else (lambda: setattr(owner, name, original))

@@ -28,26 +28,23 @@ FORMS = (
 
 
 @dataclass(frozen=True, slots=True)
-class SavedReport:
-    """A report written by `Report.save("....json")`."""
-
+class _File:
     path: Path
 
     @property
     def label(self) -> str:
         return str(self.path)
+
+
+class SavedReport(_File):
+    """A report written by `Report.save("....json")`."""
 
 
 @dataclass(frozen=True, slots=True)
-class ModelFile:
+class ModelFile(_File):
     """A file that a front end reads."""
 
-    path: Path
     frontend: FrontEnd
-
-    @property
-    def label(self) -> str:
-        return str(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +99,12 @@ class PythonModel:
             if (misspelt := python.misspelt_argument(exc)) is not None:
                 raise misspelt from exc
             given = " with " + ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
-            raise SourceError(
-                f"{self.label}{given if self.settings else ''} could not be made: "
-                f"{shortened(f'{type(exc).__name__}: {exc}', 2000)}",
-                hint="counting needs no GPU: make the model on the CPU"
-                if "cuda" in str(exc).lower()
-                else "arguments are given with --set name=value; --debug shows where it happened",
-            ) from exc
+            label = f"{self.label}{given if self.settings else ''}"
+            hint = "arguments are given with --set name=value; --debug shows where it happened"
+            if "cuda" in str(exc).lower():
+                hint = "counting needs no GPU: make the model on the CPU"
+            fault = shortened(f"{type(exc).__name__}: {exc}", 2000)
+            raise SourceError(f"{label} could not be made: {fault}", hint=hint) from exc
 
 
 Source: TypeAlias = SavedReport | ModelFile | PythonModel
@@ -145,7 +141,16 @@ def _resolve(text: str, settings: Mapping[str, object]) -> Source:
     before, colon, name = text.rpartition(":")
     if colon and before and name:
         if before.endswith(".py") or "/" in before or "\\" in before:
-            return _python_file(Path(before), name, settings)
+            path = Path(before)
+            if not path.is_file():
+                siblings = [str(found) for found in path.parent.glob("*.py")] if path.parent.is_dir() else []
+                near = nearest(str(path), siblings)
+                fault = f"there is no file {shortened(str(path))}"
+                raise UnknownSource(fault, hint=f"did you mean {near[0]}:{name}?" if near else "")
+            if path.suffix != ".py":
+                identity = identify(path)
+                raise UnknownSource(f"{path} is {identity.what}, not Python code", hint=identity.hint)
+            return _python(lambda: python.import_file(path), name, str(path), settings)
         if all(part.isidentifier() for part in before.split(".")):
             if importlib.util.find_spec(before.partition(".")[0]) is None and (near := nearest(prefix, COLLECTIONS)):
                 wanted = shortened(f"{near[0]}:{rest}")
@@ -170,12 +175,9 @@ def _file(path: Path, settings: Mapping[str, object]) -> Source:
             found = ModelFile(path, frontend)
         elif path.suffix == ".py":
             names = python.candidates(repaired(lambda: python.import_file(path))[0])
-            raise UnknownSource(
-                f"{path} is Python code; which of its names makes the model?",
-                hint=f"write one of {', '.join(some([f'{path}:{name}' for name in names]))}"
-                if names
-                else "it defines none",
-            )
+            choices = f"write one of {', '.join(some([f'{path}:{name}' for name in names]))}"
+            fault = f"{path} is Python code; which of its names makes the model?"
+            raise UnknownSource(fault, hint=choices if names else "it defines none")
         else:
             identity = identify(path)
             raise UnknownSource(f"{path} is {identity.what}", hint=identity.hint)
@@ -186,18 +188,6 @@ def _file(path: Path, settings: Mapping[str, object]) -> Source:
         return PythonModel(str(path), COLLECTIONS["hf"](str(path), settings), from_collection=True, checkpoint=path)
     identity = identify(path)
     raise UnknownSource(f"{path} is {identity.what}", hint=identity.hint)
-
-
-def _python_file(path: Path, name: str, settings: Mapping[str, object]) -> PythonModel:
-    if not path.is_file():
-        siblings = [str(found) for found in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        near = nearest(str(path), siblings)
-        fault = f"there is no file {shortened(str(path))}"
-        raise UnknownSource(fault, hint=f"did you mean {near[0]}:{name}?" if near else "")
-    if path.suffix != ".py":
-        identity = identify(path)
-        raise UnknownSource(f"{path} is {identity.what}, not Python code", hint=identity.hint)
-    return _python(lambda: python.import_file(path), name, str(path), settings)
 
 
 def _python(load: Callable[[], ModuleType], name: str, where: str, settings: Mapping[str, object]) -> PythonModel:

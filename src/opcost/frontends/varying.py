@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.graph import TensorSpec
@@ -69,39 +69,45 @@ class Varied:
         """`probe` gives the inputs of the model where their names are needed, or none were given."""
         self._arguments, self._names, self._probe = arguments, names, probe
         places = [parse_vary(name) for name in names]
-        given = _leaves(arguments)
-        if not any(places) and not (given and "batch" in names):
-            self._extents: list[list[tuple[int, int]]] = [[] for _ in names]
-            _check_free(given, names)
-            return
+        given = _resized(arguments)[1]
+        optional = not any(places) and not (given and "batch" in names)  # only options of the count vary
         called: list[str] = []
         if any(places):
             inputs = probe(arguments)
-            if not given:
-                self._arguments = {
-                    **{name: value for name, value in arguments.items() if name not in Sizes._fields},
-                    "shapes": {name: list(spec.shape or ()) for name, spec in inputs},
-                    "dtypes": {name: spec.dtype for name, spec in inputs},
-                }
-                given = _leaves(self._arguments)
             called = [name for name, _ in inputs]
+            if not given:
+                kept = {name: value for name, value in arguments.items() if name not in Sizes._fields}
+                shapes = {name: list(spec.shape or ()) for name, spec in inputs}
+                self._arguments = {**kept, "shapes": shapes, "dtypes": {name: spec.dtype for name, spec in inputs}}
+                given = _resized(self._arguments)[1]
+                if "labels" in called:  # labels that are made with the inputs grow with them
+                    pairs = zip(called, given, strict=True)
+                    alike = {name for name, shape in pairs if shape == given[called.index("labels")]} - {"labels"}
+                    labels = [[InputExtent("labels", at.dim) for at in wanted if at.name in alike] for wanted in places]
+                    places = [(*wanted, *more) for wanted, more in zip(places, labels, strict=True)]
             if len(called) != len(given):
-                raise InputError(
-                    f"the model has the inputs {', '.join(some(called))}, and {len(given)} tensors were given, so that none of "
-                    "them is known by its name",
-                    hint="give inputs by their names: shapes={name: shape}",
-                )
-        if "labels" in called and not _leaves(arguments):  # labels that are made with the inputs grow with them
-            alike = {name for name, shape in zip(called, given, strict=True) if shape == given[called.index("labels")]}
-            places = [
-                (*wanted, *(InputExtent("labels", place.dim) for place in wanted if place.name in alike - {"labels"}))
-                for wanted in places
-            ]
-        self._extents = [
-            _named_extents(wanted, called, given) if wanted else _batch_extents(name, given)
-            for name, wanted in zip(names, places, strict=True)
-        ]
+                text = f"the model has the inputs {', '.join(some(called))}, and {len(given)} tensors were given"
+                hint = "give inputs by their names: shapes={name: shape}"
+                raise InputError(f"{text}, so that none of them is known by its name", hint=hint)
         self._given = given
+        self._extents: list[list[tuple[int, int]]] = []
+        for name, wanted in zip(names, places, strict=True):
+            if wanted:
+                self._extents.append([_extent(place, called, given) for place in wanted])
+                continue
+            if given and name != "batch" and name in Sizes._fields:  # they are those of default inputs
+                fault = f"{name} is a size of inputs that the model itself names, and inputs were given"
+                raise InputError(
+                    fault, hint="say which of their dimensions varies: NAME=DIMENSION, such as input_ids=1"
+                )
+            if name != "batch" and not optional:
+                raise InputError(f"{name} cannot be varied together with dimensions of inputs", hint=GRAMMAR)
+            first = next((shape[0] for shape in given if len(shape)), None)
+            if first is None and not optional:
+                raise InputError("no input has a dimension that could be a batch")
+            # The first extent of every input that has as many there as the first one
+            batches = [leaf for leaf, shape in enumerate(given) if len(shape) and shape[0] == first]
+            self._extents.append([] if optional else [(leaf, 0) for leaf in batches])
 
     def usual(self, place: int = 0) -> int | None:
         """The size that the inputs have which were given, or which the model gets by itself."""
@@ -124,72 +130,56 @@ class Varied:
                 arguments[name] = size
             for leaf, dim in extents:
                 wanted.setdefault(leaf, {})[dim] = size
-        return _resized(arguments, wanted) if wanted else arguments
+        return _resized(arguments, wanted)[0] if wanted else arguments
 
 
-def _check_free(given: Sequence[Sequence[int]], names: Iterable[str]) -> None:
-    """Tokens and image sizes are those of default inputs."""
-    for name in names:
-        if given and name in Sizes._fields:
-            fault = f"{name} is a size of inputs that the model itself names, and inputs were given"
-            raise InputError(fault, hint="say which of their dimensions varies: NAME=DIMENSION, such as input_ids=1")
-
-
-def _batch_extents(name: str, given: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """The first extent of every input that has as many there as the first one."""
-    if name != "batch":
-        _check_free(given, [name])
-        raise InputError(f"{name} cannot be varied together with dimensions of inputs", hint=GRAMMAR)
-    first = next((shape[0] for shape in given if len(shape)), None)
-    if first is None:
-        raise InputError("no input has a dimension that could be a batch")
-    return [(leaf, 0) for leaf, shape in enumerate(given) if len(shape) and shape[0] == first]
-
-
-def _named_extents(
-    places: Iterable[InputExtent], called: Sequence[str], given: Sequence[Sequence[int]]
-) -> list[tuple[int, int]]:
-    found = []
-    for name, dim in places:
-        if name not in called:
-            raise UnknownName("input to vary", name, called)
-        leaf = called.index(name)
-        rank = len(given[leaf])
-        if not -rank <= dim < rank:
-            raise InputError(
-                f"the input {name} has the shape {'x'.join(map(str, given[leaf])) or 'scalar'}, and no dimension {dim}",
-                hint=f"dimensions are counted from 0 to {rank - 1}" if rank else "",
-            )
-        found.append((leaf, dim % rank))
-    return found
+def _extent(place: InputExtent, called: Sequence[str], given: Sequence[Sequence[int]]) -> tuple[int, int]:
+    """The number of the tensor, and of its dimension."""
+    if place.name not in called:
+        raise UnknownName("input to vary", place.name, called)
+    leaf = called.index(place.name)
+    rank = len(given[leaf])
+    if not -rank <= place.dim < rank:
+        shape = "x".join(map(str, given[leaf])) or "scalar"
+        fault = f"the input {place.name} has the shape {shape}, and no dimension {place.dim}"
+        raise InputError(fault, hint=f"dimensions are counted from 0 to {rank - 1}" if rank else "")
+    return leaf, place.dim % rank
 
 
 # -- shapes and arrays inside of what was given --------------------------------------------------------------------------
 
 
-def _leaves(arguments: CountArguments) -> list[Sequence[int]]:
-    """The shapes of all that was given, in order."""
+def _resized(
+    arguments: CountArguments, wanted: Mapping[int, Mapping[int, int]] | None = None
+) -> tuple[CountArguments, list[Sequence[int]]]:
+    """The same with other extents, by the number of the tensor and the dimension; and the shapes that were given, in order."""
     found: list[Sequence[int]] = []
-
-    def keep(leaf: Any, shape: Sequence[int]) -> Any:
-        found.append(shape)
-        return leaf
-
-    _mapped(arguments, keep)
-    return found
-
-
-def _resized(arguments: CountArguments, wanted: Mapping[int, Mapping[int, int]]) -> CountArguments:
-    """The same with other extents, by the number of the tensor and the dimension."""
-    seen = -1
+    torch = sys.modules.get("torch")
 
     def change(leaf: Any, shape: Sequence[int]) -> Any:
-        nonlocal seen
-        seen += 1
-        new = [wanted.get(seen, {}).get(dim, extent) for dim, extent in enumerate(shape)]
+        changes = (wanted or {}).get(len(found), {})
+        found.append(shape)
+        new = [changes.get(dim, extent) for dim, extent in enumerate(shape)]
         return leaf if new == list(shape) else _like(leaf, new)
 
-    return _mapped(arguments, change)
+    def is_array(leaf: Any) -> bool:
+        """Arrays of other frameworks, in the plain containers that they come in."""
+        is_tensor = torch is not None and isinstance(leaf, torch.Tensor)
+        return not is_tensor and hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+
+    shapes, dtypes = spelled_out(arguments.get("shapes"), arguments.get("dtypes"))
+    made = dict(arguments)
+    if shapes is not None:  # what is not a shape, the count reports
+        plain = dict(shapes) if isinstance(shapes, Mapping) else shapes
+        made |= {"shapes": _mapped_leaves(plain, is_shape, lambda shape: change(shape, shape)), "dtypes": dtypes}
+    tree = (arguments.get("inputs"), dict(arguments.get("kwargs") or {}))
+    if torch is not None:
+        from opcost.frontends.torch.tree import map_tensors
+
+        tree = map_tensors(tree, lambda tensor: change(tensor, tensor.shape))
+    inputs, kwargs = _mapped_leaves(tree, is_array, lambda array: change(array, tuple(array.shape)))
+    several = (inputs,) if isinstance(inputs, InputArray) else inputs  # which is a tuple, and a tuple holds arguments
+    return {**made, "inputs": several, "kwargs": kwargs}, found
 
 
 def _like(leaf: Any, shape: Sequence[int]) -> Any:
@@ -201,30 +191,6 @@ def _like(leaf: Any, shape: Sequence[int]) -> Any:
 
         return resized(leaf, shape)
     return InputArray(tuple(shape), str(leaf.dtype))
-
-
-def _mapped(arguments: CountArguments, change: Callable[[Any, Sequence[int]], Any]) -> CountArguments:
-    """What was given with every shape and every array changed."""
-    shapes, dtypes = spelled_out(arguments.get("shapes"), arguments.get("dtypes"))
-    made = dict(arguments)
-    if shapes is not None:  # what is not a shape, the count reports
-        plain = dict(shapes) if isinstance(shapes, Mapping) else shapes
-        made |= {"shapes": _mapped_leaves(plain, is_shape, lambda shape: change(shape, shape)), "dtypes": dtypes}
-    tree = (arguments.get("inputs"), dict(arguments.get("kwargs") or {}))
-    if "torch" in sys.modules:
-        from opcost.frontends.torch.tree import map_tensors
-
-        tree = map_tensors(tree, lambda tensor: change(tensor, tensor.shape))
-    # Arrays of other frameworks, in the plain containers that they come in
-    inputs, kwargs = _mapped_leaves(tree, _is_array, lambda array: change(array, tuple(array.shape)))
-    several = (inputs,) if isinstance(inputs, InputArray) else inputs  # which is a tuple, and a tuple holds arguments
-    return {**made, "inputs": several, "kwargs": kwargs}
-
-
-def _is_array(leaf: Any) -> bool:
-    torch = sys.modules.get("torch")
-    is_tensor = torch is not None and isinstance(leaf, torch.Tensor)
-    return not is_tensor and hasattr(leaf, "shape") and hasattr(leaf, "dtype")
 
 
 def _mapped_leaves(tree: Any, is_leaf: Callable[[Any], bool], change: Callable[[Any], Any]) -> Any:

@@ -130,10 +130,9 @@ def _cleaned(entries: Mapping[str, Any], source: str, outer: tuple[str, ...]) ->
         if key in LEFT_OUT:
             continue
         if (reason := _reason_to_refuse(str(key), value, outer)) is not None:
-            raise Refused(
-                f"{source}: {shortened('.'.join(place).removeprefix('args.'))} = {shortened(repr(value))} {reason}",
-                hint="a model is made and counted without loading anything; take the entry out, or set it to null",
-            )
+            fault = f"{shortened('.'.join(place).removeprefix('args.'))} = {shortened(repr(value))} {reason}"
+            hint = "a model is made and counted without loading anything; take the entry out, or set it to null"
+            raise Refused(f"{source}: {fault}", hint=hint)
         # Sizes of tensors cost nothing; what is made one by one takes time and memory for each.
         most = next((most for pattern, most in _MOST.items() if pattern.search(str(key))), math.inf)
         items = value if isinstance(value, (list, tuple)) else (value,)
@@ -204,11 +203,9 @@ def huggingface(name: str, settings: Settings) -> Maker:
     if not path.is_file() and (cached := cached_configuration(name)) is not None:
         path = cached
     if not path.is_file():
-        raise SourceError(
-            f"there is no configuration file {path}, and no model of this name in the local cache",
-            hint="hf: takes the path of a config.json, or the name org/name of a model in the cache of Hugging Face; nothing "
-            "is fetched from the hub",
-        )
+        hint = "hf: takes the path of a config.json, or the name org/name of a model in the cache of Hugging Face"
+        fault = f"there is no configuration file {path}, and no model of this name in the local cache"
+        raise SourceError(fault, hint=f"{hint}; nothing is fetched from the hub")
     entries = read_configuration(path)
     library = _library("transformers")
     known = library.CONFIG_MAPPING
@@ -264,11 +261,9 @@ def _architecture(library: ModuleType, config: Any, path: Path) -> Any:
         if isinstance(found, type) and issubclass(found, library.PreTrainedModel):
             return found
     if names:
-        raise SourceError(
-            f"{path} names the architecture {shortened(', '.join(names))}, and transformers {library.__version__} has no "
-            "model of this name",
-            hint="code outside transformers is not run; --set architectures=None takes the usual model of this model_type",
-        )
+        fault = f"{path} names the architecture {shortened(', '.join(names))}, and transformers {library.__version__}"
+        hint = "code outside transformers is not run; --set architectures=None takes the usual model of this model_type"
+        raise SourceError(f"{fault} has no model of this name", hint=hint)
     for mapping in (library.MODEL_FOR_CAUSAL_LM_MAPPING, library.MODEL_MAPPING):
         if type(config) in mapping:
             found = mapping[type(config)]
@@ -302,21 +297,15 @@ def repaired(run: Callable[[], Result]) -> tuple[Result, tuple[Note, ...]]:
     try:
         return run(), ()
     except Exception as exc:
-        if _declared or not _is_unfit(exc):
+        behind: BaseException | None = exc  # whether it, or one behind it, says that torchvision has no operators
+        while behind is not None and not str(behind).startswith("operator torchvision::"):
+            behind = behind.__cause__ or behind.__context__
+        if _declared or not isinstance(behind, RuntimeError):
             raise
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
         del sys.modules[name]  # parts of an import that failed
     declare_torchvision_operators()
     return run(), (UNFIT,)
-
-
-def _is_unfit(exc: BaseException | None) -> bool:
-    """Whether an exception, or one behind it, says that torchvision has no operators."""
-    while exc is not None:
-        if isinstance(exc, RuntimeError) and str(exc).startswith("operator torchvision::"):
-            return True
-        exc = exc.__cause__ or exc.__context__
-    return False
 
 
 _declared: list[object] = []

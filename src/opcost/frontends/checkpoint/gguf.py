@@ -68,10 +68,8 @@ class GgufReader(CheckpointReader):
             return found
         name = _PART.fullmatch(path.name)
         if name is None or int(name[3]) != parts or parts > _MOST_PARTS:
-            note = Note(
-                "part", f"this is one of {parts:,} parts, whose names do not follow NAME-00001-of-{parts:05}.gguf"
-            )
-            return found._replace(notes=(*found.notes, note))
+            text = f"this is one of {parts:,} parts, whose names do not follow NAME-00001-of-{parts:05}.gguf"
+            return found._replace(notes=(*found.notes, Note("part", text)))
         files = [path.with_name(f"{name[1]}-{number:05}-of-{name[3]}{name[4]}") for number in range(1, parts + 1)]
         if missing := [file.name for file in files if not file.is_file()]:
             raise Bad(f"{len(missing)} of its {parts} parts are missing, as {missing[0]}")

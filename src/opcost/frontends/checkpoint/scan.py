@@ -96,10 +96,9 @@ def _indexed(path: Path) -> CheckpointFiles:
     there = set(_names(path.parent))
     missing = [name for name in files if name not in there]
     if missing:
-        fault = (
-            f"{path} names {len(files):,} files, of which {len(missing):,} are not there: {', '.join(some(missing))}"
-        )
-        raise SourceError(fault, hint="fetch them, or scan the files that are there by their names")
+        fault = f"{path} names {len(files):,} files, of which {len(missing):,} are not there"
+        hint = "fetch them, or scan the files that are there by their names"
+        raise SourceError(f"{fault}: {', '.join(some(missing))}", hint=hint)
     parts = [CheckpointFile(path.parent / name) for name in files]
     return CheckpointFiles(parts, path.parent, promised=frozenset(named))
 

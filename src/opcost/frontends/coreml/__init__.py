@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from opcost.frontends.options import CountOptions
 
 MANIFEST = "Manifest.json"
+_FUNCTION = "Which function of a Core ML program is counted; by default its main one."
 DESCRIBED = (b"\n", b"\xa2")  # How the description of a model begins: with an input, or a function
 
 
@@ -23,10 +24,7 @@ class CoremlFrontEnd(FrontEnd):
     name = "coreml"
     framework = "coremltools"
     suffixes = (".mlmodel", ".json")
-    options = (
-        DIM,
-        Option("function", str, "Which function of a Core ML program is counted; by default its main one.", "NAME"),
-    )
+    options = (DIM, Option("function", str, _FUNCTION, "NAME"))
     understands = frozenset({"sizes"})
 
     def sniff(self, head: bytes, path: Path) -> bool:

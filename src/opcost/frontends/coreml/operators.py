@@ -116,9 +116,8 @@ def _window(call: NodeCall, kernel: Dims, space: Dims) -> results.SlidingWindow:
     pads = (call.integers("pad") if mode == "custom" else None) or ()
     pairs = tuple(zip(pads[::2], pads[1::2], strict=False))
     stride, dilation = call.integers("strides"), call.integers("dilations")
-    return results.SlidingWindow(
-        kernel, space, stride=stride, dilation=dilation, pads=pairs, same=mode in ("same", "same_lower")
-    )
+    same = mode in ("same", "same_lower")
+    return results.SlidingWindow(kernel, space, stride=stride, dilation=dilation, pads=pairs, same=same)
 
 
 @handles("conv", "conv_transpose")

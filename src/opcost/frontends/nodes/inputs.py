@@ -229,16 +229,12 @@ class Scopes:
             taken = {name for name, _ in (*parameters.get(path, ()), *buffers.get(path, ()))}
             name = self.names.get(value, maker.values[value].name) or "weight"
             into.setdefault(path, []).append((name if name not in taken else f"{name}_{value}", value))
-        return [
-            Module(
-                path=path,
-                type=self.type(path) if path else self.root or source,
-                parameters=tuple(parameters.get(path, ())),
-                buffers=tuple(buffers.get(path, ())),
-                calls=1,
-            )
-            for path in tree_order(with_above((*self.paths, *self.owners.values())))
-        ]
+        made = []
+        for path in tree_order(with_above((*self.paths, *self.owners.values()))):
+            kind = self.type(path) if path else self.root or source
+            own, kept = tuple(parameters.get(path, ())), tuple(buffers.get(path, ()))
+            made.append(Module(path=path, type=kind, parameters=own, buffers=kept, calls=1))
+        return made
 
 
 def path_in_name(name: str) -> str | None:

@@ -61,11 +61,6 @@ class Content:
         return cls(shape, raw, f"<{count}{form}")
 
     @classmethod
-    def unknown(cls, shape: tuple[int, ...]) -> Content:
-        """A tensor of which no element is known, to be joined to others of which some are."""
-        return cls(shape, (None,) * prod(shape))
-
-    @classmethod
     def joined(cls, parts: Sequence[Content], axis: int) -> Content:
         """Tensors one behind the other along an axis."""
         shape = parts[0].shape
@@ -175,13 +170,6 @@ def plain(dtype: str) -> str:
     return "uint8" if dtype in ("string", "undefined", "resource", "variant") else dtype
 
 
-def known_shape(declared: DeclaredValue, sizes: Mapping[str, int]) -> Shape:
-    """The declared shape, with names replaced by their sizes."""
-    if declared.shape is None:
-        return None
-    return tuple(sizes.get(extent) if isinstance(extent, str) else extent for extent in declared.shape)
-
-
 # -- what an operator means: the call of a node as a handler sees it, and the operator in our words that it gives
 #
 # Formats whose files hold graphs of nodes (ONNX, TensorFlow Lite, Core ML) have an `OperatorTable` each. Its plain operators are
@@ -284,9 +272,7 @@ class NodeCall:
         """An input that must be there."""
         found = self.at(name)
         if found is None:
-            raise IndexError(
-                f"the input {name} is missing" if type(name) is int else f"the argument {name!r} is missing"
-            )
+            raise IndexError(f"the {'input' if type(name) is int else 'argument'} {name!r} is missing")
         return found
 
     def at(self, name: int | str) -> Operand | None:

@@ -196,15 +196,11 @@ _HANDLERS["space_to_depth"] = lambda call: _blocks(call, shapes.divided, shapes.
 def _blocks(call: NodeCall, of_space: Callable[..., Extent], of_channels: Callable[..., Extent]) -> OperatorMeaning:
     """Blocks of an image's pixels become channels, or the other way round."""
     x, size = call["x"], call.whole("block_size")
-    if call.flag("last"):
-        batch, *space, channels = x.dims
-        return results.copied(
-            x, (batch, *[of_space(extent, size) for extent in space], of_channels(channels, size * size))
-        )
-    *front, channels, height, width = x.dims
-    return results.copied(
-        x, (*front, of_channels(channels, size * size), of_space(height, size), of_space(width, size))
-    )
+    last = call.flag("last")
+    *front, channels = x.dims[:1] + x.dims[-1:] if last else x.dims[:-2]
+    space = [of_space(extent, size) for extent in (x.dims[1:-1] if last else x.dims[-2:])]
+    deep = of_channels(channels, size * size)
+    return results.copied(x, (*front, *space, deep) if last else (*front, deep, *space))
 
 
 # -- by index ------------------------------------------------------------------------------------------------------------

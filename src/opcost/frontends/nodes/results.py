@@ -122,7 +122,7 @@ def joined(parts: Sequence[Operand], axis: int) -> OperatorMeaning:
     shape = shapes.concat([each.dims for each in parts], axis)
     found = None
     if any(each.content for each in parts) and None not in shape and numel(shape) <= MOST_CONTENT:
-        contents = [each.content or Content.unknown(known(each.shape)) for each in parts]
+        contents = [each.content or Content(known(each.shape), (None,) * numel(each.shape)) for each in parts]
         found = Content.joined(contents, shapes.axis_of(axis, len(shape)))
     return OperatorMeaning("copy", NO_ATTRS, [Out(shape, parts[0].dtype, found)], parts)
 
@@ -268,22 +268,19 @@ class SlidingWindow:
 
     def swept(self, *, ceil: bool = False) -> Dims:
         """The number of places that the kernel takes along each axis."""
-        found: list[Extent] = []
-        for n, k, s, d, p in zip(self.space, self.kernel, self.stride, self.dilation, self.pads, strict=True):
-            if self.same:
-                found.append(shapes.same_windows(n, s))
-            else:
-                found.append(shapes.windows(n, k, stride=s, dilation=d, padding=p, last="begun" if ceil else "whole"))
-        return tuple(found)
+        if self.same:
+            return tuple(shapes.same_windows(n, s) for n, s in zip(self.space, self.stride, strict=True))
+        axes = zip(self.space, self.kernel, self.stride, self.dilation, self.pads, strict=True)
+        last: Any = "begun" if ceil else "whole"
+        return tuple(shapes.windows(n, k, stride=s, dilation=d, padding=p, last=last) for n, k, s, d, p in axes)
 
     def spread(self, extra: Sequence[int] | None = None) -> Dims:
         """What a transposed convolution makes of each axis."""
         more = extra or (0,) * len(self.kernel)
         axes = zip(self.space, self.kernel, self.stride, self.dilation, self.pads, more, strict=True)
-        return tuple(
-            shapes.times(n, s) if self.same else shapes.spread(n, k, stride=s, dilation=d, padding=p, extra=e)
-            for n, k, s, d, p, e in axes
-        )
+        if self.same:
+            return tuple(shapes.times(n, s) for n, s in zip(self.space, self.stride, strict=True))
+        return tuple(shapes.spread(n, k, stride=s, dilation=d, padding=p, extra=e) for n, k, s, d, p, e in axes)
 
     @property
     def geometry(self) -> dict[str, Attr]:

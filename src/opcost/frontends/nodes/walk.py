@@ -25,7 +25,6 @@ from opcost.frontends.nodes.meaning import (
     OperatorTable,
     Out,
     StoredValue,
-    known_shape,
     plain,
 )
 
@@ -170,7 +169,8 @@ class Walk:
         if declared is None or not self.trusted or complete(out.shape):
             return out
         try:
-            return out._replace(shape=merge(out.shape, known_shape(declared, self.sizes)))
+            extents = [self.sizes.get(n) if isinstance(n, str) else n for n in declared.shape or ()]
+            return out._replace(shape=merge(out.shape, None if declared.shape is None else tuple(extents)))
         except Mismatch:
             return out
 
@@ -273,15 +273,11 @@ class Walk:
         pairs = [*zip(ins, body(ins), strict=False)]
         counters = [_counter(before, after) for before, after in pairs]
         # What the loop takes, without the contents that change from turn to turn
-        start = [
-            before if before.content == after.content else replace(before, content=None) for before, after in pairs
-        ]
+        start = [one if one.content == other.content else replace(one, content=None) for one, other in pairs]
 
         def holds(turn: int) -> bool | None:
-            given = [
-                kept if counter is None else replace(kept, content=counter(turn))
-                for kept, counter in zip(start, counters, strict=True)
-            ]
+            both = zip(start, counters, strict=True)
+            given = [kept if counter is None else replace(kept, content=counter(turn)) for kept, counter in both]
             answer = next((each.first for each in cond(given)), None) if cond is not None else None
             return None if answer is None else bool(answer)
 
@@ -366,9 +362,8 @@ def _counter(before: Operand, after: Operand) -> Callable[[int], Content] | None
     one, other = before.content, after.content
     if one is None or other is None or one == other or len(one.items) != 1 or len(other.items) != 1:
         return None
-    first, second = (
-        int(item) if isinstance(item, float) and item.is_integer() else item for item in (one.items[0], other.items[0])
-    )
+    both = (one.items[0], other.items[0])
+    first, second = (int(item) if isinstance(item, float) and item.is_integer() else item for item in both)
     if not isinstance(first, int) or not isinstance(second, int):
         return None
     shape, step = one.shape, second - first

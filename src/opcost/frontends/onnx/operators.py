@@ -202,7 +202,7 @@ def _reshape(call: NodeCall) -> OperatorMeaning:
     if blocks and (x.shape[1] or 0) % (wanted[4] or 1):
         return results.viewed(
             x, x.shape
-        )  # channels that ONNX Runtime has filled up to whole blocks, which are left out here
+        )  # ONNX Runtime has filled up channels to whole blocks, which are left out here
     return results.viewed(x, shapes.reshaped(x.shape, wanted, zero_copies=copies))
 
 
@@ -297,7 +297,7 @@ def _nonzero(call: NodeCall) -> OperatorMeaning:
 def _items(sequence: Operand) -> list[Operand]:
     if sequence.items is None:
         raise Unknown
-    return sequence.items
+    return [*sequence.items]
 
 
 def _sequence(items: list[Operand] | None) -> OperatorMeaning:
@@ -308,11 +308,11 @@ def _sequence(items: list[Operand] | None) -> OperatorMeaning:
 def _make_sequence(call: NodeCall) -> OperatorMeaning:
     match call.node.op:
         case "SequenceInsert":
-            items, place = list(_items(call[0])), call.at(2)
+            items, place = _items(call[0]), call.at(2)
             items.insert(len(items) if place is None else place.integers[0], call[1])
             return _sequence(items)
         case "SequenceErase":
-            items = list(_items(call[0]))
+            items = _items(call[0])
             items.pop(call[1].integers[0] if call.at(1) else -1)
             return _sequence(items)
         case "SplitToSequence":
@@ -333,12 +333,8 @@ def _make_sequence(call: NodeCall) -> OperatorMeaning:
                 dims_of_all = [shapes.replaced(x.dims, axis) for _ in lengths]
             return _sequence(call.step("copy", NO_ATTRS, [x], [Out(shape, x.dtype) for shape in dims_of_all]))
         case "Optional":
-            return _view(call[0]) if call.given else _sequence(None)
+            return results.viewed(call[0], call[0].shape) if call.given else _sequence(None)
     return _sequence(call.given)
-
-
-def _view(x: Operand, *, content: bool = False) -> OperatorMeaning:
-    return OperatorMeaning("view", NO_ATTRS, [Out(x.shape, x.dtype, x.content if content else None, x)], [x])
 
 
 _MOST_PIECES = 4096
@@ -348,9 +344,10 @@ _MOST_PIECES = 4096
 def _from_sequence(call: NodeCall) -> OperatorMeaning:
     match call.node.op:
         case "SequenceAt":
-            return _view(_items(call[0])[call[1].integers[0]], content=True)
+            x = _items(call[0])[call[1].integers[0]]
+            return results.viewed(x, x.shape)
         case "OptionalGetElement":
-            return _view(call[0], content=True)
+            return results.viewed(call[0], call[0].shape)
         case "OptionalHasElement":
             return results.created((), "bool")
         case "SequenceLength":
@@ -378,9 +375,8 @@ def _constant_of_shape(call: NodeCall) -> OperatorMeaning:
         raise Mismatch(f"its shape would be {wanted}")
     if not isinstance(value, StoredValue):
         return results.filled_with(0, wanted, "float32")
-    return results.filled_with(
-        value.content.items[0] if value.content and value.content.items else 0, wanted, value.dtype
-    )
+    items = value.content.items if value.content else ()
+    return results.filled_with(items[0] if items else 0, wanted, value.dtype)
 
 
 @handles("MelWeightMatrix")
@@ -406,7 +402,5 @@ def _created(call: NodeCall) -> OperatorMeaning:
             return one("random", NO_ATTRS, call.integers("shape"), dtype or "float32", [])
         case "Multinomial":
             return one("random", NO_ATTRS, (call[0].dims[0], call.whole("sample_size", 1)), dtype or "int32")
-    # Most take only the shape.
-    return like(
-        call[0], "create" if name == "EyeLike" else "random", NO_ATTRS, call.given if name == "Bernoulli" else [], dtype
-    )
+    reads = call.given if name == "Bernoulli" else []  # most take only the shape
+    return like(call[0], "create" if name == "EyeLike" else "random", NO_ATTRS, reads, dtype)

@@ -40,12 +40,13 @@ def _transposed(call: NodeCall) -> tuple[bool, bool]:
 
 @handles("FusedMatMul", "FusedMatMulActivation", "TransposeMatMul", domains=(MICROSOFT,))
 def _matmul(call: NodeCall) -> OperatorMeaning:
-    a, b = (
-        # Its first axis is the rows of the matrices, and the batch comes between.
-        replace(each, shape=(*each.dims[1:-1], each.dims[0], each.dims[-1])) if call.flag(f"transBatch{side}") else each
-        for each, side in ((call[0], "A"), (call[1], "B"))
-    )
-    return product(a, b, None, call.given, transposed=_transposed(call), attrs=then(call))
+    both = [call[0], call[1]]
+    for place, x in enumerate(both):
+        if call.flag(
+            f"transBatch{'AB'[place]}"
+        ):  # its first axis is the rows of the matrices, and the batch comes between
+            both[place] = replace(x, shape=(*x.dims[1:-1], x.dims[0], x.dims[-1]))
+    return product(both[0], both[1], None, call.given, transposed=_transposed(call), attrs=then(call))
 
 
 @handles("Gemm")

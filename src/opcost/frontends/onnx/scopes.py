@@ -69,9 +69,8 @@ class OnnxScopes(Scopes):
         signature = _TARGET.findall(graph.props.get("pkg.torch.export.ExportedProgram.graph_signature", ""))
         self._parts: dict[str, Role] = {target: _PARTS[part] for _, part, target in signature}
         """Parameters and buffers of the module that was exported, by their names; none: the exporter does not say."""
-        self._absent = {
-            called: target for called, part, target in signature if part == "PARAMETER" and target not in graph.stored
-        }
+        parameters = {called: target for called, part, target in signature if part == "PARAMETER"}
+        self._absent = {called: target for called, target in parameters.items() if target not in graph.stored}
         """Parameters that are not stored under their names, by what PyTorch's graph calls them."""
         self._called = {called: target for called, _, target in signature}
         self._replaces: dict[int, str] = {}
@@ -82,9 +81,8 @@ class OnnxScopes(Scopes):
         scopes = [_scopes(node.props) for node in graph.nodes]
         for listed, node in zip(scopes, graph.nodes, strict=True):
             classes = _listed(node.props.get("pkg.torch.onnx.class_hierarchy", "")) if listed else ()
-            self._types.update(
-                zip(map(clean, listed[:-1]), (name.rpartition(".")[2] for name in classes), strict=False)
-            )
+            types = [name.rpartition(".")[2] for name in classes]
+            self._types.update(zip(map(clean, listed[:-1]), types, strict=False))
         self.root = self._types.get("", "")
         found = (super(OnnxScopes, self).path_in_node(node) for node in graph.nodes if not node.props)
         self._named_modules = {*with_above(filter(None, found)), *self._types}

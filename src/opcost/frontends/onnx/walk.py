@@ -47,10 +47,8 @@ class OnnxWalk(Walk):
             fault = f"nodes of {NCHWC} are not what such nodes must be ({type(exc).__name__}: {exc})"
             raise SourceError(fault) from exc
         if any((node.domain, node.op) == (NCHWC, "Conv") and "channels" not in node.attrs for node in graph.nodes):
-            text = (
-                "the file does not say how many channels the model has where ONNX Runtime filled up blocks of 8 or 16"
-            )
-            self.maker.note("padded-channels", f"{text}: all are counted; count the file before it was optimised")
+            text = "the file does not say how many channels the model has where ONNX Runtime filled up blocks of 8 or"
+            self.maker.note("padded-channels", f"{text} 16: all are counted; count the file before it was optimised")
         return super().graph(graph, env)
 
     def version(self, node: GraphNode) -> int:
@@ -205,9 +203,7 @@ def _bound(node: GraphNode, given: Mapping[str, Any], call: GraphNode) -> GraphN
             attrs[name] = value
         elif value.name in given:
             attrs[name] = given[value.name]
-    return GraphNode(
-        node.op, node.domain, node.name or call.name, node.inputs, node.outputs, attrs, node.props or call.props
-    )
+    return node._replace(name=node.name or call.name, attrs=attrs, props=node.props or call.props)
 
 
 # -- from a file ----------------------------------------------------------------------------------------------------------

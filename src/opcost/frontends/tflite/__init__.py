@@ -14,18 +14,16 @@ if TYPE_CHECKING:
     from opcost.frontends.options import CountOptions
 
 
+_SIGNATURE = "Which signature of a TensorFlow Lite model is counted; by default the first."
+
+
 class TfliteFrontEnd(FrontEnd):
     """Files (`*.tflite`) of any size, plain or quantized."""
 
     name = "tflite"
     framework = "tensorflow"
     suffixes = (".tflite", ".lite")
-    options = (
-        DIM,
-        Option(
-            "signature", str, "Which signature of a TensorFlow Lite model is counted; by default the first.", "NAME"
-        ),
-    )
+    options = (DIM, Option("signature", str, _SIGNATURE, "NAME"))
     understands = frozenset({"sizes"})
 
     def sniff(self, head: bytes, path: Path) -> bool:

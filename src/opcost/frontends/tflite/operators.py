@@ -160,10 +160,8 @@ def _slice(call: NodeCall) -> OperatorMeaning:
     x, begins, sizes = call[0], call[1], call[2].numbers
     if begins.content is None or None in begins.numbers or None in sizes:
         return results.copied(x, tuple(None if n is None or n < 0 else int(n) for n in sizes))
-    ends: list[int | None] = [
-        None if size is not None and size < 0 else begin + int(size or 0)
-        for begin, size in zip(begins.integers, sizes, strict=True)
-    ]
+    pairs = zip(begins.integers, call[2].integers, strict=True)
+    ends = [None if size < 0 else begin + size for begin, size in pairs]
     return results.sliced(x, range(len(x.dims)), begins.integers, ends, (1,) * len(x.dims))
 
 
@@ -187,12 +185,9 @@ def _strided(call: NodeCall) -> OperatorMeaning:
     def marked(name: str, entry: int) -> bool:
         return bool(call.whole(f"{name}_mask") >> entry & 1)
 
-    columns = [
-        [None] * entries
-        if call[place].content is None
-        else [None if n is None else int(n) for n in call[place].numbers]
-        for place in (1, 2, 3)
-    ]
+    contents = [call[place].content for place in (1, 2, 3)]
+    items = [[None] * entries if content is None else content.items for content in contents]
+    columns = [[None if n is None else int(n) for n in column] for column in items]
     given = sum(not marked("new_axis", at) and not marked("ellipsis", at) for at in range(entries))
     cuts: list[results.Cut] = []
     new_axes: list[int] = []
@@ -230,9 +225,8 @@ def _pad_between(call: NodeCall) -> OperatorMeaning:
 @handles("DILATE")
 def _dilate(call: NodeCall) -> OperatorMeaning:
     x, factors = call[0], call[1].integers
-    return results.copied(
-        x, tuple(None if n is None else (n - 1) * f + 1 for n, f in zip(x.dims, factors, strict=True))
-    )
+    pairs = zip(x.dims, factors, strict=True)
+    return results.copied(x, tuple(None if n is None else (n - 1) * f + 1 for n, f in pairs))
 
 
 @handles("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
@@ -244,9 +238,8 @@ def _batches(call: NodeCall) -> OperatorMeaning:
         around = edges[2 * place] + edges[2 * place + 1]
         if (extent := rest[place]) is not None:
             rest[place] = shapes.divided(extent + around, size) if into else extent * size - around
-    return results.copied(
-        call[0], (shapes.times(batch, prod(sizes)) if into else shapes.divided(batch, prod(sizes)), *rest)
-    )
+    batch = shapes.times(batch, prod(sizes)) if into else shapes.divided(batch, prod(sizes))
+    return results.copied(call[0], (batch, *rest))
 
 
 handles("MATRIX_DIAG")(lambda call: results.copied(call[0], (*call[0].dims, call[0].dims[-1])))
@@ -372,10 +365,8 @@ def _reduce_window(call: NodeCall) -> OperatorMeaning:
         window, ones = call.attrs["window"], (1,) * len(call.attrs["window"])
         strides, dilations, spread = (call.attrs[name] or ones for name in ("strides", "dilations", "base"))
         pads = call.attrs["padding"] or (0,) * (2 * len(window))
-    shape = tuple(
-        swept(extent, window[at], strides[at], dilations[at], spread[at], (pads[2 * at], pads[2 * at + 1]))
-        for at, extent in enumerate(x.dims)
-    )
+    axes = zip(x.dims, window, strides, dilations, spread, zip(pads[::2], pads[1::2], strict=True), strict=True)
+    shape = tuple(swept(*axis) for axis in axes)
     return one("pool", {"fn": "max", "window": prod(window)}, shape, x.dtype, [x])
 
 

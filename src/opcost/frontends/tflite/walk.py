@@ -54,12 +54,10 @@ def graph_of(model: LiteModel, options: CountOptions, source: str) -> Graph:
         names[declared.name] = names.get(declared.name) or short or declared.name
     inputs = [declared._replace(name=names[declared.name]) for declared in lite.graph.inputs]
     # Inputs may also be called as their tensors are.
-    given_by_name = {field: getattr(options, field) for field in ("inputs", "kwargs", "shapes", "dtypes")}
-    renamed: dict[str, Any] = {
-        field: {names.get(str(key), str(key)): value for key, value in by_name.items()}
-        for field, by_name in given_by_name.items()
-        if isinstance(by_name, Mapping)
-    }
+    renamed: dict[str, Any] = {}
+    for field in ("inputs", "kwargs", "shapes", "dtypes"):
+        if isinstance(by_name := getattr(options, field), Mapping):
+            renamed[field] = {names.get(str(key), str(key)): value for key, value in by_name.items()}
     given = given_inputs(inputs, replace(options, **renamed), maker)
     walk = LiteWalk(model, maker, trusted=given.trusted)
     outputs = walk.run(signature.graph, given.made)

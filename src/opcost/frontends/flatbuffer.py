@@ -39,9 +39,13 @@ class Pages:
 
     def unpack(self, form: struct.Struct, at: int) -> tuple[Any, ...]:
         """The numbers at a place in this form."""
-        page = self._pages.get(at >> self._shift)
+        number = at >> self._shift
+        page = self._pages.get(number)
         if page is None:
-            page = self._page(at >> self._shift)
+            if len(self._pages) >= _MOST_PAGES:
+                self._pages.clear()
+            start = number << self._shift
+            page = self._pages[number] = self.piece(start, min(1 << self._shift, self.size - start))
         inside = at & self._mask
         if inside + form.size <= len(page):
             return form.unpack_from(page, inside)
@@ -62,13 +66,6 @@ class Pages:
     def beginning(self, size: int) -> bytes:
         """The first bytes, or all if there are fewer."""
         return self.piece(0, min(size, self.size))
-
-    def _page(self, number: int) -> bytes:
-        if len(self._pages) >= _MOST_PAGES:
-            self._pages.clear()
-        start = number << self._shift
-        page = self._pages[number] = self.piece(start, min(1 << self._shift, self.size - start))
-        return page
 
 
 @contextmanager
@@ -105,10 +102,8 @@ class Buffer:
 
     def broken(self, fault: str, at: int) -> SourceError:
         """The error that says what is wrong at which byte of the file."""
-        return SourceError(
-            f"{self.what} is damaged: {fault}, at byte {at}",
-            hint="the file was cut or changed on its way: fetch or dump it again",
-        )
+        hint = "the file was cut or changed on its way: fetch or dump it again"
+        return SourceError(f"{self.what} is damaged: {fault}, at byte {at}", hint=hint)
 
     def check(self, at: int, size: int) -> int:
         """The position itself, if this many bytes may be read there."""

@@ -11,13 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from opcost.core.checked import Bad
 from opcost.core.files import head_of, is_nameless
 from opcost.core.plugin import FRONTENDS, faults_attributed, usable, warn_of_fault
-from opcost.errors import AmbiguousSource, InputError, UnknownSource
+from opcost.errors import AmbiguousSource, InputError, SourceError, UnknownSource
 
 if TYPE_CHECKING:
     from opcost.core.graph import Graph, TensorSpec
@@ -60,6 +62,22 @@ class FrontEnd(Protocol):
     @abstractmethod
     def load(self, source: Any, options: CountOptions) -> Graph:
         """The graph of a model, which is the path of a file or an object."""
+
+
+class FileFrontEnd(FrontEnd):
+    """A front end that reads files only: by the function `load` of its module `walk`, imported when it is needed."""
+
+    what: str  # A file of the format, in words
+
+    def load(self, source: Any, options: CountOptions) -> Graph:
+        from opcost.frontends.options import refuse_running
+
+        refuse_running(options, f"{source} is {self.what}")
+        try:
+            found: Graph = import_module(f"opcost.frontends.{self.name}.walk").load(Path(source), options)
+        except (Bad, RecursionError) as exc:
+            raise SourceError(f"{source} is not {self.what} that can be read: {exc}") from exc
+        return found
 
 
 def frontends() -> tuple[FrontEnd, ...]:

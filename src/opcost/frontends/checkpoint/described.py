@@ -139,11 +139,18 @@ def tensors_in(root: object) -> Iterator[tuple[Keys, PickledTensor]]:
             if sum(map(len, path)) > LONGEST_NAME:
                 raise Bad(f"a tensor has a name of more than {LONGEST_NAME:,} letters")
             yield path, found
-        elif isinstance(found, (_Object, dict, list, tuple)) and id(found) not in seen:
+        elif _holds(found) and id(found) not in seen:
             if len(path) > DEEPEST:
                 raise Bad(f"it is nested more than {DEEPEST} deep")
             seen.add(id(found))
             levels.append((path, _parts(found)))
+
+
+def _holds(found: object) -> bool:
+    """Whether there may be a tensor in it."""
+    if isinstance(found, _Object):
+        return bool(found.state)
+    return isinstance(found, (dict, list, tuple)) and bool(found) and not isinstance(found, (Storage, _Word))
 
 
 def _parts(found: Any) -> Iterator[tuple[Keys, object]]:
@@ -158,7 +165,7 @@ def _parts(found: Any) -> Iterator[tuple[Keys, object]]:
                 yield (), state
     elif isinstance(found, dict):
         yield from (((str(key)[: LONGEST_NAME + 1],), each) for key, each in found.items())
-    elif not isinstance(found, (Storage, _Word)):
+    else:
         yield from (((str(place),), each) for place, each in enumerate(found))
 
 

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from opcost.frontends.inputs import DIM
 from opcost.frontends.options import Option
-from opcost.frontends.registry import FrontEnd
-
-if TYPE_CHECKING:
-    from opcost.core.graph import Graph
-    from opcost.frontends.options import CountOptions
+from opcost.frontends.registry import FileFrontEnd, FrontEnd
 
 MANIFEST = "Manifest.json"
 _FUNCTION = "Which function of a Core ML program is counted; by default its main one."
 DESCRIBED = (b"\n", b"\xa2")  # How the description of a model begins: with an input, or a function
 
 
-class CoremlFrontEnd(FrontEnd):
+class CoremlFrontEnd(FileFrontEnd):
     """Packages (`*.mlpackage`) and single files (`*.mlmodel`)."""
 
-    name = "coreml"
+    name, what = "coreml", "a Core ML model"
     framework = "coremltools"
     suffixes = (".mlmodel", ".json")
     options = (DIM, Option("function", str, _FUNCTION, "NAME"))
@@ -42,11 +37,6 @@ class CoremlFrontEnd(FrontEnd):
             return None
         manifest = folder / MANIFEST
         return manifest if manifest.is_file() else folder / "Data" / "com.apple.CoreML" / "model.mlmodel"
-
-    def load(self, source: Any, options: CountOptions) -> Graph:
-        from opcost.frontends.coreml.walk import load
-
-        return load(Path(source), options)
 
 
 FRONTEND: FrontEnd = CoremlFrontEnd()

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from opcost.core.checked import Bad
 from opcost.core.files import length_of, opened, read_whole
 from opcost.core.graph import Graph, Role
 from opcost.core.parsing import parse
@@ -16,22 +15,18 @@ from opcost.frontends.coreml import MANIFEST
 from opcost.frontends.coreml.model import CoremlModel, read_model
 from opcost.frontends.coreml.operators import TABLE
 from opcost.frontends.nodes.inputs import Scopes, given_inputs
-from opcost.frontends.nodes.meaning import DeclaredValue, GraphNode, NodeGraph, Operand
+from opcost.frontends.nodes.meaning import GraphNode, NodeGraph, Operand
 from opcost.frontends.nodes.walk import MOST_TURNS, Block, NestedNames, Walk
-from opcost.frontends.options import CountOptions, refuse_running
+from opcost.frontends.options import CountOptions
 from opcost.frontends.protobuf import Span
 
 
 def load(path: Path, options: CountOptions) -> Graph:
     """Read a model and work out all its shapes."""
-    refuse_running(options, f"{path} is a Core ML model")
     name = next((part for part in reversed(path.parts) if part.endswith(".mlpackage")), path.name)
-    try:
-        with opened(model_of(path) if path.name == MANIFEST else path) as file:
-            model = read_model(Span(file, 0, length_of(file)))
-        return graph_of(model, options, name)
-    except (Bad, RecursionError) as exc:
-        raise SourceError(f"{path} is not a Core ML model that can be read: {exc}") from exc
+    with opened(model_of(path) if path.name == MANIFEST else path) as file:
+        model = read_model(Span(file, 0, length_of(file)))
+    return graph_of(model, options, name)
 
 
 def graph_of(model: CoremlModel, options: CountOptions, source: str) -> Graph:
@@ -41,21 +36,16 @@ def graph_of(model: CoremlModel, options: CountOptions, source: str) -> Graph:
         raise UnknownName("function", function, model.graphs)
     graph = model.graphs[function]
     maker = GraphBuilder()
-    inputs = [_input(declared, model) for declared in graph.inputs]
+    inputs = []
+    for declared in graph.inputs:  # with the sizes of the model's description where it has such
+        described = model.inputs.get(declared.name, declared).shape
+        fits = described is not None and (declared.shape is None or len(declared.shape) == len(described))
+        inputs.append(declared._replace(shape=described) if fits else declared)
     given = given_inputs(inputs, options, maker)
     walk = CoremlWalk(maker, trusted=given.trusted)
     outputs = walk.graph(graph, {each.name: value for each, value in zip(inputs, given.made, strict=True)})
     meta = {"version": f"specification {model.version}", "mode": "eval"}
     return walk.finished(source, meta, function, given.made, outputs)
-
-
-def _input(declared: DeclaredValue, model: CoremlModel) -> DeclaredValue:
-    """An input of a function, with the sizes of the model's description where it has such."""
-    described = model.inputs.get(declared.name)
-    shape = declared.shape
-    if described is not None and described.shape is not None and (shape is None or len(shape) == len(described.shape)):
-        return declared._replace(shape=described.shape)
-    return declared
 
 
 LARGEST_MANIFEST = 1 << 20  # Bytes of a manifest that is read; real ones have a thousand

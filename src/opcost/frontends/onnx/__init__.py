@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from opcost.frontends.inputs import DIM
-from opcost.frontends.registry import FrontEnd
-
-if TYPE_CHECKING:
-    from opcost.core.graph import Graph
-    from opcost.frontends.options import CountOptions
+from opcost.frontends.registry import FileFrontEnd, FrontEnd
 
 
-class OnnxFrontEnd(FrontEnd):
+class OnnxFrontEnd(FileFrontEnd):
     """Files (`*.onnx`) of any size, with their weights inside or beside them."""
 
-    name = "onnx"
+    name, what = "onnx", "an ONNX model"
     framework = "onnx"
     suffixes = (".onnx",)
     options = (DIM,)
@@ -30,11 +25,6 @@ class OnnxFrontEnd(FrontEnd):
 
         # The producer's name is text; what comes through a pipe may be another format that begins as this one does.
         return path.suffix.lower() == ".onnx" or second_begins(head) not in (b"\n", b"\xa2")
-
-    def load(self, source: Any, options: CountOptions) -> Graph:
-        from opcost.frontends.onnx.walk import load
-
-        return load(Path(source), options)
 
 
 FRONTEND: FrontEnd = OnnxFrontEnd()

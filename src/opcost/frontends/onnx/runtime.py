@@ -316,26 +316,19 @@ def with_channels(graph: NodeGraph) -> NodeGraph:
     nodes = [*graph.nodes]
     for place, node in enumerate(nodes):
         if (node.domain, node.op) == (NCHWC, "Conv") and node.inputs[1] in graph.stored:
-            padded = graph.stored[node.inputs[1]].shape[0]
-            if channels := behind.get(node.outputs[0]) or _declared(node, graph) or _before_zeros(node, graph, padded):
+            padded, channels = graph.stored[node.inputs[1]].shape[0], behind.get(node.outputs[0])
+            if not channels:  # what the file still declares of the value whose name the node has
+                name = node.name.partition("_bn_nchwc")[0].partition("_mul_nchwc")[0].partition("_nchwc")[0]
+                shape = declared.shape if (declared := graph.declared.get(name)) is not None else None
+                channels = shape[1] if shape and len(shape) == 4 and isinstance(shape[1], int) else 0
+            if not channels:  # those before the zeros at the end of the bias, unless that is all zeros
+                bias = graph.stored.get(node.inputs[2]) if len(node.inputs) > 2 else None
+                items = bias.content.items if bias is not None and bias.content is not None else ()
+                zeros = next((at for at, item in enumerate(reversed(items)) if item), WIDEST)
+                channels = padded - zeros // ALIGNED * ALIGNED if zeros < WIDEST else 0
+            if channels:
                 nodes[place] = node._replace(attrs={**node.attrs, "channels": min(channels, padded)})
     return replace(graph, nodes=tuple(nodes))
-
-
-def _declared(node: GraphNode, graph: NodeGraph) -> int:
-    """The channels that the file still declares of the value whose name the node has."""
-    name = node.name.partition("_bn_nchwc")[0].partition("_mul_nchwc")[0].partition("_nchwc")[0]
-    shape = declared.shape if (declared := graph.declared.get(name)) is not None else None
-    found = shape[1] if shape is not None and len(shape) == 4 else None
-    return found if isinstance(found, int) else 0
-
-
-def _before_zeros(node: GraphNode, graph: NodeGraph, padded: int) -> int:
-    """The channels before the zeros at the end of the bias; 0 where that is all zeros."""
-    bias = graph.stored.get(node.inputs[2]) if len(node.inputs) > 2 else None
-    items = bias.content.items if bias is not None and bias.content is not None else ()
-    zeros = next((place for place, item in enumerate(reversed(items)) if item), WIDEST)
-    return padded - zeros // ALIGNED * ALIGNED if zeros < WIDEST else 0
 
 
 @TABLE.handles("ReorderInput", "ReorderOutput", domains=(NCHWC,))

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from opcost.core.checked import Bad
 from opcost.core.files import length_of, opened
 from opcost.core.graph import Graph
 from opcost.errors import InputError, SourceError, some
@@ -20,7 +18,7 @@ from opcost.frontends.onnx.model import Function, OnnxModel, Reference, read_mod
 from opcost.frontends.onnx.operators import NCHWC, PREVIEW, TABLE
 from opcost.frontends.onnx.runtime import with_channels
 from opcost.frontends.onnx.scopes import OnnxScopes
-from opcost.frontends.options import CountOptions, refuse_running
+from opcost.frontends.options import CountOptions
 from opcost.frontends.protobuf import Span
 
 MOST_CALLS = 64  # Functions that call functions
@@ -120,11 +118,15 @@ class OnnxWalk(Walk):
             raise SourceError(f"{node}: functions call each other without end")
         inner = {name: made for name, made in zip(function.inputs, ins, strict=False) if made is not None}
         given = {**function.defaults, **node.attrs}
-        nodes = tuple(_bound(each, given, node) for each in function.nodes)
-        graph = NodeGraph(node.op, nodes, {}, (), (), {})
+        graph = NodeGraph(node.op, function.nodes, {}, (), (), {})
         self._calls += 1
-        for each in nodes:
-            self.node(each, graph, inner)
+        for each in function.nodes:
+            # With the attributes of the call in place of references to them
+            attrs = {name: value for name, value in each.attrs.items() if not isinstance(value, Reference)}
+            references = ((name, value.name) for name, value in each.attrs.items() if isinstance(value, Reference))
+            attrs |= {name: given[referred] for name, referred in references if referred in given}
+            bound = each._replace(name=each.name or node.name, attrs=attrs, props=each.props or node.props)
+            self.node(bound, graph, inner)
         self._calls -= 1
         named = zip(node.outputs, function.outputs, strict=False)
         env.update({name: inner[inside] for name, inside in named if name and inside in inner})
@@ -195,17 +197,6 @@ class OnnxWalk(Walk):
         return self.emit(node, path, "matmul", {"depth": k.shape[-2]}, [made[0], v], [out], node.outputs)
 
 
-def _bound(node: GraphNode, given: Mapping[str, Any], call: GraphNode) -> GraphNode:
-    """A node of a function with the attributes of the call in place of references to them."""
-    attrs = {}
-    for name, value in node.attrs.items():
-        if not isinstance(value, Reference):
-            attrs[name] = value
-        elif value.name in given:
-            attrs[name] = given[value.name]
-    return node._replace(name=node.name or call.name, attrs=attrs, props=node.props or call.props)
-
-
 # -- from a file ----------------------------------------------------------------------------------------------------------
 
 OLDEST = 7  # The first version of the operators that is read
@@ -217,13 +208,9 @@ _DETECTING = frozenset(("NonMaxSuppression", "RoiAlign", "MaxRoiPool", "Efficien
 
 def load(path: Path, options: CountOptions) -> Graph:
     """Read a model and work out all its shapes."""
-    refuse_running(options, f"{path} is an ONNX model")
-    try:
-        with opened(path) as file:
-            model = read_model(Span(file, 0, length_of(file)))
-        return graph_of(model, options, path.name)
-    except (Bad, RecursionError) as exc:
-        raise SourceError(f"{path} is not an ONNX model that can be read: {exc}") from exc
+    with opened(path) as file:
+        model = read_model(Span(file, 0, length_of(file)))
+    return graph_of(model, options, path.name)
 
 
 def graph_of(model: OnnxModel, options: CountOptions, source: str, walks: type[OnnxWalk] = OnnxWalk) -> Graph:

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from opcost.frontends.inputs import DIM
 from opcost.frontends.options import Option
-from opcost.frontends.registry import FrontEnd
-
-if TYPE_CHECKING:
-    from opcost.core.graph import Graph
-    from opcost.frontends.options import CountOptions
-
+from opcost.frontends.registry import FileFrontEnd, FrontEnd
 
 _SIGNATURE = "Which signature of a TensorFlow Lite model is counted; by default the first."
 
 
-class TfliteFrontEnd(FrontEnd):
+class TfliteFrontEnd(FileFrontEnd):
     """Files (`*.tflite`) of any size, plain or quantized."""
 
-    name = "tflite"
+    name, what = "tflite", "a TensorFlow Lite model"
     framework = "tensorflow"
     suffixes = (".tflite", ".lite")
     options = (DIM, Option("signature", str, _SIGNATURE, "NAME"))
@@ -28,11 +22,6 @@ class TfliteFrontEnd(FrontEnd):
 
     def sniff(self, head: bytes, path: Path) -> bool:
         return head[4:8] == b"TFL3"
-
-    def load(self, source: Any, options: CountOptions) -> Graph:
-        from opcost.frontends.tflite.walk import load
-
-        return load(Path(source), options)
 
 
 FRONTEND: FrontEnd = TfliteFrontEnd()

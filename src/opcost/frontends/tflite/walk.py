@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from opcost.core.checked import Bad
 from opcost.core.graph import INTEGER, NO_ATTRS, Graph, Role
 from opcost.core.shapes import Shape
 from opcost.errors import SourceError, UnknownName, some
@@ -17,7 +16,7 @@ from opcost.frontends.flatbuffer import pages_of
 from opcost.frontends.nodes.inputs import Scopes, given_inputs, path_in_name
 from opcost.frontends.nodes.meaning import MOST_DEPTH, GraphNode, NodeGraph, Operand, Out, plain
 from opcost.frontends.nodes.walk import Walk
-from opcost.frontends.options import CountOptions, refuse_running
+from opcost.frontends.options import CountOptions
 from opcost.frontends.tflite import products as _products  # noqa: F401 - it enters its operators in the table
 from opcost.frontends.tflite.model import LiteModel, LiteSignature, LiteTensor, read_model
 from opcost.frontends.tflite.operators import TABLE
@@ -25,13 +24,9 @@ from opcost.frontends.tflite.operators import TABLE
 
 def load(path: Path, options: CountOptions) -> Graph:
     """Read a model and work out all its shapes."""
-    refuse_running(options, f"{path} is a TensorFlow Lite model")
-    try:
-        with pages_of(path) as pages:
-            model = read_model(pages)
-        return graph_of(model, options, path.name)
-    except (Bad, RecursionError) as exc:
-        raise SourceError(f"{path} is not a TensorFlow Lite model that can be read: {exc}") from exc
+    with pages_of(path) as pages:
+        model = read_model(pages)
+    return graph_of(model, options, path.name)
 
 
 def graph_of(model: LiteModel, options: CountOptions, source: str) -> Graph:

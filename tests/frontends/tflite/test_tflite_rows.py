@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from node_rows import P, Q, R, Row, S, T, Tensor, c, check, check_refused, check_with_less, missing, n, w, x
 
-from opcost.frontends.nodes.meaning import MOST_AXES
+from opcost.frontends.nodes import MOST_AXES
 from opcost.frontends.tflite.walk import TABLE
 
 N, C = P * Q, 4

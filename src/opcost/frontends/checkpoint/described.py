@@ -16,7 +16,8 @@ from opcost.core.graph import Note
 from opcost.core.scan import Scan, StoredTensor
 from opcost.core.units import format_count
 from opcost.errors import shortened, some
-from opcost.frontends.checkpoint.reader import LARGEST_EXTENT, MOST_AXES, NotKnown
+from opcost.frontends.checkpoint import LARGEST_EXTENT, MOST_AXES
+from opcost.frontends.checkpoint.reader import NotKnown
 from opcost.frontends.input_data import OBJECT_STEPS, SafeUnpickler
 
 LARGEST_PICKLE = 32 << 20  # Bytes; a tensor takes about two hundred of them, and its data is elsewhere

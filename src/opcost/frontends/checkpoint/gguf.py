@@ -15,15 +15,8 @@ from opcost.core.checked import Bad
 from opcost.core.files import length_of, opened
 from opcost.core.graph import Note
 from opcost.errors import shortened
-from opcost.frontends.checkpoint.reader import (
-    LARGEST_EXTENT,
-    MOST_AXES,
-    MOST_TENSORS,
-    CheckpointReader,
-    Contents,
-    NotKnown,
-    Raw,
-)
+from opcost.frontends.checkpoint import LARGEST_EXTENT, MOST_AXES, MOST_TENSORS
+from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, NotKnown, Raw
 
 _BLOCK = 1 << 20
 _MOST_PAIRS = 1 << 16

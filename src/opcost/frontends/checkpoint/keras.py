@@ -17,7 +17,8 @@ from opcost.core.files import opened
 from opcost.core.graph import BITS
 from opcost.core.parsing import BadArchive, archive_in
 from opcost.errors import MissingFramework, OpcostError
-from opcost.frontends.checkpoint.reader import MOST_TENSORS, CheckpointReader, Contents, Raw, first_member
+from opcost.frontends.checkpoint import MOST_TENSORS
+from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw, first_member
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _WEIGHTS = "model.weights.h5"

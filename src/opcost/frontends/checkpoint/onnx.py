@@ -11,7 +11,8 @@ from opcost.core.checked import Bad
 from opcost.core.files import length_of, opened
 from opcost.core.graph import nbytes
 from opcost.errors import shortened
-from opcost.frontends.checkpoint.reader import LARGEST_EXTENT, MOST_AXES, MOST_TENSORS, CheckpointReader, Contents, Raw
+from opcost.frontends.checkpoint import LARGEST_EXTENT, MOST_AXES, MOST_TENSORS
+from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw
 from opcost.frontends.nodes.meaning import plain
 from opcost.frontends.onnx.model import DTYPES
 from opcost.frontends.protobuf import Parts, Piece, Span, fields, piece, size_of

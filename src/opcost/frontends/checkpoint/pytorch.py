@@ -14,8 +14,9 @@ from opcost.core.graph import BITS, nbytes
 from opcost.core.parsing import archive_in, read_member
 from opcost.core.scan import Role
 from opcost.errors import shortened
+from opcost.frontends.checkpoint import MOST_TENSORS
 from opcost.frontends.checkpoint.described import LARGEST_PICKLE, Keys, PickledTensor, TensorUnpickler, tensors_in
-from opcost.frontends.checkpoint.reader import MOST_TENSORS, CheckpointReader, Contents, Raw, first_member
+from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw, first_member
 
 _MAGIC = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 """The number with which files begin that are no archives, behind the two bytes of the protocol."""

@@ -16,12 +16,6 @@ from opcost.core.scan import Role
 from opcost.errors import AmbiguousSource, SourceError, UnknownSource
 
 HEAD_BYTES = 4096
-MOST_TENSORS = 100_000
-"""Of one file. The largest checkpoints have some 200,000 in a hundred files; a hostile one must not fill the memory."""
-MOST_AXES = 32
-LARGEST_EXTENT = (1 << 63) - 1
-
-
 Content: TypeAlias = bytes
 
 

@@ -12,15 +12,8 @@ from opcost.core.checked import Bad
 from opcost.core.files import length_of, opened
 from opcost.core.graph import bits
 from opcost.errors import shortened
-from opcost.frontends.checkpoint.reader import (
-    LARGEST_EXTENT,
-    MOST_AXES,
-    MOST_TENSORS,
-    CheckpointReader,
-    Contents,
-    NotKnown,
-    Raw,
-)
+from opcost.frontends.checkpoint import LARGEST_EXTENT, MOST_AXES, MOST_TENSORS
+from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, NotKnown, Raw
 
 LARGEST_HEADER = 32 << 20
 """Bytes of a header. 100,000 tensors take some twelve million."""

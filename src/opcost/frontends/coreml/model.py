@@ -12,16 +12,8 @@ from typing import Any, NamedTuple
 from opcost.core.checked import Bad
 from opcost.errors import SourceError
 from opcost.frontends.coreml.network import network_graph
-from opcost.frontends.nodes.meaning import (
-    MOST_AXES,
-    MOST_CONTENT,
-    MOST_DEPTH,
-    Content,
-    DeclaredValue,
-    GraphNode,
-    NodeGraph,
-    StoredValue,
-)
+from opcost.frontends.nodes import MOST_AXES, MOST_CONTENT, MOST_DEPTH
+from opcost.frontends.nodes.meaning import Content, DeclaredValue, GraphNode, NodeGraph, StoredValue
 from opcost.frontends.protobuf import Parts, Piece, Span, fields, floats, integers, piece, text
 
 DTYPES = {

@@ -11,15 +11,8 @@ from math import prod
 from typing import Any
 
 from opcost.core.checked import Bad
-from opcost.frontends.nodes.meaning import (
-    MOST_CONTENT,
-    MOST_DEPTH,
-    Content,
-    DeclaredValue,
-    GraphNode,
-    NodeGraph,
-    StoredValue,
-)
+from opcost.frontends.nodes import MOST_CONTENT, MOST_DEPTH
+from opcost.frontends.nodes.meaning import Content, DeclaredValue, GraphNode, NodeGraph, StoredValue
 from opcost.frontends.protobuf import Parts, Piece, fields, floats, piece, size_of, text
 
 _FIXED: dict[int, str] = {

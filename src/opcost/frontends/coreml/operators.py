@@ -12,17 +12,9 @@ from typing import Any
 from opcost.core.graph import NO_ATTRS
 from opcost.core.shapes import Dims, Extent, Mismatch, Unknown, axis_of, known, reshaped, times  # fmt: skip
 from opcost.frontends.nodes import results
-from opcost.frontends.nodes.meaning import (  # fmt: skip
-    NodeCall,
-    OperatorMeaning,
-    OperatorTable,
-    Out,
-    like,
-    numel,
-    one,
-    with_bias,
-)
+from opcost.frontends.nodes.meaning import NodeCall, OperatorMeaning, OperatorTable, Out
 from opcost.frontends.nodes.operators import add_functions, add_rows
+from opcost.frontends.nodes.results import like, numel, one, with_bias
 
 TABLE = OperatorTable()
 handles = TABLE.handles

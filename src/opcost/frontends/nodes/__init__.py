@@ -1,1 +1,5 @@
-"""Models as graphs of nodes with named values: the part that readers of ONNX, TensorFlow Lite and Core ML share."""
+"""What formats whose files hold graphs of named values share: the graph as data, the walk over it, handlers of operators."""
+
+MOST_CONTENT = 4096  # Elements of a tensor whose content is read: shapes, axes, scales, and tables of such
+MOST_AXES = 64
+MOST_DEPTH = 32  # Graphs inside graphs

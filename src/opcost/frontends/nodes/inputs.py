@@ -25,7 +25,8 @@ from opcost.frontends.inputs import (
     parse_dims,
     requested_inputs,
 )
-from opcost.frontends.nodes.meaning import MOST_CONTENT, Content, DeclaredValue, GraphNode, Operand, plain
+from opcost.frontends.nodes import MOST_CONTENT
+from opcost.frontends.nodes.meaning import Content, DeclaredValue, GraphNode, Operand, plain
 from opcost.frontends.options import CountOptions
 
 _CACHED = re.compile("past|cache", re.IGNORECASE)

@@ -14,11 +14,8 @@ from math import prod
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from opcost.core.graph import NO_ATTRS, Attrs
-from opcost.core.shapes import Dims, Shape, Unknown, broadcast, known
-
-MOST_CONTENT = 4096  # Elements of a tensor whose content is read: shapes, axes, scales, and tables of such
-MOST_AXES = 64
-MOST_DEPTH = 32  # Graphs inside graphs
+from opcost.core.shapes import Dims, Shape, Unknown, broadcast
+from opcost.frontends.nodes import MOST_CONTENT
 
 Number: TypeAlias = "int | float | bool | None"
 
@@ -344,7 +341,8 @@ class NodeCall:
     def elementwise(self, fn: str, *ins: Operand | None) -> Operand:
         """The result of a function of each element that is a part of what the node does."""
         given = [each for each in ins if each is not None]
-        return self.step("elementwise", {"fn": fn}, given, [Out(common(given), given[0].dtype)])[0]
+        shape = None if any(each.shape is None for each in given) else broadcast([each.dims for each in given])
+        return self.step("elementwise", {"fn": fn}, given, [Out(shape, given[0].dtype)])[0]
 
     def viewed(self, x: Operand, shape: Shape) -> Operand:
         """The same memory with another shape."""
@@ -358,9 +356,28 @@ class OperatorRow(NamedTuple):
     """How one operator of a format is read: by a handler, which finds inputs and attributes under its own names for them."""
 
     handler: Handler
-    places: Mapping[str, Sequence[int]]
-    constants: Mapping[str, Any]
-    renamed: Mapping[str, str]  # Attributes of the node by the names that the handler has for them
+    places: dict[str, Sequence[int]]
+    constants: dict[str, Any]
+    renamed: dict[str, str]  # Attributes of the node by the names that the handler has for them
+
+    @classmethod
+    def parsed(cls, handler: Handler, words: Iterable[str]) -> OperatorRow:
+        """An operator from the words of its row.
+
+        `x`: the next input; `*x`: all from here on; `axis<dim`: the node calls this attribute dim; `axis=-1`: it is always -1.
+        """
+        row = cls(handler, {}, {}, {})
+        for word in words:
+            name, equals, value = word.partition("=")
+            own, less, old = word.partition("<")
+            if equals:
+                row.constants[name] = int(value) if value.lstrip("-").isdigit() else value
+            elif less:
+                row.renamed[own] = old
+            else:
+                at = len(row.places)
+                row.places[word.lstrip("*")] = range(at, 1 << 16) if word.startswith("*") else (at,)
+        return row
 
     def call(self, node: GraphNode, ins: list[Operand | None], path: str, graph: NodeGraph, walk: NodeWalk) -> NodeCall:
         """A node in the handler's words; a file that names inputs itself has their places in the attribute `@`."""
@@ -373,31 +390,6 @@ class OperatorRow(NamedTuple):
         return NodeCall(node, ins, attrs, places, path, graph, walk)
 
 
-_MOST_INPUTS = 1 << 16
-
-
-def operator_row(handler: Handler, words: Iterable[str] = ()) -> OperatorRow:
-    """An operator from the words of its row.
-
-    `x`: the next input; `*x`: all from here on; `axis<dim`: the node calls this attribute dim; `axis=-1`: it is always -1.
-    """
-    places: dict[str, Sequence[int]] = {}
-    constants: dict[str, Any] = {}
-    renamed: dict[str, str] = {}
-    at = 0
-    for word in words:
-        name, equals, value = word.partition("=")
-        own, less, old = word.partition("<")
-        if equals:
-            constants[name] = int(value) if value.lstrip("-").isdigit() else value
-        elif less:
-            renamed[own] = old
-        else:
-            places[word.lstrip("*")] = range(at, _MOST_INPUTS) if word.startswith("*") else (at,)
-            at += 1
-    return OperatorRow(handler, places, constants, renamed)
-
-
 class OperatorTable(dict[tuple[str, str], OperatorRow]):
     """What the operators of a format mean, by domain and name; the domain of the format itself is the empty text."""
 
@@ -405,48 +397,8 @@ class OperatorTable(dict[tuple[str, str], OperatorRow]):
         """Enter a handler for operators; `inputs` names what it takes, as a row does."""
 
         def enter(handler: Handler) -> Handler:
-            row = operator_row(handler, inputs.split())
+            row = OperatorRow.parsed(handler, inputs.split())
             self.update({(domain, name): row for domain in domains for name in names})
             return handler
 
         return enter
-
-
-# -- results -------------------------------------------------------------------------------------------------------------
-
-
-def numel(shape: Shape) -> int:
-    """The number of elements, which must be known."""
-    return prod(known(shape))
-
-
-def fitting(shape: Shape, items: Sequence[Number] | None) -> Content | None:
-    """A content for a result, if it is small and whole."""
-    if items is None or shape is None or None in shape or prod(known(shape)) != len(items) or len(items) > MOST_CONTENT:
-        return None
-    return Content(known(shape), tuple(items))
-
-
-def like(
-    x: Operand, kind: str, attrs: Attrs = NO_ATTRS, reads: Sequence[Operand | None] | None = None, dtype: str = ""
-) -> OperatorMeaning:
-    """One result with the shape, and unless given the element type, of a tensor."""
-    return OperatorMeaning(kind, attrs, [Out(x.shape, dtype or x.dtype)], reads)
-
-
-def one(
-    kind: str, attrs: Attrs, shape: Shape, dtype: str, reads: Sequence[Operand | None] | None = None
-) -> OperatorMeaning:
-    """One result."""
-    return OperatorMeaning(kind, attrs, [Out(shape, dtype)], reads)
-
-
-def with_bias(bias: Operand | None, **attrs: Any) -> dict[str, Any]:
-    """Attributes of a product, which may add a bias."""
-    return attrs if bias is None else {**attrs, "bias": True}
-
-
-def common(ins: Sequence[Operand]) -> Shape:
-    """The shape to which all inputs are stretched."""
-    shapes = [each.shape for each in ins]
-    return None if None in shapes else broadcast([each.dims for each in ins])

@@ -15,21 +15,8 @@ from opcost.core import shapes
 from opcost.core.graph import NO_ATTRS
 from opcost.core.shapes import Extent, Mismatch, Unknown, known  # fmt: skip
 from opcost.frontends.nodes import results
-from opcost.frontends.nodes.meaning import (
-    Content,
-    Handler,
-    NodeCall,
-    OperatorMeaning,
-    OperatorRow,
-    OperatorTable,
-    Out,
-    common,
-    fitting,
-    like,
-    numel,
-    one,
-    operator_row,
-)
+from opcost.frontends.nodes.meaning import Content, Handler, NodeCall, OperatorMeaning, OperatorRow, OperatorTable, Out
+from opcost.frontends.nodes.results import common, fitting, like, numel, one
 
 _HANDLERS: dict[str, Handler] = {}  # The handlers by the names that rows use
 
@@ -40,11 +27,11 @@ def _shared(handler: Handler) -> Handler:
 
 
 def add_rows(table: OperatorTable, rows: str, domains: Sequence[str] = ("",)) -> None:
-    """Enter operators in a table from lines `NAME NAME ...: handler word word ...`; see `operator_row`."""
+    """Enter operators in a table from lines `NAME NAME ...: handler word word ...`; see `OperatorRow.parsed`."""
     for line in rows.strip().splitlines():
         names, _, words = line.partition(":")
         handler, *rest = words.split()
-        row = operator_row(_HANDLERS[handler], rest)
+        row = OperatorRow.parsed(_HANDLERS[handler], rest)
         table.update({(domain, name): row for domain in domains for name in names.split()})
 
 

@@ -8,21 +8,49 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from opcost.core import shapes
-from opcost.core.graph import NO_ATTRS, Attr
+from opcost.core.graph import NO_ATTRS, Attr, Attrs
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, known
-from opcost.frontends.nodes.meaning import (
-    MOST_CONTENT,
-    Content,
-    Number,
-    Operand,
-    OperatorMeaning,
-    Out,
-    common,
-    fitting,
-    numel,
-    one,
-    with_bias,
-)
+from opcost.frontends.nodes import MOST_CONTENT
+from opcost.frontends.nodes.meaning import Content, Number, Operand, OperatorMeaning, Out
+
+# -- shapes, contents and meanings --------------------------------------------------------------------------------------
+
+
+def numel(shape: Shape) -> int:
+    """The number of elements, which must be known."""
+    return math.prod(known(shape))
+
+
+def fitting(shape: Shape, items: Sequence[Number] | None) -> Content | None:
+    """A content for a result, if it is small and whole."""
+    if items is None or shape is None or None in shape or numel(shape) != len(items) or len(items) > MOST_CONTENT:
+        return None
+    return Content(known(shape), tuple(items))
+
+
+def like(
+    x: Operand, kind: str, attrs: Attrs = NO_ATTRS, reads: Sequence[Operand | None] | None = None, dtype: str = ""
+) -> OperatorMeaning:
+    """One result with the shape, and unless given the element type, of a tensor."""
+    return OperatorMeaning(kind, attrs, [Out(x.shape, dtype or x.dtype)], reads)
+
+
+def one(
+    kind: str, attrs: Attrs, shape: Shape, dtype: str, reads: Sequence[Operand | None] | None = None
+) -> OperatorMeaning:
+    """One result."""
+    return OperatorMeaning(kind, attrs, [Out(shape, dtype)], reads)
+
+
+def with_bias(bias: Operand | None, **attrs: Any) -> dict[str, Any]:
+    """Attributes of a product, which may add a bias."""
+    return attrs if bias is None else {**attrs, "bias": True}
+
+
+def common(ins: Sequence[Operand]) -> Shape:
+    """The shape to which all inputs are stretched."""
+    return None if any(each.shape is None for each in ins) else shapes.broadcast([each.dims for each in ins])
+
 
 # -- functions of each element -------------------------------------------------------------------------------------------
 

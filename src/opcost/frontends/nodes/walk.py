@@ -13,9 +13,9 @@ from opcost.core.report import DATA
 from opcost.core.shapes import Mismatch, Shape, Unknown, complete, merge, text
 from opcost.errors import InputError, SourceError, some
 from opcost.frontends.building import GraphBuilder, check_extents
+from opcost.frontends.nodes import MOST_AXES
 from opcost.frontends.nodes.inputs import Scopes
 from opcost.frontends.nodes.meaning import (
-    MOST_AXES,
     Content,
     GraphNode,
     NodeGraph,

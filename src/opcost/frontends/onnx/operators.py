@@ -13,21 +13,9 @@ from opcost.core import shapes
 from opcost.core.graph import NO_ATTRS
 from opcost.core.shapes import Dims, Mismatch, Unknown, known  # fmt: skip
 from opcost.frontends.nodes import results
-from opcost.frontends.nodes.meaning import (
-    NodeCall,
-    Number,
-    Operand,
-    OperatorMeaning,
-    OperatorTable,
-    Out,
-    StoredValue,
-    common,
-    fitting,
-    like,
-    numel,
-    one,
-)
+from opcost.frontends.nodes.meaning import NodeCall, Number, Operand, OperatorMeaning, OperatorTable, Out, StoredValue
 from opcost.frontends.nodes.operators import add_functions, add_rows
+from opcost.frontends.nodes.results import common, fitting, like, numel, one
 from opcost.frontends.onnx.model import DTYPES
 
 MICROSOFT = "com.microsoft"

@@ -13,8 +13,8 @@ from typing import Any
 from opcost.core import shapes
 from opcost.core.graph import NO_ATTRS, Attr
 from opcost.core.shapes import Dims, Extent, Mismatch, Unknown, known  # fmt: skip
-from opcost.frontends.nodes.meaning import NodeCall, Operand, OperatorMeaning, Out, like, numel, one, with_bias
-from opcost.frontends.nodes.results import product
+from opcost.frontends.nodes.meaning import NodeCall, Operand, OperatorMeaning, Out
+from opcost.frontends.nodes.results import like, numel, one, product, with_bias
 from opcost.frontends.onnx.model import DTYPES
 from opcost.frontends.onnx.operators import MICROSOFT, PREVIEW, TRAINING, handles
 from opcost.frontends.onnx.reductions import OnnxWindow

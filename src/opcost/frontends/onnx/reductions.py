@@ -7,8 +7,8 @@ from math import prod
 
 from opcost.core.graph import NO_ATTRS, Attr
 from opcost.core.shapes import Dims, Extent, Shape, Unknown, axes_of, axis_of, known, reduced, replaced
-from opcost.frontends.nodes.meaning import NodeCall, Operand, OperatorMeaning, Out, numel, one
-from opcost.frontends.nodes.results import SlidingWindow
+from opcost.frontends.nodes.meaning import NodeCall, Operand, OperatorMeaning, Out
+from opcost.frontends.nodes.results import SlidingWindow, numel, one
 from opcost.frontends.onnx.operators import MICROSOFT, NCHWC, handles
 
 # -- normalizations ------------------------------------------------------------------------------------------------------

@@ -15,19 +15,8 @@ from typing import Any
 from opcost.core.graph import NO_ATTRS
 from opcost.core.shapes import Dims, Extent, known, reduced, times
 from opcost.frontends.nodes import results
-from opcost.frontends.nodes.meaning import (
-    GraphNode,
-    NodeCall,
-    NodeGraph,
-    Operand,
-    OperatorMeaning,
-    Out,
-    common,
-    like,
-    numel,
-    one,
-    with_bias,
-)
+from opcost.frontends.nodes.meaning import GraphNode, NodeCall, NodeGraph, Operand, OperatorMeaning, Out
+from opcost.frontends.nodes.results import common, like, numel, one, with_bias
 from opcost.frontends.onnx.model import DTYPES
 from opcost.frontends.onnx.operators import MICROSOFT, NCHWC, TABLE
 from opcost.frontends.onnx.products import added_then, then

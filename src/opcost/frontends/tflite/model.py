@@ -9,15 +9,8 @@ from typing import Any, NamedTuple
 
 from opcost.core.checked import Bad
 from opcost.frontends.flatbuffer import F32, I8, I32, U8, U32, U64, Buffer, Pages, Table
-from opcost.frontends.nodes.meaning import (
-    MOST_AXES,
-    MOST_CONTENT,
-    Content,
-    DeclaredValue,
-    GraphNode,
-    NodeGraph,
-    StoredValue,
-)
+from opcost.frontends.nodes import MOST_AXES, MOST_CONTENT
+from opcost.frontends.nodes.meaning import Content, DeclaredValue, GraphNode, NodeGraph, StoredValue
 
 DTYPES = dict(
     enumerate(

@@ -8,21 +8,10 @@ from typing import Any
 from opcost.core import shapes
 from opcost.core.graph import NO_ATTRS, Attr
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, known  # fmt: skip
-from opcost.frontends.nodes import results
-from opcost.frontends.nodes.meaning import (  # fmt: skip
-    MOST_AXES,
-    Handler,
-    NodeCall,
-    OperatorMeaning,
-    OperatorTable,
-    Out,
-    common,
-    fitting,
-    like,
-    numel,
-    one,
-)
+from opcost.frontends.nodes import MOST_AXES, results
+from opcost.frontends.nodes.meaning import Handler, NodeCall, OperatorMeaning, OperatorTable, Out
 from opcost.frontends.nodes.operators import add_functions, add_rows
+from opcost.frontends.nodes.results import common, fitting, like, numel, one
 
 TABLE = OperatorTable()
 handles = TABLE.handles

@@ -10,7 +10,8 @@ from typing import Any
 
 from opcost.core.graph import NO_ATTRS
 from opcost.core.shapes import Dims, Extent, Mismatch, divided, known, product, times, total
-from opcost.frontends.nodes.meaning import NodeCall, Operand, OperatorMeaning, Out, numel, one, with_bias
+from opcost.frontends.nodes.meaning import NodeCall, Operand, OperatorMeaning, Out
+from opcost.frontends.nodes.results import numel, one, with_bias
 from opcost.frontends.tflite.operators import SAME, handles, swept, then, window
 
 

@@ -13,8 +13,9 @@ from opcost.core.shapes import Shape
 from opcost.errors import SourceError, UnknownName, some
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.flatbuffer import pages_of
+from opcost.frontends.nodes import MOST_DEPTH
 from opcost.frontends.nodes.inputs import Scopes, given_inputs, path_in_name
-from opcost.frontends.nodes.meaning import MOST_DEPTH, GraphNode, NodeGraph, Operand, Out, plain
+from opcost.frontends.nodes.meaning import GraphNode, NodeGraph, Operand, Out, plain
 from opcost.frontends.nodes.walk import Walk
 from opcost.frontends.options import CountOptions
 from opcost.frontends.tflite import products as _products  # noqa: F401 - it enters its operators in the table

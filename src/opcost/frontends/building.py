@@ -31,14 +31,8 @@ class GraphBuilder:
         return found
 
     def value(
-        self,
-        name: str,
-        spec: TensorSpec,
-        role: Role = "activation",
-        *,
-        home: int | None = None,
-        trainable: bool = False,
-    ) -> int:
+        self, name: str, spec: TensorSpec, role: Role = "activation", *, home: int | None = None, trainable: bool = False
+    ) -> int:  # fmt: skip
         """A new value, in the memory of `home` if that is given."""
         index = len(self.values)
         storage = index if home is None else self.values[home].storage
@@ -46,16 +40,9 @@ class GraphBuilder:
         return index
 
     def op(
-        self,
-        kind: str,
-        attrs: Attrs,
-        raw: str,
-        inputs: Iterable[int],
-        outputs: Iterable[int],
-        module: str = "",
-        repeat: int = 1,
+        self, kind: str, attrs: Attrs, raw: str, inputs: Iterable[int], outputs: Iterable[int], module: str = "", repeat: int = 1,
         native: Attrs = NO_ATTRS,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """A new operator."""
         attrs = self._attrs.setdefault(tuple(attrs.items()), attrs) if attrs else NO_ATTRS
         read, made = tuple(inputs), tuple(outputs)

@@ -50,8 +50,7 @@ class SafeUnpickler(pickle.Unpickler):
 
     def __init__(self, data: bytes) -> None:
         super().__init__(BytesIO(data), encoding="latin1")
-        self.left = len(data)
-        """Bytes that may still be made of text: no more than the file has."""
+        self.left = len(data)  # Bytes that may still be made of text: no more than the file has
         self._found: dict[tuple[str, str], object] = {}
 
     def stand_in(self, module: str, name: str) -> object:
@@ -94,8 +93,7 @@ class SafeUnpickler(pickle.Unpickler):
         hash: so a stack is kept of how many parts everything has.
         """
         remembered: dict[object, int] = {}
-        stack: list[int | None] = []
-        """Parts of each thing; None is a mark."""
+        stack: list[int | None] = []  # Parts of each thing; None is a mark
         for number, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
             name = opcode.name
             if number > cls.most_steps:

@@ -244,11 +244,8 @@ def check_one(request: InputOptions) -> None:
 
 
 def requested_inputs(
-    request: InputOptions,
-    names: Sequence[str],
-    known: Collection[str] | None = None,
-    stored: Mapping[str, Shape] | None = None,
-) -> RequestedInputs:
+    request: InputOptions, names: Sequence[str], known: Collection[str] | None = None, stored: Mapping[str, Shape] | None = None
+) -> RequestedInputs:  # fmt: skip
     """The requested inputs of a model whose inputs have names: `names` in order, `known` all that may be given a shape.
 
     One element type is that of all inputs, of those without a given shape too. `stored` are the shapes that the file itself has

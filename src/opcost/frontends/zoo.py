@@ -26,8 +26,7 @@ from opcost.core.units import format_bytes
 from opcost.errors import MissingFramework, OpcostError, Refused, SourceError, UnknownName, shortened
 from opcost.frontends.python import check_call, offline
 
-LARGEST_FILE = 1 << 25
-"""Bytes. The labels of ImageNet-22k make a configuration of one megabyte."""
+LARGEST_FILE = 1 << 25  # Bytes. The labels of ImageNet-22k make a configuration of one megabyte
 DEEPEST = 64  # Levels of nesting; real configurations have about five
 
 LEFT_OUT = frozenset({"auto_map", "trust_remote_code", "custom_pipelines"})

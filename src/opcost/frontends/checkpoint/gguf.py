@@ -86,8 +86,7 @@ class _Walk:
     def __init__(self, file: BinaryIO) -> None:
         self.file, self.size = file, length_of(file)
         self.begin = self.at = 0
-        self.data = b""
-        """What was read of the file, from `begin` on; `at` is a place in it."""
+        self.data = b""  # What was read of the file, from `begin` on; `at` is a place in it
         self.order = "<"
 
     def contents(self) -> Contents:

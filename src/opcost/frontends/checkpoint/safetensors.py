@@ -15,8 +15,7 @@ from opcost.errors import shortened
 from opcost.frontends.checkpoint import LARGEST_EXTENT, MOST_AXES, MOST_TENSORS
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, NotKnown, Raw
 
-LARGEST_HEADER = 32 << 20
-"""Bytes of a header. 100,000 tensors take some twelve million."""
+LARGEST_HEADER = 32 << 20  # Bytes of a header. 100,000 tensors take some twelve million
 _METADATA = "__metadata__"
 _LONGEST_CONTENT = 1 << 12
 _LONGEST_ENTRY = 1 << 12

@@ -91,12 +91,9 @@ def given_inputs(
 
 
 def _sized(
-    inputs: Sequence[DeclaredValue],
-    requested: Mapping[str, tuple[int, ...]],
-    usual: Usual,
-    sizes: dict[str, int],
+    inputs: Sequence[DeclaredValue], requested: Mapping[str, tuple[int, ...]], usual: Usual, sizes: dict[str, int],
     maker: GraphBuilder,
-) -> list[Shape]:
+) -> list[Shape]:  # fmt: skip
     """The shapes of inputs. Usual sizes are assumed where the file leaves them open, and noted; others must be given."""
     ones: dict[str, None] = {}  # Batches
     assumed: dict[tuple[int, str], list[str]] = {}  # Other dimensions by the size that they get, and why
@@ -145,15 +142,11 @@ class Scopes:
         self.stored: dict[int, bool] = {}
         """Stored tensors by their values; True: they are constants in a node and not among the weights."""
         self.roles: dict[int, Role] = {}
-        self.owners: dict[int, str] = {}
-        """The module of each stored tensor."""
-        self.readers: dict[int, str] = {}
-        """The module that reads each first."""
-        self.paths: dict[str, str] = {}
-        """The operator that came first in each module."""
+        self.owners: dict[int, str] = {}  # The module of each stored tensor
+        self.readers: dict[int, str] = {}  # The module that reads each first
+        self.paths: dict[str, str] = {}  # The operator that came first in each module
         self.shared: set[int] = set()
-        self.names: dict[int, str] = {}
-        """What each stored tensor is called in its module."""
+        self.names: dict[int, str] = {}  # What each stored tensor is called in its module
         self.logical: dict[int, tuple[tuple[int, ...], str]] = {}
         """Shape and element type of packed weights as they are meant."""
 

@@ -36,12 +36,9 @@ def add_rows(table: OperatorTable, rows: str, domains: Sequence[str] = ("",)) ->
 
 
 def add_functions(
-    table: OperatorTable,
-    functions: Mapping[str, str],
-    computed: Mapping[str, str] | None = None,
-    inputs: Sequence[str] = (),
+    table: OperatorTable, functions: Mapping[str, str], computed: Mapping[str, str] | None = None, inputs: Sequence[str] = (),
     domains: Sequence[str] = ("",),
-) -> None:
+) -> None:  # fmt: skip
     """Enter functions of each element by our names for them; they take all their inputs, or those that are named.
 
     `computed` is how small contents are computed, where it is not the operator's own name.

@@ -166,11 +166,7 @@ def divided_into(x: Operand, axis: int, lengths: Sequence[Extent]) -> OperatorMe
 
 
 def sliced(
-    x: Operand,
-    axes: Sequence[int],
-    begins: Sequence[int | None],
-    ends: Sequence[int | None],
-    steps: Sequence[int | None],
+    x: Operand, axes: Sequence[int], begins: Sequence[Extent], ends: Sequence[Extent], steps: Sequence[Extent]
 ) -> OperatorMeaning:
     """Elements between two places along some axes, by Python's rules for slices."""
     shape, found = x.dims, x.content
@@ -259,14 +255,9 @@ def counted(ends: Sequence[Operand], dtype: str) -> OperatorMeaning:
 
 
 def product(
-    a: Operand,
-    b: Operand,
-    bias: Operand | None,
-    reads: Sequence[Operand | None],
-    dtype: str = "",
-    transposed: tuple[bool, bool] = (False, False),
-    attrs: Mapping[str, Any] = NO_ATTRS,
-) -> OperatorMeaning:
+    a: Operand, b: Operand, bias: Operand | None, reads: Sequence[Operand | None], dtype: str = "",
+    transposed: tuple[bool, bool] = (False, False), attrs: Mapping[str, Any] = NO_ATTRS,
+) -> OperatorMeaning:  # fmt: skip
     """The product of two matrices, or of batches of them."""
     shape = shapes.matmul(a.dims, b.dims, transpose_a=transposed[0], transpose_b=transposed[1])
     depth = a.dims[-2 if transposed[0] and len(a.dims) > 1 else -1]

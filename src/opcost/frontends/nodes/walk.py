@@ -52,15 +52,12 @@ class Walk:
     ) -> None:
         self.maker = maker
         self.scopes = scopes
-        self.sizes = sizes or {}
-        """The sizes of names in declared shapes."""
-        self.trusted = trusted
-        """Declared shapes hold: the inputs are as the file declares them."""
+        self.sizes = sizes or {}  # The sizes of names in declared shapes
+        self.trusted = trusted  # Declared shapes hold: the inputs are as the file declares them
         self.repeat = 1
         self._steps = self._known = 0
         self._walked: set[tuple[str, ...]] = set()
-        self._possible: set[Shape] = set()
-        """Shapes that passed the check; a model has few."""
+        self._possible: set[Shape] = set()  # Shapes that passed the check; a model has few
         self._stored: dict[int, Operand] = {}
         """Tensors of the file that were read, by the identity of what was read of them."""
 

@@ -73,8 +73,7 @@ class OnnxScopes(Scopes):
         self._absent = {called: target for called, target in parameters.items() if target not in graph.stored}
         """Parameters that are not stored under their names, by what PyTorch's graph calls them."""
         self._called = {called: target for called, _, target in signature}
-        self._replaces: dict[int, str] = {}
-        """The parameter that a stored tensor replaces, by its value."""
+        self._replaces: dict[int, str] = {}  # The parameter that a stored tensor replaces, by its value
         self._gone: set[str] = set()
         """Constants that were computed before the file was saved, as tables of positions: no parameters of the model."""
         self._types: dict[str, str] = {}

@@ -114,8 +114,7 @@ _BYTES = ("padding", "fused", "format", "kernel", "combiner", "from", "to", "mer
 """Numbers of one byte."""
 _NUMBERS = {"?": U8, "b": I8, "i": I32, "l": struct.Struct("<q")}
 
-FIELDS: dict[str, list[tuple[str, str, int]]] = {}
-"""Names, forms and defaults of the fields, by operator."""
+FIELDS: dict[str, list[tuple[str, str, int]]] = {}  # Names, forms and defaults of the fields, by operator
 for _line in _FIELDS.replace("\n    ", " ").strip().splitlines():
     _names, _, _words = _line.partition(":")
     _fields = []

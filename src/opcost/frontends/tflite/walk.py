@@ -75,8 +75,7 @@ class LiteScopes(Scopes):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tensors: Mapping[str, LiteTensor] = {}
-        """The tensors of the graph that is walked."""
+        self.tensors: Mapping[str, LiteTensor] = {}  # The tensors of the graph that is walked
         self._widened: dict[tuple[int, str], tuple[str, Operand]] = {}
         """The stored tensor, with its name, of which a DEQUANTIZE makes the tensor of a graph and a name."""
 
@@ -141,8 +140,7 @@ class LiteWalk(Walk):
         self._depth = 0
         self._variables: dict[str, Operand] = {}
         """By their names; a variable has the shape of what was first put into it."""
-        self._handles: dict[int, str] = {}
-        """The variable of a tensor that is a handle."""
+        self._handles: dict[int, str] = {}  # The variable of a tensor that is a handle
 
     def run(self, place: int, given: Sequence[Operand]) -> list[Operand]:
         """Call a graph by its number; what comes back is what it returns."""

@@ -38,6 +38,7 @@ OBJECT_STEPS = PLAIN_STEPS | frozenset(
 _KEEPS = frozenset("SETITEM SETITEMS APPEND APPENDS ADDITEMS BUILD MEMOIZE".split())
 """Steps that fill what is there, which stays."""
 _FAULT = "it is damaged or no pickle at all"
+_FAULTS = (pickle.UnpicklingError, ValueError, LookupError, TypeError, AttributeError, EOFError, OverflowError)
 
 
 class SafeUnpickler(pickle.Unpickler):
@@ -73,15 +74,7 @@ class SafeUnpickler(pickle.Unpickler):
             end = stream.tell()
             stream.seek(begin)
             return cls(stream.read(end - begin)).load()
-        except (
-            pickle.UnpicklingError,
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            EOFError,
-            OverflowError,
-        ) as exc:
+        except _FAULTS as exc:
             raise Bad(f"{_FAULT} ({shortened(str(exc))})") from exc
 
     @classmethod
@@ -106,12 +99,10 @@ class SafeUnpickler(pickle.Unpickler):
                 place = len(remembered) if argument is None else argument
                 if place > cls.most_steps:
                     raise Bad(f"it wants to remember {place} things")
-                if not stack or stack[-1] is None:
+                if (last := stack[-1]) is None:
                     raise Bad(_FAULT)
-                remembered[place] = stack[-1]
+                remembered[place] = last
             elif name.endswith("GET"):
-                if argument not in remembered:
-                    raise Bad(_FAULT)
                 stack.append(remembered[argument])
             elif name == "MARK":
                 stack.append(None)
@@ -124,11 +115,11 @@ def _step(opcode: pickletools.OpcodeInfo, stack: list[int | None]) -> None:
     name, before = opcode.name, opcode.stack_before
     taken: list[int] = []
     if pickletools.markobject in before:
-        while (part := _popped(stack)) is not None:
+        while (part := stack.pop()) is not None:
             taken.append(part)
         taken.reverse()
         before = before[: before.index(pickletools.markobject)]
-    under: list[Any] = [_popped(stack) for _ in before][::-1]
+    under: list[Any] = [stack.pop() for _ in before][::-1]
     if None in under:
         raise Bad(_FAULT)
     keys = {"SETITEM": under[1:2], "SETITEMS": taken[::2], "DICT": taken[::2], "ADDITEMS": taken, "FROZENSET": taken}
@@ -142,12 +133,6 @@ def _step(opcode: pickletools.OpcodeInfo, stack: list[int | None]) -> None:
         if made > LARGEST_TUPLE:
             raise Bad(f"a tuple of it unfolds into more than {LARGEST_TUPLE} parts")
     stack.extend([made] * len(opcode.stack_after))
-
-
-def _popped(stack: list[int | None]) -> int | None:
-    if not stack:
-        raise Bad(_FAULT)
-    return stack.pop()
 
 
 # -- arrays in a file: shape and element type of each, from `.npy`, `.npz`, or a pickle of plain arrays --------------------

@@ -218,7 +218,7 @@ class Table:
         return struct.unpack(f"<{count}{code}", self.buffer.data.piece(self.buffer.check(at, size), size)) if at else ()
 
     def positions(self, slot: int) -> Iterator[int]:
-        """Where the elements of a vector of offsets lie."""
+        """Where the elements of a vector of offsets are."""
         start, count = self.vector(slot, 4) or (0, 0)
         for at in range(start, start + 4 * count, 4):
             yield self.buffer.follow(at)

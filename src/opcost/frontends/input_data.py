@@ -98,7 +98,7 @@ class SafeUnpickler(pickle.Unpickler):
             if name.endswith("PUT") or name == "MEMOIZE":
                 place = len(remembered) if argument is None else argument
                 if place > cls.most_steps:
-                    raise Bad(f"it wants to remember {place} things")
+                    raise Bad(f"it would remember {place} things")
                 if (last := stack[-1]) is None:
                     raise Bad(_FAULT)
                 remembered[place] = last

@@ -137,7 +137,7 @@ def entry(shape: object, offsets: object, dtype: object = "F32") -> str:
 
 
 HOSTILE = {
-    "a length beyond the file": (struct.pack("<Q", 1 << 60) + b"{}", "header is said to have"),
+    "a length beyond the file": (struct.pack("<Q", 1 << 60) + b"{}", "header declares"),
     "a length of nothing": (struct.pack("<Q", 0) + b"{}", "cannot be read"),
     "a header of a gigabyte": (struct.pack("<Q", 1 << 30) + b"{", "and the file has"),
     "no JSON": ("{not json", "cannot be read"),
@@ -145,7 +145,7 @@ HOSTILE = {
     "nothing but objects": ('{"a":{}' + ',"b":{}' * 100_000 + "}", "objects and 0 tensors"),
     "a list": ("[]", "no checkpoint that is known|cannot be read"),
     "a negative extent": (f'{{"a":{entry([-1], [0, 4])}}}', "cannot be read"),
-    "a gigantic extent": (f'{{"a":{entry([1 << 62, 1 << 62], [0, 4])}}}', "is said to lie"),
+    "a gigantic extent": (f'{{"a":{entry([1 << 62, 1 << 62], [0, 4])}}}', "is declared from"),
     "an extent of thousands of digits": (
         f'{{"a":{entry([0], [0, 4])}}}'.replace("[0]", f"[{'9' * 5000}]"),
         "cannot be read",
@@ -153,12 +153,12 @@ HOSTILE = {
     "a fraction": (f'{{"a":{entry([0.5], [0, 4])}}}', "cannot be read"),
     "a key twice": (f'{{"a":{entry([1], [0, 4])},"a":{entry([1], [0, 4])}}}', "of which 1 twice"),
     "an unknown type": (f'{{"a":{entry([1], [0, 4], "F7")}}}', "unknown type 'F7'"),
-    "offsets that are turned round": (f'{{"a":{entry([1], [4, 0])}}}', "is said to lie"),
+    "offsets that are turned round": (f'{{"a":{entry([1], [4, 0])}}}', "is declared from"),
     "offsets beyond the file": (f'{{"a":{entry([2], [0, 8])}}}', "and the file has 4"),
     "a gap": (f'{{"a":{entry([1], [4, 8])}}}', "before it ends at 0"),
     "two at one place": (f'{{"a":{entry([1], [0, 4])},"b":{entry([1], [0, 4])}}}', "before it ends at 4"),
-    "too few bytes": (f'{{"a":{entry([3], [0, 4])}}}', "is said to lie"),
-    "many axes": (f'{{"a":{entry([1] * 33, [0, 4])}}}', "is said to lie"),
+    "too few bytes": (f'{{"a":{entry([3], [0, 4])}}}', "is declared from"),
+    "many axes": (f'{{"a":{entry([1] * 33, [0, 4])}}}', "is declared from"),
 }
 
 

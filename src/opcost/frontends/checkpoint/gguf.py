@@ -98,7 +98,7 @@ class _Walk:
             raise NotKnown(f"it is of version {version}, and versions 2 and 3 are read: convert it again")
         tensors, pairs = self._unpack("QQ")
         if tensors * 24 > self.size or tensors > MOST_TENSORS or pairs * 13 > self.size or pairs > _MOST_PAIRS:
-            raise Bad(f"it is said to hold {tensors:,} tensors and {pairs:,} keys")
+            raise Bad(f"it declares {tensors:,} tensors and {pairs:,} keys")
         facts = dict(filter(None, (self._pair() for _ in range(pairs))))
         listed = [self._tensor() for _ in range(tensors)]
         self._check(listed, facts.get("general.alignment", 32))
@@ -152,7 +152,7 @@ class _Walk:
         name = self._text(_LONGEST_NAME)
         (axes,) = self._unpack("I")
         if axes > MOST_AXES:
-            raise Bad(f"{shortened(name)} is said to have {axes:,} axes")
+            raise Bad(f"{shortened(name)} declares {axes:,} axes")
         shape = tuple(reversed(self._unpack(f"{axes}Q")))  # the file has the axis first whose elements are side by side
         kind, offset = self._unpack("IQ")
         if kind not in TYPES:
@@ -163,7 +163,7 @@ class _Walk:
         return Raw(name, shape, dtype, prod(shape) // block * size), offset
 
     def _check(self, listed: list[tuple[Raw, int]], alignment: object) -> None:
-        """The data of each must lie behind that of the one before, within the file."""
+        """The data of each must be behind that of the one before, within the file."""
         if not isinstance(alignment, int) or isinstance(alignment, bool) or not 0 < alignment <= 1 << 20:
             raise Bad(f"its alignment is {alignment}")
         begin = -(-(self.begin + self.at) // alignment) * alignment
@@ -171,7 +171,7 @@ class _Walk:
         for tensor, offset in sorted(listed, key=lambda found: (found[1], found[0].bytes)):
             if offset < end or offset % alignment or begin + offset + tensor.bytes > self.size:
                 raise Bad(
-                    f"the {tensor.bytes:,} bytes of {shortened(tensor.name)} are said to lie at {offset:,} of its "
+                    f"the {tensor.bytes:,} bytes of {shortened(tensor.name)} are declared at {offset:,} of its "
                     f"{self.size - begin:,} bytes of data, and what is before them ends at {end:,}"
                 )
             end = offset + tensor.bytes
@@ -181,7 +181,7 @@ class _Walk:
     def _text(self, longest: int) -> str:
         (length,) = self._unpack("Q")
         if length > longest:
-            raise Bad(f"a name is said to have {length:,} bytes")
+            raise Bad(f"a name declares {length:,} bytes")
         return self._take(length).decode("utf-8", "replace")
 
     def _unpack(self, form: str) -> tuple[Any, ...]:

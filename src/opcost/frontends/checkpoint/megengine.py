@@ -35,7 +35,7 @@ class DumpReader(CheckpointReader):
 
 
 class PickleReader(CheckpointReader):
-    """A dict of arrays; the arrays lie in the pickle itself, so that all of it is read."""
+    """A dict of arrays; the arrays are in the pickle itself, so that all of it is read."""
 
     name = "pickle"
     suffixes = (".pkl", ".pickle")

@@ -72,23 +72,23 @@ def _raw(parts: Parts, path: Path, files: dict[str, int]) -> Raw:
 
 
 def _outside(parts: Parts, name: str, needed: int, path: Path, files: dict[str, int]) -> int:
-    """The bytes of data in another file, which must lie in the folder of the model and be long enough."""
+    """The bytes of data in another file, which must be in the folder of the model and be long enough."""
     entries = {entry.text(1): entry.text(2) for entry in parts.messages(13)}
     place = entries.get("location", "")
     if place not in files:
         target = Path(place)
         if not place or "\0" in place or target.is_absolute() or ".." in target.parts or "\\" in place:
-            raise Bad(f"the data of {shortened(name)} is said to lie outside of the folder, at {shortened(place)!r}")
+            raise Bad(f"the data of {shortened(name)} is declared outside of the folder, at {shortened(place)!r}")
         found = path.parent / target
         if not os.path.isfile(found):  # noqa: PTH113 - a name that cannot be is not there
-            raise Bad(f"there is no file {shortened(place)} beside it, where the data of {shortened(name)} should lie")
+            raise Bad(f"there is no file {shortened(place)} beside it, where the data of {shortened(name)} should be")
         real = found.resolve()  # a link may lead elsewhere; the cache of a hub links model and data to one folder
         if not any(real.is_relative_to(folder) for folder in (path.parent.resolve(), path.resolve().parent)):
             raise Bad(f"the data of {shortened(name)} at {shortened(place)!r} is a link that leads out of the folder")
         files[place] = real.stat().st_size
     numbers = {key: entries.get(key, "") for key in ("offset", "length")}
     if any(value and not (value.isdecimal() and len(value) < 20) for value in numbers.values()):
-        raise Bad(f"the place of {shortened(name)} in {shortened(place)} is said to be {shortened(str(numbers))}")
+        raise Bad(f"the place of {shortened(name)} in {shortened(place)} is declared as {shortened(str(numbers))}")
     length = int(numbers["length"] or needed)
     if int(numbers["offset"] or 0) + length > files[place] or length < needed:
         raise Bad(f"{shortened(name)} needs {needed:,} bytes, and {shortened(place)} has {files[place]:,}")

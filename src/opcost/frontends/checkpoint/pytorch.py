@@ -73,7 +73,7 @@ def _stack(file: BinaryIO) -> tuple[object, dict[str, int]]:
         elements = int.from_bytes(file.read(8), "little", signed=True)
         storage = known.get(key)
         if elements < 0 or (storage is not None and elements != storage.elements):
-            raise Bad(f"its data {shortened(key)!r} is said to have {elements:,} elements")
+            raise Bad(f"its data {shortened(key)!r} declares {elements:,} elements")
         if storage is None:
             raise Bad(f"it holds data {shortened(key)!r} that nothing describes")
         sizes[key] = nbytes(elements, storage.dtype)

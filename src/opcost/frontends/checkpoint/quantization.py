@@ -79,10 +79,10 @@ def tied(tensors: list[StoredTensor], facts: Mapping[str, Any]) -> tuple[list[St
     head = tensors[place]
     if head.shape != embedding.shape or head.tied_to:
         return tensors, ()
-    said = f"{head.name} is stored although it is tied to {embedding.name}: its bytes count, its parameters do not"
+    text = f"{head.name} is stored although it is tied to {embedding.name}: its bytes count, its parameters do not"
     changed = [*tensors]
     changed[place] = head._replace(params=0, tied_to=embedding.name)
-    return changed, (Note("tied", said),)
+    return changed, (Note("tied", text),)
 
 
 def _once(name: str) -> Note:
@@ -227,7 +227,7 @@ class _Recognition:
         return None
 
     def _gptq_or_awq(self, tensor: Raw, stem: str) -> Packed | None:
-        """Zero points are packed like weights and scales are not, so the two tell the bits; GPTQ packs along the inputs."""
+        """Zero points are packed like weights and scales are not, so the two give the bits; GPTQ packs along the inputs."""
         scales, zeros = self.tensors.get(f"{stem}.scales"), self.tensors.get(f"{stem}.qzeros")
         rows, columns = tensor.shape
         bits: int | None = None

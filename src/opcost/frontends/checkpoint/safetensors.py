@@ -70,9 +70,9 @@ class SafetensorsReader(CheckpointReader):
             size = length_of(file)
             length = int.from_bytes(file.read(8), "little")
             if size < 8 or length > size - 8:
-                raise Bad(f"its header is said to have {length:,} bytes, and the file has {size:,}")
+                raise Bad(f"its header declares {length:,} bytes, and the file has {size:,}")
             if length > LARGEST_HEADER:
-                raise NotKnown(f"its header is said to have {length:,} bytes, more than {LARGEST_HEADER >> 20} MiB")
+                raise NotKnown(f"its header declares {length:,} bytes, more than {LARGEST_HEADER >> 20} MiB")
             header = file.read(length)
             # What unfolds is bounded before it does: every object is a tensor's, but for two.
             tensors = header.count(b'"data_offsets"')
@@ -111,7 +111,7 @@ def _tensors(header: bytes, room: int) -> list[Raw]:
         if begin != at or size * 8 != prod(shape) * bits or len(shape) > MOST_AXES:
             _one_by_one(header, declared)  # raises where something is missing
             raise Bad(
-                f"{shortened(name)} of {kind} {shortened(str(shape))} is said to lie from {begin:,} to {end:,}, and "
+                f"{shortened(name)} of {kind} {shortened(str(shape))} is declared from {begin:,} to {end:,}, and "
                 f"what is before it ends at {at:,}"
             )
         found.append(Raw(name, shape, DTYPES[kind], size))

@@ -46,8 +46,8 @@ OWN: dict[str, dict[str, str]] = {
     RECORDERS: {name: f"opcost.recorders.{name}:RECORDER" for name in ("onnxruntime", "torch")},
     CHECKPOINTS: {
         name: f"opcost.frontends.checkpoint.{name}:READER"
-        for name in "arrays gguf keras megengine onnx pytorch safetensors".split()
-    } | {"pickle": "opcost.frontends.checkpoint.megengine:PICKLE"},
+        for name in "arrays gguf keras onnx pytorch safetensors".split()
+    } | {name: f"opcost.frontends.checkpoint.arrays:{at}" for name, at in (("megengine", "DUMP"), ("pickle", "PICKLE"))},
 }  # fmt: skip
 """The project's own parts, by name, so that a copy of the source on the path is all it takes to have them."""
 GROUPS = tuple(OWN)

@@ -15,7 +15,7 @@ from opcost.frontends.coreml import MANIFEST
 from opcost.frontends.coreml.model import CoremlModel, read_model
 from opcost.frontends.coreml.operators import TABLE
 from opcost.frontends.nodes.inputs import Scopes, given_inputs
-from opcost.frontends.nodes.meaning import GraphNode, NodeGraph, Operand
+from opcost.frontends.nodes.meaning import GraphNode, Names, NodeGraph, Operand, Operands
 from opcost.frontends.nodes.walk import MOST_TURNS, Block, NestedNames, Walk
 from opcost.frontends.options import CountOptions
 from opcost.frontends.protobuf import Span
@@ -96,9 +96,7 @@ class CoremlWalk(Walk):
     def __init__(self, maker: GraphBuilder, *, trusted: bool) -> None:
         super().__init__(maker, CoremlScopes(), trusted=trusted)
 
-    def special(
-        self, node: GraphNode, ins: list[Operand | None], graph: NodeGraph, env: dict[str, Operand]
-    ) -> Sequence[Operand] | None:
+    def special(self, node: GraphNode, ins: Operands, graph: NodeGraph, env: Names) -> Sequence[Operand] | None:
         given = [made for made in ins if made is not None]
         answer = given[0].first if given else None
         place = None if answer is None else 0 if answer else 1  # the first branch where the condition holds
@@ -122,9 +120,7 @@ class CoremlWalk(Walk):
 
     # -- layers of neural networks: the networks that they run see and change the values of all names around them -----------
 
-    def _branch_layer(
-        self, node: GraphNode, place: int | None, graph: NodeGraph, env: dict[str, Operand]
-    ) -> Sequence[Operand]:
+    def _branch_layer(self, node: GraphNode, place: int | None, graph: NodeGraph, env: Names) -> Sequence[Operand]:
         blocks: tuple[NodeGraph, ...] = node.attrs["@blocks"]
         first, second = ([*_made_in(block)] for block in blocks)
         if place is not None:
@@ -136,9 +132,7 @@ class CoremlWalk(Walk):
         env.update(zip(names, self.choose(node, place, branches), strict=True))
         return ()
 
-    def _loop_layer(
-        self, node: GraphNode, ins: list[Operand], graph: NodeGraph, env: dict[str, Operand]
-    ) -> Sequence[Operand]:
+    def _loop_layer(self, node: GraphNode, ins: list[Operand], graph: NodeGraph, env: Names) -> Sequence[Operand]:
         """Turns as often as its input or its own number, or while the result of a network holds."""
         cond, body = node.attrs["@blocks"]
         made = _made_in(body)
@@ -159,7 +153,7 @@ class CoremlWalk(Walk):
         return ()
 
     def _after(
-        self, block: NodeGraph, names: Sequence[str], graph: NodeGraph, env: dict[str, Operand],
+        self, block: NodeGraph, names: Sequence[str], graph: NodeGraph, env: Names,
         given: Iterable[tuple[str, Operand]] = (),
     ) -> list[Operand]:  # fmt: skip
         """The values of names after a network has run; what gets one only where data have it so is unknown."""

@@ -96,7 +96,7 @@ class DumpWalk(Walk):
         return self._names.get(variable) or self.model.variables[variable].name or self._keys[variable]
 
     def special(
-        self, node: GraphNode, ins: list[Operand | None], graph: NodeGraph, env: dict[str, Operand]
+        self, node: GraphNode, ins: Sequence[Operand | None], graph: NodeGraph, env: dict[str, Operand]
     ) -> Sequence[Operand]:
         """Every node is MegEngine's own: its row says all of it."""
         op, row = self._operator, ROWS.get(self._operator.type)

@@ -26,7 +26,7 @@ from opcost.frontends.inputs import (
     requested_inputs,
 )
 from opcost.frontends.nodes import MOST_CONTENT
-from opcost.frontends.nodes.meaning import Content, DeclaredValue, GraphNode, Operand, plain
+from opcost.frontends.nodes.meaning import Content, DeclaredValue, GraphNode, Operand, Operands, plain
 from opcost.frontends.options import CountOptions
 
 _CACHED = re.compile("past|cache", re.IGNORECASE)
@@ -170,11 +170,11 @@ class Scopes:
         """The part that a stored tensor plays for the node that reads it at this place."""
         raise NotImplementedError
 
-    def meant(self, node: GraphNode, place: int, ins: Sequence[Operand | None]) -> tuple[tuple[int, ...], str] | None:
+    def meant(self, node: GraphNode, place: int, ins: Operands) -> tuple[tuple[int, ...], str] | None:
         """Shape and element type of the weight at this place, where it is stored in another form."""
         return None
 
-    def path(self, node: GraphNode, ins: Sequence[Operand | None], maker: GraphBuilder) -> str:
+    def path(self, node: GraphNode, ins: Operands, maker: GraphBuilder) -> str:
         """The module of a node: from the exporter, from the node's name, or from that of a weight that it reads."""
         found = self.path_in_node(node)
         if found is None:
@@ -184,7 +184,7 @@ class Scopes:
             self.paths[found] = node.op
         return found
 
-    def read(self, node: GraphNode, path: str, ins: Sequence[Operand | None], maker: GraphBuilder) -> None:
+    def read(self, node: GraphNode, path: str, ins: Operands, maker: GraphBuilder) -> None:
         """Note which part the stored tensors play that a node reads."""
         for place, made in enumerate(ins):
             if made is None or made.value not in self.stored:

@@ -211,6 +211,10 @@ class Operand:
         return self.content.items[0] if self.content and self.content.items else None
 
 
+Operands: TypeAlias = "Sequence[Operand | None]"  # None: an input that is left out
+Names: TypeAlias = "dict[str, Operand]"  # Values by their names in a graph
+
+
 class Out(NamedTuple):
     """A result. `home`: it is in the memory of that tensor."""
 
@@ -227,7 +231,7 @@ class OperatorMeaning(NamedTuple):
     kind: str
     attrs: Attrs
     outs: Sequence[Out]
-    reads: Sequence[Operand | None] | None = None
+    reads: Operands | None = None
 
 
 class NodeWalk(Protocol):
@@ -237,7 +241,7 @@ class NodeWalk(Protocol):
 
     def version(self, node: GraphNode) -> int: ...
     def emit(
-        self, node: GraphNode, path: str, kind: str, attrs: Attrs, reads: Sequence[Operand | None], outs: Sequence[Out],
+        self, node: GraphNode, path: str, kind: str, attrs: Attrs, reads: Operands, outs: Sequence[Out],
         names: Sequence[str],
     ) -> list[Operand]: ...  # fmt: skip
 
@@ -247,7 +251,7 @@ class NodeCall:
     """A node with its inputs, which have a place and, where the operator's row or the file gives them one, a name."""
 
     node: GraphNode
-    ins: list[Operand | None]
+    ins: Operands
     attrs: Mapping[str, Any]
     places: Mapping[str, Sequence[int]]  # The places of the inputs that are an argument, by its name
     path: str
@@ -327,13 +331,11 @@ class NodeCall:
         """An attribute that is a text."""
         return str(self.attrs.get(name, default))
 
-    def step(self, kind: str, attrs: Attrs, reads: Sequence[Operand | None], outs: Sequence[Out]) -> list[Operand]:
+    def step(self, kind: str, attrs: Attrs, reads: Operands, outs: Sequence[Out]) -> list[Operand]:
         """Make an operator that is a part of what the node does, and give its results."""
         return self.walk.emit(self.node, self.path, kind, attrs, reads, outs, [""] * len(outs))
 
-    def one(
-        self, kind: str, attrs: Attrs, reads: Sequence[Operand | None], shape: Shape | None = None, dtype: str = ""
-    ) -> Operand:
+    def one(self, kind: str, attrs: Attrs, reads: Operands, shape: Shape | None = None, dtype: str = "") -> Operand:
         """The same with one result, which is like the first tensor that is read unless given."""
         first = next(each for each in reads if each is not None)
         return self.step(kind, attrs, reads, [Out(first.shape if shape is None else shape, dtype or first.dtype)])[0]
@@ -379,7 +381,7 @@ class OperatorRow(NamedTuple):
                 row.places[word.lstrip("*")] = range(at, 1 << 16) if word.startswith("*") else (at,)
         return row
 
-    def call(self, node: GraphNode, ins: list[Operand | None], path: str, graph: NodeGraph, walk: NodeWalk) -> NodeCall:
+    def call(self, node: GraphNode, ins: Operands, path: str, graph: NodeGraph, walk: NodeWalk) -> NodeCall:
         """A node in the handler's words; a file that names inputs itself has their places in the attribute `@`."""
         attrs, places = node.attrs, node.attrs.get("@", self.places)
         if self.constants:

@@ -11,7 +11,7 @@ from opcost.core import shapes
 from opcost.core.graph import NO_ATTRS, Attr, Attrs
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, known
 from opcost.frontends.nodes import MOST_CONTENT
-from opcost.frontends.nodes.meaning import Content, Number, Operand, OperatorMeaning, Out
+from opcost.frontends.nodes.meaning import Content, Number, Operand, Operands, OperatorMeaning, Out
 
 # -- shapes, contents and meanings --------------------------------------------------------------------------------------
 
@@ -29,15 +29,13 @@ def fitting(shape: Shape, items: Sequence[Number] | None) -> Content | None:
 
 
 def like(
-    x: Operand, kind: str, attrs: Attrs = NO_ATTRS, reads: Sequence[Operand | None] | None = None, dtype: str = ""
+    x: Operand, kind: str, attrs: Attrs = NO_ATTRS, reads: Operands | None = None, dtype: str = ""
 ) -> OperatorMeaning:
     """One result with the shape, and unless given the element type, of a tensor."""
     return OperatorMeaning(kind, attrs, [Out(x.shape, dtype or x.dtype)], reads)
 
 
-def one(
-    kind: str, attrs: Attrs, shape: Shape, dtype: str, reads: Sequence[Operand | None] | None = None
-) -> OperatorMeaning:
+def one(kind: str, attrs: Attrs, shape: Shape, dtype: str, reads: Operands | None = None) -> OperatorMeaning:
     """One result."""
     return OperatorMeaning(kind, attrs, [Out(shape, dtype)], reads)
 
@@ -255,7 +253,7 @@ def counted(ends: Sequence[Operand], dtype: str) -> OperatorMeaning:
 
 
 def product(
-    a: Operand, b: Operand, bias: Operand | None, reads: Sequence[Operand | None], dtype: str = "",
+    a: Operand, b: Operand, bias: Operand | None, reads: Operands, dtype: str = "",
     transposed: tuple[bool, bool] = (False, False), attrs: Mapping[str, Any] = NO_ATTRS,
 ) -> OperatorMeaning:  # fmt: skip
     """The product of two matrices, or of batches of them."""

@@ -18,9 +18,11 @@ from opcost.frontends.nodes.inputs import Scopes
 from opcost.frontends.nodes.meaning import (
     Content,
     GraphNode,
+    Names,
     NodeGraph,
     Number,
     Operand,
+    Operands,
     OperatorMeaning,
     OperatorTable,
     Out,
@@ -61,9 +63,7 @@ class Walk:
         self._stored: dict[int, Operand] = {}
         """Tensors of the file that were read, by the identity of what was read of them."""
 
-    def special(
-        self, node: GraphNode, ins: list[Operand | None], graph: NodeGraph, env: dict[str, Operand]
-    ) -> Sequence[Operand] | None:
+    def special(self, node: GraphNode, ins: Operands, graph: NodeGraph, env: Names) -> Sequence[Operand] | None:
         """The results of a node that runs graphs or holds a constant; None: it is none of these."""
         return None
 
@@ -77,14 +77,14 @@ class Walk:
 
     # -- graphs ---------------------------------------------------------------------------------------------------------
 
-    def graph(self, graph: NodeGraph, env: dict[str, Operand]) -> list[Operand]:
+    def graph(self, graph: NodeGraph, env: Names) -> list[Operand]:
         """Run a graph and give what it returns; the tensors that it stores become values when they are first read."""
         with sharing(lambda: (self._steps, len(graph.nodes))):
             for node in graph.nodes:
                 self.node(node, graph, env)
         return [self.found(declared.name, graph, env) for declared in graph.outputs]
 
-    def found(self, name: str, graph: NodeGraph, env: dict[str, Operand]) -> Operand:
+    def found(self, name: str, graph: NodeGraph, env: Names) -> Operand:
         found = env.get(name)
         if found is None:
             stored = graph.stored.get(name)
@@ -121,7 +121,7 @@ class Walk:
 
     # -- nodes ----------------------------------------------------------------------------------------------------------
 
-    def node(self, node: GraphNode, graph: NodeGraph, env: dict[str, Operand]) -> None:
+    def node(self, node: GraphNode, graph: NodeGraph, env: Names) -> None:
         """Make the operators of one node."""
         self._steps += 1
         self._walked.add(node.outputs)
@@ -134,7 +134,7 @@ class Walk:
         except FAULTS as exc:
             raise SourceError(f"{node}: it is not what such a node must be ({type(exc).__name__}: {exc})") from exc
 
-    def _made(self, node: GraphNode, ins: list[Operand | None], graph: NodeGraph) -> list[Operand]:
+    def _made(self, node: GraphNode, ins: Operands, graph: NodeGraph) -> list[Operand]:
         path = self.scopes.path(node, ins, self.maker)
         kind, attrs, outs, reads = self._meaning(node, ins, path, graph)
         named = node.outputs
@@ -144,7 +144,7 @@ class Walk:
         self.scopes.read(node, path, ins, self.maker)
         return self.emit(node, path, kind, attrs, ins if reads is None else reads, outs, named)
 
-    def _meaning(self, node: GraphNode, ins: list[Operand | None], path: str, graph: NodeGraph) -> OperatorMeaning:
+    def _meaning(self, node: GraphNode, ins: Operands, path: str, graph: NodeGraph) -> OperatorMeaning:
         operator = self.table.get((node.domain, node.op))
         if operator is None:
             return _unknown(ins, "copy" if self.free(node) else "unknown", NO_ATTRS)
@@ -172,7 +172,7 @@ class Walk:
             return out
 
     def emit(
-        self, node: GraphNode, path: str, kind: str, attrs: Attrs, reads: Sequence[Operand | None], outs: Sequence[Out],
+        self, node: GraphNode, path: str, kind: str, attrs: Attrs, reads: Operands, outs: Sequence[Out],
         names: Sequence[str],
     ) -> list[Operand]:  # fmt: skip
         """Make an operator of a node, and a value for each of its results."""
@@ -196,15 +196,13 @@ class Walk:
         maker.op(kind, attrs, raw, inputs, [each.value for each in made], path, self.repeat)
         return made
 
-    def step(self, node: GraphNode, kind: str, reads: Sequence[Operand | None], out: Out, name: str = "") -> Operand:
+    def step(self, node: GraphNode, kind: str, reads: Operands, out: Out, name: str = "") -> Operand:
         """Make an operator with one result that is a part of what a node does."""
         return self.emit(node, self.scopes.path(node, [], self.maker), kind, NO_ATTRS, reads, [out], [name])[0]
 
     # -- graphs inside nodes --------------------------------------------------------------------------------------------
 
-    def inner(
-        self, block: NodeGraph, graph: NodeGraph, env: dict[str, Operand], given: Sequence[Operand] = ()
-    ) -> list[Operand]:
+    def inner(self, block: NodeGraph, graph: NodeGraph, env: Names, given: Sequence[Operand] = ()) -> list[Operand]:
         """Run a graph inside a node of another one, with values for its inputs."""
         names = [declared.name for declared in block.inputs]
         return self.graph(block, NestedNames(self, graph, env, zip(names, given, strict=False)))
@@ -315,9 +313,7 @@ class Walk:
 class NestedNames(dict[str, Operand]):
     """The names of a graph inside a node: it sees those around it, and its own do not leave it."""
 
-    def __init__(
-        self, walk: Walk, outer: NodeGraph, env: dict[str, Operand], given: Iterable[tuple[str, Operand]] = ()
-    ) -> None:
+    def __init__(self, walk: Walk, outer: NodeGraph, env: Names, given: Iterable[tuple[str, Operand]] = ()) -> None:
         super().__init__(given)
         self._walk, self._outer, self._env = walk, outer, env
 
@@ -337,13 +333,13 @@ def _common(one: Operand, other: Operand) -> Shape:
     return tuple(a if a == b else None for a, b in zip(one.shape, other.shape, strict=True))
 
 
-def _unknown(ins: Sequence[Operand | None], kind: str, attrs: Attrs) -> OperatorMeaning:
+def _unknown(ins: Operands, kind: str, attrs: Attrs) -> OperatorMeaning:
     """The meaning of a node of which only the inputs are known."""
     dtype = next((each.dtype for each in ins if each is not None), "float32")
     return OperatorMeaning(kind, attrs, [Out(None, dtype)])
 
 
-def _shapes(ins: Sequence[Operand | None]) -> str:
+def _shapes(ins: Operands) -> str:
     return f"its inputs are {', '.join(text(each.shape) if each else 'left out' for each in ins) or 'none'}"
 
 

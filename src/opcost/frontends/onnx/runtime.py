@@ -7,7 +7,6 @@ operators that they replace: values have the shapes of the author's model, and w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from opcost.core.graph import NO_ATTRS
 from opcost.core.shapes import Dims, Extent, known, reduced, times
 from opcost.frontends.nodes import results
-from opcost.frontends.nodes.meaning import GraphNode, NodeCall, NodeGraph, Operand, OperatorMeaning, Out
+from opcost.frontends.nodes.meaning import GraphNode, NodeCall, NodeGraph, Operand, Operands, OperatorMeaning, Out
 from opcost.frontends.nodes.results import common, like, numel, one, with_bias
 from opcost.frontends.onnx.model import DTYPES
 from opcost.frontends.onnx.operators import MICROSOFT, NCHWC, TABLE
@@ -114,7 +113,7 @@ def _finite(call: NodeCall) -> OperatorMeaning:
 # -- normalizations ------------------------------------------------------------------------------------------------------
 
 
-def _summed(call: NodeCall, parts: Sequence[Operand | None]) -> Operand:
+def _summed(call: NodeCall, parts: Operands) -> Operand:
     ins = [each for each in parts if each is not None]
     return call.step("elementwise", results.added(ins), ins, [Out(common(ins), ins[0].dtype)])[0]
 
@@ -347,7 +346,7 @@ def _conv(call: NodeCall) -> OperatorMeaning:
     return one("conv", attrs, over.shape(channels), x.dtype, [x, weight, bias, more])
 
 
-def unpadded(node: GraphNode, place: int, ins: Sequence[Operand | None]) -> tuple[int, ...]:
+def unpadded(node: GraphNode, place: int, ins: Operands) -> tuple[int, ...]:
     """The shape of a convolution's weight or bias without the channels that fill up its blocks."""
     x, made = ins[0], ins[place]
     shape = known(made.shape if made is not None else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from math import prod
 
@@ -12,7 +12,7 @@ from opcost.core.graph import INTEGER, Role
 from opcost.core.shapes import known
 from opcost.frontends.building import GraphBuilder, with_above
 from opcost.frontends.nodes.inputs import Scopes, clean
-from opcost.frontends.nodes.meaning import GraphNode, NodeGraph, Operand
+from opcost.frontends.nodes.meaning import GraphNode, NodeGraph, Operand, Operands
 from opcost.frontends.onnx.operators import NCHWC
 from opcost.frontends.onnx.runtime import unpadded
 
@@ -105,7 +105,7 @@ class OnnxScopes(Scopes):
             return super().path_in_node(node)
         return clean(scopes[-2]) if len(scopes) > 1 else ""
 
-    def path(self, node: GraphNode, ins: Sequence[Operand | None], maker: GraphBuilder) -> str:
+    def path(self, node: GraphNode, ins: Operands, maker: GraphBuilder) -> str:
         """The module of a weight that no node names: its own operator was merged into that of the module behind it."""
         found = super().path(node, ins, maker)
         if self._parts and node.op in _WEIGHTED:
@@ -126,7 +126,7 @@ class OnnxScopes(Scopes):
     def type(self, path: str) -> str:
         return self._types.get(path, "scope")
 
-    def meant(self, node: GraphNode, place: int, ins: Sequence[Operand | None]) -> tuple[tuple[int, ...], str] | None:
+    def meant(self, node: GraphNode, place: int, ins: Operands) -> tuple[tuple[int, ...], str] | None:
         made = ins[place]
         if made is None or not made.shape:
             return None

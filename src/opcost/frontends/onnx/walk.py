@@ -12,7 +12,7 @@ from opcost.errors import InputError, SourceError, some
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.inputs import Usual
 from opcost.frontends.nodes.inputs import given_inputs
-from opcost.frontends.nodes.meaning import Content, GraphNode, NodeGraph, Operand, Out, StoredValue
+from opcost.frontends.nodes.meaning import Content, GraphNode, Names, NodeGraph, Operand, Operands, Out, StoredValue
 from opcost.frontends.nodes.walk import FAULTS, MOST_TURNS, Block, Walk
 from opcost.frontends.onnx.model import Function, OnnxModel, Reference, read_model
 from opcost.frontends.onnx.operators import NCHWC, PREVIEW, TABLE
@@ -38,7 +38,7 @@ class OnnxWalk(Walk):
         self.model = model
         self._calls = 0
 
-    def graph(self, graph: NodeGraph, env: dict[str, Operand]) -> list[Operand]:
+    def graph(self, graph: NodeGraph, env: Names) -> list[Operand]:
         try:
             graph = with_channels(graph)
         except FAULTS as exc:
@@ -66,9 +66,7 @@ class OnnxWalk(Walk):
             self.maker.note("computed-constants", f"{text}: {', '.join(some(computed))}")
         return super().finished(source, meta, name, inputs, outputs)
 
-    def special(
-        self, node: GraphNode, ins: list[Operand | None], graph: NodeGraph, env: dict[str, Operand]
-    ) -> Sequence[Operand] | None:
+    def special(self, node: GraphNode, ins: Operands, graph: NodeGraph, env: Names) -> Sequence[Operand] | None:
         given = [made for made in ins if made is not None]
 
         def inner(name: str) -> Block:
@@ -111,9 +109,7 @@ class OnnxWalk(Walk):
                 break
         return self.stored_value(found, constant=True)
 
-    def _function(
-        self, node: GraphNode, function: Function, ins: list[Operand | None], env: dict[str, Operand]
-    ) -> Sequence[Operand]:
+    def _function(self, node: GraphNode, function: Function, ins: Operands, env: Names) -> Sequence[Operand]:
         if self._calls >= MOST_CALLS:
             raise SourceError(f"{node}: functions call each other without end")
         inner = {name: made for name, made in zip(function.inputs, ins, strict=False) if made is not None}
@@ -132,7 +128,7 @@ class OnnxWalk(Walk):
         env.update({name: inner[inside] for name, inside in named if name and inside in inner})
         return ()
 
-    def _loop(self, node: GraphNode, ins: list[Operand | None], body: Block) -> list[Operand]:
+    def _loop(self, node: GraphNode, ins: Operands, body: Block) -> list[Operand]:
         # How often a loop turns at most, where that is known; a huge number means no limit
         found = ins[0].first if ins and ins[0] is not None else None
         limit = max(int(found), 0) if found is not None and found < MOST_TURNS else None

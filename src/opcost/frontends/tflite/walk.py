@@ -15,7 +15,7 @@ from opcost.frontends.building import GraphBuilder
 from opcost.frontends.flatbuffer import pages_of
 from opcost.frontends.nodes import MOST_DEPTH
 from opcost.frontends.nodes.inputs import Scopes, given_inputs, path_in_name
-from opcost.frontends.nodes.meaning import GraphNode, NodeGraph, Operand, Out, plain
+from opcost.frontends.nodes.meaning import GraphNode, Names, NodeGraph, Operand, Operands, Out, plain
 from opcost.frontends.nodes.walk import Walk
 from opcost.frontends.options import CountOptions
 from opcost.frontends.tflite import products as _products  # noqa: F401 - it enters its operators in the table
@@ -84,7 +84,7 @@ class LiteScopes(Scopes):
         product = (part for part in parts if part.rpartition("/")[2].lower().startswith(_PRODUCTS))
         return path_in_name(next(product, parts[0]))
 
-    def path(self, node: GraphNode, ins: Sequence[Operand | None], maker: GraphBuilder) -> str:
+    def path(self, node: GraphNode, ins: Operands, maker: GraphBuilder) -> str:
         """A layer is named by its stored weight, also where that is widened from float16 first."""
         if self._widens(node, ins) and ins[0] is not None:
             self._widened[id(self.tensors), node.outputs[0]] = node.inputs[0], ins[0]
@@ -96,14 +96,14 @@ class LiteScopes(Scopes):
             self.paths[found] = node.op
         return found
 
-    def read(self, node: GraphNode, path: str, ins: Sequence[Operand | None], maker: GraphBuilder) -> None:
+    def read(self, node: GraphNode, path: str, ins: Operands, maker: GraphBuilder) -> None:
         if not self._widens(node, ins):  # the layer behind it is the reader
             super().read(node, path, self._stored(node, ins), maker)
 
-    def _widens(self, node: GraphNode, ins: Sequence[Operand | None]) -> bool:
+    def _widens(self, node: GraphNode, ins: Operands) -> bool:
         return node.op == "DEQUANTIZE" and bool(ins) and ins[0] is not None and ins[0].value in self.stored
 
-    def _stored(self, node: GraphNode, ins: Sequence[Operand | None]) -> list[Operand | None]:
+    def _stored(self, node: GraphNode, ins: Operands) -> list[Operand | None]:
         pairs = zip(node.inputs, ins, strict=False)
         return [self._widened.get((id(self.tensors), name), ("", given))[1] for name, given in pairs]
 
@@ -138,7 +138,7 @@ class LiteWalk(Walk):
         super().__init__(maker, LiteScopes(), trusted=trusted)
         self.model = model
         self._depth = 0
-        self._variables: dict[str, Operand] = {}
+        self._variables: Names = {}
         """By their names; a variable has the shape of what was first put into it."""
         self._handles: dict[int, str] = {}  # The variable of a tensor that is a handle
 
@@ -161,9 +161,7 @@ class LiteWalk(Walk):
             self._depth -= 1
             self.scopes.tensors = before
 
-    def special(
-        self, node: GraphNode, ins: list[Operand | None], graph: NodeGraph, env: dict[str, Operand]
-    ) -> Sequence[Operand] | None:
+    def special(self, node: GraphNode, ins: Operands, graph: NodeGraph, env: Names) -> Sequence[Operand] | None:
         given, attrs = [made for made in ins if made is not None], node.attrs
         match node.op if not node.domain else "":
             case "CALL" | "STABLEHLO_COMPOSITE":

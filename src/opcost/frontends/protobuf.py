@@ -169,7 +169,7 @@ def integers(field: Field) -> list[int]:
     """Whole numbers: a single one, or many packed into one field."""
     if isinstance(field, int):
         return [signed(field)]
-    data = field if isinstance(field, bytes) else field.read(SMALL)
+    data = _bytes(field)
     if not data or max(data) < 0x80:  # each has one byte
         return list(data)
     found, at = [], 0
@@ -246,13 +246,7 @@ class Parts:
         return whole(self.found[number][-1]) if number in self.found else default
 
     def integers(self, number: int) -> list[int]:
-        found: list[int] = []
-        for each in self.found.get(number, ()):
-            if type(each) is int and each < 1 << 63:
-                found.append(each)
-            else:
-                found += integers(each)
-        return found
+        return [value for each in self.all(number) for value in integers(each)]
 
     def messages(self, number: int) -> list[Parts]:
         return [Parts.of(piece(each)) for each in self.all(number)]

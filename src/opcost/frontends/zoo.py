@@ -47,11 +47,7 @@ _MOST = {
     re.compile(r"(^|_)(labels|classes)$"): 1_000_000,
 }
 """What is made one by one, and how many of it. The deepest published models have about a thousand layers, and 16,384 experts."""
-
-
 _NAME = re.compile(r"(?:[\w.-]+/)?[\w.-]+")  # Of a model on the hub, with its owner
-
-
 _NAMES_ITS_PARTS = {
     "timm_wrapper": ("architecture",),
     **{f"{kind}encoder-decoder": ("encoder", "decoder") for kind in ("", "vision-", "speech-")},
@@ -90,27 +86,6 @@ def read_entries(path: Path) -> dict[str, Any]:
     return entries
 
 
-def read_configuration(path: Path) -> dict[str, Any]:
-    """The entries of a configuration of Hugging Face."""
-    entries = read_entries(path)
-    if not isinstance(entries.get("model_type"), str):
-        raise SourceError(f"{path} is not a Hugging Face configuration: it has no model_type")
-    for name in _NAMES_ITS_PARTS.get(entries["model_type"], ()):
-        if name not in entries:
-            raise SourceError(f"{path} does not say which model it is: a {entries['model_type']} has an entry {name!r}")
-    return entries
-
-
-def without_loads(entries: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """The entries, without those that lead to foreign code; one that must load something is refused by its name."""
-    return _cleaned(entries, source, ())
-
-
-def refuse_loads(settings: Mapping[str, Any], source: str) -> None:
-    """The same of the arguments of a function that makes a model, where nothing can be left out."""
-    _cleaned(settings, source, ("args",))
-
-
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     entries = dict(pairs)
     if len(entries) != len(pairs):
@@ -120,7 +95,11 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return entries
 
 
-def _cleaned(entries: Mapping[str, Any], source: str, outer: tuple[str, ...]) -> dict[str, Any]:
+def without_loads(entries: Mapping[str, Any], source: str, outer: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The entries, without those that lead to foreign code; one that must load something is refused by its name.
+
+    `outer` is where they are; in arguments of a function that makes a model, `("args",)`, nothing can be left out.
+    """
     if len(outer) > DEEPEST:
         raise SourceError(f"{source}: the configuration is nested more than {DEEPEST} levels deep")
     kept: dict[str, Any] = {}
@@ -138,9 +117,9 @@ def _cleaned(entries: Mapping[str, Any], source: str, outer: tuple[str, ...]) ->
         if any(isinstance(item, (int, float)) and not isinstance(item, bool) and item > most for item in items):
             raise SourceError(f"{source}: {key} = {shortened(repr(value))} is more than the {most:,} that opcost makes")
         if isinstance(value, Mapping):
-            kept[key] = _cleaned(value, source, place)
+            kept[key] = without_loads(value, source, place)
         elif isinstance(value, (list, tuple)):
-            kept[key] = [*_cleaned({str(index): item for index, item in enumerate(value)}, source, place).values()]
+            kept[key] = [*without_loads({str(index): item for index, item in enumerate(value)}, source, place).values()]
         else:
             kept[key] = False if key in RANDOM_WEIGHTS else value
     return kept
@@ -173,7 +152,7 @@ def timm(name: str, settings: Settings) -> Maker:
     known = library.list_models()
     if name.partition(".")[0] not in known:
         raise UnknownName("timm model", name, known, hint="`python -c 'import timm; print(timm.list_models())'`")
-    refuse_loads(settings, f"timm:{name}")
+    without_loads(settings, f"timm:{name}", ("args",))
     return partial(library.create_model, name, **{**settings, "pretrained": False})
 
 
@@ -184,7 +163,7 @@ def torchvision(name: str, settings: Settings) -> Maker:
     known = models.list_models()
     if name not in known:
         raise UnknownName("torchvision model", name, known)
-    refuse_loads(settings, f"torchvision:{name}")
+    without_loads(settings, f"torchvision:{name}", ("args",))
     builder = models.get_model_builder(name)
     # Without this, some builders fetch the weights of their backbone although the model's own are not wanted.
     absent = {key: None for key in ("weights", "weights_backbone") if key in inspect.signature(builder).parameters}
@@ -205,11 +184,17 @@ def huggingface(name: str, settings: Settings) -> Maker:
         hint = "hf: takes the path of a config.json, or the name org/name of a model in the cache of Hugging Face"
         fault = f"there is no configuration file {path}, and no model of this name in the local cache"
         raise SourceError(fault, hint=f"{hint}; nothing is fetched from the hub")
-    entries = read_configuration(path)
+    entries = read_entries(path)
+    kind = entries.get("model_type")
+    if not isinstance(kind, str):
+        raise SourceError(f"{path} is not a Hugging Face configuration: it has no model_type")
+    for part in _NAMES_ITS_PARTS.get(kind, ()):
+        if part not in entries:
+            raise SourceError(f"{path} does not say which model it is: a {kind} has an entry {part!r}")
     library = _library("transformers")
     known = library.CONFIG_MAPPING
-    if entries["model_type"] not in known:
-        raise UnknownName("model_type", entries["model_type"], known, hint=f"it is in {path}")
+    if kind not in known:
+        raise UnknownName("model_type", kind, known, hint=f"it is in {path}")
     try:
         with offline(f"hf:{path}"):
             entries = without_loads(entries, str(path))

@@ -170,10 +170,9 @@ class _Walk:
         end = 0
         for tensor, offset in sorted(listed, key=lambda found: (found[1], found[0].bytes)):
             if offset < end or offset % alignment or begin + offset + tensor.bytes > self.size:
-                raise Bad(
-                    f"the {tensor.bytes:,} bytes of {shortened(tensor.name)} are declared at {offset:,} of its "
-                    f"{self.size - begin:,} bytes of data, and what is before them ends at {end:,}"
-                )
+                text = f"the {tensor.bytes:,} bytes of {shortened(tensor.name)} are declared at {offset:,}"
+                text = f"{text} of its {self.size - begin:,} bytes of data"
+                raise Bad(f"{text}, and what is before them ends at {end:,}")
             end = offset + tensor.bytes
 
     # -- steps ----------------------------------------------------------------------------------------------------------

@@ -63,10 +63,11 @@ def experts_of(tensors: Iterable[StoredTensor], facts: Mapping[str, Any]) -> Exp
 
 def tied(tensors: list[StoredTensor], facts: Mapping[str, Any]) -> tuple[list[StoredTensor], tuple[Note, ...]]:
     """The tensors, where the head of a model that says its head is its embedding holds no parameters of its own."""
+    once = "the head is {}: one weight that is used twice, counted once"
     if "general.architecture" in facts:
         names = {tensor.name for tensor in tensors}
-        once = {_GGUF_EMBEDDING, _GGUF_NORM} <= names and _GGUF_HEAD not in names
-        return tensors, (_once(_GGUF_EMBEDDING),) if once else ()
+        tied_head = {_GGUF_EMBEDDING, _GGUF_NORM} <= names and _GGUF_HEAD not in names
+        return tensors, (Note("tied", once.format(_GGUF_EMBEDDING)),) if tied_head else ()
     given = facts.get("tie_word_embeddings")
     if given is None and isinstance(facts.get("text_config"), dict):
         given = facts["text_config"].get("tie_word_embeddings")
@@ -75,7 +76,7 @@ def tied(tensors: list[StoredTensor], facts: Mapping[str, Any]) -> tuple[list[St
         return tensors, ()
     place = next((at for at, each in enumerate(tensors) if _is_called(each.name, _HEADS)), None)
     if place is None:
-        return tensors, (_once(embedding.name),)
+        return tensors, (Note("tied", once.format(embedding.name)),)
     head = tensors[place]
     if head.shape != embedding.shape or head.tied_to:
         return tensors, ()
@@ -83,10 +84,6 @@ def tied(tensors: list[StoredTensor], facts: Mapping[str, Any]) -> tuple[list[St
     changed = [*tensors]
     changed[place] = head._replace(params=0, tied_to=embedding.name)
     return changed, (Note("tied", text),)
-
-
-def _once(name: str) -> Note:
-    return Note("tied", f"the head is {name}: one weight that is used twice, counted once")
 
 
 def _is_called(name: str, known: tuple[str, ...]) -> bool:

@@ -110,10 +110,8 @@ def _tensors(header: bytes, room: int) -> list[Raw]:
         size = end - begin
         if begin != at or size * 8 != prod(shape) * bits or len(shape) > MOST_AXES:
             _one_by_one(header, declared)  # raises where something is missing
-            raise Bad(
-                f"{shortened(name)} of {kind} {shortened(str(shape))} is declared from {begin:,} to {end:,}, and "
-                f"what is before it ends at {at:,}"
-            )
+            text = f"{shortened(name)} of {kind} {shortened(str(shape))} is declared from {begin:,} to {end:,}"
+            raise Bad(f"{text}, and what is before it ends at {at:,}")
         found.append(Raw(name, shape, DTYPES[kind], size))
         at = end
     if at != room:

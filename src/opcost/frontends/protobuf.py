@@ -168,7 +168,7 @@ def signed(value: int) -> int:
 def integers(field: Field) -> list[int]:
     """Whole numbers: a single one, or many packed into one field."""
     if isinstance(field, int):
-        return [signed(field)]
+        return [field if field < 1 << 63 else signed(field)]
     data = _bytes(field)
     if not data or max(data) < 0x80:  # each has one byte
         return list(data)

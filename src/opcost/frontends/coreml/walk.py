@@ -86,6 +86,9 @@ class CoremlScopes(Scopes):
         return "param" if weights and made.shape else "const"
 
 
+_STEERING = frozenset(("leave_turn", "cond", "while_loop", "branch_layer", "loop_layer"))
+
+
 class CoremlWalk(Walk):
     """Makes the values and operators of a graph, and of the blocks inside it."""
 
@@ -97,6 +100,8 @@ class CoremlWalk(Walk):
         super().__init__(maker, CoremlScopes(), trusted=trusted)
 
     def special(self, node: GraphNode, ins: Operands, graph: NodeGraph, env: Names) -> Sequence[Operand] | None:
+        if node.op not in _STEERING:
+            return None
         given = [made for made in ins if made is not None]
         answer = given[0].first if given else None
         place = None if answer is None else 0 if answer else 1  # the first branch where the condition holds
@@ -114,9 +119,7 @@ class CoremlWalk(Walk):
                 return self.looped(node, given, first, second)
             case "branch_layer":
                 return self._branch_layer(node, place, graph, env)
-            case "loop_layer":
-                return self._loop_layer(node, given, graph, env)
-        return None
+        return self._loop_layer(node, given, graph, env)
 
     # -- layers of neural networks: the networks that they run see and change the values of all names around them -----------
 

@@ -24,6 +24,7 @@ from opcost.frontends.protobuf import Span
 MOST_CALLS = 64  # Functions that call functions
 
 _TRUE = Content((), (True,))
+_STEERING = frozenset(("Constant", "If", "Loop", "Scan", "SequenceMap", "FlexAttention"))
 
 
 class OnnxWalk(Walk):
@@ -67,6 +68,11 @@ class OnnxWalk(Walk):
         return super().finished(source, meta, name, inputs, outputs)
 
     def special(self, node: GraphNode, ins: Operands, graph: NodeGraph, env: Names) -> Sequence[Operand] | None:
+        function = self.model.functions.get((node.domain, node.op))
+        if function is not None and (node.domain, node.op) not in TABLE:
+            return self._function(node, function, ins, env)
+        if node.op not in _STEERING:
+            return None
         given = [made for made in ins if made is not None]
 
         def inner(name: str) -> Block:
@@ -90,10 +96,7 @@ class OnnxWalk(Walk):
                 return self._each_item(node, given, inner("body"))
         if (node.domain, node.op) == (PREVIEW, "FlexAttention") and node.attrs.keys() & {"score_mod", "prob_mod"}:
             return self._flex(node, given, inner)
-        function = self.model.functions.get((node.domain, node.op))
-        if function is None or (node.domain, node.op) in TABLE:
-            return None
-        return self._function(node, function, ins, env)
+        return None
 
     def _constant(self, node: GraphNode) -> Operand:
         found = StoredValue(node.outputs[0], (), "uint8")

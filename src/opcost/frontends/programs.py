@@ -121,8 +121,6 @@ class ProgramModules:
             yield Module(path=path, type=self.types[path], parameters=parameters, buffers=buffers, calls=count[path])
 
 
-# -- the graph -----------------------------------------------------------------------------------------------------------
-
 MOST_AXES = 64
 
 

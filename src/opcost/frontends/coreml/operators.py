@@ -79,9 +79,6 @@ add_functions(
 add_functions(TABLE, {"select": "where"}, {"select": "where"}, inputs=("cond", "a", "b"))
 
 
-# -- functions of each element -------------------------------------------------------------------------------------------
-
-
 @handles("gelu")
 def _gelu(call: NodeCall) -> OperatorMeaning:
     fns = {"EXACT": "gelu", "0": "gelu", "TANH_APPROXIMATION": "gelu_tanh", "1": "gelu_tanh"}  # networks have numbers

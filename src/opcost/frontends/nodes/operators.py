@@ -61,9 +61,6 @@ def _function(call: NodeCall) -> OperatorMeaning:
 _TRUTHS = ("logical", "compare", "nan_check")  # Functions whose results are true or false
 
 
-# -- results like an input -----------------------------------------------------------------------------------------------
-
-
 @_shared
 def _same(call: NodeCall) -> OperatorMeaning:
     """An operator of the constants `kind` and `fn` whose result is like x; it reads x, and the inputs that are `rest`."""
@@ -295,9 +292,6 @@ def _topk(call: NodeCall) -> OperatorMeaning:
     out = shapes.replaced(x.dims, axis, count[0] if count else None)
     attrs = {"length": known((x.dims[axis],))[0], **({"selected": count[0]} if count else {})}
     return OperatorMeaning("sort", attrs, [Out(out, x.dtype), Out(out, call.text("out_dtype"))], [x])
-
-
-# -- products ------------------------------------------------------------------------------------------------------------
 
 
 @_shared

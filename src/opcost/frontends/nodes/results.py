@@ -249,9 +249,6 @@ def counted(ends: Sequence[Operand], dtype: str) -> OperatorMeaning:
     return created((count,), dtype, [begin + at * step for at in range(count)] if count <= _MOST_COMPUTED else None)
 
 
-# -- products and windows ------------------------------------------------------------------------------------------------
-
-
 def product(
     a: Operand, b: Operand, bias: Operand | None, reads: Operands, dtype: str = "",
     transposed: tuple[bool, bool] = (False, False), attrs: Mapping[str, Any] = NO_ATTRS,

@@ -143,9 +143,6 @@ def _deform_conv(call: NodeCall) -> OperatorMeaning:
     return one("conv", attrs, over.shape(weight.dims[0]), x.dtype, [x, weight, bias, call[2], call.at(4)])
 
 
-# -- recurrent layers ----------------------------------------------------------------------------------------------------
-
-
 @handles("LSTM", "GRU", "RNN")
 @handles("DynamicQuantizeLSTM", domains=(MICROSOFT,))
 def _recurrent(call: NodeCall) -> OperatorMeaning:
@@ -433,8 +430,6 @@ def _causal_conv(call: NodeCall) -> OperatorMeaning:
         outs.append(Out((state[0], call.whole("state_update_capacity"), x.dims[1]), x.dtype))
     return OperatorMeaning("conv", attrs, outs, [x, weight, call.at("bias")])
 
-
-# -- optimizers ----------------------------------------------------------------------------------------------------------
 
 _STEPS = {"Adam": ("adam_step", 4), "Adagrad": ("adagrad_step", 3), "Momentum": ("momentum_step", 3)}
 """The function, and the number of tensors that belong to each parameter: itself, its gradient, and the state."""

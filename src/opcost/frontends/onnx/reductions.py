@@ -11,8 +11,6 @@ from opcost.frontends.nodes.meaning import NodeCall, Operand, OperatorMeaning, O
 from opcost.frontends.nodes.results import SlidingWindow, numel, one
 from opcost.frontends.onnx.operators import MICROSOFT, NCHWC, handles
 
-# -- normalizations ------------------------------------------------------------------------------------------------------
-
 
 @handles("BatchNormalization")
 def _batch_norm(call: NodeCall) -> OperatorMeaning:

@@ -196,8 +196,6 @@ class OnnxWalk(Walk):
         return self.emit(node, path, "matmul", {"depth": k.shape[-2]}, [made[0], v], [out], node.outputs)
 
 
-# -- from a file ----------------------------------------------------------------------------------------------------------
-
 OLDEST = 7  # The first version of the operators that is read
 
 

@@ -108,9 +108,6 @@ def _activated(handler: Handler) -> Handler:
     return activated
 
 
-# -- functions of each element -------------------------------------------------------------------------------------------
-
-
 handles("GELU")(lambda call: results.pointwise("gelu_tanh" if call.flag("approximate") else "gelu", call.given))
 
 
@@ -315,8 +312,6 @@ def _random_bits(call: NodeCall) -> OperatorMeaning:
     state = call[0]
     return OperatorMeaning("random", NO_ATTRS, [Out(state.shape, state.dtype), Out(None, call.out_dtype)], [state])
 
-
-# -- windows -------------------------------------------------------------------------------------------------------------
 
 SAME = 0
 

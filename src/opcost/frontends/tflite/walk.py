@@ -63,8 +63,6 @@ def graph_of(model: LiteModel, options: CountOptions, source: str) -> Graph:
     return walk.finished(source, meta, signature.name, given.made, outputs)
 
 
-# -- modules -------------------------------------------------------------------------------------------------------------
-
 _BIASED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV", "CONV_3D", "CONV_3D_TRANSPOSE", "SVDF")
 _SMALL = ("int8", "uint8", "int16", "int4", "uint4", "int2")
 _PRODUCTS = ("conv", "matmul", "einsum", "dense")
@@ -121,9 +119,6 @@ class LiteScopes(Scopes):
         if made.dtype in _SMALL:
             return "param" if quantized and made.shape else "const"
         return "param" if quantized and node.op in _BIASED and made.dtype in ("int32", "int64") else "const"
-
-
-# -- the walk ------------------------------------------------------------------------------------------------------------
 
 
 class LiteWalk(Walk):

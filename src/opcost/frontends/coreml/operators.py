@@ -79,15 +79,19 @@ add_functions(
 add_functions(TABLE, {"select": "where"}, {"select": "where"}, inputs=("cond", "a", "b"))
 
 
+# Operators of one expression each
+handles("prelu")(lambda call: like(call["x"], "elementwise", {"fn": "prelu"}, [call["x"], call["alpha"]]))
+handles("cast")(lambda call: results.converted(call["x"], call.out_dtype))
+handles("reshape_like")(lambda call: results.viewed(call["x"], None))
+handles("slice_update")(lambda call: like(call["x"], "scatter", NO_ATTRS, [call["x"], call["begin"], call["update"]]))
+handles("non_zero")(lambda call: one("gather", NO_ATTRS, (None, len(call["x"].dims)), "int32", [call["x"]]))
+
+
 @handles("gelu")
 def _gelu(call: NodeCall) -> OperatorMeaning:
     fns = {"EXACT": "gelu", "0": "gelu", "TANH_APPROXIMATION": "gelu_tanh", "1": "gelu_tanh"}  # networks have numbers
     fn = fns.get(call.text("mode", "EXACT"), "quick_gelu")
     return results.pointwise(fn, [call["x"]])
-
-
-handles("prelu")(lambda call: like(call["x"], "elementwise", {"fn": "prelu"}, [call["x"], call["alpha"]]))
-handles("cast")(lambda call: results.converted(call["x"], call.out_dtype))
 
 
 @handles("quantize", "dequantize")
@@ -183,9 +187,6 @@ def _update_state(call: NodeCall) -> OperatorMeaning:
     return OperatorMeaning("copy", NO_ATTRS, [Out(value.shape, value.dtype)] * len(call.node.outputs), [value])
 
 
-handles("reshape_like")(lambda call: results.viewed(call["x"], None))
-
-
 def _begins_or_ends(call: NodeCall, name: str, rank: int) -> Dims:
     """Places that are known or left open, one for each axis."""
     try:
@@ -221,9 +222,6 @@ def _slice_by_size(call: NodeCall) -> OperatorMeaning:
     return results.copied(x, tuple(shape))
 
 
-handles("slice_update")(lambda call: like(call["x"], "scatter", NO_ATTRS, [call["x"], call["begin"], call["update"]]))
-
-
 @handles("crop")
 def _crop(call: NodeCall) -> OperatorMeaning:
     x = call["x"]
@@ -241,9 +239,6 @@ def _scatter(call: NodeCall) -> OperatorMeaning:
     fn = _SCATTERED.get(call.text("mode", "add"))
     reads = [call["data"], call["indices"], call["updates"]]
     return like(call["data"], "scatter", {"fn": fn} if fn else NO_ATTRS, reads)
-
-
-handles("non_zero")(lambda call: one("gather", NO_ATTRS, (None, len(call["x"].dims)), "int32", [call["x"]]))
 
 
 @handles("make_list", "list_read", "list_write", "list_gather", "list_scatter", "list_length")

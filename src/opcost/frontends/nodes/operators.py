@@ -61,6 +61,20 @@ def _function(call: NodeCall) -> OperatorMeaning:
 _TRUTHS = ("logical", "compare", "nan_check")  # Functions whose results are true or false
 
 
+# Operators of one expression each
+_HANDLERS["copy"] = lambda call: results.copied(call["x"], call["x"].shape)
+# Elements moved into the shape that the file declares
+_HANDLERS["copy_declared"] = lambda call: results.copied(call["x"], None)
+_HANDLERS["view"] = lambda call: results.viewed(call["x"], call["x"].shape)
+_HANDLERS["concat"] = lambda call: results.joined(call.several("values"), call.whole("axis"))
+_HANDLERS["tile"] = lambda call: results.copied(call["x"], shapes.tiled(call["x"].dims, call.integers("reps") or ()))
+_HANDLERS["depth_to_space"] = lambda call: _blocks(call, shapes.times, shapes.divided)
+_HANDLERS["space_to_depth"] = lambda call: _blocks(call, shapes.divided, shapes.times)
+# Some elements of x replaced
+_HANDLERS["update"] = lambda call: like(call["x"], "scatter", NO_ATTRS, [call["x"], call["indices"], call["updates"]])
+_HANDLERS["fill_like"] = lambda call: results.created(call["ref_tensor"].shape, call.out_dtype)
+
+
 @_shared
 def _same(call: NodeCall) -> OperatorMeaning:
     """An operator of the constants `kind` and `fn` whose result is like x; it reads x, and the inputs that are `rest`."""
@@ -68,15 +82,7 @@ def _same(call: NodeCall) -> OperatorMeaning:
     return like(call["x"], call.text("kind"), attrs, call.given if "rest" in call.places else [call["x"]])
 
 
-_HANDLERS["copy"] = lambda call: results.copied(call["x"], call["x"].shape)
-# Elements moved into the shape that the file declares
-_HANDLERS["copy_declared"] = lambda call: results.copied(call["x"], None)
-
-
 # -- the same memory -----------------------------------------------------------------------------------------------------
-
-
-_HANDLERS["view"] = lambda call: results.viewed(call["x"], call["x"].shape)
 
 
 @_shared
@@ -122,9 +128,6 @@ def _transpose(call: NodeCall) -> OperatorMeaning:
     return results.turned(x, shapes.axes_of(order, rank) if order else tuple(reversed(range(rank))))
 
 
-_HANDLERS["concat"] = lambda call: results.joined(call.several("values"), call.whole("axis"))
-
-
 @_shared
 def _stack(call: NodeCall) -> OperatorMeaning:
     values = call.several("values")
@@ -162,16 +165,9 @@ def _pad(call: NodeCall) -> OperatorMeaning:
     return results.copied(x, shapes.padded(x.dims, [(0, 0)] * (len(x.dims) - len(pairs)) + pairs))
 
 
-_HANDLERS["tile"] = lambda call: results.copied(call["x"], shapes.tiled(call["x"].dims, call.integers("reps") or ()))
-
-
 @_shared
 def _broadcast_to(call: NodeCall) -> OperatorMeaning:
     return results.stretched(call["x"], shapes.broadcast([call["x"].dims, call.extents("shape") or ()]))
-
-
-_HANDLERS["depth_to_space"] = lambda call: _blocks(call, shapes.times, shapes.divided)
-_HANDLERS["space_to_depth"] = lambda call: _blocks(call, shapes.divided, shapes.times)
 
 
 def _blocks(call: NodeCall, of_space: Callable[..., Extent], of_channels: Callable[..., Extent]) -> OperatorMeaning:
@@ -208,10 +204,6 @@ def _gather_nd(call: NodeCall) -> OperatorMeaning:
     return one("gather", NO_ATTRS, (*indices.dims[:-1], *x.dims[depth:]), x.dtype, [x, indices])
 
 
-# Some elements of x replaced
-_HANDLERS["update"] = lambda call: like(call["x"], "scatter", NO_ATTRS, [call["x"], call["indices"], call["updates"]])
-
-
 # -- from nothing --------------------------------------------------------------------------------------------------------
 
 
@@ -236,9 +228,6 @@ def _fill(call: NodeCall) -> OperatorMeaning:
     if any(extent is not None and extent < 0 for extent in wanted):
         raise Mismatch(f"its shape would be {wanted}")
     return results.filled_with(value.first if value is not None else call.attrs.get("value", 0), wanted, call.out_dtype)
-
-
-_HANDLERS["fill_like"] = lambda call: results.created(call["ref_tensor"].shape, call.out_dtype)
 
 
 @_shared

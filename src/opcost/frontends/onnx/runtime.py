@@ -24,6 +24,14 @@ from opcost.frontends.onnx.reductions import OnnxWindow
 handles = partial(TABLE.handles, domains=(MICROSOFT,))
 
 
+# Operators of one expression each
+# Pairs of numbers are complex ones: a b - c d and a d + b c, three operations for each number
+handles("ComplexMul", "ComplexMulConj")(lambda call: results.pointwise("mul_mul_add", call.given))
+handles("BranchwiseRMSNorm")(lambda call: like(call[0], "norm", {"fn": "rms"}, [call[0], call.at(1)]))
+handles("QLinearConcat")(lambda call: results.joined(call.given[2::3], call.whole("axis")))
+handles("NGramRepeatBlock")(lambda call: like(call[1], "scatter", NO_ATTRS, [call[1], call[0]]))
+
+
 # -- functions of each element -------------------------------------------------------------------------------------------
 
 
@@ -61,10 +69,6 @@ def _bias_dropout(call: NodeCall) -> OperatorMeaning:
         return OperatorMeaning("view", NO_ATTRS, [Out(x.shape, x.dtype, home=x), mask], [x])
     attrs: dict[str, Any] = {"fn": "add", "elements": numel(x.shape)}
     return OperatorMeaning("elementwise", attrs, [Out(x.shape, x.dtype), mask], [x, others[-1]])
-
-
-# Pairs of numbers are complex ones: a b - c d and a d + b c, three operations for each number
-handles("ComplexMul", "ComplexMulConj")(lambda call: results.pointwise("mul_mul_add", call.given))
 
 
 @handles("MulInteger", inputs="a a_zero b b_zero")
@@ -142,9 +146,6 @@ def _embed_norm(call: NodeCall) -> OperatorMeaning:
     total = _summed(call, parts)
     outs = [Out(shape, table.dtype), Out((words.dims[0],), "int32"), Out(shape, table.dtype, home=total)]
     return OperatorMeaning("norm", {"fn": "layer"}, outs, [total, call.at(5), call.at(6)])
-
-
-handles("BranchwiseRMSNorm")(lambda call: like(call[0], "norm", {"fn": "rms"}, [call[0], call.at(1)]))
 
 
 @handles("QOrderedLayerNormalization")
@@ -246,9 +247,6 @@ def _streams(call: NodeCall) -> OperatorMeaning:
 # -- in other places -----------------------------------------------------------------------------------------------------
 
 
-handles("QLinearConcat")(lambda call: results.joined(call.given[2::3], call.whole("axis")))
-
-
 @handles("TorchEmbedding")
 def _embedding(call: NodeCall) -> OperatorMeaning:
     table, indices = call[0], call[1]
@@ -258,9 +256,6 @@ def _embedding(call: NodeCall) -> OperatorMeaning:
 @handles("RestorePadding")
 def _restored(call: NodeCall) -> OperatorMeaning:
     return one("scatter", NO_ATTRS, (*call[1].dims, call[0].dims[-1]), call[0].dtype, call.given)
-
-
-handles("NGramRepeatBlock")(lambda call: like(call[1], "scatter", NO_ATTRS, [call[1], call[0]]))
 
 
 @handles("UnfoldTensor")

@@ -83,6 +83,22 @@ add_functions(
     },
 )  # fmt: skip
 
+
+# Operators of one expression each
+handles("GELU")(lambda call: results.pointwise("gelu_tanh" if call.flag("approximate") else "gelu", call.given))
+handles("STABLEHLO_CLAMP")(lambda call: like(call[1], "elementwise", {"fn": "clamp"}))
+handles("CAST", "STABLEHLO_CONVERT")(lambda call: results.converted(call[0], call.out_dtype))
+handles("BITCAST")(lambda call: OperatorMeaning("view", NO_ATTRS, [Out(None, call.out_dtype, home=call[0])], [call[0]]))
+handles("STABLEHLO_DYNAMIC_SLICE")(lambda call: results.copied(call[0], tuple(call.attrs["sizes"])))
+handles("MATRIX_DIAG")(lambda call: results.copied(call[0], (*call[0].dims, call[0].dims[-1])))
+# Numbers put at places; what a little graph does with those that are there is one operation
+handles("STABLEHLO_SCATTER")(lambda call: like(call[0], "scatter", {"fn": "add"}, [call[0], call[1], call[2]]))
+handles("RANK")(lambda call: results.created((), "int32", [len(call[0].dims)]))
+handles("ZEROS_LIKE")(lambda call: results.filled_with(0, call[0].dims, call[0].dtype))
+handles("STABLEHLO_IOTA")(lambda call: results.created(None, call.out_dtype))
+handles("MULTINOMIAL")(lambda call: one("random", NO_ATTRS, (call[0].dims[0], call[1].integers[0]), call.out_dtype, []))
+
+
 _FUSED = {1: "relu", 2: "hardtanh", 3: "relu6", 4: "tanh", 5: "sign"}
 
 
@@ -108,17 +124,9 @@ def _activated(handler: Handler) -> Handler:
     return activated
 
 
-handles("GELU")(lambda call: results.pointwise("gelu_tanh" if call.flag("approximate") else "gelu", call.given))
-
-
 @handles("SQUARED_DIFFERENCE")
 def _squared_difference(call: NodeCall) -> OperatorMeaning:
     return one("elementwise", results.added(call.given, "sub", more=1), common(call.given), call[0].dtype)
-
-
-handles("STABLEHLO_CLAMP")(lambda call: like(call[1], "elementwise", {"fn": "clamp"}))
-handles("CAST", "STABLEHLO_CONVERT")(lambda call: results.converted(call[0], call.out_dtype))
-handles("BITCAST")(lambda call: OperatorMeaning("view", NO_ATTRS, [Out(None, call.out_dtype, home=call[0])], [call[0]]))
 
 
 @handles("QUANTIZE", "DEQUANTIZE")
@@ -155,9 +163,6 @@ def _slice(call: NodeCall) -> OperatorMeaning:
 def _slice_by_attributes(call: NodeCall) -> OperatorMeaning:
     at = call.attrs
     return results.sliced(call[0], range(len(call[0].dims)), at["begins"], at["ends"], at["steps"])
-
-
-handles("STABLEHLO_DYNAMIC_SLICE")(lambda call: results.copied(call[0], tuple(call.attrs["sizes"])))
 
 
 @handles("STRIDED_SLICE", inputs="x begin end strides")
@@ -228,9 +233,6 @@ def _batches(call: NodeCall) -> OperatorMeaning:
     return results.copied(call[0], (batch, *rest))
 
 
-handles("MATRIX_DIAG")(lambda call: results.copied(call[0], (*call[0].dims, call[0].dims[-1])))
-
-
 @handles("STABLEHLO_BROADCAST_IN_DIM")
 def _broadcast_in(call: NodeCall) -> OperatorMeaning:
     wanted = call.at(1)
@@ -246,10 +248,6 @@ def _gather_windows(call: NodeCall) -> OperatorMeaning:
     pieces, rows = iter(taken), iter(batch)
     shape = [next(pieces) if axis in at["offset_dims"] else next(rows) for axis in range(len(taken) + len(batch))]
     return one("gather", NO_ATTRS, tuple(shape), call.out_dtype)
-
-
-# Numbers put at places; what a little graph does with those that are there is one operation
-handles("STABLEHLO_SCATTER")(lambda call: like(call[0], "scatter", {"fn": "add"}, [call[0], call[1], call[2]]))
 
 
 @handles("SCATTER_ND", inputs="indices updates shape")
@@ -294,17 +292,9 @@ def _hash_table(call: NodeCall) -> OperatorMeaning:
     return results.created((1,), call.out_dtype)
 
 
-handles("RANK")(lambda call: results.created((), "int32", [len(call[0].dims)]))
-
-
 @handles("BROADCAST_ARGS", inputs="a b")
 def _stretch_shapes(call: NodeCall) -> OperatorMeaning:
     return results.shape_of(shapes.broadcast([call.extents("a") or (), call.extents("b") or ()]), call.out_dtype)
-
-
-handles("ZEROS_LIKE")(lambda call: results.filled_with(0, call[0].dims, call[0].dtype))
-handles("STABLEHLO_IOTA")(lambda call: results.created(None, call.out_dtype))
-handles("MULTINOMIAL")(lambda call: one("random", NO_ATTRS, (call[0].dims[0], call[1].integers[0]), call.out_dtype, []))
 
 
 @handles("STABLEHLO_RNG_BIT_GENERATOR")

@@ -368,7 +368,7 @@ class OperatorRow(NamedTuple):
 
         `x`: the next input; `*x`: all from here on; `axis<dim`: the node calls this attribute dim; `axis=-1`: it is always -1.
         """
-        row = cls(handler, {}, {}, {})
+        row, at = cls(handler, {}, {}, {}), 0
         for word in words:
             name, equals, value = word.partition("=")
             own, less, old = word.partition("<")
@@ -377,8 +377,8 @@ class OperatorRow(NamedTuple):
             elif less:
                 row.renamed[own] = old
             else:
-                at = len(row.places)
                 row.places[word.lstrip("*")] = range(at, 1 << 16) if word.startswith("*") else (at,)
+                at += 1
         return row
 
     def call(self, node: GraphNode, ins: Operands, path: str, graph: NodeGraph, walk: NodeWalk) -> NodeCall:

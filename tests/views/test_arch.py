@@ -81,10 +81,6 @@ def test_arguments_of_several_lines_are_indented_line_by_line() -> None:
     assert arch_text(modules, lambda path: "") == "Net(\n  (a): Long(\n    one\n    two\n  )\n)"
 
 
-def test_nothing_gives_nothing() -> None:
-    assert arch_text((), lambda path: "") == ""
-
-
 def test_a_very_deep_tree_is_drawn() -> None:
     paths = [".".join(["x"] * depth) for depth in range(3000)]
     text = arch_text([Module(path=path, type="M") for path in paths], lambda path: "")

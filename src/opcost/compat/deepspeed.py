@@ -310,17 +310,14 @@ class FlopsProfiler:
         """Stop recording and keep the numbers."""
         self._undo.close()
 
-    def reset_profile(self) -> None:
-        """Drop the numbers."""
+    def end_profile(self) -> None:
+        """Stop recording, and drop the numbers."""
+        self.stop_profile()
+        # Drop the numbers
         self._recording = self._operators = None
         self._ignored = ()
         self._clock = Clock()
         self._stem = ""
-
-    def end_profile(self) -> None:
-        """Stop recording, and drop the numbers."""
-        self.stop_profile()
-        self.reset_profile()
         self.started = False
 
     def get_total_flops(self, as_string: bool = False) -> Any:

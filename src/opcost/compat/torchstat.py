@@ -158,13 +158,10 @@ class StatNode:
     Memory = property(lambda self: (self.cost.read, self.cost.written))  # Bytes read and written
     duration = property(lambda self: sum(node.own_seconds for node in self.nodes()))  # Seconds
 
-    def find_child_index(self, child_name: str) -> int:
-        """The index of the child of this name, or -1."""
-        names = [child.name for child in self.children]
-        return names.index(child_name) if child_name in names else -1
-
     def add_child(self, node: StatNode) -> None:
-        if self.find_child_index(node.name) == -1:
+        # The index of the child of this name, or -1
+        names = [child.name for child in self.children]
+        if (names.index(node.name) if node.name in names else -1) == -1:
             self.children.append(node)
 
     def nodes(self) -> Iterator[StatNode]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from opcost.core.answer import OWN_LABELS, Answer, AnswerLine, Busy
 from opcost.core.graph import note_texts
@@ -96,7 +96,7 @@ def answer_columns(answer: Answer) -> dict[str, Column]:
     single = not answer.keys or any("name" in line.labels for line in answer.rows)
     labels = list(dict.fromkeys((*answer.keys, *(OWN_LABELS if single else ()))))
     found = [_label(name, first=place == 0, answer=answer) for place, name in enumerate(labels)]
-    other: Literal["host", "device"] = "host" if answer.side == "device" else "device"
+    other, other_name = ("host", "host") if answer.side == "device" else ("device", "device_time")
     how = f"{answer.how} " if answer.how not in ("", "sum") else ""
     percentiles = [Column(f"p{each:g}", "time", of=_percentile(place)) for place, each in enumerate(answer.percentiles)]
     return by_name(
@@ -115,9 +115,7 @@ def answer_columns(answer: Answer) -> dict[str, Column]:
         Column("bandwidth", "bytes/s", of=_of("bandwidth"), blank=(None, 0.0)),
         Column("of_peak_bandwidth", "share", "% bw", of=_or_empty("of_peak_bandwidth"), blank=("", None)),
         Column("intensity", "ratio", "FLOP/B", of=_of("intensity"), blank=(None, 0.0)),
-        Column(
-            "host" if other == "host" else "device_time", "time", f"{other} time", of=_of(f"{other}_ns"), blank=(None,)
-        ),
+        Column(other_name, "time", f"{other} time", of=_of(f"{other}_ns"), blank=(None,)),
         Column("wait", "time", of=_of("wait_ns"), blank=(None,)),
         Column("launches", "number", "kernels", of=_of("launches"), blank=(0, 1)),
         Column("per_call", "ratio", "kernels/call", of=_of("launches_per_call"), blank=(None, 1, "")),
@@ -179,7 +177,21 @@ class AnswerDataOptions(AnswerOptions):
 def answer_data(answer: Answer, options: AnswerDataOptions) -> dict[str, Any]:
     """All of it for JSON, or of the lines the chosen columns."""
     if options.columns is None:
-        lines = list(map(_line_data, answer.lines))
+        lines = [
+            {
+                "role": line.role,
+                **line.labels,
+                **{name: getattr(line, name) for name in NUMBERS},
+                "percentiles_ns": list(line.percentiles),
+                "above_peak": line.above_peak,
+                "bound": line.bound,
+                "in_shapes": [None if spec.shape is None else list(spec.shape) for spec in line.ins],
+                "in_dtypes": [spec.dtype for spec in line.ins],
+                "out_shapes": [None if spec.shape is None else list(spec.shape) for spec in line.outs],
+                "kernels": [use._asdict() for use in line.kernels],
+            }
+            for line in answer.lines
+        ]
     else:
         table = list_answer(answer, options.columns)
         names = [field.name for field in table.fields]
@@ -203,21 +215,6 @@ def answer_data(answer: Answer, options: AnswerDataOptions) -> dict[str, Any]:
         "peak": answer.peak,
         "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in answer.notes],
         "lines": lines,
-    }
-
-
-def _line_data(line: AnswerLine) -> dict[str, Any]:
-    return {
-        "role": line.role,
-        **line.labels,
-        **{name: getattr(line, name) for name in NUMBERS},
-        "percentiles_ns": list(line.percentiles),
-        "above_peak": line.above_peak,
-        "bound": line.bound,
-        "in_shapes": [None if spec.shape is None else list(spec.shape) for spec in line.ins],
-        "in_dtypes": [spec.dtype for spec in line.ins],
-        "out_shapes": [None if spec.shape is None else list(spec.shape) for spec in line.outs],
-        "kernels": [use._asdict() for use in line.kernels],
     }
 
 
@@ -308,23 +305,18 @@ def _of_ranks(answer: Answer) -> list[str]:
     if steps and steps[-1][0] - steps[0][0] > SAME_STEP * steps[0][0]:
         (low, first), (high, last) = steps[0], steps[-1]
         ranges.append(f"step {time_text(low)} (rank {first}) to {time_text(high)} (rank {last})")
-    differ = f"they differ in {', '.join(ranges)}" if ranges else "all alike"
-    return [f"{len(ranks)} ranks: {differ}", *_late(answer, steps)]
-
-
-def _late(answer: Answer, steps: list[tuple[float, int]]) -> list[str]:
-    worst = _worst(answer)
-    if worst is not None:
+    found = [f"{len(ranks)} ranks: they differ in {', '.join(ranges)}" if ranges else f"{len(ranks)} ranks: all alike"]
+    usual = steps[len(steps) // 2][0] if steps else 0
+    if (worst := _worst(answer)) is not None:
         share = _percent(worst.held_up_ns, sum(each.held_up_ns for each in answer.waited))
         late = f"late: rank {worst.rank}: others waited {time_text(worst.held_up_ns)} for it"
-        return [f"{late} in {worst.last:,} collectives, {share} of all waiting (--view communication)"]
-    if answer.waited:
-        return ["no rank is late: in collectives they hardly wait for each other"]
-    usual = steps[len(steps) // 2][0] if steps else 0
-    if steps and steps[-1][0] > (1 + SAME_STEP) * usual:
+        found.append(f"{late} in {worst.last:,} collectives, {share} of all waiting (--view communication)")
+    elif answer.waited:
+        found.append("no rank is late: in collectives they hardly wait for each other")
+    elif steps and steps[-1][0] > (1 + SAME_STEP) * usual:
         longest, rank = steps[-1]
-        return [f"late: rank {rank}: its step takes {time_text(longest)}, the median of all {time_text(usual)}"]
-    return []
+        found.append(f"late: rank {rank}: its step takes {time_text(longest)}, the median of all {time_text(usual)}")
+    return found
 
 
 def _worst(answer: Answer) -> RankWait | None:
@@ -347,19 +339,19 @@ def _alike(answer: Answer) -> list[list[Busy]]:
     worst = _worst(answer)
     late = None if worst is None else worst.rank
     found: list[list[Busy]] = []
+
+    def is_alike(use: Busy, other: Busy) -> bool:
+        mine, theirs = _of_time(use), _of_time(other)
+        near = all(abs(mine.get(name, 0.0) - theirs.get(name, 0.0)) <= SAME_SHARE for name in mine | theirs)
+        step, usual = use.step_ns or 0.0, other.step_ns or 0.0
+        return near and use.rank != other.rank and use.gaps == other.gaps and abs(step - usual) <= SAME_STEP * usual
+
     for use in answer.devices:
-        home = next((each for each in found if late not in (use.rank, each[0].rank) and _is_alike(use, each[0])), None)
+        home = next((each for each in found if late not in (use.rank, each[0].rank) and is_alike(use, each[0])), None)
         if home is None:
             found.append(home := [])
         home.append(use)
     return sorted(found, key=lambda each: (each[0].rank != late, -len(each)))
-
-
-def _is_alike(use: Busy, other: Busy) -> bool:
-    mine, theirs = _of_time(use), _of_time(other)
-    near = all(abs(mine.get(name, 0.0) - theirs.get(name, 0.0)) <= SAME_SHARE for name in mine | theirs)
-    step, usual = use.step_ns or 0.0, other.step_ns or 0.0
-    return near and use.rank != other.rank and use.gaps == other.gaps and abs(step - usual) <= SAME_STEP * usual
 
 
 def _middle(alike: list[Busy]) -> Busy:
@@ -375,7 +367,12 @@ def _verdict(alike: list[Busy], answer: Answer) -> str:
     rest = use.idle_ns - use.gap_ns
     idle = _shares(use, {**causes, "not known why": rest - sum(causes.values())} if any(causes.values()) else {})
     text = f"{_whose(alike, answer)}: busy {time_text(use.busy_ns)} of {time_text(use.rated_ns)}{busy}, idle "
-    text += f"{_percent(rest, use.rated_ns)}{idle}{_gaps_text(use)}"
+    text += f"{_percent(rest, use.rated_ns)}{idle}"
+    if use.gaps:  # which rates leave out, each of them an event
+        cause = f" ({use.longest_gap_cause})" if use.longest_gap_cause else ""
+        several = f"{use.gaps} gaps, {time_text(use.gap_ns)} together, the longest {time_text(use.longest_gap_ns)}"
+        gaps = f"a gap of {time_text(use.gap_ns)}" if use.gaps == 1 else several
+        text += f"; left out of the rates: {gaps}, {time_text(use.longest_gap_at_ns)} after the first kernel{cause}"
     if use.step_ns is not None and use.first_step_ns is not None:
         first = f", the first {time_text(use.first_step_ns)}" if use.steps > 1 else ""
         if use.steps > 2 and use.least_step_ns is not None and use.most_step_ns is not None:
@@ -384,36 +381,20 @@ def _verdict(alike: list[Busy], answer: Answer) -> str:
     return text
 
 
-def _gaps_text(use: Busy) -> str:
-    """The gaps that rates leave out, each of them an event."""
-    if not use.gaps:
-        return ""
-    cause = f" ({use.longest_gap_cause})" if use.longest_gap_cause else ""
-    at = f"{time_text(use.longest_gap_at_ns)} after the first kernel{cause}"
-    if use.gaps == 1:
-        return f"; left out of the rates: a gap of {time_text(use.gap_ns)}, {at}"
-    longest = f"the longest {time_text(use.longest_gap_ns)}, {at}"
-    return f"; left out of the rates: {use.gaps} gaps, {time_text(use.gap_ns)} together, {longest}"
-
-
 def _whose(alike: list[Busy], answer: Answer) -> str:
     devices = {use.device for use in alike}
     device = devices.pop() or "device" if len(devices) == 1 else "devices"
-    if len(alike) > 1:
-        return f"ranks {ranges_text([use.rank for use in alike])} {device} (the median of {len(alike)} alike)"
-    rank = f"rank {alike[0].rank} " if any(other.rank != alike[0].rank for other in answer.devices) else ""
-    return f"{rank}{device}"
-
-
-def ranges_text(numbers: list[int]) -> str:
-    """`0-4, 6, 7`."""
-    found: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if found and number == found[-1][-1] + 1:
-            found[-1].append(number)
+    if len(alike) == 1:
+        rank = f"rank {alike[0].rank} " if any(other.rank != alike[0].rank for other in answer.devices) else ""
+        return f"{rank}{device}"
+    runs: list[list[int]] = []
+    for number in sorted({use.rank for use in alike}):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
         else:
-            found.append([number])
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in found)
+            runs.append([number])
+    ranks = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+    return f"ranks {ranks} {device} (the median of {len(alike)} alike)"
 
 
 def _shares(use: Busy, parts: dict[str, int]) -> str:

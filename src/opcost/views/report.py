@@ -131,28 +131,22 @@ def _op_columns(total_macs: int) -> dict[str, Column]:
     )
 
 
-def _words(lists: dict[By, str]) -> dict[By, tuple[str, ...]]:
-    return {by: tuple(names.split()) for by, names in lists.items()}
-
-
 # The default columns from left to right, where there is room for all
-SHOWN: Mapping[By, tuple[str, ...]] = _words(
-    {
-        "module": "module type calls input output params macs share flops activations bytes param_bytes own_params own_macs note",
-        "op": "index op kind module phase repeat input output dtype macs share flops bytes activations",
-        "kind": "kind count macs share flops bytes_read bytes_written activations uncounted",
-        "type": "type count params macs share flops bytes_read bytes_written activations param_bytes uncounted",
-    }
-)
+SHOWN: Mapping[By, Sequence[str]] = {
+    "module": "module type calls input output params macs share flops activations bytes param_bytes own_params own_macs "
+    "note".split(),
+    "op": "index op kind module phase repeat input output dtype macs share flops bytes activations".split(),
+    "kind": "kind count macs share flops bytes_read bytes_written activations uncounted".split(),
+    "type": "type count params macs share flops bytes_read bytes_written activations param_bytes uncounted".split(),
+}
 # The same columns in the order in which they are given room
-RANKED: Mapping[By, tuple[str, ...]] = _words(
-    {
-        "module": "module macs params share note type output calls input flops activations bytes param_bytes own_macs own_params",
-        "op": "index op macs phase repeat share output module flops bytes input kind dtype activations",
-        "kind": "kind macs share count flops uncounted bytes_read bytes_written activations",
-        "type": "type macs params share count flops uncounted bytes_read bytes_written activations param_bytes",
-    }
-)
+RANKED: Mapping[By, Sequence[str]] = {
+    "module": "module macs params share note type output calls input flops activations bytes param_bytes own_macs "
+    "own_params".split(),
+    "op": "index op macs phase repeat share output module flops bytes input kind dtype activations".split(),
+    "kind": "kind macs share count flops uncounted bytes_read bytes_written activations".split(),
+    "type": "type macs params share count flops uncounted bytes_read bytes_written activations param_bytes".split(),
+}
 
 
 # -- tables -------------------------------------------------------------------------------------------------------------
@@ -198,29 +192,24 @@ def list_report(report: Report, options: ListingOptions, default: Sequence[str] 
     columns = _choose(options, known, default)
     order = _order(options.sort, known)
     if options.by == "op":
-        return _flat(report.rows, order or (None if options.top is None else _costly_row), columns, options)
+        return _flat(report.rows, order or (None if options.top is None else _costly), columns, options)
     if options.by != "module":
         return _flat(report.by_kind() if options.by == "kind" else report.by_type(), order, columns, options)
+    if options.top is None and options.depth != "notebook":
+        return _tree(report, options, columns, order)
     if options.top is None:
-        drawn = _in_notebook if options.depth == "notebook" else _tree
-        return drawn(report, options, columns, order)
+        # As much of the tree as a cell of a notebook holds: all of it, else identical blocks once, else down to a depth
+        merge = len(report.modules) > NOTEBOOK_LINES if options.merge is None else options.merge
+        table = _tree(report, replace(options, depth=None, merge=merge), columns, order)
+        deepest = max(module.depth for module in report.modules)
+        while len(table.lines) > NOTEBOOK_LINES and deepest > 1:
+            deepest -= 1
+            table = _tree(report, replace(options, depth=deepest, merge=True), columns, order)
+        return table
     depth = options.depth if isinstance(options.depth, int) else None
     nodes = flat_nodes(report.by_module(depth), sharers(report))
-    table = _flat(nodes, order or _costly_node, columns, options)
+    table = _flat(nodes, order or _costly, columns, options)
     return replace(table, remarks=("each module without the modules below it",))
-
-
-def _in_notebook(
-    report: Report, options: ListingOptions, columns: Sequence[Column], order: Callable[[Any], Any] | None
-) -> Table:
-    """As much of the tree as a cell of a notebook holds: all of it, else identical blocks once, else down to a depth."""
-    merge = len(report.modules) > NOTEBOOK_LINES if options.merge is None else options.merge
-    table = _tree(report, replace(options, depth=None, merge=merge), columns, order)
-    depth = max(module.depth for module in report.modules)
-    while len(table.lines) > NOTEBOOK_LINES and depth > 1:
-        depth -= 1
-        table = _tree(report, replace(options, depth=depth, merge=True), columns, order)
-    return table
 
 
 def _tree(
@@ -240,7 +229,7 @@ def _tree(
     return Table(
         fields=tuple(columns),
         lines=tuple(_line(node, columns, node.guides) for node in nodes),
-        ranked=() if options.columns is not None else RANKED["module"],
+        ranked=() if options.columns is not None else tuple(RANKED["module"]),
         remarks=(" · ".join(remarks),) if remarks else (),
         main=True,
     )
@@ -254,7 +243,7 @@ def _flat(
     if options.top is not None and (rest := lines[options.top :]):
         lines = [*lines[: options.top], _sum(rest, columns, "rest", f"{len(rest):,} more")]
     lines.append(_sum(lines, columns, "total", "total"))
-    ranked = () if options.columns is not None else RANKED[options.by]
+    ranked = () if options.columns is not None else tuple(RANKED[options.by])
     return Table(fields=tuple(columns), lines=tuple(lines), ranked=ranked, main=True)
 
 
@@ -310,13 +299,12 @@ def _order(sort: str | None, known: dict[str, Column]) -> Callable[[Any], Any] |
     return key
 
 
-def _costly_row(row: Row) -> tuple[bool, int, int, int]:
-    if row.cost is None:
+def _costly(item: Row | TreeNode) -> tuple[bool, int, int, int]:
+    """The most expensive first, what is not counted last."""
+    if isinstance(item, TreeNode):
+        own = item.module.own
+        return False, -own.macs, -own.flops, -own.params
+    if item.cost is None:
         return True, 0, 0, 0
-    times = row.op.repeat
-    return False, -row.cost.macs * times, -row.cost.flops * times, -row.cost.bytes_read * times
-
-
-def _costly_node(node: TreeNode) -> tuple[int, int, int]:
-    own = node.module.own
-    return -own.macs, -own.flops, -own.params
+    times = item.op.repeat
+    return False, -item.cost.macs * times, -item.cost.flops * times, -item.cost.bytes_read * times

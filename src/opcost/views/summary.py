@@ -23,12 +23,20 @@ ROOT = "the model itself"
 
 def summarize(report: Report) -> Sheet:
     """The whole report in a few lines, without its table."""
+    meta = report.meta
+    conventions = [f"1 MAC = {FLOPS_PER_MAC} FLOPs"]
+    causal = meta.get("causal", "full")
+    if causal != "full" or any(row.op.kind == "attention" and row.op.attrs.get("causal") for row in report.rows):
+        conventions.append(f"causal attention counted {'in full' if causal == 'full' else 'by half'}")
+    conventions += filter(None, [f"{mode} mode" if (mode := meta.get("mode")) else "", meta.get("device", "")])
+    if dtypes := list(dict.fromkeys(parameter.spec.dtype for parameter in report.parameters if not parameter.buffer)):
+        conventions.append(f"{', '.join(dtypes)} parameters")
     return Sheet(
-        meta=report.meta,
+        meta=meta,
         heading=heading_of(report),
         totals=_totals(report),
         phases=tuple(report.phases.items()) if set(report.phases) != {"forward"} else (),
-        conventions=_conventions(report),
+        conventions=tuple(conventions),
         sections=tuple(section for section in _sections(report) if section.lines),
     )
 
@@ -85,21 +93,6 @@ def _totals(report: Report) -> tuple[Total, ...]:
         found.append(Total("cache", nbytes, "bytes", remark=f"after the pass, {tokens:,} tokens of each text"))
         found.append(Total("  per token", more, "bytes", remark="one more of each text"))
     return tuple(total for total in found if total is not None)
-
-
-def _conventions(report: Report) -> tuple[str, ...]:
-    meta = report.meta
-    found = [f"1 MAC = {FLOPS_PER_MAC} FLOPs"]
-    causal = meta.get("causal", "full")
-    if causal != "full" or any(row.op.kind == "attention" and row.op.attrs.get("causal") for row in report.rows):
-        found.append(f"causal attention counted {'in full' if causal == 'full' else 'by half'}")
-    if mode := meta.get("mode"):
-        found.append(f"{mode} mode")
-    if device := meta.get("device"):
-        found.append(device)
-    if dtypes := list(dict.fromkeys(parameter.spec.dtype for parameter in report.parameters if not parameter.buffer)):
-        found.append(f"{', '.join(dtypes)} parameters")
-    return tuple(found)
 
 
 # -- sections -----------------------------------------------------------------------------------------------------------
@@ -217,7 +210,14 @@ def memory_sheet(report: Report, options: MemoryOptions) -> Sheet:
     if memory.fixed_bytes is not None:
         remark = "the context and code of kernels, whatever runs"
         totals.append(Total("fixed", memory.fixed_bytes, "bytes", remark=remark))
-    sections = [Section("where", _where(report)), Section("over the execution", _curve(memory)), _notes(report)]
+    sections = [_notes(report)]
+    if memory.curve:
+        op = report.rows[memory.at].op
+        place = f" of {op.module}" if op.module else ""
+        operator = f"operator {memory.at + 1:,} of {len(memory.curve):,}, {op.phase}"
+        reached = f"the peak is reached in {op.raw}{place}, {operator}"
+        where = Section("where", (reached, *memory_facts(memory)))
+        sections = [where, Section("over the execution", _curve(memory)), _notes(report)]
     sizes = (Field("bytes", "bytes"), Field("share", "share", "%"))
     largest_first = sorted(memory.parts, key=lambda part: -memory.parts[part])
     parts = Table(
@@ -228,10 +228,16 @@ def memory_sheet(report: Report, options: MemoryOptions) -> Sheet:
         ),
         main=True,
     )
+    # The modules whose results are in memory; of many the largest, and what the rest adds up to
+    top = options.top
+    lines = [Line((h.module or f"({ROOT})", h.bytes, h.bytes / whole, h.tensors)) for h in memory.holders[:top]]
+    if top and (rest := memory.holders[top:]):
+        size, share = sum(h.bytes for h in rest), sum(h.bytes / whole for h in rest)
+        lines.append(Line((f"{len(rest):,} more modules", size, share, sum(h.tensors or 0 for h in rest)), "rest"))
     holders = Table(
         title="live at the peak, by the module that made it",
         fields=(Field("module", "name"), *sizes, Field("tensors", "number")),
-        lines=_holders(memory, whole, options.top),
+        lines=tuple(lines),
     )
     return Sheet(
         meta=report.meta,
@@ -242,24 +248,6 @@ def memory_sheet(report: Report, options: MemoryOptions) -> Sheet:
     )
 
 
-def _holders(memory: Memory, whole: int, top: int | None) -> tuple[Line, ...]:
-    lines = [Line((h.module or f"({ROOT})", h.bytes, h.bytes / whole, h.tensors)) for h in memory.holders[:top]]
-    if top and (rest := memory.holders[top:]):
-        size, share = sum(h.bytes for h in rest), sum(h.bytes / whole for h in rest)
-        lines.append(Line((f"{len(rest):,} more modules", size, share, sum(h.tensors or 0 for h in rest)), "rest"))
-    return tuple(lines)
-
-
-def _where(report: Report) -> tuple[str, ...]:
-    memory = report.known_memory()
-    if not memory.curve:
-        return ()
-    op = report.rows[memory.at].op
-    place = f" of {op.module}" if op.module else ""
-    reached = f"the peak is reached in {op.raw}{place}, operator {memory.at + 1:,} of {len(memory.curve):,}, {op.phase}"
-    return reached, *memory_facts(memory)
-
-
 def memory_facts(memory: Memory) -> tuple[str, ...]:
     """How lifetimes were found, and on which device."""
     return HOW[memory.how], *((f"as {memory.device} holds it, with its kernels' own memory",) if memory.device else ())
@@ -268,8 +256,6 @@ def memory_facts(memory: Memory) -> tuple[str, ...]:
 def _curve(memory: Memory) -> tuple[str, ...]:
     """What is in memory from the first operator to the last, each character the most of its stretch."""
     curve = memory.curve
-    if not curve:
-        return ()
     width = min(PLACES, len(curve))
     ends = [len(curve) * place // width for place in range(width + 1)]
     highs = [max(curve[begin:end]) for begin, end in pairwise(ends)]

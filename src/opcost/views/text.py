@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -41,23 +41,8 @@ class TextOptions(NumberOptions):
     color: bool = False  # write the terminal's escape sequences. Off by default, because the text may go to a file
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawing:
-    """How to draw: how wide, in which characters, and with which numbers."""
-
-    width: int
-    ascii: bool = False
-    exact: bool = False
-
-    def spell(self, text: str) -> str:
-        """The text in the characters that are allowed, one for one."""
-        if not self.ascii or text.isascii():
-            return text
-        return text.translate(ASCII).encode("ascii", "replace").decode("ascii")
-
-
-# -- the table ----------------------------------------------------------------------------------------------------------
-
+NARROWEST = 40  # below this many columns there is nothing left to shorten
+USUAL_WIDTH = 80  # of an output that is not a terminal
 GAP = "  "
 _LEFT = ("name", "text", "shapes")
 _ALWAYS = 3  # columns that stay however narrow the room is: the name and what is ranked next to it
@@ -76,169 +61,6 @@ class _Candidate(NamedTuple):
     least: int
 
 
-def draw_table(table: Table, how: Drawing) -> Drawn:
-    """Heads, lines and totals, between rules; then remarks."""
-    # Every visible column, with its widths
-    measured = []
-    for place in table.visible:
-        field = table.fields[place]
-        texts = [how.spell(text) for text in column_texts(table, place, exact=how.exact)]
-        distinct = set(texts)
-        natural = max(map(width_of, distinct), default=0)
-        if field.name == "module":
-            natural = max(len(line.guides) + width_of(text) for line, text in zip(table.lines, texts, strict=True))
-        natural = max(natural, len(field.header))
-        comfort = least = natural
-        if field.unit in _LEAST:
-            least = max(len(field.header), _LEAST[field.unit])
-            if field.unit == "shapes":
-                least = max(least, *(width_of(cut_shapes(text, 0)) for text in distinct))
-            comfort = max(least, _COMFORT[field.unit])
-        measured.append(_Candidate(field, texts, natural, min(natural, comfort), min(natural, least)))
-    chosen, left_out = _fit(measured, table.order, how.width)
-    widths = _share_room(chosen, how.width)
-    heads = [
-        Piece(pad(candidate.field.header, room, left=candidate.field.textual) + GAP, "head")
-        for candidate, room in zip(chosen, widths, strict=True)
-    ]
-    rule = [Piece(how.spell("─") * (sum(widths) + len(GAP) * (len(widths) - 1)), "guide")]
-    drawn: Drawn = [heads, rule]
-    totals: Drawn = []
-    columns = [_cells(candidate, table.lines, room, how) for candidate, room in zip(chosen, widths, strict=True)]
-    for line, *cells in zip(table.lines, *columns, strict=True):
-        (totals if line.role == "total" else drawn).append([piece for cell in cells for piece in cell])
-    if totals:
-        drawn += [rule, *totals]
-    if left_out:
-        drawn += _lines([f"no room for {', '.join(some(left_out))}"], how.width, "faint" if table.order else "warn")
-    return drawn + _lines(table.remarks, how.width, "faint")
-
-
-def _fit(measured: list[_Candidate], ranked: Sequence[str], width: int) -> tuple[list[_Candidate], list[str]]:
-    """The columns that have room, in their order, and the names of those that have none."""
-    if not ranked:
-        used = -len(GAP)
-        for place, candidate in enumerate(measured):
-            used += len(GAP) + candidate.least
-            if used > width and place:
-                return measured[:place], [left.field.name for left in measured[place:]]
-        return measured, []
-    by_name = {candidate.field.name: candidate for candidate in measured}
-    order = [name for name in ranked if name in by_name]
-    taken = set(order[:_ALWAYS])
-    used = sum(by_name[name].comfort + len(GAP) for name in taken) - len(GAP)
-    for name in order[_ALWAYS:]:
-        more = len(GAP) + by_name[name].comfort
-        if used + more <= width:
-            used += more
-            taken.add(name)
-    left_out = [name for name in order if name not in taken]
-    return [candidate for candidate in measured if candidate.field.name in taken], left_out
-
-
-def _share_room(chosen: list[_Candidate], width: int) -> list[int]:
-    """A width for each column: what is comfortable, then more where there is room (names first) or less (names last)."""
-    widths = [candidate.comfort for candidate in chosen]
-    room = width - sum(widths) - len(GAP) * (len(widths) - 1)
-    elastic = sorted(
-        (place for place, candidate in enumerate(chosen) if candidate.field.textual),
-        key=lambda place: _LEFT.index(chosen[place].field.unit),
-        reverse=room < 0,
-    )
-    for place in elastic:
-        candidate = chosen[place]
-        most, least = candidate.natural - widths[place], candidate.least - widths[place]
-        change = min(room, most) if room > 0 else max(room, least)
-        widths[place] += change
-        room -= change
-    return widths
-
-
-def _cells(candidate: _Candidate, lines: Sequence[Line], room: int, how: Drawing) -> list[tuple[Piece, ...]]:
-    """The cells of a column at their width, with the gap to the next; equal cells are made once."""
-    field = candidate.field
-    base: Style = _STYLES.get(field.unit, "number")
-
-    @cache
-    def cell(guides: str, text: str, role: str) -> tuple[Piece, ...]:
-        style: Style = base
-        if role != "row":
-            style = "sum"
-        elif field.name == "note" or text.startswith(("?", how.spell("≥"))):
-            style = "warn"
-        elif base == "number" and text in ("0", how.spell(NOTHING)):
-            style = "zero"
-        # However deep the tree is, some of the name must remain.
-        drawn = how.spell(guides)[max(0, len(guides) + min(width_of(text), 6) - room) :]
-        fitted = how.spell(cut(text, room - len(drawn), field.unit))
-        own = Piece(pad(fitted, room - len(drawn), left=field.textual) + GAP, style)
-        return (Piece(drawn, "guide"), own) if drawn else (own,)
-
-    named = field.name == "module"
-    pairs = zip(lines, candidate.texts, strict=True)
-    return [cell(line.guides if named else "", text, line.role) for line, text in pairs]
-
-
-# -- the sheet ----------------------------------------------------------------------------------------------------------
-
-NARROWEST = 40  # below this many columns there is nothing left to shorten
-USUAL_WIDTH = 80  # of an output that is not a terminal
-
-
-def draw_sheet(sheet: Sheet, how: Drawing) -> Drawn:
-    """The sheet as lines of styled pieces, its parts separated by empty lines."""
-    how = replace(how, width=max(how.width, NARROWEST))
-    width = how.width
-
-    def fitted(text: str) -> str:
-        """The text with the ends of words, as paths of files, that would not fit."""
-        return " ".join(word if len(word) <= width else f"…{word[1 - width :]}" for word in text.split(" "))
-
-    heading = [line for text in sheet.heading for line in wrap(fitted(text), width, indent=8)]
-    parts: list[Drawn] = [
-        [[Piece(line, "text" if place else "title")] for place, line in enumerate(heading)],
-        *([*([] if table.main else [[Piece(table.title, "head")]]), *draw_table(table, how)] for table in sheet.tables),
-        _draw_totals(sheet.totals, width),
-        _draw_phases(sheet.phases, width),
-        _lines([" · ".join(map(keep_together, sheet.conventions))], width, "faint"),
-        *(
-            [
-                [Piece(section.title, "warn" if section.urgent else "head")],
-                *([Piece(f"  {part}", "text")] for line in section.lines for part in wrap(line, width - 2, indent=2)),
-                *([Piece(f"  {part}", "faint")] for part in wrap(section.hint, width - 2)),
-            ]
-            for section in sheet.sections
-        ),
-        _lines(sheet.facts, width, "text", indent=2),
-    ]
-    drawn: Drawn = []
-    for part in filter(None, parts):
-        if drawn:
-            drawn.append([])
-        drawn.extend(part)
-    if how.ascii:
-        return [[Piece(how.spell(text), style) for text, style in pieces] for pieces in drawn]
-    return drawn
-
-
-def _draw_totals(totals: Sequence[Total], width: int) -> Drawn:
-    rows = [(total, total.human, f"{total.value:,}") for total in totals]
-    label = max((len(total.label) for total in totals), default=0)
-    human_width = max((len(human) for _, human, _ in rows), default=0)
-    exact_width = max((len(exact) for _, _, exact in rows), default=0)
-    drawn: Drawn = []
-    for total, human, exact in rows:
-        pieces = [
-            Piece(f"{total.label:<{label}}{GAP}", "name"),
-            Piece(f"{human:>{human_width}}{GAP}", "warn" if total.partial else "number"),
-            Piece(f"{exact:>{exact_width}}", "text"),
-        ]
-        if total.remark and sum(len(piece.text) for piece in pieces) + len(GAP + total.remark) <= width:
-            pieces.append(Piece(GAP + total.remark, "faint"))
-        drawn.append(pieces)
-    return drawn
-
-
 def phase_rows(phases: Iterable[tuple[str, Cost]]) -> list[tuple[str, ...]]:
     """The costs of each phase, below their titles."""
     rows: list[tuple[str, ...]] = [("phase", "MACs", "FLOPs", "read", "written")]
@@ -248,25 +70,180 @@ def phase_rows(phases: Iterable[tuple[str, Cost]]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _draw_phases(phases: Sequence[tuple[str, Cost]], width: int) -> Drawn:
-    """One line for each phase, with as many of its costs as have room."""
-    if not phases:
-        return []
-    columns = list(zip(*phase_rows(phases), strict=True))
-    drawn: Drawn = [[] for _ in columns[0]]
-    for place, column in enumerate(columns):
-        room = max(map(len, column))
-        width -= room + len(GAP)
-        if width < -len(GAP):
-            break
-        for number, text in enumerate(column):
-            style: Style = "head" if number == 0 else "number" if place else "name"
-            drawn[number].append(Piece(pad(text, room, left=place == 0) + GAP, style))
-    return drawn
+class _Drawing:
+    """Draws sheets as lines of styled pieces, at a width and in the characters that are allowed."""
 
+    def __init__(self, options: TextOptions) -> None:
+        self._width = max(terminal_width() if options.width is None else options.width, NARROWEST)
+        self._ascii, self._exact = options.ascii, options.exact
 
-def _lines(texts: Iterable[str], width: int, style: Style, indent: int = 0) -> Drawn:
-    return [[Piece(line, style)] for text in texts for line in wrap(text, width, indent)]
+    def _spell(self, text: str) -> str:
+        """The text in the characters that are allowed, one for one."""
+        if not self._ascii or text.isascii():
+            return text
+        return text.translate(ASCII).encode("ascii", "replace").decode("ascii")
+
+    def sheet(self, sheet: Sheet) -> Drawn:
+        """The sheet as lines of styled pieces, its parts separated by empty lines."""
+        width = self._width
+
+        def fitted(text: str) -> str:
+            """The text with the ends of words, as paths of files, that would not fit."""
+            return " ".join(word if len(word) <= width else f"…{word[1 - width :]}" for word in text.split(" "))
+
+        heading = [line for text in sheet.heading for line in wrap(fitted(text), width, indent=8)]
+        parts: list[Drawn] = [
+            [[Piece(line, "text" if place else "title")] for place, line in enumerate(heading)],
+            *([*([] if table.main else [[Piece(table.title, "head")]]), *self._table(table)] for table in sheet.tables),
+            self._totals(sheet.totals),
+            self._phases(sheet.phases),
+            self._lines([" · ".join(map(keep_together, sheet.conventions))], "faint"),
+        ]
+        for section in sheet.sections:
+            texts = [part for line in section.lines for part in wrap(line, width - 2, indent=2)]
+            drawn = [[Piece(section.title, "warn" if section.urgent else "head")]]
+            drawn += ([Piece(f"  {text}", "text")] for text in texts)
+            parts.append(drawn + [[Piece(f"  {part}", "faint")] for part in wrap(section.hint, width - 2)])
+        parts.append(self._lines(sheet.facts, "text", indent=2))
+        spaced = [line for part in parts if part for line in ([], *part)][1:]
+        if not self._ascii:
+            return spaced
+        return [[Piece(self._spell(text), style) for text, style in pieces] for pieces in spaced]
+
+    def _totals(self, totals: Sequence[Total]) -> Drawn:
+        rows = [(total, total.human, f"{total.value:,}") for total in totals]
+        label = max((len(total.label) for total in totals), default=0)
+        human_width = max((len(human) for _, human, _ in rows), default=0)
+        exact_width = max((len(exact) for _, _, exact in rows), default=0)
+        drawn: Drawn = []
+        for total, human, exact in rows:
+            pieces = [
+                Piece(f"{total.label:<{label}}{GAP}", "name"),
+                Piece(f"{human:>{human_width}}{GAP}", "warn" if total.partial else "number"),
+                Piece(f"{exact:>{exact_width}}", "text"),
+            ]
+            if total.remark and sum(len(piece.text) for piece in pieces) + len(GAP + total.remark) <= self._width:
+                pieces.append(Piece(GAP + total.remark, "faint"))
+            drawn.append(pieces)
+        return drawn
+
+    def _phases(self, phases: Sequence[tuple[str, Cost]]) -> Drawn:
+        """One line for each phase, with as many of its costs as have room."""
+        if not phases:
+            return []
+        columns, width = list(zip(*phase_rows(phases), strict=True)), self._width
+        drawn: Drawn = [[] for _ in columns[0]]
+        for place, column in enumerate(columns):
+            room = max(map(len, column))
+            width -= room + len(GAP)
+            if width < -len(GAP):
+                break
+            for number, text in enumerate(column):
+                style: Style = "head" if number == 0 else "number" if place else "name"
+                drawn[number].append(Piece(pad(text, room, left=place == 0) + GAP, style))
+        return drawn
+
+    def _table(self, table: Table) -> Drawn:
+        """Heads, lines and totals, between rules; then remarks."""
+        # Every visible column, with its widths
+        measured = []
+        for place in table.visible:
+            field = table.fields[place]
+            texts = [self._spell(text) for text in column_texts(table, place, exact=self._exact)]
+            distinct = set(texts)
+            natural = max(map(width_of, distinct), default=0)
+            if field.name == "module":
+                natural = max(len(line.guides) + width_of(text) for line, text in zip(table.lines, texts, strict=True))
+            natural = max(natural, len(field.header))
+            comfort = least = natural
+            if field.unit in _LEAST:
+                least = max(len(field.header), _LEAST[field.unit])
+                if field.unit == "shapes":
+                    least = max(least, *(width_of(cut_shapes(text, 0)) for text in distinct))
+                comfort = max(least, _COMFORT[field.unit])
+            measured.append(_Candidate(field, texts, natural, min(natural, comfort), min(natural, least)))
+        chosen, left_out = self._fit(measured, table.order)
+        widths = self._share_room(chosen)
+        heads = [
+            Piece(pad(candidate.field.header, room, left=candidate.field.textual) + GAP, "head")
+            for candidate, room in zip(chosen, widths, strict=True)
+        ]
+        rule = [Piece(self._spell("─") * (sum(widths) + len(GAP) * (len(widths) - 1)), "guide")]
+        drawn: Drawn = [heads, rule]
+        totals: Drawn = []
+        columns = [self._cells(candidate, table.lines, room) for candidate, room in zip(chosen, widths, strict=True)]
+        for line, *cells in zip(table.lines, *columns, strict=True):
+            (totals if line.role == "total" else drawn).append([piece for cell in cells for piece in cell])
+        if totals:
+            drawn += [rule, *totals]
+        if left_out:
+            drawn += self._lines([f"no room for {', '.join(some(left_out))}"], "faint" if table.order else "warn")
+        return drawn + self._lines(table.remarks, "faint")
+
+    def _fit(self, measured: list[_Candidate], ranked: Sequence[str]) -> tuple[list[_Candidate], list[str]]:
+        """The columns that have room, in their order, and the names of those that have none."""
+        if not ranked:
+            used = -len(GAP)
+            for place, candidate in enumerate(measured):
+                used += len(GAP) + candidate.least
+                if used > self._width and place:
+                    return measured[:place], [left.field.name for left in measured[place:]]
+            return measured, []
+        by_name = {candidate.field.name: candidate for candidate in measured}
+        order = [name for name in ranked if name in by_name]
+        taken = set(order[:_ALWAYS])
+        used = sum(by_name[name].comfort + len(GAP) for name in taken) - len(GAP)
+        for name in order[_ALWAYS:]:
+            more = len(GAP) + by_name[name].comfort
+            if used + more <= self._width:
+                used += more
+                taken.add(name)
+        left_out = [name for name in order if name not in taken]
+        return [candidate for candidate in measured if candidate.field.name in taken], left_out
+
+    def _share_room(self, chosen: list[_Candidate]) -> list[int]:
+        """A width for each column: what is comfortable, then more where there is room (names first) or less (names last)."""
+        widths = [candidate.comfort for candidate in chosen]
+        room = self._width - sum(widths) - len(GAP) * (len(widths) - 1)
+        elastic = sorted(
+            (place for place, candidate in enumerate(chosen) if candidate.field.textual),
+            key=lambda place: _LEFT.index(chosen[place].field.unit),
+            reverse=room < 0,
+        )
+        for place in elastic:
+            candidate = chosen[place]
+            most, least = candidate.natural - widths[place], candidate.least - widths[place]
+            change = min(room, most) if room > 0 else max(room, least)
+            widths[place] += change
+            room -= change
+        return widths
+
+    def _cells(self, candidate: _Candidate, lines: Sequence[Line], room: int) -> list[tuple[Piece, ...]]:
+        """The cells of a column at their width, with the gap to the next; equal cells are made once."""
+        field = candidate.field
+        base: Style = _STYLES.get(field.unit, "number")
+
+        @cache
+        def cell(guides: str, text: str, role: str) -> tuple[Piece, ...]:
+            style: Style = base
+            if role != "row":
+                style = "sum"
+            elif field.name == "note" or text.startswith(("?", self._spell("≥"))):
+                style = "warn"
+            elif base == "number" and text in ("0", self._spell(NOTHING)):
+                style = "zero"
+            # However deep the tree is, some of the name must remain.
+            drawn = self._spell(guides)[max(0, len(guides) + min(width_of(text), 6) - room) :]
+            fitted = self._spell(cut(text, room - len(drawn), field.unit))
+            own = Piece(pad(fitted, room - len(drawn), left=field.textual) + GAP, style)
+            return (Piece(drawn, "guide"), own) if drawn else (own,)
+
+        named = field.name == "module"
+        pairs = zip(lines, candidate.texts, strict=True)
+        return [cell(line.guides if named else "", text, line.role) for line, text in pairs]
+
+    def _lines(self, texts: Iterable[str], style: Style, indent: int = 0) -> Drawn:
+        return [[Piece(line, style)] for text in texts for line in wrap(text, self._width, indent)]
 
 
 # -- the views ----------------------------------------------------------------------------------------------------------
@@ -278,8 +255,7 @@ COLOURS: dict[Style, str] = {
 
 
 def _write(sheet: Sheet, options: TextOptions) -> str:
-    width = terminal_width() if options.width is None else options.width
-    drawn = draw_sheet(sheet, Drawing(width=width, ascii=options.ascii, exact=options.exact))
+    drawn = _Drawing(options).sheet(sheet)
     if options.color:
         from io import StringIO
 

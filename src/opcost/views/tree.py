@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from opcost.core.escaping import printable
+from opcost.core.graph import Module
 from opcost.core.report import STATS, ModuleCost, Report, Stats
 from opcost.core.units import format_count
 from opcost.errors import shortened, some
@@ -75,7 +76,15 @@ def draw_tree(
                 built = (module.type, module.calls, module.own, module.inputs, module.outputs, module.same_as)
                 key = (*built, shares.isdisjoint(module.parameters), below)
                 shape_of[id(branch)] = shapes.setdefault(key, len(shapes))
-                branch.children = _merge_siblings(branch.children, shape_of)
+                kept: list[_Branch] = []
+                for child in branch.children:
+                    last = kept[-1] if kept else None
+                    alike = last is not None and shape_of[id(last)] == shape_of[id(child)]
+                    if last is not None and alike and _number(child.module) == _number(last.run[-1]) + 1 > 0:
+                        last.run.append(child.module)
+                    else:
+                        kept.append(child)
+                branch.children = kept
         further = _readable_depth([len(level) for level in _levels(merged)]) if depth == "auto" else limit
         # By itself merging must pay: a deeper tree in as many lines, or a tree that becomes readable.
         if merge or further > limit or sum(rows[: limit + 1]) > READABLE:
@@ -123,21 +132,6 @@ def _readable_depth(rows: list[int]) -> int:
     return len(rows) - 1
 
 
-def _merge_siblings(siblings: list[_Branch], shape_of: dict[int, int]) -> list[_Branch]:
-    kept: list[_Branch] = []
-    for branch in siblings:
-        last = kept[-1] if kept else None
-        if (
-            last is not None
-            and shape_of[id(last)] == shape_of[id(branch)]
-            and _number(branch.module) == _number(last.run[-1]) + 1 > 0
-        ):
-            last.run.append(branch.module)
-        else:
-            kept.append(branch)
-    return kept
-
-
 def _number(module: ModuleCost) -> int:
     return int(module.name) if module.name.isdecimal() and len(module.name) < 10 else -2
 
@@ -176,18 +170,18 @@ def _node(
     changed: dict[str, Any] = {}
     if hides or module.same_as is not None:
         changed["own"] = module.total
+
+    def multiplied(stats: Stats) -> Stats:
+        return Stats(**{name: getattr(stats, name) * times for name in STATS})
+
     if times > 1:
         name = f"{name}–{branch.run[-1].name}" if count > 1 else name
         path = changed["path"] = f"{parent}.{name}" if parent else name
         changed["type"] = f"{times} × {module.type}"
-        changed["own"] = _times(changed.get("own", module.own), times)
-        changed["total"] = _times(module.total, times)
+        changed["own"] = multiplied(changed.get("own", module.own))
+        changed["total"] = multiplied(module.total)
     shown = replace(module, **changed) if changed else module
     return TreeNode(shown, name or module.type, guides, times, not shares.isdisjoint(module.parameters), hides), path
-
-
-def _times(stats: Stats, times: int) -> Stats:
-    return Stats(**{name: getattr(stats, name) * times for name in STATS})
 
 
 # -- the architecture as its author wrote it, as a module's repr, with the cost of each module ---------------------------
@@ -195,61 +189,35 @@ def _times(stats: Stats, times: int) -> Stats:
 MANY_LINES = 24  # lines of a module's own words
 
 
-class ArchModule(Protocol):
-    """What the text needs to know of a module; `ModuleCost` and `Module` know it."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def type(self) -> str: ...
-    @property
-    def extra(self) -> str: ...
-
-
 def _architecture(report: Report, options: NumberOptions) -> str:
-    lines = {module.path: _line(module, options) for module in report.modules}
-    modules = []
+    shown = "{:,}".format if options.exact else format_count
+    modules, lines = [], {}
     for module in report.modules:
         # A module's own words, where they are few; a list of parameters has a line for each of them
         own = some(module.extra.split("\n"), MANY_LINES, kind="lines")
         modules.append(replace(module, extra="\n".join(shortened(line, 1000) for line in own)))
+        total = module.total
+        words = [f"#params: {shown(total.params)}"]
+        for name, value in (("#macs", total.macs), ("#flops", total.flops), ("#acts", total.activations)):
+            # Where an operator has no cost model, what is known is a lower bound, and a zero is unknown.
+            least = f"≥{shown(value)}" if value else "?"
+            words.append(f"{name}: {least if total.uncounted else shown(value)}")
+        same = module.same_as
+        lines[module.path] = ", ".join(words) if same is None else f"= {same or 'the model itself'}"
     return arch_text(modules, lines.__getitem__) + "\n"
 
 
-def _line(module: ModuleCost, options: NumberOptions) -> str:
-    if module.same_as is not None:
-        return f"= {module.same_as or 'the model itself'}"
-    total = module.total
-    shown = "{:,}".format if options.exact else format_count
-
-    def cost(value: int) -> str:
-        """Where an operator has no cost model, what is known is a lower bound, and a zero is unknown."""
-        return shown(value) if not total.uncounted else f"≥{shown(value)}" if value else "?"
-
-    return (
-        f"#params: {shown(total.params)}, #macs: {cost(total.macs)}, #flops: {cost(total.flops)}, "
-        f"#acts: {cost(total.activations)}"
-    )
-
-
-def arch_text(modules: Iterable[ArchModule], statistics: Callable[[str], str]) -> str:
+def arch_text(modules: Sequence[ModuleCost | Module], statistics: Callable[[str], str]) -> str:
     """The repr of a tree of modules, with the statistics of each path on lines of their own; '' adds none.
 
     The modules come in definition order, the root (path '') first and parents before their children. As in a repr, a
     module without children whose text is one line is written on one line.
     """
-    children: dict[str, list[ArchModule]] = {}
-    root: ArchModule | None = None
-    for module in modules:
-        children[module.path] = []
-        if module.path:
-            children[module.path.rpartition(".")[0]].append(module)
-        else:
-            root = module
-    if root is None:
-        return ""
+    children: dict[str, list[ModuleCost | Module]] = {module.path: [] for module in modules}
+    for module in modules[1:]:
+        children[module.path.rpartition(".")[0]].append(module)
     lines: list[str] = []
-    stack: list[tuple[ArchModule | None, str, str]] = [(root, "", "")]
+    stack: list[tuple[ModuleCost | Module | None, str, str]] = [(modules[0], "", "")]
     while stack:
         part, name, indent = stack.pop()
         if part is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opcost.core.names import is_collective, short_kernel_name
-from opcost.views.cell import cut
+from opcost.views.view import cut
 
 _ELEMENTWISE = "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<"
 _LAMBDA = "{lambda()#2}::operator()() const::{lambda(float)#1}"

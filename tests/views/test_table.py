@@ -13,8 +13,8 @@ from work import calls
 from opcost.core.report import Report
 from opcost.core.units import format_bytes, format_count
 from opcost.errors import OpcostError, UnknownName
-from opcost.views.cell import width_of
 from opcost.views.text import TABLE, terminal_width
+from opcost.views.view import width_of
 
 WIDTHS = (80, 120, 200)
 
@@ -182,7 +182,7 @@ def test_a_misspelt_option_is_an_error_that_knows_better(plain: Report) -> None:
 def test_rich_is_imported_only_for_colour() -> None:
     code = (
         "import sys\n"
-        "import opcost.views.text, opcost.views.tree, opcost.views.data, opcost.views.markdown\n"
+        "import opcost.views.text, opcost.views.tree, opcost.views.results, opcost.views.markdown\n"
         "assert not [name for name in sys.modules if name.split('.')[0] in ('rich', 'torch', 'numpy')]\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

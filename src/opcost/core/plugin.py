@@ -34,8 +34,8 @@ OWN: dict[str, dict[str, str]] = {
     VIEWS: {
         name: f"opcost.views.{module}:{name.upper()}"
         for module, names in (
-            ("text", "text table memory"), ("tree", "arch"), ("data", "json csv columns"), ("markdown", "md"),
-            ("html", "html"), ("notebook", "notebook"), ("badge", "svg badge"), ("tensorboard", "tensorboard"),
+            ("text", "text table memory"), ("tree", "arch"), ("results", "json csv columns"), ("markdown", "md svg badge"),
+            ("html", "html"), ("notebook", "notebook"), ("tensorboard", "tensorboard"),
         )
         for name in names.split()
     },

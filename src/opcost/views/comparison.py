@@ -12,8 +12,7 @@ from opcost.core.quantity import QUANTITIES, Quantity
 from opcost.core.results import Comparison, Entry, EntryPart
 from opcost.core.sheet import LONG_LINE, Amount, Cell, Sheet, Table
 from opcost.errors import shortened, some
-from opcost.views.cell import cut, format_amount, width_of
-from opcost.views.view import Column, ViewOptions, keep_together, read_lines
+from opcost.views.view import Column, ViewOptions, cut, format_amount, keep_together, read_lines, width_of
 
 LONGEST_TITLE = 18  # letters of a source's name above its column; the whole name is in the heading
 LONG_NAME = 40
@@ -42,7 +41,13 @@ def comparison_sheet(comparison: Comparison, options: TablesOptions) -> Sheet:
         if found := list(comparison.of_part(part)):
             tables.append(_side_by_side(comparison, found, title).limited(options.top))
     heading = (f"comparison of {len(comparison.sources)} sources", *_sources(comparison))
-    return Sheet(heading=heading, tables=tuple(tables), facts=_notes(comparison))
+    found: dict[str, list[str]] = {}  # each note once, with the sources that have it
+    for source in comparison.sources:
+        for note in source.notes:
+            found.setdefault(note, []).append(source.label)
+    whose = {note: "all" if len(of) == len(comparison.sources) else ", ".join(of) for note, of in found.items()}
+    notes = some([shortened(f"{labels}: {note}", LONG_LINE) for note, labels in whose.items()])
+    return Sheet(heading=heading, tables=tuple(tables), facts=tuple(notes))
 
 
 def _side_by_side(comparison: Comparison, entries: Sequence[Entry], title: str) -> Table:
@@ -221,16 +226,6 @@ def _sources(comparison: Comparison) -> list[str]:
         facts = [fact for name, fact in source.facts.items() if fact and name != "source"]
         lines.append(shortened(f"{source.label}: {', '.join(facts)}" if facts else source.label, LONG_LINE))
     return lines
-
-
-def _notes(comparison: Comparison) -> tuple[str, ...]:
-    """Each note once, with the sources that have it."""
-    found: dict[str, list[str]] = {}
-    for source in comparison.sources:
-        for note in source.notes:
-            found.setdefault(note, []).append(source.label)
-    whose = {note: "all" if len(of) == len(comparison.sources) else ", ".join(of) for note, of in found.items()}
-    return tuple(some([shortened(f"{labels}: {note}", LONG_LINE) for note, labels in whose.items()]))
 
 
 def short_titles(labels: Sequence[str]) -> list[str]:

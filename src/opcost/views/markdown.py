@@ -1,4 +1,4 @@
-"""Sheets as GitHub tables, with everything else to know below them."""
+"""For a README: sheets as GitHub tables, with everything else to know below them; and the badge of a report."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 from opcost.core.escaping import markdown_text
+from opcost.core.report import Report
 from opcost.core.sheet import Sheet, Table
-from opcost.views.cell import column_texts
+from opcost.core.units import format_count
 from opcost.views.results import sheet_view
 from opcost.views.text import phase_rows
-from opcost.views.view import NumberOptions
+from opcost.views.view import Build, NumberOptions, View, ViewOptions, column_texts
 
 
 def _write(sheet: Sheet, options: NumberOptions) -> str:
@@ -73,3 +74,54 @@ def _cells(table: Table, place: int, *, exact: bool) -> list[str]:
 
 
 MD = sheet_view("md", _write, NumberOptions, suffix=".md")
+
+
+# -- the badge: parameters, MACs and FLOPs, as SVG and as a line of text -------------------------------------------------
+
+HEIGHT, GAP = 20, 4
+LETTER, PADDING = 6.4, 12  # pixels: the average width of a letter, and what is free beside a word
+GREY, BLUE = "#4a525c", "#0a5fa8"
+
+
+def badge_numbers(report: Report, options: object) -> list[tuple[str, str]]:
+    """The words and numbers; where operators are not counted, sums are lower bounds."""
+    least = "≥" if report.totals.uncounted else ""
+    return [
+        ("params", format_count(report.totals.params)),
+        ("MACs", f"{least}{format_count(report.totals.macs)}"),
+        ("FLOPs", f"{least}{format_count(report.totals.flops)}"),
+    ]
+
+
+def badge_svg(numbers: list[tuple[str, str]], options: object) -> str:
+    """Pairs of a word on grey and a number on blue."""
+    shapes: list[str] = []
+    x = 0.0
+    for pair in numbers:
+        for text, colour in zip(pair, (GREY, BLUE), strict=True):
+            width = len(text) * LETTER + PADDING
+            shapes += [
+                f'<rect x="{x:g}" y="0" width="{width:g}" height="{HEIGHT}" fill="{colour}"/>',
+                f'<text x="{x + width / 2:g}" y="14" fill="#fff" text-anchor="middle">{text}</text>',
+            ]
+            x += width
+        x += GAP
+    width = x - GAP
+    size = f'width="{width:g}" height="{HEIGHT}" viewBox="0 0 {width:g} {HEIGHT}"'
+    fonts = 'font-family="Helvetica, Arial, sans-serif" font-size="11"'
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} {fonts} role="img">',
+            f"<title>{', '.join(f'{word} {number}' for word, number in numbers)}</title>",
+            f'<rect width="{width:g}" height="{HEIGHT}" fill="#fff"/>',
+            *shapes,
+            "</svg>\n",
+        ]
+    )
+
+
+_BUILDS = {"report": Build(ViewOptions, badge_numbers)}
+SVG = View(name="svg", suffix=".svg", builds=_BUILDS, write=badge_svg)
+BADGE = View(
+    name="badge", builds=_BUILDS, write=lambda numbers, _: " · ".join(f"{n} {word}" for word, n in numbers) + "\n"
+)

@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from html import escape
 
 from opcost.core.escaping import printable
-from opcost.core.sheet import Field, Line, Sheet, Table
+from opcost.core.sheet import Line, Sheet, Table
 from opcost.errors import some
-from opcost.views.cell import column_texts, cut, width_of
 from opcost.views.report import NOTEBOOK_LINES as LINES
 from opcost.views.results import sheet_view
-from opcost.views.view import NumberOptions
+from opcost.views.view import NumberOptions, column_texts, cut, width_of
 
 COLUMNS = 8  # columns beside each other, unless the caller named them
 LONGEST = {"name": 48, "text": 28, "shapes": 26}  # characters of a cell, by its unit
@@ -79,7 +78,12 @@ def _table(table: Table, *, exact: bool) -> Iterator[str]:
         sums = tuple(line for line in table.lines[LINES:] if line.role == "total")
         table = replace(table, lines=(*table.lines[:LINES], *sums))
         left_out -= len(sums)
-    places, hidden = _room(table)
+    places, hidden = table.visible, list[str]()
+    if table.order:
+        seen = {table.fields[place].name for place in places}
+        ranked = [name for name in table.order if name in seen]
+        places = [place for place in places if table.fields[place].name in ranked[:COLUMNS]]
+        hidden = ranked[COLUMNS:]
     fields = [table.fields[place] for place in places]
     texts = [
         [cut(text, LONGEST.get(field.unit, len(text)), field.unit) for text in column_texts(table, place, exact=exact)]
@@ -99,10 +103,12 @@ def _table(table: Table, *, exact: bool) -> Iterator[str]:
             )
         rows.append(" ".join(written))
     heads = "".join(f"<{tag}>{_text(field.header)}</{tag}>" for tag, field in zip(tags, fields, strict=True))
-    widths = " ".join(
-        _width(field, column, place) for place, (field, column) in enumerate(zip(fields, texts, strict=True))
-    )
-    yield f'<div style="--c:{widths}"><div class="r h">{heads}</div>'
+    widths = []
+    for field, column in zip(fields, texts, strict=True):
+        widest = max([width_of(field.header), *map(width_of, column)])
+        least = 7 if field.unit == "share" else 1
+        widths.append(f"{max(widest, least)}ch" if widths else f"minmax({widest + 4}ch,1fr)")
+    yield f'<div style="--c:{" ".join(widths)}"><div class="r h">{heads}</div>'
     yield "".join(_tree(table.lines, rows))
     yield "</div>"
     if left_out:
@@ -110,22 +116,6 @@ def _table(table: Table, *, exact: bool) -> Iterator[str]:
     yield from _lines(table.remarks)
     if hidden:
         yield f"<p>no room for {_text(', '.join(some(hidden, 24)))}</p>"
-
-
-def _room(table: Table) -> tuple[list[int], list[str]]:
-    """The places of the columns that are shown, and the names of of those that are left out."""
-    telling = table.visible
-    if not table.order:
-        return telling, []
-    order = [name for name in table.order if name in {table.fields[place].name for place in telling}]
-    kept = set(order[:COLUMNS])
-    places = [place for place in telling if table.fields[place].name in kept]
-    return places, [name for name in order if name not in kept]
-
-
-def _width(field: Field, texts: Sequence[str], place: int) -> str:
-    widest = max([width_of(field.header), *map(width_of, texts)])
-    return f"minmax({widest + 4}ch,1fr)" if place == 0 else f"{max(widest, 7 if field.unit == 'share' else 1)}ch"
 
 
 def _tree(lines: Sequence[Line], rows: Sequence[str]) -> Iterator[str]:

@@ -1,15 +1,19 @@
-"""Every kind of result, and how it becomes a sheet for people, records for spreadsheets and data for JSON.
+"""Every kind of result, how it becomes a sheet for people, records for spreadsheets and data for JSON; and CSV and JSON of it.
 
 Formats know none of them: `sheet_view` makes a view of a function that writes sheets.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from io import StringIO
 from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core import schema
+from opcost.core.escaping import csv_cell, json_text
 from opcost.core.results import Comparison, Fit, Sweep, Verdict
 from opcost.core.sheet import LONG_LINE, Cell, Field, Sheet, Table, plain_cell
 from opcost.errors import shortened, some
@@ -85,7 +89,7 @@ _Of: TypeAlias = Callable[..., Any]
 _TABLES: dict[type, tuple[_Of, _Of, _Of]] = {
     Comparison: (comparison.comparison_sheet, comparison.comparison_records, comparison.comparison_data),
     Verdict: (sizing.verdict_sheet, sizing.verdict_records, sizing.verdict_data),
-    Fit: (sizing.fit_sheet, sizing.fit_records, sizing.fit_data),
+    Fit: (sizing.fit_sheet, sizing.fit_records, lambda fit: {"schema": "opcost.fit/1", **sizing.fields_data(fit)}),
     Sweep: (sizing.sweep_sheet, sizing.sweep_records, sizing.sweep_data),
     Sheet: (_sheet_sheet, _sheet_records, _sheet_data),
 }
@@ -134,3 +138,54 @@ def sheet_view(
         build = RESULTS[kind].sheet
         builds[kind] = Build((*build.bases, options), build.make, **defaults)
     return View(name=name, suffix=suffix, builds=builds, write=write)
+
+
+# -- for programs: CSV, JSON, and columns for data frames; numbers are exact, the unknown is empty or null -----------------
+
+
+def _write_csv(table: Table, options: object) -> str:
+    """A head line and all lines; shapes are written 1x3x224x224, several of them with a blank between."""
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(csv_cell(field.name) for field in table.fields)
+
+    def text(value: Cell) -> str:
+        return str(plain_cell(value)) if isinstance(value, tuple) else csv_cell(str(value))
+
+    columns = [
+        map(cache(text) if field.textual else plain_cell, values)  # equal ones are written once
+        for field, values in zip(table.fields, zip(*(line.values for line in table.lines), strict=True), strict=False)
+    ]
+    writer.writerows(zip(*columns, strict=True))  # the writer leaves the unknown empty
+    return out.getvalue()
+
+
+def _columns(build: Build) -> Build:
+    """Every column by its name, as after `--columns`, with one value for each row; sums are left out, and unknown is None."""
+
+    def make(result: Any, options: Any) -> dict[str, list[Any]]:
+        table: Table = build.make(result, options)
+        rows = table.rows
+
+        def value(cell: Cell, *, textual: bool) -> Any:
+            return None if cell == "" and not textual else plain_cell(cell)
+
+        return {
+            field.name: [value(row[place], textual=field.textual) for row in rows]
+            for place, field in enumerate(table.fields)
+        }
+
+    return Build(build.options, make)
+
+
+def _write_json(data: dict[str, Any], options: Any) -> str:
+    """What a data frame takes is written as Python writes it, other data on one line without blanks or indented."""
+    indent = getattr(options, "indent", ...)
+    layout = {} if indent is ... else {"indent": indent, "separators": (",", ":") if indent is None else (",", ": ")}
+    return json_text(data, allow_nan=False, **layout) + "\n"
+
+
+_KINDS = RESULTS.items()
+CSV = View(name="csv", suffix=".csv", builds={kind: each.records for kind, each in _KINDS}, write=_write_csv)
+COLUMNS = View(name="columns", builds={kind: _columns(each.columns) for kind, each in _KINDS}, write=_write_json)
+JSON = View(name="json", suffix=".json", builds={kind: each.data for kind, each in _KINDS}, write=_write_json)

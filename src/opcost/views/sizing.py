@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import groupby
 from math import log
@@ -12,11 +12,11 @@ from opcost.core.escaping import printable
 from opcost.core.quantity import LATENCY, QUANTITIES, Quantity
 from opcost.core.results import Fit, LimitCheck, Point, Sweep, Verdict
 from opcost.core.sheet import LONG_LINE, Amount, Cell, Field, Line, Section, Sheet, Table
-from opcost.core.units import format_bytes, format_count, format_time
+from opcost.core.units import format_bytes, format_time
 from opcost.errors import shortened, some
 from opcost.views.comparison import TablesOptions, percent
 from opcost.views.summary import BARS
-from opcost.views.view import Column, read_lines
+from opcost.views.view import Column, format_amount, read_lines
 
 MANY = 64  # sentences about what is wrong
 
@@ -26,7 +26,7 @@ def _options_line(options: Mapping[str, str]) -> tuple[str, ...]:
     return (shortened(text, LONG_LINE),) if text else ()
 
 
-def _fields_data(result: Any) -> dict[str, Any]:
+def fields_data(result: Any) -> dict[str, Any]:
     """The fields of a dataclass or a named tuple, for JSON."""
     names = getattr(result, "_fields", None) or [field.name for field in fields(result)]
     return {name: _plain(getattr(result, name)) for name in names}
@@ -34,7 +34,7 @@ def _fields_data(result: Any) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
-        return _fields_data(value) if hasattr(value, "_fields") else [_plain(each) for each in value]
+        return fields_data(value) if hasattr(value, "_fields") else [_plain(each) for each in value]
     return dict(value) if isinstance(value, Mapping) else value
 
 
@@ -173,11 +173,6 @@ def fit_records(fit: Fit) -> Table:
     return Table(fields=columns, lines=(*rows, *map(Line, more)))
 
 
-def fit_data(fit: Fit) -> dict[str, Any]:
-    """All of it for JSON."""
-    return {"schema": "opcost.fit/1", **_fields_data(fit)}
-
-
 # -- costs at many sizes ------------------------------------------------------------------------------------------------
 
 SHOWN = ("macs", "flops", "bytes", "peak_bytes")
@@ -246,41 +241,36 @@ def _cell(point: Point, quantity: Quantity) -> Cell:
     return Amount(number, quantity.unit, quantity.needs_costs and point.amounts.get("uncounted", 0) > 0)
 
 
-_FORMATS: dict[str, Callable[[float], str]] = {"bytes": format_bytes, "time": format_time, "count": format_count}
-
-
 def _plot(sweep: Sweep, quantity: Quantity) -> Section:
     found = [(point.sizes, number) for point in sweep.points if (number := _number(point, quantity))]
     if len(found) < 2 or len({number for _, number in found}) == 1:
         return Section(quantity.title, ())
-    if len(sweep.variables) == 1:
-        return Section(f"{quantity.title} by {sweep.variables[0]}", tuple(_bars(found, quantity)))
-    first, second = sweep.variables
-    title = f"{quantity.title}: a line for each {first}, by {second} from left to right, logarithmic"
-    return Section(title, tuple(_rows(found, quantity)))
-
-
-def _bars(found: Sequence[tuple[tuple[int, ...], int]], quantity: Quantity) -> Iterator[str]:
-    """A line for each size, as long as its amount; of many sizes some."""
+    if len(sweep.variables) == 2:
+        first, second = sweep.variables
+        title = f"{quantity.title}: a line for each {first}, by {second} from left to right, logarithmic"
+        return Section(title, tuple(_rows(found, quantity)))
+    # A line for each size, as long as its amount; of many sizes some
     every = -(-len(found) // MOST_BARS)
     shown = found[::-1][::every][::-1]
     most = max(number for _, number in shown)
     room = max(len(f"{size:,}") for (size,), _ in shown)
+    lines = []
     for (size,), number in shown:
         bar = BARS[-1] * max(1, round(LONGEST_BAR * number / most))
-        yield f"{size:>{room},} {bar} {_FORMATS[quantity.unit](number)}"
+        lines.append(f"{size:>{room},} {bar} {format_amount(Amount(number, quantity.unit))}")
+    return Section(f"{quantity.title} by {sweep.variables[0]}", tuple(lines))
 
 
 def _rows(found: Sequence[tuple[tuple[int, ...], int]], quantity: Quantity) -> Iterator[str]:
     """A line for each size of the first variable, as high at each place as the logarithm of its amount."""
     low, high = min(number for _, number in found), max(number for _, number in found)
     room = max(len(f"{sizes[0]:,}") for sizes, _ in found)
-    text = _FORMATS[quantity.unit]
     for size, group in groupby(found, key=lambda each: each[0][0]):
         numbers = [number for _, number in group][:LONGEST_BAR]
         heights = [int((len(BARS) - 1) * log(number / low) / log(high / low) + 0.5) for number in numbers]
         line = "".join(BARS[height] for height in heights)
-        yield f"{size:>{room},} {line} {text(numbers[0])} to {text(numbers[-1])}"
+        first, last = (format_amount(Amount(numbers[place], quantity.unit)) for place in (0, -1))
+        yield f"{size:>{room},} {line} {first} to {last}"
 
 
 def sweep_records(sweep: Sweep) -> Table:
@@ -299,5 +289,5 @@ def sweep_records(sweep: Sweep) -> Table:
 
 def sweep_data(sweep: Sweep) -> dict[str, Any]:
     """All of it for JSON."""
-    points = [{"sizes": [], "counted": True} | _fields_data(point) for point in sweep.points]
-    return {"schema": "opcost.sweep/1", **_fields_data(sweep), "points": points}
+    points = [{"sizes": [], "counted": True} | fields_data(point) for point in sweep.points]
+    return {"schema": "opcost.sweep/1", **fields_data(sweep), "points": points}

@@ -13,8 +13,7 @@ from opcost.core.report import NO_RULE, Parameter, Report
 from opcost.core.sheet import LONG_LINE, Field, Line, Section, Sheet, Table, Total
 from opcost.core.units import format_bytes, format_count
 from opcost.errors import shortened, some
-from opcost.views.cell import in_runs
-from opcost.views.view import NumberOptions, keep_together
+from opcost.views.view import NumberOptions, in_runs, keep_together
 
 LONGEST_NUMBER = 20  # digits of a number in the meta data
 ASSUMED_SIZES = "assumed-sizes"  # the code of notes in the heading: sizes that neither the caller nor the file gives

@@ -14,10 +14,21 @@ from opcost.core.graph import Cost
 from opcost.core.sheet import Field, Line, Sheet, Table, Total
 from opcost.core.units import format_bytes, format_count
 from opcost.errors import some
-from opcost.views.cell import NOTHING, column_texts, cut, cut_shapes, pad, width_of, wrap
 from opcost.views.results import sheet_view
 from opcost.views.summary import MemoryOptions, memory_sheet
-from opcost.views.view import Build, NumberOptions, View, keep_together
+from opcost.views.view import (
+    NOTHING,
+    Build,
+    NumberOptions,
+    View,
+    column_texts,
+    cut,
+    cut_shapes,
+    keep_together,
+    pad,
+    width_of,
+    wrap,
+)
 
 Style: TypeAlias = Literal["plain", "title", "head", "guide", "name", "text", "number", "zero", "sum", "warn", "faint"]
 

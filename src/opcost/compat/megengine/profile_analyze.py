@@ -21,7 +21,7 @@ from opcost.compat.megengine.profile_records import Number, Operator, Record
 from opcost.core.escaping import printable
 from opcost.core.profile import Profile
 from opcost.errors import OpcostError
-from opcost.views.cell import pad, width_of
+from opcost.views.view import pad, width_of
 
 
 class Layout(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opcost.core.answer import Answer, AnswerLine, Busy
+from opcost.core.answer import Answer, AnswerLine
 from opcost.core.devices import named_by_driver
 from opcost.core.escaping import printable
 from opcost.core.graph import FLOPS_PER_MAC, note_texts
@@ -49,7 +49,14 @@ def profile_page(answer: Answer, options: PageOptions) -> PageData:
     missed = (total.unpriced_share or 0) if total is not None and total.computation is not None else None
     sections = [Section("notes", (*peak, *note_texts(answer.notes))), Section("recorded with", further)]
     if missed is not None and missed >= LEAST_MISSED:
-        sections.append(_without_cost(answer, missed))
+        rows = [(row.unpriced_share * row.time_ns, row) for row in answer.rows if row.unpriced_share and row.time_ns]
+        keys = answer.keys or ("name", "type")
+        named = [
+            f"{printable(' '.join(row.labels.get(key, '') for key in keys))}: {time_text(time)}"
+            for time, row in sorted(rows, key=lambda found: -found[0])
+        ]
+        title = f"{100 * missed:.1f} % of the {answer.side} time has no cost model, so FLOPs and bytes are lower bounds"
+        sections.append(Section(title, tuple(some(named, FEW_NAMED)), urgent=True))
     if answer.runs > 1:
         facts.append(("runs", runs))
     if missed is not None:  # under which conventions there are costs, and how much of the time has one
@@ -69,17 +76,6 @@ def profile_page(answer: Answer, options: PageOptions) -> PageData:
         "tables": [*(_table(each, options.columns) for each in (answer, *options.others)), *sheets],
         **({} if options.profile is None else _whole(options.profile, answer)),
     }
-
-
-def _without_cost(answer: Answer, missed: float) -> Section:
-    """The operators that take time and have no cost model."""
-    rows = [(line.unpriced_share * line.time_ns, line) for line in answer.rows if line.unpriced_share and line.time_ns]
-    named = [
-        f"{printable(' '.join(line.labels.get(key, '') for key in answer.keys or ('name', 'type')))}: {time_text(time)}"
-        for time, line in sorted(rows, key=lambda found: -found[0])
-    ]
-    title = f"{100 * missed:.1f} % of the {answer.side} time has no cost model, so FLOPs and bytes are lower bounds"
-    return Section(title, tuple(some(named, FEW_NAMED)), urgent=True)
 
 
 def _totals(answer: Answer, total: AnswerLine | None) -> list[PageData]:
@@ -103,30 +99,27 @@ def _uses(answer: Answer) -> list[PageData]:
     about = [use for _, use in verdicts(answer)]
     if len(titles) < len(about):
         about = [*about[: len(titles) - 1], None]
-    return [
-        {"title": title, "span": 0, "parts": [], "sentences": []} if use is None else _use(use, title)
-        for use, title in zip(about, titles, strict=True)
-    ]
-
-
-def _use(use: Busy, title: str) -> PageData:
-    """How a device spent its time, in parts that add up to the span but for long gaps."""
-    idle = {f"idle: {cause}": time for cause, time in use.idle_causes.items()}
-    parts = {
-        "computing": use.busy_ns - use.communication_ns - use.copies_ns,
-        "communication alone": use.communication_ns,
-        "copies alone": use.copies_ns,
-        **idle,
-        "idle": use.idle_ns - use.gap_ns - sum(idle.values()),
-    }
-    kernels = f"{use.kernels:,} kernels, median {time_text(use.median_ns)}, side by side {time_text(use.overlap_ns)}"
-    lines = [kernels, *([launches_text(use)] if use.launches else [])] if use.kernels else []
-    return {
-        "title": title,
-        "span": use.rated_ns,
-        "parts": [(name, time) for name, time in parts.items() if time > 0],
-        "sentences": [plain(line) for line in lines],
-    }
+    found: list[PageData] = []
+    for use, title in zip(about, titles, strict=True):
+        found.append({"title": title, "span": 0, "parts": [], "sentences": []})
+        if use is None:
+            continue
+        # How a device spent its time, in parts that add up to the span but for long gaps
+        idle = {f"idle: {cause}": time for cause, time in use.idle_causes.items()}
+        parts = {
+            "computing": use.busy_ns - use.communication_ns - use.copies_ns,
+            "communication alone": use.communication_ns,
+            "copies alone": use.copies_ns,
+            **idle,
+            "idle": use.idle_ns - use.gap_ns - sum(idle.values()),
+        }
+        found[-1] |= {"span": use.rated_ns, "parts": [(name, time) for name, time in parts.items() if time > 0]}
+        if use.kernels:
+            median, overlap = time_text(use.median_ns), time_text(use.overlap_ns)
+            lines = [f"{use.kernels:,} kernels, median {median}, side by side {overlap}"]
+            lines += [launches_text(use)] if use.launches else []
+            found[-1]["sentences"] = [plain(line) for line in lines]
+    return found
 
 
 def _table(answer: Answer, columns: Columns) -> PageData:

@@ -12,7 +12,7 @@ from opcost.core.results import Comparison, Entry, Sweep
 from opcost.core.scan import Scan
 from opcost.core.sheet import Amount, Cell, Field, Section, Sheet, Table, Total
 from opcost.version import __version__
-from opcost.views.cell import format_cell
+from opcost.views.view import format_cell
 
 PageData = dict[str, Any]
 MOST_TENSORS = 100_000  # tensors that the tree shows one by one; of more it has the modules

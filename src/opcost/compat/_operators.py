@@ -71,7 +71,7 @@ class OperatorValue:
 
     def toIValue(self) -> object:
         """The constant; None for a tensor, as in the jit."""
-        return None if _kind_of(self._content) in ("tensor", "tensors") else self._content
+        return None if _has_tensors(self._content) else self._content
 
     def node(self) -> OperatorCall:
         """The operator that made a result; for a list, the operator whose inputs are its items."""
@@ -205,7 +205,7 @@ class OperatorRecorder(TorchFunctionMode):  # type: ignore[misc]
         results = _results(recorder, result)
         end = len(recorder.ops)
         if end > first or any(isinstance(item, TensorSpec) for item in results):
-            name, arguments = _as_traced(name, _in_schema_order(name, given, named))
+            name, arguments = _as_traced(name, given, named)
             self.calls.append(OperatorCall(f"aten::{name}", arguments, results, recorder.where(), first, end))
         return result
 
@@ -317,8 +317,24 @@ def _operator_name(func: Any) -> str | None:
     return name if is_operator and name != "__getitem__" and name not in _OPENED else None
 
 
-def _as_traced(name: str, arguments: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
-    """The name and arguments under which a call is noted: every convolution is one operator there."""
+def _as_traced(name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[str, tuple[object, ...]]:
+    """The name and arguments under which a call is noted: by position, with defaults; every convolution is one operator.
+
+    Calls that fit no overload (sizes given one by one) keep their order.
+    """
+    arguments = (*args, *kwargs.values())
+    for schema in _schemas(name):
+        rest = schema[len(args) :]
+        if (
+            len(args) <= len(schema)
+            and kwargs.keys() <= {each.name for each in rest}
+            and all(each.name in kwargs or each.has_default_value() for each in rest)
+            and all(
+                not each.kwarg_only and _fits(given, str(each.type)) for each, given in zip(schema, args, strict=False)
+            )
+        ):
+            arguments = (*args, *(kwargs.get(each.name, each.default_value) for each in rest))
+            break
     if name == "convolution":
         return "_convolution", (*arguments, *_SWITCHES)
     transposed = _CONVOLUTIONS.get(name)
@@ -332,21 +348,6 @@ def _as_traced(name: str, arguments: tuple[object, ...]) -> tuple[str, tuple[obj
     return "_convolution", (x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, *_SWITCHES)
 
 
-def _in_schema_order(name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, ...]:
-    """The arguments by position, with defaults; calls that fit no overload (sizes given one by one) keep their order."""
-    fits = [_FITS[_kind_of(argument)] for argument in args]
-    for schema in _schemas(name):
-        rest = schema[len(args) :]
-        if (
-            len(args) <= len(schema)
-            and kwargs.keys() <= {each.name for each in rest}
-            and all(each.name in kwargs or each.has_default_value() for each in rest)
-            and all(not each.kwarg_only and fit(str(each.type)) for each, fit in zip(schema, fits, strict=False))
-        ):
-            return (*args, *(kwargs.get(each.name, each.default_value) for each in rest))
-    return (*args, *kwargs.values())
-
-
 @cache
 def _schemas(name: str) -> list[list[Any]]:
     """The arguments of every overload of an operator."""
@@ -355,23 +356,20 @@ def _schemas(name: str) -> list[list[Any]]:
     return [getattr(packet, each)._schema.arguments for each in overloads]  # noqa: SLF001 - torch has no public way to it
 
 
-def _kind_of(argument: object) -> str:
-    """What choosing an overload needs to know of an argument."""
+def _has_tensors(argument: object) -> bool:
+    items = argument if isinstance(argument, (list, tuple)) else (argument,)
+    return any(isinstance(item, TensorSpec) for item in items)
+
+
+def _fits(argument: object, kind: str) -> bool:
+    """Whether an argument can be given where a schema has this type."""
     if isinstance(argument, TensorSpec):
-        return "tensor"
+        return kind in ("Tensor", "Optional[Tensor]")
     if isinstance(argument, (list, tuple)):
-        return "tensors" if any(isinstance(item, TensorSpec) for item in argument) else "list"
-    return "none" if argument is None else "text" if isinstance(argument, str) else "scalar"
-
-
-_FITS: dict[str, Callable[[str], bool]] = {
-    "tensor": lambda kind: kind in ("Tensor", "Optional[Tensor]"),
-    "tensors": lambda kind: "Tensor]" in kind and "List" in kind,
-    "list": lambda kind: "List[" in kind and "Tensor" not in kind,
-    "none": lambda kind: kind.startswith("Optional["),
-    "text": lambda kind: kind in ("str", "Optional[str]"),
-    "scalar": lambda kind: "Tensor" not in kind and kind not in ("str", "Optional[str]"),
-}
+        return "List[" in kind and ("Tensor]" in kind if _has_tensors(argument) else "Tensor" not in kind)
+    if argument is None:
+        return kind.startswith("Optional[")
+    return "Tensor" not in kind and isinstance(argument, str) == (kind in ("str", "Optional[str]"))
 
 
 # -- rows without a call: inside scripted modules and recurrent cells -------------------------------------------------

@@ -14,14 +14,7 @@ from torch import nn
 from opcost.compat import add_submodules, deepspeed
 from opcost.compat._modules import parameter_elements, repr_with
 from opcost.compat.accelerate import built
-from opcost.compat.deepspeed import (
-    flops_to_string,
-    macs_to_string,
-    number_to_string,
-    params_to_string,
-    share,
-    total_line,
-)
+from opcost.compat.deepspeed import ModuleCosts, flops_to_string, macs_to_string, number_to_string, params_to_string
 
 __all__ = [
     "calculate_flops", "calculate_flops_hf", "flops_to_string", "macs_to_string", "number_to_string", "params_to_string",
@@ -69,11 +62,11 @@ def calculate_flops(
         kwargs = transformer_tokenizer([""] * batch, padding="max_length", max_length=length, return_tensors="pt")
         input_shape = None
     given = deepspeed.arguments(model, input_shape, args, kwargs or {}, forward_mode)
-    costs = deepspeed.count(model, *given, ignore_modules or (), forward_mode)
+    costs = ModuleCosts.count(model, *given, ignore_modules or (), forward_mode)
     if print_results:
-        print(_text(model, costs, compute_bp_factor, output_unit, output_precision, detailed=print_detailed))
+        print(_text(costs, compute_bp_factor, output_unit, output_precision, detailed=print_detailed))
     factor = 1 + compute_bp_factor if include_backPropagation else 1
-    return _results(model, costs, factor, output_unit, output_precision, as_string=output_as_string)
+    return _results(costs, factor, output_unit, output_precision, as_string=output_as_string)
 
 
 def calculate_flops_hf(
@@ -92,55 +85,47 @@ def calculate_flops_hf(
     model = built(named) if empty_model is None else empty_model
     tokens = torch.ones(input_shape or _TOKENS, dtype=torch.int64)
     given = deepspeed.arguments(model, None, (), {"input_ids": tokens, "attention_mask": tokens}, forward_mode)
-    costs = deepspeed.count(model, *given, ignore_modules or (), forward_mode)
-    text = _text(model, costs, compute_bp_factor, output_unit, output_precision, detailed=print_detailed)
+    costs = ModuleCosts.count(model, *given, ignore_modules or (), forward_mode)
+    text = _text(costs, compute_bp_factor, output_unit, output_precision, detailed=print_detailed)
     if print_results:
         print(text)
     factor = 1 + compute_bp_factor if include_backPropagation else 1
-    results = _results(model, costs, factor, output_unit, output_precision, as_string=output_as_string)
+    results = _results(costs, factor, output_unit, output_precision, as_string=output_as_string)
     return (*results, f"{text}\n") if return_results else results
 
 
 def _results(
-    model: nn.Module, costs: deepspeed.ModuleCosts, factor: float, unit: str | None, precision: int, *, as_string: bool
+    costs: ModuleCosts, factor: float, unit: str | None, precision: int, *, as_string: bool
 ) -> tuple[Any, Any, Any]:
     """Flops, multiply-accumulates and parameters."""
-    macs, flops = (number * factor for number in costs.of(""))
-    params = parameter_elements(model, trainable=True)
+    macs, flops = costs.macs[""] * factor, costs.flops[""] * factor
+    params = parameter_elements(costs.model, trainable=True)
     if not as_string:
         return flops, macs, params
     texts = flops_to_string(flops, unit, precision), macs_to_string(macs, unit, precision)
     return *texts, params_to_string(params, unit, precision)
 
 
-def _text(
-    model: nn.Module,
-    costs: deepspeed.ModuleCosts,
-    backward_factor: float,
-    unit: str | None,
-    precision: int,
-    *,
-    detailed: bool,
-) -> str:
-    macs, flops = costs.of("")
-    params, both = parameter_elements(model, trainable=True), 1 + backward_factor
+def _text(costs: ModuleCosts, backward_factor: float, unit: str | None, precision: int, *, detailed: bool) -> str:
+    macs, flops, both = costs.macs[""], costs.flops[""], 1 + backward_factor
+    params = parameter_elements(costs.model, trainable=True)
 
     def words(name: str, own: str) -> str:
-        here, cost = parameter_elements(costs.names.modules[name], trainable=True), costs.of(name)
+        here = parameter_elements(costs.names.modules[name], trainable=True)
         shown = [
-            f"{params_to_string(here)} = {share(here, params, precision)} Params",
-            f"{macs_to_string(cost.macs)} = {share(cost.macs, macs, precision)} MACs",
-            f"{flops_to_string(cost.flops)} = {share(cost.flops, flops, precision)} FLOPs",
+            f"{params_to_string(here)} = {deepspeed.share(here, params, precision)} Params",
+            f"{macs_to_string(costs.macs[name])} = {deepspeed.share(costs.macs[name], macs, precision)} MACs",
+            f"{flops_to_string(costs.flops[name])} = {deepspeed.share(costs.flops[name], flops, precision)} FLOPs",
         ]
         return ", ".join([*shown, own] if own else shown)
 
     lines = [
         _HEAD.format(factor=backward_factor),
-        total_line("Total Training Params: ", params_to_string(params)),
-        total_line("fwd MACs: ", macs_to_string(macs, unit, precision)),
-        total_line("fwd FLOPs: ", flops_to_string(flops, unit, precision)),
-        total_line("fwd+bwd MACs: ", macs_to_string(macs * both, unit, precision)),
-        total_line("fwd+bwd FLOPs: ", flops_to_string(flops * both, unit, precision)),
-        *([_DETAILED, repr_with(model, words)] if detailed else []),
+        deepspeed.total_line("Total Training Params: ", params_to_string(params)),
+        deepspeed.total_line("fwd MACs: ", macs_to_string(macs, unit, precision)),
+        deepspeed.total_line("fwd FLOPs: ", flops_to_string(flops, unit, precision)),
+        deepspeed.total_line("fwd+bwd MACs: ", macs_to_string(macs * both, unit, precision)),
+        deepspeed.total_line("fwd+bwd FLOPs: ", flops_to_string(flops * both, unit, precision)),
+        *([_DETAILED, repr_with(costs.model, words)] if detailed else []),
     ]
     return "\n".join([*lines, _END])

@@ -11,9 +11,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -45,56 +44,17 @@ _BIAS = {"_convolution": 2, "addmm": 0, "addmm_": 0, "baddbmm": 0}
 MODES = ("forward", "generate")  # The methods of a model that can be run
 
 
-class MacsFlops(NamedTuple):
-    macs: int
-    flops: int
-
-
-class ModuleCosts(NamedTuple):
-    """What a model and its modules cost, each with everything below it, by name."""
-
-    names: Names
-    macs: Mapping[str, int]
-    flops: Mapping[str, int]
-
-    def of(self, name: str) -> MacsFlops:
-        return MacsFlops(self.macs.get(name, 0), self.flops.get(name, 0))
-
-
-def count(
-    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], ignored: Collection[type], mode: str = "forward"
-) -> ModuleCosts:
-    """Count a model in evaluation mode; what runs in modules of ignored classes is left out."""
-    stem = "" if mode == "forward" else "self"  # the model, in a count of one of its methods
-    found = trace(model if mode == "forward" else model.generate, args, kwargs, mode="eval")
-    return costs_of(model, found.calls, stem, ignored)
-
-
-def costs_of(model: nn.Module, calls: Iterable[OperatorCall], stem: str, ignored: Collection[type]) -> ModuleCosts:
-    """Add up operators by the modules of a model; `stem` is the name of the model itself in them."""
-    names = Names(model)
-    own_macs: Counter[str] = Counter()
-    own_flops: Counter[str] = Counter()
-    for call in calls:
-        name = names.registered(call.module.removeprefix(stem).removeprefix("."))
-        if not any(type(names.modules[above]) in ignored for above in names.lineage(name)):
-            cost = cost_of(call)
-            own_macs[name] += cost.macs
-            own_flops[name] += cost.flops
-    return ModuleCosts(names, with_below(own_macs), with_below(own_flops))
-
-
-def cost_of(call: OperatorCall) -> MacsFlops:
-    """The cost of one operator as it was called."""
+def flops_of(call: OperatorCall) -> int:
+    """The flops of one operator as it was called."""
     name, inputs, outputs = call.name, call.inputs(), call.outputs()
     if macs := call.macs:
         added = name in _BIAS and inputs[_BIAS[name]].isCompleteTensor()
-        return MacsFlops(macs, 2 * macs + (outputs[0].numel if added else 0))
+        return 2 * macs + (outputs[0].numel if added else 0)
     if name.startswith(("upsample_", "_upsample_")):
-        return MacsFlops(0, outputs[0].numel)
+        return outputs[0].numel
     if name == "batch_norm" and not inputs[5].toIValue():
-        return MacsFlops(0, inputs[0].numel * (2 if inputs[1].isCompleteTensor() else 1))
-    return MacsFlops(0, _ELEMENT_COSTS.of(call) or 0)
+        return inputs[0].numel * (2 if inputs[1].isCompleteTensor() else 1)
+    return _ELEMENT_COSTS.of(call) or 0
 
 
 def arguments(
@@ -184,41 +144,65 @@ it's less than the fwd latency shown above which is captured in DeepSpeed.
 _END = "------------------------------------------------------------------------------"
 
 
-@dataclass(frozen=True, slots=True)
-class ModelProfile:
-    """The numbers of a model and its modules, and their text."""
+class ModuleCosts:
+    """What a model and its modules cost, each with everything below it, by name; and the text that DeepSpeed makes of it.
 
-    model: nn.Module
-    costs: ModuleCosts
-    params: int
-    seconds: Mapping[int, float]  # Of each module's own forward, by its identity
+    `stem` is the name of the model itself in the calls; what runs in modules of ignored classes is left out.
+    """
+
+    def __init__(
+        self, model: nn.Module, calls: Iterable[OperatorCall], stem: str = "", ignored: Collection[type] = ()
+    ) -> None:
+        self.model, self.names = model, Names(model)
+        self.seconds: Mapping[int, float] = {}
+        """Of each module's own forward, by its identity."""
+        own_macs: Counter[str] = Counter()
+        own_flops: Counter[str] = Counter()
+        for call in calls:
+            name = self.names.registered(call.module.removeprefix(stem).removeprefix("."))
+            if not any(type(self.names.modules[above]) in ignored for above in self.names.lineage(name)):
+                own_macs[name] += call.macs
+                own_flops[name] += flops_of(call)
+        self.macs, self.flops = with_below(own_macs), with_below(own_flops)
+
+    @classmethod
+    def count(
+        cls, model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], ignored: Collection[type], mode: str
+    ) -> ModuleCosts:
+        """Count a model, or a call of its `generate`, in evaluation mode."""
+        stem = "" if mode == "forward" else "self"  # the model, in a count of one of its methods
+        found = trace(model if mode == "forward" else model.generate, args, kwargs, mode="eval")
+        return cls(model, found.calls, stem, ignored)
 
     def text(self, step: int, module_depth: int, top_modules: int, *, detailed: bool) -> str:
         """Everything that DeepSpeed prints."""
-        lines = [_HEAD.format(step=step), *self._totals(), _AGGREGATED, *self.aggregated(module_depth, top_modules)]
+        macs, flops, latency = self.macs[""], self.flops[""], self._latency("")
+        params = params_to_string(parameter_elements(self.model))
+        lines = [
+            _HEAD.format(step=step),
+            total_line("params per GPU: ", params),
+            total_line("params of model = params per GPU * mp_size: ", params),
+            total_line("fwd MACs per GPU: ", macs_to_string(macs)),
+            total_line("fwd flops per GPU: ", number_to_string(flops)),
+            total_line("fwd flops of model = fwd flops per GPU * mp_size: ", number_to_string(flops)),
+            total_line("fwd latency: ", duration_to_string(latency)),
+            total_line(
+                "fwd FLOPS per GPU = fwd flops per GPU / fwd latency: ", flops_to_string(latency and flops / latency)
+            ),
+            _AGGREGATED,
+            *self.aggregated(module_depth, top_modules),
+        ]
         if detailed:
             lines += [_DETAILED, repr_with(self.model, self._words)]
         return "\n".join([*lines, _END, ""])
 
-    def _totals(self) -> Iterator[str]:
-        total, latency = self.costs.of(""), self._latency("")
-        params, flops = params_to_string(self.params), number_to_string(total.flops)
-        speed = flops_to_string(total.flops / latency if latency else 0)
-        yield total_line("params per GPU: ", params)
-        yield total_line("params of model = params per GPU * mp_size: ", params)
-        yield total_line("fwd MACs per GPU: ", macs_to_string(total.macs))
-        yield total_line("fwd flops per GPU: ", flops)
-        yield total_line("fwd flops of model = fwd flops per GPU * mp_size: ", flops)
-        yield total_line("fwd latency: ", duration_to_string(latency))
-        yield total_line("fwd FLOPS per GPU = fwd flops per GPU / fwd latency: ", speed)
-
     def aggregated(self, module_depth: int, top_modules: int) -> Iterator[str]:
         """The classes with the most parameters, MACs and latency at every depth above the last."""
         levels: dict[int, dict[str, list[float]]] = {}
-        for name, module in self.costs.names.modules.items():
+        for name, module in self.names.modules.items():
             depth = name.count(".") + 1 if name else 0
             sums = levels.setdefault(depth, {}).setdefault(type(module).__name__, [0, 0, 0])
-            for at, number in enumerate((parameter_elements(module), self.costs.of(name).macs, self._latency(name))):
+            for at, number in enumerate((parameter_elements(module), self.macs[name], self._latency(name))):
                 sums[at] += number
         yield f"Top {top_modules} modules in terms of params, MACs or fwd latency at different model depths:"
         shown: tuple[tuple[str, Callable[[float], str]], ...] = (
@@ -231,19 +215,18 @@ class ModelProfile:
                 yield f"    {title} - { {printable(kind): write(sums[at]) for kind, sums in largest} }"
 
     def _words(self, name: str, own: str) -> str:
-        total, cost = self.costs.of(""), self.costs.of(name)
-        params, latency = parameter_elements(self.costs.names.modules[name]), self._latency(name)
+        params, latency = parameter_elements(self.names.modules[name]), self._latency(name)
         words = [
-            f"{params_to_string(params)} = {share(params, self.params)} Params",
-            f"{macs_to_string(cost.macs)} = {share(cost.macs, total.macs)} MACs",
+            f"{params_to_string(params)} = {share(params, parameter_elements(self.model))} Params",
+            f"{macs_to_string(self.macs[name])} = {share(self.macs[name], self.macs[''])} MACs",
             f"{duration_to_string(latency)} = {share(latency, self._latency(''))} latency",
-            flops_to_string(round(cost.flops / latency, 2) if latency else 0),
+            flops_to_string(round(self.flops[name] / latency, 2) if latency else 0),
         ]
         return ", ".join([*words, own] if own else words)
 
     def _latency(self, name: str) -> float:
         """Seconds of a module with everything below it."""
-        below = {id(module) for module in self.costs.names.modules[name].modules()}
+        below = {id(module) for module in self.names.modules[name].modules()}
         return sum(self.seconds.get(module, 0.0) for module in below)
 
 
@@ -263,18 +246,15 @@ def get_model_profile(
     The printed profile has the latency of every module in one real run after `warm_up` others; a model without data has none.
     """
     given, named = arguments(model, input_shape, args, kwargs or {}, mode)
-    costs = count(model, given, named, ignore_modules or (), mode)
-    params = parameter_elements(model)
-    total = costs.of("")
+    costs = ModuleCosts.count(model, given, named, ignore_modules or (), mode)
+    flops, macs, params = costs.flops[""], costs.macs[""], parameter_elements(model)
     if print_profile:
         called = model.generate if mode == "generate" else None
-        profile = ModelProfile(
-            model, costs, params, seconds_by_module(model, given, named, warm_up=warm_up, called=called)
-        )
-        _write(profile.text(warm_up, module_depth, top_modules, detailed=detailed), output_file)
+        costs.seconds = seconds_by_module(model, given, named, warm_up=warm_up, called=called)
+        _write(costs.text(warm_up, module_depth, top_modules, detailed=detailed), output_file)
     if as_string:
-        return number_to_string(total.flops), macs_to_string(total.macs), params_to_string(params)
-    return total.flops, total.macs, params
+        return number_to_string(flops), macs_to_string(macs), params_to_string(params)
+    return flops, macs, params
 
 
 class FlopsProfiler:
@@ -287,13 +267,10 @@ class FlopsProfiler:
         self.model = model
         self.ds_engine = ds_engine
         self.recompute_fwd_factor = recompute_fwd_factor
-        self.started = False
         self._undo = ExitStack()
         self._recording: Recording | None = None
         self._operators: OperatorRecorder | None = None
-        self._ignored: Collection[type] = ()
-        self._clock = Clock()
-        self._stem = ""
+        self.end_profile()
 
     def start_profile(self, ignore_list: Collection[type] | None = None) -> None:
         """Begin to record; modules of the classes in `ignore_list` are left out."""
@@ -301,7 +278,13 @@ class FlopsProfiler:
         self._ignored = ignore_list or ()
         self._operators = OperatorRecorder()
         self._undo.enter_context(self._clock.on(self.model))
-        self._undo.callback(self.model.register_forward_pre_hook(self._note_name).remove)
+
+        def note_name(*_: object) -> None:
+            """The name of the model in the recording, when it is called."""
+            if (recorder := current_recorder()) is not None:
+                self._stem = recorder.where()
+
+        self._undo.callback(self.model.register_forward_pre_hook(note_name).remove)
         self._recording = self._undo.enter_context(recording())
         self._undo.enter_context(self._operators)
         self.started = True
@@ -313,19 +296,18 @@ class FlopsProfiler:
     def end_profile(self) -> None:
         """Stop recording, and drop the numbers."""
         self.stop_profile()
-        # Drop the numbers
         self._recording = self._operators = None
-        self._ignored = ()
+        self._ignored: Collection[type] = ()
         self._clock = Clock()
         self._stem = ""
         self.started = False
 
     def get_total_flops(self, as_string: bool = False) -> Any:
-        flops = self._costs().of("").flops
+        flops = self._costs().flops[""]
         return number_to_string(flops) if as_string else flops
 
     def get_total_macs(self, as_string: bool = False) -> Any:
-        macs = self._costs().of("").macs
+        macs = self._costs().macs[""]
         return macs_to_string(macs) if as_string else macs
 
     def get_total_duration(self, as_string: bool = False) -> Any:
@@ -342,30 +324,23 @@ class FlopsProfiler:
     ) -> None:  # fmt: skip
         """Print the profile, or write it to a file."""
         if self.started:
-            _write(self._profile().text(profile_step, module_depth, top_modules, detailed=detailed), output_file)
+            _write(self._costs().text(profile_step, module_depth, top_modules, detailed=detailed), output_file)
 
     def print_model_aggregated_profile(self, module_depth: int = -1, top_modules: int = 1) -> None:
         """Print the largest modules of every depth."""
         if self.started:
-            print("\n".join(self._profile().aggregated(module_depth, top_modules)))
-
-    def _note_name(self, *_: object) -> None:
-        """Note the name of the model in the recording when it is called."""
-        recorder = current_recorder()
-        if recorder is not None:
-            self._stem = recorder.where()
+            print("\n".join(self._costs().aggregated(module_depth, top_modules)))
 
     def _costs(self) -> ModuleCosts:
         if self._recording is None or self._operators is None:
-            return ModuleCosts(Names(self.model), {}, {})
+            return ModuleCosts(self.model, ())
         report = self._recording.report
         warn_uncounted(report)
         calls = with_rows(report, self._operators.calls)
         forward = (call for call in calls if all(row.op.phase == "forward" for row in call.rows))
-        return costs_of(self.model, forward, self._stem, self._ignored)
-
-    def _profile(self) -> ModelProfile:
-        return ModelProfile(self.model, self._costs(), self.get_total_params(), self._clock.seconds)
+        costs = ModuleCosts(self.model, forward, self._stem, self._ignored)
+        costs.seconds = self._clock.seconds
+        return costs
 
 
 def _write(text: str, output_file: str | None) -> None:

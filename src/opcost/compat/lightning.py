@@ -163,9 +163,23 @@ class ModelSummary:
         return {name: dict(self._flops.get(name, {})) for name in self.layer_names}
 
     def __str__(self) -> str:
-        data = self._get_summary_data()
-        columns = [Column(title, itemgetter(at), gap=" | ") for at, (title, _) in enumerate(data)]
-        header, *rows = lay_out(columns, zip(*(cells for _, cells in data), strict=True))
+        data = {
+            " ": [str(at) for at in range(len(self._layer_summary))],
+            "Name": self.layer_names,
+            "Type": self.layer_types,
+            "Params": [human_readable(number) for number in self.param_nums],
+            "Mode": ["train" if mode else "eval" for mode in self.training_modes],
+            "FLOPs": [human_readable(sum(counts.values())) for counts in self.flop_counts.values()],
+        }
+        if self._layers is not None:
+            data |= {"In sizes": list(map(str, self.in_sizes)), "Out sizes": list(map(str, self.out_sizes))}
+        other = self.total_parameters - self.total_layer_params
+        if other > 0:
+            known = {" ": " ", "Name": LEFTOVER_PARAMS_NAME, "Params": human_readable(other)}
+            for title, cells in data.items():
+                cells.append(known.get(title, NOT_APPLICABLE))
+        columns = [Column(title, itemgetter(at), gap=" | ") for at, title in enumerate(data)]
+        header, *rows = lay_out(columns, zip(*data.values(), strict=True))
         rule = "-" * (len(header) + 6)
         modes = self.total_training_modes
         totals = {
@@ -180,26 +194,6 @@ class ModelSummary:
         return "\n".join([header, rule, *rows, rule, *(f"{number:<10}{title}" for title, number in totals.items())])
 
     __repr__ = __str__
-
-    def _get_summary_data(self) -> list[tuple[str, list[str]]]:
-        """The columns of the table, each with its title."""
-        columns = {
-            " ": [str(at) for at in range(len(self._layer_summary))],
-            "Name": self.layer_names,
-            "Type": self.layer_types,
-            "Params": [human_readable(number) for number in self.param_nums],
-            "Mode": ["train" if mode else "eval" for mode in self.training_modes],
-            "FLOPs": [human_readable(sum(counts.values())) for counts in self.flop_counts.values()],
-        }
-        if self._layers is not None:
-            columns["In sizes"] = [str(size) for size in self.in_sizes]
-            columns["Out sizes"] = [str(size) for size in self.out_sizes]
-        other = self.total_parameters - self.total_layer_params
-        if other > 0:
-            known = {" ": " ", "Name": LEFTOVER_PARAMS_NAME, "Params": human_readable(other)}
-            for title, cells in columns.items():
-                cells.append(known.get(title, NOT_APPLICABLE))
-        return list(columns.items())
 
 
 def human_readable(number: int) -> str:

@@ -84,14 +84,19 @@ def get_model_complexity_info(
         return None, None
     macs_text = partial(flops_to_string, units=flops_units, precision=output_precision)
     params_text = partial(params_to_string, units=param_units, precision=output_precision)
-    macs, params = found.total, _trainable(model)
+    params = _trainable(model)
     if by_module:
         images = max(len(args[0]), 1) if args else 1  # numbers are per image
         if not args:
             print("Warning! No positional inputs found for a module, assuming batch size is 1.", file=out)
-        macs //= images
-        if verbose:
-            _print_free_modules(found, ignore_modules, out)
+        macs = found.total // images
+        free: Counter[type] = Counter()  # the cost of classes without children
+        for name, module in found.names.modules.items() if verbose else ():
+            if not any(module.children()) and type(module) not in ignore_modules:
+                free[type(module)] += found.of(name)
+        for kind, cost in free.items():
+            if not cost:
+                print(f"Warning: module {kind.__name__} is treated as a zero-op.", file=out)
         if print_per_layer_stat:
 
             def words(name: str, own: str) -> str:
@@ -102,7 +107,19 @@ def get_model_complexity_info(
 
             print(repr_with(model, words), file=out)
     else:
-        _print_operators(found, macs_text, out, verbose=verbose, listed=print_per_layer_stat)
+        counts, skipped, without_cost = found
+        macs = sum(counts[WHOLE].values())
+        for operator in skipped:
+            print(f"Warning: {operator} operation is ignored", file=out)
+        for operator in without_cost if verbose else ():
+            print(f"Warning: {operator} operation is treated as a zero-op", file=out)
+        if print_per_layer_stat:
+            print(f"Total:{macs_text(macs)}", file=out)
+            for group, operators in counts.items():
+                print("Module: ", group, file=out)
+                for operator, number in operators.items():
+                    print(f"{operator}: {macs_text(number)}", file=out)
+                print(file=out)
     return (macs_text(macs), params_text(params)) if as_strings else (macs, params)
 
 
@@ -264,35 +281,16 @@ def _trainable(module: nn.Module, ignored: Collection[Any] = ()) -> int:
     return sum(found.values())
 
 
-def _print_free_modules(found: ModuleMacs, ignored: Collection[Any], out: TextIO) -> None:
-    """Classes without children whose modules cost nothing by these rules."""
-    cost: Counter[type] = Counter()
-    for name, module in found.names.modules.items():
-        if not any(module.children()) and type(module) not in ignored:
-            cost[type(module)] += found.of(name)
-    for kind, macs in cost.items():
-        if not macs:
-            print(f"Warning: module {kind.__name__} is treated as a zero-op.", file=out)
-
-
 # -- operators, the `aten` backend ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorMacs:
-    """Multiply-adds by operator, for the whole model and for each of its children, and operators that count nothing."""
+def count_operators(
+    model: nn.Module, given: Any, ignored: Collection[Any], hooks: Mapping[Any, Hook]
+) -> tuple[dict[str, Counter[str]], list[str], list[str]]:
+    """Contractions and the biases added to them: by the operator that the dispatcher runs, of the model and of each child.
 
-    by_module: dict[str, Counter[str]]
-    ignored: tuple[str, ...]
-    free: tuple[str, ...]
-
-    @property
-    def total(self) -> int:
-        return sum(self.by_module[WHOLE].values())
-
-
-def count_operators(model: nn.Module, given: Any, ignored: Collection[Any], hooks: Mapping[Any, Hook]) -> OperatorMacs:
-    """Contractions, and the biases added to them, by the operator that the dispatcher runs."""
+    Then the operators that are ignored, and those that count nothing.
+    """
     found = trace(model, *given, mode="eval")
     names = Names(model)
     by_name = {str(packet): hook for packet, hook in hooks.items()}
@@ -314,28 +312,11 @@ def count_operators(model: nn.Module, given: Any, ignored: Collection[Any], hook
         child = names.registered(row.op.module).partition(".")[0]
         for group in (WHOLE, child) if child else (WHOLE,):
             counts.setdefault(group, Counter())[operator] += number
-    return OperatorMacs(counts, tuple(skipped), tuple(free))
+    return counts, skipped, free
 
 
 def _without_data(specs: tuple[TensorSpec, ...]) -> tuple[torch.Tensor, ...]:
     return tuple(torch.empty(spec.dims, dtype=getattr(torch, spec.dtype), device="meta") for spec in specs)
-
-
-def _print_operators(
-    found: OperatorMacs, macs_text: Callable[[float], str], out: TextIO, *, verbose: bool, listed: bool
-) -> None:
-    for operator in found.ignored:
-        print(f"Warning: {operator} operation is ignored", file=out)
-    for operator in found.free if verbose else ():
-        print(f"Warning: {operator} operation is treated as a zero-op", file=out)
-    if not listed:
-        return
-    print(f"Total:{macs_text(found.total)}", file=out)
-    for group, operators in found.by_module.items():
-        print("Module: ", group, file=out)
-        for operator, macs in operators.items():
-            print(f"{operator}: {macs_text(macs)}", file=out)
-        print(file=out)
 
 
 # -- numbers as text --------------------------------------------------------------------------------------------------

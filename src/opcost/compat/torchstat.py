@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -26,7 +26,6 @@ from opcost.compat._modules import joined
 from opcost.compat._recording import seconds_by_module
 from opcost.compat._tables import float_cells, frame
 from opcost.core.escaping import printable
-from opcost.core.report import Row
 
 __all__ = ["ModelStat", "StatNode", "StatTree", "report_format", "stat"]
 add_submodules(__name__, "reporter", "stat_tree", "statistics")
@@ -58,8 +57,12 @@ class ModelStat:
             for table in ("MAdd", "Flops", "Memory"):
                 print(f"[{table}]: {missing.raw} is not supported!")
         x = torch.empty(1, *self._input_size, dtype=dtype, device="meta")
-        tree = _TreeBuilder(layers, seconds_by_module(layers.model, (x,))).tree()
-        return tree.get_collected_stat_nodes(self._query_granularity)
+        root, model = StatNode("root"), layers.model
+        top = root if any(model.children()) else StatNode("", root)
+        _TreeBuilder(layers, seconds_by_module(model, (x,))).fill(top, "", model)
+        if top is not root:
+            root.add_child(top)
+        return StatTree(root).get_collected_stat_nodes(self._query_granularity)
 
     def show_report(self) -> None:
         print(report_format(self._analyze_model()))
@@ -85,7 +88,13 @@ class LayerCost(NamedTuple):
 
 def cost_of_call(call: LayerCall) -> LayerCost:
     """The cost of a layer's own operators, by torchstat's formula where it has one that fits."""
-    general = LayerCost.sum(map(_cost_of_row, call.rows))
+    rows = []
+    for row in call.rows:
+        if (cost := row.cost) is not None:
+            saved = row.outs[0].numel if row.op.kind in _SUMS_OF_PRODUCTS and cost.macs else 0
+            once = (cost.flops - saved, cost.flops - cost.macs, cost.bytes_read, cost.bytes_written)
+            rows.append(LayerCost(*(number * row.op.repeat for number in once)))
+    general = LayerCost.sum(rows)
     if not call.rows or not call.inputs or not call.outputs:
         return general
     module = call.module
@@ -102,22 +111,13 @@ def cost_of_call(call: LayerCall) -> LayerCost:
         madd = (window if isinstance(module, nn.AvgPool2d) else window - 1) * y.numel
         return LayerCost(madd, x.numel, x.nbytes, y.nbytes)
     if isinstance(module, nn.Softmax):
-        rows = x.numel // x.dims[module.dim] if module.dim is not None else 1
-        return general._replace(madd=3 * x.numel - rows)
+        sums = x.numel // x.dims[module.dim] if module.dim is not None else 1
+        return general._replace(madd=3 * x.numel - sums)
     if isinstance(module, (nn.ReLU, nn.ReLU6)):
         return general._replace(madd=x.numel, flops=x.numel)
     if isinstance(module, (nn.PReLU, nn.ELU, nn.LeakyReLU)):
         return general._replace(flops=x.numel)
     return general
-
-
-def _cost_of_row(row: Row) -> LayerCost:
-    cost, times = row.cost, row.op.repeat
-    if cost is None:
-        return LayerCost()
-    saved = row.outs[0].numel if row.op.kind in _SUMS_OF_PRODUCTS and cost.macs else 0
-    once = (cost.flops - saved, cost.flops - cost.macs, cost.bytes_read, cost.bytes_written)
-    return LayerCost(*(number * times for number in once))
 
 
 # -- the tree of layers, and the cut through it that a table shows ----------------------------------------------------
@@ -159,9 +159,7 @@ class StatNode:
     duration = property(lambda self: sum(node.own_seconds for node in self.nodes()))  # Seconds
 
     def add_child(self, node: StatNode) -> None:
-        # The index of the child of this name, or -1
-        names = [child.name for child in self.children]
-        if (names.index(node.name) if node.name in names else -1) == -1:
+        if all(child.name != node.name for child in self.children):
             self.children.append(node)
 
     def nodes(self) -> Iterator[StatNode]:
@@ -201,15 +199,7 @@ class _TreeBuilder:
         self._counted: set[int] = set()
         self._placed: set[int] = set()
 
-    def tree(self) -> StatTree:
-        root, model = StatNode("root"), self._layers.model
-        top = root if any(model.children()) else StatNode("", root)
-        self._fill(top, "", model)
-        if top is not root:
-            root.add_child(top)
-        return StatTree(root)
-
-    def _fill(self, node: StatNode, path: str, module: nn.Module) -> None:
+    def fill(self, node: StatNode, path: str, module: nn.Module) -> None:
         """Put a module's layers below its node, or, where it is a layer, its numbers into it."""
         self._placed.add(id(module))
         calls = self._calls.get(id(module), [])
@@ -229,7 +219,7 @@ class _TreeBuilder:
         for name, child in module.named_children():
             if id(child) not in self._placed:
                 below = StatNode(joined(path, name), node)
-                self._fill(below, below.name, child)
+                self.fill(below, below.name, child)
                 node.add_child(below)
         own = StatNode(f"{path} {OWN}".lstrip(), node)
         self._fill_own(own, module, calls)
@@ -263,12 +253,16 @@ def report_format(collected_nodes: Sequence[StatNode]) -> str:
     params = [node.parameter_quantity for node in nodes]
     megabytes = [node.inference_memory for node in nodes]
     moved = total.read + total.written
+
+    def shapes(name: str) -> list[str]:
+        return [*(" ".join(["", *(f"{extent:>3d}" for extent in getattr(node, name))]) for node in nodes), "  "]
+
     header, *lines = frame(
         [*map(str, range(len(nodes))), "total"],
         [
             ("module name", [*(f" {printable(f'{node.name}{node.mark}')}" for node in nodes), "  "]),
-            ("input shape", [*(f" {_shape(node.input_shape)}" for node in nodes), "  "]),
-            ("output shape", [*(f" {_shape(node.output_shape)}" for node in nodes), "  "]),
+            ("input shape", shapes("input_shape")),
+            ("output shape", shapes("output_shape")),
             (" params", float_cells([*params, sum(params)])),
             ("memory(MB)", [f" {value:.2f}" for value in (*megabytes, sum(megabytes))]),
             ("MAdd", [f" {float(cost.madd):,}" for cost in (*costs, total)]),
@@ -300,10 +294,6 @@ def round_value(value: int, binary: bool = False) -> str:
     return str(value)
 
 
-def _shape(shape: Sequence[int]) -> str:
-    return " ".join(f"{extent:>3d}" for extent in shape)
-
-
 # -- the command line -------------------------------------------------------------------------------------------------
 
 
@@ -317,21 +307,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     try:
-        model = _model(options.file, options.model)
+        spec = spec_from_file_location("models", options.file)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{options.file} is not a file of Python code")  # noqa: TRY301 - as a file that cannot be run
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        model = getattr(module, options.model)()
     except Exception:  # noqa: BLE001 - the file may raise anything
         print(f"Tried to import {options.model} from {options.file}. but failed.")
         traceback.print_exc()
         sys.exit()
     stat(model, tuple(int(extent) for extent in options.size.split("x")))
-
-
-def _model(file: str, name: str) -> Any:
-    spec = spec_from_file_location("models", file)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{file} is not a file of Python code")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return getattr(module, name)()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from torch import nn
 from opcost.compat import add_submodules
 from opcost.compat._layers import count_layers, without_data
 from opcost.compat._tables import size_lines
-from opcost.compat.torchinfo.layer_info import ColumnSettings, LayerInfo, called_layers, defined_layers
+from opcost.compat.torchinfo.layer_info import ColumnSettings, LayerInfo, called_layers, defined_layers, flat
 from opcost.core.escaping import printable
 from opcost.core.report import Report
 
@@ -112,11 +112,9 @@ def _inputs(
     if input_size is not None:
         # One size or several, as a list of sizes
         if not isinstance(input_size, (list, tuple)):
-            raise TypeError(
-                "Input_size is not a recognized type. Please ensure input_size is valid.\n"
-                "For multiple inputs to the network, ensure input_size is a list of tuple sizes."
-            )
-        if not input_size or any(extent <= 0 for extent in _flat(input_size)):
+            hint = "For multiple inputs to the network, ensure input_size is a list of tuple sizes."
+            raise TypeError(f"Input_size is not a recognized type. Please ensure input_size is valid.\n{hint}")
+        if not input_size or any(extent <= 0 for extent in flat(input_size)):
             raise ValueError("Input_data is invalid, or negative size found in input_data.")
         sizes = [tuple(input_size)] if isinstance(input_size[0], int) else list(input_size)
         tensors = []
@@ -129,17 +127,7 @@ def _inputs(
     sizes = _traverse(input_data, lambda tensor: tensor.size())
     if isinstance(input_data, Mapping):
         return sizes, (), dict(input_data)
-    if isinstance(input_data, (list, tuple)):
-        return sizes, tuple(input_data), {}
-    return sizes, (input_data,), {}
-
-
-def _flat(sizes: Iterable[Any]) -> Iterator[int]:
-    for item in sizes:
-        if isinstance(item, (list, tuple)):
-            yield from _flat(item)
-        else:
-            yield item
+    return sizes, tuple(input_data) if isinstance(input_data, (list, tuple)) else (input_data,), {}
 
 
 def _traverse(data: Any, change: Callable[[torch.Tensor], Any]) -> Any:
@@ -184,12 +172,8 @@ class FormattingOptions:
 
     def get_start_str(self, depth: int) -> str:
         """The guide in front of a layer of this depth."""
-        if depth == 0:
-            return ""
-        if depth == 1:
-            return "+ " if self.ascii_only else "├─"
-        bar, corner = ("|    ", "+ ") if self.ascii_only else ("│    ", "└─")
-        return bar * (depth - 1) + corner
+        bar, first, corner = ("|    ", "+ ", "+ ") if self.ascii_only else ("│    ", "├─", "└─")
+        return bar * (depth - 1) + corner if depth > 1 else first * depth
 
     def set_layer_name_width(self, summary_list: Iterable[Any]) -> None:
         """Make room for the longest name, in steps of the indent."""

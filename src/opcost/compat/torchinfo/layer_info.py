@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from math import prod
 from typing import Any
@@ -158,7 +158,13 @@ def called_layers(layers: Layers, batch_dim: int | None) -> list[LayerInfo]:
     """A row for each call, in the order of entry, below the containers that hold the layer."""
     builder = _RowBuilder(layers.model, layers.parameters)
     called = {id(call.module) for call in layers.calls}
-    paths = _shown_paths(layers.model)
+    # The names that lead to each path's module; if its parent holds it under several, the last of these
+    found = [(path.rpartition("."), id(module)) for path, module in layers.model.named_modules(remove_duplicate=False)]
+    last = {(parent, module): name for (parent, _, name), module in found}
+    paths = {
+        joined(parent, name): [*filter(None, parent.split(".")), last[parent, module]] if name else []
+        for (parent, _, name), module in found
+    }
     infos: dict[int, LayerInfo] = {}
     for call in layers.calls:
         names = paths[call.path]
@@ -168,7 +174,7 @@ def called_layers(layers: Layers, batch_dim: int | None) -> list[LayerInfo]:
         info.call = call
         info.input_size, _ = _size(call.args, batch_dim)
         info.output_size, element_bytes = _size(call.result, batch_dim)
-        info.output_bytes = element_bytes * prod(_flat(info.output_size))
+        info.output_bytes = element_bytes * prod(flat(info.output_size))
         own = layers.parameters.of(call.module, recurse=False)
         info.own_macs = own_mult_adds(call, own, info.output_size, is_leaf=info.is_leaf_layer)
         if isinstance(call.module, torch.jit.ScriptModule):
@@ -249,16 +255,6 @@ class _RowBuilder:
         return self._rows
 
 
-def _shown_paths(model: nn.Module) -> dict[str, list[str]]:
-    """The names that lead to each path's module; if its parent holds it under several, the last of these."""
-    paths = [(path.rpartition("."), id(module)) for path, module in model.named_modules(remove_duplicate=False)]
-    last = {(parent, module): name for (parent, _, name), module in paths}
-    return {
-        joined(parent, name): [*filter(None, parent.split(".")), last[parent, module]] if name else []
-        for (parent, _, name), module in paths
-    }
-
-
 def _size(structure: Structure, batch_dim: int | None) -> tuple[list[Any], int]:
     """The shape and element size of an argument list or a result: of its first tensor, or of the last value of a dict."""
     if isinstance(structure, TensorSpec):
@@ -277,10 +273,11 @@ def _size(structure: Structure, batch_dim: int | None) -> tuple[list[Any], int]:
     return size, bits(found.dtype) // 8
 
 
-def _flat(size: Iterable[Any]) -> Iterable[int]:
-    for item in size:
-        if isinstance(item, list):
-            yield from item
+def flat(sizes: Iterable[Any]) -> Iterator[int]:
+    """The extents of sizes inside each other."""
+    for item in sizes:
+        if isinstance(item, (list, tuple)):
+            yield from flat(item)
         elif item is not None:
             yield item
 

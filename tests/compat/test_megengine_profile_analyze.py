@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from opcost.compat.megengine.profile_analyze import main
-from opcost.compat.megengine.profile_records import pairwise_sum
+from opcost.compat.megengine.profile_analyze import main, pairwise_sum
 from opcost.core.graph import Cost, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from itertools import zip_longest
+from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.escaping import printable
+from opcost.views.view import pad, width_of
+
+Cell: TypeAlias = "str | int | float"
 
 _HEADER_ROOM = 2  # A column of `tabulate` is at least this much wider than its header
 _LONGEST_PLAIN_NUMBER = 12
@@ -80,12 +86,84 @@ def box_table(headers: Sequence[str], rows: Sequence[Sequence[str]], title: str 
     return "\n".join([*titles, rule, f"| {header} |", rule, *(f"| {line} |" for line in lines), rule, ""])
 
 
-def _is_number(cell: str) -> bool:
+def ruled_table(rows: Sequence[Sequence[Cell]]) -> str:
+    """Columns between two rules; a header, where there is one, is the first row."""
+    columns = [_column_texts(column) for column in zip(*rows, strict=True)]
+    rule = "  ".join("-" * width_of(column[0]) for column in columns)
+    return "\n".join([rule, *("  ".join(cells).rstrip() for cells in zip(*columns, strict=True)), rule])
+
+
+def boxed_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A frame around every cell; a cell may have several lines, and every column is aligned at the left."""
+    tall = [[[line.strip() for line in cell.split("\n")] for cell in row] for row in rows]
+    widths = [
+        max(width_of(header) + _HEADER_ROOM, *(width_of(line) for row in tall for line in row[place]), 0)
+        for place, header in enumerate(headers)
+    ]
+
+    def rule(left: str, fill: str, cross: str, right: str) -> str:
+        return left + cross.join(fill * (width + 2) for width in widths) + right
+
+    head = _row_lines([[header] for header in headers], widths, "│")
+    between = "\n" + rule("├", "─", "┼", "┤") + "\n"
+    body = between.join("\n".join(_row_lines(row, widths, "│")) for row in tall)
+    rules = rule("╒", "═", "╤", "╕"), rule("╞", "═", "╪", "╡"), rule("╘", "═", "╧", "╛")
+    return "\n".join([rules[0], *head, rules[1], *([body] if body else []), rules[2]])
+
+
+def wiki_table(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+    """Columns between vertical bars, as a wiki takes them."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(headers)
+    numeric = [bool(column) and all(map(_is_number, column)) for column in columns]
+    texts = [
+        _column_texts(column, least=width_of(header) + _HEADER_ROOM)
+        for header, column in zip(headers, columns, strict=True)
+    ]
+    widths = [
+        width_of(column[0].partition("\n")[0]) if column else width_of(header) + _HEADER_ROOM
+        for header, column in zip(headers, texts, strict=True)
+    ]
+    head = [pad(header, width, left=not right) for header, width, right in zip(headers, widths, numeric, strict=True)]
+    lines = [f"| {' | '.join(head)} |", f"|{'|'.join('-' * (width + 2) for width in widths)}|"]
+    for cells in zip(*texts, strict=True):
+        lines += _row_lines([cell.split("\n") for cell in cells], widths, "|")
+    return "\n".join(lines)
+
+
+def _row_lines(cells: Sequence[Sequence[str]], widths: Sequence[int], bar: str) -> list[str]:
+    """A row between bars, as tall as its cell of the most lines."""
+    lines = []
+    for texts in zip_longest(*cells, fillvalue=""):
+        placed = [pad(text, width, left=True) for text, width in zip(texts, widths, strict=True)]
+        lines.append(f"{bar} " + f" {bar} ".join(placed) + f" {bar}")
+    return lines
+
+
+def _column_texts(column: Sequence[Cell], *, least: int = 0) -> list[str]:
+    """The cells of a column, each of their lines at one width."""
+    if not all(map(_is_number, column)):
+        tall = [str(cell).strip().split("\n") for cell in column]
+        room = max([least, *(width_of(line) for lines in tall for line in lines)])
+        return ["\n".join(pad(line, room, left=True) for line in lines) for lines in tall]
+    whole = all(re.fullmatch(r"\s*[+-]?\d+(_\d+)*\s*", str(cell)) for cell in column)
+    texts = [str(cell) if whole else format(float(cell), "g") for cell in column]
+    if not whole:
+        # Characters after the decimal point, else after the exponent's letter, else one less than none
+        tails = [text.partition("." if "." in text else "e")[1:] for text in texts]
+        decimals = [len(tail) if mark else -1 for mark, tail in tails]
+        texts = [text + " " * (max(decimals) - own) for text, own in zip(texts, decimals, strict=True)]
+    room = max([least, *map(len, texts)])
+    return [text.rjust(room) for text in texts]
+
+
+def _is_number(cell: Cell) -> bool:
+    if not isinstance(cell, str):
+        return True
     try:
-        float(cell)
+        number = float(cell)
     except ValueError:
         return False
-    return True
+    return math.isfinite(number) or cell.lower() in ("inf", "-inf", "nan")
 
 
 # -- pandas' data frames ----------------------------------------------------------------------------------------------

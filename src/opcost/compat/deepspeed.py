@@ -270,6 +270,7 @@ class FlopsProfiler:
         self._undo = ExitStack()
         self._recording: Recording | None = None
         self._operators: OperatorRecorder | None = None
+        self._ignored: Collection[type] = ()
         self.end_profile()
 
     def start_profile(self, ignore_list: Collection[type] | None = None) -> None:
@@ -297,7 +298,7 @@ class FlopsProfiler:
         """Stop recording, and drop the numbers."""
         self.stop_profile()
         self._recording = self._operators = None
-        self._ignored: Collection[type] = ()
+        self._ignored = ()
         self._clock = Clock()
         self._stem = ""
         self.started = False

@@ -41,11 +41,11 @@ def comparison_sheet(comparison: Comparison, options: TablesOptions) -> Sheet:
         if found := list(comparison.of_part(part)):
             tables.append(_side_by_side(comparison, found, title).limited(options.top))
     heading = (f"comparison of {len(comparison.sources)} sources", *_sources(comparison))
-    found: dict[str, list[str]] = {}  # each note once, with the sources that have it
+    noted: dict[str, list[str]] = {}  # each note once, with the sources that have it
     for source in comparison.sources:
         for note in source.notes:
-            found.setdefault(note, []).append(source.label)
-    whose = {note: "all" if len(of) == len(comparison.sources) else ", ".join(of) for note, of in found.items()}
+            noted.setdefault(note, []).append(source.label)
+    whose = {note: "all" if len(of) == len(comparison.sources) else ", ".join(of) for note, of in noted.items()}
     notes = some([shortened(f"{labels}: {note}", LONG_LINE) for note, labels in whose.items()])
     return Sheet(heading=heading, tables=tuple(tables), facts=tuple(notes))
 

@@ -103,7 +103,7 @@ def _table(table: Table, *, exact: bool) -> Iterator[str]:
             )
         rows.append(" ".join(written))
     heads = "".join(f"<{tag}>{_text(field.header)}</{tag}>" for tag, field in zip(tags, fields, strict=True))
-    widths = []
+    widths: list[str] = []
     for field, column in zip(fields, texts, strict=True):
         widest = max([width_of(field.header), *map(width_of, column)])
         least = 7 if field.unit == "share" else 1

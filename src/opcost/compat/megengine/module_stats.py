@@ -25,7 +25,16 @@ def module_stats(
     """
     check_convention(convention)
     if inputs is None:
-        input_shapes = _shapes(input_shapes)
+        # One shape, flat, or a list of shapes
+        if input_shapes is None or (isinstance(input_shapes, (tuple, list)) and not input_shapes):
+            raise InputError("neither inputs nor input_shapes were given", hint="pass input_shapes=[(1, 3, 224, 224)]")
+        several = [input_shapes] if all(isinstance(extent, int) for extent in input_shapes) else input_shapes
+        for shape in several:
+            if not isinstance(shape, (tuple, list)) or any(not isinstance(n, int) or n < 0 for n in shape):
+                raise InputError(
+                    f"{shape!r} is not a shape", hint="a shape is a tuple of integers, as (1, 3, 224, 224)"
+                )
+        input_shapes = [tuple(shape) for shape in several]
     with_values = inputs is not None and cal_activations and convention == "megengine"
     records = _records(model, inputs, input_shapes, with_values=with_values, convention=convention)
     options = StatsOptions(
@@ -34,26 +43,20 @@ def module_stats(
     return print_stats(records, options)
 
 
-def _shapes(given: Any) -> list[tuple[int, ...]]:
-    """One shape, flat, or a list of shapes."""
-    if given is None or (isinstance(given, (tuple, list)) and not given):
-        raise InputError("neither inputs nor input_shapes were given", hint="pass input_shapes=[(1, 3, 224, 224)]")
-    several = [given] if all(isinstance(extent, int) for extent in given) else given
-    for shape in several:
-        if not isinstance(shape, (tuple, list)) or any(not isinstance(extent, int) or extent < 0 for extent in shape):
-            raise InputError(f"{shape!r} is not a shape", hint="a shape is a tuple of integers, as (1, 3, 224, 224)")
-    return [tuple(shape) for shape in several]
-
-
 def _records(model: Any, inputs: Any, input_shapes: Any, *, with_values: bool, convention: str) -> Records:
-    if _is_of("megengine.module", model):
+    def is_of(package: str) -> bool:
+        """Whether the model's class is built on `Module` of this package, which is loaded if the model is."""
+        loaded = sys.modules.get(package)
+        return loaded is not None and isinstance(model, loaded.Module)
+
+    if is_of("megengine.module"):
         from opcost.compat.megengine import megengine_layers
 
         args = megengine_layers.megengine_inputs(inputs, input_shapes)
         if convention == "opcost":
             return records_of(*megengine_layers.traced(model, args))
         return megengine_layers.megengine_records(model, args, with_values=with_values)
-    if _is_of("torch.nn", model):
+    if is_of("torch.nn"):
         from opcost.compat.megengine import torch_layers
 
         args = torch_layers.torch_inputs(model, inputs, input_shapes)
@@ -67,9 +70,3 @@ def _records(model: Any, inputs: Any, input_shapes: Any, *, with_values: bool, c
         f"module_stats counts a model of MegEngine or PyTorch, not an object of the type {type(model).__name__}",
         hint="visualize counts model files",
     )
-
-
-def _is_of(package: str, model: Any) -> bool:
-    """Whether a model's class is built on `Module` of this package, which is loaded if the model is."""
-    loaded = sys.modules.get(package)
-    return loaded is not None and isinstance(model, loaded.Module)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -72,7 +72,11 @@ def find_records(source: Source, report: Report | None, shapes: Any, *, conventi
         only = shapes[0] if isinstance(shapes, list) and len(shapes) == 1 else shapes
         return count_dump(dump, only, with_values=with_values)
     assert report is not None
-    values = values_of(dump) if dump is not None and with_values else {}
+    values: dict[int, tuple[float, float] | None] = {}  # mean and deviation of the tensors of a dump, by variable
+    if dump is not None and with_values:
+        with pages_of(dump) as data:
+            stored = read_model(dump).brought_in(*HOLDERS)
+            values = {variable: _values(tensor, data) for _, variable, tensor in stored}
     return tables.records_of(report, values) if convention == "opcost" else tables.megengine_records_of(report, values)
 
 
@@ -85,17 +89,13 @@ def counting(given: Any) -> dict[str, Any]:
     """What `opcost.count` takes of input data: shapes, and types where they are not the model's own floats."""
     if given is None:
         return {}
+    arrays = given if isinstance(given, Mapping) else {0: given}
+    shapes = {name: tuple(array.shape) for name, array in arrays.items()}
+    dtypes = {name: str(array.dtype).removeprefix("torch.") for name, array in arrays.items()}
+    dtypes = {name: dtype for name, dtype in dtypes.items() if dtype in INTEGER}
     if isinstance(given, Mapping):
-        dtypes = {name: dtype for name, array in given.items() if (dtype := _integer(array)) is not None}
-        return {"shapes": {name: tuple(array.shape) for name, array in given.items()}, "dtypes": dtypes}
-    dtype = _integer(given)
-    return {"shapes": [tuple(given.shape)], "dtypes": None if dtype is None else [dtype]}
-
-
-def _integer(array: Any) -> str | None:
-    """The element type of an array of integers or truth values; floats become what the model computes in."""
-    dtype = str(array.dtype).removeprefix("torch.")
-    return dtype if dtype in INTEGER else None
+        return {"shapes": shapes, "dtypes": dtypes}
+    return {"shapes": [shapes[0]], "dtypes": [dtypes[0]] if dtypes else None}
 
 
 # -- a dump counted by the operators that the file lists, constants included -------------------------------------------
@@ -145,26 +145,18 @@ def count_dump(path: str | Path, given: Given = None, *, with_values: bool = Tru
     return records
 
 
-def _in_order_of_use(model: Model) -> Iterator[Operator]:
+def _in_order_of_use(model: Model) -> Iterable[Operator]:
     """The operators as MegEngine lists them: a tensor of the file just before the first operator that reads it."""
     holders = {v: op for op in model.operators if op.type in HOLDERS for v in op.outputs}
-    listed: set[int] = set()
+    listed: dict[int, Operator] = {}
     for op in model.operators:
-        if op.type in HOLDERS or not op.outputs:
-            continue
-        for holder in (holders[v] for v in op.inputs if v in holders):
-            if holder.index not in listed:
-                listed.add(holder.index)
-                yield holder
-        yield op
-    yield from (op for op in model.operators if op.type in HOLDERS and op.index not in listed)
-
-
-def values_of(path: str | Path) -> dict[int, tuple[float, float] | None]:
-    """Mean and deviation of the tensors of a dump, by variable."""
-    with pages_of(path) as data:
-        stored = read_model(path).brought_in(*HOLDERS)
-        return {variable: _values(tensor, data) for _, variable, tensor in stored}
+        if op.type not in HOLDERS and op.outputs:
+            for each in (*(holders[v] for v in op.inputs if v in holders), op):
+                listed.setdefault(each.index, each)
+    for op in model.operators:
+        if op.type in HOLDERS:
+            listed.setdefault(op.index, op)
+    return listed.values()
 
 
 def _infer(model: Model, given: Given) -> DumpWalk:

@@ -1,7 +1,8 @@
 """`python -m opcost.compat.megengine.profile_analyze`: MegEngine's command line and text, on any trace that opcost reads.
 
 It answers where MegEngine's tool stops: sorting and aggregating where some operator has no computation, `--order-by FLOPS`,
-`--input-dtype`, `--copy-time` without a copy, a wiki table without a row, names of aggregated operators.
+`--input-dtype`, `--copy-time` without a copy, a wiki table without a row, names of aggregated operators. Its records have
+floating-point seconds, and None where it says N/A.
 """
 
 from __future__ import annotations
@@ -11,17 +12,205 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
-from itertools import zip_longest
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+import msgspec
 
 from opcost.analysis.query import Question
-from opcost.compat.megengine import profile_records
-from opcost.compat.megengine.profile_records import Number, Operator, Record
+from opcost.compat._tables import boxed_table, ruled_table, wiki_table
 from opcost.core.escaping import printable
+from opcost.core.graph import TensorSpec
 from opcost.core.profile import Profile
-from opcost.errors import OpcostError
-from opcost.views.view import pad, width_of
+from opcost.errors import OpcostError, SourceError, UnknownName
+from opcost.traces.megengine.graph import dtype_of
+
+Number: TypeAlias = "int | float"
+
+# What a reader wrote may come from a saved profile, and then from anywhere.
+_Believed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | Annotated[float, msgspec.Meta(ge=-1e38, le=1e38)]
+_Span = tuple[_Believed, _Believed, _Believed]
+_Shape = list[Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]]
+
+
+class Footprint(msgspec.Struct):
+    """What an operator computes and moves."""
+
+    computation: _Believed | None = None
+    memory: _Believed | None = None
+    in_shapes: list[_Shape] | None = None
+    in_layouts: list[list[Any] | None] | None = None
+    out_shapes: list[_Shape] | None = None
+
+
+class Operator(msgspec.Struct):
+    """One operator of the graph: times as (start, kern, end) on each device and each host thread."""
+
+    id: str
+    name: str
+    type: str
+    device: list[_Span]
+    host: list[_Span]
+    dtypes: list[str]
+    footprint: Footprint
+    copies: bool = False  # It only moves data; its time is what `--copy-time` adds up
+
+    def time(self, side: str, key: str) -> float | None:
+        """Seconds to `end` or to `kern`, the longest of all places; None where it did not run."""
+        spans: list[_Span] = self.device if side == "device" else self.host
+        place = 2 if key == "end" else 1
+        return max((span[place] - span[0] for span in spans), default=None)
+
+
+class Record(Footprint, kw_only=True):
+    """A line of the table: one operator, or several added up, which have a count and no shapes."""
+
+    time: float
+    info: dict[str, str | int]
+
+    @property
+    def flops(self) -> float | None:
+        return _rate(self.computation, self.time)
+
+    @property
+    def bandwidth(self) -> float | None:
+        return _rate(self.memory, self.time)
+
+
+def _rate(amount: Number | None, time: float) -> float | None:
+    if amount is None:
+        return None
+    if time:
+        return amount / time
+    return math.inf if amount else math.nan
+
+
+def operators_of(profile: Profile) -> list[Operator]:
+    """The operators of a profile: as MegEngine wrote them, or made from any other trace."""
+    raw = profile.extra.get("megengine")
+    if raw is not None:
+        try:
+            operators = msgspec.convert(raw, list[Operator])
+        except (msgspec.ValidationError, UnicodeEncodeError) as exc:  # half a character in a text
+            raise SourceError(f"the profile's MegEngine part is damaged: {exc}") from exc
+        for operator in operators:
+            operator.copies = operator.type == "Copy"
+        return operators
+    found = []
+    for row in profile.rows:
+        cost, wait = row.cost, row.attrs.get("wait_ns")
+        footprint = Footprint(in_shapes=_dims_of(row.ins), out_shapes=_dims_of(row.outs))
+        if cost:
+            footprint.computation = cost.flops * row.count
+            footprint.memory = (cost.bytes_read + cost.bytes_written) * row.count
+        device = _span(row.device_ns, wait if isinstance(wait, int) else 0)
+        host = _span(row.host_self_ns if row.host_self_ns is not None else row.host_ns)
+        dtypes = [spec.dtype for spec in row.ins]
+        copies = row.kind == "copy" or any(kernel.name.startswith("Memcpy") for kernel in row.kernels)
+        found.append(Operator(str(row.id), row.name, row.type, device, host, dtypes, footprint, copies))
+    if profile.unattributed:  # device work that no operator launched, as one more operator
+        name = "(unattributed)"
+        device = _span(sum(kernel.duration_ns for kernel in profile.unattributed))
+        found.append(Operator("N/A", name, name, device, [], [], Footprint()))
+    return found
+
+
+def _dims_of(specs: Sequence[TensorSpec]) -> list[list[Any]]:
+    return [["?"] if spec.shape is None else list(spec.shape) for spec in specs]
+
+
+def _span(duration_ns: int | None, wait_ns: int = 0) -> list[_Span]:
+    return [] if duration_ns is None else [(0.0, wait_ns / 1e9, duration_ns / 1e9)]
+
+
+def reads(operator: Operator, dtype: str) -> bool:
+    """Whether some input has this element type, in MegEngine's word or ours, in any capitals."""
+    wanted = (dtype_of(dtype) or dtype).casefold()
+    return any(own.casefold() == wanted for own in operator.dtypes)
+
+
+def records_of(operators: Sequence[Operator], time_of: Callable[[Operator], float | None]) -> list[Record]:
+    """A record of every operator that ran and passed."""
+    found = []
+    for operator in operators:
+        if (time := time_of(operator)) is not None:
+            info: dict[str, str | int] = {"name": operator.name, "type": operator.type, "id": operator.id}
+            found.append(Record(time=time, info=info, **msgspec.structs.asdict(operator.footprint)))
+            found[-1].computation = found[-1].computation or None
+    return found
+
+
+def aggregate(records: Sequence[Record], by: str | None, how: str) -> list[Record]:
+    """Records of one type, or all of them, as one; time, computation and memory each on their own."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(str(record.info["type"]) if by == "type" else "all", []).append(record)
+    found = []
+    for name, members in groups.items():
+        time = _combined(how, [record.time for record in members], pairwise_sum)
+        computation, memory = (
+            _combined(how, [getattr(record, amount) for record in members]) for amount in ("computation", "memory")
+        )
+        info: dict[str, str | int] = {"type": name, "count": len(members), "id": "N/A"}
+        found.append(Record(time=time or 0.0, info=info, computation=computation or None, memory=memory))
+    return found
+
+
+def _combined(how: str, numbers: Sequence[Number | None], total: Callable[[Any], Number] = sum) -> Number | None:
+    """Numbers as one; N/A counts as greater than any number, and a mean is of all members, also those that are N/A."""
+    known = [number for number in numbers if number is not None]
+    if not known or (how == "max" and len(known) < len(numbers)):
+        return None
+    if how in ("max", "min"):
+        return max(known) if how == "max" else min(known)
+    return total(known) / len(numbers) if how == "mean" else total(known)
+
+
+def pairwise_sum(numbers: Sequence[float]) -> float:
+    """The sum in the order in which NumPy adds, so that even its last digit is the same."""
+    count = len(numbers)
+    if count > 128:
+        half = count // 2 - count // 2 % 8
+        return pairwise_sum(numbers[:half]) + pairwise_sum(numbers[half:])
+    whole = count - count % 8
+    a, b, c, d, e, f, g, h = (reduce(add, numbers[place:whole:8], 0.0) for place in range(8))
+    return reduce(add, numbers[whole:], ((a + b) + (c + d)) + ((e + f) + (g + h)))
+
+
+_COLUMNS = (
+    "time", "computation", "memory", "flops", "bandwidth", "opr_id", "in_shapes", "out_shapes", "name", "type", "count",
+)  # fmt: skip
+_ALIASES = {
+    "self_time": "time", "device_self_time": "time", "host_self_time": "time", "cumulative": "time", "percent": "time",
+    "operator_info": "name", "opr_name": "name", "opr_type": "type", "id": "opr_id", "opr_count": "count",
+}  # fmt: skip
+"""Printed headers, and the column that they mean: the running sum grows with the time."""
+
+
+def sort(records: Sequence[Record], order_by: str) -> list[Record]:
+    """By a column, falling, or rising with a `+` before it; what is missing comes last in both directions."""
+    wanted = order_by.lstrip("+-").strip().lower().replace(" ", "_").replace("-", "_")
+    wanted = _ALIASES.get(wanted, wanted)
+    if wanted not in _COLUMNS:
+        raise UnknownName("column", order_by, [*_COLUMNS, *_ALIASES])
+
+    def column(record: Record) -> Any:
+        if wanted == "opr_id":
+            number = record.info["id"]
+            return int(number) if isinstance(number, str) and number.isdecimal() and len(number) < 20 else None
+        return record.info.get(wanted) if wanted in ("name", "type", "count") else getattr(record, wanted)
+
+    known: list[Record] = []
+    missing: list[Record] = []
+    for record in records:
+        value = column(record)
+        (missing if value is None or (isinstance(value, float) and math.isnan(value)) else known).append(record)
+    return [*sorted(known, key=column, reverse=not order_by.startswith("+")), *missing]
+
+
+# -- the answer, and the command line -----------------------------------------------------------------------------------
 
 
 class Layout(NamedTuple):
@@ -39,7 +228,7 @@ USUAL = Layout()
 
 def analyze(profile: Profile, question: Question, layout: Layout = USUAL) -> str:
     """What MegEngine's tool prints in answer to this question; of the keys to aggregate by it knows `type` alone."""
-    operators = profile_records.operators_of(profile)
+    operators = operators_of(profile)
     name = None
     if question.name:
         try:
@@ -52,9 +241,9 @@ def analyze(profile: Profile, question: Question, layout: Layout = USUAL) -> str
         for operator in operators
         if (not question.type or operator.type in question.type)
         and (name is None or name.match(operator.name))
-        and (not question.input_dtype or profile_records.reads(operator, question.input_dtype))
+        and (not question.input_dtype or reads(operator, question.input_dtype))
     ]
-    rows: list[tuple[str, Cell]] = []
+    rows: list[tuple[str, str | float]] = []
     for side in ("device", "host"):
         total = _total(operators, side)
         rows.append((f"total {side} time", "N/A" if total is None else total))
@@ -62,7 +251,7 @@ def analyze(profile: Profile, question: Question, layout: Layout = USUAL) -> str
         copies = [operator for operator in chosen if operator.copies]
         for label, key in (("copy time", "end"), ("copy wait time", "kern")):
             times = [time for operator in copies if (time := operator.time("device", key)) is not None]
-            total = profile_records.pairwise_sum(times)
+            total = pairwise_sum(times)
             rows.append((label, f"tot={total:.4f} avg={total / len(times):.4f}" if times else "N/A"))
     summary = wiki_table(("name", "value"), rows) if layout.confluence else ruled_table(rows)
     if layout.print_only == "summary":
@@ -75,11 +264,11 @@ def analyze(profile: Profile, question: Question, layout: Layout = USUAL) -> str
             time = operator.time(side, "kern" if question.measure == "wait" else "end")
             return None if time is None or not shortest <= time <= longest else time
 
-        records = profile_records.records_of(chosen, time_of)
+        records = records_of(chosen, time_of)
         if question.aggregate or question.aggregate_by:
             by = question.aggregate_by[0] if question.aggregate_by else None
-            records = profile_records.aggregate(records, by, question.aggregate or "sum")
-        records = profile_records.sort(records, question.sort)[: question.top or None]
+            records = aggregate(records, by, question.aggregate or "sum")
+        records = sort(records, question.sort)[: question.top or None]
         if layout.dump_only_opr:
             return "\n".join(" ".join(map(str, _words(record))) for record in records)
         return details_text(records, side, _total(operators, side), wiki=layout.confluence)
@@ -91,35 +280,11 @@ def analyze(profile: Profile, question: Question, layout: Layout = USUAL) -> str
 
 def _total(operators: Sequence[Operator], side: str) -> float | None:
     times = [time for operator in operators if (time := operator.time(side, "end")) is not None]
-    return profile_records.pairwise_sum(times) if times else None
+    return pairwise_sum(times) if times else None
 
 
 def main(passed_args: Sequence[str] | None = None) -> None:
     """Read the command line, print, and leave with 2 where that is impossible."""
-    options = vars(_parser().parse_args(passed_args))
-    path = options.pop("dump")
-    layout = Layout(**{name: options.pop(name) for name in Layout._fields})
-    try:
-        from opcost.analysis.join import with_costs
-        from opcost.rules import default_rules
-        from opcost.traces.registry import read
-
-        for name in ("min_time", "max_time"):
-            options[f"{name}_ns"] = options.pop(name) * 1e9
-        options |= {name: tuple(options[name] or ()) for name in ("type", "aggregate_by")}
-        options["name"], options["sort"] = options.pop("opr_name"), options.pop("order_by")
-        options["measure"] = "wait" if options.pop("top_end_key") == "kern" else "time"
-        question = Question(**options)
-        profile = read(path)
-        if "megengine" not in profile.extra:
-            profile = with_costs(profile, default_rules())
-        print(analyze(profile, question, layout))
-    except OpcostError as fault:
-        print(printable(f"profile_analyze: {fault}", keep="\n"), file=sys.stderr)
-        sys.exit(fault.exit_code)
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="profile_analyze",
         description="where the time of a profile goes",
@@ -147,7 +312,27 @@ def _parser() -> argparse.ArgumentParser:
     add("--dump-only-opr", action="store_true", help="print only which operators they are, good for comparing two runs")
     add("--confluence", "--wiki", action="store_true", help="tables for a wiki")
     add("--print-only", choices=["summary", "device", "host"], help="print only this part")
-    return parser
+    options = vars(parser.parse_args(passed_args))
+    path = options.pop("dump")
+    layout = Layout(**{name: options.pop(name) for name in Layout._fields})
+    try:
+        from opcost.analysis.join import with_costs
+        from opcost.rules import default_rules
+        from opcost.traces.registry import read
+
+        for name in ("min_time", "max_time"):
+            options[f"{name}_ns"] = options.pop(name) * 1e9
+        options |= {name: tuple(options[name] or ()) for name in ("type", "aggregate_by")}
+        options["name"], options["sort"] = options.pop("opr_name"), options.pop("order_by")
+        options["measure"] = "wait" if options.pop("top_end_key") == "kern" else "time"
+        question = Question(**options)
+        profile = read(path)
+        if "megengine" not in profile.extra:
+            profile = with_costs(profile, default_rules())
+        print(analyze(profile, question, layout))
+    except OpcostError as fault:
+        print(printable(f"profile_analyze: {fault}", keep="\n"), file=sys.stderr)
+        sys.exit(fault.exit_code)
 
 
 # -- text: a summary, and a table of operators, boxed or for a wiki -----------------------------------------------------
@@ -237,114 +422,6 @@ def _shapes(record: Record, separator: str) -> list[str]:
                 texts[place] += f"\n -[{','.join(map(str, strides))}]"
         found.append("N/A" if shapes is None else separator.join(texts))
     return found
-
-
-# -- tables: ruled, boxed with tall cells, and wiki --------------------------------------------------------------------
-#
-# A column of numbers has its decimal points below each other, any other column is aligned at the left.
-
-Cell: TypeAlias = "str | int | float"
-
-_HEADER_ROOM = 2  # A column is at least this much wider than its header
-
-
-def ruled_table(rows: Sequence[Sequence[Cell]]) -> str:
-    """Columns between two rules, without a header."""
-    columns = [_column_texts(column) for column in zip(*rows, strict=True)]
-    rule = "  ".join("-" * width_of(column[0]) for column in columns)
-    return "\n".join([rule, *("  ".join(cells).rstrip() for cells in zip(*columns, strict=True)), rule])
-
-
-def boxed_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A frame around every cell; a cell may have several lines, and every column is aligned at the left."""
-    tall = [[[line.strip() for line in cell.split("\n")] for cell in row] for row in rows]
-    widths = [
-        max(width_of(header) + _HEADER_ROOM, *(width_of(line) for row in tall for line in row[place]), 0)
-        for place, header in enumerate(headers)
-    ]
-
-    def line(cells: Sequence[str]) -> str:
-        placed = (pad(cell, width, left=True) for cell, width in zip(cells, widths, strict=True))
-        return "│ " + " │ ".join(placed) + " │"
-
-    def rule(left: str, fill: str, cross: str, right: str) -> str:
-        return left + cross.join(fill * (width + 2) for width in widths) + right
-
-    lines = [rule("╒", "═", "╤", "╕"), line(headers), rule("╞", "═", "╪", "╡")]
-    for number, row in enumerate(tall):
-        if number:
-            lines.append(rule("├", "─", "┼", "┤"))
-        lines += map(line, zip_longest(*row, fillvalue=""))
-    return "\n".join([*lines, rule("╘", "═", "╧", "╛")])
-
-
-def wiki_table(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    """Columns between vertical bars, as a wiki takes them."""
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(headers)
-    numeric = [bool(column) and all(map(_is_number, column)) for column in columns]
-    texts = [
-        _column_texts(column, least=width_of(header) + _HEADER_ROOM)
-        for header, column in zip(headers, columns, strict=True)
-    ]
-    widths = [
-        width_of(column[0].partition("\n")[0]) if column else width_of(header) + _HEADER_ROOM
-        for header, column in zip(headers, texts, strict=True)
-    ]
-    head = [pad(header, width, left=not right) for header, width, right in zip(headers, widths, numeric, strict=True)]
-    rule = "|".join("-" * (width + 2) for width in widths)
-    lines = [f"| {' | '.join(head)} |", f"|{rule}|"]
-    for cells in zip(*texts, strict=True):
-        tall = [cell.split("\n") for cell in cells]
-        for number in range(max(map(len, tall))):
-            placed = (
-                parts[number] if number < len(parts) else " " * width for parts, width in zip(tall, widths, strict=True)
-            )
-            lines.append(f"| {' | '.join(placed)} |")
-    return "\n".join(lines)
-
-
-def _column_texts(column: Sequence[Cell], *, least: int = 0) -> list[str]:
-    """The cells of a column, each of their lines at one width."""
-    if not all(map(_is_number, column)):
-        tall = [str(cell).strip().split("\n") for cell in column]
-        room = max([least, *(width_of(line) for lines in tall for line in lines)])
-        return ["\n".join(pad(line, room, left=True) for line in lines) for lines in tall]
-    whole = all(_is_whole(cell) for cell in column)
-    texts = [str(cell) if whole else format(float(cell), "g") for cell in column]
-    if not whole:
-        decimals = [_decimals(text) for text in texts]
-        most = max(decimals, default=0)
-        texts = [text + " " * (most - own) for text, own in zip(texts, decimals, strict=True)]
-    room = max([least, *map(len, texts)])
-    return [text.rjust(room) for text in texts]
-
-
-def _decimals(text: str) -> int:
-    """Characters after the decimal point, else after the exponent's letter, else one less than none."""
-    place = text.rfind(".")
-    if place < 0:
-        place = text.rfind("e")
-    return len(text) - place - 1 if place >= 0 else -1
-
-
-def _is_number(cell: Cell) -> bool:
-    if not isinstance(cell, str):
-        return True
-    try:
-        number = float(cell)
-    except ValueError:
-        return False
-    return math.isfinite(number) or cell.lower() in ("inf", "-inf", "nan")
-
-
-def _is_whole(cell: Cell) -> bool:
-    if not isinstance(cell, str):
-        return isinstance(cell, int)
-    try:
-        int(cell)
-    except ValueError:
-        return False
-    return True
 
 
 if __name__ == "__main__":

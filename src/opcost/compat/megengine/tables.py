@@ -15,6 +15,7 @@ from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from opcost.analysis.receptive import receptive_fields
+from opcost.compat._tables import ruled_table
 from opcost.core.escaping import printable
 from opcost.core.graph import TensorSpec, bits
 from opcost.core.kinds import CONTRACTIONS
@@ -328,12 +329,8 @@ def human(number: float, suffix: str = "B") -> str:
 
 
 def layout(rows: Sequence[Sequence[object]]) -> str:
-    """Columns of text with two blanks between, a rule above and one below."""
-    cells = [[printable(str(cell)).strip() for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    rule = "  ".join("-" * width for width in widths)
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells)
-    return "\n".join([rule, *lines, rule])
+    """Columns of text with two blanks between, a rule above and one below; the first row is the header."""
+    return ruled_table([[printable(str(cell)).strip() for cell in row] for row in rows])
 
 
 def _add_sizes(lines: list[Line], dims: str, length: int) -> tuple[int, int]:

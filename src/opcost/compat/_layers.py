@@ -188,6 +188,11 @@ def without_data(shape: Sequence[int], dtype: Any, model: nn.Module) -> torch.Te
     return torch.zeros(tuple(shape), dtype=dtype, device=device_of(model))
 
 
+def meta_tensors(specs: Iterable[TensorSpec]) -> tuple[torch.Tensor, ...]:
+    """Tensors without data of these shapes and types."""
+    return tuple(torch.empty(spec.dims, dtype=getattr(torch, spec.dtype), device="meta") for spec in specs)
+
+
 # -- parameters -------------------------------------------------------------------------------------------------------
 
 
@@ -269,8 +274,6 @@ def inputs_first(shape: Sequence[int]) -> list[int]:
     """The shape of a weight as [in, out, *kernel]."""
     return [shape[1], shape[0], *shape[2:]] if len(shape) > 1 else list(shape)
 
-
-# -- recurrent layers -------------------------------------------------------------------------------------------------
 
 RECURRENT = (nn.RNNBase, nn.RNNCellBase)
 

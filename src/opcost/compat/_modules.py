@@ -89,9 +89,6 @@ def parameter_elements(module: nn.Module, *, trainable: bool = False) -> int:
     return sum(p.numel() for p in module.parameters() if p.requires_grad or not trainable)
 
 
-# -- the model's repr -------------------------------------------------------------------------------------------------
-
-
 def repr_with(model: nn.Module, words: Callable[[str, str], str]) -> str:
     """The model's repr where `words(name, extra_repr)` takes the place of every module's `extra_repr`."""
     return printable(repr(_double(model, "", words)), keep="\n")

@@ -74,9 +74,6 @@ def current_recorder() -> Recorder | None:
     return None
 
 
-# -- real runs --------------------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def real_run(model: nn.Module, called: Callable[..., Any] | None = None) -> Iterator[Callable[..., Any]]:
     """A function that runs the model in evaluation mode without gradients; afterwards the model is as it was.

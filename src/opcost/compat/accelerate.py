@@ -86,9 +86,6 @@ def _bytes(part: Any) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-# -- text -------------------------------------------------------------------------------------------------------------
-
-
 def convert_bytes(size: float) -> str:
     """A size in the largest unit of which it has at least one."""
     for unit in ("bytes", "KB", "MB", "GB", "TB"):
@@ -116,9 +113,6 @@ def create_ascii_table(headers: Sequence[str], rows: Sequence[Sequence[str]], ti
 
     head = [rule("┌", "─", "┐"), f"│{title.center(inside)}│", rule("├", "┬", "┤"), line(headers), rule("├", "┼", "┤")]
     return "\n".join([*head, *map(line, rows), rule("└", "┴", "┘")])
-
-
-# -- the command line -------------------------------------------------------------------------------------------------
 
 
 def estimate_command_parser(subparsers: Any = None) -> ArgumentParser:

@@ -27,8 +27,6 @@ from opcost.errors import InputError, UnknownName
 
 __all__ = ["FlopsProfiler", "get_model_profile"]
 
-# -- the convention ---------------------------------------------------------------------------------------------------
-
 _ELEMENT_COSTS = ElementCosts(
     per_input=dict.fromkeys(
         (
@@ -228,9 +226,6 @@ class ModuleCosts:
         """Seconds of a module with everything below it."""
         below = {id(module) for module in self.names.modules[name].modules()}
         return sum(self.seconds.get(module, 0.0) for module in below)
-
-
-# -- the calls -----------------------------------------------------------------------------------------------------------
 
 
 def get_model_profile(

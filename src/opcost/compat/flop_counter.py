@@ -133,7 +133,10 @@ class FlopCounterMode:
                 yield row.op.module, call.operator, call.flops
             elif index >= covered and row.cost is not None and row.cost.macs:
                 flops = row.cost.flops if row.op.kind == "custom" else 2 * row.cost.macs
-                yield row.op.module, _packet(row.op.raw), flops * row.op.repeat
+                # The operator of torch behind a recorded name; the name itself where there is none
+                library, _, name = row.op.raw.partition("::")
+                packet = getattr(getattr(torch.ops, library, None), name, row.op.raw)
+                yield row.op.module, packet, flops * row.op.repeat
 
 
 class _FormulaCall(NamedTuple):
@@ -169,12 +172,6 @@ class _FormulaMode(TorchDispatchMode):  # type: ignore[misc]
         flops = formula(*args, **kwargs, out_val=result)
         self._found.append(_FormulaCall(operator, int(flops), first, len(recorder.ops)))
         return result
-
-
-def _packet(raw: str) -> Any:
-    """The operator of torch behind a recorded name; the name itself where there is none."""
-    library, _, name = raw.partition("::")
-    return getattr(getattr(torch.ops, library), name, raw) if hasattr(torch.ops, library) else raw
 
 
 def _table_rows(name: str, operators: Mapping[Any, int], total: int, indent: int) -> list[list[str]]:

@@ -31,8 +31,6 @@ NOT_APPLICABLE = "n/a"
 _BITS = {"64": 64, "32": 32, "16": 16, "bf16": 16, "16-true": 16, "bf16-true": 16, "32-true": 32, "64-true": 64}
 _UNITS = (" ", "K", "M", "B", "T")
 
-# -- the summary ------------------------------------------------------------------------------------------------------
-
 
 def summarize(lightning_module: nn.Module, max_depth: int = 1) -> ModelSummary:
     """The summary of a model."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -23,23 +23,18 @@ def _opened(symbol: Any, data_shapes: Any) -> Opened:
     """What the caller named: a symbol, a block, a file or a checkpoint's prefix, with the shapes it gave."""
     from opcost.frontends.source import ModelFile, resolve
 
-    options = CountOptions(shapes=_shapes_by_name(data_shapes))
+    shapes = data_shapes  # MXNet's forms of shapes, as `opcost.count` takes them
+    if shapes is not None and not isinstance(shapes, Mapping):
+        pairs = list(shapes)
+        named = pairs and all(isinstance(p, (tuple, list)) and len(p) >= 2 and isinstance(p[0], str) for p in pairs)
+        shapes = {pair[0]: tuple(pair[1]) for pair in pairs} if named else tuple(pairs)
+    options = CountOptions(shapes=shapes)
     if not isinstance(symbol, (str, Path)):
         return open_object(symbol, options)
     found = resolve(str(symbol))
     if not isinstance(found, ModelFile) or found.frontend.name != "mxnet":
         raise InputError(f"{symbol} is not an MXNet symbol", hint="name a *-symbol.json, or the prefix of a checkpoint")
     return open_file(found.path, options)
-
-
-def _shapes_by_name(shapes: Any) -> Any:
-    """MXNet's forms of shapes, as `opcost.count` takes them."""
-    if shapes is None or isinstance(shapes, Mapping):
-        return shapes
-    pairs = list(shapes)
-    if pairs and all(isinstance(pair, (tuple, list)) and len(pair) >= 2 and isinstance(pair[0], str) for pair in pairs):
-        return {pair[0]: tuple(pair[1]) for pair in pairs}
-    return tuple(pairs)
 
 
 # -- multiply-adds and bias additions, for which MXNet has no call ------------------------------------------------------
@@ -119,11 +114,6 @@ def _bias_adds(row: Row) -> int:
     return row.outs[0].numel if has_bias else 0
 
 
-# -- `print_summary`, in MXNet's layout ---------------------------------------------------------------------------------
-
-_HEADER = ("Layer (type)", "Output Shape", "Param #", "Previous Layer")
-
-
 def print_summary(
     symbol: Any, shape: Any = None, line_length: int = 120, positions: Sequence[float] = (0.44, 0.64, 0.74, 1.0)
 ) -> None:
@@ -133,19 +123,24 @@ def print_summary(
     """
     source = _opened(symbol, shape)
     worked = work_out(source.symbol, source.options, source.saved, complete=shape is not None)
-    places = (
-        [int(line_length * place) for place in positions] if positions[-1] <= 1 else [int(place) for place in positions]
-    )
+    scale = line_length if positions[-1] <= 1 else 1
+
+    def row(*fields: str) -> str:
+        line = ""
+        for field, position in zip(fields, (int(scale * place) for place in positions), strict=True):
+            line = f"{line}{printable(field)}"[:position].ljust(position)
+        return line
+
     print("_" * line_length)
-    print(_row(_HEADER, places))
+    print(row("Layer (type)", "Output Shape", "Param #", "Previous Layer"))
     print("=" * line_length)
     layers = list(_layers(worked))
     for index, (name, shapes, params, previous) in enumerate(layers):
         first, *others = previous or ("",)
         number = "?" if params is None else str(params)
-        print(_row((name, shapes if shape is not None else "", number, first), places))
+        print(row(name, shapes if shape is not None else "", number, first))
         for other in others:
-            print(_row(("", "", "", other), places))
+            print(row("", "", "", other))
         print(("=" if index == len(layers) - 1 else "_") * line_length)
     print(f"Total params: {_total([params for _, _, params, _ in layers])}")
     if states := _total([_elements(worked, index) for index in worked.roles.states]):
@@ -185,10 +180,3 @@ def _total(numbers: list[int | None]) -> str:
     if not unknown:
         return str(sum_known) if numbers else ""
     return f"{sum_known} and {unknown} unknown: give the shape of the input"
-
-
-def _row(fields: Iterable[str], positions: Sequence[int]) -> str:
-    line = ""
-    for field, position in zip(fields, positions, strict=True):
-        line = f"{line}{printable(field)}"[:position].ljust(position)
-    return line

@@ -27,7 +27,6 @@ NoMacsOps = frozenset(
 """Operators that are left out of the table and of the totals unless `hidden_ops` lists others."""
 
 Dims = tuple[int, ...]
-Amounts = tuple[int, int, int]  # Multiply-adds, bytes, parameters
 _HEADERS = (
     "Name", "Type", "Forward_MACs", "FPercent", "Memory", "MPercent", "Params", "PPercent", "InShape", "OutShape",
 )  # fmt: skip
@@ -63,7 +62,8 @@ class Node:
     inshape: Dims
     outshape: Dims
 
-    def amounts(self) -> Amounts:
+    def amounts(self) -> tuple[int, ...]:
+        """Multiply-adds, bytes, parameters."""
         return self.macs[0], self.memory, self.params
 
 
@@ -92,9 +92,9 @@ class Graph:
         if not self.valid_shape:
             warnings.warn("Please perform a valid shape_infer() before profile().", stacklevel=2)
             return
-        self._nodes = profile_nodes(self._model, self._given, exclude_ops or ())
-        self.nodemap = {node.name: node for node in self._nodes}
         hidden = exclude_ops or ()
+        self._nodes = profile_nodes(self._model, self._given, hidden)
+        self.nodemap = {node.name: node for node in self._nodes}
         macs, self.memory, self.params = _totals(node for node in self._nodes if node.op_type not in hidden)
         self.macs = [macs, 0]
         self.valid_profile = True
@@ -112,25 +112,23 @@ class Graph:
         exact = f is not None and ".csv" in fspath(f)
         totals, factor = _totals(nodes), _FACTORS[metric]
 
-        def cells(name: str, op: str, amounts: Amounts, ins: str, outs: str, whole: str = "") -> list[str]:
-            texts = [name, op]
+        headers = [header.replace("MACs", metric) for header in _HEADERS]
+        table = []
+        for node in [*nodes, None]:  # and a line of totals
+            texts = ["Total", "_"] if node is None else [node.name, node.op_type]
+            amounts = totals if node is None else node.amounts()
             for amount, total, times in zip(amounts, totals, (factor, 1, 1), strict=True):
                 texts.append(str(amount * times) if exact else f"{amount * times:,}")
-                texts.append(whole or (f"{amount / total:.2%}" if total else "0.00%"))
-            return [*texts, ins, outs]
-
-        headers = [header.replace("MACs", metric) for header in _HEADERS]
-        table = [
-            cells(node.name, node.op_type, node.amounts(), _text(node.inshape), _text(node.outshape)) for node in nodes
-        ]
-        table.append(cells("Total", "_", totals, "_", "_", "100%"))
+                texts.append("100%" if node is None else f"{amount / total:.2%}" if total else "0.00%")
+            shapes = [(), ()] if node is None else [node.inshape, node.outshape]
+            table.append(texts + ["x".join(map(str, shape)) or "_" for shape in shapes])
         text = simple_table(headers, table, _ALIGN)
         if f is None:
             print(text)
             return
         from opcost.core.files import write_text
 
-        lines = [",".join(cells) for cells in (headers, *table)]
+        lines = [",".join(texts) for texts in (headers, *table)]
         write_text(f, "\n".join(lines) + "\n" if exact else text)
 
 
@@ -222,13 +220,8 @@ def profile_nodes(m: Any, given: Mapping[str, Any], hidden: Collection[str]) -> 
     return nodes
 
 
-def _totals(nodes: Iterable[Node]) -> Amounts:
-    macs, memory, params = (sum(numbers) for numbers in zip((0, 0, 0), *map(Node.amounts, nodes), strict=True))
-    return macs, memory, params
-
-
-def _text(dims: Dims) -> str:
-    return "x".join(map(str, dims))
+def _totals(nodes: Iterable[Node]) -> tuple[int, ...]:
+    return tuple(sum(numbers) for numbers in zip((0, 0, 0), *map(Node.amounts, nodes), strict=True))
 
 
 # -- the cost of a node -----------------------------------------------------------------------------------------------

@@ -22,9 +22,9 @@ import torch
 from torch import nn
 
 from opcost.compat import add_submodules
+from opcost.compat._layers import meta_tensors
 from opcost.compat._modules import Names, repr_with, with_below
 from opcost.compat._operators import POOLINGS, ElementCosts, OperatorCall, trace
-from opcost.core.graph import TensorSpec
 from opcost.core.report import Row
 from opcost.errors import InputError, StateError
 from opcost.rules.contractions import BIASES, CELLS
@@ -303,7 +303,7 @@ def count_operators(
             skipped.append(operator)
             continue
         if operator in by_name:
-            number = by_name[operator](_without_data(row.ins), _without_data(row.outs))
+            number = by_name[operator](meta_tensors(row.ins), meta_tensors(row.outs))
         elif row.cost is not None and row.cost.macs:
             number = (row.cost.macs + _bias_elements(row)) * row.op.repeat
         else:
@@ -313,13 +313,6 @@ def count_operators(
         for group in (WHOLE, child) if child else (WHOLE,):
             counts.setdefault(group, Counter())[operator] += number
     return counts, skipped, free
-
-
-def _without_data(specs: tuple[TensorSpec, ...]) -> tuple[torch.Tensor, ...]:
-    return tuple(torch.empty(spec.dims, dtype=getattr(torch, spec.dtype), device="meta") for spec in specs)
-
-
-# -- numbers as text --------------------------------------------------------------------------------------------------
 
 
 def flops_to_string(flops: float, units: str | None = None, precision: int = 2) -> str:

@@ -24,11 +24,28 @@ def summary(
 ) -> str:  # fmt: skip
     """The table as text, printed with `print_summary`; containers do not count as a depth."""
     layers = count_layers(model, inputs, mode="eval")
-    parents = _parents(layers.model)
+    # The classes of the modules above every layer, containers left out; containers themselves are no layers
+    parents: dict[int, tuple[str, ...]] = {id(layers.model): ()}
+
+    def visit(module: nn.Module, above: tuple[str, ...]) -> None:
+        for child in module.children():
+            if isinstance(child, _CONTAINERS):
+                visit(child, above)
+            else:
+                parents.setdefault(id(child), above)
+                visit(child, (*above, type(child).__name__))
+
+    visit(layers.model, (type(layers.model).__name__,))
     first: dict[int, LayerCall] = {}
     for call in layers.calls if show_input else layers.calls[0].in_order_of_exit():
-        if _is_shown(call, parents.get(id(call.module)), max_depth):
-            first.setdefault(id(call.module), call)
+        if id(call.module) in parents:
+            # A layer at the requested depth is shown, and one above it that has no layers inside
+            depth = len(parents[id(call.module)])
+            shown = depth == max_depth
+            if max_depth is None or depth < max_depth:
+                shown = all(isinstance(part, _CONTAINERS) for part in call.module.modules() if part is not call.module)
+            if shown:
+                first.setdefault(id(call.module), call)
 
     def shapes(row: ListedLayer) -> str:
         return ", ".join(str(list(spec.dims)) for spec in (row.call.inputs if show_input else row.call.outputs))
@@ -54,32 +71,6 @@ def summary(
     if print_summary:
         print("\n".join(text))
     return "\n".join(text)
-
-
-def _parents(model: nn.Module) -> dict[int, tuple[str, ...]]:
-    """The classes of the modules above every layer, containers left out; containers themselves are no layers."""
-    found: dict[int, tuple[str, ...]] = {id(model): ()}
-
-    def visit(module: nn.Module, above: tuple[str, ...]) -> None:
-        for child in module.children():
-            if isinstance(child, _CONTAINERS):
-                visit(child, above)
-            else:
-                found.setdefault(id(child), above)
-                visit(child, (*above, type(child).__name__))
-
-    visit(model, (type(model).__name__,))
-    return found
-
-
-def _is_shown(call: LayerCall, above: tuple[str, ...] | None, max_depth: int | None) -> bool:
-    """Whether a layer is at the requested depth, or has no layers inside and is above that depth."""
-    if above is None:
-        return False
-    depth = len(above)
-    if max_depth is not None and depth >= max_depth:
-        return depth == max_depth
-    return all(isinstance(part, _CONTAINERS) for part in call.module.modules() if part is not call.module)
 
 
 def hierarchical_summary(model: nn.Module, print_summary: bool = False) -> tuple[str, int]:

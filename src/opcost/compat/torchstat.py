@@ -294,9 +294,6 @@ def round_value(value: int, binary: bool = False) -> str:
     return str(value)
 
 
-# -- the command line -------------------------------------------------------------------------------------------------
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table of the model that a class or function in a file makes."""
     parser = argparse.ArgumentParser(prog="torchstat", description="Torch model statistics")

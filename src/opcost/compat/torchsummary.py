@@ -5,7 +5,7 @@ The table is that of the released version; the arguments and results are also th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any, TypeAlias
 
@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from opcost.compat import _layers, add_submodules
-from opcost.compat._layers import Layers, ListedLayer, ModuleParameter, Structure
+from opcost.compat._layers import ListedLayer, Structure
 from opcost.compat._tables import Column, lay_out, parameter_lines, size_lines
 from opcost.core.graph import TensorSpec
 
@@ -66,28 +66,37 @@ def summary_string(
         and (call.parent is not None or not any(call.module.children()))
     ]
     rows = _layers.listed_layers(layers, calls, recurse=False)
+
+    def params(row: ListedLayer) -> str:
+        """The new parameters; a layer whose parameters an earlier row shows is shared."""
+        new = sum(p.numel for p in row.new)
+        return "(shared)" if len(row.new) < len(row.parameters) and not new else f"{new:,}"
+
     columns = [
         Column("Layer (type)", lambda row: f"{row.call.type_name}-{row.number}", ">", 20),
         Column("Output Shape", lambda row: _shape(row.call.result, batch_size), ">", 25, gap="  "),
-        Column("Param #", _params, ">", 15),
+        Column("Param #", params, ">", 15),
     ]
     header, *lines = lay_out(columns, rows)
     sample_bytes = abs(batch_size) * _FLOAT_BYTES
     input_bytes = sum(map(prod, sizes)) * sample_bytes
     elements = sum(prod(spec.dims[1:]) for call in calls for spec in call.outputs)
     output_bytes = 2 * elements * sample_bytes  # the values, and their gradients
+    # The parameters that are in the total and in no row: of layers that were not called, and the model's own
+    unused = {name for parameter in layers.report.unused for name in parameter.names}
+    listed = {p.key for row in rows for p in row.new}
+    left = []
+    for title, is_unused in (("Unused params", True), ("Params of no layer above", False)):
+        found = [p for p in every if p.key not in listed and (p.name in unused) is is_unused]
+        if found:
+            holders = list(dict.fromkeys(p.name.rpartition(".")[0] or p.name for p in found))
+            more = f" and {len(holders) - _MOST_NAMES} more" if len(holders) > _MOST_NAMES else ""
+            left.append(f"{title}: {sum(p.numel for p in found):,} ({', '.join(holders[:_MOST_NAMES])}{more})")
     text = [
-        _RULE, header, _DOUBLE_RULE, *lines, _DOUBLE_RULE,
-        *parameter_lines(total, trainable), *_not_in_a_row(layers, rows, every), _RULE,
+        _RULE, header, _DOUBLE_RULE, *lines, _DOUBLE_RULE, *parameter_lines(total, trainable), *left, _RULE,
         *size_lines(input_bytes, output_bytes, total * _FLOAT_BYTES, 1024**2), _RULE,
     ]  # fmt: skip
     return "\n".join(text), (total, trainable)
-
-
-def _params(row: ListedLayer) -> str:
-    """The new parameters; a layer whose parameters an earlier row shows is shared."""
-    params = sum(p.numel for p in row.new)
-    return "(shared)" if len(row.new) < len(row.parameters) and not params else f"{params:,}"
 
 
 def _shape(result: Structure, batch_size: int) -> Any:
@@ -99,18 +108,3 @@ def _shape(result: Structure, batch_size: int) -> Any:
     if isinstance(result, (list, tuple)):
         return [shape for item in result if (shape := _shape(item, batch_size)) is not None]
     return None
-
-
-def _not_in_a_row(layers: Layers, rows: list[ListedLayer], every: list[ModuleParameter]) -> Iterator[str]:
-    """The parameters that are in the total and in no row: of layers that were not called, and the model's own."""
-    unused = {name for parameter in layers.report.unused for name in parameter.names}
-    listed = {p.key for row in rows for p in row.new}
-    missing = [p for p in every if p.key not in listed]
-    for title, found in (
-        ("Unused params", [p for p in missing if p.name in unused]),
-        ("Params of no layer above", [p for p in missing if p.name not in unused]),
-    ):
-        if found:
-            holders = list(dict.fromkeys(p.name.rpartition(".")[0] or p.name for p in found))
-            more = f" and {len(holders) - _MOST_NAMES} more" if len(holders) > _MOST_NAMES else ""
-            yield f"{title}: {sum(p.numel for p in found):,} ({', '.join(holders[:_MOST_NAMES])}{more})"

@@ -35,7 +35,11 @@ def summary(model: nn.Module, x: Any, *args: Any, **kwargs: Any) -> Any:
     Returns a data frame of pandas, where that is installed, else a list of rows.
     """
     layers = count_layers(model, (x, *args), kwargs)
-    names = _names(layers.model)
+    names: dict[int, str] = {}  # its path, with its class in front of its own name where it is not at the top
+    for path, module in layers.model.named_modules():
+        above, _, own_name = path.rpartition(".")
+        if path:
+            names[id(module)] = f"{above}.{type(module).__name__}_{own_name}" if above else own_name
     calls = list(layers.calls[0].in_order_of_exit())
     leaves = [call for call in calls if id(call.module) in names and not any(call.module.children())]
     lines: list[_LayerLine] = []
@@ -79,16 +83,6 @@ def summary(model: nn.Module, x: Any, *args: Any, **kwargs: Any) -> Any:
     except ImportError:
         return [{"Layer": line.name, **row} for line, row in zip(lines, rows, strict=True)]
     return pd.DataFrame(rows, index=pd.Index([line.name for line in lines], name="Layer"), columns=list(_COLUMNS))
-
-
-def _names(model: nn.Module) -> dict[int, str]:
-    """torchsummaryX's name of a layer: its path, with its class in front of its own name where it is not at the top."""
-    found: dict[int, str] = {}
-    for path, module in model.named_modules():
-        above, _, own = path.rpartition(".")
-        if path:
-            found[id(module)] = f"{above}.{type(module).__name__}_{own}" if above else own
-    return found
 
 
 def _number(number: float | None) -> str:

@@ -163,9 +163,6 @@ def _times(entries: Sequence[Entry]) -> Table:
     return Table(fields=tuple(columns), lines=read_lines(columns, lines.values()), ranked=ranked)
 
 
-# -- cells --------------------------------------------------------------------------------------------------------------
-
-
 def _of_first(read: Callable[[Entry], Cell]) -> Callable[[dict[str, Entry]], Cell]:
     """What all quantities of one thing have in common."""
     return lambda line: read(next(iter(line.values())))
@@ -216,9 +213,6 @@ _BOTH = (
 )
 
 
-# -- around the tables --------------------------------------------------------------------------------------------------
-
-
 def _sources(comparison: Comparison) -> list[str]:
     """Each source by its whole name, with framework, mode and inputs."""
     lines = []
@@ -243,9 +237,6 @@ def short_titles(labels: Sequence[str]) -> list[str]:
     if len(set(short)) == len(short):
         return short
     return [f"{place}: {name}"[:LONGEST_TITLE] for place, name in enumerate(short, 1)]
-
-
-# -- for programs -------------------------------------------------------------------------------------------------------
 
 
 def comparison_records(comparison: Comparison) -> Table:

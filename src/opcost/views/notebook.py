@@ -69,9 +69,6 @@ def _lines(texts: Iterable[str]) -> Iterator[str]:
     return (f"<p>{_text(text)}</p>" for text in texts if text)
 
 
-# -- the table ---------------------------------------------------------------------------------------------------------
-
-
 def _table(table: Table, *, exact: bool) -> Iterator[str]:
     left_out = max(0, len(table.lines) - LINES)
     if left_out:

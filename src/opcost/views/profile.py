@@ -164,9 +164,6 @@ def _whole(value: Any) -> Any:
 _BOUND = Column("bound", of=lambda line: line.bound if line.role in ("row", "unattributed") else "", blank=("",))
 
 
-# -- for programs -------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class AnswerDataOptions(AnswerOptions):
     """Which columns of the lines, and spaces for each level of JSON."""

@@ -18,8 +18,6 @@ By: TypeAlias = Literal["module", "op", "kind", "type"]
 EVERY_BY: tuple[By, ...] = ("module", "op", "kind", "type")
 NOTEBOOK_LINES = 250  # lines of a tree in a notebook; a cell that holds more makes the notebook slow
 
-# -- columns ------------------------------------------------------------------------------------------------------------
-
 _TITLES: Mapping[str, str] = {
     "params": "params", "trainable_params": "trainable", "unused_params": "unused", "buffers": "buffers",
     "param_bytes": "param bytes", "buffer_bytes": "buffer bytes", "macs": "MACs", "flops": "FLOPs", "bytes_read": "read",

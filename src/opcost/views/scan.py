@@ -128,9 +128,6 @@ def _totals(scan: Scan) -> tuple[Total, ...]:
     return tuple(found)
 
 
-# -- for programs -------------------------------------------------------------------------------------------------------
-
-
 def scan_records(scan: Scan, options: object) -> Table:
     """All that is known of every tensor."""
     units: dict[str, Any] = dict.fromkeys(("params", "bytes", "bits"), "number")

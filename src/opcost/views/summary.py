@@ -94,9 +94,6 @@ def _totals(report: Report) -> tuple[Total, ...]:
     return tuple(total for total in found if total is not None)
 
 
-# -- sections -----------------------------------------------------------------------------------------------------------
-
-
 def _sections(report: Report) -> Iterable[Section]:
     yield Section("unused parameters", _limited(_unused(report.unused)))
     aliases = {module.path: module.same_as for module in report.modules if module.same_as is not None}

@@ -257,8 +257,6 @@ class _Drawing:
         return [[Piece(line, style)] for text in texts for line in wrap(text, self._width, indent)]
 
 
-# -- the views ----------------------------------------------------------------------------------------------------------
-
 COLOURS: dict[Style, str] = {
     "plain": "", "title": "bold", "head": "bold", "guide": "bright_black", "name": "", "text": "bright_black",
     "number": "cyan", "zero": "bright_black", "sum": "bold", "warn": "yellow", "faint": "bright_black",

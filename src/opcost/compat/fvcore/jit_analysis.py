@@ -197,11 +197,19 @@ class JitModelAnalysis:
 
     def _traced(self) -> Trace:
         if self._trace is None:
-            args, kwargs = _arguments(self.model, self._inputs)
+            inputs = self._inputs
+            args, kwargs = inputs if isinstance(inputs, tuple) else (inputs,), dict(self._kwargs or {})
+            # A mapping is keywords if its keys are names of the forward's arguments.
+            if (
+                isinstance(inputs, Mapping)
+                and inputs
+                and inputs.keys() <= signature(self.model.forward).parameters.keys()
+            ):
+                args, kwargs = (), {**inputs, **kwargs}
             with warnings.catch_warnings():
                 if self._warn_trace == "none":
                     warnings.simplefilter("ignore")
-                self._trace = trace(self.model, args, {**kwargs, **(self._kwargs or {})}, warn=False)
+                self._trace = trace(self.model, args, kwargs, warn=False)
         return self._trace
 
     def share_run(self, other: JitModelAnalysis) -> Self:
@@ -253,29 +261,15 @@ class JitModelAnalysis:
             if self._otherwise is None or node.kind() in self._ignored_ops or not node.macs:
                 return None
             handle = self._otherwise
-        found = handle(node.inputs(), node.outputs())
+        found: Any = handle(node.inputs(), node.outputs())
         by_name = found if isinstance(found, Mapping) else {node.name: found}
-        return Counter({name: _plain_number(number) for name, number in by_name.items()})
-
-
-def _plain_number(number: object) -> float:
-    """A Python number, which cannot overflow."""
-    if isinstance(number, Integral):
-        return int(number)
-    if isinstance(number, Real):
-        return float(number)
-    raise ValueError(f"Invalid type {type(number)} for the flop count! Please use a wider type to avoid overflow.")
-
-
-def _arguments(model: nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and keyword arguments; a mapping is keywords if its keys are names of the forward's arguments."""
-    if isinstance(inputs, tuple):
-        return inputs, {}
-    if isinstance(inputs, Mapping) and inputs:
-        known = signature(model.forward).parameters
-        if all(key in known for key in inputs):
-            return (), dict(inputs)
-    return (inputs,), {}
+        counts: Counter[str] = Counter()
+        for name, number in by_name.items():
+            if not isinstance(number, Real):
+                wider = "Please use a wider type to avoid overflow."
+                raise ValueError(f"Invalid type {type(number)} for the flop count! {wider}")  # noqa: TRY004 - fvcore's
+            counts[name] = int(number) if isinstance(number, Integral) else float(number)  # type: ignore[assignment]
+        return counts
 
 
 def counter(

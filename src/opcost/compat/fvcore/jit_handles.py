@@ -32,9 +32,6 @@ def _elements(val: Any) -> int:
     return prod(get_shape(val) or [0])
 
 
-# -- flops ------------------------------------------------------------------------------------------------------
-
-
 def macs(inputs: list[Any], outputs: list[Any]) -> int:
     """The multiply-adds of everything that ran for the operator."""
     node = outputs[0].node()
@@ -115,8 +112,6 @@ FLOP_HANDLES: dict[str, Handle] = {
     "aten::adaptive_avg_pool2d": elementwise_flop_counter(1, 0),
     "aten::grid_sampler": elementwise_flop_counter(0, 4),
 }
-
-# -- activations ------------------------------------------------------------------------------------------------
 
 
 def generic_activation_jit(op_name: str | None = None) -> Handle:

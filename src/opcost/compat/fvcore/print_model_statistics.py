@@ -19,9 +19,6 @@ from opcost.compat.fvcore.flop_count import FlopCountAnalysis
 from opcost.compat.fvcore.jit_analysis import JitModelAnalysis
 from opcost.core.report import Report
 
-Numbers = dict[str, dict[str, float]]
-Texts = dict[str, dict[str, str]]
-
 _MISSING_NOTE = (
     "N/A indicates a possibly missing statistic due to how the module was called. Missing values are still included in the "
     "parent's total.\n"
@@ -96,9 +93,6 @@ def _rough_size(number: int) -> str:
     return str(number)
 
 
-# -- flops and activations ---------------------------------------------------------------------------------------------
-
-
 def flop_count_table(
     flops: FlopCountAnalysis, max_depth: int = 3, activations: ActivationCountAnalysis | None = None,
     show_param_shapes: bool = True,
@@ -146,9 +140,6 @@ def _quiet(analyses: Mapping[str, JitModelAnalysis | None]) -> dict[str, JitMode
     return given
 
 
-# -- the table --------------------------------------------------------------------------------------------------------
-
-
 def complexity_rows(
     flops: JitModelAnalysis, activations: JitModelAnalysis | None, max_depth: int, *, show_param_shapes: bool
 ) -> tuple[list[str], list[list[str]]]:
@@ -156,12 +147,14 @@ def complexity_rows(
     parameters = "#parameters or shape" if show_param_shapes else "#parameters"
     analyses = _quiet({"#flops": flops, "#activations": activations})
     shapes = parameter_shapes(flops.model, flops.report)
-    numbers: Numbers = {}
+    numbers: dict[str, dict[str, float]] = {}
     by_column = {parameters: count_elements(shapes), **{column: a.by_module() for column, a in analyses.items()}}
     for column, found in by_column.items():
         for name, number in found.items():
             numbers.setdefault(name, {})[column] = number
-    texts = {name: {c: _format_size(x) for c, x in row.items()} for name, row in _without_zeros(numbers).items()}
+    # Only names with a number other than zero, or with such a name below; the root stays.
+    kept = {"", *(above for name, row in numbers.items() if any(row.values()) for above in lineage(name))}
+    texts = {name: {c: _format_size(x) for c, x in row.items()} for name, row in numbers.items() if name in kept}
     for column, analysis in analyses.items():
         for name in analysis.uncalled_modules() & texts.keys():
             texts[name][column] = ""
@@ -170,40 +163,28 @@ def complexity_rows(
             texts[name][parameters] = str(shapes[name])
         else:
             del texts[name]
-    columns = [parameters, *analyses]
-    return ["module", *columns], _module_rows(texts, columns, max_depth)
+    columns, below = [parameters, *analyses], children(texts)
 
+    def joined(name: str) -> tuple[str, dict[str, str]]:
+        """A module, or the one below it that has the same numbers and shares one row with it."""
+        row = texts[name]
+        while len(only := below.get(name, [])) == 1:
+            other = texts[only[0]]
+            if row.keys() != other.keys() or any(row[c] != other[c] and row[c] and other[c] for c in row):
+                break
+            name, row = only[0], {column: row[column] or other[column] for column in row}
+        return name, row
 
-def _without_zeros(numbers: Numbers) -> Numbers:
-    """Only names with a number other than zero, or with such a name below; the root stays."""
-    kept = {"", *(above for name, row in numbers.items() if any(row.values()) for above in lineage(name))}
-    return {name: row for name, row in numbers.items() if name in kept}
-
-
-def _module_rows(statistics: Texts, columns: list[str], max_depth: int) -> list[list[str]]:
-    """Indented rows; a module with one child that has the same numbers shares one row with it."""
-    below = children(statistics)
-    name, row = _joined("", statistics, below)
-    stem = f"{name}." if name else ""  # what all names begin with is left out
-    rows = [[name or "model", *(row.get(column, "") for column in columns)]]
+    root, row = joined("")
+    stem = f"{root}." if root else ""  # what all names begin with is left out
+    rows = [[root or "model", *(row.get(column, "") for column in columns)]]
 
     def fill(parent: str, level: int) -> None:
         indent = " " * level
         for child in below.get(parent, ()) if level <= max_depth else ():
-            name, row = _joined(child, statistics, below)
+            name, row = joined(child)
             rows.append([indent + name.removeprefix(stem), *(indent + row[c] if c in row else "" for c in columns)])
             fill(name, level + 1)
 
-    fill(name, 1)
-    return rows
-
-
-def _joined(name: str, statistics: Texts, below: Mapping[str, list[str]]) -> tuple[str, dict[str, str]]:
-    row = statistics[name]
-    while len(only := below.get(name, [])) == 1:
-        other = statistics[only[0]]
-        if row.keys() != other.keys() or any(row[c] != other[c] and row[c] and other[c] for c in row):
-            break
-        row = {column: row[column] or other[column] for column in row}
-        name = only[0]
-    return name, row
+    fill(root, 1)
+    return ["module", *columns], rows

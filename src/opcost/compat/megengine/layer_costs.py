@@ -90,9 +90,6 @@ def registered_flops(module: Any) -> FlopsOf | None:
     return next((_flops[kind] for kind in type(module).__mro__ if kind in _flops), None)
 
 
-# -- positional arguments ----------------------------------------------------------------------------------------------
-
-
 def as_tensors(inputs: Any, tensor: Callable[[Any], Any]) -> tuple[Any, ...]:
     """The positional arguments in a model's inputs: one array, or a list or tuple of them, nested as they are."""
 

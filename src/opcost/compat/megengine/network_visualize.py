@@ -229,9 +229,6 @@ def _values(tensor: Tensor, data: Pages) -> tuple[float, float] | None:
     return (mean - (tensor.dtype.zero_point or 0)) * tensor.dtype.scale, std * tensor.dtype.scale
 
 
-# -- the command line ---------------------------------------------------------------------------------------------------
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """MegEngine's command line: `python -m opcost.compat.megengine.network_visualize net.mge --log_path log --all`."""
     parser = argparse.ArgumentParser(

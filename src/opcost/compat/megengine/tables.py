@@ -10,7 +10,6 @@ import math
 import struct
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
@@ -155,8 +154,8 @@ def records_of(report: Report, values: Values | None = None) -> Records:
         name, times, field = name_of(row), row.op.repeat, fields.get(index)
         flops = None if row.cost is None else row.cost.flops * times
         shown: dict[str, object] = {}
-        if field is not None:
-            shown = {"receptive_field": tuple(map(_plain, field.size)), "stride": tuple(map(_plain, field.stride))}
+        for label, extents in (("receptive_field", field.size), ("stride", field.stride)) if field is not None else ():
+            shown[label] = tuple(number if isinstance(number, int) else float(number) for number in extents)
         records.add_operation(name, row.op.raw, shapes(row.ins), shapes(row.outs), flops, **shown)
         if row.activations:
             counted = {"dims": row.activations * times, "size": row.activation_bytes * times}
@@ -164,10 +163,6 @@ def records_of(report: Report, values: Values | None = None) -> Records:
         elif row.op.kind != "view" and any(not spec.known for spec in row.outs):
             records.add_activation(name, row.op.raw, next(spec for spec in row.outs if not spec.known))
     return records
-
-
-def _plain(number: int | Fraction) -> int | float:
-    return number if isinstance(number, int) else float(number)
 
 
 def megengine_records_of(report: Report, values: Values | None = None) -> Records:
@@ -182,9 +177,19 @@ def megengine_records_of(report: Report, values: Values | None = None) -> Record
     for row in report.rows:
         if row.outs:
             records.add_activation(name_of(row), row.op.raw, row.outs[0])
-        flops = _dump_flops(row)
-        if flops is not None:
-            records.add_operation(name_of(row), row.op.raw, shapes(row.ins), shapes(row.outs), flops)
+        # Multiply-adds, and one for each element that an elementwise operator or a bias makes; transposed and
+        # three-dimensional convolutions, recurrent layers, pooling and norms are free in MegEngine's rules.
+        if row.cost is None or not row.outs or not row.outs[0].known:
+            continue
+        kind, attrs, flops, result = row.op.kind, row.op.attrs, row.cost.macs, row.outs[0]
+        free_conv = kind == "conv" and (attrs.get("transposed") or len(result.dims) > 4)
+        if kind == "elementwise":
+            flops = result.numel
+        elif free_conv or kind not in CONTRACTIONS or kind == "recurrent":
+            continue
+        elif (kind == "conv" and len(row.ins) > 2) or (kind in ("conv", "matmul") and attrs.get("bias")):
+            flops += result.numel
+        records.add_operation(name_of(row), row.op.raw, shapes(row.ins), shapes(row.outs), flops * row.op.repeat)
     records.ops = len(records.activations)
     return records
 
@@ -205,28 +210,6 @@ def _add_params(records: Records, report: Report, values: Values | None) -> None
             mean, std = next(filter(None, found), (None, None))
             size = parameter.spec.nbytes if parameter.spec.known else None
             records.add_param(parameter.name, parameter.spec, mean, std, size)
-
-
-def _dump_flops(row: Row) -> int | None:
-    """Multiply-adds, and one for each element that an elementwise operator or a bias makes; None for what is free there.
-
-    Transposed and three-dimensional convolutions, recurrent layers, pooling and norms are free in MegEngine's rules.
-    """
-    kind, times = row.op.kind, row.op.repeat
-    if row.cost is None or not row.outs or not row.outs[0].known:
-        return None
-    if kind == "elementwise":
-        return row.outs[0].numel * times
-    if kind not in CONTRACTIONS or kind == "recurrent":
-        return None
-    bias = 0
-    if kind == "conv":
-        if row.op.attrs.get("transposed") or len(row.outs[0].dims) > 4:
-            return None
-        bias = row.outs[0].numel if len(row.ins) > 2 or row.op.attrs.get("bias") else 0
-    elif kind == "matmul" and row.op.attrs.get("bias"):
-        bias = row.outs[0].numel
-    return (row.cost.macs + bias) * times
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------

@@ -12,12 +12,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.compat._layers import LayerCall, Layers, count_layers
+from opcost.compat._layers import LayerCall, Layers, count_layers, meta_tensors
 from opcost.compat._recording import real_run
 from opcost.compat.megengine import layer_costs
 from opcost.compat.megengine.layer_costs import is_registered, registered_flops
 from opcost.compat.megengine.tables import Records, name_of
-from opcost.core.graph import TensorSpec
 from opcost.core.report import Report
 from opcost.frontends.torch.load import device_of
 from opcost.frontends.torch.models.inputs import as_dtype
@@ -72,10 +71,23 @@ def torch_records(model: nn.Module, args: tuple[Any, ...], *, with_values: bool)
             if row.cost and row.cost.macs
         ]
     records = Records()
-    _add_params(records, layers)
+    # The parameters that the run read, in that order
+    report, read = layers.report, dict[int, int]()
+    for row in report.rows:
+        for value in row.op.inputs:
+            read.setdefault(value, len(read))
+    known = parameter_values(layers.model)
+    found = []
+    for parameter in report.parameters:
+        places = [read[value] for value in parameter.values if value in read]
+        if places and not parameter.buffer:
+            path, _, name = parameter.name.rpartition(".")
+            found.append((min(places), f"{path}-{layer_costs.SUFFIXES.get(name, name)}", parameter))
+    for _, label, parameter in sorted(found, key=lambda item: item[0]):
+        records.add_param(label, parameter.spec, *known.get(parameter.name, ()))
     for _, line in sorted(lines, key=lambda line: line[0]):
         records.add_call(*line)
-    return records, layers.report
+    return records, report
 
 
 def parameter_values(model: nn.Module) -> dict[str, tuple[float, float]]:
@@ -106,7 +118,7 @@ def _flops(call: LayerCall) -> int | None:
     if not y.known or any(row.cost is None for row in call.rows):
         return None
     if (registered := registered_flops(module)) is not None:
-        return int(registered(module, _without_data(call.inputs), _without_data(call.outputs)))
+        return int(registered(module, meta_tensors(call.inputs), meta_tensors(call.outputs)))
     if isinstance(module, _NORMS):
         return layer_costs.NORM * call.inputs[0].numel
     if isinstance(module, _ADAPTIVE):
@@ -124,32 +136,9 @@ def _flops(call: LayerCall) -> int | None:
     return sum(map(layer_costs.of_row, call.rows))
 
 
-def _without_data(specs: list[TensorSpec]) -> tuple[torch.Tensor, ...]:
-    return tuple(torch.empty(spec.dims, dtype=as_dtype(spec.dtype), device="meta") for spec in specs)
-
-
 def _axes(module: nn.Module) -> int:
     """The digit in the name of a pool."""
     return int(next(letter for letter in type(module).__name__ if letter.isdigit()))
-
-
-def _add_params(records: Records, layers: Layers) -> None:
-    """The parameters that the run read, in that order."""
-    report = layers.report
-    read: dict[int, int] = {}
-    for row in report.rows:
-        for value in row.op.inputs:
-            read.setdefault(value, len(read))
-    values = parameter_values(layers.model)
-    found = []
-    for parameter in report.parameters:
-        places = [read[value] for value in parameter.values if value in read]
-        if places and not parameter.buffer:
-            path, _, name = parameter.name.rpartition(".")
-            label = f"{path}-{layer_costs.SUFFIXES.get(name, name)}"
-            found.append((min(places), label, parameter))
-    for _, label, parameter in sorted(found, key=lambda item: item[0]):
-        records.add_param(label, parameter.spec, *values.get(parameter.name, ()))
 
 
 def _run(layers: Layers, args: tuple[Any, ...]) -> Values:

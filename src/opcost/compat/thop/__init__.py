@@ -53,9 +53,6 @@ def profile_origin(
     return total, params
 
 
-# -- what each layer contributes --------------------------------------------------------------------------------------
-
-
 def _operations(layers: Layers, inputs: tuple[Any, ...], custom_ops: CustomOps) -> dict[str, float]:
     """The operations of each path's own forward; a layer with a rule of the caller's counts the rule's number."""
     found: dict[str, float] = {}
@@ -63,31 +60,22 @@ def _operations(layers: Layers, inputs: tuple[Any, ...], custom_ops: CustomOps) 
         rule = RULES.get(type(call.module))
         extra = rule[1](call) if rule is not None and rule[1] is not None else 0
         found[call.path] = found.get(call.path, 0) + call.macs + extra
-    if not any(type(module) in custom_ops for module in layers.model.modules()):
+    ruled = {path: module for path, module in layers.model.named_modules() if type(module) in custom_ops}
+    if not ruled:
         return found
-    for path, operations in _custom_operations(layers.model, inputs, custom_ops).items():
-        below = f"{path}." if path else ""
-        found = {other: own for other, own in found.items() if other != path and not other.startswith(below)}
-        found[path] = operations
-    return found
-
-
-def _custom_operations(model: nn.Module, inputs: tuple[Any, ...], custom_ops: CustomOps) -> dict[str, float]:
-    """Run the model with the caller's rules as forward hooks; they add to `total_ops` of the layer they are given."""
-    ruled = {path: module for path, module in model.named_modules() if type(module) in custom_ops}
-    with real_run(model) as run, ExitStack() as undo:
+    # Run the model with the caller's rules as forward hooks; they add to `total_ops` of the layer they are given.
+    with real_run(layers.model) as run, ExitStack() as undo:
         for module in ruled.values():
             for name in ("total_ops", "total_params"):
                 module.register_buffer(name, torch.zeros(1, dtype=torch.float64), persistent=False)
                 undo.callback(delattr, module, name)
             undo.callback(module.register_forward_hook(custom_ops[type(module)]).remove)
         run(*map_tensors(inputs, lambda tensor: tensor.detach().clone()))
-        return {
-            path: float(module.total_ops)
-            for path, module in ruled.items()
-            if path
-            and not any(above in ruled for above in lineage(path) if above != path)  # thop skips the model itself
-        }
+        for path, module in ruled.items():
+            if path and not any(above in ruled for above in lineage(path) if above != path):  # thop skips the model
+                found = {name: own for name, own in found.items() if name != path and not name.startswith(f"{path}.")}
+                found[path] = float(module.total_ops)
+    return found
 
 
 def _tree(module: nn.Module, path: str, operations: Mapping[str, float], parameters: Parameters) -> LayerInfo:
@@ -99,20 +87,14 @@ def _tree(module: nn.Module, path: str, operations: Mapping[str, float], paramet
     return found
 
 
-# -- text -------------------------------------------------------------------------------------------------------------
-
-
 def clever_format(nums: float | Iterable[float], format: str = "%.2f") -> str | tuple[str, ...]:
     """Numbers with T, G, M, K or B behind them: a string for one number, a tuple for several."""
-    texts = [_with_unit(num, format) for num in (nums if isinstance(nums, Iterable) else [nums])]
+    texts = []
+    for num in nums if isinstance(nums, Iterable) else [nums]:
+        sizes = {1e12: "T", 1e9: "G", 1e6: "M", 1e3: "K"}
+        size = next((size for size in sizes if num > size), None)
+        texts.append(format % num + "B" if size is None else format % (num / size) + sizes[size])
     return texts[0] if len(texts) == 1 else tuple(texts)
-
-
-def _with_unit(num: float, template: str) -> str:
-    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K")):
-        if num > size:
-            return template % (num / size) + unit
-    return template % num + "B"
 
 
 def _announce(layers: Layers, custom_ops: CustomOps, *, report_missing: bool) -> None:

@@ -102,9 +102,6 @@ def clear_cached_forward_pass() -> None:
     """No effect: no runs are kept for `cache_forward_pass`."""
 
 
-# -- the input --------------------------------------------------------------------------------------------------------
-
-
 def _inputs(
     model: nn.Module, input_data: Any, input_size: Any, batch_dim: int | None, dtypes: list[torch.dtype] | None
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -144,8 +141,6 @@ def _traverse(data: Any, change: Callable[[torch.Tensor], Any]) -> Any:
         return change(torch.as_tensor(data))
     return data
 
-
-# -- the table --------------------------------------------------------------------------------------------------------
 
 _INDENT = 5
 _NARROWEST_NAME = 40

@@ -151,9 +151,6 @@ class LayerInfo:
         return f"{shown:,}" if shown else _NOTHING
 
 
-# -- the list of rows -------------------------------------------------------------------------------------------------
-
-
 def called_layers(layers: Layers, batch_dim: int | None) -> list[LayerInfo]:
     """A row for each call, in the order of entry, below the containers that hold the layer."""
     builder = _RowBuilder(layers.model, layers.parameters)

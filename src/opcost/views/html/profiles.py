@@ -134,8 +134,6 @@ def _table(answer: Answer, columns: Columns) -> PageData:
     return data
 
 
-# -- what to do ---------------------------------------------------------------------------------------------------------
-
 _ADVICE = {
     "idle: host-bound": "The host launches too slowly: capture the step in a graph of the device, compile the model, or give "
     "each kernel more to do (a larger batch).",
@@ -174,8 +172,6 @@ def _savings(answer: Answer) -> PageData:
     ]
     return {"title": f"What to do next: potential savings {whole}, upper bounds", "found": found}
 
-
-# -- the whole profile --------------------------------------------------------------------------------------------------
 
 MOST_NAMES = 30_000  # operators that the tree lists by their own names; of more it has the types
 NO_OPERATOR = "(no operator)"

@@ -72,9 +72,6 @@ def _value(value: Cell, field: Field) -> Any:
     return _short(value)
 
 
-# -- what is around the tables ------------------------------------------------------------------------------------------
-
-
 def totals_of(totals: Sequence[Total]) -> list[PageData]:
     """The totals of the header."""
     return [
@@ -107,9 +104,6 @@ def sheet_page(sheet: Sheet) -> PageData:
         **sections_of(sheet.sections, sheet.facts),
         "tables": [table_of(table) for table in sheet.tables],
     }
-
-
-# -- trees --------------------------------------------------------------------------------------------------------------
 
 
 class PathTree:

@@ -86,8 +86,6 @@ _RULES: dict[str, tuple[Rule | None, str]] = {
 """thop's name of a rule, which it prints; what it adds to the multiply-accumulates; the classes of `torch.nn`."""
 RULES = {getattr(nn, kind): (name, rule) for name, (rule, kinds) in _RULES.items() for kind in kinds.split()}
 
-# -- hooks ------------------------------------------------------------------------------------------------------------
-
 
 def count_parameters(m: nn.Module, x: tuple[torch.Tensor], y: torch.Tensor) -> None:
     m.total_params[0] = sum(p.numel() for p in m.parameters())

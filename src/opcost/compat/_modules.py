@@ -36,10 +36,9 @@ class Names:
         """The name of the counted model in its wrapper; empty without one."""
 
     def canonical(self, name: str) -> str:
-        try:
-            return self._canonical[name]
-        except KeyError:
-            raise KeyError("Requested module name is not among the descendants of the analyzed model.") from None
+        if name not in self._canonical:
+            raise KeyError("Requested module name is not among the descendants of the analyzed model.")
+        return self._canonical[name]
 
     def registered(self, path: str) -> str:
         """The name of the module at a path of a report; a module that is not registered counts as its caller."""

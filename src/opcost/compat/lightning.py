@@ -257,22 +257,29 @@ class Throughput:
         self.available_flops = available_flops
         self.separator = separator
         self.world_size = world_size
-        self._time, self._batches, self._samples, self._lengths = (_MonotonicWindow(window_size) for _ in range(4))
-        self._flops: deque[int] = deque(maxlen=window_size)
+        self._time, self._batches, self._samples, self._lengths, self._flops = (
+            deque[float](maxlen=window_size) for _ in range(5)
+        )
 
     def update(
         self, *, time: float, batches: int, samples: int, lengths: int | None = None, flops: int | None = None
     ) -> None:
         """Add the totals at this moment, which grow with every call; `flops` are those since the call before."""
-        self._time.append(time)
+
+        def append(seen: deque[float], value: float) -> None:
+            if seen and seen[-1] >= value:
+                raise ValueError(f"Expected the value to increase, last: {seen[-1]}, current: {value}")
+            seen.append(value)
+
+        append(self._time, time)
         if samples < batches:
             raise ValueError(f"Expected samples ({samples}) to be greater or equal than batches ({batches})")
-        self._batches.append(batches)
-        self._samples.append(samples)
+        append(self._batches, batches)
+        append(self._samples, samples)
         if lengths is not None:
             if lengths < samples:
                 raise ValueError(f"Expected lengths ({lengths}) to be greater or equal than samples ({samples})")
-            self._lengths.append(lengths)
+            append(self._lengths, lengths)
             if len(self._samples) != len(self._lengths):
                 raise RuntimeError(
                     f"If lengths are passed ({len(self._lengths)}), there needs to be the same number of samples"
@@ -286,7 +293,7 @@ class Throughput:
         totals = {"time": self._time, "batches": self._batches, "samples": self._samples, "lengths": self._lengths}
         metrics: dict[str, int | float] = {name: seen[-1] for name, seen in totals.items() if seen or name != "lengths"}
         for unit, seen in (("batches", self._batches), ("samples", self._samples), ("items", self._lengths)):
-            if seen.full:
+            if len(seen) == seen.maxlen:
                 self._add_rate(metrics, unit, self.world_size * (seen[-1] - seen[0]))
         if len(self._flops) == self._flops.maxlen:
             self._add_rate(metrics, "flops", sum(self._flops) - self._flops[0])
@@ -334,21 +341,3 @@ class ThroughputMonitor(Throughput):
         metrics = self.compute(**kwargs)
         self._fabric.log_dict(metrics=metrics, step=self.step)
         return metrics
-
-
-class _MonotonicWindow(list[float]):
-    """The last values, of which each is larger than the one before."""
-
-    def __init__(self, maxlen: int) -> None:
-        super().__init__()
-        self.maxlen = maxlen
-
-    @property
-    def full(self) -> bool:
-        return len(self) == self.maxlen
-
-    def append(self, value: float) -> None:
-        if self and self[-1] >= value:
-            raise ValueError(f"Expected the value to increase, last: {self[-1]}, current: {value}")
-        super().append(value)
-        del self[: -self.maxlen]

@@ -71,8 +71,7 @@ def _inputs(
     model: nn.Module, input_data: Any, batch_dim: int | None, dtypes: Sequence[Any] | None
 ) -> tuple[list[tuple[int, ...]], tuple[torch.Tensor, ...]]:
     """The sizes that are shown, and the tensors."""
-    if isinstance(input_data, torch.Tensor):
-        input_data = [input_data]
+    input_data = [input_data] if isinstance(input_data, torch.Tensor) else input_data
     if not isinstance(input_data, (list, tuple)):
         raise TypeError("Input type is not recognized: give a tensor, a list of tensors, or a list of tuple sizes.")
     if input_data and all(isinstance(item, torch.Tensor) for item in input_data):
@@ -131,15 +130,12 @@ class ModelStatistics:
     """The lines of a summary and their totals; `print` shows the table."""
 
     def __init__(self, summary_list: list[LayerLine], input_size: list[tuple[int, ...]], formatting: Layout) -> None:
-        self.summary_list = summary_list
-        self.input_size = input_size
-        self.formatting = formatting
+        self.summary_list, self.input_size, self.formatting = summary_list, input_size, formatting
         self.total_input = sum(map(prod, input_size))
         root = summary_list[0].info
         while root.parent_info is not None:
             root = root.parent_info
-        self.total_params = root.num_params
-        self.trainable_params = root.trainable_params
+        self.total_params, self.trainable_params = root.num_params, root.trainable_params
         self.total_mult_adds = sum(line.mult_adds for line in summary_list)
         # Once for the values and once for their gradients, of the layers that have something to learn.
         self.total_output = sum(

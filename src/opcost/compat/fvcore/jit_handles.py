@@ -35,11 +35,9 @@ def _elements(val: Any) -> int:
 def macs(inputs: list[Any], outputs: list[Any]) -> int:
     """The multiply-adds of everything that ran for the operator."""
     node = outputs[0].node()
-    return node.macs if isinstance(node, OperatorCall) else _macs_of_jit_node(node)
-
-
-def _macs_of_jit_node(node: Any) -> int:
-    """The multiply-adds of an operator in a graph that torch's jit traced, counted with tensors of the shapes in the graph."""
+    if isinstance(node, OperatorCall):
+        return node.macs
+    # In a graph that torch's jit traced: counted with tensors of the shapes in the graph
     library, _, name = node.kind().partition("::")
     operator = getattr(getattr(torch.ops, library), name)
     places = torch._C.parse_schema(node.schema()).arguments  # noqa: SLF001 - torch has no public way to it

@@ -125,23 +125,6 @@ def _span(duration_ns: int | None, wait_ns: int = 0) -> list[_Span]:
     return [] if duration_ns is None else [(0.0, wait_ns / 1e9, duration_ns / 1e9)]
 
 
-def reads(operator: Operator, dtype: str) -> bool:
-    """Whether some input has this element type, in MegEngine's word or ours, in any capitals."""
-    wanted = (dtype_of(dtype) or dtype).casefold()
-    return any(own.casefold() == wanted for own in operator.dtypes)
-
-
-def records_of(operators: Sequence[Operator], time_of: Callable[[Operator], float | None]) -> list[Record]:
-    """A record of every operator that ran and passed."""
-    found = []
-    for operator in operators:
-        if (time := time_of(operator)) is not None:
-            info: dict[str, str | int] = {"name": operator.name, "type": operator.type, "id": operator.id}
-            found.append(Record(time=time, info=info, **msgspec.structs.asdict(operator.footprint)))
-            found[-1].computation = found[-1].computation or None
-    return found
-
-
 def aggregate(records: Sequence[Record], by: str | None, how: str) -> list[Record]:
     """Records of one type, or all of them, as one; time, computation and memory each on their own."""
     groups: dict[str, list[Record]] = {}
@@ -236,12 +219,14 @@ def analyze(profile: Profile, question: Question, layout: Layout = USUAL) -> str
         except re.error as fault:
             hint = "put a backslash before ( [ { * + ? . \\"
             raise OpcostError(f"{question.name!r} is not a regular expression: {fault}", hint=hint) from None
+    # Of an element type, in MegEngine's word or ours, in any capitals
+    wanted = (dtype_of(question.input_dtype or "") or question.input_dtype or "").casefold()
     chosen = [
         operator
         for operator in operators
         if (not question.type or operator.type in question.type)
         and (name is None or name.match(operator.name))
-        and (not question.input_dtype or reads(operator, question.input_dtype))
+        and (not question.input_dtype or wanted in map(str.casefold, operator.dtypes))
     ]
     rows: list[tuple[str, str | float]] = []
     for side in ("device", "host"):
@@ -259,12 +244,14 @@ def analyze(profile: Profile, question: Question, layout: Layout = USUAL) -> str
 
     def details(side: str) -> str:
         shortest, longest = question.min_time_ns / 1e9, question.max_time_ns / 1e9
-
-        def time_of(operator: Operator) -> float | None:
+        records = []
+        for operator in chosen:
             time = operator.time(side, "kern" if question.measure == "wait" else "end")
-            return None if time is None or not shortest <= time <= longest else time
-
-        records = records_of(chosen, time_of)
+            if time is not None and shortest <= time <= longest:
+                info: dict[str, str | int] = {"name": operator.name, "type": operator.type, "id": operator.id}
+                footprint = msgspec.structs.asdict(operator.footprint)
+                footprint["computation"] = footprint["computation"] or None
+                records.append(Record(time=time, info=info, **footprint))
         if question.aggregate or question.aggregate_by:
             by = question.aggregate_by[0] if question.aggregate_by else None
             records = aggregate(records, by, question.aggregate or "sum")

@@ -38,8 +38,7 @@ class LayerInfo:
         self, var_name: str, module: nn.Module, depth: int, parent_info: LayerInfo | None,
         parameters: Iterable[ModuleParameter],
     ) -> None:  # fmt: skip
-        self.layer_id = id(module)
-        self.module = module
+        self.layer_id, self.module = id(module), module
         scripted = isinstance(module, torch.jit.ScriptModule)
         self.class_name = str(module.original_name) if scripted else type(module).__name__
         self.var_name = var_name
@@ -221,12 +220,10 @@ class _RowBuilder:
 
     def open_container(self, names: list[str], called: set[int]) -> None:
         """Make sure that the row of a container is above the rows that follow."""
-        depth = len(names)
         container = self._modules.setdefault(".".join(names), nn.Module())  # none is above a name with a dot in it
-        if len(self._open) > depth and self._open[depth].module is container:
-            return
-        info = self.add(names, container)
-        info.is_recursive = info.is_recursive or id(container) in called
+        if not any(info.module is container for info in self._open[len(names) : len(names) + 1]):
+            info = self.add(names, container)
+            info.is_recursive = info.is_recursive or id(container) in called
 
     def finish(self) -> list[LayerInfo]:
         """Number the rows of each depth, and give each row the rows below it and the parameters that it shows.

@@ -169,13 +169,9 @@ def _memory(report: Report) -> PageData | None:
 
 def devices_of() -> list[PageData]:
     """The peaks that rooflines are drawn from."""
-    known = [each for each in DEVICES.values() if each.flops and each.bandwidth]
-    return [
-        {
-            "name": each.name,
-            "flops": dict(each.flops),
-            "bandwidth": each.bandwidth,
-            "source": printable(each.description),
-        }
-        for each in known
-    ]
+    found: list[PageData] = []
+    for each in DEVICES.values():
+        if each.flops and each.bandwidth:
+            about = {"bandwidth": each.bandwidth, "source": printable(each.description)}
+            found.append({"name": each.name, "flops": dict(each.flops), **about})
+    return found

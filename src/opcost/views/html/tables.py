@@ -225,11 +225,9 @@ def _sweep(sweep: Sweep) -> PageData:
     points = sweep.points
     quantities: list[PageData] = []
     if any(point.latency_ns is not None for point in points):
-        times: PageData = {
-            "bands": [point.band_ns for point in points],
-            "amounts": [each.latency_ns for each in points],
-        }
-        quantities.append({"name": LATENCY.name, "title": LATENCY.title, "unit": "time"} | times)
+        bands, amounts = [point.band_ns for point in points], [point.latency_ns for point in points]
+        named = {"name": LATENCY.name, "title": LATENCY.title, "unit": "time"}
+        quantities.append({**named, "bands": bands, "amounts": amounts})
     for name in _OFFERED:
         amounts = [point.amounts.get(name) for point in points]
         if len(set(amounts)) > 1:

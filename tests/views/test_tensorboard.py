@@ -222,7 +222,7 @@ def test_what_only_works_out_shapes_has_a_box_of_its_own() -> None:
     boxed = {name: node for name, node in found.items() if "shapes" in name.split("/")}
     assert {"mge::GetVarShape", "mge::Concat"} <= {node.op for node in boxed.values()}
     assert not any(node.row is not None and node.row.cost and node.row.cost.flops for node in boxed.values())
-    target = found["Reshape"].inputs[1].node
+    target = found["Reshape"].inputs[1]
     assert target in boxed  # the shape that it takes on is drawn as an input
 
 

@@ -155,24 +155,21 @@ def _call_macs(call: OperatorCall) -> int:
     if name in ("hardtanh", "hardtanh_"):
         is_relu6 = [value.toIValue() for value in inputs[1:3]] == [0, 6]
         return outputs[0].numel if is_relu6 else 0
-    total = sum(map(_row_macs, call.rows))
+    total = 0
+    for row in call.rows:
+        if row.cost is None or not row.cost.macs:
+            continue
+        extra = 0  # what belongs to the products of a fused operator
+        if row.op.kind == "attention":
+            q, _, v = row.ins[:3]
+            scores = row.cost.macs // (q.dims[-1] + v.dims[-1])
+            extra = scores + q.numel  # softmax, scaling
+        elif row.op.kind == "recurrent":
+            extra = _bias_elements(row) + _hidden_elements(row) * _CELL_STATE_MACS[str(row.op.attrs["cell"])]
+        total += (row.cost.macs + extra) * row.op.repeat
     if name in _ADDED or (name in _BIAS and inputs[_BIAS[name]].isCompleteTensor()):
         total += outputs[0].numel
     return total
-
-
-def _row_macs(row: Row) -> int:
-    """The products of a row, with what belongs to them in a fused operator."""
-    if row.cost is None or not row.cost.macs:
-        return 0
-    extra = 0
-    if row.op.kind == "attention":
-        q, _, v = row.ins[:3]
-        scores = row.cost.macs // (q.dims[-1] + v.dims[-1])
-        extra = scores + q.numel  # softmax, scaling
-    elif row.op.kind == "recurrent":
-        extra = _bias_elements(row) + _hidden_elements(row) * _CELL_STATE_MACS[str(row.op.attrs["cell"])]
-    return (row.cost.macs + extra) * row.op.repeat
 
 
 def _bias_elements(row: Row) -> int:

@@ -94,15 +94,12 @@ def _changes(comparison: Comparison, options: TablesOptions) -> Sheet:
             # Operators that were matched by their kind have no shapes.
             by_kind = part == "operator" and not any(entry.detail for entry in found)
             tables.append(replace(table, title="by module and kind" if by_kind else title).limited(options.top))
-    facts = _explained(comparison) if totals else ("the totals are the same",)
-    return Sheet(heading=heading, tables=tuple(tables), facts=facts)
-
-
-def _explained(comparison: Comparison) -> tuple[str, ...]:
-    """How much of a change in time the largest changes make up."""
-    total = next((entry for entry in comparison.of_part("total") if entry.quantity.name == "time"), None)
+    if not totals:
+        return Sheet(heading=heading, tables=tuple(tables), facts=("the totals are the same",))
+    total = next((entry for entry in totals if entry.quantity.name == "time"), None)
     if total is None or not total.difference:
-        return ()
+        return Sheet(heading=heading, tables=tuple(tables))
+    # How much of a change in time the largest changes make up
     parts = [entry for part in _PARTS for entry in comparison.of_part(part) if entry.quantity.name == "time"]
     largest = sorted(parts, key=lambda entry: -abs(entry.difference or 0))[:EXPLAINING]
 
@@ -114,7 +111,8 @@ def _explained(comparison: Comparison) -> tuple[str, ...]:
     )
     together = sum(entry.difference or 0 for entry in largest)
     changes = f"the {len(largest)} largest changes are" if len(largest) > 1 else "the largest change is"
-    return (f"{changes} {signed(together) or '–'} of {signed(total.difference)}: {named}",)
+    explained = f"{changes} {signed(together) or '–'} of {signed(total.difference)}: {named}"
+    return Sheet(heading=heading, tables=tuple(tables), facts=(explained,))
 
 
 def _differences(entries: Sequence[Entry]) -> Table:

@@ -45,19 +45,14 @@ _NOT_IN_A_NAME = re.compile(r"[^\w.\-]+")
 _MANIFOLD = ("elementwise", "reduce", "pool")  # kinds of which some frameworks have one operator for many functions
 
 
-class NodeOutput(NamedTuple):
-    """What a node reads: the output of this number of the node of this name."""
-
-    node: str
-    output: int
-
-
 class DataflowNode(NamedTuple):
     """An operator, input, parameter, constant or output; `row` or `parameter` is set where it is one."""
 
     name: str
     op: str
-    inputs: tuple[NodeOutput, ...]
+    inputs: tuple[
+        str, ...
+    ]  # The nodes that it reads, by name; with a colon and its number where it is not the first output
     outs: tuple[TensorSpec, ...]
     row: Row | None = None
     parameter: Parameter | None = None
@@ -68,51 +63,45 @@ class Dataflow:
 
     def __init__(self, report: Report) -> None:
         self.nodes: list[DataflowNode] = []
-        self._made: dict[int, NodeOutput] = {}  # which node gives a tensor
-        self._paths = {module.path for module in report.modules}
+        self._made: dict[int, str] = {}  # which output of which node a tensor is, as a node that reads it says
+        paths = {module.path for module in report.modules}
         # A node with the name of a scope would be drawn inside it, so no node gets one.
         self._taken = {_scope(module.path) for module in report.modules}
         self._numbers: dict[str, int] = {}  # the last number that was added to a name to make it unique
-        self._readers: dict[int, str] = {}
+        readers: dict[int, str] = {}
         for row in report.rows:
             for value in row.op.inputs:
-                self._readers.setdefault(value, row.op.module)
+                readers.setdefault(value, row.op.module)
         for (name, spec), value in zip(report.inputs, report.input_values, strict=False):
             self._add(name or "input", "Input", (), (spec,), gives=(value,))
         for parameter in report.parameters:  # in the scope of its module, or where it is first read
             path, _, name = parameter.name.rpartition(".")
-            if path not in self._paths:
-                path, name = (
-                    next((self._readers[v] for v in parameter.values if v in self._readers), ""),
-                    parameter.name,
-                )
+            if path not in paths:
+                path = next((readers[v] for v in parameter.values if v in readers), "")
+                name = parameter.name
             op = "Buffer" if parameter.buffer else "Parameter"
             self._add(name, op, (), (parameter.spec,), scope=_scope(path), parameter=parameter)
-            self._made |= dict.fromkeys(parameter.values, NodeOutput(self.nodes[-1].name, 0))
+            self._made |= dict.fromkeys(parameter.values, self.nodes[-1].name)
         for row in report.rows:
             self._operator(row)
         for value, spec in zip(report.output_values, report.outputs, strict=False):
             self._add("output", "Output", self._read((value,), (spec,), ""), (spec,))
 
     def _add(
-        self, name: str, op: str, inputs: tuple[NodeOutput, ...], outs: tuple[TensorSpec, ...], *, scope: str = "",
+        self, name: str, op: str, inputs: tuple[str, ...], outs: tuple[TensorSpec, ...], *, scope: str = "",
         gives: tuple[int, ...] = (), **about: Any,
     ) -> None:  # fmt: skip
-        full = self._unique(f"{scope}/{_word(name)}" if scope else _word(name))
-        for number, value in enumerate(gives):
-            self._made[value] = NodeOutput(full, number)
-        self.nodes.append(DataflowNode(full, op, inputs, outs, **about))
-
-    def _unique(self, name: str) -> str:
-        """The name itself, or `2.name` in the same scope: TensorBoard draws name1, name2, ... as one row of nodes."""
-        scope, slash, word = name.rpartition("/")
-        found, number = name, self._numbers.get(name, 1)
-        while found in self._taken:
+        # Its own name, or `2.name` in the same scope: TensorBoard draws name1, name2, ... as one row of nodes
+        before, word = f"{scope}/" if scope else "", _word(name)
+        full, number = f"{before}{word}", self._numbers.get(f"{before}{word}", 1)
+        while full in self._taken:
             number += 1
-            found = f"{scope}{slash}{number}.{word}"
-        self._numbers[name] = number
-        self._taken.add(found)
-        return found
+            full = f"{before}{number}.{word}"
+        self._numbers[f"{before}{word}"] = number
+        self._taken.add(full)
+        for place, value in enumerate(gives):
+            self._made[value] = f"{full}:{place}" if place else full
+        self.nodes.append(DataflowNode(full, op, inputs, outs, **about))
 
     def _operator(self, row: Row) -> None:
         op = row.op
@@ -127,7 +116,7 @@ class Dataflow:
         name = f"{word}.{mode}" if op.kind in _MANIFOLD and isinstance(mode, str) else word
         self._add(name, op.raw, inputs, row.outs, scope=scope, gives=op.outputs, row=row)
 
-    def _read(self, values: tuple[int, ...], specs: tuple[TensorSpec, ...], scope: str) -> tuple[NodeOutput, ...]:
+    def _read(self, values: tuple[int, ...], specs: tuple[TensorSpec, ...], scope: str) -> tuple[str, ...]:
         """Where tensors come from; one without a maker is a constant beside its first reader."""
         for value, spec in zip(values, specs, strict=False):
             if value not in self._made:
@@ -298,7 +287,7 @@ def _graph(log: Log, protos: SimpleNamespace) -> Any:
         {
             "name": node.name,
             "op": printable(node.op),
-            "input": [f"{edge.node}:{edge.output}" if edge.output else edge.node for edge in node.inputs],
+            "input": node.inputs,
             "device": log.device,
             "attr": attributes(node),
         }

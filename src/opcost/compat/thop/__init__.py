@@ -34,9 +34,18 @@ def profile(
 ) -> Any:  # fmt: skip
     """(MACs, params), or (MACs, params, what each child contributes) with `ret_layer_info`."""
     layers = count_layers(model, tuple(inputs), mode="eval")
-    if verbose or report_missing:
-        _announce(layers, custom_ops or {}, report_missing=report_missing)
-    operations = _operations(layers, tuple(inputs), custom_ops or {})
+    own_rules = custom_ops or {}
+    if verbose or report_missing:  # which rule each kind of layer got
+        for kind in dict.fromkeys(map(type, _children_first(layers.model))):
+            if kind in own_rules:
+                print(printable(f"[INFO] Customize rule {own_rules[kind].__qualname__}() {kind}."))
+            elif kind in RULES:
+                print(f"[INFO] Register {RULES[kind][0]}() for {kind}.")
+    for missing in layers.report.coverage.uncounted if report_missing else ():
+        print("\033[91m", end="")
+        print(printable(f"[WARN] Cannot find rule for {missing.raw}: {missing.reason}. It counts as zero MACs."))
+        print("\033[00m", end="")
+    operations = _operations(layers, tuple(inputs), own_rules)
     total = float(sum(operations.values()))
     params = float(sum(p.numel for p in layers.parameters.of(layers.model)))
     if not ret_layer_info:
@@ -95,20 +104,6 @@ def clever_format(nums: float | Iterable[float], format: str = "%.2f") -> str | 
         size = next((size for size in sizes if num > size), None)
         texts.append(format % num + "B" if size is None else format % (num / size) + sizes[size])
     return texts[0] if len(texts) == 1 else tuple(texts)
-
-
-def _announce(layers: Layers, custom_ops: CustomOps, *, report_missing: bool) -> None:
-    """Which rule each kind of layer got, and with `report_missing` which operators have none."""
-    for kind in dict.fromkeys(map(type, _children_first(layers.model))):
-        if kind in custom_ops:
-            print(printable(f"[INFO] Customize rule {custom_ops[kind].__qualname__}() {kind}."))
-        elif kind in RULES:
-            print(f"[INFO] Register {RULES[kind][0]}() for {kind}.")
-    if report_missing:
-        for missing in layers.report.coverage.uncounted:
-            print("\033[91m", end="")
-            print(printable(f"[WARN] Cannot find rule for {missing.raw}: {missing.reason}. It counts as zero MACs."))
-            print("\033[00m", end="")
 
 
 def _children_first(module: nn.Module) -> Iterator[nn.Module]:

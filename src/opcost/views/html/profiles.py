@@ -63,6 +63,18 @@ def profile_page(answer: Answer, options: PageOptions) -> PageData:
         share = f"{100 * (1 - missed):.1f} %" if missed else "all"
         facts.append(("conventions", f"1 MAC = {FLOPS_PER_MAC} FLOPs · bytes without fusion"))
         facts.append(("counted", f"{share} of the {answer.side} time"))
+    # The largest first, each with what to do and the command that shows it
+    whole = "per step" if any(use.steps for use in answer.devices) else "in the whole run"
+    savings = [
+        {
+            "what": printable(gain.what),
+            "time": gain.time_ns,
+            "share": gain.share,
+            "advice": next((text for start, text in _ADVICE.items() if gain.what.startswith(start)), _SLOW_KERNELS),
+            "command": printable(f"opcost analyze {answer.meta.get('source') or 'TRACE'} {gain.command}"),
+        }
+        for gain in answer.gains
+    ]
     sheets = [
         table_of(table, f"{each.name}: {table.title}") for each in options.sheets for table in each.tables if table.rows
     ]
@@ -72,7 +84,7 @@ def profile_page(answer: Answer, options: PageOptions) -> PageData:
         "totals": _totals(answer, total),
         **sections_of(section for section in sections if section.urgent or section.lines),
         "uses": _uses(answer),
-        "gains": _savings(answer),
+        "gains": {"title": f"What to do next: potential savings {whole}, upper bounds", "found": savings},
         "tables": [*(_table(each, options.columns) for each in (answer, *options.others)), *sheets],
         **({} if options.profile is None else _whole(options.profile, answer)),
     }
@@ -155,22 +167,6 @@ _ADVICE = {
 _SLOW_KERNELS = (
     "Slower than its peaks allow: larger sizes, or such as are multiples of 64, another element type, another kernel."
 )
-
-
-def _savings(answer: Answer) -> PageData:
-    """Potential savings, the largest first, each with what to do and the command that shows it."""
-    whole = "per step" if any(use.steps for use in answer.devices) else "in the whole run"
-    found = [
-        {
-            "what": printable(gain.what),
-            "time": gain.time_ns,
-            "share": gain.share,
-            "advice": next((text for start, text in _ADVICE.items() if gain.what.startswith(start)), _SLOW_KERNELS),
-            "command": printable(f"opcost analyze {answer.meta.get('source') or 'TRACE'} {gain.command}"),
-        }
-        for gain in answer.gains
-    ]
-    return {"title": f"What to do next: potential savings {whole}, upper bounds", "found": found}
 
 
 MOST_NAMES = 30_000  # operators that the tree lists by their own names; of more it has the types

@@ -59,25 +59,21 @@ def built(source: Any) -> nn.Module:
 
 def _sizes(model: nn.Module, dtypes: Iterable[str]) -> Iterator[tuple[str, float, float, int | None]]:
     total = _bytes(model)
-    layer = max((_bytes(part) for part in _layers(model)), default=0)
-    for dtype in dtypes:
-        smaller = _SMALLER[dtype]
-        yield dtype, layer / smaller, total / smaller, total * _STEP[dtype] if dtype in _STEP else None
-
-
-def _layers(model: nn.Module) -> Iterator[Any]:
-    """What is never split over devices: modules without children, those that the model declares whole, bare tensors."""
+    # What is never split over devices: modules without children, those that the model declares whole, bare tensors
     whole = getattr(model, "_no_split_modules", None) or ()
-    yield from model.parameters(recurse=False)
-    yield from model.buffers(recurse=False)
+    layers: list[Any] = [*model.parameters(recurse=False), *model.buffers(recurse=False)]
     remaining = list(model.children())
     while remaining:
         module = remaining.pop()
         children = list(module.children())
-        if not children or type(module).__name__ in whole:
-            yield module
-        else:
+        if children and type(module).__name__ not in whole:
             remaining += children
+        else:
+            layers.append(module)
+    layer = max(map(_bytes, layers), default=0)
+    for dtype in dtypes:
+        smaller = _SMALLER[dtype]
+        yield dtype, layer / smaller, total / smaller, total * _STEP[dtype] if dtype in _STEP else None
 
 
 def _bytes(part: Any) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -134,39 +134,30 @@ def print_summary(
     print("_" * line_length)
     print(row("Layer (type)", "Output Shape", "Param #", "Previous Layer"))
     print("=" * line_length)
-    layers = list(_layers(worked))
-    for index, (name, shapes, params, previous) in enumerate(layers):
-        first, *others = previous or ("",)
-        number = "?" if params is None else str(params)
-        print(row(name, shapes if shape is not None else "", number, first))
-        for other in others:
-            print(row("", "", "", other))
-        print(("=" if index == len(layers) - 1 else "_") * line_length)
-    print(f"Total params: {_total([params for _, _, params, _ in layers])}")
-    if states := _total([_elements(worked, index) for index in worked.roles.states]):
-        print(f"Auxiliary states: {states}")
-    print("_" * line_length)
-
-
-def _layers(worked: Worked) -> Iterator[tuple[str, str, int | None, list[str]]]:
-    """Name, shapes without the batch, parameters (None where a shape is not known) and sources of inputs and operators.
-
-    Labels and states are left out; a shared weight belongs to its first reader.
-    """
+    # Inputs and operators; labels and states are left out, and a shared weight belongs to its first reader.
     roles, nodes = worked.roles, worked.symbol.nodes
     inputs = set(roles.inputs) - roles.side or set(roles.inputs)
     weights = set(roles.weights)
-    for node in nodes:
-        if node.is_variable and node.id not in inputs:
-            continue
+    layers = [node for node in nodes if not node.is_variable or node.id in inputs]
+    counts: list[int | None] = []  # None where a shape is not known
+    for node in layers:
         own = dict.fromkeys(source for source, _ in node.inputs if source in weights)
         weights -= own.keys()
         params = [_elements(worked, index) for index in own]
-        shapes = worked.inferred.shapes[node.id]
-        texts = ("x".join(map(str, shape[1:])) if shape is not None else "?" for shape in shapes)
+        counts.append(None if None in params else sum(filter(None, params)))
+        shapes = worked.inferred.shapes[node.id] if shape is not None else ()
+        texts = ("x".join(map(str, each[1:])) if each is not None else "?" for each in shapes)
         previous = [nodes[at].name for at, _ in node.inputs if at in inputs or not nodes[at].is_variable]
-        total = None if None in params else sum(filter(None, params))
-        yield f"{node.name}({node.op})", ", ".join(dict.fromkeys(texts)), total, previous
+        first, *others = previous or ("",)
+        number = "?" if counts[-1] is None else str(counts[-1])
+        print(row(f"{node.name}({node.op})", ", ".join(dict.fromkeys(texts)), number, first))
+        for other in others:
+            print(row("", "", "", other))
+        print(("=" if node is layers[-1] else "_") * line_length)
+    print(f"Total params: {_total(counts)}")
+    if states := _total([_elements(worked, index) for index in worked.roles.states]):
+        print(f"Auxiliary states: {states}")
+    print("_" * line_length)
 
 
 def _elements(worked: Worked, index: int) -> int | None:

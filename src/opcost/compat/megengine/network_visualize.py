@@ -162,16 +162,13 @@ def _in_order_of_use(model: Model) -> Iterable[Operator]:
 def _infer(model: Model, given: Given) -> DumpWalk:
     names = input_names(model)
     if isinstance(given, tuple) and len(names) == 1:
-        return DumpWalk(model, dict.fromkeys(names.values(), given)).run()
-    if given is not None:
-        named = list(given) if isinstance(given, Mapping) else []
-        if not isinstance(given, Mapping) or sorted(named) != sorted(names):
-            given_for = ", ".join(named) or "one without a name"
-            raise InputError(
-                f"{model.path} takes {', '.join(names) or 'no input'}, and data was given for {given_for}",
-                hint="give data for every input, by its name",
-            )
+        given = dict.fromkeys(names, given)
+    if isinstance(given, Mapping) and sorted(given) == sorted(names):
         return DumpWalk(model, {names[name]: shape for name, shape in given.items()}).run()
+    if given is not None:
+        given_for = ", ".join(given if isinstance(given, Mapping) else ()) or "one without a name"
+        takes = f"{model.path} takes {', '.join(names) or 'no input'}"
+        raise InputError(f"{takes}, and data was given for {given_for}", hint="give data for every input, by its name")
     stored = {v: tensor.shape for op in model.operators for v, tensor in zip(op.outputs, op.tensors, strict=False)}
     single = {v: (1, *stored[v][1:]) for v in names.values() if stored[v] and stored[v][0] != 1}
     try:

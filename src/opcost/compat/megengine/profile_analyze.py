@@ -72,19 +72,18 @@ class Record(Footprint, kw_only=True):
 
     @property
     def flops(self) -> float | None:
-        return _rate(self.computation, self.time)
+        return self._rate(self.computation)
 
     @property
     def bandwidth(self) -> float | None:
-        return _rate(self.memory, self.time)
+        return self._rate(self.memory)
 
-
-def _rate(amount: Number | None, time: float) -> float | None:
-    if amount is None:
-        return None
-    if time:
-        return amount / time
-    return math.inf if amount else math.nan
+    def _rate(self, amount: Number | None) -> float | None:
+        if amount is None:
+            return None
+        if self.time:
+            return amount / self.time
+        return math.inf if amount else math.nan
 
 
 def operators_of(profile: Profile) -> list[Operator]:
@@ -336,6 +335,13 @@ _WIKI_LAST = (
 
 def details_text(records: Sequence[Record], side: str, total: float | None, *, wiki: bool) -> str:
     """The table of records; shares are of the total time of this side."""
+
+    def percent(time: float) -> str:
+        return f"{time / total * 100:.1f}%" if total else "N/A"
+
+    def scaled(value: Number | None, unit: int) -> str:
+        return "N/A" if value is None else f"{value / unit:.1f}"
+
     longest, fastest, widest = (
         max((value for record in records if (value := getattr(record, name)) is not None), default=0.0)
         for name in ("time", "flops", "bandwidth")
@@ -343,19 +349,19 @@ def details_text(records: Sequence[Record], side: str, total: float | None, *, w
     spent, rows = 0.0, []
     for place, record in enumerate(records):
         spent += record.time
-        words, share = _words(record), _percent(record.time, total)
+        words, share = _words(record), percent(record.time)
         row: list[Any]
         if wiki:
             row = [
                 place, f"{record.time:.3}", share, _bar(record.time, longest), spent, spent / total if total else "N/A",
                 *(word.replace("|", "\\|") if isinstance(word, str) else word for word in words),
-                _scaled(record.computation, 1000**2), _scaled(record.flops, 1000**2), _bar(record.flops, fastest),
-                _scaled(record.memory, 1024**2), _scaled(record.bandwidth, 1024**2), _bar(record.bandwidth, widest),
+                scaled(record.computation, 1000**2), scaled(record.flops, 1000**2), _bar(record.flops, fastest),
+                scaled(record.memory, 1024**2), scaled(record.bandwidth, 1024**2), _bar(record.bandwidth, widest),
                 *_shapes(record, ", "),
             ]  # fmt: skip
         else:
             row = [
-                f"#{place}\n{record.time:.3}\n{share}", f"{spent:.3}\n{_percent(spent, total)}",
+                f"#{place}\n{record.time:.3}\n{share}", f"{spent:.3}\n{percent(spent)}",
                 "\n".join("\n-  ".join(textwrap.wrap(str(word), width=_INFO_WIDTH)) for word in words),
                 _with_unit(record.computation, "FLO", "FLO", 1000), _with_unit(record.flops, "FLOPS", "FLOPS", 1000),
                 _with_unit(record.memory, "byte", "iB", 1024), _with_unit(record.bandwidth, "byte/s", "iB/s", 1024),
@@ -373,17 +379,9 @@ def _words(record: Record) -> list[str | int]:
     return [printable(word) if isinstance(word, str) else word for word in record.info.values()]
 
 
-def _percent(time: float, total: float | None) -> str:
-    return f"{time / total * 100:.1f}%" if total else "N/A"
-
-
 def _bar(value: float | None, most: float) -> str:
     share = value / most if value and most else 0.0
     return "#" * int(share * _BAR) if math.isfinite(share) else ""
-
-
-def _scaled(value: Number | None, unit: int) -> str:
-    return "N/A" if value is None else f"{value / unit:.1f}"
 
 
 def _with_unit(value: Number | None, unit: str, scaled_unit: str, base: int) -> str:

@@ -17,8 +17,7 @@ from typing import Any
 
 from opcost.core.escaping import json_text, printable
 from opcost.views.html.profiles import PageOptions, profile_page
-from opcost.views.html.reports import report_page
-from opcost.views.html.tables import scan_page, tables_page
+from opcost.views.html.reports import report_page, scan_page, tables_page
 from opcost.views.results import RESULTS
 from opcost.views.view import Build, NumberOptions, View, ViewOptions
 
@@ -32,7 +31,7 @@ _EMPTY = re.compile(r"\n{2,}")
 
 def write_page(data: dict[str, Any], options: object = None) -> str:
     """The page of this data."""
-    script, style = bundle("main"), page_style()
+    script, style = bundle("main"), _packed(_asset("page.css"))
     policy = f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; form-action 'none'"
     # Nothing in the JSON can end the block that it is in, or begin another.
     block = re.sub("[<>&]", lambda found: _MARKUP[found[0]], json_text(data, halves=False, separators=(",", ":")))
@@ -71,12 +70,6 @@ def bundle(entry: str) -> str:
 
     add(entry)
     return "".join(written.values())
-
-
-@cache
-def page_style() -> str:
-    """The style sheet that every page carries."""
-    return _packed(_asset("page.css"))
 
 
 def _asset(name: str) -> str:

@@ -15,8 +15,7 @@ from opcost.core.sheet import Section, Sheet
 from opcost.core.timeline import Span, checked_lanes, kernel_sort, lane_title, lanes_as_columns, nested, thinned_lanes
 from opcost.errors import some
 from opcost.version import __version__
-from opcost.views.html.reports import devices_of
-from opcost.views.html.tables import PageData, PathTree, column_of, plain, sections_of, shapes_of, table_of
+from opcost.views.html.reports import PageData, PathTree, column_of, devices_of, plain, sections_of, shapes_of, table_of
 from opcost.views.profile import launches_text, list_answer, time_text, verdict_lines, verdicts
 from opcost.views.view import Columns, ViewOptions
 

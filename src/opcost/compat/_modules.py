@@ -96,26 +96,16 @@ def repr_with(model: nn.Module, words: Callable[[str, str], str]) -> str:
 def _double(module: nn.Module, name: str, words: Callable[[str, str], str]) -> Any:
     """A module that looks like this one with another `extra_repr`; the user's stays as it is."""
     text = words(name, module.extra_repr())
-    if isinstance(module, torch.jit.ScriptModule):
-        return _Text(f"{module.original_name}({text})")
-    children = module._modules  # noqa: SLF001 - named_children leaves out shared and absent ones
-    double = object.__new__(type(module))
-    double.__dict__.update(module.__dict__)
-    double.__dict__["_modules"] = {
-        key: child and _double(child, joined(name, key), words) for key, child in children.items()
-    }
+    scripted = isinstance(module, torch.jit.ScriptModule)  # what is in it is not shown
+    double = nn.Module() if scripted else object.__new__(type(module))
+    if scripted:
+        double.__dict__["_get_name"] = lambda: module.original_name
+    else:
+        children = module._modules  # noqa: SLF001 - named_children leaves out shared and absent ones
+        doubles = {key: child and _double(child, joined(name, key), words) for key, child in children.items()}
+        double.__dict__.update(module.__dict__, _modules=doubles)
     double.__dict__["extra_repr"] = lambda: text
     return double
-
-
-class _Text:
-    """An object whose repr is a given text."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __repr__(self) -> str:
-        return self._text
 
 
 def annotated_repr(

@@ -103,11 +103,9 @@ def _bias_adds(row: Row) -> int:
     """Additions of a bias: one for each output element, in a recurrent layer two for each gate, unit and step."""
     attrs = row.op.attrs
     if row.op.kind == "recurrent":
-        layers, steps = attrs["layers"], attrs["steps"]
-        assert isinstance(layers, tuple)
-        assert isinstance(steps, int)
-        units = sum(hidden for _, hidden, _ in layers)  # type: ignore[misc,str-unpack]
-        return BIASES * GATES[str(attrs["cell"])] * units * steps
+        layers: Any = attrs["layers"]
+        steps: Any = attrs["steps"]
+        return int(BIASES * GATES[str(attrs["cell"])] * sum(hidden for _, hidden, _ in layers) * steps)
     has_bias = (row.op.kind == "conv" and len(row.ins) > 2) or (
         row.op.kind == "matmul" and bool(attrs.get("bias")) and row.op.raw.removeprefix("mxnet::") in _LINEAR
     )

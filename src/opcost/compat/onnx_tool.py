@@ -235,22 +235,10 @@ _WEIGHTS = {
     1: "Abs Add Ceil Mod Mul Neg Sub CumSum Hardmax Relu Sign Equal Floor Greater GreaterOrEqual And Less LessOrEqual Not Or "
     "Round Xor",
     2: "Clip DequantizeLinear LeakyRelu PRelu QuantizeLinear",
-    4: "Div HardSigmoid Reciprocal",
-    5: "HardSwish",
-    7: "InstanceNormalization",
-    24: "Sqrt",
-    31: "BatchNormalization",
-    32: "Exp Pow Sigmoid",
-    33: "LpNormalization",
-    34: "Gelu",
-    35: "Elu",
-    36: "Softmax",
-    39: "Cos Sin",
-    43: "Log",
-    64: "Atan",
-    76: "Softplus Tanh",
-    80: "LogSoftmax",
-}
+    4: "Div HardSigmoid Reciprocal", 5: "HardSwish", 7: "InstanceNormalization", 24: "Sqrt", 31: "BatchNormalization",
+    32: "Exp Pow Sigmoid", 33: "LpNormalization", 34: "Gelu", 35: "Elu", 36: "Softmax", 39: "Cos Sin", 43: "Log",
+    64: "Atan", 76: "Softplus Tanh", 80: "LogSoftmax",
+}  # fmt: skip
 BY_ELEMENT = {op: weight for weight, ops in _WEIGHTS.items() for op in ops.split()}
 """Multiply-adds for each element of the first result."""
 

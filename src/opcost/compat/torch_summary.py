@@ -100,9 +100,7 @@ class LayerLine:
     """One call of a layer, or a container above those that it holds; the batch is shown as -1."""
 
     def __init__(self, info: LayerInfo, batch_dim: int | None) -> None:
-        self.info = info
-        self.depth = info.depth
-        self.is_leaf = info.is_leaf_layer
+        self.info, self.depth, self.is_leaf = info, info.depth, info.is_leaf_layer
         self.mult_adds = 0
         """Of its own forward, for one sample and without biases."""
         if info.call is not None and (info.call.macs or self.is_leaf):
@@ -116,14 +114,6 @@ class LayerLine:
 
     def get_layer_name(self, *_: bool) -> str:
         return f"{self.info.class_name}: {self.depth}" + ("" if self.number is None else f"-{self.number}")
-
-    def params_text(self, *, includes_below: bool) -> str:
-        info = self.info
-        if info.is_recursive:
-            return "(recursive)"
-        if not info.num_params or not (includes_below or self.is_leaf):
-            return "--"
-        return f"{info.num_params:,}" if info.trainable == "True" else f"({info.num_params:,})"
 
 
 class ModelStatistics:
@@ -169,11 +159,16 @@ class ModelStatistics:
         below = {id(child) for child in info.children} if last else set()
         mult_adds = line.mult_adds + sum(other.mult_adds for other in self.summary_list if id(other.info) in below)
         weight = next((p.shape for p in info.parameters if p.name == "weight"), ())
+        params = f"{info.num_params:,}" if info.trainable == "True" else f"({info.num_params:,})"
+        if info.is_recursive:
+            params = "(recursive)"
+        elif not info.num_params or not (last or line.is_leaf):
+            params = "--"
         values = {
             "kernel_size": str(inputs_first(weight) or "--"),
             "input_size": str(line.input_size),
             "output_size": str(line.output_size),
-            "num_params": line.params_text(includes_below=last),
+            "num_params": params,
             "mult_adds": f"{mult_adds:,}" if info.num_params and (last or line.is_leaf) else "--",
         }
         yield layout.format_row(f"{layout.get_start_str(line.depth)}{line.get_layer_name()}", values)

@@ -12,7 +12,7 @@ from opcost.core.quantity import QUANTITIES, Quantity
 from opcost.core.results import Comparison, Entry, EntryPart
 from opcost.core.sheet import LONG_LINE, Amount, Cell, Sheet, Table
 from opcost.errors import shortened, some
-from opcost.views.view import Column, ViewOptions, cut, format_amount, keep_together, read_lines, width_of
+from opcost.views.view import Column, ViewOptions, cut, format_amount, keep_together, listing, width_of
 
 LONGEST_TITLE = 18  # letters of a source's name above its column; the whole name is in the heading
 LONG_NAME = 40
@@ -71,8 +71,7 @@ def _side_by_side(comparison: Comparison, entries: Sequence[Entry], title: str) 
     if nothing:
         names = some([f"{_name(entry)} ({entry.quantity.title})" if several else _name(entry) for entry in nothing])
         remarks.append(f"nothing in any of them: {', '.join(names)}")
-    lines, main = read_lines(columns, something), part == "total"
-    return Table(title=title, fields=tuple(columns), lines=lines, ranked=(), remarks=tuple(remarks), main=main)
+    return listing(columns, something, title=title, ranked=(), remarks=tuple(remarks), main=part == "total")
 
 
 # -- what changed -------------------------------------------------------------------------------------------------------
@@ -87,7 +86,7 @@ def _changes(comparison: Comparison, options: TablesOptions) -> Sheet:
     totals = [entry for entry in comparison.of_part("total") if entry.changed]
     if totals:
         columns = (Column("quantity", title="", of=lambda entry: entry.quantity.title), *_BOTH)
-        tables.append(Table(title="totals", fields=columns, lines=read_lines(columns, totals), ranked=(), main=True))
+        tables.append(listing(columns, totals, title="totals", ranked=(), main=True))
     for part, title in _PARTS.items():
         if found := list(comparison.of_part(part)):
             table = _times(found) if found[0].quantity.name in ("time", "calls") else _differences(found)
@@ -135,7 +134,7 @@ def _differences(entries: Sequence[Entry]) -> Table:
     ]
     first = [name for name in _RANKED if name in quantities]
     ranked = (part, "change", *first[:2], "type", *first[2:], *(name for name in quantities if name not in first))
-    return Table(fields=tuple(columns), lines=read_lines(columns, lines.values()), ranked=ranked)
+    return listing(columns, lines.values(), ranked=ranked)
 
 
 def _times(entries: Sequence[Entry]) -> Table:
@@ -158,7 +157,7 @@ def _times(entries: Sequence[Entry]) -> Table:
         Column("calls", "number", of=_difference_in("calls"), blank=("",)),
     ]
     ranked = (named, "difference", "type", "before", "after", "relative", "shapes", "calls")
-    return Table(fields=tuple(columns), lines=read_lines(columns, lines.values()), ranked=ranked)
+    return listing(columns, lines.values(), ranked=ranked)
 
 
 def _of_first(read: Callable[[Entry], Cell]) -> Callable[[dict[str, Entry]], Cell]:
@@ -250,7 +249,7 @@ def comparison_records(comparison: Comparison) -> Table:
     if comparison.changes:
         columns.append(Column("change", of=lambda entry: entry.change))
         columns.append(Column("difference", "number", of=lambda entry: entry.difference))
-    return Table(fields=tuple(columns), lines=read_lines(columns, comparison.entries))
+    return listing(columns, comparison.entries)
 
 
 def comparison_data(comparison: Comparison) -> dict[str, Any]:

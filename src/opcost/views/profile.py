@@ -104,16 +104,16 @@ def answer_columns(answer: Answer) -> dict[str, Column]:
         Column("count", "number", "calls", of=_of("count"), blank=(1,)),
         Column("time", "time", f"{how}{answer.side} time", of=_of("time_ns")),
         Column("share", "share", "%", of=_of("share")),
-        Column("cumulative", "time", of=_or_empty("cumulative_ns"), blank=("", None)),
+        Column("cumulative", "time", of=_of("cumulative_ns", ""), blank=("", None)),
         *percentiles,
         *((_BOUND,) if "bound" not in labels else ()),
         Column("computation", "count", of=_of("computation"), blank=(None, ""), has_cost=True),
         Column("flops", "flop/s", "FLOP/s", of=_of("flops"), blank=(None, 0.0)),
-        Column("of_peak_flops", "share", "% peak", of=_or_empty("of_peak_flops"), blank=("", None)),
+        Column("of_peak_flops", "share", "% peak", of=_of("of_peak_flops", ""), blank=("", None)),
         Column("unpriced", "share", "% unpriced", of=_of("unpriced_share"), blank=(None, 0, 1)),
         Column("memory", "bytes", "bytes", of=_of("memory"), blank=(None, ""), has_cost=True),
         Column("bandwidth", "bytes/s", of=_of("bandwidth"), blank=(None, 0.0)),
-        Column("of_peak_bandwidth", "share", "% bw", of=_or_empty("of_peak_bandwidth"), blank=("", None)),
+        Column("of_peak_bandwidth", "share", "% bw", of=_of("of_peak_bandwidth", ""), blank=("", None)),
         Column("intensity", "ratio", "FLOP/B", of=_of("intensity"), blank=(None, 0.0)),
         Column(other_name, "time", f"{other} time", of=_of(f"{other}_ns"), blank=(None,)),
         Column("wait", "time", of=_of("wait_ns"), blank=(None,)),
@@ -141,12 +141,8 @@ def _label(name: str, *, first: bool, answer: Answer) -> Column:
     return Column(name, "name" if name in _NAMES or first else "text", of=read, blank=() if chosen else blank)
 
 
-def _of(name: str) -> Callable[[AnswerLine], Any]:
-    return lambda line: _whole(getattr(line, name))
-
-
-def _or_empty(name: str) -> Callable[[AnswerLine], Any]:
-    return lambda line: "" if getattr(line, name) is None else _whole(getattr(line, name))
+def _of(name: str, missing: Cell = None) -> Callable[[AnswerLine], Any]:
+    return lambda line: missing if getattr(line, name) is None else _whole(getattr(line, name))
 
 
 def _percentile(place: int) -> Callable[[AnswerLine], Any]:

@@ -71,17 +71,13 @@ def _stat_columns(of: Callable[[Any], Stats], total_macs: int, *, prefix: str = 
         return of(item).bytes_read + of(item).bytes_written
 
     def share(item: Any) -> float:
-        return _share(of(item).macs, total_macs)
+        return of(item).macs / total_macs if total_macs else 0.0
 
     return [
         *map(column, STATS),
         Column(prefix + "bytes", "bytes", word + "bytes", of=moved, has_cost=True, extra=not prefix),
         Column(prefix + "share", "share", word + "%", of=share, blank=(0.0,)),
     ]
-
-
-def _share(macs: int, total: int) -> float:
-    return macs / total if total else 0.0
 
 
 def _op_columns(total_macs: int) -> dict[str, Column]:
@@ -94,7 +90,9 @@ def _op_columns(total_macs: int) -> dict[str, Column]:
         return None if row.cost is None else (row.cost.bytes_read + row.cost.bytes_written) * row.op.repeat
 
     def share(row: Row) -> float | None:
-        return None if row.cost is None else _share(row.cost.macs * row.op.repeat, total_macs)
+        if row.cost is None:
+            return None
+        return row.cost.macs * row.op.repeat / total_macs if total_macs else 0.0
 
     def wrote(name: str) -> Callable[[Row], int | None]:
         """New elements or bytes; None where the operator has no cost and the size of its result is unknown."""

@@ -9,7 +9,7 @@ from typing import Any
 from opcost.core.scan import By, Group, Scan
 from opcost.core.sheet import LONG_LINE, Cell, Line, Role, Section, Sheet, Table, Total
 from opcost.errors import UnknownName, shortened, some
-from opcost.views.view import Column, Columns, ViewOptions, by_name, choose_columns, find_column, read_lines
+from opcost.views.view import Column, Columns, ViewOptions, by_name, choose_columns, find_column, listing
 
 TITLES: dict[By, str] = {"layer": "layers", "module": "module", "type": "element type", "tensor": "tensor"}
 MANY_NOTES = 12
@@ -138,8 +138,7 @@ def scan_records(scan: Scan, options: object) -> Table:
             return Column(name, of=lambda tensor: "x".join(map(str, tensor.shape)))
         return Column(name, units.get(name, "text"), of=lambda tensor: getattr(tensor, name))
 
-    columns = tuple(map(column, names))
-    return Table(fields=columns, lines=read_lines(columns, scan.tensors))
+    return listing(list(map(column, names)), scan.tensors)
 
 
 def scan_data(scan: Scan, options: object) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from opcost.core.units import format_bytes, format_time
 from opcost.errors import shortened, some
 from opcost.views.comparison import TablesOptions, percent
 from opcost.views.summary import BARS
-from opcost.views.view import Column, format_amount, read_lines
+from opcost.views.view import Column, format_amount, listing
 
 MANY = 64  # sentences about what is wrong
 
@@ -54,19 +54,16 @@ def verdict_sheet(verdict: Verdict, options: TablesOptions) -> Sheet:
         heading.append(f"baseline: {verdict.baseline}")
     wrong = tuple(some([shortened(text, LONG_LINE) for text in verdict.offending], MANY))
 
-    def before(line: LimitCheck) -> Cell:
-        return "" if line.before is None else Amount(line.before, line.quantity.unit)
-
-    def difference(line: LimitCheck) -> Cell:
-        return Amount(line.difference, line.quantity.unit, signed=True) if line.difference else ""
+    def amount(line: LimitCheck, number: int | None, *, signed: bool = False) -> Cell:
+        return "" if number is None else Amount(number, line.quantity.unit, signed=signed)
 
     def relative(line: LimitCheck) -> str:
         return "new" if line.before is None else percent(line.before, line.amount) if line.difference else ""
 
     changes = (
-        Column("before", "number", of=before),
+        Column("before", "number", of=lambda line: amount(line, line.before)),
         Column("counted", "number", of=lambda line: Amount(line.amount, line.quantity.unit, line.partial)),
-        Column("difference", "number", of=difference),
+        Column("difference", "number", of=lambda line: amount(line, line.difference or None, signed=True)),
         Column("relative", "number", "%", of=relative),
     )
     columns = (
@@ -77,7 +74,7 @@ def verdict_sheet(verdict: Verdict, options: TablesOptions) -> Sheet:
         Column("allowed", "number", of=lambda line: line.limit.text if line.limit else ""),
     )
     ranked = ("verdict", "quantity", "counted", "allowed", "model", "before", "relative", "difference")
-    table = Table(title="totals", fields=columns, lines=read_lines(columns, verdict.lines), ranked=ranked, main=True)
+    table = listing(columns, verdict.lines, title="totals", ranked=ranked, main=True)
     sections = (Section("what is wrong", wrong, urgent=True),) if wrong else ()
     return Sheet(heading=tuple(heading), tables=(table,), sections=sections)
 
@@ -92,7 +89,7 @@ def verdict_records(verdict: Verdict) -> Table:
         Column("allowed", of=lambda line: line.limit.text if line.limit else ""),
         Column("verdict", of=lambda line: line.word),
     )
-    return Table(fields=columns, lines=read_lines(columns, verdict.lines))
+    return listing(columns, verdict.lines)
 
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
@@ -130,7 +127,7 @@ def fit_sheet(fit: Fit, options: TablesOptions) -> Sheet:
         Column("times", "number", of=lambda advice: f"{advice.largest / fit.largest:.2f}"),
         Column("peak", "number", "peak memory", of=lambda advice: Amount(advice.peak_bytes, "bytes")),
     )
-    more = Table(title="what would let more in", fields=advised, lines=read_lines(advised, fit.advice), ranked=())
+    more = listing(advised, fit.advice, title="what would let more in", ranked=())
     return Sheet(
         heading=(first, *_options_line(fit.options)),
         tables=(_answer(fit), more) if fit.advice else (_answer(fit),),
@@ -159,8 +156,7 @@ def _answer(fit: Fit) -> Table:
     )
     tried = "tried" if any(each.peak_bytes is None for each in fit.counted) else "counted"
     counted = f"{len(fit.counted)} sizes were {tried}: {', '.join(f'{each.size:,}' for each in fit.counted)}"
-    lines = read_lines(columns, sizes)
-    return Table(title="totals", fields=columns, lines=lines, ranked=(), remarks=(counted,), main=True)
+    return listing(columns, sizes, title="totals", ranked=(), remarks=(counted,), main=True)
 
 
 def fit_records(fit: Fit) -> Table:
@@ -204,14 +200,9 @@ def sweep_sheet(sweep: Sweep, options: TablesOptions) -> Sheet:
         *((Column("fits", title=printable(f"fits on {sweep.device}"), of=_fits),) if over else ()),
         *((Column("band", title="80 % interval", of=band),) if sweep.device else ()),
     )
-    table = Table(
-        title="totals",
-        fields=columns,
-        lines=read_lines(columns, sweep.points),
-        ranked=(*sweep.variables, "peak_bytes", LATENCY.name, "fits", "band", "flops", "macs", "bytes"),
-        remarks=(remark,) if remark else (),
-        main=True,
-    )
+    ranked = (*sweep.variables, "peak_bytes", LATENCY.name, "fits", "band", "flops", "macs", "bytes")
+    remarks = (remark,) if remark else ()
+    table = listing(columns, sweep.points, title="totals", ranked=ranked, remarks=remarks, main=True)
     return Sheet(
         heading=(f"{sweep.source}{on} by {' and '.join(sweep.variables)}", *_options_line(sweep.options)),
         tables=(table.limited(options.top),),
@@ -284,7 +275,7 @@ def sweep_records(sweep: Sweep) -> Table:
         Column("counted", of=lambda point: "yes" if point.counted else "no"),
         Column("fits", of=_fits),
     )
-    return Table(fields=columns, lines=read_lines(columns, sweep.points))
+    return listing(columns, sweep.points)
 
 
 def sweep_data(sweep: Sweep) -> dict[str, Any]:

@@ -185,9 +185,10 @@ def find_column(name: str, known: Mapping[str, Column]) -> Column:
     return known[key]
 
 
-def read_lines(columns: Sequence[Column], items: Iterable[Any]) -> tuple[Line, ...]:
-    """What each column reads of each item."""
-    return tuple(Line(tuple(column.of(item) for column in columns)) for item in items)
+def listing(columns: Sequence[Column], items: Iterable[Any], **about: Any) -> Table:
+    """A table of what each column reads of each item; `about` are its title and the like."""
+    lines = tuple(Line(tuple(column.of(item) for column in columns)) for item in items)
+    return Table(fields=tuple(columns), lines=lines, **about)
 
 
 def keep_together(text: str) -> str:

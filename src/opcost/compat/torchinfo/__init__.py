@@ -237,10 +237,8 @@ class ModelStatistics:
         for info in self.summary_list:
             if info.depth <= formatting.max_depth and not (formatting.hide_recursive_layers and info.is_recursive):
                 lines += formatting.layer_rows(info, self.total_params)
-        counts = {
-            "Total": self.total_params, "Trainable": self.trainable_params,
-            "Non-trainable": self.total_params - self.trainable_params,
-        }  # fmt: skip
+        total, trainable = self.total_params, self.trainable_params
+        counts = {"Total": total, "Trainable": trainable, "Non-trainable": total - trainable}
         units = formatting.params_units
         lines += [divider, *(f"{name} params{self.format_output_num(n, units)}" for name, n in counts.items())]
         if self.input_size:

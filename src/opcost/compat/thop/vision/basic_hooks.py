@@ -66,8 +66,7 @@ _RULES: dict[str, tuple[Rule | None, str]] = {
     "zero_ops": (None, _FREE),
     "count_convNd": (None, "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d"),
     "count_normalization": (
-        _norm,
-        "BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm LayerNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d",
+        _norm, "BatchNorm1d BatchNorm2d BatchNorm3d SyncBatchNorm LayerNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d",
     ),
     "count_prelu": (lambda call: call.inputs[0].numel, "PReLU"),
     "count_softmax": (_softmax, "Softmax"),
@@ -76,13 +75,10 @@ _RULES: dict[str, tuple[Rule | None, str]] = {
     "count_adap_avgpool": (_adaptive_average, "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d"),
     "count_linear": (None, "Linear"),
     "count_upsample": (_upsample, "Upsample UpsamplingBilinear2d UpsamplingNearest2d"),
-    "count_rnn_cell": (_gates(0), "RNNCell"),
-    "count_gru_cell": (_gates(4), "GRUCell"),
-    "count_lstm_cell": (_gates(4), "LSTMCell"),
-    "count_rnn": (_gates(0), "RNN"),
-    "count_gru": (_gates(4), "GRU"),
-    "count_lstm": (_gates(4), "LSTM"),
-}
+    "count_rnn_cell": (_gates(0), "RNNCell"), "count_rnn": (_gates(0), "RNN"),
+    "count_gru_cell": (_gates(4), "GRUCell"), "count_gru": (_gates(4), "GRU"),
+    "count_lstm_cell": (_gates(4), "LSTMCell"), "count_lstm": (_gates(4), "LSTM"),
+}  # fmt: skip
 """thop's name of a rule, which it prints; what it adds to the multiply-accumulates; the classes of `torch.nn`."""
 RULES = {getattr(nn, kind): (name, rule) for name, (rule, kinds) in _RULES.items() for kind in kinds.split()}
 

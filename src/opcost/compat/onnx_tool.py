@@ -14,7 +14,7 @@ from io import BytesIO
 from math import prod
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from opcost.compat._tables import simple_table
 from opcost.errors import InputError, SourceError, UnknownName, some
@@ -200,21 +200,24 @@ def profile_nodes(m: Any, given: Mapping[str, Any], hidden: Collection[str]) -> 
         stored = [each for each in dict.fromkeys(node.inputs) if each in model.graph.stored and each not in known]
         if node.op not in hidden:
             known.update(stored)
+        op = node.op if not node.domain else f"{node.domain}::{node.op}"
+        cost = None if None in costs else sum(each or 0 for each in costs)
         seen = OnnxNode(
-            op=node.op if not node.domain else f"{node.domain}::{node.op}",
-            ins=[None if shape is None else tuple(extent or 0 for extent in shape) for shape in ins],
+            ins={at: tuple(extent or 0 for extent in shape) for at, shape in enumerate(ins) if shape is not None},
             outs=[tuple(extent or 0 for extent in spec.shape or ()) for spec in outs],
             attrs=dict(node.attrs),
-            macs=None if None in costs else sum(each or 0 for each in costs),
+            macs=cost or 0,
         )
-        cost = cost_of(seen)
-        if cost is None:
+        if op in _FORMULAS:
+            cost = _FORMULAS[op](seen)
+        elif op in BY_ELEMENT:
+            cost = BY_ELEMENT[op] * seen.made
+        elif cost is None:
             unknown[node.op] = None
         memory = sum(spec.nbytes for spec in (*outs, *(specs[each] for each in stored)) if spec.known)
         params = sum(specs[each].numel for each in stored)
-        shapes_around = [(shapes[0] if shapes else None) or (0,) for shapes in (seen.ins, seen.outs)]
-        name = node.name or f"{node.op}_{place}"
-        nodes.append(Node(name, node.op, [cost or 0, 0], memory, params, *shapes_around))
+        name, made = node.name or f"{node.op}_{place}", seen.outs[0] if seen.outs else ()
+        nodes.append(Node(name, node.op, [cost or 0, 0], memory, params, seen.ins.get(0) or (0,), made or (0,)))
     if unknown:
         warnings.warn(f"no cost is known for {', '.join(some([*unknown]))}: counted as 0", stacklevel=3)
     return nodes
@@ -243,44 +246,26 @@ BY_ELEMENT = {op: weight for weight, ops in _WEIGHTS.items() for op in ops.split
 """Multiply-adds for each element of the first result."""
 
 
-@dataclass(frozen=True, slots=True)
-class OnnxNode:
-    """A node with the shapes of its inputs (None: left out) and results, and its multiply-adds."""
+class OnnxNode(NamedTuple):
+    """A node with the shapes of its inputs, by their place, and of its results, and its multiply-adds."""
 
-    op: str
-    ins: Sequence[Dims | None]
+    ins: Mapping[int, Dims]
     outs: Sequence[Dims]
     attrs: dict[str, Any]
-    macs: int | None  # Of convolutions, matrix products and the like; None where it is unknown
+    macs: int  # Of convolutions, matrix products and the like
 
     @property
     def read(self) -> int:
-        return prod(self.ins[0] or ()) if self.ins else 0
+        return prod(self.ins.get(0, ()))
 
     @property
     def made(self) -> int:
         return prod(self.outs[0]) if self.outs else 0
 
-    def dims(self, place: int) -> Dims:
-        found = self.ins[place] if place < len(self.ins) else None
-        return () if found is None else found
-
-    def has(self, place: int) -> bool:
-        return place < len(self.ins) and self.ins[place] is not None
-
-
-def cost_of(node: OnnxNode) -> int | None:
-    """The cost of a node; None where neither onnx-tool's table nor a rule has one."""
-    if node.op in _FORMULAS:
-        return _FORMULAS[node.op](node)
-    if node.op in BY_ELEMENT:
-        return BY_ELEMENT[node.op] * node.made
-    return node.macs
-
 
 def _layer_norm(node: OnnxNode) -> int:
     axis = int(node.attrs.get("axis", -1))
-    extent = node.dims(0)[axis] if node.dims(0) else 1
+    extent = node.ins[0][axis] if node.ins.get(0) else 1
     return 7 * node.read + (1 + SQRT + DIV) * (node.read // max(extent, 1))
 
 
@@ -288,17 +273,17 @@ def _recurrent(gates: int, by_step: int) -> Callable[[OnnxNode], int]:
     """Products, biases, and for each step and unit of every direction sums, gates and how they are blended."""
 
     def cost(node: OnnxNode) -> int:
-        steps, batch = node.dims(0)[:2]
-        units = node.dims(1)[0] * node.dims(1)[1] // gates
-        biases = prod(node.dims(3)) if node.has(3) else 0
-        return (node.macs or 0) + (biases + by_step * units) * steps * batch
+        steps, batch = node.ins[0][:2]
+        units = node.ins[1][0] * node.ins[1][1] // gates
+        biases = prod(node.ins[3]) if 3 in node.ins else 0
+        return node.macs + (biases + by_step * units) * steps * batch
 
     return cost
 
 
 _FORMULAS: dict[str, Callable[[OnnxNode], int]] = {
     # Multiply-adds, and one more for each result where there is a bias.
-    **dict.fromkeys(("Conv", "ConvTranspose", "Gemm"), lambda node: (node.macs or 0) + node.made * node.has(2)),
+    **dict.fromkeys(("Conv", "ConvTranspose", "Gemm"), lambda node: node.macs + node.made * (2 in node.ins)),
     **dict.fromkeys(("Max", "Min", "Sum", "Mean"), lambda node: max(1, len(node.ins) - 1) * node.made),
     **dict.fromkeys(("MaxPool", "AveragePool"), lambda node: node.made * prod(node.attrs.get("kernel_shape", ()))),
     **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd"), lambda node: node.read),

@@ -107,19 +107,16 @@ def get_model_complexity_info(
 
             print(repr_with(model, words), file=out)
     else:
-        counts, skipped, without_cost = found
+        counts, ignored, without_cost = found
         macs = sum(counts[WHOLE].values())
-        for operator in skipped:
-            print(f"Warning: {operator} operation is ignored", file=out)
-        for operator in without_cost if verbose else ():
-            print(f"Warning: {operator} operation is treated as a zero-op", file=out)
+        lines = [f"Warning: {operator} operation is ignored" for operator in ignored]
+        if verbose:
+            lines += [f"Warning: {operator} operation is treated as a zero-op" for operator in without_cost]
         if print_per_layer_stat:
-            print(f"Total:{macs_text(macs)}", file=out)
+            lines.append(f"Total:{macs_text(macs)}")
             for group, operators in counts.items():
-                print("Module: ", group, file=out)
-                for operator, number in operators.items():
-                    print(f"{operator}: {macs_text(number)}", file=out)
-                print(file=out)
+                lines += [f"Module:  {group}", *(f"{each}: {macs_text(n)}" for each, n in operators.items()), ""]
+        print("\n".join([*lines, ""]), end="", file=out)
     return (macs_text(macs), params_text(params)) if as_strings else (macs, params)
 
 

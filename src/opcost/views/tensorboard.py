@@ -190,16 +190,6 @@ def _write(log: Log, options: ViewOptions) -> str:
     return str(protos.as_text(_graph(log, protos)))
 
 
-def _memory(node: DataflowNode) -> tuple[str, int]:
-    """What a node brings into being, and in which kind of memory."""
-    if node.row is not None:
-        return "activations", node.row.activation_bytes * node.row.op.repeat
-    if node.op == "Output":
-        return "outputs", 0
-    allocator = {"Input": "inputs", "Const": "constants"}.get(node.op, "parameters")
-    return allocator, sum(spec.nbytes for spec in node.outs if spec.known)
-
-
 def _facts(node: DataflowNode) -> Iterator[tuple[str, int | str]]:
     """What the panel of a node says, besides its shapes."""
     if node.outs:
@@ -254,7 +244,11 @@ def _events(log: Log, protos: SimpleNamespace) -> Iterator[dict[str, Any]]:
         cost = None if node.row is None else node.row.cost
         flops = 0 if cost is None or node.row is None else cost.flops * node.row.op.repeat
         micros = min(-(-flops // FLOPS_PER_MICROSECOND), LARGEST - start)
-        allocator, used = _memory(node)
+        # What the node brings into being, and in which kind of memory
+        allocator = {"Input": "inputs", "Const": "constants", "Output": "outputs"}.get(node.op, "parameters")
+        used = 0 if node.op == "Output" else sum(spec.nbytes for spec in node.outs if spec.known)
+        if node.row is not None:
+            allocator, used = "activations", node.row.activation_bytes * node.row.op.repeat
         outputs = [{"slot": n, "tensor_description": {"shape": _dims(spec)}} for n, spec in enumerate(node.outs)]
         memory = [{"allocator_name": allocator, "total_bytes": min(used, LARGEST)}]
         times = {"all_start_micros": start, "all_end_rel_micros": micros, "op_end_rel_micros": micros}

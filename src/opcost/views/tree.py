@@ -44,15 +44,12 @@ class TreeNode(NamedTuple):
         return ", ".join(notes)
 
 
-class _Branch:
+class _Branch(NamedTuple):
     """A module in the tree that is drawn; `run` has the identical siblings that are merged into it, itself first."""
 
-    __slots__ = ("children", "module", "run")
-
-    def __init__(self, module: ModuleCost) -> None:
-        self.module = module
-        self.children: list[_Branch] = []
-        self.run: list[ModuleCost] = [module]
+    module: ModuleCost
+    children: list[_Branch]
+    run: list[ModuleCost]
 
 
 def draw_tree(
@@ -84,7 +81,7 @@ def draw_tree(
                         last.run.append(child.module)
                     else:
                         kept.append(child)
-                branch.children = kept
+                branch.children[:] = kept
         further = _readable_depth([len(level) for level in _levels(merged)]) if depth == "auto" else limit
         # By itself merging must pay: a deeper tree in as many lines, or a tree that becomes readable.
         if merge or further > limit or sum(rows[: limit + 1]) > READABLE:
@@ -108,7 +105,7 @@ def flat_nodes(modules: Iterable[ModuleCost], shares: frozenset[str]) -> list[Tr
 def _grow(modules: Iterable[ModuleCost]) -> _Branch:
     branches: dict[str, _Branch] = {}
     for module in modules:
-        branch = branches[module.path] = _Branch(module)
+        branch = branches[module.path] = _Branch(module, [], [module])
         parent = module.parent
         # The children of a second name are listed below the first one.
         if parent is not None and branches[parent].module.same_as is None:

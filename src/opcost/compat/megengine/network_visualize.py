@@ -181,23 +181,19 @@ def _conv(op: Operator, ins: list[Shape]) -> int | None:
     weight = ins[1] if len(ins) > 1 else None
     if weight is None or len(weight) < 4:
         return None
-    channels, kh, kw = weight[2] if len(weight) == 5 else weight[1], weight[-2], weight[-1]
-    if channels is None or kh is None or kw is None:
-        return None
-    return channels * kh * kw + (op.type == "ConvBias")
+    used = tables.elements((weight[2] if len(weight) == 5 else weight[1], *weight[-2:]))
+    return None if used is None else used + (op.type == "ConvBias")
 
 
-def _matmul(axis: int) -> Callable[[Operator, list[Shape]], int | None]:
-    def depth(op: Operator, ins: list[Shape]) -> int | None:
-        first = ins[0] if ins else None
-        return first[axis] if first is not None and len(first) == axis + 1 else None
-
-    return depth
+def _depth(ins: list[Shape], axis: int) -> int | None:
+    """What a product of matrices adds up over."""
+    first = ins[0] if ins else None
+    return first[axis] if first is not None and len(first) == axis + 1 else None
 
 
 _FLOPS: dict[str, Callable[[Operator, list[Shape]], int | None]] = {
     "Convolution": _conv, "ConvBias": _conv, "Elemwise": lambda op, ins: 1, "ElemwiseMultiType": lambda op, ins: 1,
-    "MatrixMul": _matmul(1), "BatchedMatrixMul": _matmul(2),
+    "MatrixMul": lambda op, ins: _depth(ins, 1), "BatchedMatrixMul": lambda op, ins: _depth(ins, 2),
 }  # fmt: skip
 """FLOPs for each element of the first output; every other operator is free."""
 

@@ -142,7 +142,7 @@ def _label(name: str, *, first: bool, answer: Answer) -> Column:
 
 
 def _of(name: str, missing: Cell = None) -> Callable[[AnswerLine], Any]:
-    return lambda line: missing if getattr(line, name) is None else _whole(getattr(line, name))
+    return lambda line: missing if (value := getattr(line, name)) is None else _whole(value)
 
 
 def _percentile(place: int) -> Callable[[AnswerLine], Any]:

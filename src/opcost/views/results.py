@@ -178,14 +178,16 @@ def _columns(build: Build) -> Build:
     return Build(build.options, make)
 
 
-def _write_json(data: dict[str, Any], options: Any) -> str:
-    """What a data frame takes is written as Python writes it, other data on one line without blanks or indented."""
-    indent = getattr(options, "indent", ...)
-    layout = {} if indent is ... else {"indent": indent, "separators": (",", ":") if indent is None else (",", ": ")}
-    return json_text(data, allow_nan=False, **layout) + "\n"
+def _write_columns(columns: dict[str, list[Any]], options: object) -> str:
+    return json_text(columns, allow_nan=False) + "\n"
+
+
+def _write_json(data: dict[str, Any], options: JsonOptions) -> str:
+    separators = (",", ":") if options.indent is None else (",", ": ")
+    return json_text(data, allow_nan=False, indent=options.indent, separators=separators) + "\n"
 
 
 _KINDS = RESULTS.items()
 CSV = View(name="csv", suffix=".csv", builds={kind: each.records for kind, each in _KINDS}, write=_write_csv)
-COLUMNS = View(name="columns", builds={kind: _columns(each.columns) for kind, each in _KINDS}, write=_write_json)
+COLUMNS = View(name="columns", builds={kind: _columns(each.columns) for kind, each in _KINDS}, write=_write_columns)
 JSON = View(name="json", suffix=".json", builds={kind: each.data for kind, each in _KINDS}, write=_write_json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from itertools import groupby
 from math import log
 from typing import Any
@@ -26,15 +26,13 @@ def _options_line(options: Mapping[str, str]) -> tuple[str, ...]:
     return (shortened(text, LONG_LINE),) if text else ()
 
 
-def fields_data(result: Any) -> dict[str, Any]:
-    """The fields of a dataclass or a named tuple, for JSON."""
-    names = getattr(result, "_fields", None) or [field.name for field in fields(result)]
-    return {name: _plain(getattr(result, name)) for name in names}
-
-
-def _plain(value: Any) -> Any:
+def fields_data(value: Any) -> Any:
+    """Dataclasses and named tuples by their fields, and what is in them, for JSON."""
+    if is_dataclass(value) or hasattr(value, "_fields"):
+        names = getattr(value, "_fields", None) or [field.name for field in fields(value)]
+        return {name: fields_data(getattr(value, name)) for name in names}
     if isinstance(value, tuple):
-        return fields_data(value) if hasattr(value, "_fields") else [_plain(each) for each in value]
+        return [fields_data(each) for each in value]
     return dict(value) if isinstance(value, Mapping) else value
 
 

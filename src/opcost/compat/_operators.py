@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import FunctionType
@@ -171,7 +171,17 @@ class OperatorRecorder(TorchFunctionMode):  # type: ignore[misc]
     def __enter__(self) -> Self:
         super().__enter__()
         if not self._inside:
-            self._undo.enter_context(_intercepted_apply(self._apply))
+            plain, here = vars(Function)["apply"], threading.get_ident()
+
+            def apply(cls: type, *args: Any, **kwargs: Any) -> Any:
+                """Of a function with a backward of its own; no mode of torch sees it."""
+                bound = plain.__get__(None, cls)
+                return (
+                    self._apply(cls, bound, args, kwargs) if threading.get_ident() == here else bound(*args, **kwargs)
+                )
+
+            Function.apply = classmethod(apply)  # type: ignore[method-assign,assignment]
+            self._undo.callback(setattr, Function, "apply", plain)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -269,28 +279,8 @@ def _without_override_check(function: FunctionType) -> Callable[..., Any]:
     return twin
 
 
-# -- functions with a backward of their own ---------------------------------------------------------------------------
-
 _CUSTOM = "prim::PythonOp."
 """torch's tracer notes a call of `class Scan(torch.autograd.Function)` as one operator, `prim::PythonOp.Scan`."""
-
-
-@contextmanager
-def _intercepted_apply(around: Callable[[type, Callable[..., Any], Any, dict[str, Any]], Any]) -> Iterator[None]:
-    """Pass every `apply` of this thread to `around(class, apply, args, kwargs)` inside the block; no mode of torch sees it."""
-    plain = vars(Function)["apply"]
-    here = threading.get_ident()
-
-    def apply(cls: type, *args: Any, **kwargs: Any) -> Any:
-        bound = plain.__get__(None, cls)
-        return around(cls, bound, args, kwargs) if threading.get_ident() == here else bound(*args, **kwargs)
-
-    Function.apply = classmethod(apply)  # type: ignore[method-assign,assignment]
-    try:
-        yield
-    finally:
-        Function.apply = plain
-
 
 # -- names and arguments as the jit tracer writes them ----------------------------------------------------------------
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -214,7 +214,21 @@ def count_modules(
     """
     names = Names(model)
     kinds = {name: type(module) for name, module in names.modules.items()}
-    with _hooked(names, hooks) as own:
+    own: Counter[str] = Counter()
+
+    def after(module: nn.Module, args: Any, output: Any, name: str) -> None:
+        """Gather what a user's hook adds to `module.__flops__`."""
+        module.__flops__ = 0  # type: ignore[assignment]
+        try:
+            hooks[type(module)](module, args, output)
+            own[name] += int(module.__flops__)  # type: ignore[arg-type]
+        finally:
+            del module.__flops__
+
+    with ExitStack() as undo:
+        for name in names.first:
+            if kinds[name] in hooks:
+                undo.callback(names.modules[name].register_forward_hook(partial(after, name=name)).remove)
         found = trace(model, *given, mode="eval")
     left_out = {*ignored, *hooks}
 
@@ -240,27 +254,6 @@ def count_modules(
             del own[name]
     called = frozenset(above for call in found.report.calls for above in names.lineage(names.registered(call.path)))
     return ModuleMacs(names, with_below(own), called)
-
-
-@contextmanager
-def _hooked(names: Names, hooks: Mapping[type, Hook]) -> Iterator[Counter[str]]:
-    """Lets a user's hooks run after their modules, and gathers what they add to `module.__flops__`."""
-    collected: Counter[str] = Counter()
-
-    def after(module: nn.Module, args: Any, output: Any, name: str) -> None:
-        module.__flops__ = 0  # type: ignore[assignment]
-        try:
-            hooks[type(module)](module, args, output)
-            collected[name] += int(module.__flops__)  # type: ignore[arg-type]
-        finally:
-            del module.__flops__
-
-    with ExitStack() as undo:
-        for name in names.first:
-            module = names.modules[name]
-            if type(module) in hooks:
-                undo.callback(module.register_forward_hook(partial(after, name=name)).remove)
-        yield collected
 
 
 def _trainable(module: nn.Module, ignored: Collection[Any] = ()) -> int:

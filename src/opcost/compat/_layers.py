@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
@@ -85,63 +85,57 @@ def count_layers(
 ) -> Layers:
     """Count a model and note every call of its modules."""
     model = unwrap(model)
-    recorded = _CallRecorder(model)
+    paths = Paths(model)
+    run: Recorder | None = None
+    calls: list[LayerCall] = []
+    running: list[LayerCall] = []
+    changes: list[tuple[int, LayerCall]] = []  # From which operator on which call is the running one
+
+    def note_calls(module: nn.Module) -> None:
+        """Note the calls of a module through hooks. A count may run on a copy of it; the caller's own is kept."""
+
+        def enter(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            nonlocal run
+            recorder = current_recorder()
+            assert recorder is not None
+            if recorder is not run:  # a new run, which voids the notes of an unfinished one
+                run = recorder
+                for notes in (calls, running, changes):
+                    notes.clear()
+            parent = running[-1] if running else None
+            path = paths.path(module, parent.path if parent else "")
+            given = tuple(_described(recorder, item) for item in args)
+            call = LayerCall(path, module, given, parent, _described(recorder, kwargs))
+            if parent is not None:
+                parent.nested.append(call)
+            calls.append(call)
+            running.append(call)
+            changes.append((len(recorder.ops), call))
+
+        def leave(_: nn.Module, args: tuple[Any, ...], result: Any) -> None:
+            assert run is not None
+            call = running.pop()
+            call.result = _described(run, result)
+            if call.parent is not None:
+                changes.append((len(run.ops), call.parent))
+
+        undo.callback(module.register_forward_pre_hook(enter, prepend=True, with_kwargs=True).remove)
+        undo.callback(module.register_forward_hook(leave).remove)
+
     with ExitStack() as undo:
         for module in model.modules():
             if not isinstance(module, torch.jit.ScriptModule):  # takes no hooks; its operators count where it is called
-                enter, leave = recorded.hooks(module)
-                undo.callback(module.register_forward_pre_hook(enter, prepend=True, with_kwargs=True).remove)
-                undo.callback(module.register_forward_hook(leave).remove)
+                note_calls(module)
         report = count_a_run(model, args, kwargs, mode=mode)
-    calls = recorded.calls
     if not calls:  # a scripted model, of which only the operators are visible
         result = report.outputs[0] if len(report.outputs) == 1 else report.outputs
         given = tuple(spec for _, spec in report.inputs)
         calls = [LayerCall("", model, given, None, result=result, rows=list(report.rows))]
     else:
-        ends = [start for start, _ in recorded.changes[1:]] + [len(report.rows)]
-        for (start, call), end in zip(recorded.changes, ends, strict=True):
+        ends = [start for start, _ in changes[1:]] + [len(report.rows)]
+        for (start, call), end in zip(changes, ends, strict=True):
             call.rows += report.rows[start:end]
     return Layers(model, report, tuple(calls), Parameters(model, report))
-
-
-class _CallRecorder:
-    """Notes calls through hooks, and at which operator each begins and ends."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self._paths = Paths(model)
-        self._recorder: Recorder | None = None
-        self.calls: list[LayerCall] = []
-        self._running: list[LayerCall] = []
-        self.changes: list[tuple[int, LayerCall]] = []
-        """From which operator on which call is the running one."""
-
-    def hooks(self, module: nn.Module) -> tuple[Callable[..., None], Callable[..., None]]:
-        """Hooks for one module. A count may run on a copy of it, so they keep the caller's own module."""
-
-        def enter(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            recorder = current_recorder()
-            assert recorder is not None
-            if recorder is not self._recorder:  # a new run, which voids the notes of an unfinished one
-                self._recorder, self.calls, self._running, self.changes = recorder, [], [], []
-            parent = self._running[-1] if self._running else None
-            path = self._paths.path(module, parent.path if parent else "")
-            given = tuple(_described(recorder, item) for item in args)
-            call = LayerCall(path, module, given, parent, _described(recorder, kwargs))
-            if parent is not None:
-                parent.nested.append(call)
-            self.calls.append(call)
-            self._running.append(call)
-            self.changes.append((len(recorder.ops), call))
-
-        def leave(_: nn.Module, args: tuple[Any, ...], result: Any) -> None:
-            assert self._recorder is not None
-            call = self._running.pop()
-            call.result = _described(self._recorder, result)
-            if call.parent is not None:
-                self.changes.append((len(self._recorder.ops), call.parent))
-
-        return enter, leave
 
 
 def _described(recorder: Recorder, value: Any) -> Structure:

@@ -151,7 +151,7 @@ def follow(
     part_of = _part_of_storage(graph, born, gone)
     found: dict[str, list[int]] = {}
     for storage, step in enumerate(born):
-        if step != NEVER and step <= at < max(gone[storage], step + 1):
+        if NEVER < step <= at and (step == at or gone[storage] > at):
             parts[part_of(storage)] += sizes[storage]
             if size := sizes[storage]:
                 found.setdefault(ops[step].module, []).append(size)

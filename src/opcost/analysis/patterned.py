@@ -10,6 +10,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from itertools import chain, compress, count, repeat
 from typing import NamedTuple
 
 from opcost.analysis.memory import NEVER, follow
@@ -60,25 +61,6 @@ class Walk(NamedTuple):
     memory: Callable[[], Memory]  # Adds up the memory
 
 
-class _MemoryUse:
-    """What a pattern does to memory, wherever it runs."""
-
-    __slots__ = ("made", "new", "others")
-
-    def __init__(self, pattern: Pattern) -> None:
-        self.new = [[at for at in op.outputs if at in pattern.new] for op in pattern.ops]
-        """The new memory of each operator, by the value that made it."""
-        last: dict[int, int] = {}
-        read: set[int] = set()
-        for offset, op in enumerate(pattern.ops):
-            last.update(dict.fromkeys((*op.inputs, *op.outputs), offset + 1))
-            read.update(op.inputs)
-        self.made = [(at, offset, last.pop(at)) for offset, made in enumerate(self.new) for at in made]
-        """Every value in memory of its own, the operator that makes it, and after how many operators it is not used any more."""
-        self.others = sorted([(end, at, at in read) for at, end in last.items()])
-        """The same of values in other memory, in the order of the operators, and whether an operator reads them."""
-
-
 def walk(graph: Graph, cost_of: CostOf) -> Walk:
     """Find the cost of every step and follow the memory."""
     ops, values = graph.ops, graph.values
@@ -93,45 +75,53 @@ def walk(graph: Graph, cost_of: CostOf) -> Walk:
     rows: list[Rows] = []
     numbers = array("i")
     known: dict[object, int] = {}
-    uses: dict[Pattern, _MemoryUse] = {}
+    uses = {pattern: _memory_use(pattern) for pattern in {pattern for pattern, _ in steps.kinds}}
+    use_of_kind = [uses[pattern] for pattern, _ in steps.kinds]
+    row_of_kind = [-1] * len(steps.kinds)  # where all values are as the pattern says
     born = array("i", [NEVER]) * len(specs)
     gone = array("i", [0]) * len(specs)
     read = bytearray(len(specs))
-    kinds, differs = steps.kinds, differing.__getitem__
+    given = steps.arguments
+    differing_arguments = chain(compress(count(), map(differing.__getitem__, given)), repeat(len(given)))
+    taken_values = chain(sorted(taken_over), repeat(len(specs)))
+    next_differing, next_taken = next(differing_arguments), next(taken_values)
     index = at_argument = 0
     for kind, first in zip(steps.numbers, steps.firsts, strict=True):
-        pattern, module = kinds[kind]
-        end_argument = at_argument + pattern.arity
-        arguments = steps.arguments[at_argument:end_argument]
-        at_argument = end_argument
-        use = uses.get(pattern)
-        if use is None:
-            use = uses[pattern] = _MemoryUse(pattern)
-        for at, offset, end in use.made:
+        arity, length, values_made, made, used = use_of_kind[kind]
+        for at, offset in made:
             born[first + at] = index + offset
-            gone[first + at] = index + end
-        for end, at, reads in use.others:
-            storage = storages[first + at if at >= 0 else arguments[~at]]
-            gone[storage] = max(gone[storage], index + end)
+        for end, at, reads in used:  # in the order of their ends, so that the last one counts
+            storage = storages[first + at if at >= 0 else given[at_argument + ~at]]
+            gone[storage] = index + end
             if reads:
                 read[storage] = 1
-        key: object = pattern
-        if any(map(differs, arguments)):
-            key = pattern, *[(id(specs[vid]), sizes[storages[vid]]) for vid in arguments]
-        arity = pattern.arity
-        # An operator that reads the same twice reads it once.
-        if arity > 1 and (arguments[0] == arguments[1] if arity == 2 else len(set(arguments)) < arity):
-            key = key, *map(arguments.index, arguments)
-        if taken_over:
-            key = key, "taken", *[at for at in pattern.new if first + at in taken_over]
-        found = known.get(key)
-        if found is None:
-            found = known[key] = len(rows)
-            made = [[specs[first + at] for at in new if first + at not in kept] for new in use.new]
-            ran = [op.run(index + offset, arguments, first, module) for offset, op in enumerate(pattern.ops)]
-            rows.append(tuple([_row(op, values, sizes, new, cost_of) for op, new in zip(ran, made, strict=True)]))
+        begin, at_argument = at_argument, at_argument + arity
+        same_pair = arity == 2 and given[begin] == given[begin + 1]
+        repeated = same_pair or (arity > 2 and len(set(given[begin:at_argument])) < arity)
+        found = row_of_kind[kind]
+        if found < 0 or repeated or next_differing < at_argument or next_taken < first + values_made:
+            pattern, module = steps.kinds[kind]
+            arguments = given[begin:at_argument]
+            key: list[object] = [pattern]
+            if next_differing < at_argument:
+                key += [(id(specs[vid]), sizes[storages[vid]]) for vid in arguments]
+            if repeated:  # An operator that reads the same twice reads it once.
+                key += ["repeated", *map(arguments.index, arguments)]
+            if taken := [at for at in pattern.new if first + at in taken_over]:
+                key += ["taken", *taken]
+            while next_differing < at_argument:
+                next_differing = next(differing_arguments)
+            while next_taken < first + values_made:
+                next_taken = next(taken_values)
+            found = known.setdefault(tuple(key), len(rows))
+            if len(key) == 1:
+                row_of_kind[kind] = found
+            if found == len(rows):
+                ran = [op.run(index + offset, arguments, first, module) for offset, op in enumerate(pattern.ops)]
+                new = {first + at for at in pattern.new} - kept
+                rows.append(tuple([_row(op, values, sizes, new, cost_of) for op in ran]))
         numbers.append(found)
-        index += pattern.length
+        index += length
     for storage in taken_over:
         born[storage] = NEVER
     for vid in graph.outputs:
@@ -144,14 +134,32 @@ def walk(graph: Graph, cost_of: CostOf) -> Walk:
     )
 
 
-def _row(op: Op, values: PatternedValues, sizes: Sequence[int], fresh: Collection[TensorSpec], cost_of: CostOf) -> Row:
-    """The row of an operator that makes new memory of these specs."""
+def _memory_use(pattern: Pattern) -> tuple[int, int, int, list[tuple[int, int]], list[tuple[int, int, bool]]]:
+    """How many arguments, operators and values a pattern has, and what it does to memory wherever it runs.
+
+    That is each value in memory of its own with the operator that makes it; then, of every value, after how many operators it is
+    not used any more, and whether an operator reads it.
+    """
+    new = set(pattern.new)
+    made: list[tuple[int, int]] = []
+    read: set[int] = set()
+    last: dict[int, int] = {}
+    for offset, op in enumerate(pattern.ops):
+        made += [(at, offset) for at in op.outputs if at in new]
+        last.update(dict.fromkeys((*op.inputs, *op.outputs), offset + 1))
+        read.update(op.inputs)
+    used = sorted((end, at, at in read) for at, end in last.items())
+    return pattern.arity, pattern.length, len(pattern.specs), made, used
+
+
+def _row(op: Op, values: PatternedValues, sizes: Sequence[int], new: Collection[int], cost_of: CostOf) -> Row:
+    """The row of an operator, given the values in new memory."""
     specs = values.specs
     ins, outs = tuple([specs[vid] for vid in op.inputs]), tuple([specs[vid] for vid in op.outputs])
     reads = None
     if all(spec.known for spec in ins):
         reads = sum(min(specs[vid].nbytes, sizes[values.storages[vid]]) for vid in set(op.inputs))
-    made = [_size(spec) for spec in fresh] if op.kind != "view" else []
+    made = [_size(specs[vid]) for vid in op.outputs if vid in new] if op.kind != "view" else []
     return Row(
         op, ins, outs, *cost_of(op, ins, outs, reads), sum(size for size, _ in made), sum(size for _, size in made)
     )
@@ -164,11 +172,11 @@ def _summed(
     sums = [stats_of(step) for step in rows]
     parts: dict[str, list[Stats]] = {}
     missed: list[tuple[Row, str, int]] = []
-    for (kind, number), count in Counter(zip(steps.numbers, numbers, strict=True)).items():
+    for (kind, number), times in Counter(zip(steps.numbers, numbers, strict=True)).items():
         module, stats = steps.kinds[kind][1], sums[number]
-        parts.setdefault(module, []).append(Stats._make([quantity * count for quantity in stats]))
+        parts.setdefault(module, []).append(Stats._make([quantity * times for quantity in stats]))
         if stats.uncounted:
-            missed += [(row, module, count) for row in rows[number] if row.cost is None]
+            missed += [(row, module, times) for row in rows[number] if row.cost is None]
     return {module: Stats._make(map(sum, zip(*found, strict=True))) for module, found in parts.items()}, missed
 
 

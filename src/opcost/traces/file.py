@@ -226,12 +226,6 @@ class _Believed(io.RawIOBase):
         self._file.believe(self._size)
         return found
 
-    def readinto(self, buffer: Any) -> int:
-        read: int = self._stream.readinto(buffer)  # type: ignore[attr-defined]  # both libraries' streams have it
-        self._size += read
-        self._file.believe(self._size)
-        return read
-
 
 TRUNCATED = "the file was cut off; `opcost analyze --partial` (partial=True) reports what is before the damage"
 

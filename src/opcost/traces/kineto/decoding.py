@@ -7,12 +7,11 @@ decode only what each needs; the plain ones read any event. Both exist with floa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache, reduce
 from operator import or_
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -180,18 +179,12 @@ FAULTS: tuple[type[Exception], ...] = (MALFORMED, UnicodeDecodeError, RecursionE
 """All that decoding may raise: text that is no JSON (MALFORMED), of which JSON that is no event (INVALID), and the others."""
 
 
-class _Decoders(NamedTuple):
-    typed: Any
-    typed_exact: Any
-    plain: Any
-    plain_exact: Any
-
-
 @cache
-def _decoders(memory: bool) -> _Decoders:  # noqa: FBT001 - the key of the cache
-    """The types are put together once: that takes as long as reading a small trace."""
+def _decoders(memory: bool) -> tuple[Any, Any, Any, Any]:  # noqa: FBT001 - the key of the cache
+    """Typed and plain, each with floats and exact. The types are put together once: that takes as long as a small trace."""
     types = _typed(int | float, memory=memory), _typed(Decimal, memory=memory), Event, DecimalEvent
-    return _Decoders(*(msgspec.json.Decoder(list[of]) for of in types))  # type: ignore[valid-type]
+    typed, typed_exact, plain, plain_exact = (msgspec.json.Decoder(list[of]) for of in types)  # type: ignore[valid-type]
+    return typed, typed_exact, plain, plain_exact
 
 
 @dataclass(slots=True)
@@ -203,39 +196,31 @@ class EventDecoder:
     blocks: int = 0
     strange: int = 0
 
-    def decode(self, text: bytes | memoryview) -> list[Event]:
-        """The events of a list; NaN and infinity, which some writers put into arguments, count as missing."""
-        return self._finite(text, self._by_category)
+    def decode(self, text: bytes, *, by_category: bool = True) -> list[Event]:
+        """The events of a list; NaN and infinity, which some writers put into arguments, count as missing.
 
-    def decode_any(self, text: bytes) -> list[Event]:
-        """The same without the typed decoders: bad events say nothing about the categories of a file."""
-        return self._finite(text, self._plain)
-
-    def _finite(self, text: bytes | memoryview, decode: Callable[[bytes | memoryview], list[Event]]) -> list[Event]:
+        Bad events say nothing about the categories of a file: they are decoded without the typed decoders.
+        """
         try:
-            return decode(text)
+            return self._decode(text, by_category=by_category)
         except MALFORMED as exc:
             # An empty text as long as what it replaces, so that everything behind keeps its place.
-            finite = _NOT_FINITE.sub(lambda found: found[1] + b'""'.ljust(len(found[2])), bytes(text))
+            finite = _NOT_FINITE.sub(lambda found: found[1] + b'""'.ljust(len(found[2])), text)
             if isinstance(exc, INVALID) or finite == text:
                 raise
-        return decode(finite)
+        return self._decode(finite, by_category=by_category)
 
-    def _by_category(self, text: bytes | memoryview) -> list[Event]:
-        if self.strange <= STRANGE or self.strange * STRANGE < self.blocks:
+    def _decode(self, text: bytes, *, by_category: bool) -> list[Event]:
+        typed, typed_exact, plain, plain_exact = _decoders(self.memory)
+        if by_category and (self.strange <= STRANGE or self.strange * STRANGE < self.blocks):
             self.blocks += 1
-            by = _decoders(self.memory)
             try:
-                return self._timed(text, by.typed, by.typed_exact)
+                return self._timed(text, typed, typed_exact)
             except INVALID:
                 self.strange += 1  # an event of an unknown phase or category
-        return self._plain(text)
+        return self._timed(text, plain, plain_exact)
 
-    def _plain(self, text: bytes | memoryview) -> list[Event]:
-        by = _decoders(self.memory)
-        return self._timed(text, by.plain, by.plain_exact)
-
-    def _timed(self, text: bytes | memoryview, decoder: Any, exact: Any) -> list[Event]:
+    def _timed(self, text: bytes, decoder: Any, exact: Any) -> list[Event]:
         """Decode with floats, and once a time of the file needs decimals, with those."""
         found: list[Event]
         if not self.exact:

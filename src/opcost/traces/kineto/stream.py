@@ -1,7 +1,7 @@
 """A Kineto trace decoded block by block: the events stream by, the file's other fields are kept.
 
-The fields before the events are read first (`_header`). Then blocks are read into a window and decoded in place
-(`_Window.before_last`); where that fails, at the end of the list, at a cut inside an event or at a bad event, `_Sieve` takes the
+The fields before the events are read first (`_header`). Then blocks are decoded up to the last event that ends in them
+(`_before_last`); where that fails, at the end of the list, at a cut inside an event or at a bad event, `_Sieve` takes the
 block apart by its braces, leaves bad events out and records what is wrong with them. The fields behind the events come last
 (`_trailer`). Whether a cut was right is not guessed: what was cut inside an event does not decode.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
@@ -84,7 +84,7 @@ class KinetoStream:
         self.left_out: dict[str, Left] = {}
         self.events = 0
         self._decoder = EventDecoder(memory)
-        self._position = 0  # offset of the window's first byte in the unpacked file, for messages
+        self._position = 0  # offset of the buffer's first byte in the unpacked file, for messages
         self._read = 0
         self._broken = ""  # why the file cannot be unpacked further
 
@@ -99,20 +99,20 @@ class KinetoStream:
             self.damage = str(exc)
 
     def _blocks(self, stream: BinaryIO) -> Iterator[list[Event]]:
-        window = _Window(self._header(stream))
+        buffer = self._header(stream)
         separator = b""
         ended = False
         while not ended:
-            read, broken = self._more(stream, window)
-            found = window.before_last(separator, self._decoder) if separator else None
+            more, broken = self._more(stream, len(buffer))
+            buffer += more
+            found = self._before_last(buffer, separator) if separator else None
             if found is None:
-                self._position += (between := _blanks(window.content()))
-                window.drop(between)
-                buffer = window.content()
+                self._position += (between := _behind_blanks(buffer))
+                buffer = buffer[between:]
                 if not separator or separator not in buffer:
                     separator = _separator_of(buffer)
-                    found = window.before_last(separator, self._decoder) if separator else None
-                found = found or self._sifted(buffer, separator, broken, is_last=not read)
+                    found = self._before_last(buffer, separator) if separator else None
+                found = found or self._sifted(buffer, separator, broken, is_last=not more)
             if found.events:
                 self.events += len(found.events)
                 if self.events * SMALLEST_EVENT > self._position + LARGEST_EVENT:  # made to keep a reader busy
@@ -120,29 +120,44 @@ class KinetoStream:
                 yield found.events
             ended = found.ended
             self._position += found.used
-            window.drop(found.used)
-        self._trailer(window.content(), stream)
+            buffer = buffer[found.used :]
+        self._trailer(buffer, stream)
 
-    def _more(self, stream: BinaryIO, window: _Window) -> tuple[int, str]:
-        """Read another block: how many bytes came, and why none if the file is broken there."""
+    def _more(self, stream: BinaryIO, already: int) -> tuple[bytes, str]:
+        """Read another block, or as much as is there already; and why nothing came if the file is broken there."""
         if self._broken:
-            return 0, self._broken
+            return b"", self._broken
         try:
-            read = window.fill(stream)
+            more = stream.read(max(BLOCK_BYTES, already))
         except DAMAGE as exc:
             self._broken = self.file.fault() or str(exc)
             saved = self.file.readable(self._read) if self.partial and self.file.packed else b""
-            window.append(saved)
-            return len(saved), "" if saved else self._broken
-        self._read += read
-        return read, ""
+            return saved, "" if saved else self._broken
+        self._read += len(more)
+        return more, ""
+
+    def _before_last(self, buffer: bytes, separator: bytes) -> _Decoded | None:
+        """The events before the last separator.
+
+        None where there is none yet, it is inside an event, an event is bad or the list has ended: `_Sieve`, which is slower,
+        finds out which.
+        """
+        cut = buffer.rfind(separator)
+        if cut < 0 or len(buffer) - cut > SIFTED_BYTES:
+            return None
+        end = cut + separator.index(b"}") + 1
+        try:
+            events = self._decoder.decode(b"".join((b"[", memoryview(buffer)[:end], b"]")))
+        except FAULTS:
+            return None
+        return _Decoded(events, cut + len(separator) - 1) if events else None
 
     def _header(self, stream: BinaryIO) -> bytes:
         """Read up to the first event and keep the fields before it; what was read beyond is returned."""
-        window = _Window(b"")
+        buffer = b""
         while True:
-            read, broken = self._more(stream, window)
-            buffer = window.content()
+            more, broken = self._more(stream, len(buffer))
+            buffer += more
             if bare := _BARE.match(buffer):
                 self._position = bare.end()
                 return buffer[bare.end() :]
@@ -155,7 +170,7 @@ class KinetoStream:
                     continue
                 self._position = found.end()
                 return buffer[found.end() :]
-            if not read or len(buffer) > LARGEST_HEAD:
+            if not more or len(buffer) > LARGEST_HEAD:
                 fault = fault or _Damage('the list "traceEvents" is missing', REPAIR)
                 raise _Damage(broken, TRUNCATED) if broken else fault
 
@@ -164,7 +179,7 @@ class KinetoStream:
         if not is_last and len(buffer) < SIFTED_BYTES and (not separator or separator not in buffer):
             return _Decoded([], 0)
         sieve = _Sieve(buffer, separator, self._decoder)
-        events = sieve.good(list(sieve.pieces()), self._decoder.decode)
+        events = sieve.good(list(sieve.pieces()), by_category=True)
         for place, fault in sorted(sieve.faults):
             self.left_out.setdefault(fault, Left(0, self._position + place)).count += 1
         if sum(left.count for left in self.left_out.values()) > MOST_FAULTS:
@@ -182,15 +197,15 @@ class KinetoStream:
 
     def _trailer(self, rest: bytes, stream: BinaryIO) -> None:
         """The fields behind the events; the file must end with them."""
-        window, size, read = _Window(rest), len(rest), 1
-        while read:
-            read, broken = self._more(stream, window)
-            size += read
+        more = b" "
+        while more:
+            more, broken = self._more(stream, len(rest))
+            rest += more
             if broken:
                 raise _Damage(f"the file cannot be unpacked to its end: {broken}", TRUNCATED)
-            if read and size > LARGEST_TRAILER:
+            if more and len(rest) > LARGEST_TRAILER:
                 raise _Damage(f"the fields behind the events have more than {LARGEST_TRAILER >> 20} MiB", REPAIR)
-        text = window.content().strip()
+        text = rest.strip()
         if text not in {b"", b"}"}:
             self._keep(b"{" + text.removeprefix(b","), self._position)
         elif not text and self.fields and not self.damage:
@@ -231,70 +246,10 @@ def _separator_of(buffer: bytes) -> bytes:
     return (("\n" + indent if broken and not indent.strip() else "") + "}" + found[0]).encode()
 
 
-def _blanks(text: bytes | memoryview) -> int:
-    """How many bytes are before the first event."""
-    found = _GAP.match(text)
-    return found.end() if found else 0
-
-
-class _Window:
-    """Bytes between a stream and a decoder of lists, with an opening bracket in front of them.
-
-    What was decoded from `closed` may refer to these bytes, so it must be used up before the window is moved.
-    """
-
-    def __init__(self, beginning: bytes) -> None:
-        self._block = BLOCK_BYTES
-        self._bytes = bytearray(b"[" + beginning)
-        self._end = len(self._bytes)
-
-    def fill(self, stream: BinaryIO) -> int:
-        """Read a block behind what is there, or as much as that already is; how many bytes came."""
-        room = max(self._block, self._end)
-        self._reserve(room)
-        free = memoryview(self._bytes)[self._end : self._end + room]
-        read: int = stream.readinto(free)  # type: ignore[attr-defined]  # every binary stream that is opened has it
-        self._end += read
-        return read
-
-    def append(self, more: bytes) -> None:
-        self._reserve(len(more))
-        self._bytes[self._end : self._end + len(more)] = more
-        self._end += len(more)
-
-    def content(self) -> bytes:
-        return bytes(memoryview(self._bytes)[1 : self._end])
-
-    def before_last(self, separator: bytes, decoder: EventDecoder) -> _Decoded | None:
-        """The events before the last separator, decoded in place as a list with a bracket on either side.
-
-        None where there is none yet, it is inside an event, an event is bad or the list has ended: `_Sieve`, which is slower,
-        finds out which.
-        """
-        cut = self._bytes.rfind(separator, 1, self._end)
-        if cut < 0 or self._end - cut > SIFTED_BYTES:
-            return None
-        place = cut + separator.index(b"}") + 1
-        under = self._bytes[place]
-        self._bytes[place] = ord("]")
-        try:
-            events = decoder.decode(memoryview(self._bytes)[: place + 1])
-        except FAULTS:
-            return None
-        finally:
-            self._bytes[place] = under
-        return _Decoded(events, cut + len(separator) - 2) if events else None
-
-    def drop(self, count: int) -> None:
-        """Forget this many bytes from the beginning."""
-        left = self._end - 1 - count
-        self._bytes[1 : 1 + left] = self._bytes[1 + count : self._end]
-        self._end = 1 + left
-
-    def _reserve(self, room: int) -> None:
-        """Make room; the old bytes may still be referred to, so they are copied and not resized."""
-        if self._end + room > len(self._bytes):
-            self._bytes = self._bytes[: self._end] + bytes(2 * room)
+def _behind_blanks(text: bytes, place: int = 0) -> int:
+    """Where the first event from here on begins."""
+    found = _GAP.match(text, place)
+    return found.end() if found else place
 
 
 class _Sieve:
@@ -311,7 +266,7 @@ class _Sieve:
         """Beginning and end of each event; `place` is behind the last one, and behind what is between."""
         text = self.text
         while True:
-            start = self.place + _blanks(memoryview(text)[self.place :])
+            start = _behind_blanks(text, self.place)
             if text[start : start + 1] == b"]":
                 self.place, self.ended = start + 1, True
                 return
@@ -325,20 +280,21 @@ class _Sieve:
                 yield start, end
             else:
                 self.faults.append((start, "that are no objects"))
-            self.place = end + _blanks(memoryview(text)[end:])
+            self.place = _behind_blanks(text, end)
 
-    def good(self, pieces: list[tuple[int, int]], decode: Callable[[bytes], list[Event]]) -> list[Event]:
+    def good(self, pieces: list[tuple[int, int]], *, by_category: bool = False) -> list[Event]:
         """The events of these pieces; the bad ones are found by halving."""
         if not pieces:
             return []
+        text = b"[%b]" % b",".join([self.text[start:end] for start, end in pieces])
         try:
-            return decode(b"[%b]" % b",".join([self.text[start:end] for start, end in pieces]))
+            return self.decoder.decode(text, by_category=by_category)
         except FAULTS as exc:
             if len(pieces) == 1:
                 self.faults.append((pieces[0][0], _fault_of(exc)))
                 return []
         half = len(pieces) // 2
-        return self.good(pieces[:half], self.decoder.decode_any) + self.good(pieces[half:], self.decoder.decode_any)
+        return self.good(pieces[:half]) + self.good(pieces[half:])
 
     def _end(self, start: int) -> int | None:
         """Where the value ends that begins here; None where it does not, or only beyond what looks like the next event."""
@@ -365,7 +321,7 @@ class _Sieve:
             end = _end_of_value(self.text, place)
             if end is not None and _MARK in self.text[place:end]:
                 try:
-                    self.decoder.decode_any(b"[%b]" % self.text[place:end])
+                    self.decoder.decode(b"[%b]" % self.text[place:end], by_category=False)
                 except FAULTS:
                     continue
                 return place

@@ -216,11 +216,14 @@ class Columns:
         ]
         memory_times = _nanoseconds([event.ts for event in memory], LATEST)
         device = self._timed(sorts.pop(DEVICE, []))
-        timed = [
-            (sort, thread, self._timed(bucket))
-            for sort, found in sorts.items()
-            for thread, bucket in _threads(_modules(found) if sort == MODULE else found)
-        ]
+        if MODULE in sorts:  # of the calls of Python functions those that are modules, a few of very many
+            sorts[MODULE] = [event for event in sorts[MODULE] if event.name and event.name.startswith(MODULE_PREFIX)]
+        timed = []
+        for sort, found in sorts.items():
+            threads: dict[tuple[Number, Number], list[Event]] = {}
+            for thread, run in groupby(found, _THREAD):
+                threads.setdefault(thread, []).extend(run)
+            timed += [(sort, thread, self._timed(bucket)) for thread, bucket in threads.items()]
         self.unread += unread
         if memory:
             self._add_memory(memory, memory_times)
@@ -283,7 +286,8 @@ class Columns:
         memory.time.extend(times)
         memory.thread.extend(_numbered(list(map(_THREAD, bucket)), memory.threads))
         memory.place.extend(_numbered(list(zip(kinds, numbers, strict=True)), memory.devices))
-        memory.changed.extend(_identifiers(changed, _difference))
+        # A difference; what is no number, or beyond 63 bits, is none
+        memory.changed.extend([each if type(each) is int and -LARGEST <= each < LARGEST else 0 for each in changed])
         for column, values in ((memory.address, address), (memory.allocated, allocated), (memory.reserved, reserved)):
             column.extend(_identifiers(values))
 
@@ -312,7 +316,11 @@ class Columns:
             join = APART.join
             found = [numbers[name, join(_picker(name)(args))] for name, args in zip(names, arguments, strict=True)]
             link = _identifiers([args.sequence for args in arguments])
-            backward = _backward(link, arguments)
+            if max(link, default=NONE) >= 0:
+                # What the backward pass ran has a sequence number and names the thread of its forward.
+                threads = [args.forward_thread for args in arguments]
+                pairs = zip(link, threads, strict=True)
+                backward = array("b", [number >= 0 and thread not in _NO_THREAD for number, thread in pairs])
             external = _identifiers([args.external for args in arguments])
         else:
             found = [numbers[name, b""] for name in names]
@@ -363,23 +371,6 @@ _THREAD = attrgetter("pid", "tid")
 _CHANGE = attrgetter("address", "changed", "allocated", "reserved", "device_type", "device_id")
 
 
-def _modules(events: list[Event]) -> list[Event]:
-    """Of the calls of Python functions those that are modules, a few of very many."""
-    letter = MODULE_PREFIX[0]
-    return [event for event in events if (name := event.name) and name[0] == letter and name.startswith(MODULE_PREFIX)]
-
-
-def _threads(events: list[Event]) -> Iterable[tuple[tuple[Number, Number], list[Event]]]:
-    """The events of each process and thread, in their order."""
-    pids, tids = [event.pid for event in events], [event.tid for event in events]
-    if events and pids.count(pids[0]) == tids.count(tids[0]) == len(events):
-        return [((pids[0], tids[0]), events)]
-    found: dict[tuple[Number, Number], list[Event]] = {}
-    for key, run in groupby(events, _THREAD):
-        found.setdefault(key, []).extend(run)
-    return found.items()
-
-
 def _nanoseconds(microseconds: Sequence[float | Decimal | None], limit: int) -> array[int]:
     """Floats, integers or decimals, each to the nearest nanosecond; the quick path needs a bit for the half."""
     times: list[Any] = list(microseconds)
@@ -411,17 +402,12 @@ def _identifier(value: Number) -> int:
     return int(value) if value is not None and 0 <= value < LARGEST else NONE
 
 
-def _difference(value: Number) -> int:
-    """A difference; what is no number, or beyond 63 bits, is none."""
-    return value if type(value) is int and -LARGEST <= value < LARGEST else 0
-
-
-def _identifiers(values: Sequence[Number], one: Callable[[Number], int] = _identifier) -> array[int]:
-    """A column of identifiers, or of what `one` makes of each value; mostly all are plain numbers already."""
+def _identifiers(values: Sequence[Number]) -> array[int]:
+    """A column of identifiers; mostly all are plain numbers already."""
     try:
         return array("q", values)  # type: ignore[arg-type]  # that they are numbers is what is tried
     except (TypeError, OverflowError):
-        return array("q", map(one, values))
+        return array("q", map(_identifier, values))
 
 
 def _numbered(keys: list[tuple[Number, Number]], numbers: dict[tuple[Number, Number], int]) -> list[int]:
@@ -429,12 +415,3 @@ def _numbered(keys: list[tuple[Number, Number]], numbers: dict[tuple[Number, Num
     if keys.count(keys[0]) == len(keys):
         return [numbers.setdefault(keys[0], len(numbers))] * len(keys)
     return [numbers.setdefault(key, len(numbers)) for key in keys]
-
-
-def _backward(sequences: array[int], arguments: list[Args]) -> array[int]:
-    """Of each operator, whether the backward pass ran it: it has a sequence number and names the thread of its forward."""
-    if max(sequences, default=NONE) < 0:
-        return array("b", bytes(len(sequences)))
-    threads = [args.forward_thread for args in arguments]
-    pairs = zip(sequences, threads, strict=True)
-    return array("b", [sequence >= 0 and thread not in _NO_THREAD for sequence, thread in pairs])

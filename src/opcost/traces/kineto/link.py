@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from typing import NamedTuple
 
 from opcost.core.timeline import PIECES
 from opcost.traces.kineto.columns import CALLS, LEAVES, MODULE_PREFIX, MODULES, NONE, Columns, Lane
@@ -98,17 +97,16 @@ class _Linker:
         calls.sort()
         leaves.sort()
         trace, rows, first = self.trace, self.trace.rows, len(self.trace)
-        nested = _nest(calls, self.names)
-        parents, self_time = nested.parents, nested.self_time
-        self.repeated += [first + row for row in nested.repeated]
-        around = _open_at(leaves.start, calls, nested)
+        parents, call_ends, self_time, repeated = _nest(calls, self.names)
+        self.repeated += [first + row for row in repeated]
+        around = _open_at(leaves.start, calls.start, parents, call_ends)
         self._link_launches(leaves, around, calls, parents, first)
         leaf_ends = [start + spent for start, spent in zip(leaves.start, leaves.duration, strict=True)]
         # By another clock a runtime call may seem to end after what contains it, and is not taken off its time.
         for end, duration, row in zip(leaf_ends, leaves.duration, around, strict=True):
-            if row != NONE and end <= nested.ends[row]:
+            if row != NONE and end <= call_ends[row]:
                 self_time[row] -= duration
-        for starts, ends in ((calls.start, nested.ends), (leaves.start, leaf_ends)):
+        for starts, ends in ((calls.start, call_ends), (leaves.start, leaf_ends)):
             if ends:  # starts are in order
                 trace.first = min(trace.first, starts[0])
                 latest = max(ends)
@@ -154,17 +152,11 @@ class _Linker:
                 captured.append((operator, kernel, signature in self.copies))
 
 
-class _Nested(NamedTuple):
-    """How the calls of a thread are nested; rows are counted from the thread's first."""
+def _nest(calls: Lane, names: list[int]) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Of each operator and annotation of a thread the one that it began in, when it ends, and what is left of its time.
 
-    parents: list[int]
-    ends: list[int]
-    self_time: list[int]  # the last one is for rows without a parent
-    repeated: list[int]
-
-
-def _nest(calls: Lane, names: list[int]) -> _Nested:
-    """Of each operator and annotation the one that it began in, when it ends, and what is left of its time."""
+    Rows are counted from the thread's first; the last time is for rows without a parent. And rows that repeat the name around.
+    """
     parents: list[int] = []
     ends: list[int] = []
     self_time = [*calls.duration, 0]
@@ -188,14 +180,13 @@ def _nest(calls: Lane, names: list[int]) -> _Nested:
         push((top, parent, around))
         top, parent, around = end, row, name
         row += 1  # noqa: SIM113 - `enumerate` would make a pair for every row
-    return _Nested(parents, ends, self_time, repeated)
+    return parents, ends, self_time, repeated
 
 
-def _open_at(times: array[int], calls: Lane, nested: _Nested) -> list[int]:
+def _open_at(times: array[int], call_starts: array[int], parents: list[int], ends: list[int]) -> list[int]:
     """The innermost call that is open at each of these times, which only grow."""
-    parents, ends = nested.parents, nested.ends
     found = []
-    starts = iter(calls.start)
+    starts = iter(call_starts)
     call, next_start = NONE, next(starts, NEVER)
     for time in times:
         while next_start <= time:

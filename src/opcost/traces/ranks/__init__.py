@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 from functools import partial as partial_of
 from io import BytesIO
 from multiprocessing import get_context
-from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from opcost.core.files import opened, write_bytes
 from opcost.core.graph import Note
@@ -122,26 +121,6 @@ class Ranks:
         whole = found.filter((pl.col("ranks") == members) & (pl.col("ranks") > 1))
         return whole.drop("ranks").sort("name", "group", "place", "rank")
 
-    def stragglers(self) -> pl.DataFrame:
-        """The ranks that others waited for, the worst first."""
-        import polars as pl
-
-        return self.summary().filter(pl.col("held_up_ns") > 0).sort("held_up_ns", descending=True)
-
-
-def read_ranks(
-    paths: Sequence[str | os.PathLike[str]],
-    *,
-    scheduler: str | None = None,
-    progress: Progress | None = None,
-    partial: bool = False,
-    reader: str | None = None,
-    cache: str | os.PathLike[str] | None = None,
-) -> Profile:
-    """The profile of many ranks: files, or directories of them; everything else as `reduce_ranks` takes it."""
-    found = reduce_ranks(paths, scheduler=scheduler, progress=progress, partial=partial, reader=reader, cache=cache)
-    return found.profile()
-
 
 def reduce_ranks(
     paths: Sequence[str | os.PathLike[str]],
@@ -169,8 +148,10 @@ def reduce_ranks(
         hint = f"looked for {', '.join(SUFFIXES)}"
         raise SourceError(f"there is no trace in {', '.join(map(str, paths))}", hint=hint)
     paths_given = {os.path.abspath(file): str(file) for file in files}  # noqa: PTH100 - a link keeps its name
-    folder = _folder_of(cache)
-    reduce = partial_of(_tried, partial=partial, reader=reader, folder=None if folder is None else str(folder))
+    folder = usual_folder() if cache is None else None if str(cache) == NOWHERE else Path(cache).absolute()
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise SourceError(f"{cache} is a file, and caches are kept in a folder", hint=f"name a folder, or {NOWHERE}")
+    reduce = partial_of(reduce_rank, partial=partial, reader=reader, folder=folder)
     sizes = {path: Path(path).stat().st_size for path in paths_given}
     # The largest first, so that at the end no worker has a long one to do while the others have nothing.
     todo = sorted(paths_given, key=lambda path: -sizes[path])
@@ -188,13 +169,13 @@ def reduce_ranks(
     tables = {path: table for path in paths_given.values() if not isinstance(table := tried[path], SourceError)}
     if not tables:
         raise faults[0]
-    numbers = number_ranks(tables)
-    frames = [tables[path].with_columns(rank=pl.lit(rank, pl.Int64)) for path, rank in numbers.of.items()]
-    cut = {rank for path, rank in numbers.of.items() if is_partial(tables[path])}
+    rank_of, notes, apart = number_ranks(tables)
+    frames = [tables[path].with_columns(rank=pl.lit(rank, pl.Int64)) for path, rank in rank_of.items()]
+    cut = {rank for path, rank in rank_of.items() if is_partial(tables[path])}
     return Ranks(
         frame=pl.concat(frames, how="vertical_relaxed"),
-        notes=(*(Note("unread", f"left out: {fault.message}") for fault in faults), *numbers.notes),
-        apart=numbers.apart | cut,
+        notes=(*(Note("unread", f"left out: {fault.message}") for fault in faults), *notes),
+        apart=apart | cut,
     )
 
 
@@ -218,36 +199,29 @@ def trace_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
             raise SourceError(f"there is no file or directory {path}")
 
 
-def reduce_rank(
-    path: str, *, partial: bool = False, reader: str | None = None, folder: str | None = None
-) -> pl.DataFrame:
+def reduce_rank(path: str, *, partial: bool, reader: str | None, folder: Path | None) -> Tried:
     """The table of one file, from the cache if it is there. This is what processes and workers run."""
     import polars as pl
 
-    if folder is None:
-        found = pl.DataFrame(reduce_file(path, partial=partial, reader=reader))
-    else:
-        digest = hashlib.sha256(f"{__version__}:{CACHE_VERSION}:{reader or ''}:".encode())
-        with opened(Path(path)) as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-        cached = Path(folder) / f"{digest.hexdigest()}{SUFFIX}"
-        kept = _read_cached(cached)
-        found = pl.DataFrame(reduce_file(path, partial=partial, reader=reader)) if kept is None else kept
-        if kept is None and not is_partial(found):  # a part is not for a user who needs the whole file
-            with suppress(WriteError, OSError):  # where nothing can be written, the next time costs the same again
-                cached.parent.mkdir(parents=True, exist_ok=True)
-                content = BytesIO()
-                found.write_parquet(content)
-                write_bytes(cached, content.getvalue())
-    return found.with_columns(source=pl.lit(Path(path).name))  # the same content may have had another name
-
-
-def _tried(path: str, *, partial: bool, reader: str | None, folder: str | None) -> Tried:
-    """The same, where one bad file must not cost the others."""
     try:
-        return path, reduce_rank(path, partial=partial, reader=reader, folder=folder)
-    except SourceError as exc:
+        cached, found = None, None
+        if folder is not None:
+            digest = hashlib.sha256(f"{__version__}:{CACHE_VERSION}:{reader or ''}:".encode())
+            with opened(Path(path)) as stream:
+                while block := stream.read(1 << 20):
+                    digest.update(block)
+            cached = folder / f"{digest.hexdigest()}{SUFFIX}"
+            found = _read_cached(cached)
+        if found is None:
+            found = pl.DataFrame(reduce_file(path, partial=partial, reader=reader))
+            if cached is not None and not is_partial(found):  # a part is not for a user who needs the whole file
+                with suppress(WriteError, OSError):  # where nothing can be written, the next time costs the same again
+                    cached.parent.mkdir(parents=True, exist_ok=True)
+                    content = BytesIO()
+                    found.write_parquet(content)
+                    write_bytes(cached, content.getvalue())
+        return path, found.with_columns(source=pl.lit(Path(path).name))  # the same content may have had another name
+    except SourceError as exc:  # one bad file must not cost the others
         return path, exc
 
 
@@ -256,24 +230,19 @@ def _tried(path: str, *, partial: bool, reader: str | None, folder: str | None) 
 _RANK = re.compile(r"rank[_.\-]?(\d{1,9})", re.IGNORECASE)
 
 
-class Numbers(NamedTuple):
-    """The rank of each file that is kept."""
+def number_ranks(tables: Mapping[str, pl.DataFrame]) -> tuple[dict[str, int], Sequence[Note], frozenset[int]]:
+    """The rank of each file that is kept, given the table of each, notes, and ranks that are not of one run with the others.
 
-    of: dict[str, int]
-    notes: tuple[Note, ...] = ()
-    apart: frozenset[int] = frozenset()  # ranks that are not of one run with the others
-
-
-def number_ranks(tables: Mapping[str, pl.DataFrame]) -> Numbers:
-    """Number the files, given the table of each; the rank in a trace is never changed for another file's sake."""
+    The rank in a trace is never changed for another file's sake.
+    """
     written = {path: table["rank"][0] for path, table in tables.items()}
     if all(rank is None for rank in written.values()):
         named = {path: rank for path in tables if (rank := _named(path)) is not None}
         if len(named) == len(tables) == len(set(named.values())):
-            return Numbers(named)
+            return named, (), frozenset()
         text = "neither the traces nor their names have distinct ranks; they are numbered in the order of names"
         numbered = {path: number for number, path in enumerate(tables)}
-        return Numbers(numbered, (Note("ranks", text),) if len(tables) > 1 else ())
+        return numbered, (Note("ranks", text),) if len(tables) > 1 else (), frozenset()
     found: dict[str, int] = {}
     owners: dict[int, str] = {}
     unnumbered: dict[str, str] = {}
@@ -295,7 +264,7 @@ def number_ranks(tables: Mapping[str, pl.DataFrame]) -> Numbers:
         found[path] = number
         notes.append(Note("ranks", f"{path} {why}: it is listed as rank {number} and not compared with the others"))
     order = {path: found[path] for path in tables if path in found}
-    return Numbers(order, tuple(notes), frozenset(range(first, first + len(unnumbered))))
+    return order, notes, frozenset(range(first, first + len(unnumbered)))
 
 
 def _named(path: str) -> int | None:
@@ -320,18 +289,6 @@ def usual_folder() -> Path:
     else:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "opcost" / "ranks"
-
-
-def _folder_of(cache: str | PathLike[str] | None) -> Path | None:
-    """The folder that is meant: None is the usual one, and "none" that nothing is kept."""
-    if cache is None:
-        return usual_folder()
-    if str(cache) == NOWHERE:
-        return None
-    folder = Path(cache)
-    if folder.exists() and not folder.is_dir():
-        raise SourceError(f"{folder} is a file, and caches are kept in a folder", hint=f"name a folder, or {NOWHERE}")
-    return folder.absolute()
 
 
 def _read_cached(path: Path) -> pl.DataFrame | None:

@@ -13,7 +13,7 @@ from opcost.analysis.query import query
 from opcost.cli.main import run
 from opcost.errors import SourceError
 from opcost.traces import ranks
-from opcost.traces.ranks import columns, reduce_ranks, usual_folder
+from opcost.traces.ranks import columns, read_ranks, reduce_ranks, usual_folder
 
 DATA = Path(__file__).parent.parent / "data" / "traces"
 ARRIVALS = {0: (10, 40), 1: (25, 42), 2: (18, 60)}
@@ -68,8 +68,9 @@ def test_waits_and_stragglers_follow_from_the_shortest_stay(folder: Path) -> Non
     last = [max(arrivals[place] for arrivals in ARRIVALS.values()) for place in range(2)]
     expected = {(rank, place): (last[place] - ARRIVALS[rank][place]) * 1000 for rank in ARRIVALS for place in range(2)}
     assert waits == expected
-    held_up = {row["rank"]: row["held_up_ns"] for row in found.summary().to_dicts()}
-    assert held_up == {0: 0, 1: (15 + 7) * 1000, 2: (20 + 18) * 1000}
+    held_up = {row["rank"]: row["held_up_ns"] for row in found.stragglers().to_dicts()}
+    assert held_up == {1: (15 + 7) * 1000, 2: (20 + 18) * 1000}
+    assert [row["rank"] for row in found.stragglers().to_dicts()] == [2, 1]  # the worst first
 
 
 def test_each_rank_has_its_own_idle_time(folder: Path) -> None:
@@ -82,7 +83,7 @@ def test_each_rank_has_its_own_idle_time(folder: Path) -> None:
 
 @pytest.mark.usefixtures("one_process")
 def test_the_rank_is_what_the_trace_says_and_rows_carry_it(folder: Path) -> None:
-    profile = reduce_ranks([folder]).profile()
+    profile = read_ranks([folder])
     assert {row.rank for row in profile.rows} == {0, 1, 2}
     assert {(row.rank, row.device_ns, row.count) for row in profile.rows} == {(rank, 0, 2) for rank in ARRIVALS}
     # The launches of the collectives are not in these traces.
@@ -98,7 +99,7 @@ def test_the_rank_is_what_the_trace_says_and_rows_carry_it(folder: Path) -> None
 
 @pytest.mark.usefixtures("one_process")
 def test_the_use_of_each_rank_s_device_is_answered(folder: Path) -> None:
-    found = {use.rank: use for use in query(reduce_ranks([folder]).profile()).devices}
+    found = {use.rank: use for use in query(read_ranks([folder])).devices}
     for rank, (first, second) in ARRIVALS.items():
         use = found[rank]
         assert (use.device, use.kernels) == (f"gpu:{rank}", 2)
@@ -320,12 +321,12 @@ def test_of_a_damaged_rank_partial_reads_the_beginning_and_keeps_no_cache(folder
     path = folder / "worker8.json"
     whole = path.read_text("utf-8")
     path.write_text(whole[: whole.index('"aten::mm"', whole.index('"aten::mm"') + 1)], encoding="utf-8")
-    profile = reduce_ranks([folder], partial=True).profile()
+    profile = read_ranks([folder], partial=True)
     executions = {rank: sum(row.count for row in profile.rows if row.rank == rank) for rank in ARRIVALS}
     assert sum(executions.values()) == 2 * 3 - 1
     assert [note.code for note in profile.notes if note.code == "partial"] == ["partial"]
     assert len(list(caches.iterdir())) == len(ARRIVALS) - 1
-    assert {row.rank for row in reduce_ranks([folder]).profile().rows} == {0, 2}
+    assert {row.rank for row in read_ranks([folder]).rows} == {0, 2}
 
 
 def test_nothing_to_read_is_said(tmp_path: Path) -> None:
@@ -339,6 +340,6 @@ def test_nothing_to_read_is_said(tmp_path: Path) -> None:
 def test_other_formats_are_ranks_too(tmp_path: Path) -> None:
     for rank in range(2):
         shutil.copy(DATA / "onnxruntime" / "resnet_noopt_seq.json.gz", tmp_path / f"rank{rank}.json.gz")
-    profile = reduce_ranks([tmp_path]).profile()
+    profile = read_ranks([tmp_path])
     assert sorted({row.rank for row in profile.rows}) == [0, 1]
     assert len({sum(row.host_ns for row in profile.rows if row.rank == rank) for rank in (0, 1)}) == 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, cast
 
 from opcost.core.graph import Cost, Note, TensorSpec
 from opcost.core.rendering import Rendered, brief
@@ -60,6 +60,12 @@ class Field:
     def textual(self) -> bool:
         """It holds no numbers, and is aligned to the left."""
         return self.unit in ("name", "text", "shapes")
+
+
+def columns(text: str) -> tuple[Field, ...]:
+    """Fields as words `name:unit`; one with `?` behind it is left out where it is the same in every line."""
+    words = [word.partition(":") for word in text.split()]
+    return tuple([Field(name, cast("Unit", unit.rstrip("?")), dull=unit.endswith("?")) for name, _, unit in words])
 
 
 class Line(NamedTuple):

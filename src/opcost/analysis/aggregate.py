@@ -78,6 +78,16 @@ def combine(
     for part in parts:
         spent[part.bound] += part.time_ns
     times = [(part.time_ns, part.count, part.singles[0]) for part in parts]
+    # Of single executions; a part of several that it does not have counts as often as its mean
+    single_times = [(single, 1) for part in parts for single in part.singles[0]] if percentiles else []
+    means = [(part.time_ns / (part.count or 1), part.count or 1) for part in parts if not part.singles[0]]
+    ordered: list[tuple[float, int]] = sorted([*single_times, *means])
+    # The kernels that took longest, those of one name together
+    launched, spent_in = Counter[str](), Counter[str]()
+    for kernel in kernels:
+        launched[kernel.name] += kernel.count
+        spent_in[kernel.name] += kernel.duration_ns
+    uses = [KernelUse(name, count, spent_in[name]) for name, count in launched.items()]
     return AnswerLine(
         role=role,
         labels=labels,
@@ -93,8 +103,8 @@ def combine(
         unpriced_share=unpriced / work if work else None,
         ins=first.ins if first is not None and alike else (),
         outs=first.outs if first is not None and alike else (),
-        percentiles=percentiles_of(parts, percentiles),
-        kernels=top_kernels(kernels),
+        percentiles=tuple(percentile(ordered, percent) for percent in percentiles),
+        kernels=tuple(sorted(uses, key=lambda use: -use.time_ns)[:TOP_KERNELS]),
         launches=sum(part.launches for part in parts),
         delay_ns=percentile(delays, 50) if delays else None,
         delay_p90_ns=percentile(delays, 90) if delays else None,
@@ -106,16 +116,6 @@ def combine(
 def union(spans: Iterable[tuple[int, int]]) -> int:
     """Length of the time that at least one span covers."""
     return covered(sorted(spans))
-
-
-def percentiles_of(parts: Sequence[Part], wanted: Sequence[float]) -> tuple[float, ...]:
-    """Of the times of single executions; a part of several that it does not have counts as often as its mean."""
-    if not wanted:
-        return ()
-    known = [(single, 1) for part in parts for single in part.singles[0]]
-    means = [(part.time_ns / (part.count or 1), part.count or 1) for part in parts if not part.singles[0]]
-    times = sorted([*known, *means])
-    return tuple(percentile(times, percent) for percent in wanted)
 
 
 def percentile(weighted: Sequence[tuple[float, int]], percent: float) -> float:
@@ -138,17 +138,6 @@ def delays_of(kernels: Sequence[Kernel]) -> list[tuple[int, int]]:
     """How long each kernel waited after its launch, sorted; two clocks that disagree give nothing."""
     found = [kernel.start_ns - kernel.launched_ns for kernel in kernels if kernel.launched_ns is not None]
     return sorted((delay, 1) for delay in found if delay >= 0)
-
-
-def top_kernels(kernels: Sequence[Kernel]) -> tuple[KernelUse, ...]:
-    """The kernels that took longest, those of one name together."""
-    counts: Counter[str] = Counter()
-    times: Counter[str] = Counter()
-    for kernel in kernels:
-        counts[kernel.name] += kernel.count
-        times[kernel.name] += kernel.duration_ns
-    uses = [KernelUse(name, count, times[name]) for name, count in counts.items()]
-    return tuple(sorted(uses, key=lambda use: -use.time_ns)[:TOP_KERNELS])
 
 
 def _times(values: Sequence[tuple[int | None, int, Sequence[int]]], how: str) -> float | None:

@@ -22,11 +22,11 @@ from opcost.core.profile import (
     RankWait,
     extra_entries,
 )
-from opcost.core.sheet import Cell, Field, Sheet, Table
+from opcost.core.sheet import Cell, Sheet, Table, columns
 from opcost.core.timeline import LONG_GAP
 from opcost.core.units import format_bytes, format_time
 
-WHOSE = (Field("rank", "number", dull=True), Field("device", "text"))
+WHOSE = "rank:number? device:text"
 TIME, BESIDE, COPIES = "time of each device", "beside other work", "copies"
 LONG_GAPS = "long gaps"
 
@@ -73,7 +73,6 @@ def _times(uses: Sequence[Busy], in_steps: Sequence[Busy]) -> Table:
             if time:
                 share = None if part == LONG_GAPS else time / use.rated_ns
                 lines.append((use.rank, use.device, part, time, share, each.get(part, 0.0 if each else None)))
-    fields = (*WHOSE, Field("part", "text"), Field("time", "time"), Field("share", "share"))
     total = sum(use.span_ns for use in uses)
     known = [own for use in uses if (own := steps.get((use.rank, use.device))) is not None]
     each_step = sum(own.span_ns / own.steps for own in known) if known and len(known) == len(uses) else None
@@ -86,7 +85,7 @@ def _times(uses: Sequence[Busy], in_steps: Sequence[Busy]) -> Table:
         remarks.append("per_step: the mean of the steps after the first")
     return Table.of(
         title=TIME,
-        fields=(*fields, Field("per_step", "time", dull=True)),
+        fields=columns(f"{WHOSE} part:text time:time share:share per_step:time?"),
         lines=tuple(lines),
         total=("", "total", "", total, 1.0 if total else None, each_step),
         remarks=tuple(remarks),
@@ -103,16 +102,13 @@ def _beside(uses: Sequence[Busy]) -> Table:
         for what, time, whole in zip(names, hidden, wholes, strict=True):
             if whole and use.compute_ns is not None:
                 lines.append((use.rank, use.device, what, time, time / whole))
-    fields = (*WHOSE, Field("what", "text"), Field("time", "time"), Field("share", "share"))
+    fields = columns(f"{WHOSE} what:text time:time share:share")
     remarks = ("share: of all communication, of all copies, of the durations of all kernels",) if lines else ()
     return Table.of(title=BESIDE, fields=fields, lines=lines, remarks=remarks)
 
 
 def _copies(found: Sequence[CopySummary]) -> Table:
-    fields = (
-        *WHOSE, Field("copy", "text"), Field("calls", "number"), Field("time", "time"), Field("bytes", "bytes"),
-        Field("bandwidth", "bytes/s"),
-    )  # fmt: skip
+    fields = columns(f"{WHOSE} copy:text calls:number time:time bytes:bytes bandwidth:bytes/s")
     lines = []
     for each in sorted(found, key=lambda each: (each.rank, each.device, -each.time_ns)):
         rate = each.bytes * SECOND_NS / each.time_ns if each.bytes is not None and each.time_ns else None
@@ -130,10 +126,7 @@ def memory(profile: Profile) -> Sheet:
     """What allocators reported while the trace was recorded: peaks, what allocated them, and how they changed over time."""
     peaks = extra_entries(profile.extra, "memory", AllocatorMemory)
     missing = () if peaks else (Note("memory", _NOTHING),)
-    fields = (
-        *WHOSE, Field("peak", "bytes"), Field("at", "time"), Field("reserved", "bytes"), Field("first", "bytes"),
-        Field("last", "bytes"), Field("growth_per_step", "bytes", dull=True), Field("changes", "number"),
-    )  # fmt: skip
+    sizes = "peak:bytes at:time reserved:bytes first:bytes last:bytes growth_per_step:bytes? changes:number"
     names = (
         "rank", "device", "peak_bytes", "peak_at_ns", "reserved_bytes", "first_bytes", "last_bytes", "growth_bytes", "changes",
     )  # fmt: skip
@@ -142,32 +135,27 @@ def memory(profile: Profile) -> Sheet:
         for each in peaks
         if each.growth_bytes is not None and each.growth_bytes > 0
     )
-    tables = (
-        Table.of(title=PEAK, fields=fields, lines=map(attrgetter(*names), peaks), remarks=remarks),
-        _holders(extra_entries(profile.extra, "holders", AllocationHolder), peaks),
-        _over(extra_entries(profile.extra, "memory_over_time", AllocatorMemoryOverTime)),
-    )
-    return Sheet(name="memory", meta=profile.meta, tables=tables, notes=missing)
-
-
-def _holders(found: list[AllocationHolder], peaks: list[AllocatorMemory]) -> Table:
     whole = {(each.rank, each.device): each.peak_bytes for each in peaks}
-    fields = (
-        *WHOSE, Field("operator", "name"), Field("module", "name", dull=True), Field("tensors", "number"),
-        Field("bytes", "bytes"), Field("share", "share"),
-    )  # fmt: skip
-    lines = []
-    for each in found:
+    held = []
+    for each in extra_entries(profile.extra, "holders", AllocationHolder):
         peak = whole.get((each.rank, each.device))
         share = each.bytes / peak if peak else None
-        lines.append((each.rank, each.device, each.type, each.module, each.number, each.bytes, share))
-    return Table.of(title=LIVE, fields=fields, lines=lines)
-
-
-def _over(found: list[AllocatorMemoryOverTime]) -> Table:
-    sizes = (Field("peak", "bytes"), Field("last", "bytes"), Field("reserved", "bytes", dull=True))
+        held.append((each.rank, each.device, each.type, each.module, each.number, each.bytes, share))
     read = attrgetter("rank", "device", "part", "peak_bytes", "last_bytes", "reserved_bytes")
-    return Table.of(title=OVER, fields=(*WHOSE, Field("part", "text"), *sizes), lines=map(read, found))
+    tables = (
+        Table.of(title=PEAK, fields=columns(f"{WHOSE} {sizes}"), lines=map(attrgetter(*names), peaks), remarks=remarks),
+        Table.of(
+            title=LIVE,
+            fields=columns(f"{WHOSE} operator:name module:name? tensors:number bytes:bytes share:share"),
+            lines=held,
+        ),
+        Table.of(
+            title=OVER,
+            fields=columns(f"{WHOSE} part:text peak:bytes last:bytes reserved:bytes?"),
+            lines=map(read, extra_entries(profile.extra, "memory_over_time", AllocatorMemoryOverTime)),
+        ),
+    )
+    return Sheet(name="memory", meta=profile.meta, tables=tables, notes=missing)
 
 
 # -- potential savings --------------------------------------------------------------------------------------------------
@@ -293,12 +281,10 @@ def _collectives(found: Sequence[CollectiveSummary]) -> Table:
     for each in found:
         kind = collective_kind(each.name) or each.name
         groups.setdefault((kind, each.group, each.ranks, each.bytes, each.dtype, each.algorithm), []).append(each)
-    fields = (
-        Field("collective", "text"), Field("bytes", "bytes"), Field("calls", "number"), Field("time", "time"),
-        Field("bus_bandwidth", "bytes/s"), Field("median", "time"), Field("ranks", "number", dull=True),
-        Field("group", "text", dull=True), Field("dtype", "text", dull=True),
-        Field("algorithm", "text", dull=True), Field("algorithm_bandwidth", "bytes/s"),
-    )  # fmt: skip
+    fields = columns(
+        "collective:text bytes:bytes calls:number time:time bus_bandwidth:bytes/s median:time ranks:number? group:text? "
+        "dtype:text? algorithm:text? algorithm_bandwidth:bytes/s"
+    )
     lines: list[tuple[int, tuple[Cell, ...]]] = []
     for (kind, group, ranks, moved, dtype, algorithm), same in groups.items():
         # The rates of the algorithm and of the busiest link, at the shortest of all times
@@ -310,19 +296,14 @@ def _collectives(found: Sequence[CollectiveSummary]) -> Table:
         middle = median(each.median_ns for each in same)
         lines.append((time, (kind, moved, calls, time, bus, middle, ranks, group, dtype, algorithm, rate)))
     lines.sort(key=lambda line: -line[0])
-    remarks = (
-        "bandwidth as nccl-tests define it, at the shortest time: the rank that comes last waits for no other rank",
-    )
-    return Table.of(
-        title=COLLECTIVES, fields=fields, lines=tuple(line for _, line in lines), remarks=remarks if lines else ()
-    )
+    how = "bandwidth as nccl-tests define it, at the shortest time: the rank that comes last waits for no other rank"
+    ordered = [line for _, line in lines]
+    return Table.of(title=COLLECTIVES, fields=fields, lines=ordered, remarks=(how,) if lines else ())
 
 
 def _ranks(waited: Sequence[RankWait]) -> Table:
     ordered = sorted(waited, key=lambda each: (-each.held_up_ns, each.rank))
     lines = tuple((each.rank, each.collective_ns, each.wait_ns, each.held_up_ns, each.last) for each in ordered)
-    times = (Field("collectives", "time"), Field("waiting", "time"), Field("held_up", "time"))
-    fields = (Field("rank", "number"), *times, Field("last", "number"))
     # The rank that others waited for most, and how much of all waiting that was
     whole = sum(each.held_up_ns for each in waited)
     remarks: tuple[str, ...] = ()
@@ -330,4 +311,5 @@ def _ranks(waited: Sequence[RankWait]) -> Table:
         worst = max(waited, key=lambda each: each.held_up_ns)
         spent = f"others waited {format_time(worst.held_up_ns)} for it, {100 * worst.held_up_ns / whole:.0f} % of all waiting"
         remarks = (f"rank {worst.rank} came last in {worst.last:,} collectives: {spent}",)
+    fields = columns("rank:number collectives:time waiting:time held_up:time last:number")
     return Table.of(title=RANKS, fields=fields, lines=lines, remarks=remarks)

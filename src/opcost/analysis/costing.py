@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 from opcost.analysis.memory import OnDevice, memory, storage_bytes
 from opcost.analysis.patterned import CostAndRule, walk
@@ -32,15 +31,12 @@ from opcost.errors import RuleError, shortened
 from opcost.rules.registry import DEFAULT, Convention, OpView, Rules
 
 
+@garbage_collector_paused()
 def cost_graph(graph: Graph, rules: Rules, convention: Convention = DEFAULT, on: OnDevice | None = None) -> Report:
     """The cost of every operator of a graph, rolled up; memory as a device allocates it, where one is named."""
-    with garbage_collector_paused():
-        return _cost_graph(graph, rules, convention, on)
-
-
-def _cost_graph(graph: Graph, rules: Rules, convention: Convention, on: OnDevice | None) -> Report:
-    if isinstance(graph.ops, PatternedOps):
-        # The same of a run that is stored as patterns, all of it forward
+    rows: Sequence[Row]
+    phases: dict[Phase, Cost]
+    if isinstance(graph.ops, PatternedOps):  # a run that is stored as patterns, all of it forward
         reasons: dict[int, str] = {}
 
         def cost_op(
@@ -50,21 +46,34 @@ def _cost_graph(graph: Graph, rules: Rules, convention: Convention, on: OnDevice
             return cost, rule
 
         rows, sums, missed, read, account = walk(graph, cost_op)
-        memory = _accounted(account, on)
-        del account  # it has large arrays
         own = {module.path: sums.get(module.path) or Stats() for module in graph.modules}
-        phases: dict[Phase, Cost] = {"forward": cost_of(sum(own.values(), Stats()))}
-        found = _Found(rows, own, phases, memory, read, _coverage(len(rows), missed, reasons))
+        phases = {"forward": cost_of(sum(own.values(), Stats()))}
     else:
-        found = _one_by_one(graph, rules, convention, on)
-    parameters = _parameters(graph, found.read)
-    modules = _roll_up(graph, found.own, parameters)
-    peak, notes = found.memory
+        sizes = storage_bytes(graph)
+        rows, reasons = _cost_rows(graph, rules, convention, sizes)
+        if graph.choices:
+            rows = decided(graph, rows)
+            graph = replace(graph, ops=tuple(row.op for row in rows))
+        own_rows: dict[str, list[Row]] = {module.path: [] for module in graph.modules}
+        by_phase: dict[Phase, list[Row]] = {}
+        for row in rows:
+            own_rows[row.op.module].append(row)
+            by_phase.setdefault(row.op.phase, []).append(row)
+        own = {path: stats_of(found) for path, found in own_rows.items()}
+        phases = {phase: cost_of(stats_of(found)) for phase, found in by_phase.items()}
+        missed = [(row, row.op.module, 1) for row in rows if row.cost is None]
+        read = {graph.values[i].storage for op in graph.ops for i in op.inputs}
+        account = partial(memory, graph, sizes, on, rows)
+    peak, notes = _accounted(account, on)
+    del account  # it has large arrays
+    coverage = _coverage(len(rows), missed, reasons)
+    parameters = _parameters(graph, read)
+    modules = _roll_up(graph, own, parameters)
     return Report(
         meta={"source": graph.source, "framework": graph.framework, **graph.meta, "causal": convention.causal},
-        rows=found.rows, modules=modules, parameters=parameters, totals=modules[0].total,
-        phases=found.phases or {"forward": ZERO}, memory=peak,
-        coverage=replace(found.coverage, exact=all(note.code not in (ASSUMED, UNSEEN) for note in graph.notes)),
+        rows=rows, modules=modules, parameters=parameters, totals=modules[0].total,
+        phases=phases or {"forward": ZERO}, memory=peak,
+        coverage=replace(coverage, exact=all(note.code not in (ASSUMED, UNSEEN) for note in graph.notes)),
         inputs=tuple((graph.values[i].name, graph.values[i].spec) for i in graph.inputs),
         outputs=tuple(graph.values[i].spec for i in graph.outputs),
         input_values=graph.inputs, output_values=graph.outputs, calls=graph.calls, notes=(*graph.notes, *notes),
@@ -84,40 +93,6 @@ def _accounted(account: Callable[[], Memory], on: OnDevice | None) -> tuple[Memo
         return found, ()
     said = "so long a run is not followed tensor by tensor: memory is that of tensors alone, and not as the device holds it"
     return found, (Note("memory", said),)
-
-
-class _Found(NamedTuple):
-    """What is found of the operators of a graph."""
-
-    rows: Sequence[Row]
-    own: dict[str, Stats]  # what each module's own operators cost
-    phases: dict[Phase, Cost]
-    memory: tuple[Memory | None, tuple[Note, ...]]
-    read: set[int]  # the memory that operators read
-    coverage: Coverage
-
-
-def _one_by_one(graph: Graph, rules: Rules, convention: Convention, on: OnDevice | None) -> _Found:
-    sizes = storage_bytes(graph)
-    rows, reasons = _cost_rows(graph, rules, convention, sizes)
-    if graph.choices:
-        rows = decided(graph, rows)
-        graph = replace(graph, ops=tuple(row.op for row in rows))
-    own_rows: dict[str, list[Row]] = {module.path: [] for module in graph.modules}
-    for row in rows:
-        own_rows[row.op.module].append(row)
-    phases: dict[Phase, Cost] = {}
-    for phase in dict.fromkeys(row.op.phase for row in rows):
-        phases[phase] = cost_of(stats_of(row for row in rows if row.op.phase == phase))
-    values = graph.values
-    return _Found(
-        rows,
-        {path: stats_of(found) for path, found in own_rows.items()},
-        phases,
-        _accounted(partial(memory, graph, sizes, on, rows), on),
-        {values[i].storage for op in graph.ops for i in op.inputs},
-        _coverage(len(rows), ((row, row.op.module, 1) for row in rows if row.cost is None), reasons),
-    )
 
 
 def _cost_rows(

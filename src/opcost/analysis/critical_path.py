@@ -11,7 +11,7 @@ from opcost.analysis.aggregate import percentile
 from opcost.analysis.bounds import devices, kernels_by_device
 from opcost.core.names import is_collective, is_copy
 from opcost.core.profile import Kernel, Profile, ProfileRow
-from opcost.core.sheet import Cell, Field, Sheet, Table
+from opcost.core.sheet import Cell, Sheet, Table, columns
 from opcost.core.units import format_time
 from opcost.errors import OpcostError
 
@@ -34,21 +34,17 @@ def critical_path(profile: Profile) -> Sheet:
         outside += sum(found.outside_ns.get(link.target, 0) for link in path.links if not link.time_ns)
         bounds += [(rank, *line) for line in _lines(found, path, steps, by_name=False)]
         parts += [(rank, *line) for line in _lines(found, path, steps, by_name=True)]
-    rank_field, bound = Field("rank", "number", dull=True), Field("bound", "text")
-    spent = (
-        Field("time", "time"), Field("share", "share"), Field("per_step", "time", dull=True), Field("halved", "time"),
-        Field("gain", "share"),
-    )  # fmt: skip
+    spent = "time:time share:share per_step:time? halved:time gain:share"
     total: tuple[Cell, ...] = "", "total", length, 1.0, length / steps if steps else None, "", ""
     remarks = ["halved: by so much the path is shorter if all of this takes half of its time, on the path or not"]
     if outside:
         what = "lie between operators of the host and count as nothing: the program itself, or waits that the trace does not show"
         remarks.append(f"{format_time(outside)} more {what}")
-    operators = (rank_field, Field("operator", "name"), bound, Field("links", "number"), *spent)
+    operators = columns(f"rank:number? operator:name bound:text links:number {spent}")
     tables = (
         Table.of(
             title=BOUNDS,
-            fields=(rank_field, bound, *spent),
+            fields=columns(f"rank:number? bound:text {spent}"),
             lines=bounds,
             total=total if bounds else None,
             remarks=tuple(remarks),
@@ -327,7 +323,6 @@ OVER_TIME, BEHIND = "queue and launches over time", "where the host was behind"
 TENTHS = 10  # parts into which the time of a trace without steps is divided
 FED = 8  # this many kernels in a row that were launched in time end a region in which the host was behind
 MOST_REGIONS = 10
-_WHOSE = (Field("rank", "number", dull=True), Field("device", "text"))
 
 
 class Work(NamedTuple):
@@ -353,38 +348,32 @@ def launches(profile: Profile) -> Sheet:
             over_time += [(rank, device, part, *_launched(work, *span)) for part, *span in _parts(rows, kernels)]
             regions += [(idle, (rank, device, *region)) for idle, region in _regions(work, rows)]
     regions.sort(key=lambda found: -found[0])
-    tables = [
-        Table.of(title=title, fields=(*_WHOSE, *fields), lines=lines, remarks=remarks if lines else ())
-        for (title, fields, remarks), lines in zip(
-            _TABLES, (over_time, [line for _, line in regions[:MOST_REGIONS]]), strict=True
-        )
-    ]
-    return Sheet(name="launches", meta=profile.meta, tables=tuple(tables), notes=profile.notes)
+    over = Table.of(
+        title=OVER_TIME,
+        fields=columns(
+            "rank:number? device:text part:text launches:number queue:ratio queue_max:number empty:share delay:time "
+            "delay_p90:time late:share"
+        ),
+        lines=over_time,
+        remarks=_REMARKS if over_time else (),
+    )
+    ran = "host_ran: the operator that the host spent most time in, without what it called"
+    behind = Table.of(
+        title=BEHIND,
+        fields=columns(
+            "rank:number? device:text from:time time:time kernels:number idle:time host_ran:name host_time:time"
+        ),
+        lines=[line for _, line in regions[:MOST_REGIONS]],
+        remarks=(ran,) if regions else (),
+    )
+    return Sheet(name="launches", meta=profile.meta, tables=(over, behind), notes=profile.notes)
 
 
-_TABLES = (
-    (
-        OVER_TIME,
-        (
-            Field("part", "text"), Field("launches", "number"), Field("queue", "ratio"), Field("queue_max", "number"),
-            Field("empty", "share"), Field("delay", "time"), Field("delay_p90", "time"), Field("late", "share"),
-        ),
-        (
-            "queue: launched and not begun, the mean over time",
-            "empty: the share of the time in which that is nothing",
-            "late: of the kernels those that were launched when the device had nothing left to do",
-        ),
-    ),
-    (
-        BEHIND,
-        (
-            Field("from", "time"), Field("time", "time"), Field("kernels", "number"), Field("idle", "time"),
-            Field("host_ran", "name"), Field("host_time", "time"),
-        ),
-        ("host_ran: the operator that the host spent most time in, without what it called",),
-    ),
-)  # fmt: skip
-"""Title, fields and remarks of both tables."""
+_REMARKS = (
+    "queue: launched and not begun, the mean over time",
+    "empty: the share of the time in which that is nothing",
+    "late: of the kernels those that were launched when the device had nothing left to do",
+)
 
 
 def _work(kernels: Iterable[Kernel]) -> Iterator[Work]:

@@ -35,8 +35,13 @@ class Piece(NamedTuple):
         return self.last - self.first + 1
 
     def _rows(self, tokens: int) -> list[Row] | None:
+        """The rows there; None where both ends are not rows of the same operators."""
         ends = (self.first, self.last) if self.first < self.last else (self.first, self.first + 1)
-        return _between(self.low.rows, self.high.rows, weights(ends, tokens))
+        on, low, high = weights(ends, tokens), self.low.rows, self.high.rows
+        try:
+            return [_row(a, b, on) for a, b in zip(low, high, strict=True)] if len(low) == len(high) else None
+        except _NoLine:
+            return None
 
     def at(self, tokens: int) -> Report:
         """The step against a cache of this many tokens."""
@@ -106,16 +111,6 @@ def _split(report: Counted, first: int, last: int) -> Iterator[Piece]:
     else:
         yield from _split(report, first, middle)
         yield from _split(report, middle + 1, last)
-
-
-def _between(low: Sequence[Row], high: Sequence[Row], on: Weights) -> list[Row] | None:
-    """The rows there; None where both are not rows of the same operators."""
-    if len(low) != len(high):
-        return None
-    try:
-        return [_row(a, b, on) for a, b in zip(low, high, strict=True)]
-    except _NoLine:
-        return None
 
 
 def _row(a: Row, b: Row, on: Weights) -> Row:

@@ -121,6 +121,17 @@ class Ranks:
         whole = found.filter((pl.col("ranks") == members) & (pl.col("ranks") > 1))
         return whole.drop("ranks").sort("name", "group", "place", "rank")
 
+    def stragglers(self) -> pl.DataFrame:
+        """The ranks that others waited for, the worst first."""
+        import polars as pl
+
+        return self.summary().filter(pl.col("held_up_ns") > 0).sort("held_up_ns", descending=True)
+
+
+def read_ranks(paths: Sequence[str | os.PathLike[str]], **options: Any) -> Profile:
+    """The profile of many ranks: files, or directories of them; the options are those of `reduce_ranks`."""
+    return reduce_ranks(paths, **options).profile()
+
 
 def reduce_ranks(
     paths: Sequence[str | os.PathLike[str]],

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias
 
 from opcost.analysis import bounds
-from opcost.analysis.part import LABELS, NOWHERE, Part, parts_of, shapes_text, unattributed_parts, usual_side
-from opcost.core.answer import Busy
+from opcost.analysis.part import LABELS, NOWHERE, parts_of, shapes_text, unattributed_parts, usual_side
 from opcost.core.graph import note_texts
 from opcost.core.limits import Limit
 from opcost.core.profile import Profile
@@ -181,9 +181,9 @@ def _places(by: By, sources: Sequence[Mapping[str, GroupCost] | None], quantitie
     found = [places or {} for places in sources]
     names = _merged([list(places) for places in found])
     if by == "kind":  # the costliest first, whichever source it is in
-        names.sort(
-            key=lambda name: [-max(each) for each in zip(*(_rank(places.get(name)) for places in found), strict=True)]
-        )
+        nothing, rank = GroupCost(Stats()), attrgetter("stats.macs", "stats.flops", "stats.bytes_read")
+        ranks = {name: zip(*(rank(places.get(name, nothing)) for places in found), strict=True) for name in names}
+        names.sort(key={name: [-max(each) for each in own] for name, own in ranks.items()}.__getitem__)
     entries = []
     for name in names:
         own = [_UNKNOWN if places is None else places.get(name) for places in sources]
@@ -209,11 +209,6 @@ def _amount(place: GroupCost | None, name: str) -> int | None:
 
 
 _UNKNOWN = GroupCost(Stats(), known=())
-
-
-def _rank(place: GroupCost | None) -> tuple[int, int, int]:
-    stats = Stats() if place is None else place.stats
-    return stats.macs, stats.flops, stats.bytes_read
 
 
 def _merged(lists: Sequence[Sequence[str]]) -> list[str]:
@@ -270,6 +265,9 @@ class Key(NamedTuple):
 
 TIME = Quantity("time", "time", "time")
 CALLS = Quantity("calls", "calls", "number")
+_OF_DEVICES = {
+    "from first to last kernel": "span", "idle time": "idle", "exposed communication": "communication",
+}  # fmt: skip
 
 
 def diff_profiles(
@@ -292,8 +290,14 @@ def diff_profiles(
     keys = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
     keys.sort(key=lambda key: -abs(new.get(key, (0, 0))[0] - old.get(key, (0, 0))[0]))
     entries = [_time_entry("total", Key(""), time, [sum(spent for spent, _ in each.values()) for each in (old, new)])]
-    if side == "device":
-        entries += _of_devices(uses, divisors)
+    # The time of devices from the first kernel to the last, idle, and in collectives that nothing hid, on average
+    for title, read in _OF_DEVICES.items() if side == "device" else ():
+        amounts: list[int | None] = []
+        for each, divided in zip(uses, divisors, strict=True):
+            spent = [getattr(use, f"{read}_ns") for use in each]
+            amounts.append(round(sum(spent) / len(spent) / divided) if spent and None not in spent else None)
+        if None not in amounts and any(amounts):
+            entries.append(_time_entry("total", Key(""), Quantity(read, title, "time"), amounts))
     name: PartName = "operator" if predicted else _PARTS[by or "operator"]
     for key in keys:
         found = old.get(key), new.get(key)
@@ -305,22 +309,6 @@ def diff_profiles(
         facts["per"] = f"per step of {divided}" if divided > 1 else ""
         sources.append(Compared(label=label, facts=facts))
     return Comparison(sources=tuple(sources), entries=tuple(entries)).changed()
-
-
-def _of_devices(uses: Sequence[Sequence[Busy]], divided: Sequence[int]) -> list[Entry]:
-    """The time of a device from its first kernel to its last, its idle time, and collectives that nothing hid, on average."""
-
-    def mean(place: int, name: str) -> int | None:
-        found = [getattr(use, name) for use in uses[place]]
-        return round(sum(found) / len(found) / divided[place]) if found and None not in found else None
-
-    names = (("span", "from first to last kernel"), ("idle", "idle time"), ("communication", "exposed communication"))
-    found = []
-    for name, title in names:
-        amounts = [mean(place, f"{name}_ns") for place in range(2)]
-        if None not in amounts and any(amounts):
-            found.append(_time_entry("total", Key(""), Quantity(name, title, "time"), amounts))
-    return found
 
 
 def _time_entry(part: PartName, key: Key, quantity: Quantity, amounts: list[int | None]) -> Entry:
@@ -344,25 +332,20 @@ def _spent(
         row = part.row
         if by_kind and row is not None and row.kind == "view":  # which no prediction has: they run nothing on a device
             continue
-        key = _key(part, "kind" if by_kind else by, layers, by_layer=by_kind)
+        if by == "shape" or by_kind:
+            key = Key("", LABELS["type"](part))
+            if row is not None:
+                own = (row.kind or row.type,) if by_kind else (row.type, shapes_text(row.ins))
+                key = Key(layers[row.module], *own)
+        elif by in ("kernel", "operator"):
+            key = Key(LABELS["type" if by == "operator" else "kernel"](part))
+        elif by == "module" and row is not None:
+            key = Key(layers[row.module] or NOWHERE)
+        else:  # of an unknown kind, the type says more than nothing
+            key = Key(LABELS[by](part) or (NOWHERE if row is None else row.type))
         time, count = found.get(key, (0, 0))
         found[key] = time + part.time_ns, count + (part.launches if by == "kernel" else part.count)
     return {key: (round(time / divided), round(count / divided)) for key, (time, count) in found.items()}
-
-
-def _key(part: Part, by: ProfileBy, layers: Mapping[str, str], *, by_layer: bool) -> Key:
-    row = part.row
-    if by == "shape" or by_layer:
-        if row is None:
-            return Key("", LABELS["type"](part))
-        own = (row.kind or row.type,) if by_layer else (row.type, shapes_text(row.ins))
-        return Key(layers[row.module], *own)
-    if by in ("kernel", "operator"):
-        return Key(LABELS["type" if by == "operator" else "kernel"](part))
-    if by == "module" and row is not None:
-        return Key(layers[row.module] or NOWHERE)
-    # Of an unknown kind, the type says more than nothing.
-    return Key(LABELS[by](part) or (NOWHERE if row is None else row.type))
 
 
 # -- budgets ------------------------------------------------------------------------------------------------------------

@@ -99,7 +99,17 @@ def with_modules(profile: Profile, report: Report) -> Profile:
         found.append(match.op.module if path is None and match is not None else path)
         costs.append(row.cost if row.cost is not None or match is None else match.cost)
     _spread(profile.rows, found)
-    aliases = _aliases(profile.rows, found)
+    # What modules of the trace are called in the report, and those around them, where all that was found agrees
+    names: dict[str, set[str]] = {}
+    for row, path in zip(profile.rows, found, strict=True):
+        if path is not None and row.module:
+            theirs, ours = row.module, path
+            names.setdefault(theirs, set()).add(ours)
+            # The trace names the outermost module too; the report calls it nothing.
+            while theirs.count(".") == ours.count(".") + 1 and ours:
+                theirs, ours = theirs.rpartition(".")[0], ours.rpartition(".")[0]
+                names.setdefault(theirs, set()).add(ours)
+    aliases = {theirs: ours.pop() for theirs, ours in names.items() if len(ours) == 1}
     found = [aliases.get(row.module) if path is None else path for row, path in zip(profile.rows, found, strict=True)]
     rows = tuple(
         row._replace(module=row.module if path is None else path, cost=cost)
@@ -135,21 +145,6 @@ def _spread(rows: Sequence[ProfileRow], found: list[str | None]) -> None:
         for place, paths in inside.items():
             if found[place] is None and len(paths) == 1:
                 found[place] = next(iter(paths))
-
-
-def _aliases(rows: Sequence[ProfileRow], found: Sequence[str | None]) -> dict[str, str]:
-    """What modules of the trace are called in the report, and those around them, where all that was found agrees."""
-    names: dict[str, set[str]] = {}
-    for row, path in zip(rows, found, strict=True):
-        if path is None or not row.module:
-            continue
-        theirs, ours = row.module, path
-        names.setdefault(theirs, set()).add(ours)
-        # The trace names the outermost module too; the report calls it nothing.
-        while theirs.count(".") == ours.count(".") + 1 and ours:
-            theirs, ours = theirs.rpartition(".")[0], ours.rpartition(".")[0]
-            names.setdefault(theirs, set()).add(ours)
-    return {theirs: ours.pop() for theirs, ours in names.items() if len(ours) == 1}
 
 
 def _path(row: ProfileRow, paths: set[str], tails: Mapping[str, str]) -> str | None:

@@ -59,21 +59,10 @@ def memory(graph: Graph, sizes: Mapping[int, int], on: OnDevice | None = None, r
     gone = _gone(graph)
     if on is None:
         return follow(graph, sizes, permanent, born, gone)
-    lives, storages = _lives(graph, sizes, born, gone, [on.workspace(row) if row.op.repeat else 0 for row in rows])
-    handed = allocated_blocks(lives)
-    blocks = dict.fromkeys(sizes, 0)
-    blocks.update(zip(storages, (*handed.lasting[1:], *handed.inputs, *handed.sizes), strict=True))
-    found = follow(graph, blocks, permanent, born, gone, handed.workspaces)
-    return replace(found, device=on.name, reserved_bytes=handed.reserved, fixed_bytes=PROCESS_BYTES, lives=lives)
-
-
-def _lives(
-    graph: Graph, sizes: Mapping[int, int], born: Sequence[int], gone: Sequence[int], workspaces: Sequence[int]
-) -> tuple[Lives, list[int]]:
-    """What is allocated, libraries first, and which storages these are: what lasts, inputs, what operators make."""
-    permanent = {storage for storage, size in sizes.items() if size and born[storage] == NEVER}
-    given = permanent & {graph.values[i].storage for i in graph.inputs}
-    lasting, inputs = sorted(permanent - given), sorted(given - graph.released)
+    # What is allocated, libraries first, and which storages these are: what lasts, inputs, what operators make
+    lasts = {storage for storage, size in sizes.items() if size and born[storage] == NEVER}
+    given = lasts & {graph.values[i].storage for i in graph.inputs}
+    lasting, inputs = sorted(lasts - given), sorted(given - graph.released)
     made = sorted(
         (max(step, 0), storage)
         for storage, step in enumerate(born)
@@ -85,9 +74,14 @@ def _lives(
         births=[step for step, _ in made],
         deaths=[max(gone[storage], step + 1) for step, storage in made],
         sizes=[sizes[storage] for _, storage in made],
-        workspaces=workspaces,
+        workspaces=[on.workspace(row) if row.op.repeat else 0 for row in rows],
     )
-    return lives, [*lasting, *inputs, *(storage for _, storage in made)]
+    storages = [*lasting, *inputs, *(storage for _, storage in made)]
+    handed = allocated_blocks(lives)
+    blocks = dict.fromkeys(sizes, 0)
+    blocks.update(zip(storages, (*handed.lasting[1:], *handed.inputs, *handed.sizes), strict=True))
+    found = follow(graph, blocks, permanent, born, gone, handed.workspaces)
+    return replace(found, device=on.name, reserved_bytes=handed.reserved, fixed_bytes=PROCESS_BYTES, lives=lives)
 
 
 def _gone(graph: Graph) -> array[int]:

@@ -129,10 +129,35 @@ class AllocatedBlocks(NamedTuple):
 def allocated_blocks(lives: Lives, capacity: int | None = None) -> AllocatedBlocks:
     """The blocks of tensors in a pass or step once memory no longer changes."""
     allocator = Allocator(capacity)
-    found = AllocatedBlocks([block.size for block in map(allocator.take, lives.lasting)], [], [], [], 0)
+    lasting = [block.size for block in map(allocator.take, lives.lasting)]
+    given: list[int] = []
+    sizes: list[int] = []
+    workspaces: list[int] = []
     for _ in range(PASSES):
-        found = _run(allocator, lives, found)
-    return found._replace(reserved=allocator.most_reserved)
+        inputs = [allocator.take(size) for size in lives.inputs]
+        blocks: dict[int, _Block] = {}
+        sizes, workspaces = [], []
+        births = iter(zip(lives.births, lives.sizes, strict=True))
+        following = next(births, None)
+        deaths = sorted(range(len(lives.deaths)), key=lives.deaths.__getitem__)
+        gone = 0
+        for step, wanted in enumerate(lives.workspaces):
+            while gone < len(deaths) and lives.deaths[deaths[gone]] <= step:
+                allocator.give(blocks.pop(deaths[gone]))
+                gone += 1
+            while following is not None and following[0] == step:
+                block = blocks[len(sizes)] = allocator.take(following[1])
+                sizes.append(block.size)
+                following = next(births, None)
+            workspaces.append(0)
+            if wanted:
+                workspace = allocator.take(wanted)
+                workspaces[step] = workspace.size
+                allocator.give(workspace)
+        given = [block.size for block in inputs]
+        for block in (*blocks.values(), *inputs):  # what is left at the end of a pass is freed too
+            allocator.give(block)
+    return AllocatedBlocks(lasting, given, sizes, workspaces, allocator.most_reserved)
 
 
 def reserved(lives: Lives, capacity: int | None = None) -> int | None:
@@ -148,35 +173,6 @@ def fits(memory: Memory, limit: int) -> bool:
     if memory.lives is None or memory.peak_bytes > limit:
         return memory.peak_bytes <= limit
     return (memory.reserved_bytes or 0) <= limit or reserved(memory.lives, limit) is not None
-
-
-def _run(allocator: Allocator, lives: Lives, found: AllocatedBlocks) -> AllocatedBlocks:
-    """One pass or step; what is left at its end is freed too."""
-    inputs = [allocator.take(size) for size in lives.inputs]
-    given = [block.size for block in inputs]
-    blocks: dict[int, _Block] = {}
-    sizes: list[int] = []
-    workspaces: list[int] = []
-    births = iter(zip(lives.births, lives.sizes, strict=True))
-    following = next(births, None)
-    deaths = sorted(range(len(lives.deaths)), key=lives.deaths.__getitem__)
-    gone = 0
-    for step, wanted in enumerate(lives.workspaces):
-        while gone < len(deaths) and lives.deaths[deaths[gone]] <= step:
-            allocator.give(blocks.pop(deaths[gone]))
-            gone += 1
-        while following is not None and following[0] == step:
-            block = blocks[len(sizes)] = allocator.take(following[1])
-            sizes.append(block.size)
-            following = next(births, None)
-        workspaces.append(0)
-        if wanted:
-            workspace = allocator.take(wanted)
-            workspaces[step] = workspace.size
-            allocator.give(workspace)
-    for block in (*blocks.values(), *inputs):
-        allocator.give(block)
-    return found._replace(inputs=given, sizes=sizes, workspaces=workspaces)
 
 
 def least_capacity(lives: Lives, limit: int, peak: int) -> int:

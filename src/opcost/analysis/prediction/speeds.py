@@ -7,7 +7,7 @@ the logarithms: the result is a sum of times.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from heapq import nsmallest
 from math import dist, log, sqrt
@@ -89,7 +89,13 @@ def fit_laws(calibration: Calibration, rules: Rules) -> Laws:
         for name in (row.raw, row.kind, "") if row.host_ns else ():
             hosts.setdefault(name, []).append(row.host_ns)
     host_ns = {name: float(median(found)) for name, found in hosts.items()}
-    workspaces = workspaces_of(rows)
+    # The timed operators that took such memory, as shares of what they move, by family and element type
+    beside: dict[tuple[str, str], list[Near]] = {}
+    for work, row in rows:
+        if row.raw in MEASURED:
+            share = row.workspace / max(1, work.nbytes)
+            beside.setdefault((work.family, work.dtype), []).append(Near(_place(work), share))
+    workspaces = {key: tuple(near) for key, near in beside.items()}
     laws = Laws(home=home, meta=calibration.meta, operators=len(rows), host_ns=host_ns, workspaces=workspaces)
     speeds = Speeds(laws, home)
     for key in sorted(timed, key=lambda key: key[0].startswith("conv")):  # a convolution's bias is a law of its own
@@ -208,16 +214,6 @@ SAFE_SOFTMAX = "aten::_safe_softmax"
 """A softmax that checks of every element whether it is hidden, and keeps the answers, a byte each, while it runs."""
 CONVOLUTION = (2.0, 1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.4, 0.1)
 """How much more than for its time each number of the place of a convolution weighs: a bias takes none, sizes more."""
-
-
-def workspaces_of(rows: Iterable[tuple[Work, Measured]]) -> dict[tuple[str, str], tuple[Near, ...]]:
-    """The timed operators that took such memory, as shares of what they move, by family and element type."""
-    found: dict[tuple[str, str], list[Near]] = {}
-    for work, row in rows:
-        if row.raw in MEASURED:
-            share = row.workspace / max(1, work.nbytes)
-            found.setdefault((work.family, work.dtype), []).append(Near(_place(work), share))
-    return {key: tuple(near) for key, near in found.items()}
 
 
 class Workspaces:

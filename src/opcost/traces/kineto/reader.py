@@ -6,13 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any
 
 from opcost.core.graph import Note
 from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.profile import Profile
 from opcost.errors import SourceError, some
-from opcost.traces.file import TraceFile
+from opcost.traces.file import TraceFile, as_dict
 from opcost.traces.kineto.columns import Columns
 from opcost.traces.kineto.decoding import CATEGORIES
 from opcost.traces.kineto.device_use import collectives_of, extra_of
@@ -176,25 +175,17 @@ def _read(
         raise SourceError(f"{file.path}: {why}", hint=hint)
     columns.move_device_work()
     fields = stream.fields
-    distributed = fields.get("distributedInfo")
-    written = distributed.get("rank") if isinstance(distributed, dict) else None
-    rank = written if type(written) is int else None  # None where a trace has none, which is not rank 0
+    distributed = as_dict(fields.get("distributedInfo"))
+    rank = written if type(written := distributed.get("rank")) is int else None  # without one it is not rank 0
     base = fields.get("baseTimeNanoseconds")
     trace = link(columns, base if type(base) is int else 0, rank or 0)
-    return trace, _meta_of(file, fields), rank, tuple(notes)
-
-
-def _meta_of(file: TraceFile, fields: Mapping[str, Any]) -> dict[str, str]:
-    """Where the trace comes from and what it was recorded with."""
+    # Where the trace comes from and what it was recorded with
     meta = {"source": file.name, "format": "kineto"}
     devices = fields.get("deviceProperties")
-    names = [device.get("name") for device in devices if isinstance(device, dict)] if isinstance(devices, list) else []
-    if names:
+    if names := [each.get("name") for each in devices if isinstance(each, dict)] if isinstance(devices, list) else []:
         meta["device"] = ", ".join(dict.fromkeys(str(name) for name in names))
-    distributed = fields.get("distributedInfo")
-    if isinstance(distributed, dict):
-        keys = ("backend", "rank", "world_size", "nccl_version")
-        meta |= {key: str(distributed[key]) for key in keys if key in distributed}
+    keys = ("backend", "rank", "world_size", "nccl_version")
+    meta |= {key: str(distributed[key]) for key in keys if key in distributed}
     meta |= {key: str(fields[key]) for key in _META if key in fields}
     meta |= {key: str(value) for key, value in fields.items() if key.endswith("_version")}
-    return meta
+    return trace, meta, rank, tuple(notes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from opcost.analysis.aggregate import percentile
 from opcost.analysis.bounds import devices, kernels_by_device
@@ -56,8 +56,7 @@ def critical_path(profile: Profile) -> Sheet:
 
 def _lines(found: Dependencies, path: Path, steps: int, *, by_name: bool) -> Iterator[tuple[Cell, ...]]:
     """Links on the path by what bounds them, or by operator too, the longest time first."""
-    groups = list(found.groups)
-    keys: list[tuple[str, ...]] = [(group.name, group.bound) if by_name else (group.bound,) for group in groups]
+    keys: list[tuple[str, ...]] = [(name, bound) if by_name else (bound,) for bound, name in found.groups]
     members: dict[tuple[str, ...], list[int]] = {}
     for number, key in enumerate(keys):
         members.setdefault(key, []).append(number)
@@ -94,11 +93,7 @@ _WAITS = ("Synchronize", "EventQuery")
 _ON_HOST = ("cpu_op", "runtime")
 
 
-class Group(NamedTuple):
-    """What a link's time is spent on."""
-
-    bound: str
-    name: str
+Spending: TypeAlias = tuple[str, str]  # what a link's time is spent on: what bounds it, and the operator
 
 
 class Link(NamedTuple):
@@ -139,7 +134,7 @@ class Dependencies:
         self._strictly = strictly
         self._inferred = inferred
         """Whether calls and streams wait for what ended last, where the profiler does not write what they waited for."""
-        self.groups: dict[Group, int] = {}
+        self.groups: dict[Spending, int] = {}
         self._times: list[int] = []
         self._links: list[Link] = []
         self.outside_ns: dict[int, int] = {}
@@ -193,7 +188,7 @@ class Dependencies:
         self._times.extend(times)
         return len(self._times) - len(times)
 
-    def _join(self, source: int, target: int, group: Group | None) -> None:
+    def _join(self, source: int, target: int, group: Spending | None) -> None:
         time = 0 if group is None else max(self._times[target] - self._times[source], 0)
         number = NOWHERE if group is None else self.groups.setdefault(group, len(self.groups))
         self._links.append(Link(source, target, time, number))
@@ -211,7 +206,7 @@ class Dependencies:
             if last != NOWHERE:
                 within = open_calls[-1][1] if open_calls else None
                 waited = within is None or within.id in calls.waited
-                self._join(last, point, None if within is None or waited else Group(HOST, within.type))
+                self._join(last, point, None if within is None or waited else (HOST, within.type))
                 self.outside_ns[point] = self._times[point] - self._times[last] if within is None else 0
             last = point
             return point
@@ -248,7 +243,7 @@ class Dependencies:
         for (kernel, owner), start in zip(work, starts, strict=True):
             stream = kernel.device, kernel.stream
             sort = COMMUNICATION if is_collective(kernel.name) else COPIES if is_copy(kernel.name) else COMPUTE
-            self._join(start, start + 1, Group(sort, owner))
+            self._join(start, start + 1, (sort, owner))
             launched = kernel.launched_ns
             if launched is None and kernel.why != "outside":  # a captured graph replays it
                 place = bisect_right(graphs, kernel.start_ns)
@@ -262,14 +257,14 @@ class Dependencies:
             others = (point for _, point, other in recent if other != stream) if self._inferred else ()
             releases = next(iter(others), NOWHERE)
             if releases != NOWHERE and self._times[releases] > max(began, free) + SLACK_NS:
-                self._join(releases, start, None if self._strictly else Group(BETWEEN, owner))
+                self._join(releases, start, None if self._strictly else (BETWEEN, owner))
             elif launch != NOWHERE and began > free:
-                self._join(launch, start, Group(LAUNCH, owner))
+                self._join(launch, start, (LAUNCH, owner))
                 launch = NOWHERE
             elif previous != NOWHERE and 0 <= kernel.start_ns - free < FARTHEST_NS:
-                self._join(previous, start, Group(BETWEEN, owner))
+                self._join(previous, start, (BETWEEN, owner))
             elif previous != NOWHERE and not self._strictly:
-                self._join(previous, start, Group(BLOCKED, owner))
+                self._join(previous, start, (BLOCKED, owner))
             if launch != NOWHERE:  # it still cannot begin before its launch
                 self._join(launch, start, None)
             before[stream] = start + 1

@@ -44,6 +44,14 @@ _TESTS: dict[str, Callable[[Any, Any], bool]] = {
 }  # fmt: skip
 
 
+_UNITS: tuple[tuple[Dimension, Mapping[str, int]], ...] = (
+    ("time", TIME | {"us": TIME["µs"]}),
+    ("bytes", BINARY | DECIMAL | {f"{name}/s": size for name, size in (BINARY | DECIMAL).items()}),
+    ("count", {name: size for name, size in (COUNT | {"k": 1000}).items() if name}),
+    ("count", {f"{name}{word}": size for name, size in COUNT.items() for word in ("FLOPS", "FLOP", "FLOP/s")}),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """A quantity or text of a line: its dimension, and how to read it."""
@@ -71,7 +79,7 @@ class _Parser:
     def __init__(self, text: str, fields: Mapping[str, Field]) -> None:
         self.text = text
         self.fields = fields
-        self.tokens = list(_tokens(text))
+        self.tokens = list(self._tokens())
         self.place = self.depth = 0
 
     def whole(self) -> Predicate:
@@ -203,7 +211,46 @@ class _Parser:
         return found
 
     def _wrong(self, what: str, *, at: int | None = None, hint: str = "") -> OpcostError:
-        return _wrong(self.text, what, self._now().at if at is None else at, hint)
+        place = self._now().at if at is None else at
+        text = f"the condition is not understood: {what}\n    {self.text}\n    {' ' * place}^"
+        return OpcostError(text, hint=hint)
+
+    def _tokens(self) -> Iterator[_Token]:
+        text, place = self.text, 0
+        while text[place:].strip():
+            found = _TOKEN.match(text, place)
+            if found is None:
+                raise self._wrong("this is not understood", at=len(text) - len(text[place:].lstrip()))
+            at, place = found.start(found.lastgroup or 0), found.end()
+            if found["string"] is not None:
+                # Only a quote or a backslash is escaped; `\\d` is left for the regular expression.
+                yield _Token("string", found["string"], at, re.sub(r"""\\(["'\\])""", r"\1", found["string"][1:-1]))
+            elif found["number"] is not None:
+                unit = found["unit"] or ""
+                if unit.casefold() in _WORDS:  # `count == 1 and ...`: the word after a number is not a unit
+                    unit, place = "", found.start("unit")
+                yield self._number(found["number"], unit, found.start("number"))
+            elif found["name"] is not None:
+                word = found["name"].casefold()
+                yield _Token("word", word, at) if word in _WORDS else _Token("name", found["name"], at)
+            else:
+                yield _Token("mark", found["mark"], at)
+        yield _Token("end", "", len(text))
+
+    def _number(self, digits: str, unit: str, at: int) -> _Token:
+        exact = Fraction(digits.replace("_", ""))
+        dimension: Dimension | Literal["plain"] = "plain"
+        if unit == "%":
+            return _Token("number", f"{digits}%", at, float(exact / 100), "ratio")
+        if unit:
+            found = next(((dimension, units[unit]) for dimension, units in _UNITS if unit in units), None)
+            if found is None:
+                hint = "times: ns us ms s; sizes: KiB MiB kB MB; counts: K M G T"
+                raise self._wrong(f"the unit {unit!r} is not known", at=at, hint=hint)
+            dimension, exact = found[0], exact * found[1]
+        return _Token(
+            "number", f"{digits}{unit}", at, int(exact) if exact.denominator == 1 else float(exact), dimension
+        )
 
 
 def _combined(parts: list[Predicate], how: Callable[[Iterator[bool]], bool]) -> Predicate:
@@ -212,55 +259,6 @@ def _combined(parts: list[Predicate], how: Callable[[Iterator[bool]], bool]) -> 
 
 def _inverted(test: Predicate) -> Predicate:
     return lambda line: not test(line)
-
-
-def _tokens(text: str) -> Iterator[_Token]:
-    place = 0
-    while text[place:].strip():
-        found = _TOKEN.match(text, place)
-        if found is None:
-            raise _wrong(text, "this is not understood", place + len(text[place:]) - len(text[place:].lstrip()))
-        at, place = found.start(found.lastgroup or 0), found.end()
-        if found["string"] is not None:
-            # Only a quote or a backslash is escaped; `\\d` is left for the regular expression.
-            yield _Token("string", found["string"], at, re.sub(r"""\\(["'\\])""", r"\1", found["string"][1:-1]))
-        elif found["number"] is not None:
-            unit = found["unit"] or ""
-            if unit.casefold() in _WORDS:  # `count == 1 and ...`: the word after a number is not a unit
-                unit, place = "", found.start("unit")
-            yield _number(text, found["number"], unit, found.start("number"))
-        elif found["name"] is not None:
-            word = found["name"].casefold()
-            yield _Token("word", word, at) if word in _WORDS else _Token("name", found["name"], at)
-        else:
-            yield _Token("mark", found["mark"], at)
-    yield _Token("end", "", len(text))
-
-
-_UNITS: tuple[tuple[Dimension, Mapping[str, int]], ...] = (
-    ("time", TIME | {"us": TIME["µs"]}),
-    ("bytes", BINARY | DECIMAL | {f"{name}/s": size for name, size in (BINARY | DECIMAL).items()}),
-    ("count", {name: size for name, size in (COUNT | {"k": 1000}).items() if name}),
-    ("count", {f"{name}{word}": size for name, size in COUNT.items() for word in ("FLOPS", "FLOP", "FLOP/s")}),
-)
-
-
-def _number(text: str, digits: str, unit: str, at: int) -> _Token:
-    exact = Fraction(digits.replace("_", ""))
-    dimension: Dimension | Literal["plain"] = "plain"
-    if unit == "%":
-        return _Token("number", f"{digits}%", at, float(exact / 100), "ratio")
-    if unit:
-        found = next(((dimension, units[unit]) for dimension, units in _UNITS if unit in units), None)
-        if found is None:
-            hint = "times: ns us ms s; sizes: KiB MiB kB MB; counts: K M G T"
-            raise _wrong(text, f"the unit {unit!r} is not known", at, hint)
-        dimension, exact = found[0], exact * found[1]
-    return _Token("number", f"{digits}{unit}", at, int(exact) if exact.denominator == 1 else float(exact), dimension)
-
-
-def _wrong(text: str, what: str, at: int, hint: str = "") -> OpcostError:
-    return OpcostError(f"the condition is not understood: {what}\n    {text}\n    {' ' * at}^", hint=hint)
 
 
 def _several(value: Any) -> tuple[Any, ...]:

@@ -33,18 +33,19 @@ class ReadsMore(Protocol):
     """A reader of large files, which reads some of them only if requested."""
 
     def read_more(
-        self, file: TraceFile, *, partial: bool, memory: bool | None, timeline: bool, executions: bool
+        self,
+        file: TraceFile,
+        *,
+        partial: bool,
+        memory: bool | None,
+        timeline: bool,
+        executions: bool,
+        capture: TraceFile | None,
     ) -> Profile:
-        """The profile, with memory over time (None: the reader decides), with a timeline, or with each execution."""
-        ...
+        """The profile, with memory over time (None: the reader decides), with a timeline, or with each execution.
 
-
-@runtime_checkable
-class ReadsReplays(Protocol):
-    """A reader that finds the operators of replayed graphs in a trace of their capture."""
-
-    def read_replayed(self, file: TraceFile, capture: TraceFile, *, partial: bool) -> Profile:
-        """The profile, with operators from the trace of the capture."""
+        The operators of replayed graphs are found in the trace of their capture.
+        """
         ...
 
 
@@ -120,15 +121,13 @@ def read(
         captured = None if capture is None else TraceFile(capture)
         found = reader_of(file, reader)
         with faults_attributed(found, "reading a trace"):
-            if captured is not None:
-                if not isinstance(found, ReadsReplays):
-                    hint = "leave capture= (`opcost analyze --capture`) out"
-                    raise OpcostError(f"{file.path}: traces of {found.name} have no captures", hint=hint)
-                return found.read_replayed(file, captured, partial=partial)
             if isinstance(found, ReadsMore):
                 profile = found.read_more(
-                    file, partial=partial, memory=memory, timeline=timeline, executions=executions
+                    file, partial=partial, memory=memory, timeline=timeline, executions=executions, capture=captured
                 )
+            elif captured is not None:
+                hint = "leave capture= (`opcost analyze --capture`) out"
+                raise OpcostError(f"{file.path}: traces of {found.name} have no captures", hint=hint)
             else:
                 profile = found.read(file, partial=partial)
         if not profile.rows and not profile.unattributed:

@@ -18,7 +18,7 @@ from collections import Counter
 from opcost.core.timeline import PIECES
 from opcost.traces.kineto.columns import CALLS, LEAVES, MODULE_PREFIX, MODULES, NONE, Columns, Lane
 from opcost.traces.kineto.decoding import ANNOTATION, OPERATOR, OVERHEAD, Number
-from opcost.traces.kineto.modules import NEVER, ModuleTree, steps_of, training_of
+from opcost.traces.kineto.modules import NEVER, ModuleTree, modules_at, steps_of, training_of
 from opcost.traces.kineto.trace import CapturedLaunch, Trace, Unowned
 
 SLACK_NS = 100_000  # clocks of host and device are compared now and then, and may be off by less between
@@ -111,14 +111,14 @@ class _Linker:
                 trace.first = min(trace.first, starts[0])
                 latest = max(ends)
                 trace.last = max(trace.last, latest)
-        modules = changes.at(calls.start)
+        modules = modules_at(changes, calls.start)
         if self.training is None:
             rows.phase.extend(array("b", bytes(len(parents) + len(around))))
         else:
             phases, nodes = self.training.sweep(calls, parents, modules, first)
             self.training.note([nodes[row] for row in around], first + len(parents))
             rows.phase.extend(array("b", [*phases[:-1], *(phases[row] for row in around)]))
-        modules += changes.at(leaves.start)
+        modules += modules_at(changes, leaves.start)
         for name in ("start", "duration", "signature", "external"):
             column = getattr(rows, name)
             column.extend(getattr(calls, name))

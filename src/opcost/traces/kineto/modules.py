@@ -10,7 +10,7 @@ import re
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from opcost.core.graph import Phase
@@ -22,26 +22,18 @@ NEVER = 2**64  # later than every time
 # -- modules
 
 
-class ModuleChanges(NamedTuple):
-    """When another module becomes the innermost one on a thread, and which; times only grow."""
-
-    times: list[int]
-    modules: list[int]
-
-    def at(self, times: array[int]) -> list[int]:
-        """The innermost module at each of these times, which only grow too."""
-        if not self.times:
-            return [NONE] * len(times)
-        found: list[int] = []
-        upcoming = zip([*self.times, NEVER], [*self.modules, NONE], strict=True)
-        module = NONE
-        next_change, next_module = next(upcoming)
-        for time in times:
-            while next_change <= time:
-                module = next_module
-                next_change, next_module = next(upcoming)
-            found.append(module)
-        return found
+def modules_at(changes: Iterable[tuple[int, int]], times: array[int]) -> list[int]:
+    """The innermost module at each of these times, given when another becomes that, and which; all times only grow."""
+    found: list[int] = []
+    upcoming = chain(changes, [(NEVER, NONE)])
+    module = NONE
+    next_change, next_module = next(upcoming)
+    for time in times:
+        while next_change <= time:
+            module = next_module
+            next_change, next_module = next(upcoming)
+        found.append(module)
+    return found
 
 
 @dataclass(slots=True)
@@ -52,11 +44,10 @@ class ModuleTree:
     """By number: the classes and numbers from the outermost, as `ResNet_0.Conv2d_3`."""
     _numbers: dict[tuple[int, str], int] = field(default_factory=dict)
 
-    def changes(self, calls: Lane, names: list[str]) -> ModuleChanges:
-        """What the calls of modules on one thread change; `names` are those of all signatures."""
+    def changes(self, calls: Lane, names: list[str]) -> list[tuple[int, int]]:
+        """When another module becomes the innermost one on a thread, and which; `names` are those of all signatures."""
         calls.sort()
-        times: list[int] = []
-        modules: list[int] = []
+        found: list[tuple[int, int]] = []
         opened: list[tuple[int, int]] = [(NEVER, NONE)]
         """The end and the number of each module that is being called, the outermost first."""
 
@@ -64,8 +55,7 @@ class ModuleTree:
             """End what ends by this time; a call that seems to end after the one around it ends with that one."""
             while opened[-1][0] <= until:
                 end, _ = opened.pop()
-                times.append(max(end, times[-1]))
-                modules.append(opened[-1][1])
+                found.append((max(end, found[-1][0]), opened[-1][1]))
 
         for start, duration, signature in zip(calls.start, calls.duration, calls.signature, strict=True):
             close(start)
@@ -74,10 +64,9 @@ class ModuleTree:
                 self._numbers[key] = len(self.paths)
                 self.paths.append(name if around == NONE else f"{self.paths[around]}.{name}")
             opened.append((start + duration, self._numbers[key]))
-            times.append(start)
-            modules.append(self._numbers[key])
+            found.append((start, self._numbers[key]))
         close(NEVER - 1)
-        return ModuleChanges(times, modules)
+        return found
 
 
 # -- phases

@@ -62,24 +62,20 @@ class KinetoReader:
         memory: bool | None = None,
         timeline: bool = False,
         executions: bool = False,
+        capture: TraceFile | None = None,
     ) -> Profile:
         """The same, with the memory over time if requested (None: where the file is not large).
 
         Rows of single executions have their times: of a small file, and if requested of one that is not large. Else
-        the timeline has them, if requested.
+        the timeline has them, if requested. Graphs that were captured in another trace have the operators of that.
         """
         with garbage_collector_paused():
-            found = _read(file, partial=partial, memory=memory)
-            return profile_of(*found, large=is_large(file), timeline=timeline, executions=executions)
-
-    def read_replayed(self, file: TraceFile, capture: TraceFile, *, partial: bool = False) -> Profile:
-        """The same, with the operators of the graphs that were captured in another trace."""
-        with garbage_collector_paused():
-            captures = captures_of(_read(capture, memory=False)[0], capture.name)
-            if not captures:
+            captures = () if capture is None else captures_of(_read(capture, memory=False)[0], capture.name)
+            if capture is not None and not captures:
                 hint = "name a trace of the run that captured it, from the beginning of the capture to its end"
                 raise SourceError(f"{capture.path}: no graph is captured in this trace", hint=hint)
-            return profile_of(*_read(file, partial=partial), large=is_large(file), captures=captures)
+            found, large = _read(file, partial=partial, memory=memory), is_large(file)
+            return profile_of(*found, large=large, timeline=timeline, executions=executions, captures=captures)
 
 
 READER: Reader = KinetoReader()
@@ -153,13 +149,13 @@ def _read(
     if stream.damage:
         notes.append(Note("partial", f"{stream.damage}; this is from the {stream.events} events before it"))
     left = [
-        f"{left.count} {kind} (the first at byte {left.place} of the unpacked file)"
-        for kind, left in stream.left_out.items()
+        f"{len(places)} {kind} (the first at byte {places[0]} of the unpacked file)"
+        for kind, places in stream.left_out.items()
     ]
     if columns.beyond:
         left.append(f"{columns.beyond} with a time beyond 64 bits of nanoseconds")
     if left:
-        count = columns.beyond + sum(left.count for left in stream.left_out.values())
+        count = columns.beyond + sum(map(len, stream.left_out.values()))
         notes.append(Note("faulty", f"{count} events are left out: {', '.join(some(left))}"))
     if columns.empty:
         why = 'the list "traceEvents" is empty: nothing was recorded'

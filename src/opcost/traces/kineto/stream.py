@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 from opcost.core.parsing import parse, replace_lone_surrogates
@@ -61,19 +61,11 @@ class _Damage(Exception):
         self.hint = hint
 
 
-@dataclass(slots=True)
-class Left:
-    """How many events of one fault are left out, and where the first of them begins."""
-
-    count: int
-    place: int
-
-
 class KinetoStream:
     """The events of one file in blocks, and afterwards `fields`: everything beside the events.
 
-    `left_out` counts the bad events by what is wrong with them. `damage` is set if the file could not be read to its end and
-    `partial` allowed that.
+    `left_out` has where bad events begin, by what is wrong with them. `damage` is set if the file could not be read to its end
+    and `partial` allowed that.
     """
 
     def __init__(self, file: TraceFile, *, partial: bool = False, memory: bool = False) -> None:
@@ -81,7 +73,7 @@ class KinetoStream:
         self.partial = partial
         self.fields: dict[str, Any] = {}
         self.damage = ""
-        self.left_out: dict[str, Left] = {}
+        self.left_out: dict[str, array[int]] = {}
         self.events = 0
         self._decoder = EventDecoder(memory)
         self._position = 0  # offset of the buffer's first byte in the unpacked file, for messages
@@ -181,9 +173,9 @@ class KinetoStream:
         sieve = _Sieve(buffer, separator, self._decoder)
         events = sieve.good(list(sieve.pieces()), by_category=True)
         for place, fault in sorted(sieve.faults):
-            self.left_out.setdefault(fault, Left(0, self._position + place)).count += 1
-        if sum(left.count for left in self.left_out.values()) > MOST_FAULTS:
-            first = min(left.place for left in self.left_out.values())
+            self.left_out.setdefault(fault, array("q")).append(self._position + place)
+        if sum(map(len, self.left_out.values())) > MOST_FAULTS:
+            first = min(places[0] for places in self.left_out.values())
             raise _Damage(f"more than {MOST_FAULTS:,} of its events are none, the first at byte {first}", REPAIR)
         if is_last and not sieve.ended:
             if not self.partial:

@@ -21,7 +21,7 @@ from opcost.frontends.megengine.operators.table import OperatorCall
 from opcost.frontends.megengine.schema import DType, Param, plain
 from opcost.frontends.megengine.scopes import DumpScopes
 from opcost.frontends.nodes.meaning import Operand, Out
-from opcost.traces.file import is_shape
+from opcost.traces.file import as_dict, is_shape
 
 Json: TypeAlias = "dict[str, Any]"
 
@@ -54,13 +54,14 @@ class _Reader:
         # The documentation shows the graph inside the profiler; the tool writes it beside.
         outer = data if "graph_exec" in data else profiler
         graph = self._object(outer, "graph_exec", "the file")
-        self.operators = self._object(graph, "operator", "graph_exec")
-        self.variables = self._object(graph, "var", "graph_exec")
+        operators = self._object(graph, "operator", "graph_exec")
+        self.operators = {key: self._is_object(each, f"graph_exec.operator.{key}") for key, each in operators.items()}
+        self.variables = self._entries(self._object(graph, "var", "graph_exec"), "graph_exec.var")
         self.sequence = graph.get("comp_seq")
         self.device = self._timings(profiler, "device")
         self.host = self._timings(profiler, "host")
-        footprints = profiler.get("opr_footprint") or {}
-        self.footprints = self._is_object(footprints, "profiler.opr_footprint")
+        footprints = self._is_object(profiler.get("opr_footprint") or {}, "profiler.opr_footprint")
+        self.footprints = self._entries(footprints, "profiler.opr_footprint")
         self.dtypes: dict[str, str] = {}
         self.types_known: set[str] = set()
 
@@ -94,6 +95,9 @@ class _Reader:
             raise SourceError(f"{self.source}: {where} is {type(value).__name__}, not an object")
         return value
 
+    def _entries(self, table: Json, where: str) -> dict[str, Json]:
+        return {key: self._is_object(entry or {}, f"{where}.{key}") for key, entry in table.items()}
+
     def _timings(self, profiler: Json, name: str) -> dict[str, list[_Times]]:
         found: dict[str, list[_Times]] = {}
         for key, places in self._is_object(profiler.get(name) or {}, f"profiler.{name}").items():
@@ -108,27 +112,19 @@ class _Reader:
         return found
 
     def _text(self, key: str, name: str) -> str:
-        entry = self._is_object(self.operators[key], f"graph_exec.operator.{key}")
-        return str(entry.get(name, key if name == "id" else ""))
+        return str(self.operators[key].get(name, key if name == "id" else ""))
 
     def _ids(self, key: str, name: str) -> list[str]:
-        ids = self._is_object(self.operators[key], f"graph_exec.operator.{key}").get(name) or []
+        ids = self.operators[key].get(name)
         found = [str(one) for one in ids] if isinstance(ids, list) else []
-        return [one for one in found if _WORKSPACE not in (self._variable(one).get("flag") or ())]
-
-    def _variable(self, variable: str) -> Json:
-        return self._is_object(self.variables.get(variable) or {}, f"graph_exec.var.{variable}")
-
-    def _footprint(self, key: str) -> Json:
-        return self._is_object(self.footprints.get(key) or {}, f"profiler.opr_footprint.{key}")
+        return [one for one in found if _WORKSPACE not in (self.variables.get(one, {}).get("flag") or ())]
 
     def _param(self, key: str) -> dict[str, Attr]:
-        found = self._footprint(key).get("param")
-        given = found if isinstance(found, dict) else {}
+        given = as_dict(self.footprints.get(key, {}).get("param"))
         return {name: value for name, value in given.items() if isinstance(value, (int, float, str, bool))}
 
     def _shapes(self, key: str, name: str) -> list[tuple[int, ...]]:
-        shapes = self._footprint(key).get(name) or []
+        shapes = self.footprints.get(key, {}).get(name) or []
         if not isinstance(shapes, list) or not all(map(is_shape, shapes)):
             raise SourceError(f"{self.source}: profiler.opr_footprint.{key}.{name} is not a list of shapes")
         return [tuple(shape) for shape in shapes]
@@ -136,10 +132,8 @@ class _Reader:
     # -- element types: written only for variables that have memory; the others follow from them -------------------
 
     def _spread_dtypes(self, order: Iterable[str]) -> None:
-        for variable in self.variables:
-            plan = self._variable(variable).get("mem_plan")
-            layout = plan.get("layout") if isinstance(plan, dict) else None
-            name = layout.get("dtype") if isinstance(layout, dict) else None
+        for variable, entry in self.variables.items():
+            name = as_dict(as_dict(entry.get("mem_plan")).get("layout")).get("dtype")
             if isinstance(name, str) and (found := dtype_of(name)):
                 self.dtypes[variable] = found
         self.types_known.update(self.dtypes)
@@ -183,7 +177,7 @@ class _Reader:
             holds = name == "ImmutableTensor" or name.endswith(("DeviceTensor", "TensorHolder"))
             tensors = (Tensor("", (), _NO_TYPE, 0, 0),) * len(outputs) if holds else ()
             operators.append(Operator(index, name, self._text(key, "name"), Param(name, {}), inputs, outputs, tensors))
-        names = [self._variable(variable).get("name") for variable in self.variables]
+        names = [variable.get("name") for variable in self.variables.values()]
         variables = tuple(Variable(name if isinstance(name, str) else "") for name in names)
         model = Model(
             path=self.source, format="profile", version="", operators=tuple(operators), variables=variables, outputs=()
@@ -231,7 +225,7 @@ class _Reader:
             "device": [list(times[1:]) for times in self.device.get(key, [])],
             "host": [list(times[1:]) for times in self.host.get(key, [])],
             "dtypes": [self.dtypes[variable] for variable in self._ids(key, "input")],
-            "footprint": self._checked(key, self._footprint(key)),
+            "footprint": self._checked(key, self.footprints.get(key, {})),
         }
 
     def _checked(self, key: str, footprint: Json) -> Json:

@@ -194,11 +194,11 @@ def _nested(executed: Iterable[Executed]) -> Iterator[tuple[Executed, int]]:
 
 def _row(number: int, name: str, work: Executed, own_ns: int, known: Instruction, step: int | None) -> ProfileRow:
     on_host = work.device == HOST
-    place = place_of(known.scope or work.scope)
+    primitive, module, phase = place_of(known.scope or work.scope)
     kernel = Kernel(work.name, work.device, work.line, work.start_ns, own_ns)
     return ProfileRow(
-        id=number, name=name, type=place.primitive or known.opcode or _NUMBER.sub("", name), kind=known.kind,
-        module=place.module, phase=place.phase, device=work.device, stream=work.line, provider="xla", step=step,
+        id=number, name=name, type=primitive or known.opcode or _NUMBER.sub("", name), kind=known.kind,
+        module=module, phase=phase, device=work.device, stream=work.line, provider="xla", step=step,
         host_start_ns=work.start_ns, host_ns=work.duration_ns if on_host else None,
         host_self_ns=own_ns if on_host else None, device_ns=None if on_host else own_ns,
         device_total_ns=None if on_host else work.duration_ns, kernels=() if on_host else (kernel,),

@@ -125,16 +125,11 @@ def _shapes(shape: Parts, depth: int) -> tuple[TensorSpec, ...]:
     return (TensorSpec(tuple(extents), dtype),) if dtype and is_shape(extents) and min(extents, default=0) >= 0 else ()
 
 
-class Origin(NamedTuple):
-    """Where an instruction comes from: JAX's word for it, the modules around it, and the pass."""
+def place_of(scope: str) -> tuple[str, str, Phase]:
+    """Where an instruction comes from: JAX's word for it, the modules around it, and the pass.
 
-    primitive: str
-    module: str
-    phase: Phase
-
-
-def place_of(scope: str) -> Origin:
-    """The path of an instruction, without what only wraps functions: `jit(f)/transpose(jvp(Net))/dense/dot_general`."""
+    That is its path without what only wraps functions: `jit(f)/transpose(jvp(Net))/dense/dot_general`.
+    """
     *path, primitive = scope.split("/") if scope else [""]
     phase: Phase = "forward"
     modules = []
@@ -148,4 +143,4 @@ def place_of(scope: str) -> Origin:
             name = "" if wrapped[1] in _CODE else wrapped[2]
         if name and name not in _AGAIN:
             modules.append(name)
-    return Origin(primitive, ".".join(modules), phase)
+    return primitive, ".".join(modules), phase

@@ -89,28 +89,21 @@ def combine(
         spent_in[kernel.name] += kernel.duration_ns
     uses = [KernelUse(name, count, spent_in[name]) for name, count in launched.items()]
     return AnswerLine(
-        role=role,
-        labels=labels,
-        count=sum(part.count for part in parts),
+        role=role, labels=labels, count=sum(part.count for part in parts),
         time_ns=waits if measure == "wait" else _times(times, how),
         host_ns=_times([(part.host_ns, part.count, part.singles[1]) for part in parts], how),
-        device_ns=_times([(part.device_ns, part.count, part.singles[2]) for part in parts], how),
-        wait_ns=waits,
+        device_ns=_times([(part.device_ns, part.count, part.singles[2]) for part in parts], how), wait_ns=waits,
         computation=_costs([(part.computation, part.count) for part in parts], how),
-        memory=_costs([(part.memory, part.count) for part in parts], how),
-        priced_ns=_times(priced, how),
-        unpriced=sum(part.count for part in parts if not part.priced),
-        unpriced_share=unpriced / work if work else None,
-        ins=first.ins if first is not None and alike else (),
-        outs=first.outs if first is not None and alike else (),
+        memory=_costs([(part.memory, part.count) for part in parts], how), priced_ns=_times(priced, how),
+        unpriced=sum(part.count for part in parts if not part.priced), unpriced_share=unpriced / work if work else None,
+        ins=first.ins if first is not None and alike else (), outs=first.outs if first is not None and alike else (),
         percentiles=tuple(percentile(ordered, percent) for percent in percentiles),
         kernels=tuple(sorted(uses, key=lambda use: -use.time_ns)[:TOP_KERNELS]),
-        launches=sum(part.launches for part in parts),
-        delay_ns=percentile(delays, 50) if delays else None,
+        launches=sum(part.launches for part in parts), delay_ns=percentile(delays, 50) if delays else None,
         delay_p90_ns=percentile(delays, 90) if delays else None,
         ideal_ns=_costs([(part.ideal_ns, part.count) for part in parts], how),
         bound=max(spent, key=spent.__getitem__, default=""),
-    )
+    )  # fmt: skip
 
 
 def union(spans: Iterable[tuple[int, int]]) -> int:

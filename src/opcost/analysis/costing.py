@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 from opcost.analysis.memory import OnDevice, memory, storage_bytes
 from opcost.analysis.patterned import CostAndRule, walk
@@ -30,19 +31,27 @@ from opcost.core.steps import PatternedOps, PatternedValues
 from opcost.errors import RuleError, shortened
 from opcost.rules.registry import DEFAULT, Convention, OpView, Rules
 
+Specs: TypeAlias = tuple[TensorSpec, ...]
+FindCost: TypeAlias = Callable[[Op, Specs, Specs, "int | None"], tuple[Cost | None, str, str]]
+
 
 @garbage_collector_paused()
 def cost_graph(graph: Graph, rules: Rules, convention: Convention = DEFAULT, on: OnDevice | None = None) -> Report:
     """The cost of every operator of a graph, rolled up; memory as a device allocates it, where one is named."""
     rows: Sequence[Row]
     phases: dict[Phase, Cost]
+
+    def found_cost(op: Op, ins: Specs, outs: Specs, reads: int | None) -> tuple[Cost | None, str, str]:
+        check_operator(op.kind, op.raw, op.attrs, len(ins), len(outs))
+        # A rule for this very operator knows the framework's words; the rule of a kind must not meet them.
+        attrs = op.all_attrs if op.raw in rules or op.kind == "unknown" else op.attrs
+        return apply_rule(rules, OpView(op.kind, op.raw, ins, outs, attrs, convention, reads))
+
     if isinstance(graph.ops, PatternedOps):  # a run that is stored as patterns, all of it forward
         reasons: dict[int, str] = {}
 
-        def cost_op(
-            op: Op, ins: tuple[TensorSpec, ...], outs: tuple[TensorSpec, ...], reads: int | None
-        ) -> CostAndRule:
-            cost, rule, reasons[op.id] = apply_rule(rules, _view(op, ins, outs, rules, convention, reads))
+        def cost_op(op: Op, ins: Specs, outs: Specs, reads: int | None) -> CostAndRule:
+            cost, rule, reasons[op.id] = found_cost(op, ins, outs, reads)
             return cost, rule
 
         rows, sums, missed, read, account = walk(graph, cost_op)
@@ -50,7 +59,7 @@ def cost_graph(graph: Graph, rules: Rules, convention: Convention = DEFAULT, on:
         phases = {"forward": cost_of(sum(own.values(), Stats()))}
     else:
         sizes = storage_bytes(graph)
-        rows, reasons = _cost_rows(graph, rules, convention, sizes)
+        rows, reasons = _cost_rows(graph, found_cost, sizes)
         if graph.choices:
             rows = decided(graph, rows)
             graph = replace(graph, ops=tuple(row.op for row in rows))
@@ -96,8 +105,9 @@ def _accounted(account: Callable[[], Memory], on: OnDevice | None) -> tuple[Memo
 
 
 def _cost_rows(
-    graph: Graph, rules: Rules, convention: Convention, storage_sizes: dict[int, int]
+    graph: Graph, found_cost: FindCost, storage_sizes: dict[int, int]
 ) -> tuple[tuple[Row, ...], dict[int, str]]:
+    """The rows, and by operator the reason where there is no cost."""
     values = graph.values
     written: set[int] = {value.storage for value in values if value.role != "activation"}
     known: dict[object, tuple[Cost | None, str, str]] = {}
@@ -132,7 +142,7 @@ def _cost_rows(
         key = (op.kind, op.raw, id(op.attrs), id(op.native), reads, len(ins), *map(id, ins), *map(id, outs))
         found = known.get(key)
         if found is None:
-            found = known[key] = apply_rule(rules, _view(op, ins, outs, rules, convention, reads))
+            found = known[key] = found_cost(op, ins, outs, reads)
         cost, rule, reason = found
         source = next((behind[i] for i in ids if i in behind), "") if behind else ""
         if reason:
@@ -152,21 +162,6 @@ def _cost_rows(
                     nbytes += size[1]
         rows.append(Row(op, ins, outs, cost, rule, elements, nbytes))
     return tuple(rows), reasons
-
-
-def _view(
-    op: Op,
-    ins: tuple[TensorSpec, ...],
-    outs: tuple[TensorSpec, ...],
-    rules: Rules,
-    convention: Convention,
-    reads: int | None,
-) -> OpView:
-    """What the rule of an operator sees of it."""
-    check_operator(op.kind, op.raw, op.attrs, len(ins), len(outs))
-    # A rule for this very operator knows the framework's words; the rule of a kind must not meet them.
-    attrs = op.all_attrs if op.raw in rules or op.kind == "unknown" else op.attrs
-    return OpView(op.kind, op.raw, ins, outs, attrs, convention, reads)
 
 
 def apply_rule(rules: Rules, view: OpView) -> tuple[Cost | None, str, str]:
@@ -214,15 +209,11 @@ def _parameters(graph: Graph, read: set[int]) -> tuple[Parameter, ...]:
                 names[value.storage] = [value.name]
     return tuple(
         Parameter(
-            names=tuple(names[storage]),
-            spec=value.spec,
-            trainable=value.trainable,
-            used=storage in read,
-            buffer=value.role == "buffer",
-            values=tuple(stored.get(storage, ())),
+            names=tuple(names[storage]), spec=value.spec, trainable=value.trainable, used=storage in read,
+            buffer=value.role == "buffer", values=tuple(stored.get(storage, ())),
         )
         for storage, value in first.items()
-    )
+    )  # fmt: skip
 
 
 def _roll_up(graph: Graph, own: dict[str, Stats], parameters: Iterable[Parameter]) -> tuple[ModuleCost, ...]:

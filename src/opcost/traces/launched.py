@@ -99,7 +99,9 @@ def launched_profile(
     all_notes = list(notes)
     if faulty:
         all_notes.append(Note("faulty", f"{faulty} events without valid times are left out"))
-    return profile_of(link(columns, source.base_ns or 0), meta, None, tuple(all_notes), large=is_large(file))
+    trace = link(columns, source.base_ns or 0)
+    trace.meta, trace.file_notes = meta, all_notes
+    return profile_of(trace, large=is_large(file))
 
 
 def device_extra(events: Iterable[LaunchEvent]) -> dict[str, list[dict[str, Any]]]:

@@ -65,12 +65,9 @@ class OnnxRuntimeReader:
         times = [end - start for start, end in spans]
         return Profile(
             meta={"source": file.name, "format": "onnxruntime", "runs": str(len(spans))},
-            rows=tuple(rows),
-            unattributed=tuple(orphans),
-            wall_ns=sum(times) if times else None,
-            notes=tuple(notes),
-            extra={"run_ns": times},
-        )
+            rows=tuple(rows), unattributed=tuple(orphans), wall_ns=sum(times) if times else None,
+            notes=tuple(notes), extra={"run_ns": times},
+        )  # fmt: skip
 
 
 READER: Reader = OnnxRuntimeReader()

@@ -42,14 +42,14 @@ def device_uses(trace: Trace) -> dict[str, Sequence[Busy]]:
     of_queue = [places.setdefault(device, array("i")) for device, _ in trace.queues]
     for place, queue in enumerate(work.queue):
         of_queue[queue].append(place)
-    causes = _IdleCauses(trace)
+    use_of = _DeviceUse(trace).busy
     whole: list[Busy] = []
     in_steps: list[Busy] = []
     steps = trace.steps[1:] or trace.steps
     for device, own in places.items():
         if not own:
             continue
-        whole.append(_use(trace, causes, device, own))
+        whole.append(use_of(device, own))
         if not steps or trace.skew:  # steps are on the clock of the host
             continue
         # By what was launched in steps: from the end of the work before them to the end of theirs
@@ -62,89 +62,17 @@ def device_uses(trace: Trace) -> dict[str, Sequence[Busy]]:
         begin = min(work.start[place] for place in inside)
         if earlier and len(trace.steps) > 1:
             begin = min(begin, max(work.start[place] + work.duration[place] for place in earlier))
-        found = _use(trace, causes, device, inside, begin, most_gaps=len(steps) - 1)
+        found = use_of(device, inside, begin, most_gaps=len(steps) - 1)
         in_steps.append(found._replace(steps=len(steps)))
     return {"devices": whole, "steps": in_steps}
 
-
-def _use(
-    trace: Trace,
-    causes: _IdleCauses,
-    device: str,
-    places: Sequence[int],
-    begin: int | None = None,
-    *,
-    most_gaps: int | None = None,
-) -> Busy:
-    work, owner = trace.columns.device, trace.owner
-    ordered = sorted(places, key=work.start.__getitem__)
-    durations = [work.duration[place] for place in ordered]
-    owned = [place for place in ordered if owner[place] >= 0]
-    launched = [trace.launched_at(place) for place in ordered]
-    each = [*zip(ordered, launched, durations, strict=True)]
-    # From launch to beginning; two clocks that disagree give nothing, and what a graph replays has no launch of its own
-    waited = [work.start[p] - time for p, time, _ in each if time is not None and owner[p] != Unowned.GRAPH]
-    delays = sorted(delay for delay in waited if delay >= 0)
-    # Work whose successor on the device had been launched before it began
-    fed = [spent for (p, _, spent), (_, time, _) in pairwise(each) if time is not None and time <= work.start[p]]
-    moments = sorted({time for time in launched if time is not None})
-    recomputed = [work.duration[place] for place in owned if trace.rows.phase[owner[place]] == RECOMPUTE]
-    steps = [step.end - step.start for step in trace.steps]
-    later_steps = steps[1:] or steps
-    begin = work.start[ordered[0]] if begin is None else begin
-    end = max(work.start[place] + spent for place, _, spent in each)
-    # What nearly every step has is a habit, and no event.
-    most = most_gaps if most_gaps is not None else max(1, len(steps) - 2) if len(steps) > 1 else len(places)
-    return Busy(
-        device=device, rank=trace.rank, span_ns=end - begin, work_ns=sum(durations), kernels=len(durations),
-        median_ns=median(durations), operators=len({owner[place] for place in owned}), owned=len(owned),
-        launches=len(delays), delay_ns=median(delays) if delays else None,
-        delay_p90_ns=quantiles(delays, n=10, method="inclusive")[8] if len(delays) > 1 else next(iter(delays), None),
-        fed_ns=sum(fed), recomputed_ns=sum(recomputed),
-        launch_every_ns=median([b - a for a, b in pairwise(moments)]) if len(moments) > 1 else None,
-        steps=len(steps), first_step_ns=steps[0] if steps else None, step_ns=median(later_steps) if steps else None,
-        least_step_ns=min(later_steps, default=None), most_step_ns=max(later_steps, default=None),
-        **_by_class(trace, ordered), **causes.idle(ordered, begin, end, most),
-    )  # fmt: skip
-
-
-def _by_class(trace: Trace, ordered: list[int]) -> dict[str, Any]:
-    """Busy time by what the device did: computing, communicating, copying; what overlaps counts for the first of them."""
-    work, names = trace.columns.device, trace.kernel_names
-    collective = trace.columns.library_kernels | {work.name[place] for place in trace.columns.collectives}
-    copy = {number for number, name in enumerate(names) if is_copy(name)}
-    transfer = {number for number in copy if is_transfer(names[number])}
-
-    def spent(places: Iterable[int]) -> int:
-        return covered((work.start[place], work.start[place] + work.duration[place]) for place in places)
-
-    def without(kinds: set[int], places: list[int] = ordered) -> list[int]:
-        return [place for place in places if work.name[place] not in kinds] if kinds else places
-
-    others = without(copy)
-    computes = without(collective, others)
-    busy, working = spent(ordered), spent(others)
-    computing = spent(computes) if collective else working
-    return {
-        "busy_ns": busy,
-        "compute_ns": computing,
-        "communication_ns": working - computing,
-        "copies_ns": busy - working,
-        "transfers_ns": (spent(without(copy - transfer)) if transfer else working) - working,
-        "all_communication_ns": spent(place for place in others if work.name[place] in collective),
-        "all_copies_ns": spent(place for place in ordered if work.name[place] in copy),
-        "compute_work_ns": sum([work.duration[place] for place in computes]),
-    }
-
-
-# -- why devices were idle
 
 _FIELDS = ("idle_host_ns", "idle_synchronised_ns", "idle_input_ns", "idle_launch_ns", "idle_blocked_ns")
 """Fields of `Busy` in the order of IDLE_CAUSES."""
 
 
-class _IdleCauses:
-    """What the host did in a trace that left devices idle."""
+class _DeviceUse:
+    """What devices did in a trace, and what the host did that left them idle."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -152,7 +80,72 @@ class _IdleCauses:
         self._loads = sorted(_spans(trace, LOADS))
         """When the host waited for the next batch; such waits of one process do not overlap."""
 
-    def idle(self, ordered: Sequence[int], begin: int, end: int, most_gaps: int) -> dict[str, Any]:
+    def busy(
+        self, device: str, places: Sequence[int], begin: int | None = None, *, most_gaps: int | None = None
+    ) -> Busy:
+        """The use of a device by the work in these places, from `begin` or the first of them on."""
+        trace = self._trace
+        work, owner = trace.columns.device, trace.owner
+        ordered = sorted(places, key=work.start.__getitem__)
+        durations = [work.duration[place] for place in ordered]
+        owned = [place for place in ordered if owner[place] >= 0]
+        launched = [trace.launched_at(place) for place in ordered]
+        each = [*zip(ordered, launched, durations, strict=True)]
+        # From launch to beginning; two clocks that disagree give nothing, and what a graph replays has no launch of its own
+        waited = [work.start[p] - time for p, time, _ in each if time is not None and owner[p] != Unowned.GRAPH]
+        delays = sorted(delay for delay in waited if delay >= 0)
+        # Work whose successor on the device had been launched before it began
+        fed = [spent for (p, _, spent), (_, time, _) in pairwise(each) if time is not None and time <= work.start[p]]
+        moments = sorted({time for time in launched if time is not None})
+        recomputed = [work.duration[place] for place in owned if trace.rows.phase[owner[place]] == RECOMPUTE]
+        steps = [step.end - step.start for step in trace.steps]
+        later_steps = steps[1:] or steps
+        begin = work.start[ordered[0]] if begin is None else begin
+        end = max(work.start[place] + spent for place, _, spent in each)
+        # What nearly every step has is a habit, and no event.
+        most = most_gaps if most_gaps is not None else max(1, len(steps) - 2) if len(steps) > 1 else len(places)
+        return Busy(
+            device=device, rank=trace.rank, span_ns=end - begin, work_ns=sum(durations), kernels=len(durations),
+            median_ns=median(durations), operators=len({owner[place] for place in owned}), owned=len(owned),
+            launches=len(delays), delay_ns=median(delays) if delays else None,
+            delay_p90_ns=quantiles(delays, n=10, method="inclusive")[8] if len(delays) > 1 else next(iter(delays), None),
+            fed_ns=sum(fed), recomputed_ns=sum(recomputed),
+            launch_every_ns=median([b - a for a, b in pairwise(moments)]) if len(moments) > 1 else None,
+            steps=len(steps), first_step_ns=steps[0] if steps else None, step_ns=median(later_steps) if steps else None,
+            least_step_ns=min(later_steps, default=None), most_step_ns=max(later_steps, default=None),
+            **self._by_class(ordered), **self._idle(ordered, begin, end, most),
+        )  # fmt: skip
+
+    def _by_class(self, ordered: list[int]) -> dict[str, Any]:
+        """Busy time by what the device did: computing, communicating, copying; what overlaps counts for the first of them."""
+        trace = self._trace
+        work, names = trace.columns.device, trace.kernel_names
+        collective = trace.columns.library_kernels | {work.name[place] for place in trace.columns.collectives}
+        copy = {number for number, name in enumerate(names) if is_copy(name)}
+        transfer = {number for number in copy if is_transfer(names[number])}
+
+        def spent(places: Iterable[int]) -> int:
+            return covered((work.start[place], work.start[place] + work.duration[place]) for place in places)
+
+        def without(kinds: set[int], places: list[int] = ordered) -> list[int]:
+            return [place for place in places if work.name[place] not in kinds] if kinds else places
+
+        others = without(copy)
+        computes = without(collective, others)
+        busy, working = spent(ordered), spent(others)
+        computing = spent(computes) if collective else working
+        return {
+            "busy_ns": busy,
+            "compute_ns": computing,
+            "communication_ns": working - computing,
+            "copies_ns": busy - working,
+            "transfers_ns": (spent(without(copy - transfer)) if transfer else working) - working,
+            "all_communication_ns": spent(place for place in others if work.name[place] in collective),
+            "all_copies_ns": spent(place for place in ordered if work.name[place] in copy),
+            "compute_work_ns": sum([work.duration[place] for place in computes]),
+        }
+
+    def _idle(self, ordered: Sequence[int], begin: int, end: int, most_gaps: int) -> dict[str, Any]:
         """The gaps between pieces of device work, given by their places in the order of starts, as fields of `Busy`.
 
         Gaps of work that has no launch in the trace have no cause. Long gaps are events of their own and no part of the

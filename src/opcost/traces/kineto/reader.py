@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
 
@@ -70,12 +70,12 @@ class KinetoReader:
         the timeline has them, if requested. Graphs that were captured in another trace have the operators of that.
         """
         with garbage_collector_paused():
-            captures = () if capture is None else captures_of(_read(capture, memory=False)[0], capture.name)
+            captures = () if capture is None else captures_of(_read(capture, memory=False), capture.name)
             if capture is not None and not captures:
                 hint = "name a trace of the run that captured it, from the beginning of the capture to its end"
                 raise SourceError(f"{capture.path}: no graph is captured in this trace", hint=hint)
             found, large = _read(file, partial=partial, memory=memory), is_large(file)
-            return profile_of(*found, large=large, timeline=timeline, executions=executions, captures=captures)
+            return profile_of(found, large=large, timeline=timeline, executions=executions, captures=captures)
 
 
 READER: Reader = KinetoReader()
@@ -92,7 +92,7 @@ def read_table(path: str | PathLike[str], *, partial: bool = False, memory: bool
 def tabulate(file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> Table:
     """The same of a file that is known to be one."""
     with garbage_collector_paused():
-        return table_of(*_read(file, partial=partial, memory=memory))
+        return table_of(_read(file, partial=partial, memory=memory))
 
 
 def is_large(file: TraceFile) -> bool:
@@ -101,42 +101,28 @@ def is_large(file: TraceFile) -> bool:
 
 
 def profile_of(
-    trace: Trace,
-    meta: Mapping[str, str],
-    rank: int | None,
-    notes: tuple[Note, ...],
-    *,
-    large: bool = False,
-    timeline: bool = False,
-    executions: bool = False,
-    captures: Sequence[Capture] = (),
+    trace: Trace, *, large: bool, timeline: bool = False, executions: bool = False, captures: Sequence[Capture] = ()
 ) -> Profile:
     """The profile of a trace: every execution a row, or, of many, one row for all that are alike.
 
-    `notes` come before those about owners of kernels. Grouped rows may have a timeline beside them. Of replayed graphs,
-    operators are found in these captures and in those of the trace itself, where executions are rows.
+    Grouped rows may have a timeline beside them. Of replayed graphs, operators are found in these captures and in those of the
+    trace itself, where executions are rows.
     """
     separate = executions or bool(captures) or (bool(trace.captured) and Unowned.GRAPH in trace.owner)
     if large or (not separate and len(trace) + len(trace.owner) > MANY):
-        found = table_of(trace, meta, rank, notes).profile
+        found = table_of(trace).profile
         return replace(found, extra={**found.extra, "timeline": timeline_of(trace)}) if timeline else found
     rows = trace.executions()
     replays, unattributed, replayed_kernels, replay_notes = replayed(trace, (*captures_of(trace), *captures))
     rows += tuple(row._replace(id=number) for number, row in enumerate(replays, len(rows)))
     return Profile(
-        meta=meta,
-        rows=rows,
-        unattributed=unattributed,
-        wall_ns=trace.wall_ns,
-        notes=notes + trace.notes(replayed_kernels) + replay_notes,
-        extra=extra_of(trace, collectives_of(trace)),
-    )
+        meta=trace.meta, rows=rows, unattributed=unattributed, wall_ns=trace.wall_ns,
+        notes=trace.notes(replayed_kernels) + replay_notes, extra=extra_of(trace, collectives_of(trace)),
+    )  # fmt: skip
 
 
-def _read(
-    file: TraceFile, *, partial: bool = False, memory: bool | None = None
-) -> tuple[Trace, dict[str, str], int | None, tuple[Note, ...]]:
-    """One file read and linked, as `profile_of` takes it; changes of memory if requested, or of a file that is not large."""
+def _read(file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> Trace:
+    """One file read and linked; changes of memory if requested, or of a file that is not large."""
     stream = KinetoStream(file, partial=partial, memory=not is_large(file) if memory is None else memory)
     columns = Columns()
     for events in stream.blocks():
@@ -172,7 +158,7 @@ def _read(
     columns.move_device_work()
     fields = stream.fields
     distributed = as_dict(fields.get("distributedInfo"))
-    rank = written if type(written := distributed.get("rank")) is int else None  # without one it is not rank 0
+    rank = written if type(written := distributed.get("rank")) is int else None
     base = fields.get("baseTimeNanoseconds")
     trace = link(columns, base if type(base) is int else 0, rank or 0)
     # Where the trace comes from and what it was recorded with
@@ -184,4 +170,5 @@ def _read(
     meta |= {key: str(distributed[key]) for key in keys if key in distributed}
     meta |= {key: str(fields[key]) for key in _META if key in fields}
     meta |= {key: str(value) for key, value in fields.items() if key.endswith("_version")}
-    return trace, meta, rank, tuple(notes)
+    trace.meta, trace.written_rank, trace.file_notes = meta, rank, notes
+    return trace

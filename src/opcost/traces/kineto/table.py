@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise, repeat
 from typing import Any, NamedTuple
@@ -34,9 +34,9 @@ class Table(NamedTuple):
     collectives: tuple[Collective, ...]  # every collective on a device, by start
 
 
-def table_of(trace: Trace, meta: Mapping[str, str], rank: int | None, notes: tuple[Note, ...]) -> Table:
-    """The table of a trace; `notes` come before those about owners of kernels."""
-    work = trace.columns.device
+def table_of(trace: Trace) -> Table:
+    """The table of a trace."""
+    work, rank = trace.columns.device, trace.written_rank
     unattributed: defaultdict[tuple[int, int, int], array[int]] = defaultdict(partial(array, "q"))
     for place, reason in trace.unowned():
         unattributed[work.name[place], work.queue[place], reason].append(work.duration[place])
@@ -44,16 +44,13 @@ def table_of(trace: Trace, meta: Mapping[str, str], rank: int | None, notes: tup
     collectives = collectives_of(trace)
     alike = "each row is a group of all executions of an operator with the same arguments and module"
     profile = Profile(
-        meta=meta,
-        rows=tuple(rows),
+        meta=trace.meta, rows=tuple(rows),
         unattributed=tuple(
             _kernel(trace, name, queue, durations)._replace(why=REASONS.get(reason, ""), rank=rank)
             for (name, queue, reason), durations in unattributed.items()
         ),
-        wall_ns=trace.wall_ns,
-        notes=(*notes, *trace.notes(), Note(GROUPED, alike)),
-        extra=extra_of(trace, collectives),
-    )
+        wall_ns=trace.wall_ns, notes=(*trace.notes(), Note(GROUPED, alike)), extra=extra_of(trace, collectives),
+    )  # fmt: skip
     return Table(profile, rank, host, collectives)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, groupby, repeat
@@ -93,6 +93,9 @@ class Trace:
     agreed: int = 0
     disagreed: int = 0
     """Kernels whose `External id` names the operator that launched them, and those where it names another."""
+    meta: Mapping[str, str] = field(default_factory=dict)
+    written_rank: int | None = None  # as the file has it; without one it is not rank 0
+    file_notes: Sequence[Note] = ()  # what was left out of the file
 
     def __post_init__(self) -> None:
         self.signatures: list[Signature] = self.columns.signatures
@@ -281,7 +284,7 @@ class Trace:
             ),
             (self.disagreed, "external-id", f"{external} {kernels}"),
         )  # fmt: skip
-        return tuple(Note(code, text) for applies, code, text in found if applies)
+        return (*self.file_notes, *(Note(code, text) for applies, code, text in found if applies))
 
 
 # -- captured graphs: their kernels belong to the operators that launched them while the graph was captured

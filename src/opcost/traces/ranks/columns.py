@@ -154,30 +154,22 @@ def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Pr
     }
     extra["collectives"] = [each._asdict() for rank, found in exchanged.items() for each in exchanges(found, rank)]
     faults = [Note(row["type"], f"rank {row['rank']}: {row['kind']}") for row in of["note"] if row["type"] in DAMAGES]
+    operators = [
+        ProfileRow(
+            id=number, name=row["type"], **{name: row[name] for name in (*_WORDS, "rank", "step", *_TIMES)},
+            kernels=tuple(kernels[row["rank"], row["place"]]), ins=_read_specs(row["ins"]), outs=_read_specs(row["outs"]),
+            attrs={name: _attr(value) for name, value in json.loads(row["attrs"]).items()},
+        )
+        for number, row in enumerate(of["operator"])
+    ]  # fmt: skip
+    names = ", ".join(sources[rank] for rank in sorted(sources))
+    devices = ", ".join(dict.fromkeys(row["type"] for row in of["run"] if row["type"]))
     return Profile(
-        meta={
-            "source": ", ".join(sources[rank] for rank in sorted(sources)),
-            "format": "ranks",
-            "ranks": str(len(sources)),
-            "device": ", ".join(dict.fromkeys(row["type"] for row in of["run"] if row["type"])),
-        },
-        rows=tuple(
-            ProfileRow(
-                id=number,
-                name=row["type"],
-                **{name: row[name] for name in (*_WORDS, "rank", "step", *_TIMES)},
-                kernels=tuple(kernels[row["rank"], row["place"]]),
-                ins=_read_specs(row["ins"]),
-                outs=_read_specs(row["outs"]),
-                attrs={name: _attr(value) for name, value in json.loads(row["attrs"]).items()},
-            )
-            for number, row in enumerate(of["operator"])
-        ),
-        unattributed=tuple(lost),
+        meta={"source": names, "format": "ranks", "ranks": str(len(sources)), "device": devices},
+        rows=tuple(operators), unattributed=tuple(lost),
         wall_ns=max((row["host_ns"] for row in of["run"] if row["host_ns"] is not None), default=None),
-        notes=(*notes, *faults),
-        extra={name: entries for name, entries in extra.items() if entries or name == "devices"},
-    )
+        notes=(*notes, *faults), extra={name: entries for name, entries in extra.items() if entries or name == "devices"},
+    )  # fmt: skip
 
 
 def _read_kernel(row: Mapping[str, Any]) -> Kernel:

@@ -165,13 +165,10 @@ def _profile(file: TraceFile, trace: XlaTrace, notes: tuple[Note, ...]) -> Profi
     if trace.devices:
         meta["device"] = ", ".join(dict.fromkeys(trace.devices))
     return Profile(
-        meta=meta,
-        rows=tuple(rows),
-        unattributed=tuple(unattributed),
+        meta=meta, rows=tuple(rows), unattributed=tuple(unattributed),
         wall_ns=wall_of((work.start_ns, work.duration_ns) for work in trace.executed),
-        notes=notes,
-        extra=device_extra(on_device),
-    )
+        notes=notes, extra=device_extra(on_device),
+    )  # fmt: skip
 
 
 def _nested(executed: Iterable[Executed]) -> Iterator[tuple[Executed, int]]:

@@ -146,7 +146,7 @@ def critical_path(options: argparse.Namespace) -> None:
             path = Dependencies(profile, profile.rows[0].rank, strictly=True, inferred=inferred)
             groups, times = list(path.groups), Counter[str]()
             for link in path.longest().links:
-                times[BOUNDS[groups[link.group].bound]] += (link.time_ns or 0) / 1e3  # type: ignore[assignment]
+                times[BOUNDS[groups[link.group][0]]] += (link.time_ns or 0) / 1e3  # type: ignore[assignment]
             found.append(times)
         for name in sorted({*found[0], *theirs}):
             table.detail(Path(trace).name, f"{name}: HTA {theirs.get(name, 0):.1f}, opcost {found[0][name]:.1f}")

@@ -9,16 +9,16 @@ import torch.nn.functional as F
 from torch import nn
 
 import opcost
-from opcost.analysis.receptive import Field, receptive_fields
+from opcost.analysis.receptive import ReceptiveField, receptive_fields
 from opcost.core.report import Report
 
 
-def fields(model: nn.Module, *shape: int) -> list[Field]:
+def fields(model: nn.Module, *shape: int) -> list[ReceptiveField]:
     return [*receptive_fields(opcost.count(model.eval(), shapes=shape)).values()]
 
 
-def square(size: Any, stride: Any) -> Field:
-    return Field((size, size), (stride, stride))
+def square(size: Any, stride: Any) -> ReceptiveField:
+    return ReceptiveField((size, size), (stride, stride))
 
 
 def seen(model: nn.Module, size: int) -> int:
@@ -64,7 +64,7 @@ def test_a_transposed_convolution_brings_positions_closer() -> None:
 
 def test_axes_are_told_apart() -> None:
     net = nn.Sequential(nn.Conv2d(1, 1, (1, 5), (1, 2)), nn.MaxPool2d((3, 1)))
-    assert fields(net, 1, 1, 32, 32) == [Field((1, 5), (1, 2)), Field((3, 5), (3, 2))]
+    assert fields(net, 1, 1, 32, 32) == [ReceptiveField((1, 5), (1, 2)), ReceptiveField((3, 5), (3, 2))]
 
 
 class Residual(nn.Module):
@@ -97,7 +97,7 @@ def test_a_global_mean_sees_everything_and_its_result_does_not_set_the_stride() 
     before, gate, after = fields(Squeeze(), 1, 4, 16, 16)
     assert before == square(3, 2)
     assert gate.size == (3 + 7 * 2,) * 2
-    assert after == Field((17 + 2 * 2,) * 2, (2, 2))
+    assert after == ReceptiveField((17 + 2 * 2,) * 2, (2, 2))
 
 
 class Mixed(nn.Module):

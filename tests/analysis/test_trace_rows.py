@@ -11,7 +11,7 @@ import pytest
 from opcost.analysis.aggregate import combine, delays_of, percentile, top_kernels, union
 from opcost.analysis.bounds import computes, devices
 from opcost.analysis.breakdown import breakdown, communication, gains_of
-from opcost.analysis.critical_path import Work, _launched, launches
+from opcost.analysis.critical_path import LaunchedKernel, _launched, launches
 from opcost.analysis.part import Part
 from opcost.analysis.query import query
 from opcost.analysis.utilization import step_flops, tokens_of
@@ -481,5 +481,7 @@ def test_work_that_begins_with_its_launch_has_a_delay_of_nothing() -> None:
     ids=str,
 )
 def test_what_was_launched_and_had_not_begun_is_queued(work: Any, queued: Any) -> None:
-    assert _launched([Work(launched, start, start, False, 0) for launched, start in work], 0, 10)[1:4] == queued
+    assert (
+        _launched([LaunchedKernel(launched, start, start, False, 0) for launched, start in work], 0, 10)[1:4] == queued
+    )
     assert _launched([], 5, 5)[1:4] == (None, None, None)

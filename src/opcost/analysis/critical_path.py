@@ -320,7 +320,7 @@ FED = 8  # this many kernels in a row that were launched in time end a region in
 MOST_REGIONS = 10
 
 
-class Work(NamedTuple):
+class LaunchedKernel(NamedTuple):
     """A kernel whose launch is known."""
 
     launched: int
@@ -371,14 +371,14 @@ _REMARKS = (
 )
 
 
-def _work(kernels: Iterable[Kernel]) -> Iterator[Work]:
+def _work(kernels: Iterable[Kernel]) -> Iterator[LaunchedKernel]:
     """The kernels whose launch is known, by start; all others keep the device busy too."""
     busy_until: int | None = None
     for kernel in kernels:
         start, end, launched = kernel.start_ns, kernel.start_ns + kernel.duration_ns, kernel.launched_ns
         free = start if busy_until is None else busy_until
         if launched is not None and launched <= start:
-            yield Work(launched, start, end, launched > free, max(0, start - free))
+            yield LaunchedKernel(launched, start, end, launched > free, max(0, start - free))
         busy_until = max(free, end)
 
 
@@ -398,7 +398,7 @@ def _parts(rows: Sequence[ProfileRow], kernels: Sequence[Kernel]) -> Iterator[tu
         yield f"{part + 1}/{TENTHS}", begin + length * part // TENTHS, begin + length * (part + 1) // TENTHS
 
 
-def _launched(work: Sequence[Work], start: int, end: int) -> tuple[Cell, ...]:
+def _launched(work: Sequence[LaunchedKernel], start: int, end: int) -> tuple[Cell, ...]:
     """Of the launches in this time: how many, what waited (mean, most, share of the time without any), and how long."""
     within = [each for each in work if start <= each.launched < end]
     waiting = [each for each in work if each.launched < end and each.start > start]
@@ -422,7 +422,7 @@ def _launched(work: Sequence[Work], start: int, end: int) -> tuple[Cell, ...]:
     return len(within), *queued, *waited
 
 
-def _regions(work: Sequence[Work], rows: Sequence[ProfileRow]) -> Iterator[tuple[int, tuple[Cell, ...]]]:
+def _regions(work: Sequence[LaunchedKernel], rows: Sequence[ProfileRow]) -> Iterator[tuple[int, tuple[Cell, ...]]]:
     """Stretches of kernels that were launched late, with few others between them, and how long the device was idle there."""
     late = [place for place, each in enumerate(work) if each.is_late]
     own = sorted((row.host_start_ns, row.id, row) for row in rows if row.host_start_ns is not None and row.host_self_ns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, islice
@@ -186,23 +187,17 @@ def _layers(
     """The curve of each part that comes and goes, and of gradients that stay."""
     steps = len(graph.ops)
     part_of = _part_of_storage(graph, born, gone)
-    changes: dict[MemoryPart, array[int] | list[int]] = {}
-
-    def of(part: MemoryPart) -> array[int] | list[int]:
-        if part not in changes:
-            changes[part] = packed([0], most) * (steps + 1)
-        return changes[part]
-
+    changes: defaultdict[MemoryPart, array[int] | list[int]] = defaultdict(lambda: packed([0], most) * (steps + 1))
     for storage, step in enumerate(born):
         if step != NEVER and sizes[storage]:
-            own = of(part_of(storage))
+            own = changes[part_of(storage)]
             own[step] += sizes[storage]
             own[max(gone[storage], step + 1)] -= sizes[storage]
     if graph.lifetimes and graph.lifetimes.carried and steps:
-        of("gradients")[0] += sum(sizes[storage] for storage in graph.lifetimes.carried)
+        changes["gradients"][0] += sum(sizes[storage] for storage in graph.lifetimes.carried)
     if graph.released and steps:
-        of("inputs")[0] = sum(sizes[storage] for storage in {graph.values[i].storage for i in graph.inputs})
+        changes["inputs"][0] = sum(sizes[storage] for storage in {graph.values[i].storage for i in graph.inputs})
         for storage in graph.released:
-            of("inputs")[gone[storage]] -= sizes[storage]
+            changes["inputs"][gone[storage]] -= sizes[storage]
     parts = list(changes)  # one after another, so that only one is there twice
     return {part: packed(islice(accumulate(changes.pop(part)), steps), most) for part in parts}

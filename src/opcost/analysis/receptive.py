@@ -18,7 +18,7 @@ from opcost.core.report import Report, Row
 Number = int | Fraction
 
 
-class Field(NamedTuple):
+class ReceptiveField(NamedTuple):
     """Extent and stride in elements of the input, one for each spatial axis; empty before the first window: all ones."""
 
     size: tuple[Number, ...] = ()
@@ -31,17 +31,17 @@ _REACH = {"linear": 1, "bilinear": 1, "trilinear": 1, "bicubic": 3}
 """Source elements besides the first that a resized element is made from."""
 
 
-def receptive_fields(report: Report) -> dict[int, Field]:
+def receptive_fields(report: Report) -> dict[int, ReceptiveField]:
     """The fields of the convolutions and poolings of the forward pass, by position in `report.rows`."""
-    fields: dict[int, Field | None] = {}
+    fields: dict[int, ReceptiveField | None] = {}
     weights = {value for parameter in report.parameters for value in parameter.values}
-    found: dict[int, Field] = {}
+    found: dict[int, ReceptiveField] = {}
     for index, row in enumerate(report.rows):
         op = row.op
         if op.phase != "forward":
             continue
         read = [
-            (fields.get(value, Field()), spec)
+            (fields.get(value, ReceptiveField()), spec)
             for value, spec in zip(op.inputs, row.ins, strict=True)
             if value not in weights
         ]
@@ -55,7 +55,7 @@ def receptive_fields(report: Report) -> dict[int, Field]:
     return found
 
 
-def _after(row: Row, read: list[tuple[Field | None, TensorSpec]]) -> Field | None:
+def _after(row: Row, read: list[tuple[ReceptiveField | None, TensorSpec]]) -> ReceptiveField | None:
     kind, attrs = row.op.kind, row.op.attrs
     known = [(field, spec) for field, spec in read if field is not None]
     if kind in _MIXING or len(known) != len(read) or (kind in _PRODUCTS and len(read) > 1):
@@ -89,7 +89,7 @@ def _after(row: Row, read: list[tuple[Field | None, TensorSpec]]) -> Field | Non
     return _widened(joined, [1 + _REACH.get(str(attrs.get("fn")), 0)] * axes, steps)
 
 
-def _widened(before: Field, spans: Iterable[int], steps: Iterable[Number]) -> Field | None:
+def _widened(before: ReceptiveField, spans: Iterable[int], steps: Iterable[Number]) -> ReceptiveField | None:
     """The field of windows that span this many elements and begin that many elements apart."""
     spans, steps = list(spans), list(steps)
     sizes = before.size or (1,) * len(spans)
@@ -102,20 +102,20 @@ def _widened(before: Field, spans: Iterable[int], steps: Iterable[Number]) -> Fi
     def plain(numbers: list[Number]) -> tuple[Number, ...]:
         return tuple(int(number) if number.denominator == 1 else number for number in numbers)
 
-    return Field(plain(wider), plain(apart))
+    return ReceptiveField(plain(wider), plain(apart))
 
 
-def _joined(read: list[tuple[Field, TensorSpec]]) -> Field | None:
+def _joined(read: list[tuple[ReceptiveField, TensorSpec]]) -> ReceptiveField | None:
     """The widest of several fields; the stride is that of the largest tensors, which the others are stretched to."""
     windowed = [(field, spec) for field, spec in read if field.size]
     if not windowed:
-        return Field()
+        return ReceptiveField()
     axes = len(windowed[0][0].size)
     if any(len(field.size) != axes for field, _ in windowed):
         return None
     most = max((spec.numel for _, spec in windowed if spec.known), default=0)
     finest = [field for field, spec in windowed if spec.known and spec.numel == most] or [windowed[0][0]]
-    return Field(
+    return ReceptiveField(
         tuple(max(field.size[axis] for field, _ in windowed) for axis in range(axes)),
         tuple(max(field.stride[axis] for field in finest) for axis in range(axes)),
     )

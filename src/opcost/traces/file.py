@@ -290,18 +290,12 @@ def text(event: dict[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def integer(event: dict[str, Any], key: str) -> int | None:
-    """A field that is a whole number such as a clock gives, also one written as text; None where it is not."""
+def microseconds(event: dict[str, Any], key: str) -> int:
+    """A field that must be a whole number of microseconds such as a clock gives, also as text, in nanoseconds."""
     value = event.get(key)
     if isinstance(value, str) and value.isdecimal() and len(value) <= 30:
         value = int(value)
-    return value if type(value) is int and abs(value) <= LATEST_NS // NS_PER_US else None
-
-
-def microseconds(event: dict[str, Any], key: str) -> int:
-    """A field that must be a whole number of microseconds, in nanoseconds."""
-    value = integer(event, key)
-    if value is None:
+    if type(value) is not int or abs(value) > LATEST_NS // NS_PER_US:
         raise SourceError(f"the event {text(event, 'name')!r} has no whole number of microseconds in {key!r}")
     return value * NS_PER_US
 

@@ -18,7 +18,7 @@ _NAMED = 3  # operators of a group that are named
 
 
 @dataclass(slots=True)
-class _Group:
+class _MergedGroup:
     number: int
     runs: tuple[str, int]  # in which phase, and how often
     open: bool  # others may still be merged into it
@@ -30,8 +30,8 @@ class _Group:
 def merged(rows: Iterable[Row], results: Collection[int]) -> list[Row]:
     """The rows with groups of them made one; views vanish. `results` are the values that the model hands back."""
     same: dict[int, int] = {}  # of a view, the value that it shows
-    maker: dict[int, _Group] = {}
-    groups: dict[int, _Group] = {}
+    maker: dict[int, _MergedGroup] = {}
+    groups: dict[int, _MergedGroup] = {}
     for number, row in enumerate(rows):
         op = row.op
         ins = [same.get(value, value) for value in op.inputs]
@@ -43,7 +43,7 @@ def merged(rows: Iterable[Row], results: Collection[int]) -> list[Row]:
         makers = {maker[value].number: maker[value] for value in ins if value in maker}
         group = _home(makers.values(), op, extent) if simple else None
         if group is None:
-            group = groups[number] = _Group(number, (op.phase, op.repeat), simple, extent)
+            group = groups[number] = _MergedGroup(number, (op.phase, op.repeat), simple, extent)
         group.rows.append(row)
         for other in makers.values():
             if other is not group and not other.readers and _fits(other, group):
@@ -75,14 +75,14 @@ def merged(rows: Iterable[Row], results: Collection[int]) -> list[Row]:
     ]
 
 
-def _home(makers: Collection[_Group], op: Op, extent: int) -> _Group | None:
+def _home(makers: Collection[_MergedGroup], op: Op, extent: int) -> _MergedGroup | None:
     """The group that an operator is merged into: the last one that it reads of, if that loops over as many elements."""
     last = max(makers, key=lambda group: group.number, default=None)
     fits = last is not None and last.open and last.runs == (op.phase, op.repeat) and extent <= last.extent
     return last if fits else None
 
 
-def _fits(one: _Group, other: _Group) -> bool:
+def _fits(one: _MergedGroup, other: _MergedGroup) -> bool:
     """Whether a group can be calculated within another."""
     return one.open and other.open and one.runs == other.runs and one.extent <= other.extent
 
@@ -93,7 +93,7 @@ def _convolves(row: Row) -> bool:
     return plain and len(row.ins) > 1 and all(spec.known and len(spec.dims) == 4 for spec in row.ins[:2])
 
 
-def _one(group: _Group, same: dict[int, int], readers: dict[int, set[int]], kept: set[int]) -> Row:
+def _one(group: _MergedGroup, same: dict[int, int], readers: dict[int, set[int]], kept: set[int]) -> Row:
     made: dict[int, TensorSpec] = {}
     read: dict[int, TensorSpec] = {}
     flops = 0

@@ -155,7 +155,7 @@ LEAST_SHARE = 0.5
 """Annotations that repeat are steps where they cover this share of the time from the first to the last of them."""
 
 
-class Step(NamedTuple):
+class TraceStep(NamedTuple):
     """From when to when, and its number."""
 
     start: int
@@ -163,14 +163,14 @@ class Step(NamedTuple):
     number: int
 
 
-def steps_of(columns: Columns) -> list[Step]:
+def steps_of(columns: Columns) -> list[TraceStep]:
     """The steps in order: where the profiler's schedule marked none, those between updates or of the author's annotations."""
     if columns.steps:
-        steps: list[Step] = []
+        steps: list[TraceStep] = []
         ends: dict[int, int] = {}
         for start, end, number in sorted(columns.steps):
             if start >= ends.get(number, start):  # several processes in one file each mark the same
-                steps.append(Step(start, end, number))
+                steps.append(TraceStep(start, end, number))
                 ends[number] = end
         return steps
     # Start and end of annotations by their names but for numbers, on the thread that has most of them, in order
@@ -192,7 +192,7 @@ def steps_of(columns: Columns) -> list[Step]:
     updates = [spans for name, spans in named.items() if name.startswith(UPDATE_PREFIX)]
     if updates:  # a step ends with its update; the first began before the trace, or at an unmarked time
         ends_of_steps = [end for _, end in max(updates, key=len)]
-        return [Step(start, end, number) for number, (start, end) in enumerate(pairwise(ends_of_steps), 1)]
+        return [TraceStep(start, end, number) for number, (start, end) in enumerate(pairwise(ends_of_steps), 1)]
     covered = {
         name: sum(end - start for start, end in spans)
         for name, spans in named.items()
@@ -202,5 +202,5 @@ def steps_of(columns: Columns) -> list[Step]:
     }
     best = max(covered, key=covered.__getitem__, default="")
     if best and covered[best] >= LEAST_SHARE * (named[best][-1][1] - named[best][0][0]):
-        return [Step(start, end, number) for number, (start, end) in enumerate(named[best])]
+        return [TraceStep(start, end, number) for number, (start, end) in enumerate(named[best])]
     return []

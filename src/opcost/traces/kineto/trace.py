@@ -21,7 +21,7 @@ from opcost.core.profile import Kernel, ProfileRow
 from opcost.core.units import format_time
 from opcost.traces.kineto.columns import BYTES, INTS, LONGS, NONE, Columns, Signature
 from opcost.traces.kineto.decoding import OPERATOR
-from opcost.traces.kineto.modules import NEVER, PHASES, Step
+from opcost.traces.kineto.modules import NEVER, PHASES, TraceStep
 from opcost.traces.kineto.operators import (
     MOVES,
     Hint,
@@ -76,7 +76,7 @@ class Trace:
     columns: Columns
     base_ns: int = 0
     rank: int = 0
-    steps: Sequence[Step] = ()
+    steps: Sequence[TraceStep] = ()
     """Rows have the numbers of those that the profiler's schedule marked; others are only used as a whole."""
     rows: HostRows = field(default_factory=HostRows)
     threads: list[tuple[str, int]] = field(default_factory=list)  # name and first row of each thread

@@ -139,8 +139,7 @@ def ask(profile: Profile, question: Question) -> Answer:
     lines = asker.grouped(parts) if question.group_by else asker.listed(parts)
     for name, members in _named(loose, total, by_rank="rank" in keys).items():
         words = {"name": name, "type": "device work without an operator"}
-        line = combine(members, "sum", labels=words, percentiles=question.percentiles)
-        lines.append(replace(line, role="unattributed", share=_share(line.time_ns, total), unpriced=0))
+        lines.append(replace(asker.combined(members, "sum", words, role="unattributed"), unpriced=0))
     lines.append(asker.total_line([*parts, *loose]))
     runs = profile.runs
     by_step = "step" in keys or re.search(r"\bstep\b", question.where or "") is not None
@@ -216,7 +215,7 @@ class _Asker:
             lines.append(replace(line, cumulative_ns=spent))
         if hidden:
             rest = [part for _, members in hidden for part in members]
-            lines.append(self._combined(rest, "sum", {"name": f"({len(hidden)} more)"}, role="rest"))
+            lines.append(self.combined(rest, "sum", {"name": f"({len(hidden)} more)"}, role="rest"))
         return lines
 
     def grouped(self, parts: Sequence[Part]) -> list[AnswerLine]:
@@ -232,10 +231,9 @@ class _Asker:
     def total_line(self, parts: Sequence[Part]) -> AnswerLine:
         """What all parts that passed add up to."""
         if not parts:
-            return AnswerLine(
-                role="total", labels={"name": "total"}, count=0, time_ns=0.0, share=_share(0.0, self.total)
-            )
-        return replace(self._combined(parts, "sum", {"name": "total"}, role="total"), kernels=(), ins=(), outs=())
+            share = _share(0.0, self.total)
+            return AnswerLine(role="total", labels={"name": "total"}, count=0, time_ns=0.0, share=share)
+        return replace(self.combined(parts, "sum", {"name": "total"}, role="total"), kernels=(), ins=(), outs=())
 
     def _groups(self, parts: Sequence[Part], keys: Sequence[str], how: str) -> list[tuple[AnswerLine, Sequence[Part]]]:
         found = group(parts, keys, self.question.depth)
@@ -249,16 +247,15 @@ class _Asker:
         line = self._finished([part], "sum", {key: text for key in OWN_LABELS if (text := label(part, key))})
         return replace(line, id=part.row.id if part.row else None)
 
-    def _combined(
+    def combined(
         self, parts: Sequence[Part], how: str, labels: Mapping[str, str], role: LineRole = "row"
     ) -> AnswerLine:
-        question = self.question
-        percentiles = question.percentiles
-        line = combine(parts, how, labels=labels, percentiles=percentiles, role=role, measure=question.measure)
+        of = self.question
+        line = combine(parts, how, labels=labels, percentiles=of.percentiles, role=role, measure=of.measure)
         return replace(line, share=_share(line.time_ns, self.total))
 
     def _finished(self, parts: Sequence[Part], how: str, labels: Mapping[str, str]) -> AnswerLine:
-        line = self._combined(parts, how, labels)
+        line = self.combined(parts, how, labels)
         if self.question.device is None:
             return line
         kinds = {LABELS["kind"](part) for part in parts}

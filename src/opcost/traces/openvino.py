@@ -11,11 +11,10 @@ from typing import TypeAlias
 from opcost.core.graph import Note
 from opcost.core.profile import Profile, ProfileRow
 from opcost.errors import SourceError
-from opcost.traces.file import TraceFile, nanoseconds
+from opcost.traces.file import NS_PER_MS, TraceFile, nanoseconds
 from opcost.traces.registry import Reader
 
 HEADER = b"layerName;execStatus;layerType;execType;realTime (ms);cpuTime (ms)"
-NS_PER_MS = 1_000_000
 _JSON = re.compile(rb'"report_type"\s*:\s*"(average|detailed)"')
 _PRINTED = re.compile(
     r"^(?P<name>.*\S)\s+(?P<status>(?:Status\.)?[A-Z_]+)\s+layerType: (?P<type>\S+)\s+execType: (?P<exec>\S+)\s+"

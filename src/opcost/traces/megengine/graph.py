@@ -18,7 +18,7 @@ from opcost.errors import SourceError
 from opcost.frontends.megengine.model import SOURCES, Model, Operator, Tensor, Variable
 from opcost.frontends.megengine.operators import ROWS
 from opcost.frontends.megengine.operators.table import OperatorCall
-from opcost.frontends.megengine.schema import DType, Param, plain
+from opcost.frontends.megengine.schema import NAMES, DType, Param, plain
 from opcost.frontends.megengine.scopes import DumpScopes
 from opcost.frontends.nodes.meaning import Operand, Out
 from opcost.traces.file import as_dict, is_shape
@@ -258,13 +258,11 @@ def _ns(seconds: float) -> int:
 
 # -- MegEngine's operators in our words, from type, parameters, shapes and element types in a profile
 
-DTYPES = {
-    "Float32": "float32", "Uint8": "uint8", "Int8": "int8", "Int16": "int16", "Int32": "int32", "IntB1": "int1",
-    "IntB2": "int2", "IntB4": "int4", "Byte": "uint8", "Float16": "float16", "UintB4": "uint4", "Quantized8Asymm": "quint8",
-    "QuantizedS32": "qint32", "QuantizedS8": "qint8", "Quantized4Asymm": "quint4", "QuantizedS4": "qint4",
-    "QuantizedS16": "qint16", "BFloat16": "bfloat16", "Bool": "bool", "Uint16": "uint16", "QuantizedS1": "qint1",
-    "Complex64": "complex64",
-}  # fmt: skip
+_WRITTEN = (
+    "Float32 Uint8 Int8 Int16 Int32 IntB1 IntB2 IntB4 Byte Float16 UintB4 Quantized8Asymm QuantizedS32 QuantizedS8 "
+    "Quantized4Asymm QuantizedS4 QuantizedS16 BFloat16 Bool Uint16 QuantizedS1 Complex64"
+)
+DTYPES = dict(zip(_WRITTEN.split(), NAMES, strict=True))
 """MegEngine's element types as its tools write them, and ours."""
 
 _NO_WORK = (*SOURCES, "InputCallback", "OutputCallback", "ComputingGraphImpl::CallbackCaller", "DeviceTensor")

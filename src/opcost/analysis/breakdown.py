@@ -136,18 +136,18 @@ def memory(profile: Profile) -> Sheet:
         if each.growth_bytes is not None and each.growth_bytes > 0
     )
     whole = {(each.rank, each.device): each.peak_bytes for each in peaks}
-    held = []
+    live = []
     for each in extra_entries(profile.extra, "holders", AllocationHolder):
         peak = whole.get((each.rank, each.device))
         share = each.bytes / peak if peak else None
-        held.append((each.rank, each.device, each.type, each.module, each.number, each.bytes, share))
+        live.append((each.rank, each.device, each.type, each.module, each.number, each.bytes, share))
     read = attrgetter("rank", "device", "part", "peak_bytes", "last_bytes", "reserved_bytes")
     tables = (
         Table.of(title=PEAK, fields=columns(f"{WHOSE} {sizes}"), lines=map(attrgetter(*names), peaks), remarks=remarks),
         Table.of(
             title=LIVE,
             fields=columns(f"{WHOSE} operator:name module:name? tensors:number bytes:bytes share:share"),
-            lines=held,
+            lines=live,
         ),
         Table.of(
             title=OVER,

@@ -341,7 +341,7 @@ def _spent(
             key = Key(LABELS["type" if by == "operator" else "kernel"](part))
         elif by == "module" and row is not None:
             key = Key(layers[row.module] or NOWHERE)
-        else:  # of an unknown kind, the type says more than nothing
+        else:  # of an unknown kind, the type is better than nothing
             key = Key(LABELS[by](part) or (NOWHERE if row is None else row.type))
         time, count = found.get(key, (0, 0))
         found[key] = time + part.time_ns, count + (part.launches if by == "kernel" else part.count)

@@ -96,12 +96,12 @@ def _accounted(account: Callable[[], Memory], on: OnDevice | None) -> tuple[Memo
     except Exception as exc:
         if is_delivered(exc):
             raise
-        said = f"memory is not reported, because its account failed with {type(exc).__name__}: {shortened(str(exc))}"
-        return None, (Note(NO_MEMORY, said),)
+        text = f"memory is not reported, because its account failed with {type(exc).__name__}: {shortened(str(exc))}"
+        return None, (Note(NO_MEMORY, text),)
     if on is None or found.device:
         return found, ()
-    said = "so long a run is not followed tensor by tensor: memory is that of tensors alone, and not as the device holds it"
-    return found, (Note("memory", said),)
+    text = "so long a run is not followed tensor by tensor: memory is that of tensors alone, and not as the device holds it"
+    return found, (Note("memory", text),)
 
 
 def _cost_rows(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -54,7 +53,15 @@ class MxnetReader:
         head = file.head.lstrip(b"\xef\xbb\xbf")
         if _AGGREGATE.match(head) or _TABLE.match(head):
             entries = _aggregate(file) if _AGGREGATE.match(head) else _table(file)
-            return Profile(meta=meta, rows=tuple(_sums(entries)))
+            # One row for each name of the table; MXNet rounds its milliseconds to four digits.
+            sums = [
+                ProfileRow(
+                    id=number, name=name, type=name, kind=mxnet_kind(name), provider=domain, host_ns=spent,
+                    host_self_ns=spent, count=count,
+                )
+                for number, (domain, name, count, spent) in enumerate(entry for entry in entries if entry[0] != API)
+            ]  # fmt: skip
+            return Profile(meta=meta, rows=tuple(sums))
         events, notes = events_of(file, partial=partial)
         rows, unfinished = _pairs(events)
         if unfinished:
@@ -103,15 +110,6 @@ def _pairs(events: list[dict[str, Any]]) -> tuple[tuple[ProfileRow, ...], int]:
         for number, (start, duration, name, pid, tid) in enumerate(found)
     )  # fmt: skip
     return rows, sum(map(len, begun.values()))
-
-
-def _sums(entries: Iterable[tuple[str, str, int, int]]) -> Iterator[ProfileRow]:
-    """One row for each name of the table; MXNet rounds its milliseconds to four digits."""
-    for number, (domain, name, count, spent) in enumerate(entry for entry in entries if entry[0] != API):
-        yield ProfileRow(
-            id=number, name=name, type=name, kind=mxnet_kind(name), provider=domain, host_ns=spent,
-            host_self_ns=spent, count=count,
-        )  # fmt: skip
 
 
 def _aggregate(file: TraceFile) -> list[tuple[str, str, int, int]]:

@@ -25,7 +25,7 @@ from opcost.traces.registry import Reader
 _KIND = b"CUPTI_ACTIVITY_KIND_"
 _RANGES = b"NVTX_EVENTS"
 _STRINGS = b"StringIds"
-NESTED = (59, 70)  # types of NVTX events that are pushed and popped, and so lie in one another on their thread
+NESTED = (59, 70)  # types of NVTX events that are pushed and popped, and so are inside one another on their thread
 STARTED = (60, 71)  # types of those that begin and end anywhere
 COPIES = {
     1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP",

@@ -27,7 +27,7 @@ that were measured first, and checked with the others."""
 PRODUCTS = frozenset({"conv", "matmul", "attention"})
 WHOLE = {"inference": 0.115, "training": 0.16}
 """How far whole models are off beyond what their operators' spreads add up to; checked with measured ones, so that four of
-five lie inside the band."""
+five are inside the band."""
 ELSEWHERE = 0.25
 """The same for a device that was not calibrated: the printed peaks with the shares that another device reaches of its own."""
 HOSTS = 0.75  # how far the host's own time is off: another processor, another load, other Python
@@ -232,8 +232,9 @@ def _notes(
     if calibrated:
         return
     name = speeds.device.name
-    said = f"nothing was timed on {name}: this is an estimate from its printed peaks, with a wider band"
-    yield Note("estimate", said)
+    yield Note(
+        "estimate", f"nothing was timed on {name}: this is an estimate from its printed peaks, with a wider band"
+    )
     multiplied = {row.ins[0].dtype for row in report.rows if row.ins and row.cost is not None and row.cost.macs}
     for dtype in sorted(multiplied):
         if speeds.device.peak_flops(dtype) is None:

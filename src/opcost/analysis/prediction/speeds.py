@@ -33,7 +33,7 @@ GUESS = 0.5  # the spread of an operator of which nothing like it was timed
 VIEW_NS = 1_000  # what the host needs for a view, which is never timed: it runs nothing on the device
 IN_A_MODEL = 2.1
 """By how much an operator takes more of the host in a model than called again and again: modules that are called, arguments
-that are looked at, caches that are cold. The median of measured models, half of which lie within a quarter of it."""
+that are looked at, caches that are cold. The median of measured models, half of which are within a quarter of it."""
 USUAL_HOST_NS = 7_000
 """What the host needs for an operator that the calibration has not: published are 4 to 10 microseconds."""
 

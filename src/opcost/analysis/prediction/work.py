@@ -1,6 +1,6 @@
 """What decides how long an operator takes: its family, how much it calculates and moves, and its place among those like it.
 
-A place is a few numbers, mostly logarithms of sizes, such that operators that lie close together run at about the same share
+A place is a few numbers, mostly logarithms of sizes, such that operators that are close together run at about the same share
 of what their device can do. One step is a size twice as large; what matters less is scaled down.
 """
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from opcost.analysis.aggregate import combine, delays_of, percentile, top_kernels, union
+from opcost.analysis.aggregate import combine, delays_of, percentile, union
 from opcost.analysis.bounds import computes, devices
 from opcost.analysis.breakdown import breakdown, communication, gains_of
 from opcost.analysis.critical_path import LaunchedKernel, _launched, launches
@@ -67,7 +67,8 @@ def test_spans_that_overlap_count_once() -> None:
 
 def test_kernels_of_one_name_are_one_and_five_are_named() -> None:
     kernels = [kernel(0, 5 + place, name=f"k{place}") for place in range(6)] + [kernel(9, 100, name="k0", count=3)]
-    assert [(use.name, use.count, use.time_ns) for use in top_kernels(kernels)] == [
+    line = combine([Part(None, 0, None, 0, None, 1, None, None, tuple(kernels))], "sum", labels={})
+    assert [(use.name, use.count, use.time_ns) for use in line.kernels] == [
         ("k0", 4, 105), ("k5", 1, 10), ("k4", 1, 9), ("k3", 1, 8), ("k2", 1, 7),
     ]  # fmt: skip
 

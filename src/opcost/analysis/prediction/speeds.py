@@ -60,6 +60,13 @@ def _base_ns(law: Law, work: Work, device: Device, peak: float) -> tuple[float, 
     return law.start_ns + longer, bound
 
 
+def _ratio(law: Law, place: tuple[float, ...]) -> float:
+    """By how much operators near this place miss the law."""
+    found = nsmallest(NEIGHBOURS, ((dist(near.place, place), near.ratio) for near in law.near))
+    weights = [(distance + CLOSE) ** -2 for distance, _ in found]
+    return sum(weight * ratio for weight, (_, ratio) in zip(weights, found, strict=True)) / sum(weights)
+
+
 def _work(row: Measured, rules: Rules) -> Work:
     try:
         check_operator(row.kind, row.raw, row.attrs, len(row.ins), len(row.outs))
@@ -160,11 +167,7 @@ class Speeds:
         law = next(filter(None, known), None)
         if law is not None:
             base, bound = _base_ns(law, work, device, peak)
-            # By how much operators near this place miss the law
-            close = nsmallest(NEIGHBOURS, ((dist(near.place, work.place), near.ratio) for near in law.near))
-            weights = [(distance + CLOSE) ** -2 for distance, _ in close]
-            ratio = sum(weight * ratio for weight, (_, ratio) in zip(weights, close, strict=True)) / sum(weights)
-            return OperatorTime(base * ratio, law.spread, bound, ideal, known=True)
+            return OperatorTime(base * _ratio(law, work.place), law.spread, bound, ideal, known=True)
         # The nearest family: in the same type, the one with the most words in common; else what only moves memory
         words = work.family.split()
         alike, most = None, 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import NamedTuple
@@ -162,19 +162,15 @@ def predict_steps(
 
 def _added(found: Sequence[tuple[Predicted, int]], divisor: int, profile: Profile) -> Predicted:
     """The sum of predictions by their weights, divided."""
-
-    def added(read: Callable[[Predicted], int]) -> int:
-        return sum(weight * read(each) for each, weight in found) // divisor
-
+    times = [(each.latency_ns, each.kernel_ns, *each.band_ns, each.ideal_ns) for each, _ in found]
     names = dict.fromkeys(name for each, _ in found for name in each.bounds)
-    return Predicted(
-        profile,
-        added(lambda each: each.latency_ns),
-        added(lambda each: each.kernel_ns),
-        (added(lambda each: each.band_ns[0]), added(lambda each: each.band_ns[1])),
-        added(lambda each: each.ideal_ns),
-        {name: sum(weight * each.bounds.get(name, 0) for each, weight in found) // divisor for name in names},
-    )
+
+    def added(numbers: Iterable[int]) -> int:
+        return sum(weight * number for (_, weight), number in zip(found, numbers, strict=True)) // divisor
+
+    latency, kernels, low, high, ideal = map(added, zip(*times, strict=True))
+    bounds = {name: added([each.bounds.get(name, 0) for each, _ in found]) for name in names}
+    return Predicted(profile, latency, kernels, (low, high), ideal, bounds)
 
 
 def joined(found: Sequence[Predicted]) -> Predicted:

@@ -3,11 +3,9 @@
 | entry-point group | the entry names | protocol |
 |---|---|---|
 | `opcost.rules` | a function that adds rules to a table | `AddRules` |
-| `opcost.frontends` | an object that reads models | `FrontEnd` |
+| `opcost.frontends` | an object that reads models, runs them, or reads checkpoints | `FrontEnd`, `Recorder`, `CheckpointReader` |
 | `opcost.traces` | an object that reads traces | `Reader` |
-| `opcost.recorders` | an object that runs models | `Recorder` |
 | `opcost.views` | an object that shows results | `View` |
-| `opcost.checkpoints` | an object that reads checkpoints | `CheckpointReader` |
 
 `examples/plugin` is a package with one part of most kinds.
 """

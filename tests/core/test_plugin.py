@@ -266,3 +266,20 @@ def test_a_list_of_plug_ins_that_cannot_be_parsed_costs_its_package(install: Ins
 def test_a_misspelt_name_is_still_a_misspelt_name() -> None:
     with pytest.raises(UnknownName):
         load(VIEWS, "tabel")
+
+
+def test_front_ends_that_run_models_or_read_checkpoints_are_kept_apart(install: Install) -> None:
+    readers, recorders = usable(FRONTENDS, "read"), usable(FRONTENDS, "record")
+    code = """
+class Part:
+    name, framework, suffixes, ordered, wants_report = "both", "both", (".both",), True, False
+    def sniff(self, head, path): return False
+    def owns(self, obj): return False
+    def record(self, source, options, report): raise NotImplementedError
+    def read(self, path): raise NotImplementedError
+PART = Part()
+"""
+    install("good-parts", FRONTENDS, "both", code)
+    assert set(usable(FRONTENDS, "read")) - set(readers) == {"both"}
+    assert set(usable(FRONTENDS, "record")) - set(recorders) == {"both"}
+    assert "both" not in usable(FRONTENDS, "load")

@@ -79,7 +79,7 @@ def _fault(entry: metadata.EntryPoint) -> str | None:
     """Why a plug-in cannot be used, if it cannot: it is imported and called once."""
     try:
         part = checked(entry)
-        if entry.group == FRONTENDS:
+        if entry.group == FRONTENDS and hasattr(part, "load"):
             part.sniff(b"", Path(f"model{next(iter(part.suffixes), '')}"))
         elif entry.group == RULES:
             part(Rules())

@@ -22,13 +22,19 @@ FRONTENDS = "opcost.frontends"
 RULES = "opcost.rules"
 VIEWS = "opcost.views"
 TRACES = "opcost.traces"
-RECORDERS = "opcost.recorders"
-CHECKPOINTS = "opcost.checkpoints"
 
 OWN: dict[str, dict[str, str]] = {
     FRONTENDS: {
         name: f"opcost.frontends.{name}:FRONTEND"
         for name in "coreml megengine mxnet onnx pt2 tflite torch torchscript".split()
+    } | {
+        f"{name}-recorder": f"opcost.recorders.{name}:RECORDER" for name in ("onnxruntime", "torch")
+    } | {
+        f"{name}-weights": f"opcost.frontends.checkpoint.{name}:READER"
+        for name in "arrays gguf keras onnx pytorch safetensors".split()
+    } | {
+        "megengine-weights": "opcost.frontends.checkpoint.arrays:DUMP",
+        "pickle-weights": "opcost.frontends.checkpoint.arrays:PICKLE",
     },
     RULES: {"builtin": "opcost.rules:add"},
     VIEWS: {
@@ -43,24 +49,28 @@ OWN: dict[str, dict[str, str]] = {
         name: f"opcost.traces.{name}:READER"
         for name in "kineto megengine mxnet nsight onnxruntime openvino rocprof tensorrt xla".split()
     } | {"own": "opcost.traces.registry:SAVED_PROFILES"},
-    RECORDERS: {name: f"opcost.recorders.{name}:RECORDER" for name in ("onnxruntime", "torch")},
-    CHECKPOINTS: {
-        name: f"opcost.frontends.checkpoint.{name}:READER"
-        for name in "arrays gguf keras onnx pytorch safetensors".split()
-    } | {name: f"opcost.frontends.checkpoint.arrays:{at}" for name, at in (("megengine", "DUMP"), ("pickle", "PICKLE"))},
 }  # fmt: skip
 """The project's own parts, by name, so that a copy of the source on the path is all it takes to have them."""
 GROUPS = tuple(OWN)
 
-_WANTED: dict[str, tuple[str, ...]] = {
-    FRONTENDS: ("name", "framework", "suffixes", "options", "sniff", "owns", "named", "build", "load"),
-    RULES: ("__call__",),
-    VIEWS: ("name", "suffix", "results", "render"),
-    TRACES: ("name", "sniff", "read"),
-    RECORDERS: ("name", "framework", "suffixes", "wants_report", "owns", "record"),
-    CHECKPOINTS: ("name", "suffixes", "ordered", "sniff", "read"),
+_WANTED: dict[str, dict[str, str]] = {
+    FRONTENDS: {
+        "load": "name framework suffixes options sniff owns named build",
+        "record": "name framework suffixes wants_report owns",
+        "read": "name suffixes ordered sniff",
+    },
+    RULES: {"__call__": ""},
+    VIEWS: {"render": "name suffix results"},
+    TRACES: {"read": "name sniff"},
 }
-"""The attributes that a part of each group must have; those not in `_DATA` must be callable."""
+"""What the parts of each group do: the method, and the attributes that a part with it must have.
+
+A front end reads models (`load`), runs them (`record`) or reads checkpoints (`read`). What is not in `_DATA` must be callable.
+"""
+_TASKS = {
+    "FRONTEND": "load",
+    "RECORDER": "record",
+}  # of the project's own front ends, before they are imported; else `read`
 _DATA: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("name", "framework", "suffix"), lambda value: isinstance(value, str)),
     "suffixes": lambda value: isinstance(value, (tuple, list)) and all(isinstance(suffix, str) for suffix in value),
@@ -93,17 +103,19 @@ def load(group: str, name: str) -> Any:
     return part
 
 
-def usable(group: str) -> dict[str, Any]:
-    """All parts of a group that can be imported, by name, with a warning for each that cannot."""
+def usable(group: str, task: str = "") -> dict[str, Any]:
+    """The parts of a group that can be imported, and have a method for this task, with a warning for each that is broken."""
     found: dict[str, Any] = {}
     for clash in clashes(group).values():
         _warn(clash.message)
-    for name in find(group):
+    for name, entry in find(group).items():
+        if task and _is_own(entry) and _TASKS.get(entry.attr, "read") != task:
+            continue
         part, fault = _imported(group, name)
-        if fault is None:
-            found[name] = part
-        else:
+        if fault is not None:
             _warn(fault.message)
+        elif not task or hasattr(part, task):
+            found[name] = part
     return found
 
 
@@ -142,7 +154,9 @@ def checked(entry: EntryPoint) -> Any:
     lack = ""
     try:
         part = entry.load()
-        for name in _WANTED.get(entry.group, ()):
+        tasks = _WANTED[entry.group]
+        done = [task for task in tasks if hasattr(part, task)] or [*tasks][:1]
+        for name in " ".join(f"{tasks[task]} {task}" for task in done).split():
             value = getattr(part, name, None)
             if value is None:
                 lack = "it cannot be called" if name == "__call__" else f"it has no {name}"

@@ -82,7 +82,7 @@ class FileFrontEnd(FrontEnd):
 
 def frontends() -> tuple[FrontEnd, ...]:
     """All front ends, in the order of their names."""
-    return tuple(frontend for _, frontend in sorted(usable(FRONTENDS).items()))
+    return tuple(frontend for _, frontend in sorted(usable(FRONTENDS, "load").items()))
 
 
 def _claims(candidates: Iterable[FrontEnd], question: Callable[[FrontEnd], bool], doing: str) -> list[FrontEnd]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from opcost.core.plugin import RECORDERS, usable
+from opcost.core.plugin import FRONTENDS, usable
 from opcost.core.profile import Profile
 from opcost.core.report import Report
 from opcost.errors import AmbiguousSource, InputError, UnknownSource
@@ -42,7 +42,7 @@ class Recorder(Protocol):
 
 def recorders() -> tuple[Recorder, ...]:
     """All recorders, in the order of their names."""
-    return tuple(recorder for _, recorder in sorted(usable(RECORDERS).items()))
+    return tuple(recorder for _, recorder in sorted(usable(FRONTENDS, "record").items()))
 
 
 def recorder_of_file(path: str | Path) -> Recorder | None:

@@ -11,7 +11,7 @@ from opcost.core.checked import Bad
 from opcost.core.files import head_of, is_nameless
 from opcost.core.graph import Note
 from opcost.core.parsing import BadArchive
-from opcost.core.plugin import CHECKPOINTS, usable
+from opcost.core.plugin import FRONTENDS, usable
 from opcost.core.scan import Role
 from opcost.errors import AmbiguousSource, SourceError, UnknownSource
 
@@ -61,7 +61,7 @@ class CheckpointReader(Protocol):
 
 def readers() -> tuple[CheckpointReader, ...]:
     """All formats, in the order of their names."""
-    return tuple(reader for _, reader in sorted(usable(CHECKPOINTS).items()))
+    return tuple(reader for _, reader in sorted(usable(FRONTENDS, "read").items()))
 
 
 def reader_of(path: Path) -> CheckpointReader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from os import PathLike, fspath
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from opcost.api import count, load_report, scan
-from opcost.core.baseline import load_baseline
+from opcost.core.baseline import Amounts, load_baseline
 from opcost.core.devices import autocasts_like
 from opcost.core.limits import Limit, parse_limit
 from opcost.core.option import declared, filled, takes
@@ -18,7 +18,7 @@ from opcost.core.profile import Profile
 from opcost.core.progress import sharing
 from opcost.core.quantity import LATENCY, LIMITED, find_quantity, latency_on
 from opcost.core.report import Report
-from opcost.core.results import Comparison, Verdict
+from opcost.core.results import Comparison, ModelCheck, Verdict
 from opcost.core.scan import Scan
 from opcost.errors import BudgetExceeded, InputError, OpcostError, UnknownName, UnknownSource
 from opcost.frontends.inputs import parse_precision
@@ -28,8 +28,6 @@ from opcost.profiles import find_trace
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from opcost.analysis.compare import Costs
 
 
 @takes(Comparing)
@@ -167,8 +165,6 @@ def check(source: Any, inputs: Any = None, **options: Unpack[Checking]) -> Verdi
     `execution` of `opcost.predict`. Raises `BudgetExceeded` with the offending totals, also where an operator has no cost model
     unless `allow_uncounted=True`, and returns the verdict otherwise.
     """
-    from opcost.analysis.compare import costs_of, judge
-
     known = {name for name in declared(Checking) if name not in LIMITED}
     wanted = [parse_limit(name, limit, LIMITED) for name, limit in options.items() if name not in known]  # type: ignore[arg-type]
     given = filled(Checking, {name: value for name, value in options.items() if name in known})
@@ -179,16 +175,12 @@ def check(source: Any, inputs: Any = None, **options: Unpack[Checking]) -> Verdi
         raise InputError("no limit is given", hint='write, for example, macs="<4.2G"')
     if baseline is None and (changes := [str(limit) for limit in wanted if limit.relative]):
         raise InputError(f"{', '.join(changes)} is about a change", hint="name the old report: baseline='report.json'")
-    counting = {name: value for name, value in options.items() if name in declared(Costing)}
+    counting = {name: value for name, value in options.items() if name in declared(Costing) and value is not None}
     if inputs is not None:
         counting["inputs"] = inputs
-    counting = {name: value for name, value in counting.items() if value is not None}
-    (result,) = results_of([source], autocast_on(counting, given.device))
-    label = result_label(source if isinstance(source, (str, Path)) else result)
-    costs, wanted = with_latency(costs_of(result, label), result, wanted, place)
-    name = costs.compared.label
-    before = None if baseline is None else load_baseline(baseline, (name,)).get(name)
-    judged = judge(costs, wanted, before=before, allow_uncounted=given.allow_uncounted)
+    name = str(source) if isinstance(source, (str, Path)) else ""
+    model = Budgeted(name, source, counting, tuple(wanted), given.allow_uncounted, place)
+    judged, _ = judge_model(model, lambda name: load_baseline(baseline, (name,)).get(name) if baseline else None)
     verdict = Verdict(models=(judged,), baseline="" if baseline is None else fspath(baseline))
     if not verdict:
         raise BudgetExceeded("\n  ".join(("a budget is exceeded", *verdict.offending)))
@@ -203,6 +195,17 @@ class Place(NamedTuple):
     execution: Execution | None = None
 
 
+class Budgeted(NamedTuple):
+    """One model: how it is counted, and its limits."""
+
+    name: str  # empty: the model's own
+    source: Any
+    options: Mapping[str, Any]  # keyword arguments of `opcost.count`
+    limits: tuple[Limit, ...]
+    allow_uncounted: bool = False
+    place: Place = Place()  # where it would run, for a limit on its latency
+
+
 def check_place(place: Place, limits: Iterable[Limit]) -> None:
     """Raise for a limit on latency without a device, or a device without such a limit, before anything is counted."""
     timed = [str(limit) for limit in limits if limit.quantity is LATENCY]
@@ -212,20 +215,23 @@ def check_place(place: Place, limits: Iterable[Limit]) -> None:
         raise InputError("a device is given, and no limit on latency", hint='add a limit: latency = "<5ms"')
 
 
-def with_latency(
-    costs: Costs, result: Report | Scan, limits: Iterable[Limit], place: Place
-) -> tuple[Costs, list[Limit]]:
-    """The costs of a model with its predicted latency, where that is limited, and the limits with that quantity."""
+def judge_model(model: Budgeted, before: Callable[[str], Amounts | None]) -> tuple[ModelCheck, Amounts]:
+    """Count a model and compare it with its limits and with what it cost `before`; also its totals."""
+    from opcost.analysis.compare import costs_of, judge
     from opcost.predicting import predict
 
-    wanted = list(limits)
-    if not isinstance(result, Report) or all(limit.quantity is not LATENCY for limit in wanted):
-        return costs, wanted
-    assert place.device is not None
-    found = predict(result, device=place.device, calibration=place.calibration, execution=place.execution)
-    quantity = latency_on(found.meta["device"])
-    timed = replace(costs, totals={**costs.totals, quantity.name: found.latency_ns})
-    return timed, [replace(limit, quantity=quantity) if limit.quantity is LATENCY else limit for limit in wanted]
+    place, limits = model.place, model.limits
+    (result,) = results_of([model.source], autocast_on(model.options, place.device))
+    name = model.name or result_label(result)
+    costs = costs_of(result, name)
+    if isinstance(result, Report) and place.device is not None:
+        found = predict(result, device=place.device, calibration=place.calibration, execution=place.execution)
+        quantity = latency_on(found.meta["device"])
+        costs = replace(costs, totals={**costs.totals, quantity.name: found.latency_ns})
+        limits = tuple(replace(each, quantity=quantity) if each.quantity is LATENCY else each for each in limits)
+    origin = model.source if isinstance(model.source, str) and model.source != name else ""
+    judged = judge(costs, limits, source=origin, before=before(name), allow_uncounted=model.allow_uncounted)
+    return judged, costs.totals
 
 
 def check_comparison(by: str | None, quantities: Iterable[str]) -> None:

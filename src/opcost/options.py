@@ -38,6 +38,10 @@ def _python(help_text: str, default: Any = None) -> Option:
     return Option(help_text, default=default, python_only=True)
 
 
+def _limit(name: str, metavar: str, help_text: str) -> Option:
+    return Option(help_text, BUDGET, metavar, flags=(f"--max-{name.replace('_', '-')}",), typed=str)
+
+
 # Each option is a row of a table: name, type, help, group, and what its flag looks like.
 # fmt: off
 
@@ -188,15 +192,16 @@ class Checking(Costing, OnDevice, total=False):
         "Compare with what --save-baseline wrote, or with a saved report.", BUDGET, "FILE", typed=Path)]
     allow_uncounted: Annotated[bool, Option(
         "Pass although some operators have no cost model, so that counts are lower bounds.", BUDGET, default=False)]
-    params: Annotated[str | int, _python('Limit on the parameters: 26_000_000, or "<26M".')]
-    macs: Annotated[str | int, _python('Limit on the multiply-accumulates: "<4.2G".')]
-    flops: Annotated[str | int, _python("Limit on the floating-point operations.")]
-    activations: Annotated[str | int, _python("Limit on the elements that the forward pass writes.")]
-    param_bytes: Annotated[str | int, _python('Limit on the bytes of the parameters: "<=512MiB".')]
-    activation_bytes: Annotated[str | int, _python("Limit on the bytes that the forward pass writes.")]
-    bytes: Annotated[str | int, _python("Limit on the bytes that operators read and write.")]
-    peak_bytes: Annotated[str | int, _python("Limit on the peak memory.")]
-    latency: Annotated[str | int, _python('Limit on the predicted latency on `device`: "<5ms".')]
+    params: Annotated[str | int, _limit("params", "COUNT", "Limit on the parameters: 25.6M or 25,557,032.")]
+    macs: Annotated[str | int, _limit("macs", "COUNT", "Limit on the multiply-accumulates: 4.2G.")]
+    flops: Annotated[str | int, _limit("flops", "COUNT", "Limit on the floating-point operations.")]
+    activations: Annotated[str | int, _limit("activations", "COUNT", "Limit on the elements that the forward pass writes.")]
+    param_bytes: Annotated[str | int, _limit("param_bytes", "SIZE", "Limit on the bytes of the parameters: 512MiB or 1.5GB.")]
+    activation_bytes: Annotated[str | int, _limit(
+        "activation_bytes", "SIZE", "Limit on the bytes that the forward pass writes.")]
+    bytes: Annotated[str | int, _limit("bytes", "SIZE", "Limit on the bytes that operators read and write.")]
+    peak_bytes: Annotated[str | int, _limit("peak_bytes", "SIZE", "Limit on the peak memory.")]
+    latency: Annotated[str | int, _limit("latency", "TIME", "Limit on the predicted time of one pass on --device: 5ms.")]
 
 
 CHOOSING = "Which operators"

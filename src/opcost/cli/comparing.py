@@ -5,15 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, NamedTuple, get_args
 
 from opcost.cli.flags import SOURCE, depth_of, frontend_flags, group, keywords, parameter, split
 from opcost.cli.models import TABLE, counting
 from opcost.cli.output import Output
 from opcost.cli.printing import warn
-from opcost.comparing import COMPARING, Place, autocast_on, check_place, results_of, with_latency
+from opcost.comparing import COMPARING, Budgeted, Place, check_place, judge_model, results_of
 from opcost.comparing import compare as compare_sources
 from opcost.core.baseline import load_baseline
 from opcost.core.baseline import save_baseline as write_baseline
@@ -108,24 +107,11 @@ def _holds(condition: Limit, before: Mapping[str, int], after: Mapping[str, int]
 
 # -- budgets -------------------------------------------------------------------------------------------------------------
 
-COUNT = parameter(group=FAILING, metavar="COUNT")
-SIZE = parameter(group=FAILING, metavar="SIZE")
-
 
 def check(
     *sources: Annotated[str, parameter(
         group=SOURCE,
         help="What is checked, as for `opcost count`; without a limit, names of models in the budget file, by default all.")],
-    max_params: Annotated[str | None, COUNT, parameter(help="Parameters, as 25.6M or 25,557,032.")] = None,
-    max_macs: Annotated[str | None, COUNT, parameter(help="Multiply-accumulates, as 4.2G.")] = None,
-    max_flops: Annotated[str | None, COUNT, parameter(help="Floating-point operations.")] = None,
-    max_activations: Annotated[str | None, COUNT, parameter(help="Elements that the forward pass writes.")] = None,
-    max_param_bytes: Annotated[str | None, SIZE, parameter(help="Bytes of the parameters, as 512MiB or 1.5GB.")] = None,
-    max_activation_bytes: Annotated[str | None, SIZE, parameter(help="Bytes that the forward pass writes.")] = None,
-    max_bytes: Annotated[str | None, SIZE, parameter(help="Bytes that operators read and write.")] = None,
-    max_peak_bytes: Annotated[str | None, SIZE, parameter(help="Peak memory.")] = None,
-    max_latency: Annotated[str | None, parameter(
-        group=FAILING, metavar="TIME", help="Predicted time of one pass on --device, as 5ms.")] = None,
     limit: Annotated[tuple[str, ...], parameter(
         group=FAILING, metavar="CONDITION", help="Any other limit, as 'ops<=500' or 'macs<+1%'. May be repeated.")] = (),
     config: Annotated[Path | None, parameter(
@@ -135,18 +121,13 @@ def check(
     flags: CheckFlags = None,
 ) -> int:  # fmt: skip
     """Check models against budgets. The exit code is 1 if one is exceeded; `--format md` is a summary for a pull request."""
-    from opcost.analysis.compare import costs_of, judge
-
     flags = flags or {}
     output = Output(flags, "tables")
-    most = {
-        "params": max_params, "macs": max_macs, "flops": max_flops, "activations": max_activations,
-        "param_bytes": max_param_bytes, "activation_bytes": max_activation_bytes, "bytes": max_bytes,
-        "peak_bytes": max_peak_bytes, "latency": max_latency,
-    }  # fmt: skip
-    limits = [parse_limit(name, text, LIMITED) for name, text in most.items() if text is not None]
+    limits = [parse_limit(name, flags[f"max_{name}"], LIMITED) for name in LIMITED if f"max_{name}" in flags]
     limits += [parse_condition(text, LIMITED) for text in limit]
-    options = {name: value for name, value in keywords(flags).items() if name not in _OF_CHECK}
+    options = {
+        name: value for name, value in keywords(flags).items() if name not in _OF_CHECK and not name.startswith("max_")
+    }
     allowed = flags.get("allow_uncounted", False)
     baseline = flags.get("baseline")
     if save_baseline is not None:
@@ -158,10 +139,7 @@ def check(
             raise OpcostError("there is nothing to check", hint="name a model: opcost check SOURCE --max-macs 4.2G")
         place = Place(*(flags.get(name) for name in Place._fields))
         check_place(place, limits)
-        models = [
-            Budgeted(name=each, source=each, options=options, limits=tuple(limits), place=place)
-            for each in dict.fromkeys(sources)
-        ]
+        models = [Budgeted(each, each, options, tuple(limits), place=place) for each in dict.fromkeys(sources)]
     else:
         file = find_budgets(config, sources)
         if options or any(flags.get(name) is not None for name in Place._fields):
@@ -173,7 +151,7 @@ def check(
         models = [known[name] for name in dict.fromkeys(sources)] or list(file.models)
         baseline = baseline or file.baseline
     if allowed:
-        models = [replace(model, allow_uncounted=True) for model in models]
+        models = [model._replace(allow_uncounted=True) for model in models]
     if baseline is not None and save_baseline is not None and not baseline.exists():
         baseline = None  # this run writes it
     changes = [(limit, model.name) for model in models for limit in model.limits if limit.relative]
@@ -185,11 +163,9 @@ def check(
     counted = {}
     with counting("counting models", share=lambda: (len(judged), len(models)), quiet=output.quiet):
         for model in models:
-            (result,) = results_of([model.source], autocast_on(model.options, model.place.device))
-            costs, limited = with_latency(costs_of(result, model.name), result, model.limits, model.place)
-            counted[model.name] = (model.source, costs.totals)
-            origin, old = "" if model.source == model.name else model.source, before.get(model.name)
-            judged.append(judge(costs, limited, source=origin, before=old, allow_uncounted=model.allow_uncounted))
+            found, totals = judge_model(model, before.get)
+            counted[model.name] = (model.source, totals)
+            judged.append(found)
     verdict = Verdict(models=tuple(judged), baseline="" if baseline is None else str(baseline))
     if save_baseline is not None:
         write_baseline(save_baseline, counted)
@@ -206,25 +182,12 @@ NAMES = ("opcost.toml", "pyproject.toml")  # where budgets are looked for; the f
 LARGEST = 4 << 20  # bytes of the largest budget file that is read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budgeted:
-    """One model: how it is counted, and its limits."""
-
-    name: str
-    source: str
-    options: Mapping[str, Any]  # keyword arguments of `opcost.count`
-    limits: tuple[Limit, ...]
-    allow_uncounted: bool = False
-    place: Place = field(default_factory=Place)  # where it would run, for a limit on its latency
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetFile:
+class BudgetFile(NamedTuple):
     """The content of a budget file."""
 
     path: Path
     models: tuple[Budgeted, ...]
-    baseline: Path | None = None
+    baseline: Path | None
 
 
 def find_budgets(path: Path | None, sources: tuple[str, ...] = ()) -> BudgetFile:
@@ -250,81 +213,73 @@ def _read(path: Path) -> BudgetFile | None:
         data: dict[str, Any] = tomllib.loads(read_whole(path, LARGEST, "budget").decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise SourceError(f"{path} is not TOML: {shortened(str(exc) or 'it is nested too deeply')}") from exc
-    place = ""
-    if path.name == "pyproject.toml":
+    keys = ["tool", "opcost"] if path.name == "pyproject.toml" else []
+    if keys:
         tool = data.get("tool", {})
         if not isinstance(tool, dict) or "opcost" not in tool:
             return None
-        data, place = tool["opcost"], "tool.opcost"
-    with _in(path, place):
-        table = _of(dict, data)
-        _check_known(table, ("models", "baseline"))
-        baseline = table.get("baseline")
+        data = tool["opcost"]
+    try:
+        _check_known(_of(dict, data), ("models", "baseline"))
+        baseline = data.get("baseline")
         if baseline is not None:
-            with _in(path, f"{place}.baseline".lstrip(".")):
+            with _under("baseline"):
                 baseline = path.parent / _of(str, baseline)
-    models = []
-    inner = f"{place}.models" if place else "models"
-    with _in(path, inner):
-        named = _of(dict, table.get("models", {}))
-        if not named:
-            raise OpcostError("no model is named", hint="docs/budgets.md shows the format")
-    for name, model in named.items():
-        with _in(path, f"{inner}.{name}"):
-            models.append(_model(name, _of(dict, model), path, f"{inner}.{name}"))
-    return BudgetFile(path=path, models=tuple(models), baseline=baseline)
+        with _under("models"):
+            models = _of(dict, data.get("models", {}))
+            if not models:
+                raise OpcostError("no model is named", hint="docs/budgets.md shows the format")  # noqa: TRY301 - placed below
+            return BudgetFile(path, tuple(_model(name, table, path) for name, table in models.items()), baseline)
+    except OpcostError as exc:
+        where = ", ".join(filter(None, (str(path), shortened(".".join([*keys, *getattr(exc, "keys", ())])))))
+        raise OpcostError(f"{where}: {exc.message}", hint=exc.hint) from exc
 
 
 @contextmanager
-def _in(path: Path, place: str) -> Iterator[None]:
-    """Add to an error the file and the key where it occurred."""
+def _under(*keys: str) -> Iterator[None]:
+    """Add to an error the keys under which it occurred."""
     try:
         yield
     except OpcostError as exc:
-        if getattr(exc, "placed", False):
-            raise
-        where = f"{path}, {shortened(place)}" if place else str(path)
-        located = OpcostError(f"{where}: {exc.message}", hint=exc.hint)
-        located.placed = True  # type: ignore[attr-defined]
-        raise located from exc
+        exc.keys = [*keys, *getattr(exc, "keys", ())]  # type: ignore[attr-defined]
+        raise
 
 
-def _model(name: str, table: Mapping[str, Any], path: Path, place: str) -> Budgeted:
-    keys = _keys()
-    entries = {key.replace("-", "_"): value for key, value in table.items()}
-    _check_known(entries, ("source", "limits", *keys))
-    if "source" not in entries:
-        raise OpcostError("no source is given", hint='write source = "timm:resnet50"')
-    limits = []
-    for quantity, limit in _of(dict, entries.get("limits", {})).items():
-        with _in(path, f"{place}.limits.{quantity}"):
-            # In a file a bare number may be meant in any unit, as in a text.
-            limits.append(parse_limit(quantity, str(limit) if type(limit) is int else limit, LIMITED))
-    typed = {}
-    for key, value in entries.items():
-        if key in keys:
-            option, read = keys[key]
-            with _in(path, f"{place}.{key}"):
-                typed[option] = read(value)
-    runs = Place(*(typed.pop(each, None) for each in Place._fields))
-    if runs.calibration is not None:
-        runs = runs._replace(calibration=path.parent / runs.calibration)
-    check_place(runs, limits)
-    return Budgeted(
-        name=name,
-        source=_beside(path, _of(str, entries["source"])),
-        allow_uncounted=typed.pop("allow_uncounted", False),
-        options=keywords(typed),
-        limits=tuple(limits),
-        place=runs,
-    )
+def _model(name: str, table: object, path: Path) -> Budgeted:
+    with _under(name):
+        keys = _keys()
+        entries = {key.replace("-", "_"): value for key, value in _of(dict, table).items()}
+        _check_known(entries, ("source", "limits", *keys))
+        if "source" not in entries:
+            raise OpcostError("no source is given", hint='write source = "timm:resnet50"')
+        limits = []
+        for quantity, limit in _of(dict, entries.get("limits", {})).items():
+            with _under("limits", quantity):
+                # In a file a bare number may be meant in any unit, as in a text.
+                limits.append(parse_limit(quantity, str(limit) if type(limit) is int else limit, LIMITED))
+        typed = {}
+        for key, value in entries.items():
+            if key in keys:
+                option, read = keys[key]
+                with _under(key):
+                    typed[option] = read(value)
+        place = Place(*(typed.pop(each, None) for each in Place._fields))
+        if place.calibration is not None:
+            place = place._replace(calibration=path.parent / place.calibration)
+        check_place(place, limits)
+        allowed, source = typed.pop("allow_uncounted", False), _of(str, entries["source"])
+        # A source that is a file, or code in one, is looked for beside the budget file.
+        file = path.parent / (source.rpartition(":")[0] or source)
+        if path.parent.resolve() != Path.cwd() and (file.is_file() or (path.parent / source).exists()):
+            source = str(path.parent / source)
+        return Budgeted(name, source, keywords(typed), tuple(limits), allowed, place)
 
 
 def _keys() -> dict[str, tuple[str, Callable[[Any], Any]]]:
     """The keys of a model in a budget file: the flags without hyphens, each with its option and the function that reads it."""
     found: dict[str, tuple[str, Callable[[Any], Any]]] = {}
     for name, (kind, option) in declared(Checking).items():
-        if option.python_only or name == "baseline":
+        if option.python_only or name in (*LIMITED, "baseline"):
             continue
         key = option.flags[0].lstrip("-").replace("-", "_") if option.flags else name
         typed = option.typed or kind
@@ -335,14 +290,6 @@ def _keys() -> dict[str, tuple[str, Callable[[Any], Any]]]:
         for own in part.options:
             found.setdefault(own.name, (own.name, _own_option))
     return found
-
-
-def _beside(path: Path, source: str) -> str:
-    """A source that is a file, or code in one, is looked for beside the budget file."""
-    file = path.parent / (source.rpartition(":")[0] or source)
-    if path.parent.resolve() != Path.cwd() and (file.is_file() or (path.parent / source).exists()):
-        return str(path.parent / source)
-    return source
 
 
 def _own_option(value: object) -> object:

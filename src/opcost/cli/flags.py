@@ -59,7 +59,7 @@ def flags(*classes: type, only: Iterable[str] | None = None, parts: Iterable[Tak
     for each in classes:
         for name, (kind, option) in declared(each).items():
             if not option.python_only and (only is None or name in only or each is not Showing):
-                found[name] = _flag(name, kind, option)
+                found[_key(name, option)] = _flag(name, kind, option)
     known: list[OwnOption] = []
     for part in parts:
         for own in part.options:
@@ -73,6 +73,11 @@ def flags(*classes: type, only: Iterable[str] | None = None, parts: Iterable[Tak
             repeated: Any = GenericAlias(tuple, (own.type, ...)) if own.repeated else own.type
             found[own.name] = Annotated[repeated, parameter(group=OWN, metavar=own.metavar, help=own.help)]
     return Annotated[TypedDict("Flags", found, total=False), cyclopts.Parameter(name="*")]  # type: ignore[operator]
+
+
+def _key(name: str, option: Option) -> str:
+    """What a typed option is called: a limit is `max_params`, for a front end may have an option `params`."""
+    return f"max_{name}" if f"--max-{name.replace('_', '-')}" in option.flags else name
 
 
 def _flag(name: str, kind: Any, option: Option) -> Any:
@@ -91,12 +96,13 @@ def _flag(name: str, kind: Any, option: Option) -> Any:
 
 _VERBS = (Predicting, Fitting, Sweeping, Profiling, Comparing, Checking)
 RESERVED = frozenset(
-    name for each in (*_VERBS, Showing) for name, (_, option) in declared(each).items() if not option.python_only
+    flag.lstrip("-").replace("-", "_")
+    for each in (*_VERBS, Showing)
+    for name, (_, option) in declared(each).items()
+    for flag in (() if option.python_only else (_key(name, option), *option.flags, option.negative))
 ) | frozenset(
-    "all arg bar_length_max cal_activations cal_flops cal_params config convention debug eval fail_if help input layout limit "
-    "load_input_data log_path logging_to_stdout max_activation_bytes max_activations max_bytes max_flops max_latency max_macs "
-    "max_param_bytes max_params max_peak_bytes no_merge no_real port profile_host quantity save_baseline serve "
-    "train version".split()
+    "all bar_length_max cal_activations cal_flops cal_params config convention debug fail_if help layout limit "
+    "load_input_data log_path logging_to_stdout port save_baseline serve version".split()
 )
 """Names of flags that no option of a front end or recorder can have."""
 
@@ -127,7 +133,9 @@ def keywords(typed: Mapping[str, Any] | None, *, also: Iterable[str] = ()) -> di
     return given
 
 
-_DECLARED = frozenset(name for each in _VERBS for name, (_, option) in declared(each).items() if not option.python_only)
+_DECLARED = frozenset(
+    _key(name, option) for each in _VERBS for name, (_, option) in declared(each).items() if not option.python_only
+)
 
 
 def parse_settings(pairs: Iterable[str], option: str) -> dict[str, object]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from opcost.core.graph import Note, TensorSpec
 from opcost.core.profile import RankWait
-from opcost.core.rendering import Listed, Rendered, brief, brief_record
+from opcost.core.rendering import Listed, Rendered, brief, brief_repr
 from opcost.core.units import format_count, format_time
 
 LineRole: TypeAlias = Literal["row", "group", "rest", "unattributed", "total"]
@@ -122,6 +122,7 @@ IDLE_CAUSES = ("host-bound", "after synchronisation", "waiting for input", "laun
 IDLE_IN_CALL = "long launch calls"
 
 
+@brief_repr
 class Busy(NamedTuple):
     """How one device was used between its first and its last kernel."""
 
@@ -187,10 +188,8 @@ class Busy(NamedTuple):
         )
         return causes | {f"{IDLE_IN_CALL} ({self.idle_call})" if self.idle_call else IDLE_IN_CALL: self.idle_call_ns}
 
-    def __repr__(self) -> str:
-        return brief_record(self)
 
-
+@brief_repr
 class Gain(NamedTuple):
     """Time that could be saved at the most."""
 
@@ -198,9 +197,6 @@ class Gain(NamedTuple):
     share: float  # of a step on the device, or from its first kernel to its last without marked steps; over all devices
     time_ns: float  # in one step, the mean of those that are marked but for the first; in the whole trace where none is
     command: str  # options of `opcost analyze` that show it
-
-    def __repr__(self) -> str:
-        return brief_record(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,9 +239,6 @@ class Answer(Rendered):
 
     def __iter__(self) -> Iterator[AnswerLine]:
         return iter(self.rows)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "lines", Listed(self.lines))
 
     def __repr__(self) -> str:
         total = "" if self.total_ns is None else f"{format_time(round(self.total_ns))} on the {self.side}"

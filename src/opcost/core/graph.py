@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from opcost.core.kinds import check_operator
 from opcost.core.memory import Lifetimes
-from opcost.core.rendering import Listed, brief, brief_record
+from opcost.core.rendering import ListsTuples, brief, brief_record, brief_repr
 from opcost.errors import GraphError, OpcostError
 
 BITS: dict[str, int] = {
@@ -123,6 +123,7 @@ class TensorSpec:
         return "x".join("?" if n is None else str(n) for n in self.shape) or "scalar"
 
 
+@brief_repr
 class Value(NamedTuple):
     """One tensor. Values that share memory (views, in-place results, tied weights) share `storage`."""
 
@@ -133,10 +134,8 @@ class Value(NamedTuple):
     storage: int
     trainable: bool = False
 
-    def __repr__(self) -> str:
-        return brief_record(self)
 
-
+@brief_repr
 class Op(NamedTuple):
     """One executed operator: `kind` is our word (see `core.kinds`), `raw` the framework's."""
 
@@ -157,9 +156,6 @@ class Op(NamedTuple):
         """The framework's own parameters, and our attributes."""
         return {**self.native, **self.attrs} if self.native else self.attrs
 
-    def __repr__(self) -> str:
-        return brief_record(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
@@ -178,6 +174,7 @@ class Module:
     __repr__ = brief_record
 
 
+@brief_repr
 class Call(NamedTuple):
     """One call of a module, in the order of entry; the operators it ran, also in modules below, are `ops[first:end]`."""
 
@@ -186,9 +183,6 @@ class Call(NamedTuple):
     outputs: tuple[TensorSpec, ...]
     first: int
     end: int
-
-    def __repr__(self) -> str:
-        return brief_record(self)
 
 
 ASSUMED, UNSEEN = "assumed", "unseen"
@@ -223,7 +217,7 @@ def note_texts(notes: Iterable[Note], *, places: bool = False) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Graph:
+class Graph(ListsTuples):
     """A model as data: `values[i].id == i`, `ops` in execution order, `modules` in definition order, root first."""
 
     source: str
@@ -242,12 +236,6 @@ class Graph:
     """Storages of inputs that the run freed: a cache replaces the tensor that it was given by a longer one."""
     notes: tuple[Note, ...] = ()
     meta: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name in ("values", "ops", "modules", "calls"):
-            found = getattr(self, name)
-            if isinstance(found, tuple):  # those of a long run are made on demand
-                object.__setattr__(self, name, Listed(found))
 
     def __repr__(self) -> str:
         sizes = [f"{len(self.ops):,} operators", f"{len(self.values):,} tensors", f"{len(self.modules):,} modules"]

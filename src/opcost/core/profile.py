@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import NamedTuple, TypeVar
+
+import msgspec
 
 from opcost.core.graph import NO_ATTRS, Attrs, Cost, Note, Phase, TensorSpec
-from opcost.core.rendering import Listed, brief, brief_record
+from opcost.core.rendering import ListsTuples, brief, brief_repr
 from opcost.core.units import format_time
 from opcost.errors import SourceError
 
 
+@brief_repr
 class Spread(NamedTuple):
     """The times of each execution, in their order, of a row that sums many."""
 
     host_self_ns: Sequence[int]
     device_ns: Sequence[int]
 
-    def __repr__(self) -> str:
-        return brief_record(self)
 
-
+@brief_repr
 class Kernel(NamedTuple):
     """Work on a device that an operator launched."""
 
@@ -39,10 +39,8 @@ class Kernel(NamedTuple):
     rank: int | None = None  # of work without an operator, in a profile of many ranks; else its operator's
     spread: Sequence[int] = ()  # the duration of each execution where there are many, and it is known
 
-    def __repr__(self) -> str:
-        return brief_record(self)
 
-
+@brief_repr
 class ProfileRow(NamedTuple):
     """One execution of one operator as it was measured; None where the trace does not say."""
 
@@ -71,12 +69,9 @@ class ProfileRow(NamedTuple):
     """Number of executions that this row sums."""
     spread: Spread | None = None
 
-    def __repr__(self) -> str:
-        return brief_record(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(ListsTuples):
     """What was measured, in the order of execution. The public class with queries is `opcost.profiles.Profile`."""
 
     meta: Mapping[str, str]  # source, format, versions, device names, threads, precision switches, clocks, ..
@@ -86,10 +81,6 @@ class Profile:
     timed_ns: tuple[int, ...] = ()  # durations of runs that were timed without a profiler, if any
     notes: tuple[Note, ...] = ()
     extra: Mapping[str, object] = field(default_factory=dict)  # what one format has and its own tool needs
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", Listed(self.rows))
-        object.__setattr__(self, "unattributed", Listed(self.unattributed))
 
     def __repr__(self) -> str:
         return brief(self, self._summary(), self.meta.get("source", ""))
@@ -201,26 +192,11 @@ class AllocatorMemoryOverTime(NamedTuple):
 
 def extra_entries(extra: Mapping[str, object], key: str, shape: type[Entry]) -> list[Entry]:
     """The entries under a name; one that is not of this shape is an error."""
-    entries = extra.get(key, [])
-    if not isinstance(entries, (list, tuple)) or not all(_fits(entry, shape) for entry in entries):
-        raise SourceError(f"what the profile says about its {key} is damaged", hint="record the profile again")
-    made: Callable[..., Entry] = shape
-    return [made(**entry) for entry in entries]
-
-
-def _fits(entry: Any, shape: type[NamedTuple]) -> bool:
-    hints = _hints(shape)
-    needed = set(hints) - set(shape._field_defaults)
-    if not isinstance(entry, Mapping) or not needed <= set(entry) <= set(hints):
-        return False
-    for name, value in entry.items():
-        if hints[name] is str:
-            fitting = isinstance(value, str)
-        else:
-            fitting = type(value) in (int, float) or (value is None and hints[name] is not int)
-        if not fitting:
-            return False
-    return True
-
-
-_hints = cache(get_type_hints)  # evaluating annotations takes long
+    make: Callable[..., Entry] = shape
+    try:
+        found = [make(**entry) for entry in extra.get(key, [])]  # type: ignore[attr-defined]
+        msgspec.convert(list(map(tuple, found)), list[shape])  # type: ignore[valid-type]
+    except (TypeError, msgspec.ValidationError) as exc:
+        hint = "record the profile again"
+        raise SourceError(f"what the profile says about its {key} is damaged", hint=hint) from exc
+    return found

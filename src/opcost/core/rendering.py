@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 from opcost.core.escaping import printable, shows_unicode
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 SHORT = 180  # characters of one object
@@ -31,6 +32,12 @@ def brief_record(thing: Any) -> str:
     return f"{type(thing).__name__}({_cut(', '.join(shown), SHORT)})"
 
 
+def brief_repr(cls: type[T]) -> type[T]:
+    """Let a named tuple show itself as `brief_record` does."""
+    cls.__repr__ = brief_record  # type: ignore[method-assign]
+    return cls
+
+
 class Listed(tuple[T_co, ...]):
     """A tuple of which a prompt shows the first items and how many follow."""
 
@@ -38,6 +45,17 @@ class Listed(tuple[T_co, ...]):
 
     def __repr__(self) -> str:
         return brief_sequence(self)
+
+
+class ListsTuples:
+    """A dataclass whose tuples are `Listed`; other sequences, as the rows of a long run, are made on demand."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # type: ignore[arg-type]
+            if type(found := getattr(self, field.name)) is tuple:
+                object.__setattr__(self, field.name, Listed(found))
 
 
 def brief_sequence(items: Sequence[Any]) -> str:
@@ -82,12 +100,12 @@ def _cut(text: str, room: int) -> str:
 # -- results that views render ------------------------------------------------------------------------------------------
 
 
-class Rendered:
+class Rendered(ListsTuples):
     """A result that views show: as a table, Markdown, CSV, JSON or a page, and as columns for data frames."""
 
     __slots__ = ()
 
-    kind: ClassVar[str]  # what views know it by: report, profile, scan or tables
+    kind: ClassVar[str] = "tables"  # what views know it by: report, profile, scan or tables
 
     def __str__(self) -> str:
         return self.render("table", ascii=not shows_unicode(sys.stdout))

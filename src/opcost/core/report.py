@@ -9,7 +9,7 @@ from typing import IO, Any, ClassVar, NamedTuple
 
 from opcost.core.graph import Call, Cost, Note, Op, Phase, TensorSpec
 from opcost.core.memory import Memory
-from opcost.core.rendering import Listed, Rendered, brief, brief_record
+from opcost.core.rendering import Listed, Rendered, brief, brief_repr
 from opcost.core.units import format_count
 from opcost.errors import OpcostError, UnknownName, counted, some
 
@@ -35,6 +35,7 @@ class Row(NamedTuple):
         return brief(self, [*costs, f"in {self.op.module}" if self.op.module else "", shapes], self.op.raw)
 
 
+@brief_repr
 class Stats(NamedTuple):
     """Additive quantities of one module, one group of rows, or the whole model. `+` adds them one by one."""
 
@@ -56,9 +57,6 @@ class Stats(NamedTuple):
 
     def __add__(self, other: Stats) -> Stats:  # type: ignore[override]
         return Stats._make(map(int.__add__, self, other))
-
-    def __repr__(self) -> str:
-        return brief_record(self)
 
 
 STATS: tuple[str, ...] = Stats._fields
@@ -189,12 +187,6 @@ class Report(Rendered):
     """Every call of every module in the order of entry."""
     notes: tuple[Note, ...] = ()
     _index: dict[str, ModuleCost] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        for name in ("rows", "modules", "parameters", "calls"):
-            found = getattr(self, name)
-            if isinstance(found, tuple):  # rows of a long run are made on demand
-                object.__setattr__(self, name, Listed(found))
 
     def __repr__(self) -> str:
         missed = self.totals.uncounted

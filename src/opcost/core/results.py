@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from opcost.core.limits import Limit
 from opcost.core.memory import MemoryPart
 from opcost.core.quantity import Quantity, find_quantity
-from opcost.core.rendering import Listed, Rendered, brief, brief_record
+from opcost.core.rendering import Rendered, brief, brief_record, brief_repr
 from opcost.core.report import Uncounted
 from opcost.core.units import format_bytes, format_time
 
@@ -70,15 +70,10 @@ class Entry:
 class Comparison(Rendered):
     """What several models cost, one amount for each. Print it, save it, or read its entries."""
 
-    kind: ClassVar[str] = "tables"
-
     sources: tuple[Compared, ...]
     entries: tuple[Entry, ...]
     changes: bool = False
     """It is about changes from the first source to the last: of kinds and modules only those that differ."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "entries", Listed(self.entries))
 
     def __repr__(self) -> str:
         changed = sum(entry.changed for entry in self.entries)
@@ -128,8 +123,6 @@ class Advice(NamedTuple):
 class Fit(Rendered):
     """The largest size that fits, the peaks at it and at the next one, and what would let more in."""
 
-    kind: ClassVar[str] = "tables"
-
     source: str
     vary: str
     """What varies: batch, tokens, ..., or NAME=DIMENSION of an input."""
@@ -165,6 +158,7 @@ class Fit(Rendered):
 # -- costs at many sizes ------------------------------------------------------------------------------------------------
 
 
+@brief_repr
 class Point(NamedTuple):
     """One size of each variable, and what the model costs there."""
 
@@ -180,15 +174,10 @@ class Point(NamedTuple):
     fits: bool | None = None
     """Whether the memory of the device is enough; None without a device, or where its size is unknown."""
 
-    def __repr__(self) -> str:
-        return brief_record(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Sweep(Rendered):
     """Cost, memory and latency as functions of one or two sizes. Print it, save it, or read its points."""
-
-    kind: ClassVar[str] = "tables"
 
     source: str
     variables: tuple[str, ...]
@@ -198,9 +187,6 @@ class Sweep(Rendered):
     points: tuple[Point, ...]
     """The first variable varies slowest."""
     notes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "points", Listed(self.points))
 
     def __repr__(self) -> str:
         counted = sum(point.counted for point in self.points)
@@ -260,8 +246,6 @@ class ModelCheck:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict(Rendered):
     """Whether models keep to their budgets; it is true if all do. Print it, save it, or read its lines."""
-
-    kind: ClassVar[str] = "tables"
 
     models: tuple[ModelCheck, ...]
     baseline: str = ""

@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from opcost.core.graph import Note
 from opcost.core.names import natural_order, patterns_of
-from opcost.core.rendering import Listed, Rendered, brief, brief_record
+from opcost.core.rendering import Listed, Rendered, brief, brief_record, brief_repr
 from opcost.core.units import format_bytes, format_count
 
 Role: TypeAlias = Literal["weight", "scale", "optimizer", "copy", "constant"]  # `scale`: also zero points and maps
 By: TypeAlias = Literal["layer", "module", "type", "tensor"]
 
 
+@brief_repr
 class StoredTensor(NamedTuple):
     """One tensor of a checkpoint."""
 
@@ -37,9 +38,6 @@ class StoredTensor(NamedTuple):
     def type(self) -> str:
         """What it is called by where tensors are grouped by their types."""
         return _type(self.role, self.dtype, self.scheme)
-
-    def __repr__(self) -> str:
-        return brief_record(self)
 
 
 def _type(role: Role, dtype: str, scheme: str) -> str:
@@ -150,9 +148,6 @@ class Scan(Rendered):
             return kinds.get(kind) or kinds.setdefault(kind, _type(*kind))
 
         return Listed(sorted(_grouped(self.tensors, key), key=lambda group: -group.bytes))
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tensors", Listed(self.tensors))
 
     def __repr__(self) -> str:
         totals = self.totals

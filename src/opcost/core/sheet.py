@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from opcost.core.graph import Cost, Note, TensorSpec
 from opcost.core.rendering import Rendered, brief
@@ -206,8 +206,6 @@ class Section:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet(Rendered):
     """Tables with a heading, totals, sections and notes. Print it, save it, or read its tables."""
-
-    kind: ClassVar[str] = "tables"
 
     name: str = ""
     meta: Mapping[str, str] = field(default_factory=dict)

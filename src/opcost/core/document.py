@@ -48,9 +48,10 @@ class Columns(msgspec.Struct):
             raise ValueError("the columns differ in length")
 
 
-def required(form: type) -> Any:
-    """A struct with the fields of a class of ours, none of which may be missing in a file."""
-    return msgspec.defstruct(form.__name__, list(get_type_hints(form).items()))
+def required(form: type, chosen: str = "", /, **types: Any) -> Any:
+    """A struct with the fields of a class of ours, or those with these names, some of other types; none may be missing."""
+    hints = get_type_hints(form) | types
+    return msgspec.defstruct(form.__name__, [(name, hints[name]) for name in chosen.split() or hints])
 
 
 CostRecord, SpecRecord = required(Cost), required(TensorSpec)

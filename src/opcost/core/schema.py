@@ -36,26 +36,12 @@ class _NamedSpec(msgspec.Struct):
     spec: Number
 
 
-class _Parameter(msgspec.Struct):
-    names: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
-    spec: Number
-    trainable: bool
-    used: bool
-    buffer: bool
-    values: tuple[Number, ...]
-
-
-class _Module(msgspec.Struct):
-    path: str
-    type: str
-    calls: Number
-    extra: str
-    same_as: str | None
-    inputs: list[Number]
-    outputs: list[Number]
-    parameters: tuple[str, ...]
-    own: _SomeStats
-    total: _SomeStats
+_Names = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+_Parameter: Any = document.required(Parameter, names=_Names, spec=Number, values=tuple[Number, ...])
+_Module: Any = document.required(
+    ModuleCost, "path type calls extra same_as inputs outputs parameters own total",
+    calls=Number, inputs=list[Number], outputs=list[Number], own=_SomeStats, total=_SomeStats,
+)  # fmt: skip
 
 
 class _Rows(document.Columns):
@@ -132,8 +118,8 @@ def dumps(report: Report) -> str:
 
 def to_dict(report: Report) -> dict[str, Any]:
     """The report as dictionaries, lists, strings and integers."""
-    specs = document.Specs()
-    operators = _Operators(specs)
+    specs, operators = document.Specs(), document.Table[_Operator]()
+    attrs_seen: dict[tuple[int, int], str] = {}
     numbers = {module.path: number for number, module in enumerate(report.modules)}
 
     def module_of(path: str, who: str) -> int:
@@ -142,9 +128,26 @@ def to_dict(report: Report) -> dict[str, Any]:
         except KeyError:
             raise GraphError(f"{who} belongs to an unknown module {path!r}") from None
 
+    def operator_of(row: Row) -> int:
+        op = row.op
+        # 1, 1.0 and True are equal but not the same attribute, so the written form is the key; it is made once per object.
+        seen = (id(op.attrs), id(op.native))
+        if (attrs := attrs_seen.get(seen)) is None:
+            written = [document.write_attrs(op.attrs), document.write_attrs(op.native)]
+            attrs = attrs_seen[seen] = json.dumps(written, sort_keys=True)
+        return operators.number(
+            (op.kind, op.raw, attrs, row.ins, row.outs, row.cost, row.rule, row.activations, row.activation_bytes),
+            lambda: _Operator(
+                kind=op.kind, raw=op.raw, rule=row.rule, ins=specs.all_of(row.ins), outs=specs.all_of(row.outs),
+                attrs=document.write_attrs(op.attrs),
+                native=document.write_attrs(op.native) if op.native else msgspec.UNSET,
+                cost=row.cost, activations=row.activations, activation_bytes=row.activation_bytes,
+            ),
+        )  # fmt: skip
+
     ops = [row.op for row in report.rows]
     rows = _Rows(
-        operator=[operators.of(row) for row in report.rows],
+        operator=[operator_of(row) for row in report.rows],
         module=[module_of(op.module, f"operator {op.id} ({op.raw})") for op in ops],
         phase=[document.PHASES.index(op.phase) for op in ops],
         **{name: [getattr(op, name) for op in ops] for name in ("id", "inputs", "outputs", "repeat")},
@@ -180,50 +183,34 @@ def to_dict(report: Report) -> dict[str, Any]:
     return document.builtins_of(record)
 
 
-class _Operators(document.Table[_Operator]):
-    def __init__(self, specs: document.Specs) -> None:
-        super().__init__()
-        self._specs = specs
-        self._attrs_seen: dict[tuple[int, int], str] = {}
-
-    def of(self, row: Row) -> int:
-        op = row.op
-        # 1, 1.0 and True are equal but not the same attribute, so the written form is the key; it is made once per object.
-        seen = (id(op.attrs), id(op.native))
-        attrs = self._attrs_seen.get(seen)
-        if attrs is None:
-            written = [document.write_attrs(op.attrs), document.write_attrs(op.native)]
-            attrs = self._attrs_seen[seen] = json.dumps(written, sort_keys=True)
-        key = (op.kind, op.raw, attrs, row.ins, row.outs, row.cost, row.rule, row.activations, row.activation_bytes)
-        return self.number(
-            key,
-            lambda: _Operator(
-                kind=op.kind, raw=op.raw, rule=row.rule, ins=self._specs.all_of(row.ins), outs=self._specs.all_of(row.outs),
-                attrs=document.write_attrs(op.attrs),
-                native=document.write_attrs(op.native) if op.native else msgspec.UNSET,
-                cost=row.cost, activations=row.activations, activation_bytes=row.activation_bytes,
-            ),
-        )  # fmt: skip
-
-
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
 def _read(data: _Report) -> Report:
     specs = document.read_specs(data.specs)
+
+    def specs_of(columns: list[list[int]], where: str) -> list[tuple[TensorSpec, ...]]:
+        return [entries(specs, numbers, where) for numbers in columns]
+
     modules = tuple(_module(module, specs) for module in data.modules)
     paths = [module.path for module in modules]
     coverage = Coverage(data.coverage.counted, data.coverage.uncounted, data.coverage.exact)
     document.believe("coverage", [coverage.counted, *(missed.count for missed in coverage.uncounted)])
     document.believe("peak_bytes", [data.peak_bytes or 0])
-    called = (
-        entries(paths, data.calls.module, "calls.module"),
-        [entries(specs, numbers, "calls.inputs") for numbers in data.calls.inputs],
-        [entries(specs, numbers, "calls.outputs") for numbers in data.calls.outputs],
-    )
+    calls = data.calls
+    called = entries(paths, calls.module, "calls.module")
+    received, returned = specs_of(calls.inputs, "calls.inputs"), specs_of(calls.outputs, "calls.outputs")
+    operators, rows = [_operator(record, specs) for record in data.operators], data.rows
+    ran = entries(operators, rows.operator, "rows.operator")
+    callers = entries(paths, rows.module, "rows.module")
+    phases = entries(document.PHASES, rows.phase, "rows.phase")
+    columns = zip(rows.id, ran, rows.inputs, rows.outputs, callers, rows.repeat, phases, strict=True)
     report = Report(
         meta=data.meta,
-        rows=_rows(data, specs, paths),
+        rows=tuple(
+            Row(Op(number, kind, raw, inputs, outputs, attrs, module, repeat, phase, native), *counted)
+            for number, (kind, raw, attrs, native, counted), inputs, outputs, module, repeat, phase in columns
+        ),
         modules=modules,
         parameters=tuple(
             Parameter(**asdict(parameter) | {"spec": entry(specs, parameter.spec, "parameters")})
@@ -235,10 +222,8 @@ def _read(data: _Report) -> Report:
         coverage=coverage,
         inputs=tuple((given.name, entry(specs, given.spec, "inputs")) for given in data.inputs),
         outputs=entries(specs, data.outputs, "outputs"),
-        input_values=data.input_values,
-        output_values=data.output_values,
-        calls=tuple(map(Call, *called, data.calls.first, data.calls.end)),
-        notes=data.notes,
+        calls=tuple(map(Call, called, received, returned, calls.first, calls.end)),
+        **{name: getattr(data, name) for name in ("input_values", "output_values", "notes")},
     )
     _check_tree(report)
     return report
@@ -274,19 +259,6 @@ def _check_tree(report: Report) -> None:
             sums[module.parent] = sums[module.parent] + module.total
     if report.totals != modules[0].total:
         raise Bad("the totals are not those of the root module")
-
-
-def _rows(data: _Report, specs: list[TensorSpec], paths: list[str]) -> tuple[Row, ...]:
-    operators = [_operator(record, specs) for record in data.operators]
-    rows = data.rows
-    ran = entries(operators, rows.operator, "rows.operator")
-    modules = entries(paths, rows.module, "rows.module")
-    phases = entries(document.PHASES, rows.phase, "rows.phase")
-    columns = zip(rows.id, ran, rows.inputs, rows.outputs, modules, rows.repeat, phases, strict=True)
-    return tuple(
-        Row(Op(number, kind, raw, inputs, outputs, attrs, module, repeat, phase, native), *counted)
-        for number, (kind, raw, attrs, native, counted), inputs, outputs, module, repeat, phase in columns
-    )
 
 
 def _operator(record: _Operator, specs: list[TensorSpec]) -> tuple[str, str, Attrs, Attrs, tuple[Any, ...]]:

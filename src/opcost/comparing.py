@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from opcost.api import count, load_report, scan
-from opcost.core.baseline import Amounts, load_baseline
 from opcost.core.devices import autocasts_like
-from opcost.core.limits import Limit, parse_limit
+from opcost.core.limits import LATENCY, LIMITED, Amounts, Limit, find_quantity, latency_on, load_baseline, parse_limit
 from opcost.core.option import declared, filled, takes
 from opcost.core.profile import Profile
 from opcost.core.progress import sharing
-from opcost.core.quantity import LATENCY, LIMITED, find_quantity, latency_on
 from opcost.core.report import Report
 from opcost.core.results import Comparison, ModelCheck, Verdict
 from opcost.core.scan import Scan

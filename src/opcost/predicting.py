@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from opcost.core.devices import HOST, autocasts_like
 from opcost.core.devices import device as find_device
 from opcost.core.files import check_writable, write_text
-from opcost.core.graph import Note
-from opcost.core.memory import Memory
+from opcost.core.graph import Memory, Note
 from opcost.core.option import filled, plain, takes
 from opcost.core.report import Report
 from opcost.core.units import format_bytes, format_time

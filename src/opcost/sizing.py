@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from opcost.api import count, made_once
 from opcost.core.devices import device as find_device
-from opcost.core.memory import Memory
+from opcost.core.graph import Memory
+from opcost.core.limits import QUANTITIES, amounts_of
 from opcost.core.option import changed, filled, plain, takes
 from opcost.core.progress import Rounds, sharing
-from opcost.core.quantity import QUANTITIES, amounts_of
 from opcost.core.report import ModuleCost, Report
 from opcost.core.results import Advice, Counted, Fit, Point, Sweep
 from opcost.core.units import format_bytes, parse_bytes

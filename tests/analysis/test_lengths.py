@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from opcost.analysis.prediction.lengths import MOST, Piece, pieces
-from opcost.core.graph import Cost, Op, TensorSpec
-from opcost.core.memory import Memory
+from opcost.core.graph import Cost, Memory, Op, TensorSpec
 from opcost.core.report import Coverage, Report, Row, Stats
 from opcost.errors import OpcostError
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from opcost.analysis.memory import memory, storage_bytes
-from opcost.core.graph import NO_ATTRS, Graph, Module, Op, TensorSpec, Value
-from opcost.core.memory import Lifetimes, PeakHolder
+from opcost.core.graph import NO_ATTRS, Graph, Lifetimes, Module, Op, PeakHolder, TensorSpec, Value
 
 KB = TensorSpec((256,))
 SIZE = 4 * 256

@@ -9,8 +9,7 @@ import pytest
 from opcost.analysis import memory as analysis
 from opcost.analysis.memory import OnDevice, memory, storage_bytes
 from opcost.core.devices import LIBRARY_BYTES, PROCESS_BYTES
-from opcost.core.graph import NO_ATTRS, Graph, Module, Op, TensorSpec, Value
-from opcost.core.memory import Lifetimes, Memory
+from opcost.core.graph import NO_ATTRS, Graph, Lifetimes, Memory, Module, Op, TensorSpec, Value
 from opcost.core.report import Row
 
 MIB = 1 << 20

@@ -17,8 +17,7 @@ from opcost.analysis.query import query
 from opcost.analysis.utilization import step_flops, tokens_of
 from opcost.core.answer import Busy
 from opcost.core.devices import device
-from opcost.core.graph import Cost, Op, TensorSpec
-from opcost.core.memory import Memory
+from opcost.core.graph import Cost, Memory, Op, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow, RankWait
 from opcost.core.report import Coverage, Report, Row, Stats
 from opcost.core.sheet import Sheet

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from opcost.cli.help import EXAMPLES, further_help
-from opcost.cli.main import COMMANDS, app
+from opcost.cli.main import COMMANDS, EXAMPLES, app, further_help
 from opcost.core.answer import Answer
 from opcost.core.devices import DEVICES
 from opcost.core.kinds import KINDS
-from opcost.core.quantity import QUANTITIES
+from opcost.core.limits import QUANTITIES
 from opcost.views.profile import answer_columns
 from opcost.views.report import EVERY_BY, columns_of
 

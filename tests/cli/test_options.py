@@ -14,8 +14,8 @@ from opcost import options
 from opcost.cli.comparing import find_budgets
 from opcost.cli.flags import flags, keywords
 from opcost.cli.main import app
+from opcost.core.limits import LIMITED
 from opcost.core.option import declared
-from opcost.core.quantity import LIMITED
 from opcost.frontends.options import Option
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import opcost
-from opcost.core.quantity import amounts_of
+from opcost.core.limits import amounts_of
 from opcost.core.results import Point, Sweep
 from opcost.errors import InputError, UnknownName
 

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcost.core.graph import NO_ATTRS, Cost, Op, TensorSpec
-from opcost.core.memory import Memory
+from opcost.core.graph import NO_ATTRS, Cost, Memory, Op, TensorSpec
 from opcost.core.report import (
     STATS,
     Coverage,

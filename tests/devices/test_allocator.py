@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opcost.core.memory import Lives
+from opcost.core.graph import Lives
 from opcost.devices.allocator import allocated_blocks, least_capacity, reserved
 
 MIB = 1 << 20

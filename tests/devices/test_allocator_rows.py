@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcost.core.memory import Lives
+from opcost.core.graph import Lives
 from opcost.devices.allocator import Allocator, OutOfMemory, allocated_blocks, least_capacity, reserved
 
 KIB, MIB = 1 << 10, 1 << 20

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from opcost.analysis.query import query
-from opcost.core.graph import Cost, Note, Op, TensorSpec
-from opcost.core.memory import Memory, PeakHolder
+from opcost.core.graph import Cost, Memory, Note, Op, PeakHolder, TensorSpec
+from opcost.core.limits import QUANTITIES
 from opcost.core.profile import Kernel, Profile, ProfileRow
-from opcost.core.quantity import QUANTITIES
 from opcost.core.report import Coverage, ModuleCost, Report, Row, Stats, Uncounted, stats_of
 from opcost.core.results import Compared, Comparison, Entry, Point, Sweep
 from opcost.core.scan import Scan, StoredTensor, Totals

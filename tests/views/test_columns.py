@@ -9,9 +9,9 @@ import pytest
 
 import opcost
 from opcost.analysis.query import query
-from opcost.core.frames import LARGEST, pandas_frame, polars_frame
 from opcost.core.graph import TensorSpec
 from opcost.core.profile import ProfileRow
+from opcost.core.rendering import LARGEST, pandas_frame, polars_frame
 from opcost.core.report import Report
 from opcost.errors import MissingFramework
 from opcost.profiles import Profile

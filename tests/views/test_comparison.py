@@ -9,8 +9,7 @@ from io import StringIO
 
 import pytest
 
-from opcost.core.limits import parse_limit
-from opcost.core.quantity import QUANTITIES
+from opcost.core.limits import QUANTITIES, parse_limit
 from opcost.core.results import Compared, Comparison, Entry, LimitCheck, ModelCheck, Verdict
 from opcost.errors import OpcostError, UnknownName
 from opcost.views.comparison import short_titles

@@ -13,8 +13,8 @@ from small_net import Net
 
 import opcost
 from opcost.analysis.query import query
+from opcost.core.limits import QUANTITIES
 from opcost.core.profile import Kernel, Profile, ProfileRow
-from opcost.core.quantity import QUANTITIES
 from opcost.core.report import Report
 from opcost.core.results import Compared, Comparison, Entry, Point, Sweep
 from opcost.views.html import HTML, bundle

@@ -11,9 +11,8 @@ from typing import Literal, NamedTuple, TypeAlias
 from opcost.analysis import bounds
 from opcost.analysis.part import LABELS, NOWHERE, parts_of, shapes_text, unattributed_parts, usual_side
 from opcost.core.graph import note_texts
-from opcost.core.limits import Limit
+from opcost.core.limits import QUANTITIES, Limit, Quantity, amounts_of, find_quantity
 from opcost.core.profile import Profile
-from opcost.core.quantity import QUANTITIES, Quantity, amounts_of, find_quantity
 from opcost.core.report import STATS, Report, Stats, Uncounted
 from opcost.core.results import Compared, Comparison, Entry, LimitCheck, LimitStatus, ModelCheck
 from opcost.core.results import EntryPart as PartName

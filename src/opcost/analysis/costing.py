@@ -9,10 +9,22 @@ from typing import TypeAlias
 
 from opcost.analysis.memory import OnDevice, memory, storage_bytes
 from opcost.analysis.patterned import CostAndRule, walk
-from opcost.core.graph import ASSUMED, UNSEEN, ZERO, Cost, Graph, Note, Op, Phase, TensorSpec, UnknownExtent, Value
+from opcost.core.graph import (
+    ASSUMED,
+    UNSEEN,
+    ZERO,
+    Cost,
+    Graph,
+    Memory,
+    Note,
+    Op,
+    Phase,
+    TensorSpec,
+    UnknownExtent,
+    Value,
+)
 from opcost.core.interrupts import garbage_collector_paused, is_delivered
 from opcost.core.kinds import check_operator
-from opcost.core.memory import Memory
 from opcost.core.report import (
     DATA,
     NO_MEMORY,

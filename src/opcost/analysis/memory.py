@@ -10,8 +10,7 @@ from itertools import accumulate, islice
 from typing import NamedTuple
 
 from opcost.core.devices import LIBRARY_BYTES, PROCESS_BYTES
-from opcost.core.graph import Graph
-from opcost.core.memory import PARTS, Lives, Memory, MemoryPart, PeakHolder, packed
+from opcost.core.graph import PARTS, Graph, Lives, Memory, MemoryPart, PeakHolder, packed
 from opcost.core.report import Row
 from opcost.devices.allocator import allocated_blocks
 

@@ -14,8 +14,7 @@ from itertools import chain, compress, count, repeat
 from typing import NamedTuple
 
 from opcost.analysis.memory import NEVER, follow
-from opcost.core.graph import Cost, Graph, Op, TensorSpec
-from opcost.core.memory import Memory, packed
+from opcost.core.graph import Cost, Graph, Memory, Op, TensorSpec, packed
 from opcost.core.report import Row, Stats, stats_of
 from opcost.core.steps import Expanded, Pattern, PatternedOps, PatternedValues, Steps
 

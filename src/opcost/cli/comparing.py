@@ -14,12 +14,10 @@ from opcost.cli.output import Output
 from opcost.cli.printing import warn
 from opcost.comparing import COMPARING, Budgeted, Place, check_place, judge_model, results_of
 from opcost.comparing import compare as compare_sources
-from opcost.core.baseline import load_baseline
-from opcost.core.baseline import save_baseline as write_baseline
 from opcost.core.files import check_writable, read_whole
-from opcost.core.limits import Limit, parse_condition, parse_limit
+from opcost.core.limits import LIMITED, QUANTITIES, Limit, load_baseline, parse_condition, parse_limit
+from opcost.core.limits import save_baseline as write_baseline
 from opcost.core.option import declared
-from opcost.core.quantity import LIMITED, QUANTITIES
 from opcost.core.results import ModelCheck, Verdict
 from opcost.core.units import format_time
 from opcost.errors import OpcostError, SourceError, UnknownName, shortened

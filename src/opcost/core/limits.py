@@ -1,4 +1,4 @@
-"""What users write: limits on quantities (`<4.2G`, `<=512MiB`, against a baseline `>+1%`), and rising sizes (`1,2,4..256`)."""
+"""The quantities of a whole model, limits on them (`<4.2G`, against a baseline `>+1%`), and rising sizes (`1,2,4..256`)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,85 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from operator import ge, gt, le, lt
-from typing import Literal, TypeAlias
+from os import PathLike, fspath
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from opcost.core.quantity import QUANTITIES, Quantity, find_quantity
+import msgspec
+
+from opcost.core import document
+from opcost.core.escaping import json_text
+from opcost.core.files import head_of, write_text
+from opcost.core.report import Report
+from opcost.core.schema import load as load_report
 from opcost.core.units import parse_bytes, parse_count, parse_time
-from opcost.errors import InputError, OpcostError, shortened
+from opcost.errors import InputError, OpcostError, UnknownName, shortened
+
+CountedIn: TypeAlias = Literal["count", "bytes", "number", "time"]
+
+
+class Quantity(NamedTuple):
+    """Something that can be counted, compared, and limited."""
+
+    name: str
+    title: str
+    unit: CountedIn
+    needs_costs: bool = False  # a lower bound where an operator has no cost: behind it sizes may be unknown
+
+
+_TITLES = {
+    "params": "params", "trainable_params": "trainable params", "unused_params": "unused params", "buffers": "buffers",
+    "param_bytes": "param bytes", "buffer_bytes": "buffer bytes", "macs": "MACs", "flops": "FLOPs",
+    "bytes_read": "bytes read", "bytes_written": "bytes written", "activations": "activations",
+    "activation_bytes": "activation bytes", "ops": "operators", "uncounted": "uncounted", "bytes": "bytes moved",
+    "peak_bytes": "peak memory",
+}  # fmt: skip
+_NEEDS_COSTS = (
+    "macs",
+    "flops",
+    "bytes_read",
+    "bytes_written",
+    "bytes",
+    "activations",
+    "activation_bytes",
+    "peak_bytes",
+)
+_PLAIN = ("ops", "uncounted")
+
+QUANTITIES: dict[str, Quantity] = {
+    name: Quantity(
+        name, title, "bytes" if "bytes" in name else "number" if name in _PLAIN else "count", name in _NEEDS_COSTS
+    )
+    for name, title in _TITLES.items()
+}
+"""What a report has of the whole model: the sums of `Stats`, the bytes that move, and the highest memory."""
+LATENCY = Quantity("latency", "latency", "time", needs_costs=True)  # predicted of a device, in no report
+LIMITED: dict[str, Quantity] = {**QUANTITIES, LATENCY.name: LATENCY}  # what can be limited
+OTHER_NAMES = {"peak_memory": "peak_bytes", "peak": "peak_bytes", "memory": "peak_bytes", "parameters": "params"}
+
+
+def find_quantity(name: str, known: Mapping[str, Quantity] = QUANTITIES) -> Quantity:
+    """The quantity of this name, however it is spelt."""
+    key = name.strip().lower().replace(" ", "_").replace("-", "_")
+    key = OTHER_NAMES.get(key, key)
+    if key not in known:
+        raise UnknownName("quantity", name.strip(), known)
+    return known[key]
+
+
+def latency_on(device: str) -> Quantity:
+    """The latency on one device, which is another quantity than that on another."""
+    name = f"{LATENCY.name} on {device}"
+    return LATENCY._replace(name=name, title=name)
+
+
+def amounts_of(report: Report) -> dict[str, int]:
+    """Every quantity of the whole model that is known."""
+    totals = report.totals
+    known = totals._asdict() | {"bytes": totals.bytes_read + totals.bytes_written, "peak_bytes": report.peak_bytes}
+    return {name: int(known[name]) for name in QUANTITIES if known[name] is not None}
+
+
+# -- limits -------------------------------------------------------------------------------------------------------------
 
 Scale: TypeAlias = Literal["amount", "change", "percent"]
 
@@ -147,3 +221,49 @@ def _continue(sizes: list[int], began: int, last: int, text: str) -> None:
         if after <= sizes[-1]:
             raise InputError(f"{shortened(repr(text))}: the sizes do not rise", hint=SIZES_HINT)
         sizes.append(after)
+
+
+# -- baselines: what models cost when that was last agreed on, in one small JSON file that belongs beside the code -------
+
+SCHEMA = "opcost.baseline/1"
+
+Amounts = Mapping[str, int]  # quantities of one model by name
+
+
+class _Model(msgspec.Struct):
+    source: str
+    totals: dict[str, int]
+
+
+class _Baseline(msgspec.Struct):
+    models: dict[str, _Model]
+
+
+def _read(data: _Baseline) -> dict[str, Amounts]:
+    for name, model in data.models.items():
+        document.believe(f"models.{name}", model.totals.values())
+    return {
+        name: {key: amount for key, amount in model.totals.items() if key in QUANTITIES or key.startswith(LATENCY.name)}
+        for name, model in data.models.items()
+    }
+
+
+_DOCUMENT = document.Document(
+    noun="baseline", schema=SCHEMA, again="opcost check --save-baseline FILE", form=_Baseline, read=_read
+)
+
+
+def load_baseline(path: str | PathLike[str], models: tuple[str, ...] = ()) -> dict[str, Amounts]:
+    """What models cost before, by name; a saved report is the baseline of one model."""
+    if len(models) == 1 and b'"opcost.report/' in head_of(path, 512):
+        return {models[0]: amounts_of(load_report(path))}
+    return _DOCUMENT.load(fspath(path))
+
+
+def save_baseline(path: str | PathLike[str], models: Mapping[str, tuple[str, Amounts]]) -> None:
+    """Write source and amounts of each model, whole or not at all."""
+    data: dict[str, Any] = {
+        "schema": SCHEMA,
+        "models": {name: {"source": source, "totals": dict(totals)} for name, (source, totals) in models.items()},
+    }
+    write_text(path, json_text(data, indent=2) + "\n")

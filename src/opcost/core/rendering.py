@@ -5,11 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
+from importlib import import_module
 from itertools import islice
 from os import PathLike
 from typing import Any, ClassVar, TypeVar
 
 from opcost.core.escaping import printable, shows_unicode
+from opcost.core.files import write_text
+from opcost.core.plugin import load_view, view_for_suffix
+from opcost.errors import MissingFramework
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -115,21 +119,14 @@ class Rendered(ListsTuples):
 
     def render(self, view: str = "table", **options: Any) -> str:
         """It as text in a named view: table, md, csv, json, ... (`opcost doctor` lists them)."""
-        from opcost.core.plugin import load_view
-
         return str(load_view(view, self.kind).render(self, **options))
 
     def sheet(self, **options: Any) -> Any:
         """Its tables with their units, totals and notes as an `opcost.core.sheet.Sheet`; options as those of `render`."""
-        from opcost.core.plugin import load_view
-
         return load_view("table", self.kind).data(self, **options)
 
     def save(self, path: str | PathLike[str], **options: Any) -> None:
         """Write it to a file; the suffix chooses the view. If writing fails, the old file stays as it was."""
-        from opcost.core.files import write_text
-        from opcost.core.plugin import view_for_suffix
-
         write_text(path, str(view_for_suffix(path, self.kind).render(self, **options)))
 
     def to_dict(self, **options: Any) -> dict[str, list[Any]]:
@@ -138,19 +135,56 @@ class Rendered(ListsTuples):
         The options are those of the `columns` view: of a report `by="op"`, "module", "kind" or "type"; of an answer about a
         profile and of a scan `columns`.
         """
-        from opcost.core.plugin import load_view
-
         columns: dict[str, list[Any]] = load_view("columns", self.kind).data(self, **options)
         return columns
 
     def to_pandas(self, **options: Any) -> Any:
         """The same as a `pandas.DataFrame`."""
-        from opcost.core.frames import pandas_frame
-
         return pandas_frame(self.to_dict(**options))
 
     def to_polars(self, **options: Any) -> Any:
         """The same as a `polars.DataFrame`."""
-        from opcost.core.frames import polars_frame
-
         return polars_frame(self.to_dict(**options))
+
+
+# -- columns as data frames of pandas and polars, which are imported only when one is made ------------------------------
+
+LARGEST = 1 << 63  # the integers of a data frame are below this; a column with larger ones becomes floats
+
+
+def pandas_frame(columns: dict[str, list[Any]]) -> Any:
+    """A `pandas.DataFrame`; a column of whole numbers with unknown ones among them stays one of whole numbers."""
+    pandas = _library("pandas")
+    return pandas.DataFrame(
+        {name: pandas.array(values, dtype="Int64") if _whole(values) else values for name, values in columns.items()}
+    )
+
+
+def polars_frame(columns: dict[str, list[Any]]) -> Any:
+    """A `polars.DataFrame`."""
+
+    def fitting(values: list[Any]) -> list[Any]:
+        if any(isinstance(value, int) and abs(value) >= LARGEST for value in values):
+            return [None if value is None else float(value) for value in values]
+        return values
+
+    found = {name: fitting(values) for name, values in columns.items()}
+    return _library("polars").DataFrame(found, strict=False, infer_schema_length=None)
+
+
+def _whole(values: list[Any]) -> bool:
+    """Whether these are whole numbers that fit, as far as they are known."""
+    known = [value for value in values if value is not None]
+    return bool(known) and all(type(value) is int and abs(value) < LARGEST for value in known)
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as exc:
+        if exc.name != name:
+            raise
+        hint = f"pip install {name}; to_dict() needs no package"
+        raise MissingFramework(
+            f"a data frame of {name} needs the package {name}, which is not installed", hint=hint
+        ) from exc

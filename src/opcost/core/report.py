@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import IO, Any, ClassVar, NamedTuple
 
-from opcost.core.graph import Call, Cost, Note, Op, Phase, TensorSpec
-from opcost.core.memory import Memory
+from opcost.core.graph import Call, Cost, Memory, Note, Op, Phase, TensorSpec
+from opcost.core.plugin import load_view
 from opcost.core.rendering import Listed, Rendered, brief, brief_repr
 from opcost.core.units import format_count
 from opcost.errors import OpcostError, UnknownName, counted, some
@@ -290,8 +290,6 @@ class Report(Rendered):
 
     def to_tensorboard(self, log_dir: str | PathLike[str], **options: Any) -> str:
         """Write the graph and the totals for TensorBoard into a folder; returns the path of the new file."""
-        from opcost.core.plugin import load_view
-
         return str(load_view("tensorboard", self.kind).save(self, log_dir, **options))
 
 

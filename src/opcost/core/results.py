@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias
 
-from opcost.core.limits import Limit
-from opcost.core.memory import MemoryPart
-from opcost.core.quantity import Quantity, find_quantity
+from opcost.core.graph import MemoryPart
+from opcost.core.limits import Limit, Quantity, find_quantity
 from opcost.core.rendering import Rendered, brief, brief_record, brief_repr
 from opcost.core.report import Uncounted
 from opcost.core.units import format_bytes, format_time

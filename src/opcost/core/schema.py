@@ -15,8 +15,20 @@ from msgspec.structs import asdict, astuple
 from opcost.core import document
 from opcost.core.checked import Bad
 from opcost.core.document import Number, entries, entry
-from opcost.core.graph import NO_ATTRS, Attrs, Call, Note, Op, Phase, TensorSpec
-from opcost.core.memory import How, Memory, MemoryPart, PeakHolder, packed
+from opcost.core.graph import (
+    NO_ATTRS,
+    Attrs,
+    Call,
+    How,
+    Memory,
+    MemoryPart,
+    Note,
+    Op,
+    PeakHolder,
+    Phase,
+    TensorSpec,
+    packed,
+)
 from opcost.core.report import STATS, Coverage, ModuleCost, Parameter, Report, Row, Stats
 from opcost.errors import GraphError
 

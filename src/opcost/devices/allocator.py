@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import NamedTuple
 
-from opcost.core.memory import Lives, Memory
+from opcost.core.graph import Lives, Memory
 
 BLOCK = 512
 SMALL = 1 << 20

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from opcost.core.escaping import printable
-from opcost.core.quantity import QUANTITIES, Quantity
+from opcost.core.limits import QUANTITIES, Quantity
 from opcost.core.results import Comparison, Entry, EntryPart
 from opcost.core.sheet import LONG_LINE, Amount, Cell, Sheet, Table
 from opcost.errors import shortened, some

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from opcost.core.quantity import QUANTITIES
+from opcost.core.limits import QUANTITIES
 from opcost.core.report import STATS, Group, Report, Row, Stats
 from opcost.core.sheet import Cell, Line, Sheet, Table, Unit
 from opcost.errors import UnknownName

@@ -9,7 +9,7 @@ from math import log
 from typing import Any
 
 from opcost.core.escaping import printable
-from opcost.core.quantity import LATENCY, QUANTITIES, Quantity
+from opcost.core.limits import LATENCY, QUANTITIES, Quantity
 from opcost.core.results import Fit, LimitCheck, Point, Sweep, Verdict
 from opcost.core.sheet import LONG_LINE, Amount, Cell, Field, Line, Section, Sheet, Table
 from opcost.core.units import format_bytes, format_time

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from opcost.core.graph import FLOPS_PER_MAC, TensorSpec, note_texts
-from opcost.core.memory import PARTS, How, Memory, MemoryPart
+from opcost.core.graph import FLOPS_PER_MAC, PARTS, How, Memory, MemoryPart, TensorSpec, note_texts
 from opcost.core.report import NO_RULE, Parameter, Report
 from opcost.core.sheet import LONG_LINE, Field, Line, Section, Sheet, Table, Total
 from opcost.core.units import format_bytes, format_count

@@ -9,7 +9,7 @@ from typing import Any
 from opcost.core.devices import DEVICES
 from opcost.core.escaping import printable
 from opcost.core.graph import FLOPS_PER_MAC, Phase, TensorSpec
-from opcost.core.quantity import LATENCY, QUANTITIES, Quantity
+from opcost.core.limits import LATENCY, QUANTITIES, Quantity
 from opcost.core.report import Report, Row, Stats
 from opcost.core.results import Comparison, Entry, Sweep
 from opcost.core.scan import Scan

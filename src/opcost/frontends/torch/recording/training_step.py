@@ -17,9 +17,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.core.graph import Op
+from opcost.core.graph import Lifetimes, Op
 from opcost.core.interrupts import is_delivered
-from opcost.core.memory import Lifetimes
 from opcost.core.option import Step
 from opcost.errors import ForwardError, InputError, OpcostError
 from opcost.frontends.torch import private

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from opcost.core.kinds import CONTRACTIONS, KINDS, Kind
-from opcost.rules import own_rules
+from opcost.rules import add
 from opcost.rules.elementwise import FLOPS_PER_ELEMENT, LOSSES, REDUCTIONS
+from opcost.rules.registry import Rules
 
 PAGE = Path(__file__).with_name("rules.md")
 
@@ -30,7 +31,7 @@ an attribute that its kind does not have is an error, never a number. An operato
 
 def render() -> str:
     """The whole page."""
-    rules = own_rules()
+    rules = add(Rules())
     parts = [INTRODUCTION, "| kind | cost |\n|---|---|\n" + "\n".join(_summary(kind) for kind in rules) + "\n"]
     for title, kinds in (
         ("Contractions", CONTRACTIONS),
@@ -63,7 +64,7 @@ def _contract(kind: Kind) -> str:
 
 def _words(kind: str) -> tuple[str, str]:
     """The formula and the explanation of a rule."""
-    formula, _, rest = (inspect.getdoc(own_rules()[kind]) or "").partition("\n")
+    formula, _, rest = (inspect.getdoc(add(Rules())[kind]) or "").partition("\n")
     return formula, rest.strip()
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from opcost.api import count, load_report, scan
 from opcost.core.devices import autocasts_like
-from opcost.core.limits import LATENCY, LIMITED, Amounts, Limit, find_quantity, latency_on, load_baseline, parse_limit
+from opcost.core.limits import LATENCY, LIMITED, Amounts, Limit, find_quantity, load_baseline, parse_limit
 from opcost.core.option import declared, filled, takes
 from opcost.core.profile import Profile
 from opcost.core.progress import sharing
@@ -37,19 +37,25 @@ def compare(*sources: Any, **options: Unpack[Comparing]) -> Comparison:
     traces, are compared by time. `by` adds kinds of operators or modules (down to `depth`, None for all), `quantities` names what
     is compared, `labels` names the columns. `changes=True` shows only what differs between two sources.
     """
+    from opcost.analysis.compare import By, costs_of, diff
     from opcost.analysis.compare import compare as side_by_side
-    from opcost.analysis.compare import costs_of, diff
 
     given = filled(Comparing, options)
     labels = given.labels
     if labels is not None and len(labels) != len(sources):
         raise InputError(f"there are {len(labels)} labels for {len(sources)} sources")
     counting = {name: value for name, value in options.items() if name not in COMPARING}
-    profiles = [_profile_of(source) for source in sources]
+    profiles: list[Profile | None] = []
+    for source in sources:
+        trace = find_trace(source) if isinstance(source, (str, Path)) else None
+        profiles.append(source if isinstance(source, Profile) else trace and trace())
     if any(profile is not None for profile in profiles):
         _refuse_columns(options, "of profiles the time is compared")
         return _profiles(profiles, labels or [result_label(source) for source in sources], given.by, counting)
-    check_comparison(given.by, given.quantities)
+    if given.by is not None and given.by not in get_args(By):
+        raise UnknownName("value of by", given.by, get_args(By))
+    for name in given.quantities:  # unknown ones are found before anything is counted
+        find_quantity(name)
     if given.changes:
         _refuse_columns(options, "changes are of every quantity and module")
         if len(sources) != 2:
@@ -69,14 +75,6 @@ def _refuse_columns(options: Mapping[str, Any], why: str) -> None:
     if name := next((name for name in ("quantities", "depth") if name in options), None):
         flag = declared(Comparing)[name][1].flags or (f"--{name}",)
         raise InputError(f"{name} ({flag[0]}) does not apply: {why}", hint="leave it out")
-
-
-def _profile_of(source: Any) -> Profile | None:
-    """The profile that a source is or names; None for every other source."""
-    if isinstance(source, Profile):
-        return source
-    trace = find_trace(source) if isinstance(source, (str, Path)) else None
-    return None if trace is None else trace.read()
 
 
 def _profiles(
@@ -224,19 +222,10 @@ def judge_model(model: Budgeted, before: Callable[[str], Amounts | None]) -> tup
     costs = costs_of(result, name)
     if isinstance(result, Report) and place.device is not None:
         found = predict(result, device=place.device, calibration=place.calibration, execution=place.execution)
-        quantity = latency_on(found.meta["device"])
+        name_of = f"{LATENCY.name} on {found.meta['device']}"  # another quantity than that on another device
+        quantity = LATENCY._replace(name=name_of, title=name_of)
         costs = replace(costs, totals={**costs.totals, quantity.name: found.latency_ns})
         limits = tuple(replace(each, quantity=quantity) if each.quantity is LATENCY else each for each in limits)
     origin = model.source if isinstance(model.source, str) and model.source != name else ""
     judged = judge(costs, limits, source=origin, before=before(name), allow_uncounted=model.allow_uncounted)
     return judged, costs.totals
-
-
-def check_comparison(by: str | None, quantities: Iterable[str]) -> None:
-    """Raise for unknown keys and quantities before anything is counted."""
-    from opcost.analysis.compare import By
-
-    if by is not None and by not in get_args(By):
-        raise UnknownName("value of by", by, get_args(By))
-    for name in quantities:
-        find_quantity(name)

@@ -98,20 +98,13 @@ class Prediction(Profile):
 class TextTimes:
     """What a language model takes to read a prompt and to generate tokens."""
 
-    batch: int
-    """Sequences at once."""
-    first_token_ns: int | None
-    """Time to the first token: the whole prefill; None for a decode step."""
-    token_ns: int | None
-    """Between two tokens of a sequence, on average; None for a prefill."""
-    tokens_per_second: float
-    """Of all sequences together: tokens generated, and for a prefill tokens read."""
-    cache_tokens: int
-    """Tokens in the cache of each sequence at the end."""
-    cache_bytes: int
-    """Size of the cache of all sequences then."""
-    cache_bytes_per_token: int
-    """What one more token of each sequence adds."""
+    batch: int  # sequences at once
+    first_token_ns: int | None  # time to the first token: the whole prefill; None for a decode step
+    token_ns: int | None  # between two tokens of a sequence, on average; None for a prefill
+    tokens_per_second: float  # of all sequences together: tokens generated, and for a prefill tokens read
+    cache_tokens: int  # tokens in the cache of each sequence at the end
+    cache_bytes: int  # size of the cache of all sequences then
+    cache_bytes_per_token: int  # what one more token of each sequence adds
 
     @property
     def lines(self) -> list[str]:
@@ -144,7 +137,18 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
     from opcost.api import check_saved, count, load_report, resolve_source
 
     given = filled(Predicting, options)
-    how = _settings(given.device, given.calibration, given.execution)
+    execution = given.execution
+    if execution is not None and execution not in get_args(Execution):
+        raise UnknownName("execution", execution, get_args(Execution))
+    speeds, described, calibrated = _speeds(given.device, given.calibration)
+    on_host = speeds.device.name == HOST
+    if on_host and execution == "graph":
+        raise InputError("a processor replays no graphs", hint="leave execution out, or say eager or compiled")
+    # The time of an operator on a processor is the host's own: nothing is added to it.
+    run: Execution = "graph" if on_host and execution != "compiled" else execution or "graph"
+    words = "one operator after another" if on_host and run == "graph" else _EXECUTIONS[run]
+    meta = {"device": speeds.device.name, "calibration": described, "execution": words}
+    how: dict[str, Any] = {"speeds": speeds, "meta": meta, "calibrated": calibrated, "execution": run}
     counting = {name: value for name, value in plain(options).items() if name not in _PREDICTING}
     counting |= {
         "inputs": inputs,
@@ -163,25 +167,15 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
             counting.pop("set", None)
             report = count(source if found is None else found, **counting)
     predicted = predict_report(report, **how)
-    return _with_memory(predicted, report.memory, _text_times(report, predicted))
+    text = None
+    if "text" in report.meta:  # one pass of a language model
+        batch, new, latency = int(report.meta["batch"]), int(report.meta["text_tokens"]), predicted.latency_ns
+        reads = report.meta["text"].startswith("prefill")
+        text = _times(report, batch, new, latency, latency if reads else None, None if reads else latency // new)
+    return _with_memory(predicted, report.memory, text)
 
 
 _PREDICTING = ("device", "calibration", "execution", "generate")  # not for counting, or in another sense
-
-
-def _settings(device: str, calibration: str | PathLike[str] | None, execution: Execution | None) -> dict[str, Any]:
-    """What predicts times for one device and execution: speeds, whether they are its own, and how that is described."""
-    if execution is not None and execution not in get_args(Execution):
-        raise UnknownName("execution", execution, get_args(Execution))
-    speeds, described, calibrated = _speeds(device, calibration)
-    on_host = speeds.device.name == HOST
-    if on_host and execution == "graph":
-        raise InputError("a processor replays no graphs", hint="leave execution out, or say eager or compiled")
-    # The time of an operator on a processor is the host's own: nothing is added to it.
-    run: Execution = "graph" if on_host and execution != "compiled" else execution or "graph"
-    words = _ON_A_HOST if on_host and run == "graph" else _EXECUTIONS[run]
-    meta = {"device": speeds.device.name, "calibration": described, "execution": words}
-    return {"speeds": speeds, "meta": meta, "calibrated": calibrated, "execution": run}
 
 
 def _generated(source: Any, how: dict[str, Any], counting: dict[str, Any], given: Any) -> Prediction:
@@ -225,15 +219,6 @@ def _generated(source: Any, how: dict[str, Any], counting: dict[str, Any], given
     return _with_memory(whole, memory, times)
 
 
-def _text_times(report: Report, found: Predicted) -> TextTimes | None:
-    """Times per token of one pass of a language model."""
-    if "text" not in report.meta:
-        return None
-    batch, new, latency = int(report.meta["batch"]), int(report.meta["text_tokens"]), found.latency_ns
-    reads = report.meta["text"].startswith("prefill")
-    return _times(report, batch, new, latency, latency if reads else None, None if reads else latency // new)
-
-
 def _times(
     report: Report, batch: int, tokens: int, latency_ns: int, first_token_ns: int | None, token_ns: int | None
 ) -> TextTimes:
@@ -272,7 +257,6 @@ _EXECUTIONS = {
     "eager": "eager: each operator launched by the host",
     "compiled": "compiled: one graph, chains of elementwise operators fused",
 }
-_ON_A_HOST = "one operator after another"
 FEWEST = 100  # operators that a calibration needs: with fewer, whole families are missing
 
 _made: dict[str, Speeds] = {}

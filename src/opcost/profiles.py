@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from opcost.core import profile as measured
 from opcost.core.answer import Answer
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from opcost.options import Querying
-    from opcost.traces.file import TraceFile
-    from opcost.traces.registry import Reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -124,18 +123,8 @@ def askable(found: measured.Profile) -> Profile:
     return Profile(**{field.name: getattr(found, field.name) for field in fields(found)})
 
 
-class ClaimedTrace(NamedTuple):
-    """A file that a reader of traces claims, and that reader."""
-
-    file: TraceFile
-    reader: Reader
-
-    def read(self) -> measured.Profile:
-        return self.reader.read(self.file)
-
-
-def find_trace(path: str | PathLike[str]) -> ClaimedTrace | None:
-    """The trace that a source is; None for any other source."""
+def find_trace(path: str | PathLike[str]) -> Callable[[], measured.Profile] | None:
+    """The function that reads the trace that a source is; None for any other source."""
     from opcost.traces.file import TraceFile
     from opcost.traces.registry import claimant
 
@@ -146,4 +135,4 @@ def find_trace(path: str | PathLike[str]) -> ClaimedTrace | None:
         return None
     file = TraceFile(path)
     reader = claimant(file)
-    return None if reader is None else ClaimedTrace(file, reader)
+    return None if reader is None else partial(reader.read, file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import InitVar, dataclass, field
 from itertools import pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -112,28 +113,33 @@ def _limit(memory: str | int | None, device: str | None) -> tuple[int, str]:
 @contextmanager
 def _model(source: Any, counting: dict[str, Any]) -> Iterator[Any]:
     """The model, made once; `counting` is left with the options of every count of it."""
-    training = _trains(filled(Counting, counting))
+    given = filled(Counting, counting)
+    training = bool(given.backward or given.optimizer)
     with made_once(source, counting.pop("set", None), training=training) as (model, mode):
         if counting.get("mode") is None:
             counting["mode"] = mode
         yield model
 
 
+@dataclass(slots=True)
 class _Counts:
     """The sizes that were counted, and what memory each took."""
 
-    def __init__(self, model: Any, counting: Mapping[str, Any], vary: str, limit: int, done: Rounds) -> None:
-        self.model = model
-        self.vary = vary
-        self.limit = limit
-        self.done = done
-        self.source = ""
-        self.modules: tuple[ModuleCost, ...] = ()
-        self.found: dict[int, Memory] = {}
-        self.inputs: dict[int, str] = {}
-        self.samples: dict[int, Sample] = {}
-        self.refused: dict[int, str] = {}
-        self.varied: Varied = Varied(dict(counting), (vary,), lambda sizes: count(model, **sizes).inputs)
+    model: Any
+    counting: InitVar[Mapping[str, Any]]
+    vary: str
+    limit: int
+    done: Rounds
+    source: str = ""
+    modules: tuple[ModuleCost, ...] = ()
+    found: dict[int, Memory] = field(default_factory=dict)
+    inputs: dict[int, str] = field(default_factory=dict)
+    samples: dict[int, Sample] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
+    varied: Varied = field(init=False)
+
+    def __post_init__(self, counting: Mapping[str, Any]) -> None:
+        self.varied = Varied(dict(counting), (self.vary,), lambda sizes: count(self.model, **sizes).inputs)
 
     def sample(self, size: int) -> Sample | None:
         """The memory at a size, for the search; None where the model does not run at it."""
@@ -200,10 +206,6 @@ def _made_of(memory: Memory) -> str:
     return f"{format_bytes(memory.peak_bytes)} ({', '.join(f'{part} {format_bytes(size)}' for part, size in parts)})"
 
 
-def _trains(given: Any) -> bool:
-    return bool(given.backward or given.optimizer)
-
-
 def _described(options: Mapping[str, Any]) -> dict[str, str]:
     """The options of the count besides its inputs, in words."""
     own = (
@@ -233,7 +235,7 @@ def _others(given: Any, before: _Counts) -> Iterator[tuple[str, str | tuple[str,
     """Options that take less memory and are not chosen yet."""
     if any(memory.how == "last reader" for memory in before.found.values()):  # a file, which is not run
         return
-    training = _trains(given)
+    training = bool(given.backward or given.optimizer)
     if given.dtype is None and given.precision is None:
         yield from (("precision", name) for name in ("bf16-mixed", "bfloat16") if training or name == "bfloat16")
     if training and not given.checkpoint and (blocks := _blocks(before.modules)):
@@ -346,33 +348,31 @@ def sweep(source: Any, inputs: Any = None, **options: Unpack[Sweeping]) -> Sweep
     )
 
 
+@dataclass(slots=True)
 class _Points:
     """The points that were counted, and those that follow from them."""
 
-    def __init__(
-        self, model: Any, varied: Varied, place: tuple[Any, Any, Any], done: Callable[[Point], None] | None
-    ) -> None:
-        self.source = "the model"
-        self.device = ""
-        self.found: dict[tuple[int, ...], Point] = {}
-        self.notes: list[str] = []
-        self._model = model
-        self._varied = varied
-        self._place = place
-        self._done = done
+    model: Any
+    varied: Varied
+    place: tuple[Any, Any, Any]
+    done: Callable[[Point], None] | None
+    source: str = "the model"
+    device: str = ""
+    found: dict[tuple[int, ...], Point] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     def count(self, sizes: tuple[int, ...]) -> Sequence[int] | None:
         """Count at these sizes: quantities of the whole, then the curve of memory; None where the model does not run."""
         try:
-            report = count(self._model, **self._varied.arguments(sizes))
+            report = count(self.model, **self.varied.arguments(sizes))
         except (ForwardError, InputError) as exc:
             self.notes.append(f"the model does not run at {', '.join(f'{size:,}' for size in sizes)}: {exc.message}")
             self.found[sizes] = Point(sizes, {})
             return None
         self.source = report.meta.get("source", self.source)
         self.found[sizes] = self._timed(Point(sizes, amounts_of(report)), report)
-        if self._done is not None:
-            self._done(self.found[sizes])
+        if self.done is not None:
+            self.done(self.found[sizes])
         amounts = [amount for name, amount in self.found[sizes].amounts.items() if name != PEAK]
         return [*amounts, *report.known_memory().curve]
 
@@ -388,7 +388,7 @@ class _Points:
     def _timed(self, point: Point, report: Report) -> Point:
         from opcost.predicting import predict
 
-        device, calibration, execution = self._place
+        device, calibration, execution = self.place
         if device is None:
             return point
         found = predict(report, device=device, calibration=calibration, execution=execution)

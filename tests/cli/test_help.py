@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from opcost.cli.main import COMMANDS, EXAMPLES, app, further_help
+from opcost.cli.main import COMMANDS, app, examples, further_help
 from opcost.core.answer import Answer
 from opcost.core.devices import DEVICES
 from opcost.core.kinds import KINDS
@@ -18,7 +18,7 @@ from opcost.views.profile import answer_columns
 from opcost.views.report import EVERY_BY, columns_of
 
 Command = Callable[..., Any]
-LINES = [re.split(r"\s{3,}", line)[0] for lines in EXAMPLES.values() for line in lines]
+LINES = [re.split(r"\s{3,}", line)[0] for lines in examples().values() for line in lines]
 
 
 def names(command: str) -> set[str]:
@@ -30,7 +30,7 @@ def test_help_shows_examples(opcost_command: Command, command: str) -> None:
     done = opcost_command(*([command] if command else []), "--help")
     assert done.code == 0
     assert "\nExamples:\n  opcost " in done.out
-    assert all(line.startswith(f"opcost {command}".rstrip()) for line in EXAMPLES[command])
+    assert all(line.startswith(f"opcost {command}".rstrip()) for line in examples()[command])
 
 
 @pytest.mark.parametrize("line", LINES)

@@ -116,7 +116,10 @@ def analyze(
         if beyond or given.get("format") == "megengine":
             option = _flag(beyond[0]) if beyond else "--format megengine"
             raise OpcostError(f"--view {view} has no place for {option}", hint="leave one of them out")
-    form = _format_of(given)
+    form = given.get("format")  # as it is named, or as the suffix of the file selects it; None: the profile's own text
+    if form is None and output is not None and not is_stream(output):
+        name = str(view_for_suffix(output, "profile").name)
+        form = None if name == "table" else name
     # The columns of the tables about the whole are only known when these are made.
     chosen = given if view == "operators" else {name: value for name, value in given.items() if name != "sort"}
     question = question_of(chosen, top=ROWS["html" if form == "html" else "table"])
@@ -168,17 +171,12 @@ def _ranks(paths: list[str], given: Mapping[str, Any]) -> Ranks:
     """Many files as ranks, each reduced on its own; also a single one."""
     from opcost.traces.ranks import reduce_ranks
 
-    read = (0, 0)
-
-    def progress(done: int, total: int) -> None:
-        nonlocal read
-        read = (done, total)
-
-    with working("reading ranks", share=lambda: read, quiet=given.get("quiet", False)):
+    read = [(0, 0)]  # ranks, and of how many, at each step
+    with working("reading ranks", share=lambda: read[-1], quiet=given.get("quiet", False)):
         return reduce_ranks(
             paths,
             scheduler=given.get("scheduler"),
-            progress=progress,
+            progress=lambda *done: read.append(done),
             partial=given.get("partial", False),
             reader=given.get("reader"),
             cache=given.get("rank_cache"),
@@ -207,7 +205,10 @@ def question_of(given: Mapping[str, Any], *, top: int) -> Question:
         compile_where(chosen["where"], known_fields(None))
     for name, missing in (("min_time", float("-inf")), ("max_time", float("inf"))):
         text = chosen.pop(name, None)
-        chosen[f"{name}_ns"] = missing if text is None else _time(text)
+        try:  # a bare number is in seconds, as for MegEngine
+            chosen[f"{name}_ns"] = missing if text is None else float(text) * 1e9
+        except ValueError:
+            chosen[f"{name}_ns"] = parse_time(text)
     for name in ("group_by", "aggregate_by"):
         chosen[name] = split(chosen.get(name, ()))
     if "input_dtype" in chosen:
@@ -222,14 +223,6 @@ def question_of(given: Mapping[str, Any], *, top: int) -> Question:
     chosen["measure"] = "wait" if given.get("top_end_key") == "kern" else "time"
     chosen["device"] = _device(given)
     return Question(**{"top": top, **chosen})
-
-
-def _time(text: str) -> float:
-    """Nanoseconds; a bare number is in seconds, as for MegEngine."""
-    try:
-        return float(text) * 1e9
-    except ValueError:
-        return parse_time(text)
 
 
 def _device(given: Mapping[str, Any]) -> Device | None:
@@ -248,15 +241,6 @@ def _device(given: Mapping[str, Any]) -> Device | None:
 
 
 # -- showing -----------------------------------------------------------------------------------------------------------------
-
-
-def _format_of(given: Mapping[str, Any]) -> str | None:
-    """The format that is named, or that the suffix of the file selects; None is the default text of the profile."""
-    output = given.get("output")
-    if given.get("format") is not None or output is None or is_stream(output):
-        return given.get("format")
-    name = str(view_for_suffix(output, "profile").name)
-    return None if name == "table" else name
 
 
 def _final_format(given: Mapping[str, Any], form: str | None, profile: Profile) -> str:

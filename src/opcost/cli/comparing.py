@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args
@@ -15,7 +15,7 @@ from opcost.cli.printing import warn
 from opcost.comparing import COMPARING, Budgeted, Place, check_place, judge_model, results_of
 from opcost.comparing import compare as compare_sources
 from opcost.core.files import check_writable, read_whole
-from opcost.core.limits import LIMITED, QUANTITIES, Limit, load_baseline, parse_condition, parse_limit
+from opcost.core.limits import LIMITED, QUANTITIES, load_baseline, parse_condition, parse_limit
 from opcost.core.limits import save_baseline as write_baseline
 from opcost.core.option import declared
 from opcost.core.results import ModelCheck, Verdict
@@ -47,7 +47,7 @@ def compare(
     flags: CompareFlags = None,
 ) -> int:  # fmt: skip
     """Compare what models cost, side by side, or where the time of two profiles goes."""
-    from opcost.analysis.compare import TIME, costs_of
+    from opcost.analysis.compare import TIME
 
     output = Output({name: value for name, value in (flags or {}).items() if name not in ("by", "depth")}, "tables")
     if len(sources) < 2:
@@ -65,42 +65,32 @@ def compare(
     conditions = [
         parse_condition(text, {"time": TIME} if traces else QUANTITIES) for text in fail_if if text != "changed"
     ]
-    totals: list[Mapping[str, int]]
     with counting(f"comparing {' and '.join(sources[:2])}", quiet=output.quiet):
         if traces:
-            read = [trace.read() if trace else source for trace, source in zip(claimed, sources, strict=True)]
-            found = compare_sources(*read, labels=sources, **options)
-            time = found.total("time")
-            totals = [{"time": (time.amounts[place] if time else 0) or 0} for place in (0, -1)]
-            partial = False
+            results: list[Any] = [trace() if trace else each for trace, each in zip(claimed, sources, strict=True)]
         else:
             counted = {name: options.pop(name) for name in list(options) if name not in COMPARING}
-            results = results_of(sources, counted)
-            found = compare_sources(*results, labels=sources, **options)
-            costs = [costs_of(result, label) for result, label in zip(results, sources, strict=True)]
-            totals = [costs[0].totals, costs[-1].totals]
-            partial = any(each.missed for each in costs) and not allow_uncounted
+            results = [*results_of(sources, counted)]
+        found = compare_sources(*results, labels=sources, **options)
+    whole = found if traces else compare_sources(*results, quantities=list(QUANTITIES))
     output.show(found)
-    failed = [condition for condition in conditions if _holds(condition, *totals, partial=partial)]
-    return 1 if failed or ("changed" in fail_if and found.changed()) else 0
-
-
-def _holds(condition: Limit, before: Mapping[str, int], after: Mapping[str, int], *, partial: bool) -> bool:
-    """Whether a condition holds, with a message; where a total is a lower bound, that is unknown and does not pass."""
-    old, new = before.get(condition.quantity.name), after.get(condition.quantity.name)
-    if old is None or new is None:
-        raise OpcostError(f"{condition}: a checkpoint does not have it", hint="name params or param_bytes")
-    if condition.holds(new, old):
-        percent = f"{(new - old) / old:+.2%}" if old else "new"
-        amounts = (
-            (format_time(old), format_time(new)) if condition.quantity.unit == "time" else (f"{old:,}", f"{new:,}")
-        )
-        warn(f"{condition}: {' → '.join(amounts)} ({percent})")
-        return True
-    if partial and condition.quantity.needs_costs:
-        warn(f"{condition}: unknown, because some operators have no cost model (--allow-uncounted judges without them)")
-        return True
-    return False
+    failed = "changed" in fail_if and bool(found.changed())
+    for condition in conditions:
+        total = whole.total(condition.quantity.name)
+        assert total is not None
+        old, new = (amount or 0 if traces else amount for amount in (total.amounts[0], total.amounts[-1]))
+        if old is None or new is None:
+            raise OpcostError(f"{condition}: a checkpoint does not have it", hint="name params or param_bytes")
+        if condition.holds(new, old):
+            text_of = format_time if condition.quantity.unit == "time" else "{:,}".format
+            warn(f"{condition}: {text_of(old)} → {text_of(new)} ({f'{(new - old) / old:+.2%}' if old else 'new'})")
+        elif any(total.partial) and not (traces or allow_uncounted):  # a lower bound does not pass
+            reason = "because some operators have no cost model (--allow-uncounted judges without them)"
+            warn(f"{condition}: unknown, {reason}")
+        else:
+            continue
+        failed = True
+    return 1 if failed else 0
 
 
 # -- budgets -------------------------------------------------------------------------------------------------------------
@@ -200,10 +190,8 @@ def find_budgets(path: Path | None, sources: tuple[str, ...] = ()) -> BudgetFile
         if candidate.is_file() and (found := _read(candidate)) is not None:
             return found
     which = f" for {sources[0]}" if sources else ""
-    message = (
-        f"no budget was given{which}, and there is neither an opcost.toml nor a [tool.opcost] in a pyproject.toml here"
-    )
-    raise OpcostError(message, hint="write, for example, --max-macs 4.2G")
+    missing = "there is neither an opcost.toml nor a [tool.opcost] in a pyproject.toml here"
+    raise OpcostError(f"no budget was given{which}, and {missing}", hint="write, for example, --max-macs 4.2G")
 
 
 def _read(path: Path) -> BudgetFile | None:
@@ -218,7 +206,7 @@ def _read(path: Path) -> BudgetFile | None:
             return None
         data = tool["opcost"]
     try:
-        _check_known(_of(dict, data), ("models", "baseline"))
+        _of(dict, data, known=("models", "baseline"))
         baseline = data.get("baseline")
         if baseline is not None:
             with _under("baseline"):
@@ -247,7 +235,7 @@ def _model(name: str, table: object, path: Path) -> Budgeted:
     with _under(name):
         keys = _keys()
         entries = {key.replace("-", "_"): value for key, value in _of(dict, table).items()}
-        _check_known(entries, ("source", "limits", *keys))
+        _of(dict, entries, known=("source", "limits", *keys))
         if "source" not in entries:
             raise OpcostError("no source is given", hint='write source = "timm:resnet50"')
         limits = []
@@ -315,14 +303,11 @@ def _pairs(value: object) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _of(kind: type, value: object) -> Any:
+def _of(kind: type, value: object, known: tuple[str, ...] | None = None) -> Any:
+    """The value, if it is of this type and, of a table, has only these keys."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         words = {str: "a text", int: "a whole number", bool: "true or false", dict: "a table"}
         raise OpcostError(f"{shortened(repr(value))} is not {words[kind]}")
+    if known is not None and (unknown := next((name for name in value if name not in known), None)):  # type: ignore[attr-defined]
+        raise UnknownName("key", unknown, known)
     return value
-
-
-def _check_known(table: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    for name in table:
-        if name not in known:
-            raise UnknownName("key", name, known)

@@ -141,6 +141,7 @@ _DECLARED = frozenset(
 def parse_settings(pairs: Iterable[str], option: str) -> dict[str, object]:
     """`name=value` pairs; a value is a Python literal where it is one, else the text itself."""
     settings: dict[str, object] = {}
+    words = {"true": True, "false": False, "none": None, "null": None}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         name = name.strip()
@@ -148,18 +149,11 @@ def parse_settings(pairs: Iterable[str], option: str) -> dict[str, object]:
             raise InputError(f"{option} {shortened(repr(pair))} is not understood", hint=f"write {option} name=value")
         if name in settings:
             raise InputError(f"{option} gives {shortened(name)} twice")
-        settings[name] = _literal(value)
+        try:
+            settings[name] = words[value.lower()] if value.lower() in words else ast.literal_eval(value)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            settings[name] = value
     return settings
-
-
-def _literal(text: str) -> object:
-    words = {"true": True, "false": False, "none": None, "null": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return text
 
 
 def split(words: Iterable[str]) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,7 +17,6 @@ from opcost.core.units import format_time
 from opcost.errors import InputError
 from opcost.options import SHOWING, Profiling, Showing
 from opcost.predicting import calibrate as time_operators
-from opcost.profiles import Profile
 from opcost.recorders.registry import recorders
 
 WRITING = group(SHOWING)
@@ -42,6 +40,9 @@ def profile(
     flags: ProfileFlags = None,
 ) -> int:  # fmt: skip
     """Run a model, measure every operator, and show where the time of a run goes."""
+    from opcost.api import profile as record
+    from opcost.recorders.measure import percentile
+
     if output is None:
         if layout != "opcost":
             raise InputError(f"--layout {layout} is for a file, and none is named", hint="-o FILE.json")
@@ -53,7 +54,10 @@ def profile(
                 hint = "name the file *.json"
                 raise InputError(f"--layout {layout} writes JSON, and {output} does not end in .json", hint=hint)
     quiet = (flags or {}).get("quiet", False)
-    found = _recorded(source, keywords(flags), quiet=quiet)
+    # PyTorch's profiler would announce its start and stop on stderr; it reads this once, when torch is imported.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    with counting(f"profiling {source}", quiet=quiet):
+        found = record(source, **keywords(flags))
     if output is not None:
         if layout == "opcost":
             found.save(output)
@@ -64,37 +68,19 @@ def profile(
     if output is None or not (quiet or is_stream(output)):
         answer = found.query(aggregate_by=found.usual_keys, top=ROWS)
         put(answer.render("table", columns=COLUMNS) + "\n")
-    if not quiet:
-        _summarize(found, output, layout)
-    return 0
-
-
-def _recorded(source: str, options: Mapping[str, Any], *, quiet: bool) -> Profile:
-    from opcost.api import profile as record
-
-    # PyTorch's profiler would announce its start and stop on stderr; it reads this once, when torch is imported.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    with counting(f"profiling {source}", quiet=quiet):
-        return record(source, **options)
-
-
-def _summarize(profile: Profile, output: Path | None, layout: str) -> None:
-    from opcost.recorders.measure import percentile
-
-    p10, p50, p90 = (format_time(percentile(profile.timed_ns, percent)) for percent in (10, 50, 90))
-    say(f"unprofiled  {p50} per run (p10 {p10}, p90 {p90}, {len(profile.timed_ns)} runs)")
-    say(
-        f"profiled    {profile.runs} runs of {len(profile.rows) / profile.runs:g} operators, overhead {profile.meta['overhead']}"
-    )
+    if quiet:
+        return 0
+    p10, p50, p90 = (format_time(percentile(found.timed_ns, percent)) for percent in (10, 50, 90))
+    say(f"unprofiled  {p50} per run (p10 {p10}, p90 {p90}, {len(found.timed_ns)} runs)")
+    operators = f"{found.runs} runs of {len(found.rows) / found.runs:g} operators"
+    say(f"profiled    {operators}, overhead {found.meta['overhead']}")
     if output is None:
         say("written     nothing; -o FILE.json keeps the profile for opcost analyze")
-        return
-    hint = (
-        ""
-        if layout == "chrome" or output.suffix not in ("", ".json")
-        else f"; analyze it with: opcost analyze {output}"
-    )
-    say(f"written     {output}{hint}")
+    elif layout == "chrome" or output.suffix not in ("", ".json"):
+        say(f"written     {output}")
+    else:
+        say(f"written     {output}; analyze it with: opcost analyze {output}")
+    return 0
 
 
 def calibrate(
@@ -110,17 +96,15 @@ def calibrate(
     quiet: Annotated[bool, parameter(name=["--quiet", "-q"], help="No progress.")] = False,
 ) -> int:  # fmt: skip
     """Time single operators on the device at hand, for opcost predict."""
-    done = (0, 0.0)
+    done = [(0, 0.0)]  # operators, and the share of the time that is over
 
-    def progress(timed: int, share: float) -> None:
-        nonlocal done
-        done = (timed, share)
+    def what() -> str:
+        return f"timing operators ({done[-1][0]:,} so far)"
 
-    shown = working(
-        lambda: f"timing operators ({done[0]:,} so far)", share=lambda: (done[1] * seconds, seconds), quiet=quiet
-    )
-    with shown:
-        found = time_operators(output, device=device, name=name, seconds=seconds, progress=progress)
+    with working(what, share=lambda: (done[-1][1] * seconds, seconds), quiet=quiet):
+        found = time_operators(
+            output, device=device, name=name, seconds=seconds, progress=lambda *now: done.append(now)
+        )
     if not quiet:
         say(f"timed    {len(found.rows):,} operators on {found.meta['product']}")
         say(f"written  {output}; use it with: opcost predict SOURCE --device {found.device} --calibration {output}")

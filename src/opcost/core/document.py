@@ -221,10 +221,9 @@ def dumps(data: dict[str, Any]) -> str:
 
 def builtins_of(record: msgspec.Struct) -> dict[str, Any]:
     """A record as dictionaries, lists, strings and integers."""
-    plain: dict[str, Any] = msgspec.to_builtins(record, str_keys=True, enc_hook=_of_python)
+
+    def plain_one(value: Any) -> object:  # of a framework's own kind of text or number, such as its version
+        return str(value) if isinstance(value, str) else value.real
+
+    plain: dict[str, Any] = msgspec.to_builtins(record, str_keys=True, enc_hook=plain_one)
     return plain
-
-
-def _of_python(value: Any) -> object:
-    """A framework's own kind of text or number, such as its version, as a plain one."""
-    return str(value) if isinstance(value, str) else value.real

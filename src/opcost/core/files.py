@@ -120,28 +120,24 @@ def _checked(path: Named) -> Iterator[BinaryIO]:
             hint = "the program that wrote it may have ended too early"
             raise UnknownSource(f"{fspath(path)} is an empty file", hint=hint)
         else:
-            yield from _checked_after(path, file, found)
+            fault: OpcostError | None = None
+            try:
+                yield file
+            except OpcostError as exc:
+                fault = exc
+            after = os.fstat(descriptor)
+            if (found.st_size, found.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+                # What was read is of two files, which explains any fault.
+                hint = "read it again when no program writes to it"
+                raise SourceError(f"{fspath(path)} changed while it was read", hint=hint) from fault
+            if fault is not None:
+                raise fault
 
 
 def _refuse(path: Named, mode: int) -> None:
     for holds, what in _KINDS:
         if holds(mode):
             raise SourceError(f"{fspath(path)} cannot be read: it is {what}", hint=_HINT)
-
-
-def _checked_after(path: Named, file: BinaryIO, before: os.stat_result) -> Iterator[BinaryIO]:
-    """The file, and an error if it was written to meanwhile: what was read is then of two files, and explains any fault."""
-    fault: OpcostError | None = None
-    try:
-        yield file
-    except OpcostError as exc:
-        fault = exc
-    after = os.fstat(file.fileno())
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        hint = "read it again when no program writes to it"
-        raise SourceError(f"{fspath(path)} changed while it was read", hint=hint) from fault
-    if fault is not None:
-        raise fault
 
 
 @contextmanager
@@ -236,8 +232,6 @@ class _PipeReader(io.RawIOBase):
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
-Target: TypeAlias = "str | os.PathLike[str]"
-
 UNFINISHED = ".opcost-unfinished-"  # begins the name of the new file, should a kill leave it; no reader takes it
 ABANDONED_AFTER = 3600  # seconds after which such a file was left by a killed run
 
@@ -257,16 +251,16 @@ _HINTS = {
 }
 
 
-def write_text(path: Target, text: str) -> None:
+def write_text(path: Named, text: str) -> None:
     """Replace a file by this text; half of a surrogate pair, which UTF-8 cannot hold, is written as its escape."""
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
-def write_bytes(path: Target, data: bytes) -> None:
+def write_bytes(path: Named, data: bytes) -> None:
     """Replace a file by this content, or leave it as it is and raise `WriteError`."""
     try:
         if (stream := _stream(path)) is None:
-            _replace(_real(path), data)
+            _replace(Path(os.path.realpath(path)), data)
             return
         with os.fdopen(os.dup(stream), "wb") if isinstance(stream, int) else stream.open("wb") as file:
             file.write(data)
@@ -276,7 +270,7 @@ def write_bytes(path: Target, data: bytes) -> None:
         raise _fault(path, exc) from exc
 
 
-def is_stream(path: Target) -> bool:
+def is_stream(path: Named) -> bool:
     """Whether this is not an ordinary file but a stream, whose name says nothing about its content."""
     try:
         return _stream(path) is not None
@@ -284,12 +278,12 @@ def is_stream(path: Target) -> bool:
         return False
 
 
-def check_writable(path: Target) -> None:
+def check_writable(path: Named) -> None:
     """Raise, before minutes of work and not after them, where the result could not be written."""
     try:
         if _stream(path) is not None:
             return
-        target = _real(path)
+        target = Path(os.path.realpath(path))
         _check_may_write(target, _stat(target))
         target.parent.stat()
         effective = os.access in os.supports_effective_ids
@@ -337,10 +331,6 @@ def _remove_abandoned(folder: Path) -> None:
                         os.unlink(entry.path)  # noqa: PTH108 - an entry of scandir
 
 
-def _real(path: Target) -> Path:
-    return Path(os.path.realpath(path))
-
-
 def _stat(path: Path) -> os.stat_result | None:
     try:
         return path.stat()
@@ -363,7 +353,7 @@ def _keep_permissions(unfinished: Path, old: os.stat_result) -> None:
     unfinished.chmod(stat.S_IMODE(old.st_mode))
 
 
-def _stream(path: Target) -> int | Path | None:
+def _stream(path: Named) -> int | Path | None:
     """The number of an open file, a pipe or a device; None for files and folders."""
     if (number := _descriptor(Path(path))) is not None:
         return number
@@ -387,12 +377,12 @@ def _descriptor(path: Path) -> int | None:
     return None
 
 
-def _fault(path: Target, exc: OSError | ValueError) -> WriteError:
+def _fault(path: Named, exc: OSError | ValueError) -> WriteError:
     """What, where, why, and what to do."""
     name = os.fspath(path)
     if not isinstance(exc, OSError):
         return WriteError(f"{name} cannot be written: {exc}", hint="choose another name")
-    why, folder = exc.strerror or str(exc), _real(name).parent
+    why, folder = exc.strerror or str(exc), Path(os.path.realpath(name)).parent
     hint = _HINTS.get(exc.errno or 0, "write elsewhere")
     if exc.errno == errno.EISDIR:
         why = "it is a folder"

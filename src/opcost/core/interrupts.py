@@ -54,7 +54,12 @@ class _Gate:
         self.raised = 0  # the identity of what a handler raised last; itself it would keep tensors alive
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.state != "open" or _discards(frame):
+        at = frame
+        while at is not None:  # whether Python will discard what is raised here
+            if at.f_code.co_name in ("__del__", "_freed") or at.f_code.co_filename.endswith(_DISCARDING):
+                break
+            at = at.f_back
+        if self.state != "open" or at is not None:
             pending.setdefault(number, None)
         else:
             self.call(number, frame)
@@ -98,15 +103,6 @@ _gates: list[_Gate] = []  # the gate, where it is installed
 def _gate() -> _Gate | None:
     """The gate, where it is installed and this is the thread that receives signals."""
     return _gates[0] if _gates and threading.current_thread() is threading.main_thread() else None
-
-
-def _discards(frame: FrameType | None) -> bool:
-    """Whether Python will discard what is raised here."""
-    while frame is not None:
-        if frame.f_code.co_name in ("__del__", "_freed") or frame.f_code.co_filename.endswith(_DISCARDING):
-            return True
-        frame = frame.f_back
-    return False
 
 
 def raise_pending() -> None:

@@ -40,16 +40,7 @@ _TITLES = {
     "activation_bytes": "activation bytes", "ops": "operators", "uncounted": "uncounted", "bytes": "bytes moved",
     "peak_bytes": "peak memory",
 }  # fmt: skip
-_NEEDS_COSTS = (
-    "macs",
-    "flops",
-    "bytes_read",
-    "bytes_written",
-    "bytes",
-    "activations",
-    "activation_bytes",
-    "peak_bytes",
-)
+_NEEDS_COSTS = "macs flops bytes_read bytes_written bytes activations activation_bytes peak_bytes".split()
 _PLAIN = ("ops", "uncounted")
 
 QUANTITIES: dict[str, Quantity] = {
@@ -71,12 +62,6 @@ def find_quantity(name: str, known: Mapping[str, Quantity] = QUANTITIES) -> Quan
     if key not in known:
         raise UnknownName("quantity", name.strip(), known)
     return known[key]
-
-
-def latency_on(device: str) -> Quantity:
-    """The latency on one device, which is another quantity than that on another."""
-    name = f"{LATENCY.name} on {device}"
-    return LATENCY._replace(name=name, title=name)
 
 
 def amounts_of(report: Report) -> dict[str, int]:

@@ -93,10 +93,8 @@ def clashes(group: str) -> dict[str, BrokenPlugin]:
 def load(group: str, name: str) -> Any:
     """Import one part by name."""
     parts = find(group)
-    if name in clashes(group) and not (name in parts and _is_own(parts[name])):
-        raise clashes(group)[name]
     if name not in parts:
-        raise UnknownName(group.rpartition(".")[2].rstrip("s").replace("_", " "), name, parts)
+        raise clashes(group).get(name) or UnknownName(group.rpartition(".")[2].rstrip("s"), name, parts)
     part, fault = _imported(group, name)
     if fault is not None:
         raise fault
@@ -206,9 +204,8 @@ def _scan(group: str) -> tuple[dict[str, EntryPoint], dict[str, BrokenPlugin]]:
         other = found.setdefault(entry.name, entry)
         if other.value != entry.value:
             twice[entry.name] = BrokenPlugin(
-                f"two plug-ins of {group} are called {entry.name!r}: {other.value} of {_package(other)} and "
-                f"{entry.value} of {_package(entry)}; "
-                + (f"that of {_package(other)} is used" if _is_own(other) else "neither is used"),
+                f"two plug-ins of {group} are called {entry.name!r}: {other.value} of {_name_of(other.dist)} and "
+                f"{entry.value} of {_name_of(entry.dist)}; {'that of opcost' if _is_own(other) else 'neither'} is used",
                 hint="uninstall one of the packages",
             )
     return {name: entry for name, entry in found.items() if name not in twice or _is_own(entry)}, twice
@@ -241,16 +238,13 @@ def _warn(text: str) -> None:
 
 
 def _described(entry: EntryPoint) -> str:
-    return f"the plug-in {entry.name!r} of {entry.group} (package {_package(entry)}, {shortened(entry.value)})"
-
-
-def _package(entry: EntryPoint) -> str:
-    return "opcost" if _is_own(entry) else _name_of(entry.dist)
+    return f"the plug-in {entry.name!r} of {entry.group} (package {_name_of(entry.dist)}, {shortened(entry.value)})"
 
 
 def _name_of(package: Any) -> str:
+    """Of the package that declares a plug-in; opcost's own are declared here."""
     try:
-        return f"{package.metadata['Name']} {package.version}"
+        return f"{package.metadata['Name']} {package.version}" if package is not None else "opcost"
     except Exception:  # noqa: BLE001 - a package may lack what describes it
         return "without a name"
 

@@ -29,8 +29,8 @@ class _Work(NamedTuple):
 class _Line:
     """The progress line: the text of the innermost work, and how much of the whole is done."""
 
-    def __init__(self, what: What, share: Share | None) -> None:
-        self.works = [_Work(what, share, time.monotonic())]
+    def __init__(self) -> None:
+        self.works: list[_Work] = []
 
     def __str__(self) -> str:
         now = time.monotonic()
@@ -102,12 +102,11 @@ def working(what: What, *, share: Share | None = None, quiet: bool = False) -> I
         with _inside(outer, what, share):
             yield
         return
-    _go_on()
-    line = _Line(what, share)
+    line = _Line()
     token = _line.set(line)
     _lines.append(line)
     try:
-        with _stoppable(line), _shown(line, quiet=quiet):
+        with _inside(line, what, share), _shown(line, quiet=quiet):
             yield
     finally:
         _lines.remove(line)
@@ -149,23 +148,15 @@ class Rounds:
 
 
 @contextmanager
-def _stoppable(line: _Line) -> Iterator[None]:
-    """Raise a Ctrl-C that was lost inside, and say what it stopped."""
-    try:
-        yield
-        _go_on()
-    except KeyboardInterrupt as exc:
-        exc.args = exc.args or (line.stopped(),)
-        raise
-
-
-@contextmanager
 def _inside(line: _Line, what: What | None, share: Share | None) -> Iterator[None]:
     _go_on()
     line.works.append(_Work(what, share, time.monotonic()))
     try:
-        with _stoppable(line):
-            yield
+        yield
+        _go_on()  # raise a Ctrl-C that was lost inside
+    except KeyboardInterrupt as exc:
+        exc.args = exc.args or (line.stopped(),)
+        raise
     finally:
         line.works.pop()
 

@@ -32,7 +32,11 @@ def brief(thing: object, facts: Iterable[str], name: str = "") -> str:
 
 def brief_record(thing: Any) -> str:
     """`ProfileRow(id=3, name='conv1', …)`: those fields of a record that differ from their defaults."""
-    shown = [f"{name}={_value(value)}" for name, value, usual in _fields(thing) if not _same(value, usual)]
+    shown = [
+        f"{name}={_value(value)}"
+        for name, value, usual in _fields(thing)
+        if type(value) is not type(usual) or not bool(value == usual)
+    ]
     return f"{type(thing).__name__}({_cut(', '.join(shown), SHORT)})"
 
 
@@ -80,10 +84,6 @@ def _fields(thing: Any) -> Iterator[tuple[str, Any, Any]]:
         if field.repr:
             made = field.default_factory
             yield field.name, getattr(thing, field.name), field.default if made is MISSING else made()
-
-
-def _same(value: Any, usual: Any) -> bool:
-    return type(value) is type(usual) and bool(value == usual)
 
 
 def _value(value: Any) -> str:

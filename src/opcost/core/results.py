@@ -162,14 +162,11 @@ class Point(NamedTuple):
     """One size of each variable, and what the model costs there."""
 
     sizes: tuple[int, ...]
-    amounts: Mapping[str, int]
-    """Quantities of the whole model by name; none where it does not run at these sizes."""
+    amounts: Mapping[str, int]  # quantities of the whole model by name; none where it does not run at these sizes
     counted: bool = True
     """Whether it was counted, or follows from polynomials through other points that were, checked at further ones."""
-    latency_ns: int | None = None
-    """As predicted of the device."""
-    band_ns: tuple[int, int] | None = None
-    """The 80 % interval: 80 % of the measured models are within it."""
+    latency_ns: int | None = None  # as predicted of the device
+    band_ns: tuple[int, int] | None = None  # the 80 % interval: 80 % of the measured models are within it
     fits: bool | None = None
     """Whether the memory of the device is enough; None without a device, or where its size is unknown."""
 

@@ -187,12 +187,8 @@ def _grouped(tensors: Iterable[StoredTensor], key: Callable[[StoredTensor], str]
             found[3] = None
         types, kind = found[4], (tensor.role, tensor.dtype, tensor.scheme)
         types[kind] = types.get(kind, 0) + tensor.bytes
-    return tuple(
-        Group(name, count, params, stored, shape, _named(types))
-        for name, (count, params, stored, shape, types) in sums.items()
-    )
-
-
-def _named(types: Mapping[tuple[Role, str, str], int]) -> tuple[str, ...]:
-    """The types of a line, the one with the most bytes first."""
-    return tuple(_type(*kind) for kind in sorted(types, key=types.__getitem__, reverse=True))
+    groups = []
+    for name, (count, params, stored, shape, types) in sums.items():
+        named = tuple(_type(*kind) for kind in sorted(types, key=types.__getitem__, reverse=True))
+        groups.append(Group(name, count, params, stored, shape, named))
+    return tuple(groups)

@@ -237,24 +237,7 @@ def _read(data: _Report) -> Report:
         calls=tuple(map(Call, called, received, returned, calls.first, calls.end)),
         **{name: getattr(data, name) for name in ("input_values", "output_values", "notes")},
     )
-    _check_tree(report)
-    return report
-
-
-def _memory(data: _Memory | None, peak_bytes: int | None) -> Memory | None:
-    if peak_bytes is None:
-        return None
-    if data is None:
-        return Memory(peak_bytes=peak_bytes, base_bytes=0, at=0, how="last reader")
-    outside = (data.reserved_bytes or 0, data.fixed_bytes or 0)
-    document.believe("memory", [data.base_bytes, *outside, *data.parts.values(), *data.curve])
-    curve = packed(data.curve, max(data.curve, default=0))
-    return Memory(peak_bytes=peak_bytes, **asdict(data) | {"curve": curve})
-
-
-def _check_tree(report: Report) -> None:
-    """Check the tree and its sums, on which views rely."""
-    modules = report.modules
+    # Views rely on the tree and its sums.
     if not modules or modules[0].path:
         raise Bad("the first module is not the root")
     sums: dict[str, Stats] = {}
@@ -271,6 +254,18 @@ def _check_tree(report: Report) -> None:
             sums[module.parent] = sums[module.parent] + module.total
     if report.totals != modules[0].total:
         raise Bad("the totals are not those of the root module")
+    return report
+
+
+def _memory(data: _Memory | None, peak_bytes: int | None) -> Memory | None:
+    if peak_bytes is None:
+        return None
+    if data is None:
+        return Memory(peak_bytes=peak_bytes, base_bytes=0, at=0, how="last reader")
+    outside = (data.reserved_bytes or 0, data.fixed_bytes or 0)
+    document.believe("memory", [data.base_bytes, *outside, *data.parts.values(), *data.curve])
+    curve = packed(data.curve, max(data.curve, default=0))
+    return Memory(peak_bytes=peak_bytes, **asdict(data) | {"curve": curve})
 
 
 def _operator(record: _Operator, specs: list[TensorSpec]) -> tuple[str, str, Attrs, Attrs, tuple[Any, ...]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Generic, NamedTuple, TypeVar, overload
 
@@ -32,22 +33,18 @@ class PatternOp(NamedTuple):
         return Op(index, self.kind, self.raw, inputs, outputs, self.attrs, module)
 
 
+@dataclass(slots=True, eq=False)
 class Pattern:
     """The operators of one function call, with the values that they make; compared by identity."""
 
-    __slots__ = ("arity", "length", "new", "ops", "specs")
+    arity: int  # how many values it reads that were there before
+    ops: tuple[PatternOp, ...]
+    specs: tuple[TensorSpec, ...]  # of the values that it makes
+    new: tuple[int, ...]  # which of these have memory of their own, and not some other value's
+    length: int = field(init=False)
 
-    def __init__(
-        self, arity: int, ops: tuple[PatternOp, ...], specs: tuple[TensorSpec, ...], new: tuple[int, ...]
-    ) -> None:
-        self.arity = arity
-        """How many values it reads that were there before."""
-        self.ops = ops
-        self.length = len(ops)
-        self.specs = specs
-        """Of the values that it makes."""
-        self.new = new
-        """Which of these have memory of their own, and not some other value's."""
+    def __post_init__(self) -> None:
+        self.length = len(self.ops)
 
 
 class Step(NamedTuple):
@@ -55,8 +52,7 @@ class Step(NamedTuple):
 
     pattern: Pattern
     arguments: Sequence[int]
-    first: int
-    """The first value that it makes."""
+    first: int  # the first value that it makes
     module: str
 
 
@@ -64,11 +60,9 @@ class Steps:
     """A run, step by step, in columns."""
 
     def __init__(self) -> None:
-        self.kinds: list[tuple[Pattern, str]] = []
-        """Every pattern with every module that ran it."""
+        self.kinds: list[tuple[Pattern, str]] = []  # every pattern with every module that ran it
         self._number_of: dict[tuple[Pattern, str], int] = {}
-        self.numbers = array("i")
-        """Of each step the position in `kinds`."""
+        self.numbers = array("i")  # of each step the position in `kinds`
         self.firsts = array("i")
         self.arguments = array("i")
         self.operators = 0
@@ -193,24 +187,14 @@ class PatternedOps(Expanded[Op]):
                 index += 1
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PatternedValues(Expanded[Value]):
     """The tensors of a run."""
 
-    __slots__ = ("packed", "roles", "specs", "storages")
-
-    def __init__(
-        self,
-        specs: Sequence[TensorSpec],
-        storages: Sequence[int],
-        roles: Mapping[int, tuple[str, Role, bool]],
-        packed: Collection[int] = (),
-    ) -> None:
-        self.specs = specs
-        self.storages = storages
-        self.roles = roles
-        """Name, role and trainability of the values that are not activations."""
-        self.packed = packed
-        """The values whose specs are not those of the stored tensors: parameters of few bits."""
+    specs: Sequence[TensorSpec]
+    storages: Sequence[int]
+    roles: Mapping[int, tuple[str, Role, bool]]  # name, role and trainability of the values that are not activations
+    packed: Collection[int] = ()  # the values whose specs are not those of the stored tensors: parameters of few bits
 
     def __len__(self) -> int:
         return len(self.specs)

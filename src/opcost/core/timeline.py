@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import nlargest
 from typing import Any, NamedTuple
 
@@ -19,8 +20,13 @@ def long_gaps(spans: Iterable[tuple[int, int]], begin: int, end: int, pieces: in
 
     Where more than `most` of them, or too many for the pieces of work, are as long as that, they are regular and no events.
     """
+    gaps, reached = [], begin  # length and beginning of each
+    for start, stop in spans:
+        if start > reached:
+            gaps.append((start - reached, reached))
+        reached = max(reached, stop)
     most = min(most, pieces // PIECES)
-    longest = nlargest(most + 1, _gaps(spans, begin))
+    longest = nlargest(most + 1, gaps)
     if len(longest) > most and longest[-1][0] > LONG_GAP * (end - begin):
         return []
     left, found = end - begin, []
@@ -30,15 +36,6 @@ def long_gaps(spans: Iterable[tuple[int, int]], begin: int, end: int, pieces: in
         left -= length
         found.append((since, since + length))
     return found
-
-
-def _gaps(spans: Iterable[tuple[int, int]], begin: int) -> Iterator[tuple[int, int]]:
-    """Length and beginning of each."""
-    reached = begin
-    for start, end in spans:
-        if start > reached:
-            yield start - reached, reached
-        reached = max(reached, end)
 
 
 def covered(spans: Iterable[tuple[int, int]]) -> int:
@@ -79,21 +76,20 @@ class TimelineEvent(NamedTuple):
     busy_ns: int  # the sum of their durations
 
 
+@dataclass(slots=True, eq=False)
 class LaneColumns:
     """Events of a lane by their starts as columns, for lanes of millions; names are numbers in a list."""
 
-    def __init__(
-        self, start: Sequence[int], duration: Sequence[int], name: Sequence[int], names: Sequence[str]
-    ) -> None:
-        self._columns = start, duration, name
-        self._names = names
+    start: Sequence[int]
+    duration: Sequence[int]
+    name: Sequence[int]
+    names: Sequence[str]
 
     def __len__(self) -> int:
-        return len(self._columns[0])
+        return len(self.start)
 
     def __iter__(self) -> Iterator[tuple[int, int, str]]:
-        start, duration, name = self._columns
-        return zip(start, duration, map(self._names.__getitem__, name), strict=True)
+        return zip(self.start, self.duration, map(self.names.__getitem__, self.name), strict=True)
 
 
 def nested(spans: Sequence[Span]) -> list[list[Span]]:

@@ -7,20 +7,13 @@ from functools import cache
 from opcost.rules.registry import Rules
 
 
-def add(rules: Rules) -> None:
+def add(rules: Rules) -> Rules:
     """Add the project's own rules: one for every kind but `unknown`."""
     from opcost.rules import algorithms, contractions, elementwise, movement
 
     for family in (contractions, elementwise, movement, algorithms):
         for kind, rule in family.RULES.items():
             rules.add(kind, rule)
-
-
-@cache
-def own_rules() -> Rules:
-    """The project's own rules, whatever else is installed."""
-    rules = Rules()
-    add(rules)
     return rules
 
 

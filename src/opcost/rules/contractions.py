@@ -33,7 +33,18 @@ def conv(op: OpView) -> Cost:
     addition each, twice as much in the gradient, for x and for the positions.
     """
     if op.get("grads") is not None:
-        return _conv_gradient(op)
+        grads = op.texts("grads")
+        grad_y, x, weight = op.ins[:3]
+        products = ("input" in grads) + ("weight" in grads)
+        read = op.bytes_in
+        if products < 2:
+            read = grad_y.nbytes + ("input" in grads) * weight.nbytes + ("weight" in grads) * x.nbytes
+        bias_flops = grad_y.numel * reals(grad_y) if "bias" in grads else 0
+        return op.cost(
+            macs=products * _conv_macs(op, x=x, y=grad_y, weight=weight),
+            flops=bias_flops + 2 * _sampling_flops(op, x=x, y=grad_y, weight=weight),
+            bytes_read=read,
+        )
     y = op.outs[0]
     if op.get("macs") is not None:
         bias_flops = y.numel if op.flag("bias") else 0
@@ -43,21 +54,6 @@ def conv(op: OpView) -> Cost:
     return op.cost(
         macs=_conv_macs(op, x=x, y=y, weight=weight),
         flops=bias_flops + _fused_flops(op) + _sampling_flops(op, x=x, y=y, weight=weight),
-    )
-
-
-def _conv_gradient(op: OpView) -> Cost:
-    grads = op.texts("grads")
-    grad_y, x, weight = op.ins[:3]
-    products = ("input" in grads) + ("weight" in grads)
-    read = op.bytes_in
-    if products < 2:
-        read = grad_y.nbytes + ("input" in grads) * weight.nbytes + ("weight" in grads) * x.nbytes
-    bias_flops = grad_y.numel * reals(grad_y) if "bias" in grads else 0
-    return op.cost(
-        macs=products * _conv_macs(op, x=x, y=grad_y, weight=weight),
-        flops=bias_flops + 2 * _sampling_flops(op, x=x, y=grad_y, weight=weight),
-        bytes_read=read,
     )
 
 

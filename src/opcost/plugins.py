@@ -12,9 +12,8 @@
 
 from __future__ import annotations
 
-from opcost.core.answer import Answer, AnswerLine
 from opcost.core.graph import Call, Cost, Graph, Module, Note, Op, TensorSpec, Value
-from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.profile import Answer, AnswerLine, Kernel, Profile, ProfileRow
 from opcost.core.report import Report
 from opcost.core.results import Comparison
 from opcost.core.scan import Scan

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opcost.core import profile as measured
-from opcost.core.answer import Answer
 from opcost.core.files import is_stream, write_text
 from opcost.core.plugin import view_for_suffix
+from opcost.core.profile import Answer
 from opcost.core.profile_schema import dumps
 from opcost.core.sheet import Sheet
 from opcost.rules import default_rules

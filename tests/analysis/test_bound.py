@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from opcost.analysis.breakdown import gains_of
 from opcost.analysis.query import query
-from opcost.core.answer import Busy
 from opcost.core.devices import Device
 from opcost.core.graph import Cost, TensorSpec
-from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.profile import Busy, Kernel, Profile, ProfileRow
 
 # A FLOP and a byte take a nanosecond each at the peak.
 DEVICE = Device(name="slow", flops={"float32": 10**9}, bandwidth=10**9, source="by hand")

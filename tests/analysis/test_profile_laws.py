@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from opcost.analysis.part import LABELS
 from opcost.analysis.query import query
-from opcost.core.answer import Answer, AnswerLine
 from opcost.core.graph import Cost
-from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.profile import Answer, AnswerLine, Kernel, Profile, ProfileRow
 
 AMOUNTS = st.integers(0, 10**6)
 KERNELS = st.builds(

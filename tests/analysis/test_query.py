@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 import opcost
 from opcost.analysis.query import query
-from opcost.core.answer import AnswerLine
 from opcost.core.devices import DEVICES, device
 from opcost.core.graph import TensorSpec
-from opcost.core.profile import Kernel, ProfileRow
+from opcost.core.profile import AnswerLine, Kernel, ProfileRow
 from opcost.errors import OpcostError, SourceError, UnknownName
 from opcost.profiles import Profile
 

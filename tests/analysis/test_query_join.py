@@ -10,9 +10,8 @@ from opcost.analysis.compare import ProfileBy, diff_profiles
 from opcost.analysis.costing import cost_graph
 from opcost.analysis.join import with_costs, with_modules
 from opcost.analysis.query import query
-from opcost.core.answer import Busy
 from opcost.core.graph import Cost, Graph, Module, Op, TensorSpec, Value
-from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.profile import Busy, Kernel, Profile, ProfileRow
 from opcost.core.report import Report
 from opcost.errors import UnknownName
 from opcost.rules import default_rules

@@ -15,10 +15,9 @@ from opcost.analysis.critical_path import LaunchedKernel, _launched, launches
 from opcost.analysis.part import Part
 from opcost.analysis.query import query
 from opcost.analysis.utilization import step_flops, tokens_of
-from opcost.core.answer import Busy
 from opcost.core.devices import device
 from opcost.core.graph import Cost, Memory, Op, TensorSpec
-from opcost.core.profile import Kernel, Profile, ProfileRow, RankWait
+from opcost.core.profile import Busy, Kernel, Profile, ProfileRow, RankWait
 from opcost.core.report import Coverage, Report, Row, Stats
 from opcost.core.sheet import Sheet
 from opcost.errors import InputError

@@ -11,8 +11,7 @@ from page_subjects import HOSTILE, page_of, profile
 from playwright.sync_api import expect
 
 from opcost.analysis.query import query
-from opcost.core.answer import Gain
-from opcost.core.profile import Kernel
+from opcost.core.profile import Gain, Kernel
 from opcost.core.units import format_count
 from opcost.profiles import priced
 from opcost.views.html import HTML

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from opcost.cli.main import COMMANDS, app, examples, further_help
-from opcost.core.answer import Answer
 from opcost.core.devices import DEVICES
 from opcost.core.kinds import KINDS
 from opcost.core.limits import QUANTITIES
+from opcost.core.profile import Answer
 from opcost.views.profile import answer_columns
 from opcost.views.report import EVERY_BY, columns_of
 

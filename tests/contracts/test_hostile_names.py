@@ -16,10 +16,9 @@ import pytest
 from html_page import HtmlPage
 
 import opcost
-from opcost.core.answer import Answer
 from opcost.core.escaping import csv_cell, json_text, markdown_text, printable
 from opcost.core.graph import Cost, Note, TensorSpec
-from opcost.core.profile import Kernel, ProfileRow
+from opcost.core.profile import Answer, Kernel, ProfileRow
 from opcost.core.report import Report
 from opcost.core.schema import from_dict, to_dict
 from opcost.profiles import Profile

@@ -7,7 +7,7 @@ from io import BytesIO
 
 import pytest
 
-from opcost.core.checked import Bad
+from opcost.core.parsing import Bad
 from opcost.frontends.protobuf import BLOCK, SMALL, Span, fields
 
 

@@ -350,7 +350,7 @@ def reading(folder: Path, name: str) -> dict[str, Any]:
 
 
 def sized(text: str) -> int:
-    from opcost.core.checked import Bad
+    from opcost.core.parsing import Bad
     from opcost.frontends.pt2.sizes import evaluate
 
     try:

@@ -12,8 +12,7 @@ import pytest
 import opcost
 from opcost.analysis import bounds
 from opcost.analysis.query import query
-from opcost.core.answer import Busy
-from opcost.core.profile import extra_entries
+from opcost.core.profile import Busy, extra_entries
 from opcost.traces.kineto.reader import read_table
 
 US = 1000

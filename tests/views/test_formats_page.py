@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 
 from opcost.analysis.query import query
-from opcost.core.answer import OWN_LABELS, Busy, Gain
 from opcost.core.plugin import OWN, VIEWS, load, load_view
 from opcost.core.profile import (
+    OWN_LABELS,
     AllocationHolder,
     AllocatorMemory,
     AllocatorMemoryOverTime,
+    Busy,
     CollectiveSummary,
     CopySummary,
+    Gain,
     Kernel,
     Profile,
     ProfileRow,

@@ -9,9 +9,8 @@ import pytest
 from html_page import HtmlPage, column
 
 from opcost.analysis.query import query
-from opcost.core.answer import Gain
 from opcost.core.graph import Cost
-from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.profile import Gain, Kernel, Profile, ProfileRow
 from opcost.profiles import askable
 from opcost.views.html import HTML
 

@@ -9,10 +9,9 @@ from io import StringIO
 import pytest
 
 from opcost.analysis.query import query
-from opcost.core.answer import Answer
 from opcost.core.graph import TensorSpec
 from opcost.core.plugin import views_of
-from opcost.core.profile import Profile, ProfileRow
+from opcost.core.profile import Answer, Profile, ProfileRow
 from opcost.core.report import Report
 from opcost.errors import OpcostError, UnknownName
 

@@ -11,9 +11,8 @@ from operator import attrgetter
 from typing import Any
 
 from opcost.analysis.part import LABELS, NOWHERE, Part, label
-from opcost.core.answer import AnswerLine, KernelUse, LineRole
 from opcost.core.graph import TensorSpec
-from opcost.core.profile import Kernel
+from opcost.core.profile import AnswerLine, Kernel, KernelUse, LineRole
 from opcost.core.timeline import covered
 from opcost.errors import OpcostError, UnknownName
 from opcost.options import Measure

@@ -9,11 +9,10 @@ from statistics import median
 from opcost.analysis.aggregate import delays_of, percentile, union
 from opcost.analysis.join import product_share, runs_tf32
 from opcost.analysis.part import LABELS, Part
-from opcost.core.answer import SECOND_NS, Busy
 from opcost.core.devices import Device
 from opcost.core.kinds import CONTRACTIONS
 from opcost.core.names import is_collective, is_copy, is_transfer
-from opcost.core.profile import Kernel, Profile, extra_entries
+from opcost.core.profile import SECOND_NS, Busy, Kernel, Profile, extra_entries
 from opcost.core.timeline import long_gaps
 
 

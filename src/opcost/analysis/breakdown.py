@@ -9,15 +9,18 @@ from statistics import median
 from opcost.analysis import bounds
 from opcost.analysis.bounds import NEAR, computes
 from opcost.analysis.part import Part
-from opcost.core.answer import IDLE_IN_CALL, SECOND_NS, Busy, Gain
 from opcost.core.graph import Note
 from opcost.core.names import bus_factor, collective_kind
 from opcost.core.profile import (
+    IDLE_IN_CALL,
+    SECOND_NS,
     AllocationHolder,
     AllocatorMemory,
     AllocatorMemoryOverTime,
+    Busy,
     CollectiveSummary,
     CopySummary,
+    Gain,
     Profile,
     RankWait,
     extra_entries,

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from opcost.analysis.part import Part
-from opcost.core.answer import AnswerLine
-from opcost.core.checked import LARGEST
 from opcost.core.devices import Device
 from opcost.core.graph import FLOPS_PER_MAC, Cost, Note, UnknownExtent
 from opcost.core.kinds import CONTRACTIONS, KINDS, check_operator
 from opcost.core.names import path_of_scopes
-from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.parsing import LARGEST
+from opcost.core.profile import AnswerLine, Kernel, Profile, ProfileRow
 from opcost.core.report import Report, Row
 from opcost.errors import OpcostError, some
 from opcost.rules.registry import DEFAULT, Convention, OpView, Rules

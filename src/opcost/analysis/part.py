@@ -8,10 +8,9 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from opcost.analysis.where import Dimension, Field
-from opcost.core.answer import SECOND_NS, AnswerLine
 from opcost.core.graph import TensorSpec
 from opcost.core.names import is_copy
-from opcost.core.profile import Kernel, Profile, ProfileRow
+from opcost.core.profile import SECOND_NS, AnswerLine, Kernel, Profile, ProfileRow
 from opcost.options import Measure, Side
 
 UNATTRIBUTED = "(unattributed)"

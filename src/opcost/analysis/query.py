@@ -15,13 +15,12 @@ from opcost.analysis.breakdown import gains_of
 from opcost.analysis.join import against_peak, is_causal, product_share, runs_tf32, with_costs
 from opcost.analysis.part import LABELS, Part, fields, label, parts_of, self_host_ns, unattributed_parts, usual_side
 from opcost.analysis.where import compile_where
-from opcost.core.answer import OWN_LABELS, Answer, AnswerLine, LineRole, over_runs
 from opcost.core.devices import Device, named_by_driver
 from opcost.core.devices import device as find_device
 from opcost.core.graph import Note
 from opcost.core.kinds import KINDS
 from opcost.core.option import takes
-from opcost.core.profile import Profile, RankWait, extra_entries
+from opcost.core.profile import OWN_LABELS, Answer, AnswerLine, LineRole, Profile, RankWait, extra_entries, over_runs
 from opcost.errors import OpcostError, UnknownName, nearest
 from opcost.options import Causal, Measure, Querying, Side
 from opcost.rules.registry import Convention

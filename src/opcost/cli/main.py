@@ -270,8 +270,8 @@ def _names(command: str) -> Iterator[tuple[str, Sequence[str]]]:
 
         yield "Columns, for --columns and --sort", list(scan_columns("tensor"))
     elif command == "analyze":
-        from opcost.core.answer import Answer
         from opcost.core.kinds import KINDS
+        from opcost.core.profile import Answer
         from opcost.views.profile import answer_columns
 
         empty = Answer(meta={}, side="device", keys=(), lines=())

@@ -157,8 +157,8 @@ def loadmodel(f: Any, mcfg: Mapping[str, Any] | None = None) -> Model:
 def profile_nodes(m: Any, given: Mapping[str, Any], hidden: Collection[str]) -> list[Node]:
     """Every node of the model's own graph; the cost of graphs inside of it is in the node that runs them."""
     from opcost.analysis.costing import cost_graph
-    from opcost.core.checked import Bad
     from opcost.core.files import read_whole
+    from opcost.core.parsing import Bad
     from opcost.frontends.onnx.model import read_model
     from opcost.frontends.onnx.walk import OnnxWalk, graph_of
     from opcost.frontends.options import CountOptions

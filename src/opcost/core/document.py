@@ -16,12 +16,11 @@ from typing import Annotated, Any, Generic, TypeVar, get_args, get_type_hints
 import msgspec
 from msgspec.structs import astuple
 
-from opcost.core.checked import LARGEST, Bad, short
 from opcost.core.escaping import json_text
 from opcost.core.files import keep_pipes, read_whole
 from opcost.core.graph import Attr, Attrs, Cost, Phase, TensorSpec
 from opcost.core.interrupts import garbage_collector_paused
-from opcost.core.parsing import check_containers, parse
+from opcost.core.parsing import LARGEST, Bad, check_containers, parse, short
 from opcost.errors import SourceError
 
 T = TypeVar("T")

@@ -13,7 +13,6 @@ import msgspec
 from msgspec.structs import asdict, astuple
 
 from opcost.core import document
-from opcost.core.checked import Bad
 from opcost.core.document import Number, entries, entry
 from opcost.core.graph import (
     NO_ATTRS,
@@ -29,6 +28,7 @@ from opcost.core.graph import (
     TensorSpec,
     packed,
 )
+from opcost.core.parsing import Bad
 from opcost.core.report import STATS, Coverage, ModuleCost, Parameter, Report, Row, Stats
 from opcost.errors import GraphError
 

@@ -14,10 +14,9 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, NamedTuple
 
-from opcost.core.checked import Bad, short
 from opcost.core.files import keep_pipes, length_of, opened
 from opcost.core.graph import nbytes
-from opcost.core.parsing import BadArchive, archive_in
+from opcost.core.parsing import Bad, BadArchive, archive_in, short
 from opcost.errors import InputError, SourceError, shortened
 
 LARGEST_TUPLE = 1 << 14  # Parts of a tuple, with those of the tuples in it

@@ -9,11 +9,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from opcost.core.checked import Bad, short
 from opcost.core.files import opened
 from opcost.core.graph import Call as ModuleCall
 from opcost.core.graph import Module, Role
-from opcost.core.parsing import BadArchive, archive_in
+from opcost.core.parsing import Bad, BadArchive, archive_in, short
 from opcost.frontends.aten import Plan, Translation, plan_of, plan_without_schema, translate
 from opcost.frontends.aten.call import Call, Described, flat, layout_name
 from opcost.frontends.aten.composite import taken_apart

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO, NamedTuple, TypeAlias
 
-from opcost.core.checked import Bad
+from opcost.core.parsing import Bad
 
 SMALL = 1 << 16  # Bytes of a piece that is read at once; of a larger one, the fields are walked in the file
 BLOCK = 1 << 13  # Bytes of a large message that are read at once, which is what the file reads for a single one

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from opcost.core.answer import OWN_LABELS, Answer, AnswerLine, Busy
 from opcost.core.graph import note_texts
-from opcost.core.profile import RankWait
+from opcost.core.profile import OWN_LABELS, Answer, AnswerLine, Busy, RankWait
 from opcost.core.sheet import LONG_LINE, Cell, Line, Role, Section, Sheet, Table
 from opcost.core.units import format_time
 from opcost.errors import counted, shortened, some

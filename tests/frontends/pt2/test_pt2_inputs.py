@@ -15,7 +15,7 @@ from torch import nn
 from torch.export import Dim
 
 import opcost
-from opcost.core.checked import Bad
+from opcost.core.parsing import Bad
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.pt2.sizes import UnknownSymbol, evaluate
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
-from opcost.core.checked import Bad, short
 from opcost.core.graph import Note
+from opcost.core.parsing import Bad, short
 from opcost.core.scan import Scan, StoredTensor
 from opcost.core.units import format_count
 from opcost.errors import shortened, some

@@ -11,9 +11,9 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from opcost.core.checked import Bad
 from opcost.core.files import length_of, opened
 from opcost.core.graph import Note
+from opcost.core.parsing import Bad
 from opcost.errors import shortened
 from opcost.frontends.checkpoint import LARGEST_EXTENT, MOST_AXES, MOST_TENSORS
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, NotKnown, Raw

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
-from opcost.core.checked import Bad
 from opcost.core.files import opened
 from opcost.core.graph import BITS
-from opcost.core.parsing import BadArchive, archive_in
+from opcost.core.parsing import Bad, BadArchive, archive_in
 from opcost.errors import MissingFramework, OpcostError
 from opcost.frontends.checkpoint import MOST_TENSORS
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw, first_member

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from math import prod
 from pathlib import Path
 
-from opcost.core.checked import Bad
 from opcost.core.files import length_of, opened
 from opcost.core.graph import nbytes
+from opcost.core.parsing import Bad
 from opcost.errors import shortened
 from opcost.frontends.checkpoint import LARGEST_EXTENT, MOST_AXES, MOST_TENSORS
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw

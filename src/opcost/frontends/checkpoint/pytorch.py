@@ -8,10 +8,9 @@ from math import prod
 from pathlib import Path
 from typing import BinaryIO
 
-from opcost.core.checked import Bad
 from opcost.core.files import length_of, opened
 from opcost.core.graph import BITS, nbytes
-from opcost.core.parsing import archive_in, read_member
+from opcost.core.parsing import Bad, archive_in, read_member
 from opcost.core.scan import Role
 from opcost.errors import shortened
 from opcost.frontends.checkpoint import MOST_TENSORS

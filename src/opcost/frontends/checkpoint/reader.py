@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from opcost.core.checked import Bad
 from opcost.core.files import head_of, is_nameless
 from opcost.core.graph import Note
-from opcost.core.parsing import BadArchive
+from opcost.core.parsing import Bad, BadArchive
 from opcost.core.plugin import FRONTENDS, usable
 from opcost.core.scan import Role
 from opcost.errors import AmbiguousSource, SourceError, UnknownSource

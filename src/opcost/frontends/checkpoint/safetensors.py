@@ -8,9 +8,9 @@ from typing import Annotated
 
 import msgspec
 
-from opcost.core.checked import Bad
 from opcost.core.files import length_of, opened
 from opcost.core.graph import bits
+from opcost.core.parsing import Bad
 from opcost.errors import shortened
 from opcost.frontends.checkpoint import LARGEST_EXTENT, MOST_AXES, MOST_TENSORS
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, NotKnown, Raw

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from math import log2, prod
 from typing import Any, NamedTuple
 
-from opcost.core.checked import Bad
+from opcost.core.parsing import Bad
 from opcost.errors import SourceError
 from opcost.frontends.coreml.network import network_graph
 from opcost.frontends.nodes import MOST_AXES, MOST_CONTENT, MOST_DEPTH

@@ -13,10 +13,9 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from opcost.core.checked import Bad
 from opcost.core.files import length_of, opened
 from opcost.core.graph import bits
-from opcost.core.parsing import BadArchive, archive_in
+from opcost.core.parsing import Bad, BadArchive, archive_in
 from opcost.errors import SourceError
 from opcost.frontends.input_data import MAGIC, npy_header
 from opcost.frontends.mxnet.symbol import DTYPES

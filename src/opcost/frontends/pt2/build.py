@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from opcost.core.checked import LARGEST, Bad, get, instance, objects, short
+from opcost.core.parsing import LARGEST, Bad, get, instance, objects, short
 from opcost.frontends.aten.call import Described, row_major
 from opcost.frontends.programs import Emitter, ProgramBuilder, ProgramOperator, ProgramTensor, operator_named, stack_of
 from opcost.frontends.pt2.program import Meta, Scope, Subgraph

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from opcost.core.checked import Bad, get, instance, short
 from opcost.core.graph import Graph, Role
+from opcost.core.parsing import Bad, get, instance, short
 from opcost.errors import InputError, SourceError
 from opcost.frontends.inputs import check_one, parse_dims, requested_inputs
 from opcost.frontends.options import CountOptions, refuse_running

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import ZipFile
 
-from opcost.core.checked import Bad, get, instance, short
 from opcost.core.files import opened
-from opcost.core.parsing import BadArchive, archive_in, read_member
+from opcost.core.parsing import Bad, BadArchive, archive_in, get, instance, read_member, short
 from opcost.errors import SourceError
 from opcost.frontends.pt2.sizes import UnknownSymbol, evaluate
 

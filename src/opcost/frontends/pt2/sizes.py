@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from opcost.core.checked import LARGEST, Bad, short
+from opcost.core.parsing import LARGEST, Bad, short
 
 Number: TypeAlias = Any  # An integer, a fraction, a float or a truth
 

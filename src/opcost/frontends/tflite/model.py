@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from opcost.core.checked import Bad
+from opcost.core.parsing import Bad
 from opcost.frontends.flatbuffer import F32, I8, I32, U8, U32, U64, Buffer, Pages, Table
 from opcost.frontends.nodes import MOST_AXES, MOST_CONTENT
 from opcost.frontends.nodes.meaning import Content, DeclaredValue, GraphNode, NodeGraph, StoredValue

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import ZipFile
 
-from opcost.core.checked import Bad
 from opcost.core.files import opened
 from opcost.core.graph import Role
-from opcost.core.parsing import BadArchive, archive_in, read_member
+from opcost.core.parsing import Bad, BadArchive, archive_in, read_member
 from opcost.errors import counted
 from opcost.frontends.aten.call import Call, Described, row_major
 from opcost.frontends.aten.schema import is_view

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from opcost.core.checked import Bad
 from opcost.core.graph import Graph
+from opcost.core.parsing import Bad
 from opcost.errors import InputError, SourceError, shortened
 from opcost.frontends.aten.call import Described, NotKnown, row_major
 from opcost.frontends.building import check_extents

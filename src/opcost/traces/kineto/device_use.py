@@ -17,9 +17,8 @@ from itertools import pairwise
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
-from opcost.core.answer import IDLE_CAUSES, Busy
 from opcost.core.names import algorithm_of, element_bytes, is_copy, is_transfer, short_kernel_name
-from opcost.core.profile import CollectiveSummary, CopySummary
+from opcost.core.profile import IDLE_CAUSES, Busy, CollectiveSummary, CopySummary
 from opcost.core.timeline import covered, long_gaps
 from opcost.traces.kineto.columns import APART, COLLECTIVE_OPERATOR, decoded
 from opcost.traces.kineto.memory_use import memory_of

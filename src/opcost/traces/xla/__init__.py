@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from opcost.core.checked import Bad
 from opcost.core.graph import Note
 from opcost.core.interrupts import garbage_collector_paused
+from opcost.core.parsing import Bad
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.frontends.protobuf import Field, Parts, Piece, fields, piece, signed, text, varint, whole

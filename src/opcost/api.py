@@ -66,14 +66,10 @@ def count(source: Any, inputs: Any = None, **options: Unpack[Counting]) -> Repor
     cache_dtype = None if given.cache_dtype is None else parse_dtype(given.cache_dtype)
     patterns = (given.checkpoint,) if isinstance(given.checkpoint, str) else tuple(given.checkpoint)
     counted = CountOptions(
-        **_of_model(given, inputs),
+        **_of_model(given, inputs), precision=precision, optimizer=given.optimizer, real=given.real,
         text=Text(given.prefill, given.decode, given.cache, given.static, cache_dtype),
-        precision=precision,
-        optimizer=given.optimizer,
-        step=Step(patterns, given.accumulate, given.zero_grad),
-        real=given.real,
-        as_on_gpu=given.device is not None,
-    )
+        step=Step(patterns, given.accumulate, given.zero_grad), as_on_gpu=given.device is not None,
+    )  # fmt: skip
     if precision.dtype is not None:
         counted = replace(counted, dtype=precision.dtype)
     costed = partial(

@@ -136,9 +136,9 @@ def result_label(source: Any) -> str:
     """What a source is called in a table: as it was typed, or its own name."""
     if isinstance(source, (str, Path)):
         return str(source)
-    return (
-        source.source if isinstance(source, Scan) else getattr(source, "meta", {}).get("source", type(source).__name__)
-    )
+    if isinstance(source, Scan):
+        return source.source
+    return str(getattr(source, "meta", {}).get("source", type(source).__name__))
 
 
 def source_or_scan(text: str, settings: Mapping[str, object] | None = None) -> Source | Scan:

@@ -70,27 +70,17 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit:
                 hint="vary another size",
             )
         at = counts.found[answer.largest]
-        following = counts.found.get(answer.following)
+        peaks = {size: memory.peak_bytes for size, memory in counts.found.items()}
+        tried = sorted({*counts.refused, *counts.found})
         return Fit(
-            source=counts.source,
-            vary=vary,
-            largest=answer.largest,
-            inputs=counts.inputs[answer.largest],
-            peak_bytes=at.peak_bytes,
-            next_peak_bytes=None if following is None else following.peak_bytes,
-            reserved_bytes=counts.reserved(answer.largest),
-            next_reserved_bytes=counts.reserved(answer.following),
-            limit_bytes=limit,
-            device=device_name,
-            options=_described(options),
-            parts=at.parts,
-            counted=tuple(
-                Counted(size, None if found is None else found.peak_bytes, fits=counts.fits(size))
-                for size, found in sorted({**dict.fromkeys(counts.refused), **counts.found}.items())
-            ),
+            source=counts.source, vary=vary, largest=answer.largest, inputs=counts.inputs[answer.largest],
+            peak_bytes=at.peak_bytes, next_peak_bytes=peaks.get(answer.following),
+            reserved_bytes=counts.reserved(answer.largest), next_reserved_bytes=counts.reserved(answer.following),
+            limit_bytes=limit, device=device_name, options=_described(options), parts=at.parts,
+            counted=tuple(Counted(size, peaks.get(size), fits=counts.fits(size)) for size in tried),
             advice=_advice(given, counting, counts, answer.largest) if given.advise else (),
             notes=tuple(_notes(counts, lowest, answer.following)),
-        )
+        )  # fmt: skip
 
 
 def _limit(memory: str | int | None, device: str | None) -> tuple[int, str]:
@@ -339,13 +329,9 @@ def sweep(source: Any, inputs: Any = None, **options: Unpack[Sweeping]) -> Sweep
     if not any(point.amounts for point in found):
         raise InputError(f"{points.source} runs at none of these sizes: {points.notes[0]}")
     return Sweep(
-        source=points.source,
-        variables=tuple(axes),
-        points=found,
-        device=points.device,
-        options=_described(options),
+        source=points.source, variables=tuple(axes), points=found, device=points.device, options=_described(options),
         notes=tuple(points.notes),
-    )
+    )  # fmt: skip
 
 
 @dataclass(slots=True)

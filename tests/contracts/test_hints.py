@@ -33,7 +33,7 @@ RUNNING = COUNTING | {"profile"}
 READING = frozenset({"analyze", "view", "compare"})
 """Commands that read a trace."""
 APPEARS: tuple[tuple[str, frozenset[str]], ...] = (
-    ("cli/help.py", frozenset()),  # headings of the tables that a command's own help has
+    ("cli/main.py", frozenset()),  # headings of the tables that a command's own help has
     ("cli/", frozenset(COMMANDS)),
     ("options.py", frozenset(COMMANDS)),
     ("core/option.py", COUNTING),

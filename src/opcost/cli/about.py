@@ -52,15 +52,22 @@ LIBRARIES = (
 
 def doctor() -> int:
     """Show versions, frameworks, plug-ins and extras, and what is missing."""
-    _section(
-        "opcost", [("opcost", __version__), ("python", platform.python_version()), ("system", platform.platform())]
-    )
+    here = [("opcost", __version__), ("python", platform.python_version()), ("system", platform.platform())]
+    _section("opcost", here)
     _section("libraries", states(LIBRARIES))
     try:
         extras = sorted(metadata.metadata("opcost").get_all("Provides-Extra") or ())
     except metadata.PackageNotFoundError:
         extras = []
-    _section("extras", [(name, _extra_state(name)) for name in extras])
+    rows = []
+    for extra in extras:
+        needs = [
+            line for line in metadata.requires("opcost") or () if re.search(rf"extra\s*==\s*['\"]{extra}['\"]", line)
+        ]
+        names = [re.split(r"[\s;<>=!~\[(]", line, maxsplit=1)[0] for line in needs]
+        missing = ", ".join(name for name in names if version(name) is None)
+        rows.append((extra, f"missing {missing}: pip install 'opcost[{extra}]'" if missing else "installed"))
+    _section("extras", rows)
     broken = False
     for group in GROUPS:
         rows = []
@@ -97,14 +104,6 @@ def _section(title: str, rows: list[tuple[str, str]]) -> None:
     say(title)
     for name, value in rows or [("none", "")]:
         say(f"  {name:<{width}}  {value}".rstrip())
-
-
-def _extra_state(extra: str) -> str:
-    """Whether everything that an extra needs is installed, and how to get it if not."""
-    wanted = [line for line in metadata.requires("opcost") or () if re.search(rf"extra\s*==\s*['\"]{extra}['\"]", line)]
-    names = [re.split(r"[\s;<>=!~\[(]", line, maxsplit=1)[0] for line in wanted]
-    missing = [name for name in names if version(name) is None]
-    return f"missing {', '.join(missing)}: pip install 'opcost[{extra}]'" if missing else "installed"
 
 
 # -- libraries are imported in another process: an import can fail, print, take long, or end the process ----------------------

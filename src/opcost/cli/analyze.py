@@ -125,9 +125,8 @@ def analyze(
     question = question_of(chosen, top=ROWS["html" if form == "html" else "table"])
     if output is not None:
         check_writable(output)
-    each = view in ("critical-path", "launches") or any(
-        given.get(name) for name in ("executions", "min_time", "max_time", "where")
-    )
+    of_each = ("executions", "min_time", "max_time", "where")
+    each = view in ("critical-path", "launches") or any(given.get(name) for name in of_each)
     profile = read_profiles(paths, given, memory=view == "memory" or None, timeline=form == "html", executions=each)
     if view != "operators":
         written = form or "table"
@@ -174,13 +173,9 @@ def _ranks(paths: list[str], given: Mapping[str, Any]) -> Ranks:
     read = [(0, 0)]  # ranks, and of how many, at each step
     with working("reading ranks", share=lambda: read[-1], quiet=given.get("quiet", False)):
         return reduce_ranks(
-            paths,
-            scheduler=given.get("scheduler"),
-            progress=lambda *done: read.append(done),
-            partial=given.get("partial", False),
-            reader=given.get("reader"),
-            cache=given.get("rank_cache"),
-        )
+            paths, scheduler=given.get("scheduler"), progress=lambda *done: read.append(done),
+            partial=given.get("partial", False), reader=given.get("reader"), cache=given.get("rank_cache"),
+        )  # fmt: skip
 
 
 def _flag(name: str) -> str:
@@ -215,9 +210,8 @@ def question_of(given: Mapping[str, Any], *, top: int) -> Question:
         chosen["input_dtype"] = dtype_of(chosen["input_dtype"]) or chosen["input_dtype"]
     text = chosen.get("percentiles")
     try:
-        chosen["percentiles"] = (
-            tuple(float(word.strip().lstrip("p")) for word in text.split(",")) if text is not None else ()
-        )
+        words = [] if text is None else text.split(",")
+        chosen["percentiles"] = tuple(float(word.strip().lstrip("p")) for word in words)
     except ValueError:
         raise OpcostError(f"{text!r} is not a list of percentiles", hint="write --percentiles 10,50,90") from None
     chosen["measure"] = "wait" if given.get("top_end_key") == "kern" else "time"

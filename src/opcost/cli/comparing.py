@@ -62,9 +62,8 @@ def compare(
         options["depth"] = depth_of(options["depth"])
     claimed = [find_trace(source) for source in sources]
     traces = any(claimed)
-    conditions = [
-        parse_condition(text, {"time": TIME} if traces else QUANTITIES) for text in fail_if if text != "changed"
-    ]
+    known = {"time": TIME} if traces else QUANTITIES
+    conditions = [parse_condition(text, known) for text in fail_if if text != "changed"]
     with counting(f"comparing {' and '.join(sources[:2])}", quiet=output.quiet):
         if traces:
             results: list[Any] = [trace() if trace else each for trace, each in zip(claimed, sources, strict=True)]

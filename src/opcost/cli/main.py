@@ -209,14 +209,10 @@ def app() -> App:
     from cyclopts import App, Parameter
 
     commands = App(
-        name="opcost",
-        help="What a neural network costs, and where its time goes.",
-        help_format="plaintext",
-        help_epilogue="Every command takes --debug, which shows where an error came from.",
-        version=__version__,
-        default_parameter=Parameter(negative="", show_default=False),
-        suppress_keyboard_interrupt=False,
-    )
+        name="opcost", help="What a neural network costs, and where its time goes.", help_format="plaintext",
+        help_epilogue="Every command takes --debug, which shows where an error came from.", version=__version__,
+        default_parameter=Parameter(negative="", show_default=False), suppress_keyboard_interrupt=False,
+    )  # fmt: skip
     for place, (name, (module, summary)) in enumerate(COMMANDS.items()):
         commands.command(f"opcost.cli.{module}:{name}", name=name, help=summary, sort_key=place)
     commands.register_install_completion_command(help="Let bash, zsh or fish complete commands and options.")

@@ -62,9 +62,7 @@ def report_of(source: str | Source, options: Mapping[str, Any], *, quiet: bool, 
 
 
 def predict(
-    source: SourceArgument,
-    /,
-    *,
+    source: SourceArgument, /, *,
     by: Annotated[str, parameter(
         group=group(SHOWING), metavar="KEY", show_default=True,
         help="One row per type, kind or name of operator, per module, or per bound.")] = "type",
@@ -131,9 +129,7 @@ STEP = Group("The step", sort_key=0)
 
 
 def mfu(
-    source: SourceArgument,
-    /,
-    *,
+    source: SourceArgument, /, *,
     step_time: Annotated[str, parameter(
         group=STEP, metavar="TIME", help="Time of one step on each of the devices: 312ms, 1.2s.")],
     device: Annotated[str, parameter(group=STEP, metavar="NAME", help="The device that it runs on: h200, a100, ...")],
@@ -212,9 +208,7 @@ def _theirs(name: str, **words: Any) -> Any:
 
 
 def visualize(
-    model: SourceArgument,
-    /,
-    *,
+    model: SourceArgument, /, *,
     log_path: Annotated[str | None, _theirs(
         "log_path", metavar="DIR", help="Write the graph and the totals for TensorBoard into this folder.")] = None,
     load_input_data: Annotated[Path | None, _theirs(
@@ -255,13 +249,10 @@ def visualize(
     shapes = data.get("shapes", spelled_out(options.get("shapes"), None)[0])
     wanted_all = everything or not (cal_params or cal_flops or cal_activations)
     wanted = StatsOptions(
-        cal_params=cal_params or wanted_all,
-        cal_flops=cal_flops or wanted_all,
-        cal_activations=cal_activations or wanted_all,
-        logging_to_stdout=logging_to_stdout or everything,
+        cal_params=cal_params or wanted_all, cal_flops=cal_flops or wanted_all, fields=True,
+        cal_activations=cal_activations or wanted_all, logging_to_stdout=logging_to_stdout or everything,
         bar_length_max=bar_length_max,
-        fields=True,
-    )
+    )  # fmt: skip
     print_stats(find_records(found, report, shapes, convention=convention, with_values=wanted.cal_params), wanted)
     folder = log_path or (DEFAULT_LOG if everything else None)
     if folder is not None:

@@ -28,9 +28,7 @@ COLUMNS = "name,count,time,share,computation,flops,memory"  # time and cost side
 def profile(
     source: Annotated[str, parameter(
         group=SOURCE,
-        help="path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, or an .onnx file.")],
-    /,
-    *,
+        help="path/to/file.py:Net, package.module:factory, timm:NAME, torchvision:NAME, or an .onnx file.")], /, *,
     output: Annotated[Path | None, parameter(
         name=["--output", "-o"], group=WRITING, metavar="FILE",
         help="Write the profile to this file; .json keeps everything, for `opcost analyze`.")] = None,
@@ -102,9 +100,7 @@ def calibrate(
         return f"timing operators ({done[-1][0]:,} so far)"
 
     with working(what, share=lambda: (done[-1][1] * seconds, seconds), quiet=quiet):
-        found = time_operators(
-            output, device=device, name=name, seconds=seconds, progress=lambda *now: done.append(now)
-        )
+        found = time_operators(output, device=device, name=name, seconds=seconds, progress=lambda *at: done.append(at))
     if not quiet:
         say(f"timed    {len(found.rows):,} operators on {found.meta['product']}")
         say(f"written  {output}; use it with: opcost predict SOURCE --device {found.device} --calibration {output}")

@@ -378,10 +378,8 @@ class Busy(NamedTuple):
     @property
     def idle_causes(self) -> dict[str, int]:
         """Why the device was idle, as far as the trace shows; gaps that are events are left out."""
-        host, synchronised, loading = self.idle_host_ns, self.idle_synchronised_ns, self.idle_input_ns
-        causes = dict(
-            zip(IDLE_CAUSES, (host, synchronised, loading, self.idle_launch_ns, self.idle_blocked_ns), strict=True)
-        )
+        host, after, loading = self.idle_host_ns, self.idle_synchronised_ns, self.idle_input_ns
+        causes = dict(zip(IDLE_CAUSES, (host, after, loading, self.idle_launch_ns, self.idle_blocked_ns), strict=True))
         return causes | {f"{IDLE_IN_CALL} ({self.idle_call})" if self.idle_call else IDLE_IN_CALL: self.idle_call_ns}
 
 

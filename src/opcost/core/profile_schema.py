@@ -35,26 +35,15 @@ class _Kernel(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     spread: _Times = ()
 
 
-_Rows: Any = msgspec.defstruct(
-    "Rows",
-    [
-        ("id", list[Number]),
-        *((name, list[Number]) for name in TEXTS),
-        ("phase", list[document.PhaseNumber]),
-        ("rank", list[Number]),
-        ("step", list[Number | None]),
-        ("count", list[Number]),
-        *((name, list[document.Time | None]) for name in TIMES),
-        ("kernels", list[list[_Kernel]]),
-        ("ins", list[list[Number]]),
-        ("outs", list[list[Number]]),
-        ("attrs", list[Number]),
-        ("cost", list[Number | None]),
-        # Only of a profile that was added up while it was read.
-        ("spread", list[tuple[_Times, _Times] | None] | msgspec.UnsetType, msgspec.UNSET),
-    ],
-    bases=(document.Columns,),
-)
+_FORM: dict[str, Any] = {
+    "id": list[Number], **dict.fromkeys(TEXTS, list[Number]), "phase": list[document.PhaseNumber], "rank": list[Number],
+    "step": list[Number | None], "count": list[Number], **dict.fromkeys(TIMES, list[document.Time | None]),
+    "kernels": list[list[_Kernel]], "ins": list[list[Number]], "outs": list[list[Number]], "attrs": list[Number],
+    "cost": list[Number | None],
+}  # fmt: skip
+# Only of a profile that was added up while it was read.
+_SPREAD = list[tuple[_Times, _Times] | None] | msgspec.UnsetType
+_Rows: Any = msgspec.defstruct("Rows", [*_FORM.items(), ("spread", _SPREAD, msgspec.UNSET)], bases=(document.Columns,))
 
 
 class _Profile(msgspec.Struct):

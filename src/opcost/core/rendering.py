@@ -184,7 +184,5 @@ def _library(name: str) -> Any:
     except ModuleNotFoundError as exc:
         if exc.name != name:
             raise
-        hint = f"pip install {name}; to_dict() needs no package"
-        raise MissingFramework(
-            f"a data frame of {name} needs the package {name}, which is not installed", hint=hint
-        ) from exc
+        missing = f"a data frame of {name} needs the package {name}, which is not installed"
+        raise MissingFramework(missing, hint=f"pip install {name}; to_dict() needs no package") from exc

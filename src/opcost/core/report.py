@@ -244,9 +244,8 @@ class Report(Rendered):
     @property
     def run_on(self) -> str:
         """The inputs, their number of tokens, and of training the loss, in words."""
-        words = (
-            ", ".join(some([f"{name} {spec} {spec.dtype}" for name, spec in self.inputs], FEW_INPUTS)) or "no inputs"
-        )
+        shown = some([f"{name} {spec} {spec.dtype}" for name, spec in self.inputs], FEW_INPUTS)
+        words = ", ".join(shown) or "no inputs"
         texts = [spec for name, spec in self.inputs if name in ("input_ids", "tokens") and spec.known]
         if texts:
             words += f" ({counted(texts[0].numel, 'token')})"

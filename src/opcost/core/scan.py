@@ -119,9 +119,7 @@ class Scan(Rendered):
         if how in ("layer", "module"):
             given = () if depth is None else (depth,)
             return self.by_layer(*given) if how == "layer" else self.by_module(*given)
-        return self._in_order(
-            Group(each.name, 1, each.params, each.bytes, each.shape, (each.type,)) for each in self.tensors
-        )
+        return self._in_order(Group(one.name, 1, one.params, one.bytes, one.shape, (one.type,)) for one in self.tensors)
 
     def _in_order(self, groups: Iterable[Group]) -> tuple[Group, ...]:
         return Listed(groups if self.ordered else sorted(groups, key=lambda group: natural_order(group.name)))
@@ -135,9 +133,8 @@ class Scan(Rendered):
 
     def by_module(self, depth: int = 2) -> tuple[Group, ...]:
         """The first `depth` words of the path of a module on one line."""
-        return self._in_order(
-            _grouped(self.tensors, lambda tensor: ".".join(tensor.name.split(".")[:-1][:depth]) or tensor.name)
-        )
+        found = _grouped(self.tensors, lambda tensor: ".".join(tensor.name.split(".")[:-1][:depth]) or tensor.name)
+        return self._in_order(found)
 
     def by_type(self) -> tuple[Group, ...]:
         """Element types, the largest first."""

@@ -183,13 +183,11 @@ def to_dict(report: Report) -> dict[str, Any]:
         fields = {name: getattr(found, name) for name in _Memory.__struct_fields__}
         memory = _Memory(**fields | {"parts": dict(found.parts), "curve": list(found.curve)})
     same = ("peak_bytes", "coverage", "notes", "input_values", "output_values")
-    parameters = [
-        _Parameter(p.names, specs.of(p.spec), p.trainable, p.used, p.buffer, p.values) for p in report.parameters
-    ]
+    params = [_Parameter(p.names, specs.of(p.spec), p.trainable, p.used, p.buffer, p.values) for p in report.parameters]
     record = _Report(
         schema=SCHEMA, meta=dict(report.meta), totals=_AllStats(*report.totals), phases=dict(report.phases),
         inputs=[_NamedSpec(name, specs.of(spec)) for name, spec in report.inputs], outputs=specs.all_of(report.outputs),
-        parameters=parameters, modules=modules, rows=rows, calls=calls, operators=operators.entries,
+        parameters=params, modules=modules, rows=rows, calls=calls, operators=operators.entries,
         specs=specs.entries, memory=memory, **{name: getattr(report, name) for name in same},
     )  # fmt: skip
     return document.builtins_of(record)
@@ -218,25 +216,21 @@ def _read(data: _Report) -> Report:
     phases = entries(document.PHASES, rows.phase, "rows.phase")
     columns = zip(rows.id, ran, rows.inputs, rows.outputs, callers, rows.repeat, phases, strict=True)
     report = Report(
-        meta=data.meta,
+        meta=data.meta, modules=modules, coverage=coverage, totals=_stats(data.totals, "totals"),
         rows=tuple(
             Row(Op(number, kind, raw, inputs, outputs, attrs, module, repeat, phase, native), *counted)
             for number, (kind, raw, attrs, native, counted), inputs, outputs, module, repeat, phase in columns
         ),
-        modules=modules,
         parameters=tuple(
             Parameter(**asdict(parameter) | {"spec": entry(specs, parameter.spec, "parameters")})
             for parameter in data.parameters
         ),
-        totals=_stats(data.totals, "totals"),
         phases={phase: document.read_cost(cost, "phases") for phase, cost in data.phases.items()},
-        memory=_memory(data.memory, data.peak_bytes),
-        coverage=coverage,
+        memory=_memory(data.memory, data.peak_bytes), outputs=entries(specs, data.outputs, "outputs"),
         inputs=tuple((given.name, entry(specs, given.spec, "inputs")) for given in data.inputs),
-        outputs=entries(specs, data.outputs, "outputs"),
         calls=tuple(map(Call, called, received, returned, calls.first, calls.end)),
         **{name: getattr(data, name) for name in ("input_values", "output_values", "notes")},
-    )
+    )  # fmt: skip
     # Views rely on the tree and its sums.
     if not modules or modules[0].path:
         raise Bad("the first module is not the root")

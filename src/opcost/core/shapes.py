@@ -169,9 +169,8 @@ def filled(shape: Sequence[Extent], elements: Extent) -> Dims:
 def reshaped(shape: Sequence[Extent], target: Sequence[Extent], *, zero_copies: bool = False) -> Dims:
     """The same elements in another shape, where -1 leaves one extent open and, with `zero_copies`, 0 copies one."""
     if any(extent is not None and extent < -1 for extent in target) or list(target).count(-1) > 1:
-        raise Mismatch(
-            f"{tuple(target)} cannot be a new shape: it leaves more than one extent open, or has a negative one"
-        )
+        why = "it leaves more than one extent open, or has a negative one"
+        raise Mismatch(f"{tuple(target)} cannot be a new shape: {why}")
     if zero_copies and 0 in target[len(shape) :]:
         raise Mismatch(f"{text(tuple(shape))} has too few axes for the new shape {tuple(target)}")
     found = [shape[axis] if zero_copies and extent == 0 else extent for axis, extent in enumerate(target)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar, cast
 
@@ -100,28 +100,25 @@ def reals(spec: TensorSpec) -> int:
 Rule: TypeAlias = Callable[[OpView], Cost]  # the cost of one operator; the first line of its docstring is its formula
 
 
-class Rules(Mapping[str, Rule]):
+class Rules(dict[str, Rule]):
     """Rules by kind, or by a framework's own operator name (which wins)."""
-
-    def __init__(self, rules: Mapping[str, Rule] | None = None) -> None:
-        self._rules: dict[str, Rule] = dict(rules or {})
 
     def add(self, name: str, rule: Rule) -> None:
         """Register a rule; a second one of the same name is an error."""
         if not callable(rule):
             raise RuleError(f"the rule for {name!r} is {rule!r}, not a function of an operator")
-        if name in self._rules:
+        if name in self:
             raise RuleError(f"the rule for {name!r} is registered twice", hint="use with_rules to replace one")
         if ":" not in name and name not in KINDS:
             hint = "operator names look like 'library::operator'"
             raise RuleError(f"{name!r} is neither a kind of opcost.core.kinds nor an operator name", hint=hint)
-        self._rules[name] = rule
+        self[name] = rule
 
     def with_rules(self, extra: Mapping[str, Rule] | None) -> Rules:
         """These rules with a caller's own on top."""
         if not extra:
             return self
-        combined = Rules({name: rule for name, rule in self._rules.items() if name not in extra})
+        combined = Rules({name: rule for name, rule in self.items() if name not in extra})
         for name, rule in extra.items():
             combined.add(name, rule)
         return combined
@@ -129,18 +126,9 @@ class Rules(Mapping[str, Rule]):
     def for_op(self, kind: str, raw: str) -> tuple[str, Rule] | None:
         """The rule for an operator and the name it is registered under; None where there is none."""
         for name in (raw, kind):
-            if (rule := self._rules.get(name)) is not None:
+            if (rule := self.get(name)) is not None:
                 return name, rule
         return None
-
-    def __getitem__(self, name: str) -> Rule:
-        return self._rules[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rules)
-
-    def __len__(self) -> int:
-        return len(self._rules)
 
 
 AddRules: TypeAlias = Callable[[Rules], None]

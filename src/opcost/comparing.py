@@ -37,30 +37,37 @@ def compare(*sources: Any, **options: Unpack[Comparing]) -> Comparison:
     traces, are compared by time. `by` adds kinds of operators or modules (down to `depth`, None for all), `quantities` names what
     is compared, `labels` names the columns. `changes=True` shows only what differs between two sources.
     """
-    from opcost.analysis.compare import By, costs_of, diff
+    from opcost.analysis.compare import By, ProfileBy, costs_of, diff, diff_profiles
     from opcost.analysis.compare import compare as side_by_side
 
     given = filled(Comparing, options)
-    labels = given.labels
-    if labels is not None and len(labels) != len(sources):
+    labels = [result_label(source) for source in sources] if given.labels is None else given.labels
+    if len(labels) != len(sources):
         raise InputError(f"there are {len(labels)} labels for {len(sources)} sources")
     counting = {name: value for name, value in options.items() if name not in COMPARING}
     profiles: list[Profile | None] = []
     for source in sources:
         trace = find_trace(source) if isinstance(source, (str, Path)) else None
         profiles.append(source if isinstance(source, Profile) else trace and trace())
-    if any(profile is not None for profile in profiles):
+    named = [label for label, profile in zip(labels, profiles, strict=True) if profile is not None]
+    if named:
         _refuse_columns(options, "of profiles the time is compared")
-        return _profiles(profiles, labels or [result_label(source) for source in sources], given.by, counting)
-    if given.by is not None and given.by not in get_args(By):
-        raise UnknownName("value of by", given.by, get_args(By))
+        if len(profiles) != 2 or None in profiles:
+            hint = "name two profiles, or models and reports"
+            raise InputError(f"{named[0]} is a profile, which is compared with one other profile", hint=hint)
+        if counting:
+            raise InputError("options about counting do not apply to profiles", hint="leave them out")
+    keys = get_args(ProfileBy if named else By)
+    if given.by is not None and given.by not in keys:
+        raise UnknownName("value of by", given.by, keys)
+    if named:
+        return diff_profiles(profiles[0], profiles[1], (labels[0], labels[1]), given.by)  # type: ignore[arg-type]
     for name in given.quantities:  # unknown ones are found before anything is counted
         find_quantity(name)
     if given.changes:
         _refuse_columns(options, "changes are of every quantity and module")
         if len(sources) != 2:
             raise InputError(f"changes are between two sources, and {len(sources)} are given")
-    labels = labels or [result_label(source) for source in sources]
     found = [costs_of(result, label) for result, label in zip(results_of(sources, counting), labels, strict=True)]
     if given.changes:
         return diff(*found, by=given.by)
@@ -75,23 +82,6 @@ def _refuse_columns(options: Mapping[str, Any], why: str) -> None:
     if name := next((name for name in ("quantities", "depth") if name in options), None):
         flag = declared(Comparing)[name][1].flags or (f"--{name}",)
         raise InputError(f"{name} ({flag[0]}) does not apply: {why}", hint="leave it out")
-
-
-def _profiles(
-    profiles: Sequence[Profile | None], labels: Sequence[str], by: str | None, counting: Mapping[str, Any]
-) -> Comparison:
-    from opcost.analysis.compare import ProfileBy, diff_profiles
-
-    if len(profiles) != 2 or None in profiles:
-        label = next(label for label, profile in zip(labels, profiles, strict=True) if profile is not None)
-        hint = "name two profiles, or models and reports"
-        raise InputError(f"{label} is a profile, which is compared with one other profile", hint=hint)
-    if counting:
-        raise InputError("options about counting do not apply to profiles", hint="leave them out")
-    if by is not None and by not in get_args(ProfileBy):
-        raise UnknownName("value of by", by, get_args(ProfileBy))
-    before, after = profiles
-    return diff_profiles(before, after, (labels[0], labels[1]), by)  # type: ignore[arg-type]
 
 
 def results_of(sources: Sequence[Any], options: Mapping[str, Any]) -> list[Report | Scan]:

@@ -173,7 +173,7 @@ class Recording:
 
     def __init__(self, rules: Rules, convention: Convention) -> None:
         try:
-            from opcost.frontends.torch.recording.real_run import Block
+            from opcost.frontends.torch.recording.run import Block
         except ModuleNotFoundError as exc:
             raise MissingFramework("a recording needs PyTorch", hint="install torch") from exc
         self._rules = rules

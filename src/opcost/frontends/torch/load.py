@@ -40,8 +40,7 @@ from opcost.frontends.torch.models.unwrap import by_position, type_name, unwrap
 from opcost.frontends.torch.models.weights import countable_model, is_uninitialized, retyped
 from opcost.frontends.torch.recording.device_rules import as_on_a_gpu, autocast_as
 from opcost.frontends.torch.recording.environment import no_surrounding_modes
-from opcost.frontends.torch.recording.real_run import RealRecorder
-from opcost.frontends.torch.recording.recorder import Recorder
+from opcost.frontends.torch.recording.recorder import RealRecorder, Recorder
 from opcost.frontends.torch.recording.run import Run
 from opcost.frontends.torch.recording.training_step import RunOptions
 from opcost.frontends.torch.restore.process import one_at_a_time

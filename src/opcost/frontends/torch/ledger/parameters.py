@@ -7,6 +7,7 @@ So the parameter is what is inside.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
@@ -32,34 +33,38 @@ def has_data(tensor: torch.Tensor) -> bool:
 
 def laid_out(tensor: torch.Tensor) -> torch.Tensor | None:
     """What is there of a tensor that has no one shape here: the elements of all components, or this rank's shard."""
+    tensors = [part for part in _attributes(tensor).values() if isinstance(part, torch.Tensor)]
+    return tensors[0] if tensors and (tensor.is_nested or len(tensors) == 1) else None
+
+
+def _attributes(tensor: Any) -> dict[str, Any]:
+    """What a tensor consists of whose class answers operators itself, by attribute; nothing for a plain one."""
     if not is_foreign(tensor) or not hasattr(tensor, "__tensor_flatten__"):
-        return None
-    inside = [getattr(tensor, attribute) for attribute in tensor.__tensor_flatten__()[0]]
-    tensors = [part for part in inside if isinstance(part, torch.Tensor)]
-    return tensors[0] if tensor.is_nested or len(tensors) == 1 else None
+        return {}
+    return {attribute: getattr(tensor, attribute) for attribute in tensor.__tensor_flatten__()[0]}
 
 
 def parts(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
     """The plain tensors that a parameter consists of, with names; for a plain one, itself."""
-    if is_foreign(tensor) and hasattr(tensor, "__tensor_flatten__"):
-        inside = {attribute: getattr(tensor, attribute) for attribute in tensor.__tensor_flatten__()[0]}
-        tensors = {attribute: part for attribute, part in inside.items() if isinstance(part, torch.Tensor)}
-        for attribute, part in tensors.items():
-            # What lies alone beside no other tensor, as the shard of a distributed one, is what the parameter is here.
-            yield from parts(name if len(tensors) == 1 < len(inside) else f"{name}_{attribute}", part)
-    else:
+    inside = _attributes(tensor)
+    tensors = {attribute: part for attribute, part in inside.items() if isinstance(part, torch.Tensor)}
+    for attribute, part in tensors.items():
+        # What is alone beside no other tensor, as the shard of a distributed one, is what the parameter is here.
+        yield from parts(name if len(tensors) == 1 < len(inside) else f"{name}_{attribute}", part)
+    if not inside:
         yield name, tensor
 
 
-def rebuilt(tensor: Any, change: Callable[[torch.Tensor, str], torch.Tensor]) -> torch.Tensor:
-    """A tensor of the same class around changed parts."""
-    inside, rest = tensor.__tensor_flatten__()
-    parts = {attribute: getattr(tensor, attribute) for attribute in inside}
-    changed = {
-        attribute: change(part, attribute) if isinstance(part, torch.Tensor) else part
-        for attribute, part in parts.items()
-    }
-    return type(tensor).__tensor_unflatten__(changed, rest, tensor.size(), tensor.stride())  # type: ignore[no-any-return]
+def rebuilt(tensor: Any, change: Callable[[torch.Tensor, str], torch.Tensor], name: str = "") -> torch.Tensor:
+    """A tensor with the plain ones that it consists of changed, by themselves and their names."""
+    inside = _attributes(tensor)
+    if not inside:
+        return change(tensor, name)
+    for attribute, part in inside.items():
+        if isinstance(part, torch.Tensor):
+            inside[attribute] = rebuilt(part, change, f"{name}.{attribute}")
+    rest = tensor.__tensor_flatten__()[1]
+    return type(tensor).__tensor_unflatten__(inside, rest, tensor.size(), tensor.stride())  # type: ignore[no-any-return]
 
 
 # -- parameters of few bits: as many parameters as the layer has, in the bytes that are stored
@@ -135,63 +140,39 @@ class _Span(NamedTuple):
 
     start: int
     end: int
-    dense: bool  # Every element in between is the tensor's
+    numel: int
     vid: int
+
+    def covers(self, other: _Span) -> bool:
+        """Whether every element of the other is one of this."""
+        return self.end - self.start == self.numel and self.start <= other.start and other.end <= self.end
 
 
 class Memory:
     """Finds the value whose memory a tensor shares."""
 
     def __init__(self) -> None:
-        self._first: dict[int, tuple[torch.Tensor, int]] = {}
-        """The first tensor in each storage; nearly always the only one, so its extent is worked out when there is another."""
-        self._same: dict[tuple[int, int, int], int] = {}
         self._spans: dict[int, list[_Span]] = {}
 
     def place(self, tensor: torch.Tensor, vid: int) -> tuple[int, tuple[int, ...]]:
-        """The value in whose memory a new value lies, itself where it has its own, and the values that lie in its."""
+        """The value in whose memory a new value is, itself where it has its own, and the values that are in its."""
         if tensor.layout is not torch.strided:
             return vid, ()
         try:
             storage = _untyped_storage(tensor)._cdata
         except (NotImplementedError, RuntimeError):  # there is no plain storage to ask
             return vid, ()
-        first = self._first.setdefault(storage, (tensor, vid))
-        if first[1] == vid:
-            return vid, ()
-        others = self._spans.get(storage)
-        if others is None:
-            others = self._spans[storage] = [_span(*first)]
-            self._same[_key(storage, first[0])] = first[1]
-        key = _key(storage, tensor)
-        if (same := self._same.get(key)) is not None:
-            return same, ()
-        span = _span(tensor, vid)
+        start, numel = tensor.storage_offset(), tensor.numel()
+        last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+        span = _Span(start, start + (1 + last if numel else 0), numel, vid)
+        others = self._spans.setdefault(storage, [])
         for other in others:
-            if _covers(other, span):
-                self._same[key] = other.vid
+            # The same elements, however they are laid out, or a part of them
+            if (other.start, other.numel) == (start, numel) or other.covers(span):
                 return other.vid, ()
-        self._same[key] = vid
-        inside = tuple(other.vid for other in others if _covers(span, other))
+        inside = tuple(other.vid for other in others if span.covers(other))
         others.append(span)
         return vid, inside
-
-
-def _key(storage: int, tensor: torch.Tensor) -> tuple[int, int, int]:
-    """What tensors have in common that are the same elements, however they are laid out."""
-    return storage, tensor.storage_offset(), tensor.numel()
-
-
-def _span(tensor: torch.Tensor, vid: int) -> _Span:
-    start, numel = tensor.storage_offset(), tensor.numel()
-    end = start + (
-        1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)) if numel else 0
-    )
-    return _Span(start, end, end - start == numel, vid)
-
-
-def _covers(outer: _Span, inner: _Span) -> bool:
-    return outer.dense and outer.start <= inner.start and inner.end <= outer.end
 
 
 # -- packages of quantized modules: objects that only their own operators read, opened here to be counted
@@ -199,19 +180,15 @@ def _covers(outer: _Span, inner: _Span) -> bool:
 _RANKS = "__torch__.torch.classes.c10d."
 """Groups of ranks and what is under way between them arrive as such objects too, and hold no tensors."""
 
-_Content = tuple[tuple[str, torch.Tensor], ...]
 
-
+@dataclass(slots=True)
 class _Package:
-    """A package of some module: what lies in it, and how often an operator read it."""
+    """A package of a module: what is in it, and how often an operator read it."""
 
-    __slots__ = ("path", "reads", "shapes", "vids")
-
-    def __init__(self, path: str, content: _Content, vids: tuple[int, ...]) -> None:
-        self.path = path
-        self.shapes = _shapes(content)
-        self.vids = vids
-        self.reads = 0
+    path: str
+    shapes: list[torch.Size]
+    vids: list[int]
+    reads: int = 0
 
 
 class Packages:
@@ -237,7 +214,7 @@ class Packages:
                 named = [(f"{attribute}_{name}" if name in taken else name, tensor) for name, tensor in content]
                 stem = f"{path}." if path else ""
                 found = [(name, parameter(tensor, stem + name)) for name, tensor in named]
-                self._all.append(_Package(path, content, tuple(vid for _, vid in found)))
+                self._all.append(_Package(path, [t.shape for _, t in content], [vid for _, vid in found]))
                 registered += found
         return registered
 
@@ -248,8 +225,9 @@ class Packages:
         """
         vids: list[int] = []
         for package in _packages_in(args):
-            shapes = _shapes(_open(package))
-            fitting = [known for known in self._all if known.shapes == shapes and _below(known.path, running)]
+            shapes = [tensor.shape for _, tensor in _open(package)]
+            within = f"{running}." if running else ""
+            fitting = [one for one in self._all if one.shapes == shapes and f"{one.path}.".startswith(within)]
             if fitting:
                 chosen = min(fitting, key=lambda known: known.reads)
                 chosen.reads += 1
@@ -286,11 +264,3 @@ def _open(package: Any) -> Iterator[tuple[str, torch.Tensor]]:
             yield f"weight_{side}", part.unpack()[0]
         for side, bias in zip(("ih", "hh"), biases, strict=False):
             yield f"bias_{side}", bias
-
-
-def _shapes(content: Any) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(tensor.shape) for _, tensor in content)
-
-
-def _below(path: str, running: str) -> bool:
-    return not running or path == running or path.startswith(f"{running}.")

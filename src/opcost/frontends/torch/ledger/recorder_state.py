@@ -218,19 +218,20 @@ class RecorderState(private.TorchDispatchMode):
         return self.signatures.of(tensor, self.device).spec if inner is None else self.spec(inner)
 
     def twin(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A tensor without data for the same value as a leaf: what an optimizer may write to."""
+        """A tensor for the same value as a leaf: what an optimizer may write to."""
         leaf = self.leaf(tensor)
-        return recorded(leaf.sig, leaf.vid, self.mark, None)
+        return self.of_value(tensor, leaf.sig, leaf.vid)
 
-    def standing(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
-        """A tensor as large as a leaf that is there before the run: a gradient of passes before."""
-        return recorded(*self._value_of(tensor, name), self.mark, None)
-
-    def _value_of(self, tensor: torch.Tensor, name: str) -> tuple[Signature, int]:
+    def before_run(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
+        """A tensor as large as a leaf that is there before the run: a gradient of earlier passes."""
         sig = self.leaf(tensor).sig
         vid = self.new_value(sig.spec)
         self.leaves[vid] = (name, "const", False)
-        return sig, vid
+        return self.of_value(tensor, sig, vid, zeros=True)
+
+    def of_value(self, like: torch.Tensor, sig: Signature, vid: int, *, zeros: bool = False) -> torch.Tensor:
+        """A tensor for a value; in a run for real it has the numbers of another, or zeros."""
+        return recorded(sig, vid, self.mark, None)
 
     def knows(self, state: State) -> bool:
         """Whether the content of this tensor is known and still true."""
@@ -321,9 +322,6 @@ class RecorderState(private.TorchDispatchMode):
             hint="start the thread in forward, give the work to a ThreadPoolExecutor, or call the layer in forward itself",
         )
         return self.stranger
-
-    def share(self) -> None:
-        """From here on several threads write to this ledger."""
 
     def has_survivors(self) -> bool:
         """Whether a tensor without data that was made here is still alive: each of them holds the mark."""

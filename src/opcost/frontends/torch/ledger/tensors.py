@@ -304,6 +304,10 @@ def recorded(
 
 # -- entry: What the recorder remembers: the user's tensors, what an operator is and makes, and that it ran.
 
+PLAIN = frozenset(
+    {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
+)
+"""Classes of arguments that are compared by their value."""
 SMALL = 1 << 18  # Tensors of at most this many elements may carry their real content (see `operators.contents`)
 
 

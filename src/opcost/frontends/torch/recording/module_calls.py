@@ -190,7 +190,7 @@ class Threads:
         def run(*args: Any, **kwargs: Any) -> Any:
             if not self.open:
                 return task(*args, **kwargs)
-            self.recorder.share()
+            self.recorder.stop_replay()  # it expects calls in the order of one thread
             this = threading.get_ident()
             outer = here.path, getattr(_active, "enter", None), joined.get(this)
             here.path, _active.enter, joined[this] = path, self._called, counting

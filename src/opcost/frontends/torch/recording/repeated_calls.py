@@ -21,7 +21,7 @@ import torch
 
 from opcost.core.graph import Op
 from opcost.core.steps import Pattern, PatternOp, Step, Steps
-from opcost.frontends.torch.ledger.tensors import Entry, Mark, OpRecord, Recorded, Signature, recorded
+from opcost.frontends.torch.ledger.tensors import PLAIN, Entry, Mark, OpRecord, Recorded, Signature, recorded
 from opcost.frontends.torch.private import any_autocast, mode_count, plain_function, transform_level, use_count
 from opcost.frontends.torch.recording.replayed import ASKING, GETITEM, REPLAYED, answered_by, index_key
 from opcost.frontends.torch.tree import tensors_passed
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 _gradients: Callable[[], bool] = torch.is_grad_enabled
 _default_dtype: Callable[[], torch.dtype] = torch.get_default_dtype
-_PLAIN = frozenset(
-    {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
-)
 
 
 # -- operators as steps ----------------------------------------------------------------------------------------------
@@ -266,7 +263,7 @@ class RepeatedCalls:
                     return False
                 vids.append(arg.vid)
                 key.append(arg.sig)
-            elif kind in _PLAIN:
+            elif kind in PLAIN:
                 key.append(kind)
                 key.append(arg)
             elif kind is tuple or kind is list or kind is torch.Size:

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from contextvars import copy_context
+from dataclasses import replace
 from functools import partial
 from threading import current_thread
 from traceback import clear_frames
@@ -19,7 +20,7 @@ from torch import nn
 from opcost.core.graph import UNSEEN, Call, Graph, Module, Note, Op, TensorSpec, Value
 from opcost.core.interrupts import allow_signals, defer_signals, is_delivered, pending, raise_pending
 from opcost.core.steps import PatternedOps, PatternedValues
-from opcost.errors import ForwardError, OpcostError
+from opcost.errors import ForwardError, InputError, OpcostError
 from opcost.frontends.building import with_above
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import is_foreign, parts, parts_of_parameter, rebuilt
@@ -39,20 +40,15 @@ from opcost.frontends.torch.recording.module_calls import (
     marked,
     markers,
 )
-from opcost.frontends.torch.recording.recorder import Recorder
+from opcost.frontends.torch.recording.recorder import RealRecorder, Recorder
 from opcost.frontends.torch.recording.repeated_calls import StepRecords
-from opcost.frontends.torch.recording.training_step import RunOptions, Training, is_fully_sharded, loss_of, note_of
+from opcost.frontends.torch.recording.training_step import RunOptions, Training, is_fully_sharded, note_of
 from opcost.frontends.torch.restore import restored
 from opcost.frontends.torch.restore.leftovers import empty_caches, remove_leftovers
-from opcost.frontends.torch.restore.process import one_at_a_time, replaced
+from opcost.frontends.torch.restore.process import as_written, one_at_a_time, replaced
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 
-_Registered = tuple[list[tuple[str, int]], list[tuple[str, int]]]
-
-
-_UNSEEN = (
-    "a module of the model was called in the thread {!r}, which forward did not start: what ran there is not counted"
-)
+_Named = list[tuple[str, int]]  # Parameters or buffers of a module, by name
 
 
 class Run:
@@ -67,28 +63,20 @@ class Run:
         self.calls: list[list[Any]] = []
         self._here = Here()
         self.failed: Place | None = None
-        self.again = False
-        """An assumed index ended the run early, and the recorder knows now which to avoid."""
-        self._loss = ""
-        """What the model itself computed as a loss, in words."""
-        self._forward = 0
-        """Operators of the forward pass, once that is over."""
-        self._registered: dict[str, _Registered] = {}
-        self._packed: set[int] = set()
-        """Parameters of few bits, whose specs are not those of the stored tensors."""
+        self.again = False  # An assumed index ended the run early, and the recorder knows now which to avoid
+        self.takes_gradients = False  # Forward takes gradients itself, and found none because they were off
+        self._registered: dict[str, tuple[_Named, _Named, int]] = {}
+        """Parameters and buffers of each module, and how many of its parameters had a shape."""
+        self._packed: set[int] = set()  # Parameters of few bits, whose specs are not those of the stored tensors
         self._scripts: dict[int, Callable[..., Any]] = {}
         self._open: list[tuple[str, list[Any]]] = []
         """The calls inside scripted modules that have not ended, with the path around each."""
-        self._settled: dict[str, int] = {}
-        """How many parameters each module had when it was registered."""
         self._sequence: list[int] = []
         self._sequence_path: list[str] = []
-        self._training = Training(recorder, options, self._rebuilt)
         self._checkpoints: Checkpoints | None = None
-        self.takes_gradients = False
-        """Whether forward takes gradients itself, and found none because they were off."""
         self._where_forward = partial(getattr, self._here, "path")
         recorder.where = self._where_forward
+        self._training = Training(model, recorder, options, self._where_forward, self.where_backward)
         if options.backward or options.gradients:
             recorder.replays_after = sys.maxsize  # every operator is needed by itself, with its gradient
 
@@ -179,15 +167,7 @@ class Run:
             self.recorder.note(
                 "empty", f"the input {name or shape} has no elements ({shape}): what depends on it costs nothing"
             )
-        return self._rebuilt(tensor, self.recorder.stand_in, name)
-
-    def _rebuilt(
-        self, tensor: torch.Tensor, change: Callable[[torch.Tensor, str], torch.Tensor], name: str = ""
-    ) -> torch.Tensor:
-        """A tensor with the plain ones that it consists of changed, by themselves and their names."""
-        if is_foreign(tensor) and hasattr(tensor, "__tensor_flatten__"):
-            return rebuilt(tensor, lambda part, attribute: self._rebuilt(part, change, f"{name}.{attribute}"))
-        return change(tensor, name)
+        return rebuilt(tensor, self.recorder.stand_in, name)
 
     def _specs(self, tree: Any) -> tuple[TensorSpec, ...]:
         if type(tree) is Recorded:
@@ -201,8 +181,9 @@ class Run:
             return None  # modules that are called again and again, an unknown number of times
         if not self.options.backward:
             return called, modules
-        more = (len(self.recorder.ops) - self._forward) / (2 * self._forward) if self._forward else 0.0
-        return (1.0 if self._forward else called / modules) + 2 * min(more, 1.0), 3
+        if not (forward := self._training.begins):
+            return called / modules, 3
+        return 1 + 2 * min((len(self.recorder.ops) - forward) / (2 * forward), 1.0), 3
 
     # -- the run ------------------------------------------------------------------------------------------------
 
@@ -211,22 +192,19 @@ class Run:
             try:
                 graph = self._recorded(args, kwargs, names)
             except BaseException as exc:
-                if self.options.tentative:
-                    self._forget(exc)
+                if self.options.tentative:  # let go of the tensors in the frames of the error and of those behind it
+                    self.failed = None
+                    behind: BaseException | None = exc
+                    while behind is not None:
+                        clear_frames(behind.__traceback__)
+                        behind = behind.__cause__ or behind.__context__
+                    gc.collect(0)  # all that a run makes is young
                 if not self.options.tentative or self.recorder.has_survivors():
                     empty_caches()  # what its traceback holds besides goes with it
                 raise
             self.failed = None  # an exception that the model itself caught; its frames hold tensors
             remove_leftovers(self.recorder)
         return graph
-
-    def _forget(self, exc: BaseException | None) -> None:
-        """Let go of the tensors in the frames of an error and of those behind it."""
-        self.failed = None
-        while exc is not None:
-            clear_frames(exc.__traceback__)
-            exc = exc.__cause__ or exc.__context__
-        gc.collect(0)  # all that a run makes is young
 
     def _recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any], names: dict[int, str]) -> Graph:
         """The graph of one run, with everything put back that the run has changed."""
@@ -278,7 +256,11 @@ class Run:
             outputs = tuple(
                 dict.fromkeys(recorder.state(part).vid for t in tensors_in(result) for _, part in parts("", t))
             )
-            self._register_made()
+            # The modules and parameters that forward made are the model's, as they are after any run.
+            self.paths.take_in_made()
+            for path, module in self.paths.all:
+                if len(_with_shape(module)) > (self._registered[path][2] if path in self._registered else 0):
+                    self._register_late(path, module)
             return self.graph_of(outputs)
 
     def _take_gradients(self, outputs: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
@@ -295,40 +277,8 @@ class Run:
         if self._checkpoints is not None:
             self._checkpoints.check()
         if self.options.backward:
-            self._backward(result, tensors_in((args, kwargs)), shards, labelled=kwargs.get("labels") is not None)
+            self._training.run(result, tensors_in((args, kwargs)), shards, labelled=kwargs.get("labels") is not None)
         return result
-
-    def _backward(
-        self, result: Any, given: list[torch.Tensor], shards: list[nn.Parameter] | None, *, labelled: bool
-    ) -> None:
-        """Gradients of all parameters and inputs that ask for one, without touching any `.grad`.
-
-        They begin at the loss where the model computes one, else at every output.
-        `shards` are the parameters of a fully sharded model before it gathered them.
-        """
-        outputs = [t for t in tensors_in(result) if t.requires_grad]
-        if (loss := loss_of(result, labelled=labelled)) is not None:
-            self._loss = "its own, from labels" if labelled else "its own"
-            outputs = [loss]
-        named = self.model.named_parameters() if shards is None else ((str(at), p) for at, p in enumerate(shards))
-        weights = {name: parameter for name, parameter in named if parameter.requires_grad}
-        leaves = [*weights.values(), *(t for t in given if t.requires_grad)]
-        if not outputs or not leaves:
-            raise ForwardError(
-                "there is nothing to differentiate: "
-                + ("no output" if leaves else "no parameter")
-                + " requires a gradient",
-                hint="count without backward, or unfreeze a parameter",
-            )
-        self._forward = len(self.recorder.ops)
-        self._training.backward(
-            outputs,
-            leaves,
-            weights,
-            forward=self._where_forward,
-            backward=self.where_backward,
-            sharded=shards is not None,
-        )
 
     def _unseen(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A module is called in a thread that forward did not start; of real values it is not known whose they are."""
@@ -336,7 +286,9 @@ class Run:
         if any(type(tensor) is Recorded and tensor.mark is self.recorder.mark for tensor in given):
             raise self.recorder.refused(f"module {self.paths.path(module, '')!r}")
         if not self.recorder.without_data and self.paths.knows(module):
-            self.recorder.notes[Note(UNSEEN, _UNSEEN.format(current_thread().name))] = None
+            thread = current_thread().name
+            said = f"a module of the model was called in the thread {thread!r}, which forward did not start: what ran there is "
+            self.recorder.notes[Note(UNSEEN, f"{said}not counted")] = None
 
     # -- the graph ----------------------------------------------------------------------------------------------
 
@@ -344,11 +296,10 @@ class Run:
         """Make a value of every parameter and buffer of a module, used or not."""
         stem = f"{path}." if path else ""
         recorder = self.recorder
-        params: list[tuple[str, int]] = []
-        buffers: list[tuple[str, int]] = []
-        for name, p in module._parameters.items():
-            if p is None or weights.is_uninitialized(p):
-                continue
+        params: _Named = []
+        buffers: _Named = []
+        shaped = _with_shape(module)
+        for name, p in shaped.items():
             for part in parts_of_parameter(name, p):
                 is_param = part.role == "param"
                 trainable = is_param and p.requires_grad
@@ -367,15 +318,7 @@ class Run:
             for part, tensor in parts(name, b)
         ]
         if params or buffers:
-            self._registered[path] = params, buffers
-            self._settled[path] = _settled(module)
-
-    def _register_made(self) -> None:
-        """The modules and parameters that forward made are the model's, as they are after any run."""
-        self.paths.take_in_made()
-        for path, module in self.paths.all:
-            if module._parameters and _settled(module) > self._settled.get(path, 0):
-                self._register_late(path, module)
+            self._registered[path] = params, buffers, len(shaped)
 
     def _register_late(self, path: str, module: nn.Module) -> None:
         """The same while the run is on: looking at the tensors must not be recorded."""
@@ -418,7 +361,7 @@ class Run:
                 "version": torch.__version__,
                 "device": str(recorder.device),
                 "mode": "train" if getattr(self.model, "training", False) else "eval",
-                **({"loss": self._loss} if self._loss else {}),
+                **({"loss": loss} if (loss := self._training.loss) else {}),
                 **({"accumulate": str(passes)} if (passes := self.options.step.accumulate) > 1 else {}),
             },
         )
@@ -435,7 +378,7 @@ class Run:
             if (module := modules.get(path)) is None:  # a name with a dot in it, put into `_modules`
                 yield Module(path=path, type="scope")
                 continue
-            params, buffers = self._registered.get(path) or ((), ())
+            params, buffers, _ = self._registered.get(path) or ((), (), 0)
             opening = first.get(path)
             yield Module(
                 path=path,
@@ -450,6 +393,47 @@ class Run:
             )
 
 
-def _settled(module: nn.Module) -> int:
-    """How many parameters of its own a module has that have a shape."""
-    return sum(p is not None and not weights.is_uninitialized(p) for p in module._parameters.values())
+def _with_shape(module: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters of a module itself that have a shape."""
+    return {name: p for name, p in module._parameters.items() if p is not None and not weights.is_uninitialized(p)}
+
+
+class Block:
+    """Records whatever runs inside a block of the user's code; modules that it calls go by `<Class>`, those below by name.
+
+    Every operator runs as it would. Nothing is withheld or restored: what the block computes and changes is the user's doing.
+    """
+
+    def __init__(self) -> None:
+        self.recorder = RealRecorder(torch.get_default_device(), restores=False)
+        # Recurrent layers run as they do without us, which is how they are taken apart for a backward pass.
+        self._run = Run(nn.Module(), self.recorder, RunOptions(backward=True))
+        self.recorder.where = self._where
+        self._undo = ExitStack()
+
+    def enter(self) -> None:
+        """Begin to record."""
+        if any(isinstance(mode, Recorder) for mode in private.dispatch_modes()):
+            raise InputError("a recording runs inside another recording or count", hint="end the outer one first")
+        self._undo.enter_context(as_written())  # a compiler would trace the recorder, as flex attention's does
+        self._undo.enter_context(intercept_calls(self._run.enter, engine=True))
+        self._undo.enter_context(self.recorder)
+
+    def leave(self) -> None:
+        """End the recording."""
+        self._undo.close()
+        self._run.failed = None  # what a module raised; its frames hold tensors
+
+    def graph(self) -> Graph:
+        """What ran so far."""
+        root = self._run.model
+        root.training = any(module.training for _, module in self._run.paths.all if module is not root)
+        return replace(self._run.graph_of(()), source="recording")
+
+    def _where(self) -> str:
+        """The running module; inside the autograd engine, the one whose forward made the node that runs."""
+        if private.autograd_node() is None:
+            self.recorder.phase = "forward"
+            return self._run.where_graded()
+        self.recorder.phase = "backward"
+        return self._run.where_backward()

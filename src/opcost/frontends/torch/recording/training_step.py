@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ from opcost.core.interrupts import is_delivered
 from opcost.core.option import Step
 from opcost.errors import ForwardError, InputError, OpcostError
 from opcost.frontends.torch import private
-from opcost.frontends.torch.ledger.parameters import parts
+from opcost.frontends.torch.ledger.parameters import parts, rebuilt
 from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.recording.repeated_calls import StepRecords
@@ -107,9 +107,7 @@ def _with_memory(function: Callable[[torch.Tensor], None]) -> Callable[[torch.Te
 
 # -- training: The backward pass and the update of a run: gradients, what they are added to, and what an optimizer keeps.
 
-Where = Callable[[], str]  # Tells the path of the module that runs
-Rebuilt = Callable[[torch.Tensor, Callable[[torch.Tensor, str], torch.Tensor]], torch.Tensor]
-"""A tensor with the plain ones that it consists of changed."""
+Where = Callable[[], str]  # Returns the path of the module that runs
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,37 +143,51 @@ class Training:
     operators count as often as they would run.
     """
 
-    def __init__(self, recorder: Recorder, options: RunOptions, rebuilt: Rebuilt) -> None:
+    def __init__(
+        self, model: nn.Module, recorder: Recorder, options: RunOptions, forward: Where, backward: Where
+    ) -> None:
+        self._model = model
         self._recorder = recorder
         self._options = options
-        self._rebuilt = rebuilt
-        self._seeds: frozenset[int] = frozenset()
-        """Storages of the gradients from which the backward pass begins."""
+        self._where_forward, self._where_backward = forward, backward
+        self.loss = ""  # What the model itself computed as a loss, in words
+        self.begins = 0  # Operators of the forward pass, once that is over
+        self._seeds: frozenset[int] = frozenset()  # Storages of the gradients from which the backward pass begins
         self._gradients: frozenset[int] = frozenset()
-        self._state: frozenset[int] = frozenset()
-        """Storages of what the optimizer remembers."""
-        self._additions: set[int] = set()
-        """The operators that add to gradients that are there."""
+        self._state: frozenset[int] = frozenset()  # Storages of what the optimizer remembers
+        self._additions: set[int] = set()  # The operators that add to gradients that are there
 
-    def backward(
-        self, outputs: list[torch.Tensor], leaves: Sequence[torch.Tensor], weights: Mapping[str, torch.Tensor], *,
-        forward: Where, backward: Where, sharded: bool,
-    ) -> None:  # fmt: skip
-        """Gradients of the leaves, of which the weights come first, without touching any `.grad`; then the update."""
+    def run(
+        self, result: Any, inputs: list[torch.Tensor], shards: list[nn.Parameter] | None, *, labelled: bool
+    ) -> None:
+        """Gradients of all parameters and inputs that ask for one, without touching any `.grad`; then the update.
+
+        They begin at the loss where the model computes one, else at every output. `shards` are the parameters of a fully
+        sharded model before it gathered them.
+        """
         recorder, optimizer = self._recorder, self._options.optimizer
-        recorder.phase = "backward"
-        recorder.where = forward
+        outputs = [t for t in tensors_in(result) if t.requires_grad]
+        if (loss := loss_of(result, labelled=labelled)) is not None:
+            self.loss = "its own, from labels" if labelled else "its own"
+            outputs = [loss]
+        named = self._model.named_parameters() if shards is None else ((str(at), p) for at, p in enumerate(shards))
+        weights = {name: parameter for name, parameter in named if parameter.requires_grad}
+        leaves = [*weights.values(), *(t for t in inputs if t.requires_grad)]
+        if not outputs or not leaves:
+            fault = f"there is nothing to differentiate: no {'output' if leaves else 'parameter'} requires a gradient"
+            raise ForwardError(fault, hint="count without backward, or unfreeze a parameter")
+        self.begins = len(recorder.ops)
+        recorder.phase, recorder.where = "backward", self._where_forward
         given = [torch.ones_like(t) for t in outputs]
-        recorder.where = backward
-        with torch.autograd.set_multithreading_enabled(False), self._adding(weights, sharded=sharded):
-            if sharded:
-                grads: Any = shared_gradients(outputs, list(leaves), given)
+        recorder.where = self._where_backward
+        with self._adding(weights, sharded=shards is not None):
+            if shards is None:
+                grads: Any = torch.autograd.grad(outputs, leaves, grad_outputs=given, allow_unused=True)
             else:
-                grads = torch.autograd.grad(outputs, leaves, grad_outputs=given, allow_unused=True)
+                grads = shared_gradients(outputs, leaves, given)
         self._seeds = self._storages(given)
         self._gradients = self._storages(grads)
-        recorder.phase = "update"
-        recorder.where = forward
+        recorder.phase, recorder.where = "update", self._where_forward
         pairs = [(w, g) for w, g in zip(weights.values(), grads, strict=False) if g is not None]
         with torch.no_grad():
             if optimizer is not None:
@@ -209,7 +221,7 @@ class Training:
                 hint="count one pass forward and backward, without accumulate and zero_grad",
             )
         recorder = self._recorder
-        there = self._rebuilt(weight, lambda part, _: recorder.standing(part, f"{name}.grad"))
+        there = rebuilt(weight, lambda part, _: recorder.before_run(part, f"{name}.grad"))
         before, first = recorder.where, len(recorder.ops)
         recorder.where = lambda: name.rpartition(".")[0]
         try:
@@ -220,15 +232,11 @@ class Training:
         self._additions.update(range(first, len(recorder.ops)))
         return there
 
-    def _update(
-        self,
-        make: Callable[[list[torch.Tensor]], Any],
-        pairs: list[tuple[torch.Tensor, torch.Tensor]],
-    ) -> None:
+    def _update(self, make: Callable[..., Any], pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
         """One step of the optimizer, on stand-ins of the parameters."""
         stand_ins = []
         for weight, grad in pairs:
-            twin = self._rebuilt(weight, lambda part, _: self._recorder.twin(part))
+            twin = rebuilt(weight, lambda part, _: self._recorder.twin(part))
             twin.grad = grad
             stand_ins.append(twin)
         try:

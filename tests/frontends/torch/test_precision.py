@@ -147,7 +147,7 @@ def test_the_backward_pass_runs_outside() -> None:
 
 @pytest.mark.parametrize(("like", "key"), [("cuda", "AutocastCUDA"), ("cpu", "AutocastCPU")])
 def test_every_operator_for_which_this_pytorch_has_a_rule_has_one_here(like: str, key: str) -> None:
-    known = {name for names in RULES[like].values() for name in names.split()}
+    known = {name for lines in RULES[like].values() for line in lines for name in line.split()}
     registered = torch._C._dispatch_get_registrations_for_dispatch_key(key)
     assert known == {name.removeprefix("aten::") for name in registered}
 

@@ -8,66 +8,25 @@ that no tensor has: a run includes that key for its thread alone. Whether autoca
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import torch
 from torch.nn import functional
 
+from opcost.core.parsing import packaged_table
 from opcost.frontends.torch import private
-from opcost.frontends.torch.ledger.recorder_state import counting_thread
 from opcost.frontends.torch.restore.process import replaced
+from opcost.frontends.torch.tree import tensors_passed
 
-How: TypeAlias = Literal["lower", "float32", "float32 result", "float32 norm", "widest", "refused", "as it is"]
-"""What becomes of an operator's arguments: all in the lower type; all in float32; its result in float32, where it requests
-no other (norms by another overload); all in float32 where one is; an error."""
+RULES: dict[str, dict[str, list[str]]] = packaged_table(__package__, "autocast.json")
+"""PyTorch's rules by the type of a device: the names of operators of aten, with their overloads, by what becomes of their
+arguments: all in the `lower` type; all in `float32`; the `float32 result`, where they request no other (a `float32 norm` by
+another overload); all in float32 where one is (`widest`); an error (`refused`)."""
 
-RULES: dict[str, dict[How, str]] = {
-    "cuda": {
-        "lower": "_convolution _convolution.deprecated _scaled_dot_product_flash_attention _thnn_fused_gru_cell "
-        "_thnn_fused_lstm_cell addbmm addmm addmv addr baddbmm bmm chain_matmul conv1d conv2d conv3d conv_tbc conv_transpose1d "
-        "conv_transpose2d.input conv_transpose3d.input convolution cudnn_convolution cudnn_convolution_transpose einsum gru_cell "
-        "linalg_multi_dot linalg_vecdot linear lstm_cell matmul mm mv prelu rnn_relu_cell rnn_tanh_cell "
-        "scaled_dot_product_attention",
-        "float32": "_upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d "
-        "_upsample_nearest_exact3d acos asin binary_cross_entropy_with_logits cdist cosh cosine_embedding_loss "
-        "cosine_similarity dist erfinv exp expm1 frobenius_norm.dim group_norm hinge_embedding_loss huber_loss kl_div l1_loss "
-        "layer_norm log log10 log1p log2 logsumexp margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss "
-        "native_layer_norm nll_loss nll_loss2d nuclear_norm nuclear_norm.dim pdist poisson_nll_loss pow.Scalar pow.Tensor_Scalar "
-        "pow.Tensor_Tensor reciprocal renorm rms_norm rsqrt sinh smooth_l1_loss soft_margin_loss softplus tan "
-        "triplet_margin_loss upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d "
-        "upsample_nearest3d upsample_trilinear3d",
-        "float32 result": "cumprod cumsum linalg_matrix_norm linalg_matrix_norm.str_ord linalg_vector_norm log_softmax.int prod "
-        "prod.dim_int softmax.int sum sum.dim_IntList",
-        "float32 norm": "norm.Scalar norm.ScalarOpt_dim",
-        "widest": "addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put scatter_add tensordot vdot",
-        "refused": "binary_cross_entropy",
-    },
-    "cpu": {
-        "lower": "_addmm_activation _convolution.deprecated _native_multi_head_attention addbmm addmm baddbmm bmm conv1d "
-        "conv1d.padding conv2d conv2d.padding conv3d conv3d.padding conv_tbc conv_transpose1d conv_transpose2d.input "
-        "conv_transpose3d.input linalg_vecdot linear matmul mkldnn_rnn_layer mm prelu scaled_dot_product_attention",
-        "float32": "_grid_sampler_2d_cpu_fallback _lu_with_info adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d "
-        "binary_cross_entropy binary_cross_entropy_with_logits cdist cholesky cholesky_inverse cholesky_solve "
-        "cosine_embedding_loss cross_entropy_loss ctc_loss.IntList ctc_loss.Tensor fake_quantize_per_tensor_affine fft_fft "
-        "fft_fft2 fft_fftn fft_hfft fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_irfft fft_irfft2 fft_irfftn fft_rfft fft_rfft2 "
-        "fft_rfftn fractional_max_pool2d fractional_max_pool3d geqrf grid_sampler grid_sampler_2d grid_sampler_3d "
-        "hinge_embedding_loss huber_loss inverse kl_div l1_loss linalg_cholesky linalg_cholesky_ex linalg_cond linalg_cond.p_str "
-        "linalg_eig linalg_eigh linalg_eigvals linalg_eigvalsh linalg_householder_product linalg_inv linalg_inv_ex linalg_lstsq "
-        "linalg_matrix_rank linalg_matrix_rank.atol_rtol_float linalg_matrix_rank.atol_rtol_tensor "
-        "linalg_matrix_rank.tol_tensor linalg_qr linalg_solve linalg_svd linalg_svdvals linalg_tensorinv linalg_tensorsolve "
-        "lu_solve margin_ranking_loss max_pool3d max_unpool2d max_unpool3d mse_loss multi_margin_loss multilabel_margin_loss "
-        "multilabel_margin_loss_forward nanquantile nanquantile.scalar nll_loss nll_loss2d orgqr ormqr pinverse "
-        "poisson_nll_loss polar prod prod.dim_int qr quantile quantile.scalar reflection_pad1d reflection_pad2d "
-        "replication_pad1d replication_pad2d replication_pad3d smooth_l1_loss soft_margin_loss stft stft.center svd trace "
-        "triangular_solve triplet_margin_loss view_as_complex",
-        "widest": "cat index_copy stack",
-    },
-}
-"""PyTorch's rules by the type of a device: the names of operators of aten, with their overloads."""
-
+aten: Any = torch.ops.aten
 _KEY = private.DispatchKey.AutocastIPU
 _KEY_OF = "ipu"
 _KEYS = private.DispatchKeySet(_KEY) | private.DispatchKeySet(private.DispatchKey.AutocastCPU)
@@ -79,7 +38,7 @@ class _Casting:
 
     def __init__(self, like: str) -> None:
         self.on_gpu = like == "cuda"
-        self.rules = {name: how for how, names in RULES[like].items() for name in names.split()}
+        self.rules = {name: how for how, lines in RULES[like].items() for line in lines for name in line.split()}
         self.kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def cast(self, tree: Any, to: torch.dtype, lower: torch.dtype) -> Any:
@@ -115,11 +74,10 @@ class _Casting:
             if how == "float32 norm":
                 return _norm(*args)
             to = lower if how == "lower" else torch.float32
-            if how == "widest" and not any(_floats((args, tuple(kwargs.values())), torch.float32)):
+            if how == "widest" and all(t.dtype is not to for t in tensors_passed((args, kwargs), [])):
                 to = lower
-            # Cast the last argument first, as PyTorch built for x86-64 does, so that every machine gives
-            # the same rows. C++ leaves the order of arguments to the compiler, and the builds for ARM
-            # cast from left to right
+            # Cast the last argument first, as PyTorch built for x86-64 does, so that every machine gives the same rows.
+            # C++ leaves the order of arguments to the compiler, and the builds for ARM cast from left to right
             cast = {key: self.cast(arg, to, lower) for key, arg in reversed(kwargs.items())}
             return op(*reversed([self.cast(arg, to, lower) for arg in reversed(args)]), **cast)
 
@@ -128,35 +86,23 @@ class _Casting:
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         if given.get("dtype") is None and _is_castable(args[0]):
             given["dtype"] = torch.float32
-            halves = {"softmax": torch.ops.aten._softmax, "log_softmax": torch.ops.aten._log_softmax}
+            halves = {"softmax": aten._softmax, "log_softmax": aten._log_softmax}
             kernel = halves.get(op._schema.name.removeprefix("aten::"))
-            if self.on_gpu and kernel is not None and args[0].dtype is torch.float16 and not _has_data(args[0]):
+            without_data = type(args[0]) not in (torch.Tensor, torch.nn.Parameter) or args[0].device.type == "meta"
+            if self.on_gpu and kernel is not None and args[0].dtype is torch.float16 and without_data:
                 return kernel(args[0], given["dim"], True)  # noqa: FBT003 - a GPU reads halves and writes float32 at once
         return op(**given)
 
 
-def _norm(x: torch.Tensor, p: Any = None, dim: Any = (), keepdim: bool = False) -> torch.Tensor:  # noqa: FBT001, FBT002 - as the operator
+def _norm(x: torch.Tensor, p: Any = None, dim: Any = (), *keepdim: bool) -> Any:
     dtype = torch.float32 if _is_castable(x) else x.dtype
     if dim == ():
-        return torch.ops.aten.norm.ScalarOpt_dtype(x, p, dtype=dtype)  # type: ignore[no-any-return]
-    return torch.ops.aten.norm.ScalarOpt_dim_dtype(x, p, dim, keepdim, dtype=dtype)  # type: ignore[no-any-return]
+        return aten.norm.ScalarOpt_dtype(x, p, dtype=dtype)
+    return aten.norm.ScalarOpt_dim_dtype(x, p, dim, any(keepdim), dtype=dtype)
 
 
 def _is_castable(item: Any) -> bool:
     return isinstance(item, torch.Tensor) and item.is_floating_point() and item.dtype is not torch.float64
-
-
-def _has_data(tensor: torch.Tensor) -> bool:
-    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type != "meta"
-
-
-def _floats(tree: Any, dtype: torch.dtype) -> Iterator[bool]:
-    """Of each tensor among arguments whether it is of this type."""
-    if isinstance(tree, (list, tuple)):
-        for item in tree:
-            yield from _floats(item, dtype)
-    elif isinstance(tree, torch.Tensor):
-        yield tree.dtype is dtype
 
 
 def lowered(*tensors: torch.Tensor | None) -> tuple[Any, ...]:
@@ -175,19 +121,16 @@ def _enter_rules() -> tuple[torch.library.Library, ...]:
     others = torch.library.Library("_", "IMPL")
     others.fallback(torch.library.fallthrough_kernel, _KEY.name)
     library = torch.library.Library("aten", "IMPL")
-    for name in sorted({name for rules in RULES.values() for names in rules.values() for name in names.split()}):
+    for name in sorted({name for like in RULES for name in _Casting(like).rules}):
         packet, _, overload = name.partition(".")
-        op = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
+        op = getattr(getattr(aten, packet, None), overload or "default", None)
         if op is not None:  # another version may lack it
-            library.impl(name, _kernel(op, name), _KEY.name, with_keyset=True)
+
+            def cast(keys: Any, *args: Any, op: Any = op, name: str = name, **kwargs: Any) -> Any:
+                return _here.casting(op, name, keys, args, kwargs)
+
+            library.impl(name, cast, _KEY.name, with_keyset=True)
     return others, library
-
-
-def _kernel(op: Any, name: str) -> Callable[..., Any]:
-    def cast(keys: Any, *args: Any, **kwargs: Any) -> Any:
-        return _here.casting(op, name, keys, args, kwargs)
-
-    return cast
 
 
 @contextmanager
@@ -223,38 +166,27 @@ def autocast_as(like: str) -> Iterator[None]:
 # of queries and keys, and dropout keeps its noise in the type of its input: twice the memory that a GPU holds. So these
 # functions are exchanged for the time of a run, for the thread that runs it.
 
-aten: Any = torch.ops.aten
 _HALF = (torch.bfloat16, torch.float16)
 _WIDEST = 256  # Features of a head that kernels of attention take
 _ALIGNED = 8  # Elements at whose multiples rows of a mask begin
 
 
 def _attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_mask: torch.Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,  # noqa: FBT001, FBT002 - the function that it replaces takes it by position
-    scale: float | None = None,
-    enable_gqa: bool = False,  # noqa: FBT001, FBT002 - the same
-) -> torch.Tensor:
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: Any = False,  # noqa: FBT002
+    scale: float | None = None, enable_gqa: Any = False,  # noqa: FBT002 - the function that it replaces takes both by position
+) -> Any:  # fmt: skip
     """Attention by the kernel that a GPU takes: flash, the one that saves memory, or by products."""
     if not all(map(_is_plain, (query, key, value))):
         return NotImplemented
     query, key, value, attn_mask = lowered(query, key, value, attn_mask)
-    # Whether the elements of a row lie side by side, as kernels of attention want them
+    # Whether the elements of a row are side by side, as kernels of attention need them
     if all(part.dim() == 4 and bool(part.stride(-1) == 1 or part.shape[-1] == 1) for part in (query, key, value)):
         square = query.shape[-2] == key.shape[-2] or not is_causal
         heads_fit = query.shape[-1] == value.shape[-1] and query.shape[-1] <= _WIDEST
         if query.dtype in _HALF and attn_mask is None and heads_fit and square:
-            debug = False
-            found = aten._scaled_dot_product_flash_attention(
-                query, key, value, dropout_p, is_causal, debug, scale=scale
-            )
-            return found[0]  # type: ignore[no-any-return]
-        # Whether the kernel that saves memory takes these: whole vectors of 16 bytes, as many heads, a mask
-        # that lies row by row
+            flash, debug = aten._scaled_dot_product_flash_attention, False
+            return flash(query, key, value, dropout_p, is_causal, debug, scale=scale)[0]
+        # Whether the kernel that saves memory takes these: whole vectors of 16 bytes, as many heads, a mask row by row
         whole = 16 // query.dtype.itemsize
         if (
             query.dtype in (*_HALF, torch.float32)
@@ -263,14 +195,10 @@ def _attention(
             and (attn_mask is None or attn_mask.stride(-1) == 1)
         ):
             graded = torch.is_grad_enabled() and any(part.requires_grad for part in (query, key, value))
-            bias = _as_numbers(attn_mask, query)
-            found = aten._scaled_dot_product_efficient_attention(
-                query, key, value, bias, graded, dropout_p, is_causal, scale=scale
-            )
-            return found[0]  # type: ignore[no-any-return]
-    return aten._scaled_dot_product_attention_math(  # type: ignore[no-any-return]
-        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-    )[0]
+            efficient, bias = aten._scaled_dot_product_efficient_attention, _as_numbers(attn_mask, query)
+            return efficient(query, key, value, bias, graded, dropout_p, is_causal, scale=scale)[0]
+    math = aten._scaled_dot_product_attention_math
+    return math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
 
 
 def _as_numbers(mask: torch.Tensor | None, query: torch.Tensor) -> torch.Tensor | None:
@@ -279,9 +207,8 @@ def _as_numbers(mask: torch.Tensor | None, query: torch.Tensor) -> torch.Tensor 
         return None
     if mask.dtype is torch.bool:
         mask = torch.where(mask, 0.0, -torch.inf).to(query.dtype)
-    if any(
-        stride % _ALIGNED for stride in mask.stride()[:-1]
-    ):  # rows that begin anywhere are copied with a rest behind
+    # Rows that begin anywhere are copied with a rest behind.
+    if any(stride % _ALIGNED for stride in mask.stride()[:-1]):
         length = mask.shape[-1]
         mask = functional.pad(mask, (0, -length % _ALIGNED))[..., :length]
     return mask.expand(*query.shape[:2], query.shape[-2], mask.shape[-1])
@@ -294,22 +221,10 @@ def _dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace
 
 
 def _heads(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    embed_dim_to_check: int,
-    num_heads: int,
-    in_proj_weight: torch.Tensor | None,
-    in_proj_bias: torch.Tensor | None,
-    bias_k: torch.Tensor | None,
-    bias_v: torch.Tensor | None,
-    add_zero_attn: bool,  # noqa: FBT001 - the function that it replaces takes it by position
-    dropout_p: float,
-    out_proj_weight: torch.Tensor,
-    out_proj_bias: torch.Tensor | None,
-    training: bool = True,  # noqa: FBT001, FBT002 - the same
-    **other: Any,
-) -> Any:
+    query: Any, key: Any, value: Any, embed_dim_to_check: int, num_heads: int, in_proj_weight: Any, in_proj_bias: Any,
+    bias_k: Any, bias_v: Any, add_zero_attn: Any, dropout_p: float, out_proj_weight: Any, out_proj_bias: Any,
+    training: Any = True, **other: Any,  # noqa: FBT002 - the function that it replaces takes it by position
+) -> Any:  # fmt: skip
     """`nn.MultiheadAttention` of a text with itself as it runs without gradients: text by text, and nothing is copied."""
     given = (query, in_proj_weight, in_proj_bias, out_proj_weight, out_proj_bias)
     graded = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in given)
@@ -341,21 +256,17 @@ _EXCHANGED: dict[str, Any] = {
 @contextmanager
 def as_on_a_gpu() -> Iterator[None]:
     """Exchange the functions for this thread; others call the plain ones."""
-    here = counting_thread()
-
-    before = {name: getattr(functional, name) for name in _EXCHANGED}
 
     def exchanged(name: str) -> Any:
+        plain = getattr(functional, name)
+
         def call(*args: Any, **kwargs: Any) -> Any:
-            result = _EXCHANGED[name](*args, **kwargs) if counting_thread() == here else NotImplemented
-            return before[name](*args, **kwargs) if result is NotImplemented else result
+            result = _EXCHANGED[name](*args, **kwargs)
+            return plain(*args, **kwargs) if result is NotImplemented else result
 
-        return call
+        return replaced(functional, name, call)
 
-    try:
+    with ExitStack() as undo:
         for name in _EXCHANGED:
-            setattr(functional, name, exchanged(name))
+            undo.enter_context(exchanged(name))
         yield
-    finally:
-        for name, function in before.items():
-            setattr(functional, name, function)

@@ -27,6 +27,15 @@ __all__ = [
 _C: Any = torch._C
 pop_mode, push_mode = _pop_mode, _push_mode
 
+
+class DispatchMode(TorchDispatchMode):
+    """A dispatch mode that does not wrap every call, with which the first operator would import torch._dynamo, for seconds."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
 # -- settings of the process
 device_context: Any = torch._GLOBAL_DEVICE_CONTEXT
 print_options: Any = torch._tensor_str.PRINT_OPTS

@@ -27,7 +27,6 @@ from opcost.frontends.torch.ledger.tensors import (
     StorageLife,
     TensorRecord,
     recorded,
-    reshape,
 )
 
 ASSUMPTIONS = {
@@ -67,15 +66,14 @@ class Choice:
     def __init__(self, candidates: int) -> None:
         self.candidates = candidates
         self.compared: set[int] = set()
-        self.won = False
-        """A comparison was true."""
+        self.won = False  # A comparison was true
 
     def is_in_turn(self) -> bool:
         """Whether it was compared with the first candidates so far, as a loop over experts does."""
         return self.compared == set(range(len(self.compared)))
 
 
-class RecorderState(private.TorchDispatchMode):
+class RecorderState(private.DispatchMode):
     """What is written down while operators run; `where` tells the running module's path.
 
     How an operator is answered is the matter of the classes below. It is their dispatch mode already, because operators
@@ -84,25 +82,16 @@ class RecorderState(private.TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # True would wrap every call and make the first operator import torch._dynamo, which takes seconds.
-        return False
-
     def __init__(self, device: torch.device) -> None:
         super().__init__()
-        self.device = device
-        """Where tensors without data claim to lie if the model's own lie nowhere."""
+        self.device = device  # Where tensors without data claim to lie if the model's own lie nowhere
         default = torch.get_default_device()
         self.default_device = device if default.type == "meta" else default
         self.mark = Mark(self)
         self._references = sys.getrefcount(self.mark)
-        self.lock = RLock()
-        """Threads that forward starts take turns, operator by operator."""
-        self.thread: int | None = None
-        """The thread that counts, while forward runs."""
-        self.stranger: ForwardError | None = None
-        """Of an operator that ran in a thread of which nothing is seen."""
+        self.lock = RLock()  # Threads that forward starts take turns, operator by operator
+        self.thread: int | None = None  # The thread that counts, while forward runs
+        self.stranger: ForwardError | None = None  # Of an operator that ran in a thread of which nothing is seen
         self.where: Callable[[], str] = str
         self.phase: Phase = "forward"
         self.marker_calls: dict[Any, Callable[..., None]] = {}
@@ -115,18 +104,15 @@ class RecorderState(private.TorchDispatchMode):
         """Name, role and trainability of the values that are not activations."""
         self.notes: dict[Note, None] = {}
         self.signatures = Signatures()
-        self._leaf_of: dict[int, TensorRecord] = {}
+        self.leaf_of: dict[int, TensorRecord] = {}  # The tensors of the user's that were seen so far
         self._memory = Memory()
         self._unknown_storages: set[int] = set()
         self._assumed_storages: dict[int, tuple[str, Choice | None]] = {}
         self._deciding: list[tuple[Choice, str]] = []
         """The choices that decide what runs by comparisons, and in which module."""
-        self.avoided: dict[int, set[int]] = {}
-        """Indices that are assumed never to win, by the number of candidates."""
-        self.together = False
-        """All choose the last candidates, and not each candidate equally often."""
-        self.can_run_real: Callable[[], bool] = bool
-        """Whether the model could be run on its weights instead."""
+        self.avoided: dict[int, set[int]] = {}  # Indices that are assumed never to win, by the number of candidates
+        self.together = False  # All choose the last candidates, and not each candidate equally often
+        self.can_run_real: Callable[[], bool] = bool  # Whether the model could be run on its weights instead
         self.shared: dict[int, torch.Tensor] = {}
         """The known contents, by storage, that were handed out as memory: to NumPy, or as an address."""
         self._reshaped: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -148,7 +134,7 @@ class RecorderState(private.TorchDispatchMode):
             if role != "const":  # a parameter that forward itself made: an operator's result, which the model keeps
                 self.leaves[tensor.vid] = name, role, trainable
             return TensorRecord(tensor, tensor.sig, tensor.vid, None)
-        found = self._leaf_of.get(id(tensor))
+        found = self.leaf_of.get(id(tensor))
         if found is not None:
             if role != "const" and self.leaves[found.origin][1] == "const":  # seen before the model registered it
                 self.leaves[found.origin] = (name, role, trainable)
@@ -161,16 +147,8 @@ class RecorderState(private.TorchDispatchMode):
             self.storages = [vid if at in inside else at for at in self.storages]
         self.leaves[vid] = (name, role, trainable)
         leaf = TensorRecord(tensor, sig, vid, _content(tensor, role))
-        self._leaf_of[id(tensor)] = leaf
+        self.leaf_of[id(tensor)] = leaf
         return leaf
-
-    def leaf_of(self, tensor: Any) -> TensorRecord | None:
-        """The record of a tensor of the user's that was seen before."""
-        return self._leaf_of.get(id(tensor))
-
-    def known_leaves(self) -> int:
-        """How many tensors of the user's were seen so far."""
-        return len(self._leaf_of)
 
     def stand_in(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """The tensor without data that takes the place of an input of the user's."""
@@ -190,17 +168,19 @@ class RecorderState(private.TorchDispatchMode):
         return frozenset(self.storages[vid] for vid in freed) - kept
 
     def _reshape(self, state: State, sig: Signature) -> None:
+        """Give a tensor another shape in place, as `t_`, `unsqueeze_` and `resize_` do, and operators to their `out`."""
         if type(state) is Recorded:
-            reshape(state, sig)
-            return
-        self._reshaped.append((state.tensor, state.tensor.detach()))
-        state.tensor.data = torch.empty_strided(sig.shape, sig.stride, dtype=sig.dtype, device=state.tensor.device)
+            with private.NoDispatch():
+                torch.Tensor.data.__set__(state, recorded(sig, state.vid, state.mark, state.life))  # type: ignore[attr-defined]
+        else:
+            self._reshaped.append((state.tensor, state.tensor.detach()))
+            state.tensor.data = torch.empty_strided(sig.shape, sig.stride, dtype=sig.dtype, device=state.tensor.device)
         state.sig = sig
 
     def state(self, tensor: torch.Tensor) -> State:
         if type(tensor) is Recorded:
             return tensor
-        found = self._leaf_of.get(id(tensor))
+        found = self.leaf_of.get(id(tensor))
         if found is not None:
             return found
         if is_foreign(tensor):
@@ -211,7 +191,7 @@ class RecorderState(private.TorchDispatchMode):
         """Shape and type of any tensor that passes by."""
         if type(tensor) is Recorded:
             return tensor.sig.spec
-        found = self._leaf_of.get(id(tensor))
+        found = self.leaf_of.get(id(tensor))
         if found is not None:
             return found.sig.spec
         inner = laid_out(tensor)
@@ -351,7 +331,7 @@ class RecorderState(private.TorchDispatchMode):
                 outputs.append(state if type(state) is Recorded else state.tensor)
             elif sig.stored is not None:  # it has memory, because there are no sparse tensors without
                 outputs.append(sparse := sig.zeros())
-                self._leaf_of[id(sparse)] = TensorRecord(sparse, sig, vid, None)
+                self.leaf_of[id(sparse)] = TensorRecord(sparse, sig, vid, None)
             else:
                 life = StorageLife(self.lives, vid) if base < 0 else states[base].life
                 outputs.append(recorded(sig, vid, self.mark, life, None if contents is None else contents[vid - first]))

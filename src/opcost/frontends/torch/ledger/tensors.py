@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from array import array
 from collections.abc import Callable, Sized
+from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from typing import Any, NamedTuple
@@ -16,7 +17,6 @@ from opcost.core.graph import Attrs, Phase, TensorSpec
 from opcost.errors import ForwardError
 from opcost.frontends.aten.call import row_major
 from opcost.frontends.torch.private import (
-    NoDispatch,
     empty_quantized,
     make_wrapper,
     mode_count,
@@ -33,8 +33,7 @@ class Lives:
     __slots__ = ("_watched", "ops", "storages", "times")
 
     def __init__(self, ops: Sized) -> None:
-        self.ops = ops
-        """What has run so far; its length is the time."""
+        self.ops = ops  # What has run so far; its length is the time
         self.storages = array("i")
         self.times = array("i")
         self._watched: dict[int, weakref.ref[torch.UntypedStorage]] = {}
@@ -72,30 +71,23 @@ _storage_offset: Callable[[torch.Tensor], int] = torch.Tensor.storage_offset
 QUANTIZED = frozenset({torch.qint8, torch.quint8, torch.qint32})
 
 
+@dataclass(slots=True, eq=False)
 class Signature:
     """Shape, strides, element type and device of a tensor: one object for each combination, compared by identity.
 
     A sparse tensor also has its layout and how many values it stores, and no strides.
     """
 
-    __slots__ = ("device", "dtype", "layout", "shape", "spec", "stored", "stride")
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    layout: torch.layout = torch.strided
+    stored: int | None = None
+    spec: TensorSpec = field(init=False)
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        stride: tuple[int, ...],
-        dtype: torch.dtype,
-        device: torch.device,
-        layout: torch.layout = torch.strided,
-        stored: int | None = None,
-    ) -> None:
-        self.shape = shape
-        self.stride = stride
-        self.dtype = dtype
-        self.device = device
-        self.layout = layout
-        self.stored = stored
-        self.spec = TensorSpec(shape, str(dtype).removeprefix("torch."))
+    def __post_init__(self) -> None:
+        self.spec = TensorSpec(self.shape, str(self.dtype).removeprefix("torch."))
 
     def meta(self) -> torch.Tensor:
         """A fresh tensor of this signature on the meta device."""
@@ -104,13 +96,17 @@ class Signature:
     def zeros(self) -> torch.Tensor:
         """A fresh tensor of this signature on the CPU, for kernels that know no other device.
 
-        Ones would be as good; integers are zero so that they are valid indices.
+        Ones would be as good; integers are zero so that they are valid indices. A sparse tensor stores zeros at the first
+        places, and again there if there are more.
         """
         if self.stored is not None:
-            return _sparse_zeros(self.shape, self.dtype, self.layout, self.stored)
-        extent = (
-            1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride, strict=True)) if 0 not in self.shape else 0
-        )
+            once = self.stored <= prod(self.shape)
+            places = torch.stack(torch.unravel_index(torch.arange(self.stored) % max(prod(self.shape), 1), self.shape))
+            values = torch.zeros(self.stored, dtype=self.dtype)
+            made = torch.sparse_coo_tensor(places, values, self.shape, is_coalesced=once, check_invariants=False)
+            return made if self.layout is torch.sparse_coo else made.to_sparse(layout=self.layout)
+        last = sum((n - 1) * step for n, step in zip(self.shape, self.stride, strict=True))
+        extent = 0 if 0 in self.shape else 1 + last
         if self.dtype in QUANTIZED:
             base = empty_quantized((extent,), scale=1.0, zero_point=0, dtype=self.dtype)
         else:
@@ -148,15 +144,6 @@ class Signatures:
 
 _SPARSE = frozenset({torch.sparse_coo, torch.sparse_csr, torch.sparse_csc})
 """The sparse layouts whose stored values are single numbers."""
-
-
-def _sparse_zeros(shape: tuple[int, ...], dtype: torch.dtype, layout: torch.layout, stored: int) -> torch.Tensor:
-    """A sparse tensor on the CPU that stores `count` zeros, at the first places, and again there if there are more."""
-    once = stored <= prod(shape)
-    places = torch.stack(torch.unravel_index(torch.arange(stored) % max(prod(shape), 1), shape))
-    values = torch.zeros(stored, dtype=dtype)
-    made = torch.sparse_coo_tensor(places, values, shape, is_coalesced=once, check_invariants=False)
-    return made if layout is torch.sparse_coo else made.to_sparse(layout=layout)
 
 
 class Mark:
@@ -280,13 +267,6 @@ class Recorded(torch.Tensor):
             return question(content)
 
 
-def reshape(tensor: Recorded, sig: Signature) -> None:
-    """Give a tensor another shape in place, as `t_`, `unsqueeze_` and `resize_` do, and operators to their `out`."""
-    with NoDispatch():  # type: ignore[attr-defined]
-        torch.Tensor.data.__set__(tensor, recorded(sig, tensor.vid, tensor.mark, tensor.life))  # type: ignore[attr-defined]
-    tensor.sig = sig
-
-
 def recorded(
     sig: Signature, vid: int, mark: Mark, life: StorageLife | None, content: torch.Tensor | None = None
 ) -> Recorded:
@@ -317,14 +297,11 @@ class TensorRecord:
     __slots__ = ("content", "origin", "sig", "tensor", "untouched", "vid")
 
     def __init__(self, tensor: torch.Tensor, sig: Signature, vid: int, content: torch.Tensor | None) -> None:
-        self.tensor = tensor
-        self.sig = sig
-        self.vid = vid
-        """The value it holds now; an in-place operator gives it a new one."""
+        self.tensor, self.sig = tensor, sig
+        self.vid = vid  # The value it holds now; an in-place operator gives it a new one
         self.origin = vid
         self.content = content
-        self.untouched = True
-        """Nothing was written to it, so the user's own tensor still tells its content."""
+        self.untouched = True  # Nothing was written to it, so the user's own tensor still tells its content
 
     life = None  # Its memory is the user's, which is not freed
 

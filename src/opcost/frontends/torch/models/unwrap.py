@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from opcost.errors import UnknownSource
+from opcost.frontends.torch import private
 from opcost.frontends.torch.models import is_exported, is_function
 
 
@@ -91,12 +91,8 @@ def by_position(
     return args, kwargs
 
 
-class _Shared(TorchDispatchMode):
+class _Shared(private.DispatchMode):
     """Lets unflattened modules share the program's weights instead of copying them."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # True would import torch._dynamo
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten.clone.default:

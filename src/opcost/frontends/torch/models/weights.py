@@ -14,9 +14,9 @@ import torch
 from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter, UninitializedTensorMixin
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from opcost.errors import InputError, UnknownSource
+from opcost.frontends.torch import private
 from opcost.frontends.torch.restore.process import random_state, replaced
 from opcost.frontends.torch.tree import map_tensors
 
@@ -41,12 +41,8 @@ def weightless() -> Iterator[None]:
         yield
 
 
-class _Weightless(TorchDispatchMode):
+class _Weightless(private.DispatchMode):
     """Sends factories of large tensors, and every operator on a tensor without memory, to the meta device."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # as in Recorder
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -123,7 +119,7 @@ def unrecorded_initialization() -> AbstractContextManager[None]:
     settle_one = UninitializedTensorMixin.materialize
 
     def materialize(tensor: Any, *args: Any, **kwargs: Any) -> None:
-        with _disable_current_modes():
+        with private.no_modes():
             settle_one(tensor, *args, **kwargs)  # type: ignore[no-untyped-call]
 
     return replaced(UninitializedTensorMixin, "materialize", materialize)
@@ -141,7 +137,7 @@ def is_lazy(module: nn.Module) -> bool:
 
 def initialize(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Give a lazy module its parameters, on the meta device, from the shapes of its inputs."""
-    with _disable_current_modes():
+    with private.no_modes():
         given = map_tensors((args, kwargs), lambda tensor: tensor.sig.meta() if hasattr(tensor, "sig") else tensor)
         module._infer_parameters(module, *given)
 

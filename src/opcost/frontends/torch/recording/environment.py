@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -33,11 +33,6 @@ from opcost.frontends.torch.restore.process import (
 )
 
 
-def is_strided(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is a nested one of the layout that compiled code takes apart."""
-    return tensor.is_nested and tensor.layout is torch.strided
-
-
 def as_jagged(tensor: torch.Tensor, name: str) -> torch.Tensor:
     """A nested input in the jagged layout."""
     try:
@@ -55,17 +50,11 @@ def attention_apart() -> Iterator[None]:
     """Attention on jagged tensors as that of each component: on the CPU, PyTorch changes to the strided layout for it."""
     jagged = sys.modules.get("torch.nested._internal.ops")
     name = "jagged_scaled_dot_product_attention"
-    if jagged is None or not hasattr(jagged, name):
-        yield
-        return
-    with replaced(jagged, name, _attention(getattr(jagged, name))):
-        yield
+    own: Any = getattr(jagged, name, None)
 
-
-def _attention(own: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     def attend(query: Any, key: Any, value: Any, attn_mask: Any = None, *rest: Any, **options: Any) -> torch.Tensor:
         if attn_mask is not None or query._ragged_idx != 2:
-            return own(query, key, value, attn_mask, *rest, **options)
+            return own(query, key, value, attn_mask, *rest, **options)  # type: ignore[no-any-return]
         heads_last = [each.transpose(1, 2) for each in (query, key, value)]
         lengths = [each.offsets().diff().tolist() for each in heads_last]
         split = [each.values().split(sizes) for each, sizes in zip(heads_last, lengths, strict=True)]
@@ -76,7 +65,8 @@ def _attention(own: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         values = torch.cat([part[0].transpose(0, 1) for part in made])
         return torch.nested.nested_tensor_from_jagged(values, heads_last[0].offsets()).transpose(1, 2)
 
-    return attend
+    with nullcontext() if own is None else replaced(jagged, name, attend):
+        yield
 
 
 # -- reading a tensor's numbers without an operator: `torch.tensor([sizes.max(), 1])`, `self.table.numpy()`
@@ -109,7 +99,7 @@ def _of_plain(ledger: RecorderState, name: str) -> Callable[..., Any]:
     def read(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if type(tensor) is Recorded:
             return getattr(tensor, name)(*args, **kwargs)
-        leaf = ledger.leaf_of(tensor)
+        leaf = ledger.leaf_of.get(id(tensor))
         if leaf is None or is_foreign(tensor) or tensor.layout is not torch.strided:
             with private.no_modes():
                 return method(tensor, *args, **kwargs)

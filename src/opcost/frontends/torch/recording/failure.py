@@ -7,7 +7,7 @@ import threading
 from concurrent import futures
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from traceback import walk_tb
 
 import torch
 from torch import nn
@@ -18,12 +18,8 @@ from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.models.unwrap import type_name
 
 _OPCOST = Path(__file__).resolve().parents[3]
-_NOT_THE_USERS = (
-    str(Path(torch.__file__).resolve().parent),
-    str(_OPCOST),
-    str(Path(futures.__file__).resolve().parent),
-    threading.__file__,
-)
+_FOLDERS = (_OPCOST, *(Path(package.__file__).resolve().parent for package in (torch, futures)))
+_NOT_THE_USERS = (*map(str, _FOLDERS), threading.__file__)
 _NO_MEMORY = (
     "data is not allocated", "data pointer", "doesn't have storage", "invalid python storage",
     "not supported for tensor subclasses", "without data", Recorded.__name__,
@@ -45,16 +41,12 @@ class Place:
         given = ", ".join(f"{spec} {spec.dtype}" for spec in self.received[:4])
         more = ", ..." if len(self.received) > 4 else ""
         received = f", which received {given}{more}" if given else ""
-        return f"{module} ({words(self.module, 60)}){received}"
+        extra = extra_of(self.module)
+        extra = extra if len(extra) <= 60 else f"{extra[:60]}..."
+        return f"{module} ({type_name(self.module)}({extra})){received}"
 
 
 _MOST_WORDS = 1000  # Lists of more parameters than this are not written out
-
-
-def words(module: nn.Module, limit: int) -> str:
-    """A module's class and its constructor's own words, cut to a length."""
-    text = extra_of(module)
-    return f"{type_name(module)}({text if len(text) <= limit else text[:limit] + '...'})"
 
 
 def extra_of(module: nn.Module) -> str:
@@ -94,12 +86,10 @@ def _in(place: Place | None) -> str:
 def _line(exc: BaseException) -> str:
     """The last line of the user's own code that an exception passed through."""
     found = ""
-    at: TracebackType | None = exc.__traceback__
-    while at is not None:
-        file = at.tb_frame.f_code.co_filename
+    for frame, line in walk_tb(exc.__traceback__):
+        file = frame.f_code.co_filename
         if not file.startswith((*_NOT_THE_USERS, "<")):
-            found = f" at {Path(file).name}:{at.tb_lineno}"
-        at = at.tb_next
+            found = f" at {Path(file).name}:{line}"
     return found
 
 
@@ -112,18 +102,9 @@ _OF_SHAPES = re.compile(
 _OF_TYPES = re.compile(r"\b(d?types?|scalar type|Float|Double|Half|BFloat16|Long|Int|Bool)\b")
 
 
-def _needs_triton(exc: BaseException) -> bool:
-    """Whether an error is one of Triton's own, or of code that looks for it."""
-    at: TracebackType | None = exc.__traceback__
-    while at is not None:
-        if str(at.tb_frame.f_globals.get("__name__")).partition(".")[0] == "triton":
-            return True
-        at = at.tb_next
-    return "triton" in str(exc).lower()
-
-
 def _hint(exc: BaseException, text: str, place: Place | None) -> str:
-    if _needs_triton(exc):
+    modules = {str(frame.f_globals.get("__name__")).partition(".")[0] for frame, _ in walk_tb(exc.__traceback__)}
+    if "triton" in modules or "triton" in str(exc).lower():  # an error of Triton's own, or of code that looks for it
         return (
             "the model runs Triton kernels, which need a GPU, and there is none here: count it where there is one, or choose the "
             "model's own implementation in PyTorch"
@@ -134,13 +115,11 @@ def _hint(exc: BaseException, text: str, place: Place | None) -> str:
             "or count it where there is CUDA"
         )
     if isinstance(exc, RuntimeError) and _OF_TYPES.search(text) and "type" in text:
-        given = next((spec.dtype for spec in place.received), None) if place else None
-        own = (
-            next((str(p.dtype)[6:] for p in place.module.parameters() if p.is_floating_point()), None)
-            if place
-            else None
-        )
-        if given and own and given != own and not hasattr(place and place.module, "num_embeddings"):
+        given = own = None
+        if place is not None and not hasattr(place.module, "num_embeddings"):
+            given = next((spec.dtype for spec in place.received), None)
+            own = next((str(p.dtype)[6:] for p in place.module.parameters() if p.is_floating_point()), None)
+        if given and own and given != own:
             in_type = f', or count the model in {given}: dtype="{given}" (on the command line --dtype {given})'
             more = in_type if "float" in given else ""
             return f"the element types differ: the input is {given} and the weights are {own}; give the input in {own}{more}"

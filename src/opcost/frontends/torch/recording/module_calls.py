@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.thread import _worker as _pool_worker
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
-from functools import cache, partial, reduce
+from functools import cache, reduce
 from typing import Any
 
 import torch
@@ -33,28 +33,23 @@ _active = threading.local()
 
 
 class _Wrapper:
-    """What replaces `nn.Module.__call__`, and how many recordings need it now."""
+    """The state of what replaces `nn.Module.__call__`, of which there is one in the process."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.users = 0
-        self.plain: Callable[..., Any] = nn.Module.__call__
-        self.enter_in_engine: Callable[..., Any] | None = None
-        self.elsewhere: Callable[..., None] | None = None
-        """Called for calls in threads that are not recorded."""
-
-
-_wrapper = _Wrapper()
+    lock = threading.Lock()
+    users = 0  # Recordings that need it now
+    plain: Callable[..., Any] = nn.Module.__call__
+    enter_in_engine: Callable[..., Any] | None = None
+    elsewhere: Callable[..., None] | None = None  # Called for calls in threads that are not recorded
 
 
 def _scoped_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
     enter = getattr(_active, "enter", None)
-    if enter is None and _wrapper.enter_in_engine is not None and private.autograd_node() is not None:
-        enter = _wrapper.enter_in_engine
+    if enter is None and _Wrapper.enter_in_engine is not None and private.autograd_node() is not None:
+        enter = _Wrapper.enter_in_engine
     if enter is None:
-        if _wrapper.elsewhere is not None:
-            _wrapper.elsewhere(module, args, kwargs)
-        return _wrapper.plain(module, *args, **kwargs)
+        if _Wrapper.elsewhere is not None:
+            _Wrapper.elsewhere(module, args, kwargs)
+        return _Wrapper.plain(module, *args, **kwargs)
     return enter(module, args, kwargs)
 
 
@@ -69,27 +64,25 @@ def intercept_calls(
 
     With `engine`, also those of the autograd engine's own threads; calls of other threads go to `elsewhere` too.
     """
-    outer = getattr(_active, "enter", None)
-    with _wrapper.lock:
-        if _wrapper.users == 0:
-            _wrapper.plain = nn.Module.__call__
+    outer = getattr(_active, "enter", None), _Wrapper.enter_in_engine, _Wrapper.elsewhere
+    with _Wrapper.lock:
+        if _Wrapper.users == 0:
+            _Wrapper.plain = nn.Module.__call__
             nn.Module.__call__ = _scoped_call  # type: ignore[method-assign, assignment]
-        _wrapper.users += 1
+        _Wrapper.users += 1
     _active.enter = enter
-    outer_engine, outer_elsewhere = _wrapper.enter_in_engine, _wrapper.elsewhere
     if engine:
-        _wrapper.enter_in_engine = enter
+        _Wrapper.enter_in_engine = enter
     if elsewhere is not None:
-        _wrapper.elsewhere = elsewhere
+        _Wrapper.elsewhere = elsewhere
     try:
         yield
     finally:
-        _active.enter = outer
-        _wrapper.enter_in_engine, _wrapper.elsewhere = outer_engine, outer_elsewhere
-        with _wrapper.lock:
-            _wrapper.users -= 1
-            if _wrapper.users == 0:
-                nn.Module.__call__ = _wrapper.plain  # type: ignore[method-assign, assignment]
+        _active.enter, _Wrapper.enter_in_engine, _Wrapper.elsewhere = outer
+        with _Wrapper.lock:
+            _Wrapper.users -= 1
+            if _Wrapper.users == 0:
+                nn.Module.__call__ = _Wrapper.plain  # type: ignore[method-assign, assignment]
 
 
 class Here(threading.local):
@@ -116,8 +109,7 @@ class Threads:
         self._backward = backward
         self.open = True
         self._calls = 0
-        self.failure: OpcostError | None = None
-        """What ended a thread, where it is reported nowhere else."""
+        self.failure: OpcostError | None = None  # What ended a thread, where it is reported nowhere else
 
     @contextmanager
     def followed(self) -> Iterator[None]:
@@ -210,7 +202,7 @@ class Threads:
     def _called(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called in place of every module call of such a thread."""
         if not self.open:
-            return _wrapper.plain(module, *args, **kwargs)
+            return _Wrapper.plain(module, *args, **kwargs)
         self._calls += 1
         try:
             return self._enter(module, args, kwargs)
@@ -218,12 +210,8 @@ class Threads:
             self._calls -= 1
 
 
-class _Follower(private.TorchDispatchMode):
+class _Follower(private.DispatchMode):
     """Represents the recorder in another thread. A mode itself may be on in one thread only."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
 
     def __init__(self, threads: Threads) -> None:
         super().__init__()
@@ -307,16 +295,13 @@ class Paths:
 # The calls are reported by two operators of our own, written into a copy of the module's code around each call, which is used
 # there. The module's own code stays as it is.
 
-_METHOD_CALL = "prim::CallMethod"
-_SCHEMAS = {"enter": "enter(str path, Tensor[] given) -> ()", "leave": "leave(Tensor[] made) -> ()"}
-
 
 @cache
 def markers() -> tuple[Any, Any, torch.library.Library]:
     """The operators that tell of a call: `enter` with the path below the caller, and `leave`; and their library."""
     library = torch.library.Library("opcost", "FRAGMENT")
-    for name, schema in _SCHEMAS.items():
-        library.define(schema)
+    for name, arguments in (("enter", "str path, Tensor[] given"), ("leave", "Tensor[] made")):
+        library.define(f"{name}({arguments}) -> ()")
         library.impl(name, lambda *_: None, "CompositeExplicitAutograd")
     return torch.ops.opcost.enter.default, torch.ops.opcost.leave.default, library
 
@@ -352,10 +337,14 @@ def _with_marks(module: torch.jit.ScriptModule, method: str) -> Any:
     """A copy of a method's code with every call of a submodule put in place, between marks."""
     graph = module._c._get_method(method).graph.copy()
     itself = next(graph.inputs())
-    for node in graph.findAllNodes(_METHOD_CALL, recurse=True):
-        path = _attributes(next(node.inputs()), itself)
-        if path is None:
-            continue  # not one of its own: its operators stand here
+    for node in graph.findAllNodes("prim::CallMethod", recurse=True):
+        path: list[str] = []  # the names by which the called module is reached from this one
+        value = next(node.inputs())
+        while (maker := value.node()).kind() == "prim::GetAttr":
+            path.insert(0, maker.s("name"))
+            value = next(maker.inputs())
+        if value.debugName() != itself.debugName():
+            continue  # not one of its own: its operators are here
         called = reduce(lambda outer, name: outer._modules[name], path, module)
         inside = _with_marks(called, node.s("name"))
         graph.setInsertPoint(node)
@@ -368,18 +357,6 @@ def _with_marks(module: torch.jit.ScriptModule, method: str) -> Any:
             old.replaceAllUsesWith(new)
         node.destroy()
     return graph
-
-
-def _attributes(value: Any, itself: Any) -> list[str] | None:
-    """The names by which a module is reached from the one whose code this is; None: it is not reached so."""
-    names: list[str] = []
-    while value.debugName() != itself.debugName():
-        maker = value.node()
-        if maker.kind() != "prim::GetAttr":
-            return None
-        names.insert(0, maker.s("name"))
-        value = next(maker.inputs())
-    return names
 
 
 def _mark(graph: Any, name: str, values: list[Any], *first: Any) -> None:
@@ -429,8 +406,6 @@ class Checkpoints:
         self._enter = enter
         self._modules: dict[int, tuple[str, nn.Module]] = {}
         self._called = False
-        self._inside: nn.Module | None = None
-        """The module that a checkpoint is about to call."""
         for pattern in patterns:
             found = {id(module): (path, module) for path, module in paths.all if path and _matches(path, pattern)}
             if not found:
@@ -439,17 +414,15 @@ class Checkpoints:
             self._modules.update(found)
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if id(module) not in self._modules or self._inside is module or not torch.is_grad_enabled():
-            self._inside = None
+        if id(module) not in self._modules or not torch.is_grad_enabled():
             return self._enter(module, args, kwargs)
         self._called = True
         kept = {name: _NO_CACHE.get(name, value) for name, value in kwargs.items()}
-        return checkpoint(partial(self._run, module), *args, use_reentrant=False, **kept)
 
-    def _run(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        """What a checkpoint runs, and runs again in the backward pass."""
-        self._inside = module
-        return module(*args, **kwargs)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return self._enter(module, args, kwargs)
+
+        return checkpoint(run, *args, use_reentrant=False, **kept)  # which runs it again in the backward pass
 
     def check(self) -> None:
         """Raise where forward has called none of the modules: a list of layers, for instance, is not called itself."""

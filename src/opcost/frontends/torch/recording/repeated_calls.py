@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import getweakrefcount
@@ -76,15 +77,14 @@ def _record(op: Op) -> OpRecord:
 # -- calls -----------------------------------------------------------------------------------------------------------
 
 
-class Result:
+class _Result:
     """A tensor that a call returns: one that it made, or, without a signature, an argument as it was given."""
 
     __slots__ = ("at", "latest", "sig", "spare")
 
     def __init__(self, sig: Signature | None, at: int) -> None:
         self.sig = sig
-        self.at = at
-        """Its position among the values made, or among the tensors passed."""
+        self.at = at  # Its position among the values made, or among the tensors passed
         self.latest: Recorded | None = None
         self.spare: Recorded | None = None
         """The tensor of the call before the latest, to be returned again once nothing else refers to it."""
@@ -117,35 +117,20 @@ _references = sys.getrefcount
 _OWN_REFERENCES = 3  # Those of `spare`, of the local name, and of the argument of `getrefcount`
 
 
+@dataclass(slots=True, eq=False)
 class SeenCall:
     """What a call of a function did, and what it returned."""
 
-    __slots__ = ("following", "function", "key", "module", "number", "only", "pack", "pattern", "results", "storages")
-
-    def __init__(
-        self,
-        function: _Function,
-        key: list[Any],
-        pattern: Pattern,
-        storages: tuple[int, ...],
-        results: tuple[Result, ...],
-        pack: Callable[[list[Any]], Any] | None,
-    ) -> None:
-        self.function = function
-        self.key = key
-        self.pattern = pattern
-        self.storages = storages
-        """The positions of the values in whose memory the values are that it makes."""
-        self.results = results
-        self.only = results[0] if pack is None and results[0].sig is not None else None
-        """The one tensor that it makes, if it is one."""
-        self.pack = pack
-        """Puts several results together; None for one."""
-        self.module: str | None = None
-        self.number = 0
-        """Of the pattern in the module that ran it last, among the kinds of steps."""
-        self.following: SeenCall | None = None
-        """The call that came next the last time: in a loop it mostly comes again."""
+    function: _Function
+    key: list[Any]
+    pattern: Pattern
+    storages: tuple[int, ...]  # The positions of the values in whose memory the values are that it makes
+    results: tuple[_Result, ...]
+    pack: Callable[[list[Any]], Any] | None = None  # Puts several results together; None for one
+    only: _Result | None = None  # The one tensor that it makes, if it is one
+    module: str | None = None
+    number: int = 0  # Of the pattern in the module that ran it last, among the kinds of steps
+    following: SeenCall | None = None  # The call that came next the last time: in a loop it mostly comes again
 
 
 class _Function:
@@ -154,8 +139,7 @@ class _Function:
     __slots__ = ("asking", "call", "calls")
 
     def __init__(self, call: Any) -> None:
-        self.call = call
-        self.asking = ASKING.get(call)
+        self.call, self.asking = call, ASKING.get(call)
         self.calls: dict[tuple[Any, ...], SeenCall | None] = {}
 
 
@@ -174,7 +158,7 @@ class RepeatedCalls:
         self._records = StepRecords(ledger.ops)
         self._steps = self._records.steps
         self._specs = ledger.specs
-        self._latest = SeenCall(_Function(None), [], Pattern(0, (), (), ()), (), (Result(None, 0),), None)
+        self._latest = SeenCall(_Function(None), [], Pattern(0, (), (), ()), (), ())
 
     def start(self) -> None:
         """From here on, functions that get a tensor without data are caught."""
@@ -270,7 +254,7 @@ class RepeatedCalls:
                 key.append(len(arg))
                 if not self._collect(arg, vids, key):
                     return False
-            elif (leaf := self._ledger.leaf_of(arg)) is not None and leaf.content is None:
+            elif (leaf := self._ledger.leaf_of.get(id(arg))) is not None and leaf.content is None:
                 vids.append(leaf.vid)
                 key.append(leaf.sig)
             else:
@@ -287,67 +271,53 @@ class RepeatedCalls:
     def _run_first(
         self, function: _Function, key: list[Any], vids: list[int], types: Any, args: Any, kwargs: Any
     ) -> Any:
-        """Run a call through the dispatcher and keep what it did."""
-        ledger, steps = self._ledger, self._records.steps
+        """Run a call through the dispatcher, and keep what it did where a pattern says all of it."""
+        ledger, steps = self._ledger, self._steps
         given = _tensors(args, kwargs)
-        first, step, leaves = len(ledger.specs), len(steps), ledger.known_leaves()
+        first, step, leaves = len(ledger.specs), len(steps), len(ledger.leaf_of)
         result = plain_function(function.call, types, args, kwargs or {})
-        same = vids == [ledger.state(tensor).vid for tensor in given] and leaves == ledger.known_leaves()
-        seen = self._seen(function, key, given, vids, first, step, result) if same else None
-        function.calls[tuple(key)] = seen
-        if seen is not None and seen.pattern.length:
-            steps.replace(step, Step(seen.pattern, vids, first, ledger.where()))
-        return result
-
-    def _seen(
-        self,
-        function: _Function,
-        key: list[Any],
-        given: list[torch.Tensor],
-        vids: list[int],
-        first: int,
-        step: int,
-        result: Any,
-    ) -> SeenCall | None:
-        """What a call did, as a pattern; None where a pattern does not say all of it."""
-        ledger = self._ledger
-        place = {vid: ~at for at, vid in enumerate(vids)}
+        function.calls[tuple(key)] = None
+        if vids != [ledger.state(tensor).vid for tensor in given] or leaves != len(ledger.leaf_of):
+            return result
+        position: dict[int, int] = {vid: ~at for at, vid in enumerate(vids)}
         roots: dict[int, int | None] = {}
-        for vid, at in place.items():  # None: memory that two arguments share
+        for vid, at in position.items():  # None: memory that two arguments share
             storage = ledger.storages[vid]
             roots[storage] = None if storage in roots else at
         made = range(first, len(ledger.specs))
-        place.update((vid, vid - first) for vid in made)
-        storages = [at - first if (at := ledger.storages[vid]) >= first else roots.get(at) for vid in made]
-        ops = list(_relative(self._records.steps, step, place))
+        position.update((vid, vid - first) for vid in made)
+        storages: Any = [at - first if (at := ledger.storages[vid]) >= first else roots.get(at) for vid in made]
+        ops = []
+        for pattern, arguments, begin, _ in steps.since(step):
+            for op in pattern.ops:
+                ran = op.run(0, arguments, begin, "")
+                inputs: Any = tuple([position.get(vid) for vid in ran.inputs])
+                if None in inputs:
+                    return result  # it reads what is no argument
+                ops.append(PatternOp(op.kind, op.raw, op.attrs, inputs, tuple([position[vid] for vid in ran.outputs])))
         several = type(result) in (tuple, list)
-        results = [_result(item, given, first) for item in (result if several else (result,))]
-        if None in storages or None in ops or None in results or (made and not ops):
-            return None
+        results: Any = tuple([_result(item, given, first) for item in (result if several else (result,))])
+        if None in storages or None in results or (made and not ops):
+            return result
         new = tuple([at for at, storage in enumerate(storages) if at == storage])
-        pattern = Pattern(len(vids), tuple(ops), tuple(ledger.specs[first:]), new)  # type: ignore[arg-type]
-        pack = type(result) if several else None
-        return SeenCall(function, key, pattern, tuple(storages), tuple(results), pack)  # type: ignore[arg-type]
+        pattern = Pattern(len(vids), tuple(ops), tuple(ledger.specs[first:]), new)
+        seen = function.calls[tuple(key)] = SeenCall(function, key, pattern, tuple(storages), results)
+        if several:
+            seen.pack = type(result)
+        elif results[0].sig is not None:
+            seen.only = results[0]
+        if pattern.length:
+            steps.replace(step, Step(pattern, vids, first, ledger.where()))
+        return result
 
 
-def _relative(steps: Steps, number: int, place: dict[int, int]) -> Iterator[PatternOp | None]:
-    """The operators from a step on, by positions; None for one that reads what is no argument."""
-    for pattern, arguments, begin, _ in steps.since(number):
-        for op in pattern.ops:
-            ran = op.run(0, arguments, begin, "")
-            inputs = tuple([place[vid] for vid in ran.inputs if vid in place])
-            known = len(inputs) == len(ran.inputs)
-            outputs = tuple([place[vid] for vid in ran.outputs])
-            yield PatternOp(op.kind, op.raw, op.attrs, inputs, outputs) if known else None
-
-
-def _result(item: Any, given: list[torch.Tensor], first: int) -> Result | None:
+def _result(item: Any, given: list[torch.Tensor], first: int) -> _Result | None:
     for at, tensor in enumerate(given):
         if tensor is item:
-            return Result(None, at)
+            return _Result(None, at)
     if type(item) is not Recorded or item.content is not None or item.vid < first or item.sig.stored is not None:
         return None
-    return Result(item.sig, item.vid - first)
+    return _Result(item.sig, item.vid - first)
 
 
 def _tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:

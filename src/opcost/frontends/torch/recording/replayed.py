@@ -35,30 +35,24 @@ GETITEM: Any = torch.Tensor.__getitem__
 
 
 def _gradients_needed(args: Sequence[Any]) -> list[bool]:
-    return [
-        _asks_gradient(arg) if type(arg) is Recorded else arg.requires_grad  # of one that is not a recorded tensor
-        for arg in args
-        if isinstance(arg, torch.Tensor)
-    ]
+    found = []
+    for arg in args:
+        if type(arg) is Recorded and getattr(arg, "replayed", False):
+            found.append(False)  # it came from a function that ran without gradients
+        elif isinstance(arg, torch.Tensor):
+            with NoFunctionSubclass():
+                found.append(arg.requires_grad)
+    return found
 
 
-def _asks_gradient(tensor: Recorded) -> bool:
-    if getattr(
-        tensor, "replayed", False
-    ):  # it came from a function that ran without gradients, and does not require them
-        return False
-    with NoFunctionSubclass():
-        return bool(tensor.requires_grad)
+def _kernels_of_attention(args: Sequence[Any]) -> list[bool]:
+    return [*[enabled() for enabled in ATTENTION_KERNELS], *_gradients_needed(args)]
 
 
+_PRODUCTS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.Tensor.__rmatmul__)
 ASKING: dict[Any, Callable[[Sequence[Any]], list[bool]]] = {
-    **dict.fromkeys(
-        (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.Tensor.__rmatmul__), _gradients_needed
-    ),
-    functional.scaled_dot_product_attention: lambda args: [
-        *[enabled() for enabled in ATTENTION_KERNELS],
-        *_gradients_needed(args),
-    ],
+    **dict.fromkeys(_PRODUCTS, _gradients_needed),
+    functional.scaled_dot_product_attention: _kernels_of_attention,
 }
 """Functions that go another way where an argument asks for a gradient, or by a switch: what is known of that."""
 
@@ -139,6 +133,9 @@ def _fact(name: str, value: Callable[[Recorded], Any]) -> Callable[[Any], Any]:
     return lambda tensor: usual(tensor) if function_modes() else value(tensor)
 
 
+_NUMBERS = frozenset({int, type(None)})
+
+
 def index_key(index: Any, shape: tuple[int, ...], key: list[Any]) -> bool:
     """What an index of numbers and slices makes of a shape: all that matters is how many rows it takes of each axis."""
     items = index if type(index) is tuple else (index,)
@@ -153,10 +150,14 @@ def index_key(index: Any, shape: tuple[int, ...], key: list[Any]) -> bool:
         elif kind is slice:
             if axis >= len(shape):
                 return False
-            if item.start is item.stop is item.step is None:
+            start, stop, step = item.start, item.stop, item.step
+            if start is stop is step is None:
                 key.append(slice)
-            elif _is_plain(item):
-                key += _slice_key(item, shape[axis])
+            elif _NUMBERS.issuperset((type(start), type(stop), type(step))) and (step is None or step > 0):
+                extent = shape[axis]
+                end = None if stop is None else (stop > extent) - (stop < extent)
+                # How many rows, and whether it says that these are all: PyTorch runs no operator for those that do
+                key += (len(range(extent)[item]), step, not start, end)
             else:
                 return False
             axis += 1
@@ -170,19 +171,3 @@ def index_key(index: Any, shape: tuple[int, ...], key: list[Any]) -> bool:
         else:
             return False
     return True
-
-
-def _is_plain(item: slice) -> bool:
-    """Whether a slice is of numbers, and goes forward."""
-    step = item.step
-    return (
-        (step is None or (type(step) is int and step > 0))
-        and (item.start is None or type(item.start) is int)
-        and (item.stop is None or type(item.stop) is int)
-    )
-
-
-def _slice_key(item: slice, extent: int) -> tuple[Any, ...]:
-    """How many rows a slice takes, and whether it says that these are all: PyTorch runs no operator for those that do."""
-    stop = None if item.stop is None else (item.stop > extent) - (item.stop < extent)
-    return len(range(extent)[item]), item.step, not item.start, stop

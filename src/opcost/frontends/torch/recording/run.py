@@ -29,7 +29,7 @@ from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.models import weights
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.operators.layers import STRIDED, whole_layers
-from opcost.frontends.torch.recording.environment import as_jagged, is_strided, reading_contents, settings_for_run
+from opcost.frontends.torch.recording.environment import as_jagged, reading_contents, settings_for_run
 from opcost.frontends.torch.recording.failure import Place, extra_of, forward_error, locate
 from opcost.frontends.torch.recording.module_calls import (
     Checkpoints,
@@ -159,7 +159,7 @@ class Run:
         call[2], call[4] = self._specs(made), len(self.recorder.ops)
 
     def _stand_in(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
-        if is_strided(tensor):
+        if tensor.is_nested and tensor.layout is torch.strided:  # which compiled code takes apart
             self.recorder.note("nested", STRIDED)
             tensor = as_jagged(tensor, name)
         if not is_foreign(tensor) and tensor.numel() == 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
@@ -13,7 +13,6 @@ from torch import nn
 
 from opcost.core.graph import ASSUMED, Graph, Note
 from opcost.core.interrupts import defer_signals
-from opcost.core.option import Precision
 from opcost.core.progress import sharing, working
 from opcost.core.shapes import text
 from opcost.core.units import format_bytes
@@ -112,12 +111,8 @@ def load(source: Any, options: CountOptions) -> Graph:
 
 def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     model = unwrap(source)
-    if (
-        is_exported(source)
-        and source.example_inputs
-        and options.inputs is options.shapes is None
-        and not options.kwargs
-    ):
+    none_given = options.inputs is options.shapes is None and not options.kwargs
+    if none_given and is_exported(source) and source.example_inputs:
         args, kwargs = source.example_inputs  # with which the program was exported
         options = dataclasses.replace(options, inputs=tuple(args), kwargs=dict(kwargs))
     device = device_of(model)
@@ -125,7 +120,12 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         if is_exported(source):
             raise InputError("an exported program has its own element types", hint="export the model in that type")
         model = retyped(model, as_dtype(options.dtype), real=real)
-    passes = CachedText(model, options, partial(_run_once, model, options.precision)) if any(options.text) else None
+
+    def run_once(given: dict[str, Any]) -> None:  # for what the model does to its arguments
+        once = CountOptions(precision=options.precision, real=False)
+        _ran(model, Inputs((), given), once, device_of(model), real=False)
+
+    passes = CachedText(model, options, run_once) if any(options.text) else None
     if passes is None:
         inputs = make_inputs(model, options, partial(shapes_returned, real=options.real))
     else:
@@ -297,14 +297,7 @@ def _ran(
         return graph
 
 
-def _run_once(model: nn.Module, precision: Precision, given: dict[str, Any]) -> None:
-    """Run a model for what it does to its arguments."""
-    _ran(model, Inputs((), given), CountOptions(precision=precision, real=False), device_of(model), real=False)
-
-
-def shapes_returned(
-    method: Callable[..., Any], given: dict[str, Any], *, real: bool | None = None
-) -> list[tuple[int, ...]]:
+def shapes_returned(method: Any, given: dict[str, Any], *, real: bool | None = None) -> list[tuple[int, ...]]:
     """The shapes of the tensors that a method hands back as features, found without data where it does not ask for any."""
     found: list[tuple[int, ...]] = []
 

@@ -42,20 +42,17 @@ def _map(tree: Any, change: Callable[[torch.Tensor], Any], done: dict[int, Any])
         result = [_map(item, change, done) for item in tree]
     elif type(tree) is dict:
         result = {key: _map(value, change, done) for key, value in tree.items()}
-    elif issubclass(type(tree), (torch.nn.Module, type)):
-        return tree
+    elif issubclass(type(tree), (torch.nn.Module, type)) or not tensors_in(tree):
+        result = tree
     else:
-        result = _map_object(tree, change, done)
+        return _map_object(tree, change, done)
     done[id(tree)] = result
     return result
 
 
 def _map_object(tree: Any, change: Callable[[torch.Tensor], Any], done: dict[int, Any]) -> Any:
-    """A copy of an object with its tensors changed; objects without tensors are passed as they are."""
-    if not tensors_in(tree):
-        return tree
-    result = copy.copy(tree)
-    done[id(tree)] = result
+    """A copy of an object with its tensors changed."""
+    result = done[id(tree)] = copy.copy(tree)
     kind = type(tree)
     if issubclass(kind, dict):
         base: Any = OrderedDict if issubclass(kind, OrderedDict) else dict
@@ -107,27 +104,23 @@ _LAYOUTS: dict[int, _Layout] = {}  # By the identity of the class, whose own has
 
 def _layout(kind: type) -> _Layout:
     found = _LAYOUTS.get(id(kind))
-    if found is None or found[0]() is not kind:
-        found = _LAYOUTS[id(kind)] = ref(kind), _dictionary_in(kind), _slots_of(kind)
-    return found
-
-
-def _dictionary_in(kind: type) -> Callable[[Any], Any] | None:
+    if found is not None and found[0]() is kind:
+        return found
+    get: Callable[[Any], Any] | None = None
     if issubclass(kind, local):
-        return lambda owner: local.__getattribute__(owner, "__dict__")  # that of this thread
-    spaces = [_type_attribute(cls, "__dict__") for cls in _type_attribute(kind, "__mro__")]
-    named = [space["__dict__"] for space in spaces if "__dict__" in space]
-    return next((one.__get__ for one in named if type(one) in (GetSetDescriptorType, MemberDescriptorType)), None)
-
-
-def _slots_of(kind: type) -> dict[str, MemberDescriptorType]:
-    found: dict[str, Any] = {}
+        get = lambda owner: local.__getattribute__(owner, "__dict__")  # noqa: E731 - that of this thread
+    slots: dict[str, Any] = {}
     for cls in _type_attribute(kind, "__mro__"):
         space = _type_attribute(cls, "__dict__")
+        dictionary = space.get("__dict__")
+        if get is None and type(dictionary) in (GetSetDescriptorType, MemberDescriptorType):
+            get = dictionary.__get__
         for name, value in space.items():
             is_slot = type(value) is MemberDescriptorType and "__slots__" in space
-            found.setdefault(name, value if is_slot else None)  # None: it covers a slot of a class above
-    return {name: slot for name, slot in found.items() if slot is not None}
+            slots.setdefault(name, value if is_slot else None)  # None: it covers a slot of a class above
+    found = ref(kind), get, {name: slot for name, slot in slots.items() if slot is not None}
+    _LAYOUTS[id(kind)] = found
+    return found
 
 
 def tensors_in(tree: Any) -> list[torch.Tensor]:

@@ -6,7 +6,7 @@ fixed size. So the model is run once on a few tokens, and its calls of the cache
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ from opcost.frontends.torch.default_inputs.engine import Inputs, comes_from
 from opcost.frontends.torch.default_inputs.modalities import Configuration
 from opcost.frontends.torch.models.inputs import argument_names
 from opcost.frontends.torch.models.unwrap import type_name
+from opcost.frontends.torch.tree import tensors_in
 
 Run = Callable[[dict[str, Any]], None]  # Runs the model once without data, on these arguments
 
@@ -68,7 +69,16 @@ class CachedText:
         """What the model is called with for this pass, and `more` arguments."""
         before = text.cache or 0
         new = text.prefill or text.decode or 1
-        self._check_positions(before + new)
+        tokens = before + new
+        if self.static is not None and tokens > self.static:
+            raise InputError(f"{tokens} tokens do not fit into a static cache of {self.static}", hint="make it longer")
+        for name, module in self.model.named_modules():
+            if isinstance(module, nn.Embedding) and ("pos" in name or name.endswith("wpe")):
+                positions = module.num_embeddings - int(getattr(module, "offset", 0))
+                if positions < tokens:
+                    raise InputError(
+                        f"{type_name(self.model)} has positions for {positions} tokens ({name}), and {tokens} were requested"
+                    )
         given = self._given(new, self.filled(before) if before else self._watched())
         if text.prefill and "logits_to_keep" in self.names:
             given["logits_to_keep"] = 1
@@ -76,8 +86,14 @@ class CachedText:
         return Inputs((), given)
 
     def nbytes(self, tokens: int, dtype: str | None) -> int:
-        """The bytes of a cache of some tokens, in its own element type or in another."""
-        return sum(_bytes(self.filled(tokens), dtype))
+        """The bytes of a cache of some tokens, in its own element type or in another; what only counts them has no axes."""
+        total = 0
+        for layer in self.filled(tokens).layers:
+            for tensor in tensors_in(vars(layer)):
+                if tensor.dim():
+                    own = str(tensor.dtype).removeprefix("torch.")
+                    total += nbytes(tensor.numel(), dtype if dtype and tensor.is_floating_point() else own)
+        return total
 
     def filled(self, tokens: int) -> Any:
         """A cache of some tokens, without data."""
@@ -106,18 +122,6 @@ class CachedText:
         if self.static is None:
             return DynamicCache(config=self.config)
         return StaticCache(config=self.config, max_cache_len=self.static)
-
-    def _check_positions(self, tokens: int) -> None:
-        if self.static is not None and tokens > self.static:
-            raise InputError(f"{tokens} tokens do not fit into a static cache of {self.static}", hint="make it longer")
-        for name, module in self.model.named_modules():
-            if isinstance(module, nn.Embedding) and ("pos" in name or name.endswith("wpe")):
-                offset = int(getattr(module, "offset", 0))
-                if module.num_embeddings - offset < tokens:
-                    raise InputError(
-                        f"{type_name(self.model)} has positions for {module.num_embeddings - offset} tokens ({name}), and "
-                        f"{tokens} were requested"
-                    )
 
     def _key(self) -> tuple[Any, ...]:
         return (self.config.to_json_string(), self.batch, self.static is not None, self._autocast)
@@ -157,17 +161,6 @@ def _made(value: Any, tokens: int | None) -> Any:
             shape = shape if tokens is None else (*shape[:-2], tokens, *shape[-1:])
             return torch.empty(shape, dtype=dtype, device=_NOWHERE)
     return value
-
-
-def _bytes(cache: Any, dtype: str | None) -> Iterator[int]:
-    """The bytes of every tensor of a cache that is of tokens; those that only count them have no axes."""
-    for layer in cache.layers:
-        for value in vars(layer).values():
-            tensors = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
-            for tensor in tensors:
-                if isinstance(tensor, torch.Tensor) and tensor.dim():
-                    own = str(tensor.dtype).removeprefix("torch.")
-                    yield nbytes(tensor.numel(), dtype if dtype is not None and tensor.is_floating_point() else own)
 
 
 def with_cache(graph: Graph, text: Text, passes: CachedText) -> Graph:

@@ -18,7 +18,7 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter, Unin
 from opcost.errors import InputError, UnknownSource
 from opcost.frontends.torch import private
 from opcost.frontends.torch.restore.process import random_state, replaced
-from opcost.frontends.torch.tree import map_tensors
+from opcost.frontends.torch.tree import map_tensors, tensors_passed
 
 if TYPE_CHECKING:
     from opcost.core.graph import Note
@@ -46,12 +46,13 @@ class _Weightless(private.DispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if _touches_meta((args, *kwargs.values())):
+        if any(tensor.device.type == "meta" for tensor in tensors_passed((args, kwargs), [])):
             if func is _aten.copy_.default:
                 return args[0]
             if func is _aten._to_copy.default:
                 return func(*args, **{**kwargs, "device": META})
-            return func(*_to_meta(args), **_to_meta(kwargs))
+            args, kwargs = private.pytree.tree_map(_to_meta, (args, kwargs))
+            return func(*args, **kwargs)
         sized = args and isinstance(args[0], (list, tuple)) and all(type(extent) is int for extent in args[0])
         if sized and prod(args[0]) > LARGE:
             if any(argument.name == "device" for argument in func._schema.arguments):
@@ -66,25 +67,10 @@ def _extent(first: float, end: float | None = None, step: float = 1) -> float:
     return (end - start) / step if step else 0
 
 
-def _touches_meta(args: Any) -> bool:
-    return any(
-        arg.device.type == "meta"
-        if isinstance(arg, torch.Tensor)
-        else isinstance(arg, (list, tuple)) and _touches_meta(arg)
-        for arg in args
-    )
-
-
-def _to_meta(tree: Any) -> Any:
-    if isinstance(tree, torch.Tensor):
-        return tree if tree.device.type == "meta" else tree.to(META)
-    if isinstance(tree, torch.device):
-        return META
-    if type(tree) in (list, tuple):
-        return type(tree)(_to_meta(item) for item in tree)
-    if isinstance(tree, dict):
-        return {name: _to_meta(value) for name, value in tree.items()}
-    return tree
+def _to_meta(item: Any) -> Any:
+    if isinstance(item, torch.Tensor):
+        return item if item.device.type == "meta" else item.to(META)
+    return META if isinstance(item, torch.device) else item
 
 
 # -- lazy modules: parameters get shapes from the first input, on a copy, so those of the user stay lazy -----------------

@@ -18,7 +18,7 @@ from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.models.unwrap import type_name
 
 _OPCOST = Path(__file__).resolve().parents[3]
-_FOLDERS = (_OPCOST, *(Path(package.__file__).resolve().parent for package in (torch, futures)))
+_FOLDERS = (_OPCOST, *(Path(str(package.__file__)).resolve().parent for package in (torch, futures)))
 _NOT_THE_USERS = (*map(str, _FOLDERS), threading.__file__)
 _NO_MEMORY = (
     "data is not allocated", "data pointer", "doesn't have storage", "invalid python storage",

@@ -157,7 +157,7 @@ def index_key(index: Any, shape: tuple[int, ...], key: list[Any]) -> bool:
                 extent = shape[axis]
                 end = None if stop is None else (stop > extent) - (stop < extent)
                 # How many rows, and whether it says that these are all: PyTorch runs no operator for those that do
-                key += (len(range(extent)[item]), step, not start, end)
+                key += (len(range(*item.indices(extent))), step, not start, end)
             else:
                 return False
             axis += 1

@@ -64,10 +64,10 @@ def shown() -> Iterator[None]:
 @pytest.fixture
 def calls(shares: Shares, monkeypatch: pytest.MonkeyPatch) -> Shares:
     """Asked whenever a model calls a module, and at every operator of the backward pass."""
-    from opcost.frontends.torch.recording.run import Run
+    from opcost.frontends.torch.recording.run import ModelRun
 
     for name in ("enter", "where_backward"):
-        monkeypatch.setattr(Run, name, shares.around(getattr(Run, name)))
+        monkeypatch.setattr(ModelRun, name, shares.around(getattr(ModelRun, name)))
     return shares
 
 

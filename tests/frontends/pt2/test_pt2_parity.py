@@ -15,7 +15,7 @@ from sampling import chosen
 from torch import Tensor, nn
 
 import opcost
-from opcost.frontends.torch.recording.training_step import Training
+from opcost.frontends.torch.recording.training_step import TrainingPass
 
 Saved = Callable[..., Path]
 TOTALS = (
@@ -39,7 +39,7 @@ class Of(nn.Module):
 @pytest.fixture(autouse=True)
 def _by_last_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file does not run, so that the memory of models is compared without what their runs hold."""
-    monkeypatch.setattr(Training, "lifetimes", lambda _: None)
+    monkeypatch.setattr(TrainingPass, "lifetimes", lambda _: None)
 
 
 def kinds(report: opcost.Report) -> dict[str, tuple[int, ...]]:

@@ -31,7 +31,7 @@ from opcost.frontends.options import CountOptions
 from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.load import load
 from opcost.frontends.torch.recording import recorder
-from opcost.frontends.torch.recording.training_step import Training
+from opcost.frontends.torch.recording.training_step import TrainingPass
 from opcost.rules import default_rules
 
 TURNS = 40
@@ -39,7 +39,7 @@ TURNS = 40
 
 def counted(after: int, model: Any, *args: Any, **options: Any) -> Report:
     """A count that takes a run for long after so many operators, and follows memory as that of a long run."""
-    with patch.object(recorder, "REPLAYS_AFTER", after), patch.object(Training, "lifetimes", lambda _: None):
+    with patch.object(recorder, "REPLAYS_AFTER", after), patch.object(TrainingPass, "lifetimes", lambda _: None):
         return opcost.count(model, *args, **options)
 
 

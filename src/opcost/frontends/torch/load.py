@@ -40,7 +40,7 @@ from opcost.frontends.torch.models.weights import countable_model, is_uninitiali
 from opcost.frontends.torch.recording.device_rules import as_on_a_gpu, autocast_as
 from opcost.frontends.torch.recording.environment import no_surrounding_modes
 from opcost.frontends.torch.recording.recorder import RealRecorder, Recorder
-from opcost.frontends.torch.recording.run import Run
+from opcost.frontends.torch.recording.run import ModelRun
 from opcost.frontends.torch.recording.training_step import RunOptions
 from opcost.frontends.torch.restore.process import one_at_a_time
 from opcost.frontends.torch.tree import map_tensors, tensors_in
@@ -267,7 +267,7 @@ def _ran(
                     recorder.can_run_real = lambda: not real and not obstacle(model, options)
                 else:
                     recorder.avoided, recorder.together = before.avoided, together
-                run = Run(countable_model(model, real=real), recorder, attempt)
+                run = ModelRun(countable_model(model, real=real), recorder, attempt)
                 said = working(lambda: f"{doing} ({len(recorder.ops):,} operators)") if real else nullcontext()  # noqa: B023
                 try:
                     with said, sharing(run.share):

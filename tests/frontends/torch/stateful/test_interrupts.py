@@ -26,7 +26,7 @@ from stateful.registry import made
 from stateful.snapshot import Snapshot, differences, set_aside, without_data
 
 import opcost
-from opcost.frontends.torch.ledger.tensors import Lives, StorageLife
+from opcost.frontends.torch.ledger.tensors import StorageLife, StorageLives
 
 SOURCES = str(Path(opcost.__file__).parent)
 FUZZ = bool(os.environ.get("OPCOST_FUZZ"))
@@ -145,7 +145,7 @@ def test_what_the_handler_of_an_alarm_raises_reaches_the_caller_as_it_is() -> No
 def dying(door: str) -> list[Line]:
     """The lines that run when a tensor dies, where Python discards what is raised, each in the middle of a use of the door."""
     dies = set()
-    for code in (StorageLife.__del__.__code__, Lives._freed.__code__):
+    for code in (StorageLife.__del__.__code__, StorageLives._freed.__code__):
         dies |= {(code.co_filename, number) for _, _, number in code.co_lines()}
     found = [line for line in lines(door, "Little", every=1) if (line.file, line.number) in dies and line.time > 1]
     return [line._replace(time=line.time // 2) for line in found]

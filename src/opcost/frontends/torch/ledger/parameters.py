@@ -148,7 +148,7 @@ class _Span(NamedTuple):
         return self.end - self.start == self.numel and self.start <= other.start and other.end <= self.end
 
 
-class Memory:
+class SharedMemory:
     """Finds the value whose memory a tensor shares."""
 
     def __init__(self) -> None:

@@ -12,12 +12,11 @@ import torch
 from opcost.core.graph import ASSUMED, Note, Phase, Role, TensorSpec
 from opcost.errors import DataDependent, ForwardError
 from opcost.frontends.torch import private
-from opcost.frontends.torch.ledger.parameters import Memory, Packages, has_data, is_foreign, laid_out
+from opcost.frontends.torch.ledger.parameters import Packages, SharedMemory, has_data, is_foreign, laid_out
 from opcost.frontends.torch.ledger.tensors import (
     SMALL,
     Entry,
     ForeignTensor,
-    Lives,
     Mark,
     OpRecord,
     Recorded,
@@ -25,6 +24,7 @@ from opcost.frontends.torch.ledger.tensors import (
     Signatures,
     State,
     StorageLife,
+    StorageLives,
     TensorRecord,
     recorded,
 )
@@ -97,7 +97,7 @@ class RecorderState(private.DispatchMode):
         self.marker_calls: dict[Any, Callable[..., None]] = {}
         """Called for the operators that only mark what runs (see `module_calls`)."""
         self.ops: list[OpRecord] = []
-        self.lives = Lives(self.ops)
+        self.lives = StorageLives(self.ops)
         self.specs: list[TensorSpec] = []
         self.storages: list[int] = []
         self.leaves: dict[int, tuple[str, Role, bool]] = {}
@@ -105,7 +105,7 @@ class RecorderState(private.DispatchMode):
         self.notes: dict[Note, None] = {}
         self.signatures = Signatures()
         self.leaf_of: dict[int, TensorRecord] = {}  # The tensors of the user's that were seen so far
-        self._memory = Memory()
+        self._memory = SharedMemory()
         self._unknown_storages: set[int] = set()
         self._assumed_storages: dict[int, tuple[str, Choice | None]] = {}
         self._deciding: list[tuple[Choice, str]] = []

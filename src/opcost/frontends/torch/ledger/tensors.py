@@ -27,7 +27,7 @@ from opcost.frontends.torch.private import (
 from opcost.frontends.torch.tree import tensors_passed
 
 
-class Lives:
+class StorageLives:
     """The storages that are gone, in the order in which they went, and how many operators had run by then."""
 
     __slots__ = ("_watched", "ops", "storages", "times")
@@ -54,7 +54,7 @@ class StorageLife:
 
     __slots__ = ("_lives", "_storage")
 
-    def __init__(self, lives: Lives, storage: int) -> None:
+    def __init__(self, lives: StorageLives, storage: int) -> None:
         self._lives = lives
         self._storage = storage
 

@@ -18,7 +18,7 @@ from opcost.frontends.torch.default_inputs import engine
 from opcost.frontends.torch.default_inputs.engine import InputMaker, Inputs, Probe, needed, signature
 from opcost.frontends.torch.default_inputs.layers import example
 from opcost.frontends.torch.default_inputs.libraries import default_inputs
-from opcost.frontends.torch.models.unwrap import Function, type_name
+from opcost.frontends.torch.models.unwrap import FunctionModel, type_name
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 
 
@@ -162,7 +162,7 @@ def _defaults(model: nn.Module, options: InputOptions, probe: Probe) -> Inputs:
     missing = [name for name in needed(model) if name not in options.kwargs]
     all_have_values = all(p.default is not None and p.default is not p.empty for p in signature(model))
     if missing or not (options.kwargs or all_have_values):
-        function = type_name(model) if isinstance(model, Function) else f"{type_name(model)}.forward"
+        function = type_name(model) if isinstance(model, FunctionModel) else f"{type_name(model)}.forward"
         named = f"{function}({', '.join(map(str, signature(model)))})"
         raise InputError(f"{named} needs inputs, and none were given", hint=example(model, None, (missing or ["x"])[0]))
     return Inputs((), {}, "the defaults of its forward" if signature(model) and not options.kwargs else "")

@@ -15,7 +15,7 @@ from opcost.frontends.torch import private
 from opcost.frontends.torch.models import is_exported, is_function
 
 
-class Function(nn.Module):
+class FunctionModel(nn.Module):
     """A function or a bound method as a model; modules that it calls are found when it runs."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -45,7 +45,7 @@ def unwrap(source: Any) -> nn.Module:
         else:
             break
     if is_function(source):
-        return Function(source)
+        return FunctionModel(source)
     if not isinstance(source, torch.nn.Module):
         raise UnknownSource(f"an object of type {type(source).__name__} is not a PyTorch module")
     return source
@@ -53,7 +53,7 @@ def unwrap(source: Any) -> nn.Module:
 
 def type_name(module: nn.Module) -> str:
     """The class that a module's author wrote, also where scripting or exporting has replaced it."""
-    if isinstance(module, Function):
+    if isinstance(module, FunctionModel):
         function = getattr(module.forward, "func", module.forward)  # of a partial
         return str(getattr(function, "__name__", type(function).__name__))
     if isinstance(module, torch.jit.ScriptModule):

@@ -28,7 +28,7 @@ _NO_MEMORY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FailedCall:
     """The innermost module call through which an exception passed."""
 
     exc: BaseException
@@ -59,7 +59,7 @@ def extra_of(module: nn.Module) -> str:
         return ""
 
 
-def forward_error(exc: Exception, place: Place | None, model: nn.Module) -> ForwardError:
+def forward_error(exc: Exception, place: FailedCall | None, model: nn.Module) -> ForwardError:
     """The user's exception, with the place where it happened."""
     text = str(exc).strip().partition("\n\n")[0]
     kind = DataDependent if any(phrase in text for phrase in _NO_MEMORY) else ForwardError
@@ -72,14 +72,14 @@ def forward_error(exc: Exception, place: Place | None, model: nn.Module) -> Forw
     return error
 
 
-def locate(error: ForwardError, place: Place | None) -> None:
+def locate(error: ForwardError, place: FailedCall | None) -> None:
     """Say in an error of ours where it happened."""
     error.module = error.module or (place.path if place else "")
     if where := f"{_line(error)}{_in(place)}":
         error.message = f"{error.message}; requested{where}"
 
 
-def _in(place: Place | None) -> str:
+def _in(place: FailedCall | None) -> str:
     return f" in {place}" if place else ""
 
 
@@ -102,7 +102,7 @@ _OF_SHAPES = re.compile(
 _OF_TYPES = re.compile(r"\b(d?types?|scalar type|Float|Double|Half|BFloat16|Long|Int|Bool)\b")
 
 
-def _hint(exc: BaseException, text: str, place: Place | None) -> str:
+def _hint(exc: BaseException, text: str, place: FailedCall | None) -> str:
     modules = {str(frame.f_globals.get("__name__")).partition(".")[0] for frame, _ in walk_tb(exc.__traceback__)}
     if "triton" in modules or "triton" in str(exc).lower():  # an error of Triton's own, or of code that looks for it
         return (

@@ -25,8 +25,9 @@ from torch.utils.checkpoint import checkpoint
 from opcost.core.graph import UNSEEN
 from opcost.errors import InputError, OpcostError, UnknownName
 from opcost.frontends.torch import private
-from opcost.frontends.torch.ledger.recorder_state import RecorderState, counting_thread, joined
+from opcost.frontends.torch.ledger.recorder_state import counting_thread, joined
 from opcost.frontends.torch.models.unwrap import type_name
+from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.restore.process import replaced
 
 _active = threading.local()
@@ -102,12 +103,11 @@ class Threads:
     the same order every time, and the operators of a module call stay together.
     """
 
-    def __init__(self, recorder: RecorderState, here: Here, enter: Callable[..., Any], *, backward: bool) -> None:
+    def __init__(self, recorder: Recorder, here: Here, enter: Callable[..., Any], *, backward: bool) -> None:
         self.recorder = recorder
         self._here = here
         self._enter = enter
         self._backward = backward
-        self.open = True
         self._calls = 0
         self.failure: OpcostError | None = None  # What ended a thread, where it is reported nowhere else
 
@@ -148,11 +148,11 @@ class Threads:
             try:
                 yield
             finally:
-                self.open = False
+                self.recorder.ended = True
 
     def close(self) -> None:
         """Forward has ended: what its threads do from here on is not counted."""
-        self.open = False
+        self.recorder.ended = True
         if self._calls:
             self.recorder.note(
                 UNSEEN,
@@ -161,7 +161,7 @@ class Threads:
 
     def _is_recording(self) -> bool:
         """Whether operators are recorded here now: not inside one of them."""
-        return any(isinstance(mode, (RecorderState, _Follower)) for mode in private.dispatch_modes())
+        return any(isinstance(mode, Recorder) for mode in private.dispatch_modes())
 
     def _wait(self, ended: threading.Event) -> None:
         recorder = self.recorder
@@ -180,13 +180,13 @@ class Threads:
         path = here.path
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            if not self.open:
+            if self.recorder.ended:
                 return task(*args, **kwargs)
             self.recorder.stop_replay()  # it expects calls in the order of one thread
             this = threading.get_ident()
             outer = here.path, getattr(_active, "enter", None), joined.get(this)
             here.path, _active.enter, joined[this] = path, self._called, counting
-            private.push_mode(_Follower(self))
+            private.push_mode(self.recorder)
             try:
                 with torch.set_grad_enabled(self._backward):
                     return task(*args, **kwargs)
@@ -201,26 +201,13 @@ class Threads:
 
     def _called(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called in place of every module call of such a thread."""
-        if not self.open:
+        if self.recorder.ended:
             return _Wrapper.plain(module, *args, **kwargs)
         self._calls += 1
         try:
             return self._enter(module, args, kwargs)
         finally:
             self._calls -= 1
-
-
-class _Follower(private.DispatchMode):
-    """Represents the recorder in another thread. A mode itself may be on in one thread only."""
-
-    def __init__(self, threads: Threads) -> None:
-        super().__init__()
-        self._threads = threads
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not self._threads.open:  # after the count: the user's own
-            return func(*args, **(kwargs or {}))
-        return self._threads.recorder.__torch_dispatch__(func, types, args, kwargs)
 
 
 class Paths:

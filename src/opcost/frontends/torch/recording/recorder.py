@@ -54,10 +54,13 @@ class Recorder(RecorderState):
         self._memo: dict[tuple[Any, ...], Entry] = {}
         self.replay: RepeatedCalls | None = None  # Of a run that is long
         self.replays_after = REPLAYS_AFTER  # Operators from which on a run is long (see `repeated_calls`)
+        self.ended = False  # Forward has: what threads that it started do is the user's own
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if pending:
             raise_pending()
+        if self.ended:
+            return func(*args, **(kwargs or {}))
         with self.lock:
             return self._dispatched(func, args, kwargs or {})
 

@@ -30,7 +30,7 @@ from opcost.frontends.torch.models import weights
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.operators.layers import STRIDED, whole_layers
 from opcost.frontends.torch.recording.environment import as_jagged, reading_contents, settings_for_run
-from opcost.frontends.torch.recording.failure import Place, extra_of, forward_error, locate
+from opcost.frontends.torch.recording.failure import FailedCall, extra_of, forward_error, locate
 from opcost.frontends.torch.recording.module_calls import (
     Checkpoints,
     Here,
@@ -42,7 +42,7 @@ from opcost.frontends.torch.recording.module_calls import (
 )
 from opcost.frontends.torch.recording.recorder import RealRecorder, Recorder
 from opcost.frontends.torch.recording.repeated_calls import StepRecords
-from opcost.frontends.torch.recording.training_step import RunOptions, Training, is_fully_sharded, note_of
+from opcost.frontends.torch.recording.training_step import RunOptions, TrainingPass, is_fully_sharded, note_of
 from opcost.frontends.torch.restore import restored
 from opcost.frontends.torch.restore.leftovers import empty_caches, remove_leftovers
 from opcost.frontends.torch.restore.process import as_written, one_at_a_time, replaced
@@ -51,7 +51,7 @@ from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 _Named = list[tuple[str, int]]  # Parameters or buffers of a module, by name
 
 
-class Run:
+class ModelRun:
     """One recorded run of a model."""
 
     def __init__(self, model: nn.Module, recorder: Recorder, options: RunOptions) -> None:
@@ -62,7 +62,7 @@ class Run:
         self.paths.adopted = self._register_late
         self.calls: list[list[Any]] = []
         self._here = Here()
-        self.failed: Place | None = None
+        self.failed: FailedCall | None = None
         self.again = False  # An assumed index ended the run early, and the recorder knows now which to avoid
         self.takes_gradients = False  # Forward takes gradients itself, and found none because they were off
         self._registered: dict[str, tuple[_Named, _Named, int]] = {}
@@ -76,7 +76,7 @@ class Run:
         self._checkpoints: Checkpoints | None = None
         self._where_forward = partial(getattr, self._here, "path")
         recorder.where = self._where_forward
-        self._training = Training(model, recorder, options, self._where_forward, self.where_backward)
+        self._training = TrainingPass(model, recorder, options, self._where_forward, self.where_backward)
         if options.backward or options.gradients:
             recorder.replays_after = sys.maxsize  # every operator is needed by itself, with its gradient
 
@@ -126,7 +126,7 @@ class Run:
         except BaseException as exc:
             # A checkpoint that has recomputed enough raises too; to keep that would keep what it has computed.
             if not isinstance(exc, private.StopRecomputation) and (self.failed is None or self.failed.exc is not exc):
-                self.failed = Place(exc, path, module, call[1])
+                self.failed = FailedCall(exc, path, module, call[1])
             raise
         finally:
             self._here.path = outer
@@ -407,7 +407,7 @@ class Block:
     def __init__(self) -> None:
         self.recorder = RealRecorder(torch.get_default_device(), restores=False)
         # Recurrent layers run as they do without us, which is how they are taken apart for a backward pass.
-        self._run = Run(nn.Module(), self.recorder, RunOptions(backward=True))
+        self._run = ModelRun(nn.Module(), self.recorder, RunOptions(backward=True))
         self.recorder.where = self._where
         self._undo = ExitStack()
 

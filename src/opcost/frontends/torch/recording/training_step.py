@@ -136,7 +136,7 @@ def loss_of(result: Any, *, labelled: bool) -> torch.Tensor | None:
     return loss if isinstance(loss, torch.Tensor) and loss.numel() == 1 and loss.requires_grad else None
 
 
-class Training:
+class TrainingPass:
     """What follows the forward pass of one run.
 
     Of a step that accumulates gradients one pass is run: a later one, which finds gradients there and adds to them in place. Its

@@ -15,6 +15,7 @@ import torch
 
 _LEAVES = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device, torch.Size)
 _PLAIN = frozenset(_LEAVES)
+PLAIN = _PLAIN - {bytes, torch.Size} | {torch.layout, torch.memory_format}  # Arguments that are compared by their value
 _CLOSED = (*_LEAVES, torch.nn.Module, type)  # What contains no input of the model's
 
 

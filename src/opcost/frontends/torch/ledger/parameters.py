@@ -26,6 +26,10 @@ def is_foreign(tensor: torch.Tensor) -> bool:
     return cls.__torch_dispatch__ is not _OWN_DISPATCH and cls is not private.FakeTensor
 
 
+class ForeignTensor(Exception):
+    """An argument is a tensor subclass with its own dispatch: it must take its turn first."""
+
+
 def has_data(tensor: torch.Tensor) -> bool:
     """Whether a tensor's numbers are there: not on the meta device, nor in a fake tensor."""
     return tensor.device.type != "meta" and type(tensor) is not private.FakeTensor

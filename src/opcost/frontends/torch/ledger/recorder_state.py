@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from threading import RLock, current_thread, get_ident
+from threading import RLock, current_thread, get_ident, local
 from typing import Any
 
 import torch
@@ -12,11 +12,17 @@ import torch
 from opcost.core.graph import ASSUMED, Note, Phase, Role, TensorSpec
 from opcost.errors import DataDependent, ForwardError
 from opcost.frontends.torch import private
-from opcost.frontends.torch.ledger.parameters import Packages, SharedMemory, has_data, is_foreign, laid_out
+from opcost.frontends.torch.ledger.parameters import (
+    ForeignTensor,
+    Packages,
+    SharedMemory,
+    has_data,
+    is_foreign,
+    laid_out,
+)
 from opcost.frontends.torch.ledger.tensors import (
     SMALL,
     Entry,
-    ForeignTensor,
     Mark,
     OpRecord,
     Recorded,
@@ -56,6 +62,12 @@ def counting_thread() -> int:
     """The thread that counts what runs here: the one whose forward started this thread, or this one itself."""
     here = get_ident()
     return joined.get(here, here)
+
+
+class Here(local):
+    """What is a matter of each thread: the path of the running module."""
+
+    path = ""
 
 
 class Choice:

@@ -16,14 +16,8 @@ import torch
 from opcost.core.graph import Attrs, Phase, TensorSpec
 from opcost.errors import ForwardError
 from opcost.frontends.aten.call import row_major
-from opcost.frontends.torch.private import (
-    empty_quantized,
-    make_wrapper,
-    mode_count,
-    no_modes,
-    plain_function,
-    refuse_access,
-)
+from opcost.frontends.torch import private
+from opcost.frontends.torch.private import make_wrapper, mode_count, no_modes, plain_function, refuse_access
 from opcost.frontends.torch.tree import tensors_passed
 
 
@@ -108,7 +102,7 @@ class Signature:
         last = sum((n - 1) * step for n, step in zip(self.shape, self.stride, strict=True))
         extent = 0 if 0 in self.shape else 1 + last
         if self.dtype in QUANTIZED:
-            base = empty_quantized((extent,), scale=1.0, zero_point=0, dtype=self.dtype)
+            base = private.empty_quantized((extent,), scale=1.0, zero_point=0, dtype=self.dtype)
         else:
             base = torch.zeros(extent, dtype=self.dtype)
         return base.as_strided(self.shape, self.stride)
@@ -284,10 +278,6 @@ def recorded(
 
 # -- entry: What the recorder remembers: the user's tensors, what an operator is and makes, and that it ran.
 
-PLAIN = frozenset(
-    {int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
-)
-"""Classes of arguments that are compared by their value."""
 SMALL = 1 << 18  # Tensors of at most this many elements may carry their real content (see `operators.contents`)
 
 
@@ -338,7 +328,3 @@ class OpRecord(NamedTuple):
     outputs: tuple[int, ...]
     module: str
     phase: Phase
-
-
-class ForeignTensor(Exception):
-    """An argument is a tensor subclass with its own dispatch: it must take its turn first."""

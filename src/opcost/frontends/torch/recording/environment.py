@@ -23,14 +23,8 @@ from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.models.weights import unrecorded_initialization
 from opcost.frontends.torch.operators.layers import pad_packed
 from opcost.frontends.torch.recording.training_step import as_one_rank
-from opcost.frontends.torch.restore.process import (
-    as_written,
-    no_inference_mode,
-    no_sharing,
-    random_state,
-    replaced,
-    switches,
-)
+from opcost.frontends.torch.restore import process
+from opcost.frontends.torch.restore.process import replaced
 
 
 def as_jagged(tensor: torch.Tensor, name: str) -> torch.Tensor:
@@ -146,8 +140,8 @@ def _read(items: Any) -> Any:
 def settings_for_run() -> Iterator[None]:
     """Random generators, and the switches that a forward may turn or that hide operators."""
     with ExitStack() as undo:
-        undo.enter_context(random_state())
-        undo.enter_context(switches())
+        undo.enter_context(process.random_state())
+        undo.enter_context(process.switches())
         # Between two modules of a nest there are more calls here than in a plain run.
         sys.setrecursionlimit(2 * sys.getrecursionlimit())
         torch.set_anomaly_enabled(False)  # else the values of every gradient are read
@@ -156,15 +150,15 @@ def settings_for_run() -> Iterator[None]:
         undo.callback(torch.clear_autocast_cache)
         # The fused path of nn.MultiheadAttention is one opaque operator; the plain one shows what it consists of.
         undo.enter_context(replaced(torch.backends.mha, "get_fastpath_enabled", lambda: False))
-        undo.enter_context(as_written())
+        undo.enter_context(process.as_written())
         undo.enter_context(replaced(private.variable_functions, "_pad_packed_sequence", pad_packed))
         undo.enter_context(unrecorded_initialization())
         undo.enter_context(checkpoints_for_grad())
         undo.enter_context(_checkpoints_anywhere())
         undo.enter_context(replaced(torch.Tensor, "__deepcopy__", _deep_copy))
         undo.enter_context(replaced(torch.Tensor, "_make_subclass", _subclassed))
-        undo.enter_context(no_sharing())
-        undo.enter_context(no_inference_mode())
+        undo.enter_context(process.no_sharing())
+        undo.enter_context(process.no_inference_mode())
         undo.enter_context(as_one_rank())
         undo.enter_context(attention_apart())
         # Where there are GPUs it would copy the model's inputs to them.

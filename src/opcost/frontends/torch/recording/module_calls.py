@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from opcost.core.graph import UNSEEN
 from opcost.errors import InputError, OpcostError, UnknownName
 from opcost.frontends.torch import private
-from opcost.frontends.torch.ledger.recorder_state import counting_thread, joined
+from opcost.frontends.torch.ledger.recorder_state import Here, counting_thread, joined
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.recording.recorder import Recorder
 from opcost.frontends.torch.restore.process import replaced
@@ -84,12 +84,6 @@ def intercept_calls(
             _Wrapper.users -= 1
             if _Wrapper.users == 0:
                 nn.Module.__call__ = _Wrapper.plain  # type: ignore[method-assign, assignment]
-
-
-class Here(threading.local):
-    """What is a matter of each thread: the path of the running module."""
-
-    path = ""
 
 
 _PATIENCE_S = 0.1  # A thread that records no operator for so long may wait for the one that started it

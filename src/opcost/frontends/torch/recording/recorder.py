@@ -20,23 +20,14 @@ from opcost.core.graph import Role
 from opcost.core.interrupts import pending, raise_pending
 from opcost.errors import InputError
 from opcost.frontends.torch import private
-from opcost.frontends.torch.ledger.parameters import has_data, is_foreign
+from opcost.frontends.torch.ledger.parameters import ForeignTensor, has_data, is_foreign
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
-from opcost.frontends.torch.ledger.tensors import (
-    PLAIN,
-    Entry,
-    ForeignTensor,
-    OpRecord,
-    Recorded,
-    Signature,
-    State,
-    TensorRecord,
-)
+from opcost.frontends.torch.ledger.tensors import Entry, OpRecord, Recorded, Signature, State, TensorRecord
 from opcost.frontends.torch.operators import contents, layers, special
 from opcost.frontends.torch.operators.calls import Call, Trial, describe, is_composite, work_out
 from opcost.frontends.torch.recording.repeated_calls import RepeatedCalls
 from opcost.frontends.torch.restore import WrittenMemory, written_by
-from opcost.frontends.torch.tree import tensors_passed
+from opcost.frontends.torch.tree import PLAIN, tensors_passed
 
 REPLAYS_AFTER = 4000  # Most models run fewer operators than that, and those that run more repeat themselves
 

@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from opcost.core.graph import Op
 from opcost.core.steps import Pattern, PatternOp, Step, Steps
-from opcost.frontends.torch.ledger.tensors import PLAIN, Entry, Mark, OpRecord, Recorded, Signature, recorded
+from opcost.frontends.torch.ledger.tensors import Entry, Mark, OpRecord, Recorded, Signature, recorded
 from opcost.frontends.torch.private import (
     ATTENTION_KERNELS,
     NoFunctionSubclass,
@@ -35,7 +35,7 @@ from opcost.frontends.torch.private import (
     transform_level,
     use_count,
 )
-from opcost.frontends.torch.tree import tensors_passed
+from opcost.frontends.torch.tree import PLAIN, tensors_passed
 
 if TYPE_CHECKING:
     from opcost.frontends.torch.ledger.recorder_state import RecorderState

@@ -24,22 +24,14 @@ from opcost.errors import ForwardError, InputError, OpcostError
 from opcost.frontends.building import with_above
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import is_foreign, parts, parts_of_parameter, rebuilt
-from opcost.frontends.torch.ledger.recorder_state import counting_thread
+from opcost.frontends.torch.ledger.recorder_state import Here, counting_thread
 from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.models import weights
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.operators.layers import STRIDED, whole_layers
 from opcost.frontends.torch.recording.environment import as_jagged, reading_contents, settings_for_run
 from opcost.frontends.torch.recording.failure import FailedCall, extra_of, forward_error, locate
-from opcost.frontends.torch.recording.module_calls import (
-    Checkpoints,
-    Here,
-    Paths,
-    Threads,
-    intercept_calls,
-    marked,
-    markers,
-)
+from opcost.frontends.torch.recording.module_calls import Checkpoints, Paths, Threads, intercept_calls, marked, markers
 from opcost.frontends.torch.recording.recorder import RealRecorder, Recorder
 from opcost.frontends.torch.recording.repeated_calls import StepRecords
 from opcost.frontends.torch.recording.training_step import RunOptions, TrainingPass, is_fully_sharded, note_of

@@ -6,7 +6,7 @@ import weakref
 from array import array
 from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import Any, NamedTuple
 from weakref import ref
@@ -112,7 +112,7 @@ class Signatures:
     """The table in which signatures are made once."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[Any, ...], Signature] = {}
+        self.get = cache(Signature)  # By the arguments of `Signature`
 
     def of(self, tensor: torch.Tensor, device: torch.device) -> Signature:
         """The signature of a tensor as if it lay on `device`."""
@@ -127,13 +127,6 @@ class Signatures:
         if tensor.layout not in _SPARSE or tensor.dense_dim() or tensor.sparse_dim() < len(shape):
             return self.get(shape, row_major(shape), tensor.dtype, device)
         return self.get(shape, (), tensor.dtype, device, tensor.layout, tensor._nnz())
-
-    def get(self, *key: Any) -> Signature:
-        """The signature of these arguments of `Signature`."""
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = Signature(*key)
-        return found
 
 
 _SPARSE = frozenset({torch.sparse_coo, torch.sparse_csr, torch.sparse_csc})
@@ -235,14 +228,6 @@ class Recorded(torch.Tensor):
 
     def __copy__(self) -> torch.Tensor:
         return self.detach().requires_grad_(self.requires_grad)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> torch.Tensor:
-        made = memo.get(id(self))
-        if made is None:
-            if not self.is_leaf:
-                raise RuntimeError("only tensors that are no result of a differentiated operator can be copied deeply")
-            made = memo[id(self)] = self.detach().clone().requires_grad_(self.requires_grad)
-        return made  # type: ignore[no-any-return]
 
     def _is_known(self) -> bool:
         ledger = self.mark.ledger()

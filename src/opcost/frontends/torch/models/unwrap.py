@@ -29,7 +29,12 @@ class FunctionModel(nn.Module):
 def unwrap(source: Any) -> nn.Module:
     """The module that does the work."""
     if is_exported(source):
-        return as_module(source)
+        # A module that runs the program, with the modules of the original if the program has their names
+        try:
+            with _Shared():
+                return torch.export.unflatten(source)
+        except Exception:  # not every program can be taken apart again; its operators are then all the root's
+            return source.module()  # type: ignore[no-any-return]
     dynamo = sys.modules.get("torch._dynamo")
     while True:
         if isinstance(source, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
@@ -68,15 +73,6 @@ def type_name(module: nn.Module) -> str:
 
 
 # -- exported programs -----------------------------------------------------------------------------------------------
-
-
-def as_module(program: torch.export.ExportedProgram) -> nn.Module:
-    """A module that runs the program, with the modules of the original if the program has their names."""
-    try:
-        with _Shared():
-            return torch.export.unflatten(program)
-    except Exception:  # not every program can be taken apart again; its operators are then all the root's
-        return program.module()  # type: ignore[return-value]
 
 
 def by_position(

@@ -203,6 +203,8 @@ def _checkpoints_anywhere() -> Iterator[None]:
 def _deep_copy(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
     """A copy by an operator that is seen; PyTorch's own copies the memory, and there may be none."""
     if id(tensor) not in memo:
+        if not tensor.is_leaf:
+            raise RuntimeError("only tensors that are no result of a differentiated operator can be copied deeply")
         memo[id(tensor)] = tensor.detach().clone().requires_grad_(tensor.requires_grad)
     return memo[id(tensor)]  # type: ignore[no-any-return]
 

@@ -112,7 +112,11 @@ class ModelRun:
                 with whole_layers(self.recorder, apart=self.options.backward):
                     result = module._call_impl(*args, **kwargs)
             elif isinstance(module, torch.jit.ScriptModule):
-                result = self._scripted(module)(*args, **kwargs)
+                if id(module) not in self._scripts:  # what runs it so that the calls of its submodules are reported
+                    with private.no_modes():
+                        self._scripts[id(module)] = marked(module) or module._call_impl
+                    self.recorder.marker_calls = dict(zip(markers(), (self._begin, self._end), strict=False))
+                result = self._scripts[id(module)](*args, **kwargs)
             else:
                 result = module._call_impl(*args, **kwargs)
         except BaseException as exc:
@@ -128,15 +132,6 @@ class ModelRun:
             del self._open[running:]
         call[2] = self._specs(result)
         return result
-
-    def _scripted(self, module: torch.jit.ScriptModule) -> Callable[..., Any]:
-        """What runs a scripted module so that the calls of its submodules are reported."""
-        found = self._scripts.get(id(module))
-        if found is None:
-            with private.no_modes():
-                found = self._scripts[id(module)] = marked(module) or module._call_impl
-            self.recorder.marker_calls = dict(zip(markers(), (self._begin, self._end), strict=False))
-        return found
 
     def _begin(self, below: str, given: list[torch.Tensor]) -> None:
         """A submodule of a scripted module is called."""

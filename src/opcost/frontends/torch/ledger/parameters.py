@@ -204,12 +204,10 @@ class Packages:
     def __bool__(self) -> bool:
         return bool(self._all)
 
-    def register(
-        self, path: str, module: nn.Module, parameter: Callable[[torch.Tensor, str], int]
-    ) -> list[tuple[str, int]]:
-        """Make parameters of what lies in a module's packages; their names inside the module, and values.
+    def register(self, path: str, module: nn.Module, leaf: Callable[..., Any]) -> list[tuple[str, int]]:
+        """Make parameters of what is in a module's packages; their names inside the module, and values.
 
-        `parameter` makes a value of a tensor, under a name.
+        `leaf` makes a record of a tensor, under a name and in a role.
         """
         registered: list[tuple[str, int]] = []
         for attribute, value in vars(module).items():
@@ -217,7 +215,7 @@ class Packages:
                 taken = {name for name, _ in registered}
                 named = [(f"{attribute}_{name}" if name in taken else name, tensor) for name, tensor in content]
                 stem = f"{path}." if path else ""
-                found = [(name, parameter(tensor, stem + name)) for name, tensor in named]
+                found = [(name, leaf(tensor, stem + name, "param").origin) for name, tensor in named]
                 self._all.append(_Package(path, [t.shape for _, t in content], [vid for _, vid in found]))
                 registered += found
         return registered

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter, Unin
 
 from opcost.errors import InputError, UnknownSource
 from opcost.frontends.torch import private
-from opcost.frontends.torch.restore.process import random_state, replaced
+from opcost.frontends.torch.restore.process import random_state
 from opcost.frontends.torch.tree import map_tensors, tensors_passed
 
 if TYPE_CHECKING:
@@ -98,17 +98,6 @@ def copy_with_lazy_parts(source: Any, model: nn.Module, device: str | None = Non
             kind: Any = UninitializedParameter if isinstance(tensor, UninitializedParameter) else UninitializedBuffer
             memo[id(tensor)] = kind(tensor.requires_grad, device=device or tensor.device, dtype=tensor.dtype)
     return copy.deepcopy(source, memo)
-
-
-def unrecorded_initialization() -> AbstractContextManager[None]:
-    """Let forward itself give shapes to parameters and buffers, which reads tensors that have none yet."""
-    settle_one = UninitializedTensorMixin.materialize
-
-    def materialize(tensor: Any, *args: Any, **kwargs: Any) -> None:
-        with private.no_modes():
-            settle_one(tensor, *args, **kwargs)  # type: ignore[no-untyped-call]
-
-    return replaced(UninitializedTensorMixin, "materialize", materialize)
 
 
 def is_uninitialized(tensor: torch.Tensor) -> bool:

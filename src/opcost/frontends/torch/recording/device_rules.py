@@ -8,9 +8,9 @@ that no tensor has: a run includes that key for its thread alone. Whether autoca
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -256,17 +256,12 @@ _EXCHANGED: dict[str, Any] = {
 @contextmanager
 def as_on_a_gpu() -> Iterator[None]:
     """Exchange the functions for this thread; others call the plain ones."""
-
-    def exchanged(name: str) -> Any:
-        plain = getattr(functional, name)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            result = _EXCHANGED[name](*args, **kwargs)
-            return plain(*args, **kwargs) if result is NotImplemented else result
-
-        return replaced(functional, name, call)
-
     with ExitStack() as undo:
-        for name in _EXCHANGED:
-            undo.enter_context(exchanged(name))
+        for name, own in _EXCHANGED.items():
+            undo.enter_context(replaced(functional, name, partial(_or_plain, own, getattr(functional, name))))
         yield
+
+
+def _or_plain(own: Callable[..., Any], plain: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    result = own(*args, **kwargs)
+    return plain(*args, **kwargs) if result is NotImplemented else result

@@ -9,10 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch.nn.parameter import UninitializedTensorMixin
 from torch.utils.checkpoint import CheckpointFunction, checkpoint, set_checkpoint_early_stop
 
 from opcost.errors import InputError
@@ -20,9 +22,8 @@ from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import is_foreign
 from opcost.frontends.torch.ledger.recorder_state import RecorderState, counting_thread
 from opcost.frontends.torch.ledger.tensors import Recorded
-from opcost.frontends.torch.models.weights import unrecorded_initialization
 from opcost.frontends.torch.operators.layers import pad_packed
-from opcost.frontends.torch.recording.training_step import as_one_rank
+from opcost.frontends.torch.recording.training_step import as_one_rank, unseen
 from opcost.frontends.torch.restore import process
 from opcost.frontends.torch.restore.process import replaced
 
@@ -79,43 +80,32 @@ def reading_contents(ledger: RecorderState) -> Iterator[None]:
     """
     with ExitStack() as undo:
         for owner, name, position in ((torch, "tensor", 0), (torch, "as_tensor", 0), (torch.Tensor, "new_tensor", 1)):
-            undo.enter_context(replaced(owner, name, _with_contents(getattr(owner, name), position)))
+            undo.enter_context(replaced(owner, name, partial(_with_contents, getattr(owner, name), position)))
         for name in (*_COPIED, *_SHARED, *_ADDRESSED):
-            undo.enter_context(replaced(torch.Tensor, name, _of_plain(ledger, name)))
+            undo.enter_context(
+                replaced(torch.Tensor, name, partial(_of_plain, ledger, getattr(torch.Tensor, name), name))
+            )
         undo.enter_context(replaced(torch.utils.dlpack, "to_dlpack", lambda tensor: tensor.__dlpack__()))
         yield
 
 
-def _of_plain(ledger: RecorderState, name: str) -> Callable[..., Any]:
-    """A method of tensors that answers by the content where the ledger knows the tensor."""
-    method = getattr(torch.Tensor, name)
-
-    def read(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if type(tensor) is Recorded:
-            return getattr(tensor, name)(*args, **kwargs)
-        leaf = ledger.leaf_of.get(id(tensor))
-        if leaf is None or is_foreign(tensor) or tensor.layout is not torch.strided:
-            with private.no_modes():
-                return method(tensor, *args, **kwargs)
-        if name not in _ADDRESSED or not leaf.untouched or ledger.knows(leaf):
-            tensor = ledger.real_content(leaf, shares=name not in _COPIED)
-        with private.no_modes():
-            return method(tensor, *args, **kwargs)
-
-    return read
+def _of_plain(ledger: RecorderState, method: Any, name: str, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """A method of tensors, which answers by the content where the ledger knows the tensor."""
+    if type(tensor) is Recorded:
+        return getattr(tensor, name)(*args, **kwargs)
+    leaf = None if is_foreign(tensor) or tensor.layout is not torch.strided else ledger.leaf_of.get(id(tensor))
+    if leaf is not None and (name not in _ADDRESSED or not leaf.untouched or ledger.knows(leaf)):
+        tensor = ledger.real_content(leaf, shares=name not in _COPIED)
+    return unseen(method, tensor, *args, **kwargs)
 
 
-def _with_contents(make: Callable[..., Any], position: int) -> Callable[..., Any]:
-    """The constructor that is called with contents; its data is the argument at `position`."""
-
-    def made(*args: Any, **kwargs: Any) -> Any:
-        if len(args) > position and type(args[position]) in (list, tuple):
-            args = (*args[:position], _read(args[position]), *args[position + 1 :])
-        elif type(kwargs.get("data")) in (list, tuple):
-            kwargs["data"] = _read(kwargs["data"])
-        return make(*args, **kwargs)
-
-    return made
+def _with_contents(make: Callable[..., Any], position: int, *args: Any, **kwargs: Any) -> Any:
+    """What a constructor makes of contents; its data is the argument at `position`."""
+    if len(args) > position and type(args[position]) in (list, tuple):
+        args = (*args[:position], _read(args[position]), *args[position + 1 :])
+    elif type(kwargs.get("data")) in (list, tuple):
+        kwargs["data"] = _read(kwargs["data"])
+    return make(*args, **kwargs)
 
 
 def _read(items: Any) -> Any:
@@ -152,7 +142,9 @@ def settings_for_run() -> Iterator[None]:
         undo.enter_context(replaced(torch.backends.mha, "get_fastpath_enabled", lambda: False))
         undo.enter_context(process.as_written())
         undo.enter_context(replaced(private.variable_functions, "_pad_packed_sequence", pad_packed))
-        undo.enter_context(unrecorded_initialization())
+        # Forward itself may give shapes to parameters and buffers, which reads tensors that have none yet.
+        shaped = partial(unseen, UninitializedTensorMixin.materialize)
+        undo.enter_context(replaced(UninitializedTensorMixin, "materialize", shaped))
         undo.enter_context(checkpoints_for_grad())
         undo.enter_context(_checkpoints_anywhere())
         undo.enter_context(replaced(torch.Tensor, "__deepcopy__", _deep_copy))

@@ -240,15 +240,13 @@ class ModelRun:
             if (failure := threads.failure or recorder.stranger) is not None:
                 raise failure
             self.again = recorder.check_choices()
-            outputs = tuple(
-                dict.fromkeys(recorder.state(part).vid for t in tensors_in(result) for _, part in parts("", t))
-            )
+            outputs = dict.fromkeys(recorder.state(part).vid for t in tensors_in(result) for _, part in parts("", t))
             # The modules and parameters that forward made are the model's, as they are after any run.
             self.paths.take_in_made()
             for path, module in self.paths.all:
                 if len(_with_shape(module)) > (self._registered[path][2] if path in self._registered else 0):
                     self._register_late(path, module)
-            return self.graph_of(outputs)
+            return self.graph_of(tuple(outputs))
 
     def _take_gradients(self, outputs: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
         """In place of what runs a backward pass: forward itself asks for one, of tensors for which gradients were off."""
@@ -295,9 +293,7 @@ class ModelRun:
                     recorder.specs[vid] = part.spec
                     self._packed.add(vid)
                 (params if is_param else buffers).append((part.name, vid))
-        params += recorder.packages.register(
-            path, module, lambda tensor, name: recorder.leaf(tensor, name, "param").origin
-        )
+        params += recorder.packages.register(path, module, recorder.leaf)
         buffers += [
             (part, recorder.leaf(tensor, stem + part, "buffer").origin)
             for name, b in module._buffers.items()
@@ -321,14 +317,11 @@ class ModelRun:
             ops = PatternedOps(recorder.ops.steps)
         else:
             values = tuple(values)
-            ops = self._training.repeated(
-                tuple(
-                    [
-                        Op(index, e.kind, e.raw, inputs, outs, e.attrs, module, 1, phase)
-                        for index, (e, inputs, outs, module, phase) in enumerate(recorder.ops)
-                    ]
-                )
-            )
+            each = [
+                Op(index, e.kind, e.raw, inputs, outs, e.attrs, module, 1, phase)
+                for index, (e, inputs, outs, module, phase) in enumerate(recorder.ops)
+            ]
+            ops = tuple(self._training.repeated(each))
         calls = tuple([Call(*call) for call in self.calls])
         with private.no_modes():  # an `extra_repr` may run operators, which are not the model's
             modules = tuple(self._modules(calls))

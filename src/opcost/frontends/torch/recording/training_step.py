@@ -40,17 +40,17 @@ def as_one_rank() -> Iterator[None]:
     """Let distributed tensors show this rank's operators, and nothing else."""
     with ExitStack() as undo:
 
-        def replace(owner: Any, name: str, change: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        def replace(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
             if hasattr(owner, name):
-                undo.enter_context(replaced(owner, name, change(getattr(owner, name))))
+                undo.enter_context(replaced(owner, name, partial(wrapper, getattr(owner, name))))
 
         if (propagation := sys.modules.get(_PROPAGATION)) is not None:
-            replace(propagation.ShardingPropagator, "_propagate_tensor_meta_non_cached", _unseen)
+            replace(propagation.ShardingPropagator, "_propagate_tensor_meta_non_cached", unseen)
         for module in filter(None, map(sys.modules.get, _GATHERED)):
             replace(module, "alloc_storage", _with_memory)
             replace(module, "free_storage", _with_memory)
             # Weights on the meta device are no reason not to count.
-            replace(getattr(module, "FSDPParamGroup", None), "_validate_no_meta_params", lambda _: lambda _: None)
+            replace(getattr(module, "FSDPParamGroup", None), "_validate_no_meta_params", lambda *_: None)
         yield
 
 
@@ -89,20 +89,15 @@ def note_of(model: nn.Module) -> str | None:
     return f"the model lies on {max(sizes)} ranks: parameters, operators and memory are those of rank {rank}"
 
 
-def _unseen(function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with private.no_modes():
-            return function(*args, **kwargs)
-
-    return call
+def unseen(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function without its operators being recorded."""
+    with private.no_modes():
+        return function(*args, **kwargs)
 
 
-def _with_memory(function: Callable[[torch.Tensor], None]) -> Callable[[torch.Tensor], None]:
-    def call(tensor: torch.Tensor) -> None:
-        if type(tensor) is not Recorded:
-            function(tensor)
-
-    return call
+def _with_memory(function: Callable[[torch.Tensor], None], tensor: torch.Tensor) -> None:
+    if type(tensor) is not Recorded:
+        function(tensor)
 
 
 # -- training: The backward pass and the update of a run: gradients, what they are added to, and what an optimizer keeps.
@@ -274,15 +269,15 @@ class TrainingPass:
         carried = self._gradients if step.accumulate > 1 and step.zero_grad == "none" else frozenset[int]()
         return Lifetimes(tuple(gone), tuple(gone.values()), self._gradients, self._state, carried)
 
-    def repeated(self, ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    def repeated(self, ops: list[Op]) -> list[Op]:
         """The operators as often as they run in a step; where gradients begin as none, the first pass adds to nothing."""
         step = self._options.step
         if step.accumulate == 1:
             return ops
         additions = step.accumulate - (step.zero_grad == "none")
-        return tuple(
-            op
-            if op.phase == "update"
-            else op._replace(repeat=additions if op.id in self._additions else step.accumulate)
+        return [
+            op._replace(
+                repeat=1 if op.phase == "update" else additions if op.id in self._additions else step.accumulate
+            )
             for op in ops
-        )
+        ]

@@ -109,21 +109,154 @@ def load(source: Any, options: CountOptions) -> Graph:
         return dataclasses.replace(graph, notes=(*graph.notes, Note("real-values", why, module)))
 
 
+_OF_INPUTS = ("check the", "the element types", "pass inputs", "--debug")
+"""How hints begin that other inputs may make superfluous."""
+
+
+def _tensors(inputs: Inputs) -> list[torch.Tensor]:
+    return tensors_in((inputs.args, inputs.kwargs))
+
+
+class _Count:
+    """The count of one model: what was given, what that is in another element type, and how it runs."""
+
+    def __init__(self, given: nn.Module, options: CountOptions, *, real: bool) -> None:
+        self.given, self.options, self.real = given, options, real
+        self.device = device_of(given)
+        self.model = given if options.dtype is None else retyped(given, as_dtype(options.dtype), real=real)
+
+    def with_first_that_fits(self, inputs: Inputs) -> Graph:
+        """The graph of a run on these inputs or, where they were generated, on the first form that the model takes."""
+        model, options, real = self.model, self.options, self.real
+        attempts = attempts_of(model, inputs, training=options.trains)
+        fault: tuple[str, str, str] | None = None  # of the first attempt; the error itself holds tensors without data
+        no_loss = ""
+        label = type_name(model)
+        notes: tuple[Note, ...] = ()
+        # The attempts that follow change once, where the layer is found that reads the inputs.
+        for place, attempt in enumerate(attempts):
+            try:
+                graph = self.ran(attempt, tentative=attempt is not attempts[-1])
+                if attempt.on_trial and "loss" not in graph.meta:
+                    no_loss = no_loss or "it makes no loss of them"
+                    continue
+                guessed = attempt.source
+                if fault is not None and attempt.note:
+                    guessed = f"{guessed}, {attempt.note} ({shortened(fault[0])})"
+                notes = graph.notes
+                if guessed:
+                    takes_more = len(attempt.args) + len(attempt.kwargs) < len(signature(model)) or takes_any(model)
+                    notes = (*notes, note_of_defaults(graph, guessed, label, takes_more=takes_more))
+                break
+            except (ForwardError, InputError) as exc:
+                if attempt.on_trial:
+                    no_loss = no_loss or shortened(exc.message)
+                    continue
+                if isinstance(exc, DataDependent) and (real or not obstacle(self.given, options)):
+                    raise
+                if inputs.hint and exc.hint and not exc.hint.startswith(_OF_INPUTS):
+                    raise
+                received, module = (exc.received, exc.module) if isinstance(exc, ForwardError) else ((), "")
+                if inputs.read_by is not None and any(tuple(t.shape) in received for t in _tensors(attempt)):
+                    better = inputs.read_by(module)  # the module received an input as it was given
+                    inputs = inputs._replace(read_by=None)
+                    if better is not None:
+                        again = in_type(from_defaults(model, better, options.kwargs), options.precision.dtype)
+                        attempts[place + 1 :] = attempts_of(model, again, training=options.trains)
+                fault = fault or (exc.message, exc.hint, module)
+                if attempt is not attempts[-1]:
+                    continue
+                if inputs.hint:
+                    names = input_names(model, attempts[0].args, attempts[0].kwargs)
+                    first = ", ".join(f"{names.get(id(t), 'input')} {text(t.shape)}" for t in _tensors(attempts[0]))
+                    more = f" and {len(attempts) - 1} other forms" if len(attempts) > 1 else ""
+                    said = f"{label} fails with those generated from {attempts[0].source} ({first}{more})"
+                    raise InputError(
+                        f"no inputs were given, and {said}: {shortened(fault[0], 300)}", hint=inputs.hint
+                    ) from None
+                exc.message, exc.hint = fault[:2]
+                if isinstance(exc, ForwardError):
+                    exc.module = fault[2]
+                raise
+        if no_loss and "loss" not in graph.meta:
+            notes = (*notes, Note("no-loss", f"no loss is counted: with labels as they could be made, {no_loss}"))
+        return dataclasses.replace(graph, notes=notes)
+
+    def ran(self, inputs: Inputs, *, tentative: bool = False) -> Graph:
+        """One run of the model on these inputs, written down."""
+        model, options, device, real = self.model, self.options, self.device, self.real
+        lower, like = as_dtype(options.precision.autocast), options.precision.like or device.type
+        wanted = RunOptions(
+            backward=options.trains,
+            optimizer=optimizer_of(options.optimizer, together=options.as_on_gpu),
+            autocast=nullcontext if lower is None else partial(torch.autocast, device.type, lower),
+            step=options.step,
+            tentative=tentative,
+        )
+        # A run on real values by the rules of its own device is left to PyTorch, which has them.
+        otherwise = lower is not None and device.type == "cpu" and not (real and like == "cpu")
+        names = input_names(model, inputs.args, inputs.kwargs)
+        args, kwargs = map_tensors((inputs.args, inputs.kwargs), _outside)
+        on_gpu = options.as_on_gpu and not real and device.type == "cpu"
+        with ExitStack() as around:
+            around.enter_context(one_at_a_time)
+            around.enter_context(in_mode(model, options.mode))
+            if on_gpu:
+                around.enter_context(as_on_a_gpu())
+            if otherwise:
+                around.enter_context(autocast_as(like))
+            doing = f"running {type_name(model)} on real values"
+
+            def recorded(before: Recorder | None = None, *, together: bool = False) -> tuple[Graph, Recorder, bool]:
+                """The graph of a run, what recorded it, and whether to do so again; with gradients where forward takes some."""
+                for attempt in (wanted, dataclasses.replace(wanted, gradients=True)):
+                    recorder = RealRecorder(device) if real else Recorder(device)
+                    if before is None:
+                        recorder.can_run_real = lambda: not real and not obstacle(model, options)
+                    else:
+                        recorder.avoided, recorder.together = before.avoided, together
+                    run = ModelRun(countable_model(model, real=real), recorder, attempt)
+                    said = working(lambda: f"{doing} ({len(recorder.ops):,} operators)") if real else nullcontext()  # noqa: B023
+                    try:
+                        with said, sharing(run.share):
+                            graph = run(args, kwargs, names)
+                    except ForwardError:
+                        if attempt.gradients or not (run.takes_gradients and torch.is_grad_enabled()):
+                            raise
+                        continue
+                    if not (run.takes_gradients and torch.is_grad_enabled()):
+                        break
+                return graph, recorder, run.again
+
+            graph, recorder, again = recorded()
+            if again:
+                graph, recorder, _ = recorded(recorder)
+            if any(note.code == "balanced" for note in graph.notes):
+                total = found = products(graph)
+                with suppress(OpcostError):  # a model that cannot run so has no other total
+                    total = products(recorded(recorder, together=True)[0])
+                if total != found:  # the totals depend on which elements win: this is no routing among equal experts
+                    if not obstacle(model, options):
+                        where = next(note.where for note in graph.notes if note.code == "balanced")
+                        raise DataDependent(f"which elements win a topk, sort or argmax{NOT_KNOWN}", module=where)
+                    known = ASSUMPTIONS[ASSUMED]
+                    notes = [Note(ASSUMED, known, n.where) if n.code == "balanced" else n for n in graph.notes]
+                    graph = dataclasses.replace(graph, notes=tuple(notes))
+            return graph
+
+
 def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
-    model = unwrap(source)
     none_given = options.inputs is options.shapes is None and not options.kwargs
     if none_given and is_exported(source) and source.example_inputs:
         args, kwargs = source.example_inputs  # with which the program was exported
         options = dataclasses.replace(options, inputs=tuple(args), kwargs=dict(kwargs))
-    device = device_of(model)
-    if options.dtype is not None:
-        if is_exported(source):
-            raise InputError("an exported program has its own element types", hint="export the model in that type")
-        model = retyped(model, as_dtype(options.dtype), real=real)
+    if options.dtype is not None and is_exported(source):
+        raise InputError("an exported program has its own element types", hint="export the model in that type")
+    count = _Count(unwrap(source), options, real=real)
+    model, device = count.model, count.device
 
     def run_once(given: dict[str, Any]) -> None:  # for what the model does to its arguments
-        once = CountOptions(precision=options.precision, real=False)
-        _ran(model, Inputs((), given), once, device_of(model), real=False)
+        _Count(model, CountOptions(precision=options.precision, real=False), real=False).ran(Inputs((), given))
 
     passes = CachedText(model, options, run_once) if any(options.text) else None
     if passes is None:
@@ -133,9 +266,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     if is_exported(source):
         args, kwargs = by_position(source, inputs.args, inputs.kwargs)
         inputs = inputs._replace(args=args, kwargs=kwargs)
-    if options.precision.dtype is not None:
-        inputs = in_type(inputs, as_dtype(options.precision.dtype))
-    graph = _with_first_that_fits(unwrap(source), model, inputs, options, device, real=real)
+    graph = count.with_first_that_fits(in_type(inputs, options.precision.dtype))
     if passes is not None:
         graph = with_cache(graph, options.text, passes)
     notes = graph.notes
@@ -152,149 +283,6 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         )
         notes = (*notes, Note("accumulate", said))
     return dataclasses.replace(graph, source=type_name(model), notes=notes)
-
-
-def _with_first_that_fits(
-    given: nn.Module, model: nn.Module, inputs: Inputs, options: CountOptions, device: torch.device, *, real: bool
-) -> Graph:
-    """The graph of a run on these inputs or, where they were generated, on the first form that the model takes.
-
-    `model` is the one that was given, or what it is in another element type.
-    """
-    attempts = attempts_of(model, inputs, training=options.trains)
-    fault: tuple[str, str, str] | None = None  # of the first attempt; the error itself holds tensors without data
-    no_loss = ""
-    label = type_name(model)
-    notes: tuple[Note, ...] = ()
-    # The attempts that follow change once, where the layer is found that reads the inputs.
-    for place, attempt in enumerate(attempts):
-        try:
-            graph = _ran(model, attempt, options, device, real=real, tentative=attempt is not attempts[-1])
-            if attempt.on_trial and "loss" not in graph.meta:
-                no_loss = no_loss or "it makes no loss of them"
-                continue
-            guessed = attempt.source
-            if fault is not None and attempt.note:
-                guessed = f"{guessed}, {attempt.note} ({shortened(fault[0])})"
-            notes = graph.notes
-            if guessed:
-                takes_more = len(attempt.args) + len(attempt.kwargs) < len(signature(model)) or takes_any(model)
-                notes = (*notes, note_of_defaults(graph, guessed, label, takes_more=takes_more))
-            break
-        except (ForwardError, InputError) as exc:
-            if attempt.on_trial:
-                no_loss = no_loss or shortened(exc.message)
-                continue
-            if isinstance(exc, DataDependent) and (real or not obstacle(given, options)):
-                raise
-            if inputs.hint and exc.hint and not exc.hint.startswith(_OF_INPUTS):
-                raise
-            received, module = (exc.received, exc.module) if isinstance(exc, ForwardError) else ((), "")
-            if inputs.read_by is not None and any(tuple(t.shape) in received for t in _tensors(attempt)):
-                better = inputs.read_by(module)  # the module received an input as it was given
-                inputs = inputs._replace(read_by=None)
-                if better is not None:
-                    again = from_defaults(model, better, options.kwargs)
-                    if options.precision.dtype is not None:
-                        again = in_type(again, as_dtype(options.precision.dtype))
-                    attempts[place + 1 :] = attempts_of(model, again, training=options.trains)
-            fault = fault or (exc.message, exc.hint, module)
-            if attempt is not attempts[-1]:
-                continue
-            if inputs.hint:
-                names = input_names(model, attempts[0].args, attempts[0].kwargs)
-                first = ", ".join(f"{names.get(id(t), 'input')} {text(t.shape)}" for t in _tensors(attempts[0]))
-                more = f" and {len(attempts) - 1} other forms" if len(attempts) > 1 else ""
-                raise InputError(
-                    f"no inputs were given, and {label} fails with those generated from {attempts[0].source} ({first}{more}): "
-                    f"{shortened(fault[0], 300)}",
-                    hint=inputs.hint,
-                ) from None
-            exc.message, exc.hint = fault[:2]
-            if isinstance(exc, ForwardError):
-                exc.module = fault[2]
-            raise
-    if no_loss and "loss" not in graph.meta:
-        notes = (*notes, Note("no-loss", f"no loss is counted: with labels as they could be made, {no_loss}"))
-    return dataclasses.replace(graph, notes=notes)
-
-
-_OF_INPUTS = ("check the", "the element types", "pass inputs", "--debug")
-"""How hints begin that other inputs may make superfluous."""
-
-
-def _tensors(inputs: Inputs) -> list[torch.Tensor]:
-    return tensors_in((inputs.args, inputs.kwargs))
-
-
-def _ran(
-    model: nn.Module,
-    inputs: Inputs,
-    options: CountOptions,
-    device: torch.device,
-    *,
-    real: bool,
-    tentative: bool = False,
-) -> Graph:
-    """One run of the model on these inputs, written down."""
-    lower, like = as_dtype(options.precision.autocast), options.precision.like or device.type
-    wanted = RunOptions(
-        backward=options.trains,
-        optimizer=optimizer_of(options.optimizer, together=options.as_on_gpu),
-        autocast=nullcontext if lower is None else partial(torch.autocast, device.type, lower),
-        step=options.step,
-        tentative=tentative,
-    )
-    # A run on real values by the rules of its own device is left to PyTorch, which has them.
-    otherwise = lower is not None and device.type == "cpu" and not (real and like == "cpu")
-    names = input_names(model, inputs.args, inputs.kwargs)
-    args, kwargs = map_tensors((inputs.args, inputs.kwargs), _outside)
-    on_gpu = options.as_on_gpu and not real and device.type == "cpu"
-    with ExitStack() as around:
-        around.enter_context(one_at_a_time)
-        around.enter_context(in_mode(model, options.mode))
-        if on_gpu:
-            around.enter_context(as_on_a_gpu())
-        if otherwise:
-            around.enter_context(autocast_as(like))
-        doing = f"running {type_name(model)} on real values"
-
-        def recorded(before: Recorder | None = None, *, together: bool = False) -> tuple[Graph, Recorder, bool]:
-            """The graph of a run, what recorded it, and whether to record it again; with gradients where forward takes some."""
-            for attempt in (wanted, dataclasses.replace(wanted, gradients=True)):
-                recorder = RealRecorder(device) if real else Recorder(device)
-                if before is None:
-                    recorder.can_run_real = lambda: not real and not obstacle(model, options)
-                else:
-                    recorder.avoided, recorder.together = before.avoided, together
-                run = ModelRun(countable_model(model, real=real), recorder, attempt)
-                said = working(lambda: f"{doing} ({len(recorder.ops):,} operators)") if real else nullcontext()  # noqa: B023
-                try:
-                    with said, sharing(run.share):
-                        graph = run(args, kwargs, names)
-                except ForwardError:
-                    if attempt.gradients or not (run.takes_gradients and torch.is_grad_enabled()):
-                        raise
-                    continue
-                if not (run.takes_gradients and torch.is_grad_enabled()):
-                    break
-            return graph, recorder, run.again
-
-        graph, recorder, again = recorded()
-        if again:
-            graph, recorder, _ = recorded(recorder)
-        if any(note.code == "balanced" for note in graph.notes):
-            total = found = products(graph)
-            with suppress(OpcostError):  # a model that cannot run so has no other total
-                total = products(recorded(recorder, together=True)[0])
-            if total != found:  # the totals depend on which elements win: this is no routing among equal experts
-                if not obstacle(model, options):
-                    where = next(note.where for note in graph.notes if note.code == "balanced")
-                    raise DataDependent(f"which elements win a topk, sort or argmax{NOT_KNOWN}", module=where)
-                known = ASSUMPTIONS[ASSUMED]
-                notes = [Note(ASSUMED, known, n.where) if n.code == "balanced" else n for n in graph.notes]
-                graph = dataclasses.replace(graph, notes=tuple(notes))
-        return graph
 
 
 def shapes_returned(method: Any, given: dict[str, Any], *, real: bool | None = None) -> list[tuple[int, ...]]:

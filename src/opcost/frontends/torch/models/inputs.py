@@ -79,8 +79,10 @@ def from_defaults(model: nn.Module, found: Inputs, given: Mapping[str, Any]) -> 
     return first._replace(others=tuple(others))
 
 
-def in_type(inputs: Inputs, dtype: torch.dtype) -> Inputs:
-    """The same inputs with their floats in this type."""
+def in_type(inputs: Inputs, wanted: Any) -> Inputs:
+    """The same inputs with their floats in this type, or as they are."""
+    if (dtype := as_dtype(wanted)) is None:
+        return inputs
 
     def cast(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.detach().to(dtype).requires_grad_(tensor.requires_grad) if tensor.is_floating_point() else tensor

@@ -242,10 +242,9 @@ class RecorderState(private.DispatchMode):
             with private.no_modes():
                 state.content = state.tensor.detach().to("cpu", copy=True)
         self.decides(state)
-        if shares:
-            assert state.content is not None
-            self.shared[self.storages[state.vid]] = state.content
         assert state.content is not None
+        if shares:
+            self.shared[self.storages[state.vid]] = state.content
         return state.content
 
     def assume(self, tensor: torch.Tensor, how: str, choice: Choice | None = None) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from opcost.errors import InputError, UnknownName
+from opcost.frontends.torch import private
 
 Make = Callable[[list[torch.Tensor]], Any]  # Makes an optimizer of some parameters
 
@@ -25,19 +26,14 @@ LEVELS = 256  # The values of eight bits, in float32: one table for the first nu
 
 
 @cache
-def _kernels() -> tuple[torch.library.Library, Any, Any]:
-    """The two operators of an update, which do nothing; they are there as long as the process is."""
-    library = torch.library.Library("opcost", "FRAGMENT")
+def _kernels() -> tuple[Any, ...]:
+    """The two operators of an update, and their library."""
     both = "str optimizer_name, Tensor g, Tensor(a!) p, Tensor(b!) state1, Tensor(c!)? state2"
     scales = "Tensor qmap1, Tensor? qmap2, Tensor(d!) absmax1, Tensor(e!)? absmax2"
-    for name, arguments in (
-        ("optimizer_update_32bit", f"{both}, float weight_decay"),
-        ("optimizer_update_8bit_blockwise", f"{both}, {scales}, float weight_decay"),
-    ):
-        library.define(f"{name}({arguments}) -> ()")
-        library.impl(name, lambda *_: None, "CompositeExplicitAutograd")
-    ours = torch.ops.opcost
-    return library, ours.optimizer_update_32bit.default, ours.optimizer_update_8bit_blockwise.default
+    return private.own_operators(
+        optimizer_update_32bit=f"{both}, float weight_decay",
+        optimizer_update_8bit_blockwise=f"{both}, {scales}, float weight_decay",
+    )
 
 
 class EightBit(torch.optim.Optimizer):
@@ -49,7 +45,7 @@ class EightBit(torch.optim.Optimizer):
 
     def step(self) -> None:  # type: ignore[override]
         """Update every parameter once; what is remembered is made in this first step."""
-        _, in_float32, in_eight_bits = _kernels()
+        in_float32, in_eight_bits, _ = _kernels()
         rule, states, decay = self._kept
         levels: list[torch.Tensor] = []
         for parameter in self.param_groups[0]["params"]:

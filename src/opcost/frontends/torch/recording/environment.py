@@ -146,7 +146,10 @@ def settings_for_run() -> Iterator[None]:
         shaped = partial(unseen, UninitializedTensorMixin.materialize)
         undo.enter_context(replaced(UninitializedTensorMixin, "materialize", shaped))
         undo.enter_context(checkpoints_for_grad())
-        undo.enter_context(_checkpoints_anywhere())
+        # Checkpoints compare what they recompute, but not where that is: a weight without memory is nowhere.
+        compared = private.checkpoint_checks["default"]
+        undo.callback(private.checkpoint_checks.__setitem__, "default", compared)
+        private.checkpoint_checks["default"] = partial(_anywhere, compared, counting_thread())
         undo.enter_context(replaced(torch.Tensor, "__deepcopy__", _deep_copy))
         undo.enter_context(replaced(torch.Tensor, "_make_subclass", _subclassed))
         undo.enter_context(process.no_sharing())
@@ -176,20 +179,9 @@ def _checkpoint(function: Callable[..., Any], *given: Any) -> Any:
         return checkpoint(function, *args, use_reentrant=False, preserve_rng_state=preserve)
 
 
-@contextmanager
-def _checkpoints_anywhere() -> Iterator[None]:
-    """Let checkpoints compare what they recompute but for where it lies: a weight without memory lies nowhere."""
-    before, here = private.checkpoint_checks["default"], counting_thread()
-
-    def described(tensor: torch.Tensor) -> Any:
-        found = before(tensor)
-        return {**found, "device": None} if counting_thread() == here else found
-
-    private.checkpoint_checks["default"] = described
-    try:
-        yield
-    finally:
-        private.checkpoint_checks["default"] = before
+def _anywhere(compared: Callable[..., Any], here: int, tensor: torch.Tensor) -> Any:
+    found = compared(tensor)
+    return {**found, "device": None} if counting_thread() == here else found
 
 
 def _deep_copy(tensor: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:

@@ -278,13 +278,9 @@ class Paths:
 
 
 @cache
-def markers() -> tuple[Any, Any, torch.library.Library]:
-    """The operators that tell of a call: `enter` with the path below the caller, and `leave`; and their library."""
-    library = torch.library.Library("opcost", "FRAGMENT")
-    for name, arguments in (("enter", "str path, Tensor[] given"), ("leave", "Tensor[] made")):
-        library.define(f"{name}({arguments}) -> ()")
-        library.impl(name, lambda *_: None, "CompositeExplicitAutograd")
-    return torch.ops.opcost.enter.default, torch.ops.opcost.leave.default, library
+def markers() -> tuple[Any, ...]:
+    """The operators that report a call: `enter` with the path below the caller, and `leave`; and their library."""
+    return private.own_operators(enter="str path, Tensor[] given", leave="Tensor[] made")
 
 
 def marked(module: torch.jit.ScriptModule) -> Callable[..., Any] | None:

@@ -21,7 +21,6 @@ from weakref import getweakrefcount
 import torch
 from torch.nn import functional
 
-from opcost.core.graph import Op
 from opcost.core.steps import Pattern, PatternOp, Step, Steps
 from opcost.frontends.torch.ledger.tensors import Entry, Mark, OpRecord, Recorded, Signature, recorded
 from opcost.frontends.torch.private import (
@@ -64,7 +63,6 @@ _NAMES = """
 _SPECIAL = """
     add and eq floordiv ge gt le lt matmul mod mul ne neg or pow radd rdiv rmatmul rmul rpow rsub rtruediv sub truediv
 """
-_PROPERTIES = ("H", "T", "mH", "mT")
 GETITEM: Any = torch.Tensor.__getitem__
 
 
@@ -91,19 +89,10 @@ ASKING: dict[Any, Callable[[Sequence[Any]], list[bool]]] = {
 """Functions that go another way where an argument asks for a gradient, or by a switch: what is known of that."""
 
 
-def _functions() -> dict[Any, None]:
-    found = dict.fromkeys((GETITEM, *ASKING))
-    for name in (*_NAMES.split(), *[f"__{name}__" for name in _SPECIAL.split()]):
-        for owner in (torch, torch.Tensor, functional, nn_functions):
-            if callable(function := getattr(owner, name, None)):
-                found[function] = None
-    for name in _PROPERTIES:
-        found[getattr(torch.Tensor, name).__get__] = None
-    return found
-
-
-REPLAYED = _functions()
-
+REPLAYED = {GETITEM, *ASKING, *[getattr(torch.Tensor, name).__get__ for name in ("H", "T", "mH", "mT")]}
+for _name in (*_NAMES.split(), *[f"__{name}__" for name in _SPECIAL.split()]):
+    _found = [getattr(owner, _name, None) for owner in (torch, torch.Tensor, functional, nn_functions)]
+    REPLAYED.update(filter(callable, _found))
 
 Answers = Callable[[Any, Any], Any]  # Answers calls of one function, given args and kwargs
 
@@ -119,7 +108,9 @@ def answered_by(answer: Callable[..., Any], of_function: Callable[[Any], Answers
         changes[f"__r{name}__"] = _reflected(name, of_function)
     changes |= {name: property(_fact(name, value)) for name, value in _FACTS.items()}
     changes["__torch_function__"] = answer
-    before = {name: vars(Recorded)[name] for name in changes if name in vars(Recorded)}
+    before = {
+        name: vars(Recorded)[name] for name in changes if name in vars(Recorded)
+    }  # those of a count around this one
     for name, value in changes.items():
         setattr(Recorded, name, value)
 
@@ -240,27 +231,23 @@ class StepRecords:
         return next(reversed(self))
 
     def __reversed__(self) -> Iterator[OpRecord]:
-        return map(_record, self.steps.latest_first())
-
-
-def _record(op: Op) -> OpRecord:
-    return OpRecord(Entry(op.kind, op.raw, op.attrs, None, (), None), op.inputs, op.outputs, op.module, op.phase)
+        for op in self.steps.latest_first():
+            entry = Entry(op.kind, op.raw, op.attrs, None, (), None)
+            yield OpRecord(entry, op.inputs, op.outputs, op.module, op.phase)
 
 
 # -- calls
 
 
+@dataclass(slots=True, eq=False)
 class _Result:
     """A tensor that a call returns: one that it made, or, without a signature, an argument as it was given."""
 
-    __slots__ = ("at", "latest", "sig", "spare")
-
-    def __init__(self, sig: Signature | None, at: int) -> None:
-        self.sig = sig
-        self.at = at  # Its position among the values made, or among the tensors passed
-        self.latest: Recorded | None = None
-        self.spare: Recorded | None = None
-        """The tensor of the call before the latest, to be returned again once nothing else refers to it."""
+    sig: Signature | None
+    at: int  # Its position among the values made, or among the tensors passed
+    latest: Recorded | None = None
+    spare: Recorded | None = None
+    """The tensor of the call before the latest, to be returned again once nothing else refers to it."""
 
     def made(self, vid: int, mark: Mark) -> Recorded:
         """A tensor for a value.

@@ -309,7 +309,7 @@ def _outside(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Where the model lies: its first tensor's device; a model without data counts as one on the CPU."""
+    """Where the model is: its first tensor's device; a model without data counts as one on the CPU."""
     for tensor in (*model.parameters(), *model.buffers()):
         if tensor.device.type != "meta":
             return tensor.device

@@ -146,7 +146,7 @@ def _find(tree: Any, found: list[torch.Tensor], seen: set[int]) -> None:
 
 
 def tensors_passed(tree: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors that stand openly in arguments or results, in order; objects are not opened, so this is quick."""
+    """The tensors that are openly in arguments or results, in order; objects are not opened, so this is quick."""
     kind = type(tree)
     if kind in _PLAIN:
         return found

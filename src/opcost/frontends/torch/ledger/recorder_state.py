@@ -1,4 +1,4 @@
-"""The ledger of a run: which values there are, in whose memory they lie, what is known of them, and which operators ran."""
+"""The state of a run: which values there are, in whose memory they are, what is known of them, and which operators ran."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Choice:
 
 
 class RecorderState(private.DispatchMode):
-    """What is written down while operators run; `where` tells the running module's path.
+    """What is written down while operators run; `where` returns the running module's path.
 
     How an operator is answered is the matter of the classes below. It is their dispatch mode already, because operators
     that run functions they are given (`torch.cond`) turn it on again for those.
@@ -96,7 +96,7 @@ class RecorderState(private.DispatchMode):
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()
-        self.device = device  # Where tensors without data claim to lie if the model's own lie nowhere
+        self.device = device  # Where tensors without data claim to be if the model's own are nowhere
         default = torch.get_default_device()
         self.default_device = device if default.type == "meta" else default
         self.mark = Mark(self)
@@ -295,7 +295,7 @@ class RecorderState(private.DispatchMode):
         self.notes[Note(code, text, self.where())] = None
 
     def unknown(self, what: str, func: Any = None) -> DataDependent:
-        """The error for a value that only data could tell, and which an operator needs."""
+        """The error for a value that only data have, and which an operator needs."""
         by = "" if func is None else f" ({func._schema.name})"
         said = f"{what}{by}{NOT_KNOWN}"
         # The note is read only where the model itself catches the error and goes on.
@@ -363,7 +363,7 @@ class RecorderState(private.DispatchMode):
         return next((record for record in reversed(self.ops) if vid in record.outputs), None)
 
     def add_packed(self, args: Any) -> None:
-        """Let the operator recorded last read what lies in the packages among its arguments."""
+        """Let the operator recorded last read what is in the packages among its arguments."""
         record = self.ops[-1]
         if found := self.packages.read_by(args, record.module):
             self.ops[-1] = record._replace(inputs=record.inputs + found)

@@ -276,7 +276,7 @@ class TensorRecord:
         self.vid = vid  # The value it holds now; an in-place operator gives it a new one
         self.origin = vid
         self.content = content
-        self.untouched = True  # Nothing was written to it, so the user's own tensor still tells its content
+        self.untouched = True  # Nothing was written to it, so the user's own tensor still has its content
 
     life = None  # Its memory is the user's, which is not freed
 

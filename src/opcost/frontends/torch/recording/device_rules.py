@@ -162,7 +162,7 @@ def autocast_as(like: str) -> Iterator[None]:
 
 # -- gpu: What PyTorch decides by the device, decided as on a GPU: the kernel of attention, its heads, and dropout in one kernel.
 #
-# A model that is counted lies on a processor or nowhere, where attention with dropout goes by products and holds the whole square
+# A model that is counted is on a processor or nowhere, where attention with dropout goes by products and keeps the whole square
 # of queries and keys, and dropout keeps its noise in the type of its input: twice the memory that a GPU holds. So these
 # functions are exchanged for the time of a run, for the thread that runs it.
 

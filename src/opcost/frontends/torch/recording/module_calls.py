@@ -205,7 +205,7 @@ class Threads:
 
 
 class Paths:
-    """The paths of a model's modules; one object may stand under several."""
+    """The paths of a model's modules; one object may have several."""
 
     def __init__(self, model: nn.Module) -> None:
         self.all: list[tuple[str, nn.Module]] = []

@@ -62,8 +62,8 @@ class Recorder(RecorderState):
             if not self.packages and not self.marker_calls and private.tracing_state() is None:
                 self.replay = RepeatedCalls(self)
                 self.replay.start()
-        if self.marker_calls and (tell := self.marker_calls.get(func)) is not None:
-            return tell(*args)
+        if self.marker_calls and (report := self.marker_calls.get(func)) is not None:
+            return report(*args)
         states: list[State] = []
         parts: list[Any] = [id(func)]  # operators live as long as the process, and their own hash is slow
         key: tuple[Any, ...] | None = None
@@ -222,8 +222,8 @@ class RealRecorder(Recorder):
     def _dispatched(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if func is _ITEM:
             return func(*args)
-        if self.marker_calls and (tell := self.marker_calls.get(func)) is not None:
-            return tell(*args)
+        if self.marker_calls and (report := self.marker_calls.get(func)) is not None:
+            return report(*args)
         if layers.is_control_flow(func):
             return layers.run(self, func, args, kwargs)
         given = tensors_passed((args, kwargs), [])

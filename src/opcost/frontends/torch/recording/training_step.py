@@ -78,7 +78,7 @@ def shared_gradients(outputs: list[torch.Tensor], leaves: list[torch.Tensor], gi
 
 
 def note_of(model: nn.Module) -> str | None:
-    """What a report says of a model that lies on several ranks."""
+    """What a report says of a model that is spread over ranks."""
     distributed = sys.modules.get("torch.distributed.tensor")
     if distributed is None:
         return None
@@ -155,7 +155,7 @@ class TrainingPass:
     def run(
         self, result: Any, inputs: list[torch.Tensor], shards: list[nn.Parameter] | None, *, labelled: bool
     ) -> None:
-        """Gradients of all parameters and inputs that ask for one, without touching any `.grad`; then the update.
+        """Gradients of all parameters and inputs that require one, without touching any `.grad`; then the update.
 
         They begin at the loss where the model computes one, else at every output. `shards` are the parameters of a fully
         sharded model before it gathered them.
@@ -249,7 +249,7 @@ class TrainingPass:
         self._state = self._storages(list(getattr(optimizer, "state", {}).values()))
 
     def _storages(self, tree: Any) -> frozenset[int]:
-        """The memory in which tensors lie that the run made."""
+        """The memory of the tensors that the run made."""
         recorder = self._recorder
         found = [part for tensor in tensors_in(tree) for _, part in parts("", tensor)]
         return frozenset([recorder.storages[recorder.state(part).vid] for part in found])

@@ -6,8 +6,8 @@ import torch
 
 import opcost
 from opcost.core.report import Row
-from opcost.recorders.torch.events import STEP, DeviceEvent, HostEvent, Nesting, nest
-from opcost.recorders.torch.rows import Matcher, RowMaker
+from opcost.recorders.torch.events import STEP, DeviceEvent, HostEvent, Nesting
+from opcost.recorders.torch.rows import Matcher, rows_of
 
 LONG, SHORT = 7, 5
 REGION = "## Call CompiledFxGraph fabc ##"
@@ -30,7 +30,7 @@ def host(name: str, start: int, end: int, *shapes: tuple[int, ...], correlation:
 
 
 def region(*events: HostEvent, kernels: tuple[DeviceEvent, ...] = ()) -> Nesting:
-    return nest([host(f"{STEP}0", 0, 1000), host(REGION, 10, 900), *events], kernels, ("",))
+    return Nesting([host(f"{STEP}0", 0, 1000), host(REGION, 10, 900), *events], kernels, ("",))
 
 
 def test_where_to_write_is_no_operand() -> None:
@@ -53,7 +53,7 @@ def test_a_replayed_cuda_graph_has_the_cost_of_all_that_is_in_it() -> None:
     kernels = tuple(DeviceEvent(40 + n, 5, "gemm", "gpu:0", "7", 900, 0) for n in range(2))
     nesting = region(host("cudaGraphLaunch", 20, 30, correlation=900), kernels=kernels)
     matcher = Matcher(rows)
-    (row,) = RowMaker(matcher.match(nesting.roots), with_device=True).rows(nesting.roots)
+    (row,) = rows_of(nesting.roots, matcher.match(nesting.roots), with_device=True)
     assert row.cost is not None
     assert row.cost.macs == SHORT * LONG * LONG + LONG * SHORT * LONG
     assert (row.type, row.module, row.device_ns) == (REGION, "", 10)

@@ -11,9 +11,8 @@ from opcost.recorders.torch.events import (
     EventNode,
     HostEvent,
     Nesting,
-    nest,
 )
-from opcost.recorders.torch.rows import RowMaker
+from opcost.recorders.torch.rows import rows_of
 
 MAIN, ENGINE = 100, 200
 PATHS = ("", "conv", "fc")
@@ -54,9 +53,9 @@ def test_a_kernel_belongs_to_the_innermost_operator_around_its_launch() -> None:
         host("aten::cudnn_convolution", 30, 80, correlation=2),
         host("cudaLaunchKernel", 40, 50, correlation=900),
     )
-    nesting = nest(events, [kernel(60, 500, 900)], PATHS)
+    nesting = Nesting(events, [kernel(60, 500, 900)], PATHS)
     assert [event.name for event in everything(nesting)["aten::cudnn_convolution"].kernels] == ["kernel900"]
-    (row,) = RowMaker({}, with_device=True).rows(nesting.roots)
+    (row,) = rows_of(nesting.roots, {}, with_device=True)
     assert (row.type, row.module, row.device, row.device_ns, row.device_total_ns) == (
         "aten::conv2d",
         "conv",
@@ -73,8 +72,8 @@ def test_a_kernel_knows_when_it_was_launched_unless_a_graph_replays_it() -> None
         host("cudaLaunchKernel", 40, 50, correlation=900),
         host("cudaGraphLaunch", 100, 110, correlation=901),
     )
-    nesting = nest(events, [kernel(60, 500, 900), kernel(700, 5, 901)], PATHS)
-    rows = RowMaker({}, with_device=True).rows(nesting.roots)
+    nesting = Nesting(events, [kernel(60, 500, 900), kernel(700, 5, 901)], PATHS)
+    rows = rows_of(nesting.roots, {}, with_device=True)
     assert [[k.launched_ns for k in row.kernels] for row in rows] == [[40], [None]]
 
 
@@ -84,31 +83,31 @@ def test_the_launch_decides_where_the_profilers_link_says_otherwise() -> None:
         host("aten::addmm", 40, 90, correlation=2),
         host("cudaMemsetAsync", 50, 55, correlation=900),
     )
-    nesting = nest(events, [kernel(60, 5, 900, operator=1)], PATHS)
+    nesting = Nesting(events, [kernel(60, 5, 900, operator=1)], PATHS)
     assert not everything(nesting)["aten::empty"].kernels
     assert everything(nesting)["aten::addmm"].kernels
 
 
 def test_the_profilers_link_serves_where_the_launch_was_not_seen() -> None:
-    nesting = nest(step(host("aten::addmm", 40, 90, correlation=2)), [kernel(60, 5, 900, operator=2)], PATHS)
+    nesting = Nesting(step(host("aten::addmm", 40, 90, correlation=2)), [kernel(60, 5, 900, operator=2)], PATHS)
     assert everything(nesting)["aten::addmm"].kernels
     assert not nesting.unattributed
 
 
 def test_a_launch_outside_any_operator_is_a_row_of_its_own() -> None:
     events = step(host(f"{MODULE}2", 10, 100), host("cudaGraphLaunch", 40, 50, correlation=900))
-    nesting = nest(events, [kernel(60, 5, 900), kernel(70, 6, 900)], PATHS)
-    (row,) = RowMaker({}, with_device=True).rows(nesting.roots)
+    nesting = Nesting(events, [kernel(60, 5, 900), kernel(70, 6, 900)], PATHS)
+    (row,) = rows_of(nesting.roots, {}, with_device=True)
     assert (row.type, row.module, row.device_ns, len(row.kernels)) == ("cudaGraphLaunch", "fc", 5 + 6, 2)
 
 
 def test_waiting_for_the_device_is_no_row() -> None:
-    nesting = nest(step(host("cudaDeviceSynchronize", 900, 990, correlation=900)), [], PATHS)
-    assert RowMaker({}, with_device=True).rows(nesting.roots) == ()
+    nesting = Nesting(step(host("cudaDeviceSynchronize", 900, 990, correlation=900)), [], PATHS)
+    assert rows_of(nesting.roots, {}, with_device=True) == ()
 
 
 def test_device_work_without_a_launch_is_unattributed_and_kept() -> None:
-    nesting = nest(step(host("aten::add", 10, 20, correlation=1)), [kernel(60, 5, 900)], PATHS)
+    nesting = Nesting(step(host("aten::add", 10, 20, correlation=1)), [kernel(60, 5, 900)], PATHS)
     assert [event.correlation for event in nesting.unattributed] == [900]
 
 
@@ -118,7 +117,7 @@ def test_what_the_recorder_runs_between_steps_is_left_out() -> None:
         host("aten::zero_", -90, -60, correlation=1),
         host("cudaMemsetAsync", -80, -70, correlation=900),
     ]
-    nesting = nest([*aside, *step(host("aten::add", 10, 20, correlation=2))], [kernel(-75, 5, 900)], PATHS)
+    nesting = Nesting([*aside, *step(host("aten::add", 10, 20, correlation=2))], [kernel(-75, 5, 900)], PATHS)
     assert set(everything(nesting)) == {"aten::add"}
     assert not nesting.unattributed
 
@@ -141,7 +140,7 @@ def test_a_backward_pass_on_its_own_thread_finds_step_module_and_phase() -> None
         ),
         host("aten::convolution_backward", 310, 390, thread=ENGINE),
     ]
-    nodes = everything(nest(events, [], PATHS))
+    nodes = everything(Nesting(events, [], PATHS))
     assert nodes["aten::convolution_backward"].place == (0, "conv", "backward")
     assert nodes["aten::conv2d"].place == (0, "conv", "forward")
 
@@ -156,12 +155,12 @@ def test_of_operators_with_one_number_the_last_made_the_node() -> None:
         host("autograd::engine::evaluate_function: AddmmBackward0", 300, 400, sequence=7, forward_thread=1),
         host("aten::mm", 310, 390),
     )
-    assert everything(nest(events, [], PATHS))["aten::mm"].place.module == "fc"
+    assert everything(Nesting(events, [], PATHS))["aten::mm"].place.module == "fc"
 
 
 def test_self_time_is_what_no_inner_row_has() -> None:
     events = step(host("MyFunction", 100, 200), host("aten::add", 120, 150), host("aten::mul", 160, 170))
-    rows = RowMaker({}, with_device=False).rows(nest(events, [], PATHS).roots)
+    rows = rows_of(Nesting(events, [], PATHS).roots, {}, with_device=False)
     assert [(row.type, row.host_ns, row.host_self_ns) for row in rows] == [
         ("MyFunction", 100, 100 - 30 - 10), ("aten::add", 30, 30), ("aten::mul", 10, 10),
     ]  # fmt: skip

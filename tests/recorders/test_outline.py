@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import opcost
-from opcost.recorders.torch.events import MODULE, STEP, HostEvent, laid_over, nest, outline_of
+from opcost.recorders.torch.events import MODULE, STEP, HostEvent, Nesting, laid_over, outline_of
 
 PATHS = ("", "a", "a.b")
 
@@ -48,7 +48,7 @@ def test_modules_and_shapes_reach_the_bare_events_of_every_step() -> None:
     assert outline is not None
     found = laid_over([*step(0, *BARE), *step(1, *BARE, start=2000)], outline)
     assert found is not None
-    nodes = [node for root in nest(found, [], PATHS).roots for node in root.walk() if not node.event.runtime]
+    nodes = [node for root in Nesting(found, [], PATHS).roots for node in root.walk() if not node.event.runtime]
     expected = [
         ("aten::mul", ""),
         ("aten::linear", "a"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from opcost.core.graph import Phase
@@ -65,10 +66,7 @@ def read_events(results: Any) -> tuple[list[HostEvent], list[DeviceEvent]]:
         if _optional(event, "is_hidden_event"):
             continue
         name, activity = event.name(), str(_optional(event, "activity_type", ""))
-        if hasattr(event, "start_ns"):
-            start, duration = event.start_ns(), max(0, event.duration_ns())
-        else:  # before 2.4 the profiler counted in microseconds
-            start, duration = event.start_us() * 1000, max(0, event.duration_us()) * 1000
+        start, duration = event.start_ns(), max(0, event.duration_ns())
         place, correlation = event.device_resource_id(), event.correlation_id()
         if "CPU" not in str(event.device_type()):
             if activity not in _NO_WORK and not _optional(event, "is_user_annotation") and not name.startswith(PREFIX):
@@ -115,16 +113,14 @@ class RunPlace(NamedTuple):
     phase: Phase = "forward"
 
 
+@dataclass(slots=True, eq=False)
 class EventNode:
     """One event of the host with what ran inside it."""
 
-    __slots__ = ("children", "event", "kernels", "place")
-
-    def __init__(self, event: HostEvent, place: RunPlace) -> None:
-        self.event = event
-        self.place = place
-        self.children: list[EventNode] = []
-        self.kernels: list[DeviceEvent] = []
+    event: HostEvent
+    place: RunPlace
+    children: list[EventNode] = field(default_factory=list)
+    kernels: list[DeviceEvent] = field(default_factory=list)
 
     def walk(self) -> Iterator[EventNode]:
         """This node and all below it, in order of execution."""
@@ -133,37 +129,17 @@ class EventNode:
             yield from child.walk()
 
 
-class Nesting(NamedTuple):
-    """Everything that ran outside any other operator, and the device work without a launch."""
-
-    roots: list[EventNode]
-    unattributed: list[DeviceEvent]
-    step_ns: dict[int, tuple[int, int]]  # start and end of every step on the host
-
-
-def nest(host: Sequence[HostEvent], device: Sequence[DeviceEvent], paths: Sequence[str]) -> Nesting:
-    """Put the events of each thread into each other. `paths` are the module paths that annotations name by number.
+class Nesting:
+    """The events of each thread put into each other. `paths` are the module paths that annotations name by number.
 
     A backward pass may run on a thread of its own, so the thread of the steps comes first: it has when which step ran and
     in which module each autograd node was made.
     """
-    threads: dict[int, list[HostEvent]] = {}
-    for event in host:
-        threads.setdefault(event.thread, []).append(event)
-    first = next((event.thread for event in host if event.name.startswith(STEP)), None)
-    builder = _Builder(paths)
-    for thread in sorted(threads, key=lambda thread: (thread != first, thread)):
-        builder.add_thread(threads[thread], leading=thread == first)
-    unattributed = builder.attribute(device)
-    builder.roots.sort(key=lambda node: node.event.start_ns)
-    return Nesting(builder.roots, unattributed, builder.steps)
 
-
-class _Builder:
-    def __init__(self, paths: Sequence[str]) -> None:
-        self.paths = paths
-        self.roots: list[EventNode] = []
-        self.steps: dict[int, tuple[int, int]] = {}
+    def __init__(self, host: Sequence[HostEvent], device: Sequence[DeviceEvent], paths: Sequence[str]) -> None:
+        self._paths = paths
+        self.roots: list[EventNode] = []  # everything that ran outside any other operator
+        self.step_ns: dict[int, tuple[int, int]] = {}  # start and end of every step on the host
         self._made_in: dict[tuple[int, int], str] = {}
         """The module in which an autograd node was made, by thread and number."""
         self._evaluated: dict[int, str] = {}  # the module of the autograd node that each thread ran last
@@ -171,11 +147,19 @@ class _Builder:
         self._operators: dict[int, EventNode] = {}
         self._owner: dict[int, EventNode] = {}  # the operator around a launch, by the launch's identity
         self._aside: set[int] = set()  # correlations of what the recorder itself launched between steps
+        threads: dict[int, list[HostEvent]] = {}
+        for event in host:
+            threads.setdefault(event.thread, []).append(event)
+        first = next((event.thread for event in host if event.name.startswith(STEP)), None)
+        for thread in sorted(threads, key=lambda thread: (thread != first, thread)):
+            self._add_thread(threads[thread], leading=thread == first)
+        self.unattributed = self._attribute(device)  # the device work without a launch
+        self.roots.sort(key=lambda node: node.event.start_ns)
 
-    def add_thread(self, events: Sequence[HostEvent], *, leading: bool) -> None:
+    def _add_thread(self, events: Sequence[HostEvent], *, leading: bool) -> None:
         """Nest the events of one thread; `leading` is the thread whose annotations mark the steps."""
         open_: list[tuple[int, EventNode | None, RunPlace, bool]] = []
-        windows = sorted((start, end, step) for step, (start, end) in self.steps.items())
+        windows = sorted((start, end, step) for step, (start, end) in self.step_ns.items())
         for event in events:
             while open_ and open_[-1][0] <= event.start_ns:
                 open_.pop()
@@ -187,9 +171,9 @@ class _Builder:
                 place = RunPlace(windows[at][2] if at >= 0 and event.start_ns < windows[at][1] else None)
             if event.name.startswith(STEP):
                 place = RunPlace(int(event.name.removeprefix(STEP)))
-                self.steps[place.step or 0] = event.start_ns, event.end_ns
+                self.step_ns[place.step or 0] = event.start_ns, event.end_ns
             elif event.name.startswith(MODULE):
-                place = place._replace(module=self.paths[int(event.name.removeprefix(MODULE))])
+                place = place._replace(module=self._paths[int(event.name.removeprefix(MODULE))])
             elif event.name == BACKWARD:
                 place = place._replace(phase="backward")
             elif event.name.startswith(PREFIX):
@@ -230,7 +214,7 @@ class _Builder:
         self._evaluated[event.thread] = made_in
         return place._replace(phase="backward", module=made_in)
 
-    def attribute(self, device: Sequence[DeviceEvent]) -> list[DeviceEvent]:
+    def _attribute(self, device: Sequence[DeviceEvent]) -> list[DeviceEvent]:
         """Give every piece of device work to the operator around its launch; what has no launch here is handed back.
 
         The profiler's own link from kernel to operator serves only where the launch itself was not seen. A launch outside
@@ -262,12 +246,13 @@ def is_operator(name: str) -> bool:
 # everything at once.
 
 
-class ModuleSpan(NamedTuple):
-    """A module call: the first and the last operator inside it, and its annotation."""
+@dataclass(slots=True)
+class ModuleSpan:
+    """A module call: its annotation, and the first and the last operator inside it."""
 
-    first: int
-    last: int
     name: str
+    first: int
+    last: int = -1
 
 
 class ThreadOutline(NamedTuple):
@@ -318,28 +303,26 @@ def _counts(event: HostEvent) -> bool:
 
 
 def _thread(events: Iterable[HostEvent]) -> ThreadOutline:
-    operators: list[tuple[int, str]] = []
-    arguments = []
-    spans: list[tuple[int, str]] = []
-    lasts: dict[int, int] = {}
-    open_: list[tuple[int, int | None]] = []  # end, and number of the span where it is a module
+    outline = ThreadOutline([], [], [])
+    operators = outline.operators
+    open_: list[tuple[int, ModuleSpan | None]] = []  # when it ends, and the span where it is a module
     for event in events:
         if event.runtime:
             continue
         while open_ and open_[-1][0] <= event.start_ns:
-            _, span = open_.pop()
-            if span is not None:
-                lasts[span] = len(operators) - 1
+            open_.pop()
+        span = None
         if event.name.startswith(MODULE):
-            open_.append((event.end_ns, len(spans)))
-            spans.append((len(operators), event.name))
+            span = ModuleSpan(event.name, len(operators))
+            outline.spans.append(span)
         else:
-            operators.append((sum(span is None for _, span in open_), event.name))
-            arguments.append((event.shapes, event.dtypes))
-            open_.append((event.end_ns, None))
-    end = len(operators) - 1
-    kept = [ModuleSpan(first, lasts.get(number, end), name) for number, (first, name) in enumerate(spans)]
-    return ThreadOutline(operators, arguments, [span for span in kept if span.last >= span.first])
+            around = [module for _, module in open_ if module is not None]
+            for module in around:
+                module.last = len(operators)
+            operators.append((len(open_) - len(around), event.name))
+            outline.arguments.append((event.shapes, event.dtypes))
+        open_.append((event.end_ns, span))
+    return outline._replace(spans=[span for span in outline.spans if span.last >= span.first])
 
 
 def _described(events: Sequence[HostEvent], described: ThreadOutline) -> dict[int, list[HostEvent]]:

@@ -43,11 +43,10 @@ from opcost.recorders.torch.events import (
     HostEvent,
     Nesting,
     laid_over,
-    nest,
     outline_of,
     read_events,
 )
-from opcost.recorders.torch.rows import Matcher, RowMaker, kernel_of
+from opcost.recorders.torch.rows import Matcher, kernel_of, rows_of
 
 CACHE_BYTES = 256 * 2**20
 """More than the last cache of any device there is; writing this much leaves nothing else in it."""
@@ -80,7 +79,7 @@ def _measured(runner: Runner, options: ProfileOptions, report: Report | None) ->
                 wait_for(result)
         recorded, nesting, annotated = _record(runner, len(timed), flush, with_device=with_device)
     matcher = Matcher(report.rows if report is not None else ())
-    rows = RowMaker(matcher.match(nesting.roots), with_device=with_device).rows(nesting.roots)
+    rows = rows_of(nesting.roots, matcher.match(nesting.roots), with_device=with_device)
     # What was counted and not found in the recording, so that no cost is lost in silence
     missing = [row for row in matcher.unmatched(tuple(nesting.step_ns)) if row.cost is not None and row.cost.flops]
     notes = []
@@ -120,11 +119,11 @@ def _record(
         durations, bare, device = _session(runner, steps, flush, with_device=with_device, annotated=False)
         host = laid_over(bare, outline)
         if host is not None:
-            nesting = nest(host, device, runner.paths)
+            nesting = Nesting(host, device, runner.paths)
             if not any(node.event.runtime and node.kernels for root in nesting.roots for node in root.walk()):
                 return durations, nesting, False
     durations, host, device = _session(runner, steps, flush, with_device=with_device, annotated=True)
-    return durations, nest(host, device, runner.paths), True
+    return durations, Nesting(host, device, runner.paths), True
 
 
 def _session(
@@ -226,7 +225,7 @@ class Runner:
         """The run that finds out whether the model takes these inputs: of those that were guessed there may be others."""
         while True:
             try:
-                self._forward_and_backward(_no_scope, self.inner)
+                self._forward_and_backward(nullcontext, self.inner)
                 return
             except ForwardError:
                 if not self._others:
@@ -237,7 +236,7 @@ class Runner:
     def run(self, scope: Scope | None = None, *, modules: bool = False) -> Any:
         """One forward pass, and the backward pass where it is wanted; with `modules`, each module call is annotated."""
         if scope is None or not modules:
-            return self._forward_and_backward(scope or _no_scope, self.model)
+            return self._forward_and_backward(scope or nullcontext, self.model)
         self._running = ""
         with defer_signals(), intercept_calls(partial(self._enter, scope), engine=True), allow_signals():
             return self._forward_and_backward(scope, self.model)
@@ -292,10 +291,3 @@ class Runner:
         if self._places[id(module)] == 1:  # it is in the model, and under no other path
             self._known[id(module)] = named
         return named
-
-
-_NOTHING = nullcontext()
-
-
-def _no_scope(name: str) -> nullcontext[None]:
-    return _NOTHING

@@ -13,82 +13,69 @@ from opcost.recorders.torch.events import GRAPH_LAUNCH, DeviceEvent, EventNode, 
 from opcost.traces.kineto.operators import DTYPES
 
 
-class RowMaker:
-    """Makes rows, numbered in order of execution."""
-
-    def __init__(self, matched: Mapping[int, tuple[Row, ...]], *, with_device: bool) -> None:
-        self._matched = matched
-        self._with_device = with_device
-        self._rows: list[ProfileRow] = []
-
-    def rows(self, roots: Sequence[EventNode]) -> tuple[ProfileRow, ...]:
-        """The rows of everything that ran within a step."""
-        for root in roots:
-            if root.place.step is not None:
-                self._add(root)
-        return tuple(self._rows)
-
-    def _add(self, node: EventNode) -> None:
+def rows_of(
+    roots: Sequence[EventNode], matched: Mapping[int, tuple[Row, ...]], *, with_device: bool
+) -> tuple[ProfileRow, ...]:
+    """The rows of everything that ran within a step, numbered in order of execution."""
+    rows: list[ProfileRow] = []
+    waiting = [root for root in reversed(roots) if root.place.step is not None]
+    while waiting:
+        node = waiting.pop()
         event = node.event
+        own: tuple[EventNode, ...] = (node,)  # the nodes whose time and kernels are those of the row
+        counted: list[Row] = []  # in order of execution
         if event.runtime:
-            # A launch outside any operator (a CUDA graph) is a row; waiting for the device is none.
-            if node.kernels:
-                self._append(node, "runtime", (node,), ())
-        elif is_operator(event.name) or id(node) in self._matched:
-            # What the model's code called is one row, whatever it calls inside.
-            inside = tuple(node.walk())
-            counted = [row for inner in inside for row in self._matched.get(id(inner), ())]
-            self._append(node, "cpu_op", inside, sorted(counted, key=lambda row: row.op.id))
+            if not node.kernels:  # a launch outside any operator (a CUDA graph) is a row; waiting for the device is none
+                continue
+        elif is_operator(event.name) or id(node) in matched:  # one row, whatever it calls inside
+            own = tuple(node.walk())
+            counted = sorted((row for inner in own for row in matched.get(id(inner), ())), key=lambda row: row.op.id)
         else:
-            launches = [child for child in node.children if child.event.runtime]
-            self._append(node, "cpu_op", (node, *launches), ())
-            for child in node.children:
-                if not child.event.runtime:
-                    self._add(child)
+            own += tuple(child for child in node.children if child.event.runtime)
+            waiting += [child for child in reversed(node.children) if not child.event.runtime]
+        rows.append(_row(node, own, counted, number=len(rows), with_device=with_device))
+    return tuple(rows)
 
-    def _append(self, node: EventNode, provider: str, own: Sequence[EventNode], counted: Sequence[Row]) -> None:
-        """A row of this node; `own` are the nodes whose time and kernels are its own, `counted` in order of execution."""
-        event, place = node.event, node.place
-        duration = event.end_ns - event.start_ns
-        others = {id(child) for child in node.children} - {id(inner) for inner in own}
-        inside = sum(c.event.end_ns - c.event.start_ns for c in node.children if id(c) in others)
-        kernels = tuple(kernel_of(kernel) for inner in own for kernel in inner.kernels)
-        total = sum(kernel.duration_ns for inner in node.walk() for kernel in inner.kernels)
-        costs = [row.cost or ZERO for row in counted]
-        weights = [(cost.flops, cost.bytes_read + cost.bytes_written) for cost in costs]
-        main = counted[weights.index(max(weights))] if counted else None
-        modules = {row.op.module for row in counted}
-        # An operator or a region in place of several modules belongs to the one that called it, and is of no one kind.
-        module = modules.pop() if len(modules) == 1 else place.module
-        one_kind = main is not None and (module == main.op.module or is_operator(event.name))
-        base = event.name.rpartition("::")[2]
-        own_ns = sum(kernel.duration_ns for kernel in kernels)
-        cost: Cost | None = None
-        if counted and all(row.cost is not None for row in counted):  # unknown if that of one is
-            cost = sum(((row.cost or ZERO) * row.op.repeat for row in counted), ZERO)
-        row = ProfileRow(
-            id=len(self._rows), name=f"{module}.{base}" if module else base, type=event.name,
-            kind=main.op.kind if main is not None and one_kind else "", module=module, phase=place.phase,
-            device=kernels[0].device if kernels else "cpu", stream=kernels[0].stream if kernels else "",
-            provider=provider, step=place.step, host_start_ns=event.start_ns, host_ns=duration,
-            host_self_ns=max(0, duration - inside), device_ns=own_ns if self._with_device else None,
-            device_total_ns=total if self._with_device else None, kernels=kernels,
-            ins=main.ins if main is not None and len(counted) == 1 else tuple(_ins(node)),
-            outs=counted[-1].outs if counted else (), attrs=main.op.attrs if main is not None else NO_ATTRS, cost=cost,
-        )  # fmt: skip
-        self._rows.append(row)
+
+def _row(
+    node: EventNode, own: Sequence[EventNode], counted: Sequence[Row], *, number: int, with_device: bool
+) -> ProfileRow:
+    event, place = node.event, node.place
+    duration = event.end_ns - event.start_ns
+    others = {id(child) for child in node.children} - {id(inner) for inner in own}
+    inside = sum(c.event.end_ns - c.event.start_ns for c in node.children if id(c) in others)
+    kernels = tuple(kernel_of(kernel) for inner in own for kernel in inner.kernels)
+    total = sum(kernel.duration_ns for inner in node.walk() for kernel in inner.kernels)
+    costs = [row.cost or ZERO for row in counted]
+    weights = [(cost.flops, cost.bytes_read + cost.bytes_written) for cost in costs]
+    main = counted[weights.index(max(weights))] if counted else None
+    modules = {row.op.module for row in counted}
+    # An operator or a region in place of several modules belongs to the one that called it, and is of no one kind.
+    module = modules.pop() if len(modules) == 1 else place.module
+    one_kind = main is not None and (module == main.op.module or is_operator(event.name))
+    base = event.name.rpartition("::")[2]
+    own_ns = sum(kernel.duration_ns for kernel in kernels)
+    cost: Cost | None = None
+    if counted and all(row.cost is not None for row in counted):  # unknown if that of one is
+        cost = sum(((row.cost or ZERO) * row.op.repeat for row in counted), ZERO)
+    # A list of tensors does not have its element type, and none is guessed: such an input is left out.
+    shapes = zip(event.shapes, event.dtypes, strict=False)
+    given = tuple(TensorSpec(_flat(shape), DTYPES[dtype]) for shape, dtype in shapes if dtype in DTYPES)
+    return ProfileRow(
+        id=number, name=f"{module}.{base}" if module else base, type=event.name,
+        kind=main.op.kind if main is not None and one_kind else "", module=module, phase=place.phase,
+        device=kernels[0].device if kernels else "cpu", stream=kernels[0].stream if kernels else "",
+        provider="runtime" if event.runtime else "cpu_op", step=place.step, host_start_ns=event.start_ns,
+        host_ns=duration, host_self_ns=max(0, duration - inside), device_ns=own_ns if with_device else None,
+        device_total_ns=total if with_device else None, kernels=kernels,
+        ins=main.ins if main is not None and len(counted) == 1 else given,
+        outs=counted[-1].outs if counted else (), attrs=main.op.attrs if main is not None else NO_ATTRS, cost=cost,
+    )  # fmt: skip
 
 
 def kernel_of(event: DeviceEvent) -> Kernel:
     """The device's work as a profile holds it."""
     return Kernel(event.name, event.device, event.stream, event.start_ns, event.duration_ns, event.launched_ns)
-
-
-def _ins(node: EventNode) -> Iterator[TensorSpec]:
-    """A list of tensors does not have its element type, and none is guessed: such an input is left out."""
-    for shape, dtype in zip(node.event.shapes, node.event.dtypes, strict=False):
-        if dtype != "TensorList" and dtype not in NOT_A_TENSOR and dtype in DTYPES:
-            yield TensorSpec(_flat(shape), DTYPES[dtype])
 
 
 # -- which counted operator is which recorded one: the same phase, module, family and shapes, in the same order

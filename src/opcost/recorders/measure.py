@@ -223,44 +223,33 @@ def wait_for(result: Any) -> None:
 
 
 def allocated_by(call: Callable[[], Any]) -> tuple[int, int]:
-    """The most bytes that one call had allocated at a time, by the account of Python and NumPy, and of PyTorch."""
-    traces = not tracemalloc.is_tracing()  # the user's own trace is left alone
-    torch_peak = _track_torch() if "torch" in sys.modules else None
+    """The most bytes that one call had allocated at a time, by the account of Python and NumPy, and of PyTorch.
+
+    PyTorch's older profiler is silent and quick to start, and its only functions are private. A trace or profiler of the user's
+    that is running already is left alone.
+    """
+    traces, torch = not tracemalloc.is_tracing(), sys.modules.get("torch")
+    autograd: Any = torch.autograd if torch is not None and not torch.autograd._profiler_enabled() else None  # noqa: SLF001
+    if autograd is not None:
+        from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
+
+        off = False
+        config = ProfilerConfig(ProfilerState.CPU, off, True, off, off, off, _ExperimentalConfig())  # noqa: FBT003
+        autograd._enable_profiler_legacy(config)  # noqa: SLF001
     if traces:
         tracemalloc.start()
-    python = torch = 0
+    by_python = by_torch = 0
     try:
         call()
     finally:
         if traces:
-            python = tracemalloc.get_traced_memory()[1]
+            by_python = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-        if torch_peak is not None:
-            torch = torch_peak()
-    return python, torch
-
-
-def _track_torch() -> Callable[[], int] | None:
-    """Begin to record what PyTorch allocates on the host; what is returned ends that and gives the peak.
-
-    PyTorch's older profiler is silent and quick to start. None while another profiler runs.
-    """
-    import torch
-    from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
-
-    # The only functions for it are private.
-    if torch.autograd._profiler_enabled():  # noqa: SLF001
-        return None
-    config = ProfilerConfig(ProfilerState.CPU, False, True, False, False, False, _ExperimentalConfig())  # noqa: FBT003
-    torch.autograd._enable_profiler_legacy(config)  # noqa: SLF001
-
-    def peak() -> int:
-        threads = torch.autograd._disable_profiler_legacy()  # noqa: SLF001
-        events = [event for thread in threads for event in thread]
-        moves = sorted((e for e in events if e.kind() == "memory_alloc"), key=lambda event: event.start_us())
-        return max(accumulate((int(event.cpu_memory_usage()) for event in moves), initial=0))
-
-    return peak
+        if autograd is not None:
+            events = [event for thread in autograd._disable_profiler_legacy() for event in thread]  # noqa: SLF001
+            moves = sorted((e for e in events if e.kind() == "memory_alloc"), key=lambda event: event.start_us())
+            by_torch = max(accumulate((int(event.cpu_memory_usage()) for event in moves), initial=0))
+    return by_python, by_torch
 
 
 # -- the machine that a measurement ran on

@@ -25,7 +25,9 @@ def rows_of(
         own: tuple[EventNode, ...] = (node,)  # the nodes whose time and kernels are those of the row
         counted: list[Row] = []  # in order of execution
         if event.runtime:
-            if not node.kernels:  # a launch outside any operator (a CUDA graph) is a row; waiting for the device is none
+            if (
+                not node.kernels
+            ):  # a launch outside any operator (a CUDA graph) is a row; waiting for the device is none
                 continue
         elif is_operator(event.name) or id(node) in matched:  # one row, whatever it calls inside
             own = tuple(node.walk())

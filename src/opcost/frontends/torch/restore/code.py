@@ -32,30 +32,29 @@ _OF_PYTHON = frozenset(
 
 
 class Code:
-    """The functions and classes that were reached, and what they name."""
+    """The functions and classes that were reached, and what they name.
 
-    def __init__(self, push: Callable[[Any], None]) -> None:
-        self._push = push
-        self._classes: dict[int, tuple[type, dict[str, Any]]] = {}
+    What is reached goes to `push`, and what restores a namespace, a function and its arguments, to `keep`.
+    """
+
+    def __init__(self, push: Callable[[Any], None], keep: Callable[[tuple[Any, ...]], None]) -> None:
+        self._push, self._keep = push, keep
+        self._classes: dict[int, type] = {}
         """By identity: the hash of a class may be code of a user's."""
-        self._globals: dict[int, tuple[dict[str, Any], dict[str, Any], set[str]]] = {}
-        """Namespaces of modules: the dictionary itself, its content, and which of its names no code has named so far."""
-        self._foreign: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
-        """The same of libraries' modules; only what the user's code itself names is restored there."""
+        self._globals: dict[int, tuple[dict[str, Any], set[str]]] = {}
+        """Namespaces of modules: the content of each, and which of its names no code has named so far."""
+        self._foreign: set[int] = set()
+        """Libraries' modules; only what the user's code itself names is restored there."""
         self._scratches: dict[int, Any] = {}
         self._named: set[str] = set(_RUN_BY_PYTHON)
         self._unnamed: dict[str, list[Any]] = {}
         """Methods by name that no code has named so far."""
 
-    # -- taking -------------------------------------------------------------------------------------------------
-
     def take_class(self, cls: type) -> None:
         """Keep the attributes of a class and of those above it, where they are the user's."""
-        if id(cls) in self._classes:
-            return
         for base in _of_class(cls, "__mro__"):
             if id(base) not in self._classes:
-                self._classes[id(base)] = base, {}
+                self._classes[id(base)] = base
                 home, name = _of_class(base, "__module__"), _of_class(base, "__qualname__").partition(".")[0]
                 # A class that is not found in its module under its name is made on the way: parametrizations make one for
                 # every module. The class of compiled functions has the module of each function and none of its own.
@@ -64,8 +63,9 @@ class Code:
                     self._take_namespace(base)
 
     def _take_namespace(self, cls: type) -> None:
-        kept = dict(_of_class(cls, "__dict__"))
-        self._classes[id(cls)] = cls, kept
+        space = _of_class(cls, "__dict__")
+        kept = dict(space)
+        self._keep((_restore_names, space, kept, partial(type.__setattr__, cls), partial(type.__delattr__, cls)))
         for name, value in kept.items():
             if name in _OF_PYTHON:
                 continue
@@ -89,8 +89,9 @@ class Code:
         spaces = [space]
         for at in spaces:
             if id(at) not in self._globals:
-                self._globals[id(at)] = at, dict(at), set(at)
-            _, kept, left = self._globals[id(at)]
+                self._globals[id(at)] = dict(at), set(at)
+                self._keep((_restore_names, at, self._globals[id(at)][0], at.__setitem__, at.__delitem__, _IMPORTED))
+            kept, left = self._globals[id(at)]
             named = names & left
             left -= named
             for name in named:
@@ -99,7 +100,10 @@ class Code:
                     if is_users(value.__name__):
                         spaces.append(vars(value))
                     elif id(value) not in self._foreign:
-                        self._foreign[id(value)] = vars(value), dict(vars(value))
+                        self._foreign.add(id(value))
+                        its = vars(value)
+                        restore = _restore_names, its, dict(its), its.__setitem__, its.__delitem__
+                        self._keep((*restore, (ModuleType,), self._named))
                 elif type(value) is _lru_cache_wrapper and is_bounded_and_filled(value):
                     at[name] = self._scratch(value)
                 else:
@@ -116,21 +120,8 @@ class Code:
                 self._push(value)
         return self._scratches.setdefault(id(cache), scratch(cache))
 
-    # -- restoring -----------------------------------------------------------------------------------------------------
 
-    def restore(self) -> None:
-        for cls, kept in self._classes.values():
-            if kept:
-                write, delete = partial(type.__setattr__, cls), partial(type.__delattr__, cls)
-                _restore(_of_class(cls, "__dict__"), kept, write, delete)
-        imported = (ModuleType, FunctionType, type)  # by an import during the run, or by PyTorch's compiler
-        for space, kept, _ in self._globals.values():
-            _restore(space, kept, space.__setitem__, space.__delitem__, stay=imported)
-        for space, kept in self._foreign.values():  # only what the user's code names
-            _restore(space, kept, space.__setitem__, space.__delitem__, stay=(ModuleType,), named=self._named)
-
-
-def _restore(
+def _restore_names(
     now: Mapping[str, Any],
     kept: dict[str, Any],
     write: Callable[[str, Any], None],
@@ -153,6 +144,7 @@ def _restore(
 
 _TAKE_TEXTS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "__delattr__"})
 """By these a name is changed that is given as a text."""
+_IMPORTED = (ModuleType, FunctionType, type)  # by an import during the run, or by PyTorch's compiler
 _of_class = type.__getattribute__  # What Python itself keeps of a class, also where its metaclass overrides it
 _FUNCTION_IN = {
     id(classmethod): "__func__", id(staticmethod): "__func__", id(property): "fget", id(cached_property): "func",

@@ -198,7 +198,7 @@ def random_state() -> Iterator[None]:
     They belong to the whole process: what other threads drew meanwhile is drawn again.
     """
     with ExitStack() as undo:
-        undo.callback(_restore_generator, torch.get_rng_state())
+        undo.callback(torch.set_rng_state, torch.get_rng_state())
         if torch.cuda.is_initialized():
             undo.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
         undo.callback(random.setstate, random.getstate())
@@ -206,11 +206,6 @@ def random_state() -> Iterator[None]:
         if numpy is not None:
             undo.callback(numpy.set_state, numpy.get_state())
         yield
-
-
-def _restore_generator(state: torch.Tensor) -> None:
-    if not torch.equal(torch.get_rng_state(), state):
-        torch.set_rng_state(state)
 
 
 class _InterruptibleLock:

@@ -70,7 +70,7 @@ class Snapshot:
         self._empty: list[Any] = []
         self._twins: dict[int, Any] = {}
         self._suspended: list[tuple[Any, tuple[Any, ...]]] = []
-        self._code = Code(self._todo.append)
+        self._code = Code(self._todo.append, self._kept.append)
         self.tensors: list[KeptTensor] = []
         """All tensors that were reached."""
         with private.NoFunctionSubclass():
@@ -92,10 +92,16 @@ class Snapshot:
             seen[id(value)] = value
             take(self, value)
 
-    def _follow(self, values: list[Any]) -> None:
-        """Visit those among some values that can change."""
-        if kinds := {*map(id, map(type, values))} - _FIXED:
-            self._todo += [value for value in values if id(type(value)) in kinds]
+    def _follow(self, values: Iterable[Any]) -> None:
+        """Visit those among some values that can change, also in tuples such as strides and paddings."""
+        for value in values:
+            kind = id(type(value))
+            if kind in _FIXED or (kind == _TUPLE and _FIXED.issuperset(map(id, map(type, value)))):
+                continue
+            if kind in _EMPTY and not value:
+                self._empty.append(value)  # every module has a dozen of these, for its hooks
+            else:
+                self._todo.append(value)
 
     def _take_mapping(self, mapping: dict[Any, Any], exact: type[dict[Any, Any]]) -> None:
         """`exact` is the class whose own methods are used, where a subclass changed what they do."""
@@ -117,25 +123,6 @@ class Snapshot:
         if made is None:
             made = self._twins[id(value)] = twin(value) or value
         return made
-
-    def _take_module(self, module: nn.Module) -> None:
-        attributes = dictionary_of(module)
-        if attributes is None:
-            return
-        self._kept.append((_restore_mapping, attributes, dict, list(attributes), list(attributes.values())))
-        for key, value in attributes.items():
-            kind = id(type(value))
-            if kind in _FIXED:
-                continue
-            if kind in _EMPTY and not value:
-                self._empty.append(value)  # every module has a dozen of these, for its hooks
-            elif kind == _TUPLE and _FIXED.issuperset(map(id, map(type, value))):  # strides, paddings
-                continue
-            elif kind in self._copied:
-                attributes[key] = self._stand_in(value)
-            else:
-                self._todo.append(value)
-        self._keep(_CLASS, module)  # parametrizations change it
 
     def _keep(self, place: Any, owner: Any) -> None:
         """Keep the value of a descriptor."""
@@ -168,7 +155,10 @@ class Snapshot:
         attributes = None if self._alone else dictionary_of(value)
         if attributes is not None and any(issubclass(type(one), _LOCKS) for one in list(attributes.values())):
             return  # it is guarded by a lock, so other threads may be at work on it right now
-        self._keep(_CLASS, value)  # before its slots, which are the class's
+        self._take_module(value)
+
+    def _take_module(self, value: Any) -> None:
+        self._keep(_CLASS, value)  # before its slots, which are the class's; parametrizations change that of a module
         self._take_attributes(value)
 
     def _take_attributes(self, value: Any) -> None:
@@ -197,7 +187,7 @@ class Snapshot:
             self._kept.append((_restore_place, place, function, value))
             if value is not None:
                 self._todo.append(value)
-        (self._todo if function.__dict__ else self._empty).append(function.__dict__)
+        self._follow([function.__dict__])
         self._code.take_function(function)
 
     def _take_partial(self, part: functools.partial[Any]) -> None:
@@ -215,10 +205,11 @@ class Snapshot:
         self._kept += [(_restore_place, part, error, part.__get__(error)) for part in _OF_ERRORS]
         self._todo += _ARGUMENTS.__get__(error)
 
-    def take_value(self, keeper: Keeper, value: Any) -> None:
+    def _take_value(self, value: Any, keeper: Keeper) -> None:
         """An object that is restored as a whole."""
-        if (state := keeper.read(value)) is not None:
-            self._kept.append((keeper.write, value, state))
+        read, write = keeper
+        if (state := read(value)) is not None:
+            self._kept.append((write, value, state))
         self._take_attributes(value)
 
     # -- restoring -----------------------------------------------------------------------------------------------------
@@ -226,12 +217,13 @@ class Snapshot:
     def restore(self) -> None:
         """Make everything what it was. What cannot be restored is named in an error, after all the rest is done."""
         with private.NoFunctionSubclass():
-            self._code.restore()
             for container in self._empty:
                 if container:
                     container.clear()
             lost = [fault for restore, *state in self._kept if type(fault := restore(*state)) is str]
-            set_versions([kept for kept in self.tensors if kept.restore()])
+            # In-place operators count up a tensor's version before they reach the recorder, which then does not write.
+            changed = [kept for kept in self.tensors if kept.restore()]
+            private.set_version(tuple(kept.tensor for kept in changed), tuple(kept.version for kept in changed))
             moved = [generator for generator, before in self._suspended if position(generator) != before]
             lost += [f"a suspended generator that it keeps ({path_to(one, self._roots)})" for one in moved]
         if lost:
@@ -281,10 +273,6 @@ def _restore_mapping(mapping: Any, exact: type[dict[Any, Any]], keys: list[Any],
     return None
 
 
-def _exactly(base: Any, take: Callable[[Snapshot, Any, Any], None]) -> tuple[Any, _Take]:
-    return base, lambda snapshot, value: take(snapshot, value, base)
-
-
 _TAKERS: tuple[tuple[Any, _Take | None], ...] = (
     (Recorded, None),  # of a count around this one
     (nn.parameter.UninitializedTensorMixin, None),  # lazy models run as a copy
@@ -292,8 +280,8 @@ _TAKERS: tuple[tuple[Any, _Take | None], ...] = (
     (type(torch.ops.aten), Snapshot._take_operators),
     (torch.Tensor, Snapshot._take_tensor),
     (nn.Module, Snapshot._take_module),
-    *(_exactly(base, Snapshot._take_mapping) for base in (OrderedDict, dict)),
-    *(_exactly(base, Snapshot._take_sequence) for base in (list, deque, tuple, frozenset)),
+    *((base, functools.partial(Snapshot._take_mapping, exact=base)) for base in (OrderedDict, dict)),
+    *((base, functools.partial(Snapshot._take_sequence, exact=base)) for base in (list, deque, tuple, frozenset)),
     (set, Snapshot._take_set),
     (type, lambda snapshot, cls: snapshot._code.take_class(cls)),
     (types.FunctionType, Snapshot._take_function),
@@ -316,7 +304,7 @@ def _taker(cls: type) -> _Take | None:
         if issubclass(cls, known):
             return take
     if (keeper := keeper_of(cls)) is not None:
-        return lambda snapshot, value: snapshot.take_value(keeper, value)
+        return functools.partial(Snapshot._take_value, keeper=keeper)
     return Snapshot._take_object
 
 
@@ -419,12 +407,3 @@ def version_of(tensor: torch.Tensor) -> int:
         return int(_version(tensor))
     except RuntimeError:
         return -1
-
-
-def set_versions(kept: list[KeptTensor]) -> None:
-    """In-place operators count up a tensor's version before they reach the recorder, which then does not write."""
-    try:
-        private.set_version(tuple(one.tensor for one in kept), tuple(one.version for one in kept))
-    except TypeError:  # before torch 2.6 it took one tensor
-        for one in kept:
-            private.set_version(one.tensor, one.version)

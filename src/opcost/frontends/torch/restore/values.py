@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate, chain, count, cycle, islice, repeat, takewhile, zip_longest
 from queue import SimpleQueue
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -24,12 +24,8 @@ from opcost.core.progress import is_only_thread
 LARGE_BYTES = 1 << 28  # A larger array is taken to be data: copying it would take longer than the count
 
 
-class Keeper(NamedTuple):
-    """How objects of one class are read and restored."""
-
-    read: Callable[[Any], Any]  # The state; None where it is not kept
-    write: Callable[[Any, Any], Any]
-
+Keeper = tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]
+"""How objects of one class are restored: what reads the state, None where it is not kept, and what writes it."""
 
 _ALL = slice(None)
 _RANDOM: Any = random.Random.__base__  # the half of the state that is no attribute
@@ -41,7 +37,7 @@ def _buffers(base: Any) -> Keeper:
         if base.__ne__(buffer, content):
             base.__setitem__(buffer, _ALL, content)
 
-    return Keeper(lambda buffer: base.__getitem__(buffer, _ALL), write)
+    return lambda buffer: base.__getitem__(buffer, _ALL), write
 
 
 def _streams(base: Any) -> Keeper:
@@ -57,7 +53,7 @@ def _streams(base: Any) -> Keeper:
             base.write(stream, state[0])
         base.seek(stream, state[1])
 
-    return Keeper(read, write)
+    return read, write
 
 
 def _read_memory(data: Any) -> tuple[bytes, dict[Any, Any]] | None:
@@ -114,14 +110,14 @@ def _plain(content: Any) -> Any:
 
 
 _KEEPERS: dict[type, Keeper] = {
-    torch.Generator: Keeper(torch.Generator.get_state, torch.Generator.set_state),
-    random.Random: Keeper(_RANDOM.getstate, _RANDOM.setstate),
+    torch.Generator: (torch.Generator.get_state, torch.Generator.set_state),
+    random.Random: (_RANDOM.getstate, _RANDOM.setstate),
     bytearray: _buffers(bytearray),
     array: _buffers(array),
     io.BytesIO: _streams(io.BytesIO),
     io.StringIO: _streams(io.StringIO),
-    SimpleQueue: Keeper(_read_queue, _fill),
-    _CTYPES: Keeper(_read_memory, _write_memory),
+    SimpleQueue: (_read_queue, _fill),
+    _CTYPES: (_read_memory, _write_memory),
 }
 
 
@@ -129,14 +125,15 @@ def keeper_of(cls: type) -> Keeper | None:
     """How objects of this class are kept, if they are of these."""
     known = _KEEPERS
     if (numpy := sys.modules.get("numpy")) is not None:
+        randoms = numpy.random.RandomState
         known = {
             **_KEEPERS,
-            numpy.ndarray: Keeper(_read_array, _write_array),
-            numpy.random.Generator: Keeper(
+            numpy.ndarray: (_read_array, _write_array),
+            numpy.random.Generator: (
                 lambda generator: generator.bit_generator.state,
                 lambda generator, state: setattr(generator.bit_generator, "state", state),
             ),
-            numpy.random.RandomState: Keeper(numpy.random.RandomState.get_state, numpy.random.RandomState.set_state),
+            randoms: (randoms.get_state, randoms.set_state),
         }
     return next((keeper for base, keeper in known.items() if issubclass(cls, base)), None)
 

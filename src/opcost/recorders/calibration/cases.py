@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -254,48 +254,33 @@ def attention_gradient(d: Draw) -> Case:
 # -- convolutions
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
-    """The sizes of a convolution: images, channels in and out, extent, kernel, stride, groups."""
+class _Window(NamedTuple):
+    """A convolution: the shapes of images, weights and results, and its settings."""
 
-    n: int
-    c: int
-    o: int
-    h: int
-    k: int
-    s: int = 1
-    g: int = 1
+    image: tuple[int, ...]
+    weight: tuple[int, ...]
+    out: tuple[int, ...]
+    stride: int
+    padding: int
+    groups: int
+    settings: str
+    flops: int
 
-    @property
-    def image(self) -> tuple[int, ...]:
-        return (self.n, self.c, self.h, self.h)
 
-    @property
-    def weight(self) -> tuple[int, ...]:
-        return (self.o, self.c // self.g, self.k, self.k)
-
-    @property
-    def padding(self) -> int:
-        return 0 if self.k == self.s else self.k // 2
-
-    @property
-    def out(self) -> tuple[int, ...]:
-        h = (self.h + 2 * self.padding - self.k) // self.s + 1
-        return (self.n, self.o, h, h)
-
-    @property
-    def flops(self) -> int:
-        return 2 * prod(self.out) * prod(self.weight[1:])
-
-    def __str__(self) -> str:
-        return f"kernel={self.k} stride={self.s} groups={self.g}"
+def _sized(n: int, c: int, o: int, h: int, k: int, s: int = 1, g: int = 1) -> _Window:
+    """By images, channels in and out, extent, kernel, stride and groups."""
+    padding = 0 if k == s else k // 2
+    after = (h + 2 * padding - k) // s + 1
+    weight, out = (o, c // g, k, k), (n, o, after, after)
+    flops = 2 * prod(out) * prod(weight[1:])
+    return _Window((n, c, h, h), weight, out, s, padding, g, f"kernel={k} stride={s} groups={g}", flops)
 
 
 def _first(d: Draw) -> _Window:
     """The first layer of a network."""
     k, s = d.pick([(3, 1), (3, 2), (3, 2), (7, 2), (7, 2), (7, 4), (11, 4), (4, 4), (14, 14), (16, 16), (32, 32)])
     o = d.pick((16, 24, 32, 40, 48, 64, 96, 128, 192, 384, 768, 1024))
-    return _Window(d.pick(BATCHES), 3, o, 224, k, s)
+    return _sized(d.pick(BATCHES), 3, o, 224, k, s)
 
 
 def _window(d: Draw) -> _Window:
@@ -304,26 +289,26 @@ def _window(d: Draw) -> _Window:
     if how < 0.07:
         return _first(d)
     if how < 0.27:  # depthwise
-        return _Window(n, c, c, h, d.pick((3, 3, 3, 5, 5, 7, 7)), d.pick((1, 1, 1, 2)), c)
+        return _sized(n, c, c, h, d.pick((3, 3, 3, 5, 5, 7, 7)), d.pick((1, 1, 1, 2)), c)
     if how < 0.36:  # grouped
         width, groups = d.pick((4, 8, 16, 24, 32, 48, 56, 64, 112)), d.pick((2, 3, 4, 6, 8, 16, 32))
-        return _Window(n, width * groups, width * groups, h, 3, d.pick((1, 1, 1, 2)), groups)
+        return _sized(n, width * groups, width * groups, h, 3, d.pick((1, 1, 1, 2)), groups)
     o = d.pick(CHANNELS[1:]) if d.chance(0.3) else max(16, int(c * d.pick((1, 1, 2, 4, 6, 0.5, 0.25))))
     if how < 0.40:  # as in Inception, and a patch made smaller by half
         k, s = d.pick([(2, 2), (5, 1), (7, 1)])
-        return _Window(n, c, o, h if h % 2 == 0 or s == 1 else h + 1, k, s)
+        return _sized(n, c, o, h if h % 2 == 0 or s == 1 else h + 1, k, s)
     if how < 0.45:  # squeeze and excitation
-        return _Window(n, c, max(8, c // d.pick((4, 8, 16, 24))), 1, 1)
-    return _Window(n, c, o, h, d.pick((1, 1, 1, 3, 3)), d.pick((1, 1, 1, 1, 2)))
+        return _sized(n, c, max(8, c // d.pick((4, 8, 16, 24))), 1, 1)
+    return _sized(n, c, o, h, d.pick((1, 1, 1, 3, 3)), d.pick((1, 1, 1, 1, 2)))
 
 
 def _convolution(d: Draw, w: _Window) -> Case:
-    tensors = d.tensor(*w.image), d.cold(*w.weight), *([d.cold(w.o)] if d.chance(0.3) else ())
+    tensors = d.tensor(*w.image), d.cold(*w.weight), *([d.cold(w.weight[0])] if d.chance(0.3) else ())
 
     def run(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        return F.conv2d(x, weight, bias, w.s, w.padding, 1, w.g)
+        return F.conv2d(x, weight, bias, w.stride, w.padding, 1, w.groups)
 
-    return Case("convolution", tensors, run, str(w), w.flops)
+    return Case("convolution", tensors, run, w.settings, w.flops)
 
 
 @family(12)
@@ -342,15 +327,16 @@ def first_layer(d: Draw) -> Case:
 def convolution_gradient(d: Draw) -> Case:
     """The backward pass of a convolution: to its input, weight and bias, as far as they are needed."""
     w = _window(d)
-    mask = [d.chance(0.9) and w.c != 3, True, d.chance(0.2)]  # the gradient to an image is not needed
+    mask = [d.chance(0.9) and w.image[1] != 3, True, d.chance(0.2)]  # the gradient to an image is not needed
 
     def run(y: Tensor, x: Tensor, weight: Tensor) -> Any:
-        sizes = {"stride": [w.s] * 2, "padding": [w.padding] * 2, "dilation": [1, 1], "output_padding": [0, 0]}
-        return aten.convolution_backward(y, x, weight, [w.o], **sizes, transposed=False, groups=w.g, output_mask=mask)
+        stride, padding, transposed = [w.stride] * 2, [w.padding] * 2, False
+        sizes = stride, padding, [1, 1], transposed, [0, 0], w.groups
+        return aten.convolution_backward(y, x, weight, [w.weight[0]], *sizes, mask)
 
     tensors = d.tensor(*w.out), d.cold(*w.image), d.cold(*w.weight)
     to = "".join(letter for letter, wanted in zip("iwb", mask, strict=True) if wanted)
-    return Case("convolution gradient", tensors, run, f"{w} to={to}", 2 * w.flops)
+    return Case("convolution gradient", tensors, run, f"{w.settings} to={to}", 2 * w.flops)
 
 
 def _channels_last(case: Case) -> Case:
@@ -396,31 +382,29 @@ def batch_norm_gradient(d: Draw) -> Case:
     given = d.tensor(*shape), d.cold(*shape), d.tensor(c), *[d.tensor(c, dtype=torch.float32)] * 2
 
     def run(y: Tensor, x: Tensor, w: Tensor, mean: Tensor, scale: Tensor) -> Any:
-        wanted = [True] * 3
-        return aten.native_batch_norm_backward(
-            y, x, w, None, None, mean, scale, train=True, eps=1e-5, output_mask=wanted
-        )
+        train = True
+        return aten.native_batch_norm_backward(y, x, w, None, None, mean, scale, train, 1e-5, [True] * 3)
 
     return Case("batch_norm gradient", given, run)
+
+
+def _layer_norm(d: Draw, shape: tuple[int, ...], c: int) -> Case:
+    return Case("layer_norm", (d.tensor(*shape), d.cold(c), d.cold(c)), lambda x, w, b: F.layer_norm(x, (c,), w, b))
 
 
 @family(2)
 def layer_norm(d: Draw) -> Case:
     """Normalisation of rows."""
     m, c = d.rows()
-    return Case("layer_norm", (d.tensor(m, c), d.cold(c), d.cold(c)), lambda x, w, b: F.layer_norm(x, (c,), w, b))
+    return _layer_norm(d, (m, c), c)
 
 
 @family(1)
 def layer_norm_turned(d: Draw) -> Case:
     """The same over the channels of an image that are apart: it is copied into another order first."""
     n, c, h, w = d.image()
-    given = d.tensor(n, c, h * w), d.cold(c), d.cold(c)
-
-    def prepare(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]:
-        return x.transpose(1, 2), w, b
-
-    return Case("layer_norm", given, lambda x, w, b: F.layer_norm(x, (c,), w, b), "turned", prepare=prepare)
+    case = _layer_norm(d, (n, c, h * w), c)
+    return replace(case, settings="turned", prepare=lambda x, w, b: (x.transpose(1, 2), w, b))
 
 
 @family(1)

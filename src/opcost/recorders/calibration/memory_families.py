@@ -6,6 +6,7 @@ Their order is that of the plan, and the order of draws in each decides all late
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -63,12 +64,10 @@ def apart(d: Draw) -> Case:
     """Elements that are not side by side: halves of rows, one of two transposed, one row or column broadcast."""
     b, s, heads, e = d.pick(BATCHES), d.pick((*PATCHES, 512, 1024)), d.pick((3, 6, 8, 12, 16)), d.pick(HEADS)
     how, name = d.pick(("half", "turned", "spread")), d.pick(("add", "mul", "neg"))
+    given: tuple[CaseTensor, ...] = (d.tensor(b, s, heads, e),)
     if how != "half":
         name = "add" if name == "neg" else name
-        other = (b, heads * e, s) if how == "turned" else (b, s, 1)
-        given: tuple[CaseTensor, ...] = d.tensor(b, s, heads * e), d.tensor(*other)
-    else:
-        given = (d.tensor(b, s, heads, e),)
+        given = d.tensor(b, s, heads * e), d.tensor(*(b, heads * e, s) if how == "turned" else (b, s, 1))
 
     def prepare(x: Tensor, y: Tensor | None = None) -> tuple[Tensor, ...]:
         if y is not None:
@@ -82,9 +81,8 @@ def apart(d: Draw) -> Case:
 @family(1)
 def where(d: Draw) -> Case:
     """Elements replaced under a mask."""
-    shape = d.elements()
-    given = d.tensor(*shape), d.tensor(*shape, dtype=torch.bool)
-    return Case("masked_fill", given, lambda x, m: x.masked_fill(m, 0.0))
+    x = d.tensor(*d.elements())
+    return Case("masked_fill", (x, replace(x, dtype=torch.bool)), lambda x, m: x.masked_fill(m, 0.0))
 
 
 @family(1)
@@ -144,22 +142,14 @@ def adaptive(d: Draw) -> Case:
     return Case("adaptive_avg_pool2d", (d.tensor(*d.image()),), lambda x: F.adaptive_avg_pool2d(x, to), f"to={to}")
 
 
-_REDUCED: dict[str, tuple[str, Callable[..., Any]]] = {
-    "rows": ("sum rows", lambda x: x.sum(0, keepdim=True)),
-    "last": ("sum last", lambda x: x.sum(-1, keepdim=True)),
-    "places": ("sum places", lambda x: x.sum((2, 3), keepdim=True)),
-    "mean last": ("mean last", lambda x: x.mean(-1, keepdim=True)),
-    "mean places": ("mean places", lambda x: x.mean((2, 3), keepdim=True)),
-}
-
-
 @family(2)
 def reduced(d: Draw) -> Case:
     """Sums and means: over the rows (gradients of biases), over the last axis, over the positions of an image."""
-    how = d.pick(list(_REDUCED))
-    shape = d.image() if "places" in how else (d.tokens(), d.pick(WIDTHS))
-    name, run = _REDUCED[how]
-    return Case(name, (d.tensor(*shape),), run)
+    name = d.pick(("sum rows", "sum last", "sum places", "mean last", "mean places"))
+    how, over = name.split()
+    shape = d.image() if over == "places" else (d.tokens(), d.pick(WIDTHS))
+    axes = {"rows": 0, "last": -1, "places": (2, 3)}[over]
+    return Case(name, (d.tensor(*shape),), lambda x: getattr(torch, how)(x, axes, keepdim=True))
 
 
 @family(1)
@@ -195,12 +185,8 @@ def resized(d: Draw) -> Case:
 @family(1)
 def indexed(d: Draw) -> Case:
     """Rows taken by number, as a table of relative positions is read."""
-    rows, width, places = (
-        d.pick((169, 225, 732, 961, 3136)),
-        d.pick((3, 6, 12, 24, 64, 384)),
-        d.pick((2401, 4096, 9604, 38809)),
-    )
-    given = d.tensor(rows, width), d.tensor(places, dtype=torch.int64, below=rows)
+    rows, width = d.pick((169, 225, 732, 961, 3136)), d.pick((3, 6, 12, 24, 64, 384))
+    given = d.tensor(rows, width), d.tensor(d.pick((2401, 4096, 9604, 38809)), dtype=torch.int64, below=rows)
     return Case("index", given, lambda x, i: x[i])
 
 
@@ -215,8 +201,8 @@ def padded(d: Draw) -> Case:
 def repeated(d: Draw) -> Case:
     """Keys and values of grouped heads, written out once for each head that uses them."""
     b, heads, s, e, times = d.pick(BATCHES), d.pick((2, 4, 8)), d.power(5, 12), d.pick((64, 128)), d.pick((4, 7, 8))
-    given = (d.tensor(b, heads, 1, s, e),)
-    return Case("repeat", given, lambda x: x.expand(b, heads, times, s, e).contiguous(), f"times={times}")
+    x = d.tensor(b, heads, 1, s, e)
+    return Case("repeat", (x,), lambda x: x.expand(b, heads, times, s, e).contiguous(), f"times={times}")
 
 
 @family(1)

@@ -6,7 +6,7 @@ event: `end - start` is an operator's time and `kern - start` the wait before it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import count
 from math import prod
 from typing import Any
@@ -32,87 +32,68 @@ def layout(profile: Profile) -> dict[str, Any]:
     """The last step as a document in MegEngine's layout."""
     last = max((row.step for row in profile.rows if row.step is not None), default=None)
     rows = [row for row in profile.rows if row.step == last]
-    writer = _Writer(rows, host_only=profile.meta.get("host_only") == "True")
-    for row in (*rows, *_unattributed(profile, rows)):
-        writer.add(row)
-    times = {"device": writer.device, "host": writer.host}
-    return {
-        "profiler": {**times, "opr_footprint": writer.footprint, "opr_internal_pf": {}},
-        "graph_exec": {
-            "comp_seq": list(writer.operators), "operator": writer.operators, "var": writer.variables, "mem_chunk": {},
-        },
-    }  # fmt: skip
+    starts = [row.host_start_ns for row in rows if row.host_start_ns is not None]
+    zero = min((*starts, *(kernel.start_ns for row in rows for kernel in row.kernels)), default=0)
+    numbers = map(str, count())  # operators and variables share one series
+    with_device = profile.meta.get("host_only") != "True"
+    device, host, footprint, operators, variables = ({} for _ in range(5))  # type: tuple[dict[str, Any], ...]
 
+    def span(start: int, duration: int) -> dict[str, float]:
+        begin = (start - zero) / 1e9
+        return {"start": begin, "kern": begin, "end": (start - zero + duration) / 1e9}
 
-class _Writer:
-    def __init__(self, rows: Sequence[ProfileRow], *, host_only: bool) -> None:
-        starts = [row.host_start_ns for row in rows if row.host_start_ns is not None]
-        starts += [kernel.start_ns for row in rows for kernel in row.kernels]
-        self._zero = min(starts, default=0)
-        self._host_only = host_only
-        self._numbers = map(str, count())  # operators and variables share one series
-        self.device: dict[str, Any] = {}
-        self.host: dict[str, Any] = {}
-        self.footprint: dict[str, Any] = {}
-        self.operators: dict[str, Any] = {}
-        self.variables: dict[str, Any] = {}
-
-    def add(self, row: ProfileRow) -> None:
-        number = next(self._numbers)
+    for row in (*rows, *_unattributed(profile, min(starts, default=0))):
+        number = next(numbers)
         kind, _, index = row.device.partition(":")
         node = f'CompNode("{kind or "cpu"}{index or 0}:0" from "xpux:0")'
-        cost = row.cost
-        self.operators[number] = {
-            "id": number,
-            "name": row.name,
-            "type": row.type,
-            "input": [self._variable(f"{row.name}:in{i}", spec, node) for i, spec in enumerate(row.ins)],
-            "output": [self._variable(f"{row.name}:out{i}", spec, node) for i, spec in enumerate(row.outs)],
-            "waiting_spec": None,
-            "extra": {"module": row.module, "kind": row.kind, "phase": row.phase},
+        sides: dict[str, list[str]] = {"in": [], "out": []}
+        for (side, its), specs in zip(sides.items(), (row.ins, row.outs), strict=True):
+            for i, spec in enumerate(specs):
+                its.append(next(numbers))
+                variables[its[-1]] = _variable(its[-1], f"{row.name}:{side}{i}", spec, node)
+        operators[number] = {
+            "id": number, "name": row.name, "type": row.type, "input": sides["in"], "output": sides["out"],
+            "waiting_spec": None, "extra": {"module": row.module, "kind": row.kind, "phase": row.phase},
             "node_type": "operator",
-        }
+        }  # fmt: skip
         # What MegEngine calls an operator's memory: the bytes of its inputs and outputs
         traffic = sum(spec.nbytes for spec in (*row.ins, *row.outs) if spec.known)
-        self.footprint[number] = {
-            "computation": (cost.flops or None) if cost is not None else None,
-            "memory": cost.bytes_read + cost.bytes_written if cost is not None else traffic,
+        footprint[number] = {
+            "computation": (row.cost.flops or None) if row.cost is not None else None,
+            "memory": row.cost.bytes_read + row.cost.bytes_written if row.cost is not None else traffic,
             "in_shapes": [list(spec.dims) if spec.known else [] for spec in row.ins],
             "out_shapes": [list(spec.dims) if spec.known else [] for spec in row.outs],
             "param": dict(row.attrs),
         }
-        host_start, own = row.host_start_ns, row.host_self_ns if row.host_self_ns is not None else row.host_ns
-        on_host = None if host_start is None or own is None else self._span(host_start, own)
+        own = row.host_self_ns if row.host_self_ns is not None else row.host_ns
+        on_host = None if row.host_start_ns is None or own is None else span(row.host_start_ns, own)
         if on_host is not None:
-            self.host[number] = {"host": on_host}
-        if row.kernels and not self._host_only:
+            host[number] = {"host": on_host}
+        if row.kernels and with_device:
             # Kernels of several streams overlap; an operator's device time is their sum, as everywhere in a profile.
-            first = min(kernel.start_ns for kernel in row.kernels)
-            self.device[number] = {node: self._span(first, row.device_ns or 0)}
-        elif row.device_ns is None and on_host is not None and not self._host_only:
-            self.device[number] = {node: dict(on_host)}  # on the CPU the host is the device
-
-    def _span(self, start: int, duration: int) -> dict[str, float]:
-        begin = (start - self._zero) / 1e9
-        return {"start": begin, "kern": begin, "end": (start - self._zero + duration) / 1e9}
-
-    def _variable(self, name: str, spec: TensorSpec, node: str) -> str:
-        number = next(self._numbers)
-        plan = None
-        if spec.known:
-            strides = [prod(spec.dims[axis + 1 :]) for axis in range(len(spec.dims))]
-            layout = {"dtype": _DTYPES.get(spec.dtype, spec.dtype), "shape": list(spec.dims), "stride": strides}
-            plan = {"layout": layout, "offset_byte": 0, "mem_chunk_id": f"chk{number}"}
-        self.variables[number] = {
-            "id": number, "name": name, "comp_node": node, "flag": [], "mem_plan": plan, "static_infer_tags": {},
-            "node_type": "var",
-        }  # fmt: skip
-        return number
+            device[number] = {node: span(min(kernel.start_ns for kernel in row.kernels), row.device_ns or 0)}
+        elif row.device_ns is None and on_host is not None and with_device:
+            device[number] = {node: dict(on_host)}  # on the CPU the host is the device
+    return {
+        "profiler": {"device": device, "host": host, "opr_footprint": footprint, "opr_internal_pf": {}},
+        "graph_exec": {"comp_seq": list(operators), "operator": operators, "var": variables, "mem_chunk": {}},
+    }
 
 
-def _unattributed(profile: Profile, rows: Sequence[ProfileRow]) -> Iterator[ProfileRow]:
+def _variable(number: str, name: str, spec: TensorSpec, node: str) -> dict[str, Any]:
+    plan = None
+    if spec.known:
+        strides = [prod(spec.dims[axis + 1 :]) for axis in range(len(spec.dims))]
+        layout = {"dtype": _DTYPES.get(spec.dtype, spec.dtype), "shape": list(spec.dims), "stride": strides}
+        plan = {"layout": layout, "offset_byte": 0, "mem_chunk_id": f"chk{number}"}
+    return {
+        "id": number, "name": name, "comp_node": node, "flag": [], "mem_plan": plan, "static_infer_tags": {},
+        "node_type": "var",
+    }  # fmt: skip
+
+
+def _unattributed(profile: Profile, first: int) -> Iterator[ProfileRow]:
     """Device work of the last step that no operator launched, as one operator per device: MegEngine knows no other place."""
-    first = min((row.host_start_ns for row in rows if row.host_start_ns is not None), default=0)
     devices: dict[str, list[Kernel]] = {}
     for kernel in profile.unattributed:
         if kernel.start_ns >= first:

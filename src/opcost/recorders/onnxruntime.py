@@ -22,8 +22,6 @@ _NUMPY_TYPES = {
     "tensor(bool)": "bool",
 }  # fmt: skip
 """The runtime's words for element types that inputs can be made of."""
-
-
 _SETTINGS = (
     "enable_cpu_mem_arena", "enable_mem_pattern", "enable_mem_reuse", "execution_mode", "execution_order",
     "graph_optimization_level", "inter_op_num_threads", "intra_op_num_threads", "use_deterministic_compute",
@@ -67,7 +65,7 @@ def record(source: Any, options: ProfileOptions) -> Profile:
         """A run returns arrays on the host, so it has ended when it returns."""
 
     model, providers = _model(source)
-    plain = _session(onnxruntime, model, _copied(source, onnxruntime.SessionOptions()), providers)
+    plain = _session(onnxruntime, source, model, providers)
     feed = _feed(plain, options)
     try:
         warmed_up(lambda: plain.run(None, feed), options.warmup)
@@ -76,10 +74,7 @@ def record(source: Any, options: ProfileOptions) -> Profile:
         fault = f"ONNX Runtime {onnxruntime.__version__} cannot run the model on these inputs: {exc}"
         raise ForwardError(fault, hint="check the shapes and types of the inputs") from exc
     with tempfile.TemporaryDirectory(prefix="opcost-") as folder:
-        settings = _copied(source, onnxruntime.SessionOptions())
-        settings.enable_profiling = True
-        settings.profile_file_prefix = str(Path(folder) / "profile")
-        session = _session(onnxruntime, model, settings, providers)
+        session = _session(onnxruntime, source, model, providers, str(Path(folder) / "profile"))
         before = options.warmup + 1  # the first run under the profiler pays for its start
         warmed_up(lambda: session.run(None, feed), before)
         recorded = timed_runs(lambda: session.run(None, feed), no_wait, repeat=len(timed), seconds=None)
@@ -87,7 +82,7 @@ def record(source: Any, options: ProfileOptions) -> Profile:
     rows = [row for row in found.rows if row.step is not None and row.step >= before]
     if options.host_only:
         rows = [row._replace(device_ns=None, device_total_ns=None, kernels=()) for row in rows]
-    threads = settings.intra_op_num_threads or "all"
+    settings = session.get_session_options()
     return replace(
         found,
         meta={
@@ -95,7 +90,8 @@ def record(source: Any, options: ProfileOptions) -> Profile:
             "source": Path(model).name if isinstance(model, (str, Path)) else "model",
             "format": "opcost", "framework": "onnxruntime", "host_only": str(options.host_only),
             "warmup": str(options.warmup), "steps": str(len(recorded)), "overhead": overhead(timed, recorded),
-            **host_conditions(), "onnxruntime": onnxruntime.__version__, "threads": str(threads),
+            **host_conditions(), "onnxruntime": onnxruntime.__version__,
+            "threads": str(settings.intra_op_num_threads or "all"),
             "providers": ", ".join(session.get_providers()),
             "optimization": str(settings.graph_optimization_level).rpartition(".")[2],
         },
@@ -118,18 +114,16 @@ def _model(source: Any) -> tuple[Any, list[str] | None]:
     return model, list(source.get_providers())
 
 
-def _copied(source: Any, settings: Any) -> Any:
-    """The settings of a session that was handed over, as far as they are plain values; the user's own stay untouched."""
-    if isinstance(source, (str, Path)):
-        return settings
-    own = source.get_session_options()
-    for name in _SETTINGS:
-        setattr(settings, name, getattr(own, name))
-    return settings
-
-
-def _session(onnxruntime: Any, model: Any, settings: Any, providers: list[str] | None) -> Any:
+def _session(onnxruntime: Any, source: Any, model: Any, providers: list[str] | None, record_to: str = "") -> Any:
+    """A session with the plain settings of one that was handed over; the user's own stay untouched."""
+    settings = onnxruntime.SessionOptions()
+    if not isinstance(source, (str, Path)):
+        own = source.get_session_options()
+        for name in _SETTINGS:
+            setattr(settings, name, getattr(own, name))
     settings.log_severity_level = 3
+    if record_to:
+        settings.enable_profiling, settings.profile_file_prefix = True, record_to
     try:
         return onnxruntime.InferenceSession(
             model, settings, providers=providers or onnxruntime.get_available_providers()

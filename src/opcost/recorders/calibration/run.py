@@ -86,12 +86,8 @@ def describe(case: Case) -> tuple[Op, tuple[TensorSpec, ...], tuple[TensorSpec, 
 # -- how long one call takes
 
 
-class Timed(NamedTuple):
-    """What was measured of one call."""
-
-    device_ns: int  # from its start to the start of the next one like it, without waiting for the host
-    host_ns: int  # what the host needs to start it, eagerly
-    workspace: int = 0  # bytes taken while it runs, beyond what it returns
+Timed = tuple[int, int, int]
+"""Of one call, as `Measured` has it: the time on the device, the host's time to start it eagerly, and the workspace."""
 
 
 def _calls_of(case: Case, device: torch.device) -> list[Callable[[], Any]]:
@@ -154,7 +150,7 @@ def _timed_on_cuda(case: Case, device: torch.device, stream: torch.cuda.Stream) 
             end.record(stream)
             end.synchronize()
             taken.append(begin.elapsed_time(end) * 1e6 / CALLS)
-        return Timed(round(statistics.median(taken)), host, workspace)
+        return round(statistics.median(taken)), host, workspace
 
 
 def _timed_on_host(case: Case, device: torch.device) -> Timed:
@@ -165,7 +161,7 @@ def _timed_on_host(case: Case, device: torch.device) -> Timed:
     now = time.thread_time_ns if torch.get_num_threads() == 1 else time.perf_counter_ns
     calls = _calls_of(case, device)[:HOST_CALLS]
     calls[0]()
-    return Timed(_quickest(calls, now, lambda: None), 0)
+    return _quickest(calls, now, lambda: None), 0, 0
 
 
 # -- the calibration

@@ -36,7 +36,8 @@ def layout(profile: Profile) -> dict[str, Any]:
     zero = min((*starts, *(kernel.start_ns for row in rows for kernel in row.kernels)), default=0)
     numbers = map(str, count())  # operators and variables share one series
     with_device = profile.meta.get("host_only") != "True"
-    device, host, footprint, operators, variables = ({} for _ in range(5))  # type: tuple[dict[str, Any], ...]
+    tables: list[dict[str, Any]] = [{} for _ in range(5)]
+    device, host, footprint, operators, variables = tables
 
     def span(start: int, duration: int) -> dict[str, float]:
         begin = (start - zero) / 1e9

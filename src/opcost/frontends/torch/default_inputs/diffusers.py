@@ -16,9 +16,7 @@ from opcost.frontends.torch.default_inputs.engine import (
     arguments,
     by_name,
     candidates,
-    cannot,
     comes_from,
-    needed,
 )
 
 _MAIN = ("hidden_states", "sample", "latents", "x")
@@ -112,20 +110,12 @@ class _Words(ShapeWords):
 
     def arguments(self, main: str) -> dict[str, Any]:
         """All arguments that can be made: masks only where the model needs them."""
-        names, must = arguments(self.model), needed(self.model)
         kwargs: dict[str, Any] = {main: self.maker.floats(*self.shape)}
-        if "cap_feats" in names:  # one for each sample of the batch, as a video of one frame
+        if "cap_feats" in self.names:  # one for each sample of the batch, as a video of one frame
             channels = self.config["in_channels"]
             kwargs[main] = [self.maker.empty(channels, *self.grid) for _ in range(self.maker.batch)]
-        for name in names:
-            wanted = name in must or name == "text_embedding_mask" or not name.endswith("_mask")
-            if name == main or name not in _ARGUMENTS or not wanted:
-                continue
-            if (made := self.make(_ARGUMENTS[name])) is not None:
-                kwargs[name] = made
-        for name in must:
-            if name not in kwargs:
-                raise cannot(self.model, name)
+        optional = [name for name in self.names if name == "text_embedding_mask" or not name.endswith("_mask")]
+        self.give([name for name in self.names if name in (*self.needed, *optional)], _ARGUMENTS, kwargs)
         return kwargs
 
     def entry(self, name: str) -> int | None:
@@ -154,14 +144,14 @@ class _Words(ShapeWords):
         known = self.config.get("norm_type") == "ada_norm_zero" and self.config.get("num_embeds_ada_norm")
         return () if known or self.config.get("num_class_embeds") else None
 
-    words: ClassVar[dict[str, Callable[[Any], Any]]] = {
+    words: ClassVar[dict[str, str | Callable[[Any], Any]]] = {
         "T": lambda self: self.maker.tokens(self.value(f"max_text_seq_length|num_embeddings|text_len|{_TEXT}")),
         "frames": lambda self: self.grid[0],
         "height": lambda self: self.grid[1],
         "width": lambda self: self.grid[2],
         "sequence": lambda self: self.shape[0],
         "patches": patches,
-        "text_layers": lambda self: self.value("num_text_layers|none"),
+        "text_layers": "num_text_layers|none",
         "none": lambda self: (),
         "width_of_text_layer": width_of_text_layer,
         "t5": lambda self: self.entry("caption_channels" if "llama_layers" in self.config else "cross_attention_dim_t5"),

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from math import prod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeGuard
 
 import torch
 from torch import nn
@@ -102,11 +102,12 @@ _SPEC = re.compile(r"(int|bool)?(?:=(\S+))? ?(.*)")
 class ShapeWords:
     """What words in shapes mean for one model: one of `words`, else an entry of the model's configuration."""
 
-    words: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
-    """The library's own words; upper-case where the user can request the size."""
+    words: ClassVar[Mapping[str, str | Callable[[Any], Any]]] = {}
+    """The library's own words, by other words or a function; upper-case where the user can request the size."""
 
     def __init__(self, model: nn.Module, maker: InputMaker) -> None:
         self.model, self.maker = model, maker
+        self.names, self.needed = arguments(model), needed(model)
 
     def entry(self, name: str) -> int | None:
         """A number of the model's configuration."""
@@ -149,7 +150,29 @@ class ShapeWords:
             return int(word)
         if word == "B":
             return self.maker.batch
-        return self.words[word](self) if word in self.words else self.entry(word)
+        meaning = self.words.get(word)
+        if meaning is None:
+            return self.entry(word)
+        return self.value(meaning) if isinstance(meaning, str) else meaning(self)
+
+    def give(self, names: Iterable[str], table: Mapping[str, str | Callable[[Any], Any]], made: dict[str, Any]) -> None:
+        """Make the arguments of these names as a table has it; a needed one of no known kind is an error."""
+        for name in names:
+            if name in made:
+                continue
+            value = self.make(table[name]) if name in table else None
+            if value is not None:
+                made[name] = value
+            elif name in self.needed:
+                raise InputError(
+                    f"{type(self.model).__name__}.forward needs {', '.join(self.needed)}, and {name} cannot be guessed",
+                    hint=f"pass kwargs={{{name!r}: ...}}, or shapes (on the command line --input {name}:SHAPE)",
+                )
+
+
+def is_size(value: Any) -> TypeGuard[int]:
+    """Whether an attribute or entry is a number above zero."""
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def by_name(shapes: Mapping[str, str]) -> dict[str, str]:
@@ -191,14 +214,6 @@ def signature(model: nn.Module) -> list[inspect.Parameter]:
         return list(inspect.signature(model.forward).parameters.values())
     except (TypeError, ValueError):  # a method of a traced module
         return []
-
-
-def cannot(model: nn.Module, name: str) -> InputError:
-    """The error for a needed argument of no known kind."""
-    return InputError(
-        f"{type(model).__name__}.forward needs {', '.join(needed(model))}, and {name} cannot be guessed",
-        hint=f"pass kwargs={{{name!r}: ...}}, or shapes (on the command line --input {name}:SHAPE)",
-    )
 
 
 def features_in(result: Any) -> list[torch.Tensor]:

@@ -21,6 +21,7 @@ from opcost.frontends.torch.default_inputs.engine import (
     Inputs,
     arguments,
     by_name,
+    is_size,
     needed,
     signature,
 )
@@ -169,8 +170,7 @@ def _layers(model: nn.Module) -> Iterator[_Layer]:
 
 def _layer(module: nn.Module, path: str, label: str) -> _Layer | None:
     def number(name: str) -> int | None:
-        value = getattr(module, name, None)
-        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+        return value if is_size(value := getattr(module, name, None)) else None
 
     kernel = getattr(module, "kernel_size", None)
     if (width := number("in_channels")) is not None and isinstance(kernel, tuple) and 1 <= len(kernel) <= 3:
@@ -292,7 +292,7 @@ class _Sizes:
         yield from dict.fromkeys([*found, usual, 512, 128, 64, 16])
 
     def _numbers(self, *names: str) -> Iterator[int]:
-        return (v for v in self._values(*names) if isinstance(v, int) and not isinstance(v, bool) and v > 0)
+        return filter(is_size, self._values(*names))
 
     def _values(self, *names: str) -> Iterator[Any]:
         for module in self.own:

@@ -19,8 +19,8 @@ from opcost.frontends.torch.default_inputs.engine import (
     ShapeWords,
     arguments,
     candidates,
-    cannot,
     comes_from,
+    is_size,
     needed,
     signature,
     takes_any,
@@ -226,9 +226,9 @@ def _first_width(model: nn.Module) -> Width | None:
 def _width(module: nn.Module) -> Width | None:
     for name in ("in_channels", "channels", "in_features", "input_size"):
         width = getattr(module, name, None)
-        if isinstance(width, int) and width > 0:
+        if is_size(width):
             return width
-        if isinstance(width, (list, tuple)) and len(width) == 2 and all(isinstance(w, int) and w > 0 for w in width):
+        if isinstance(width, (list, tuple)) and len(width) == 2 and all(map(is_size, width)):
             return width[0], width[1]
     return None
 
@@ -243,7 +243,7 @@ class _Graph(ShapeWords):
         self.copies = 1 if isinstance(fixed, int) else maker.batch
         self.each = fixed if isinstance(fixed, int) else _NODES
 
-    words: ClassVar[dict[str, Callable[[Any], Any]]] = {
+    words: ClassVar[dict[str, str | Callable[[Any], Any]]] = {
         "nodes": lambda self: self.each * self.copies,
         "edges": lambda self: _EDGES * self.copies,
         "edge_width": lambda self: self.edge_width() or 1,
@@ -251,8 +251,8 @@ class _Graph(ShapeWords):
 
     def as_arguments(self) -> dict[str, Any]:
         optional = {"edge_attr": self.edge_width(), "edge_type": self._attribute("num_relations")}
-        known = [name for name, width in optional.items() if width is not None and name in arguments(self.model)]
-        return self._made(dict.fromkeys((*needed(self.model), *known)))
+        known = [name for name, width in optional.items() if width is not None and name in self.names]
+        return self._made((*self.needed, *known))
 
     def as_data(self) -> Any:
         from torch_geometric.data import Data
@@ -260,15 +260,15 @@ class _Graph(ShapeWords):
         return Data(**self._made(("x", "edge_index", "edge_attr", "pos", "batch")))
 
     def _made(self, names: Iterable[str]) -> dict[str, Any]:
-        for name in names:
-            if name not in _GRAPH_ARGUMENTS:
-                raise cannot(self.model, name)
-        return {name: self.make(_GRAPH_ARGUMENTS[name]) for name in names}
+        made: dict[str, Any] = {}
+        self.give(names, _GRAPH_ARGUMENTS, made)
+        return made
 
     def _attribute(self, *names: str) -> int | None:
         """The first number of such a name that the model or a layer of it has."""
-        found = (getattr(module, name, None) for module in self.model.modules() for name in names)
-        return next((value for value in found if isinstance(value, int) and value > 0), None)
+        return next(
+            filter(is_size, (getattr(part, name, None) for part in self.model.modules() for name in names)), None
+        )
 
     def edge_width(self) -> int | None:
         """What the model has for its edges, or what the net reads that makes a layer's weights of them."""
@@ -282,7 +282,7 @@ class _Graph(ShapeWords):
     def features(self) -> Any:
         if isinstance(self.width, tuple):
             return tuple(self.make(f"nodes {width}") for width in self.width)
-        return self.make(f"B {_NODES} {self.width}" if "adj" in arguments(self.model) else f"nodes {self.width}")
+        return self.make(f"B {_NODES} {self.width}" if "adj" in self.names else f"nodes {self.width}")
 
     def edges(self) -> torch.Tensor:
         ends = torch.arange(_EDGES)

@@ -16,9 +16,7 @@ from opcost.frontends.torch.default_inputs.engine import (
     Inputs,
     arguments,
     by_name,
-    cannot,
     comes_from,
-    needed,
     takes_any,
 )
 from opcost.frontends.torch.default_inputs.modalities import STEPS, Form, Modalities
@@ -49,26 +47,19 @@ _ORDER = {
     **dict.fromkeys(("attention_mask", "token_type_ids", "mm_token_type_ids", "bbox", "image_embeds_position_mask"), 2),
 }
 """Arguments that are made of others are made after them."""
-_COMPANIONS: dict[str, tuple[str, ...]] = {
-    "decoder_input_ids": (),
-    "bbox": ("input_ids",),
-    "mm_token_type_ids": ("pixel_values",),
-    **dict.fromkeys(("past_time_features", "past_observed_mask", "future_values", "future_time_features"), ("past_values",)),
-    "encoder_hidden_states": ("query_embeds",),
-    "image_embeds_position_mask": ("pixel_values",),
-    **dict.fromkeys(("static_categorical_features", "static_real_features"), ("past_values",)),
-    "attention_mask": ("flattened_patches",),
-    **dict.fromkeys(("actions", "rewards", "returns_to_go", "timesteps"), ("states",)),
-    **dict.fromkeys(
-        (
-            "visual_feats", "visual_pos", "visual_embeds", "entity_ids", "entity_position_ids", "entity_start_positions",
-            "entity_end_positions", "protein_input_ids", "protein_attention_mask", "moshi_audio_codes", "user_audio_codes",
-        ),
-        ("input_ids",),
-    ),
-    "decoder_input_values": ("input_ids", "input_values"),
-    "timestep": ("state",),
-}  # fmt: skip
+_COMPANIONS = by_name({
+    "": "decoder_input_ids",
+    "input_ids": "bbox visual_feats visual_pos visual_embeds entity_ids entity_position_ids entity_start_positions "
+                 "entity_end_positions protein_input_ids protein_attention_mask moshi_audio_codes user_audio_codes",
+    "pixel_values": "mm_token_type_ids image_embeds_position_mask",
+    "past_values": "past_time_features past_observed_mask future_values future_time_features "
+                   "static_categorical_features static_real_features",
+    "query_embeds": "encoder_hidden_states",
+    "flattened_patches": "attention_mask",
+    "states": "actions rewards returns_to_go timesteps",
+    "input_ids input_values": "decoder_input_values",
+    "state": "timestep",
+})  # fmt: skip
 """Arguments that are given with others, though they have a default."""
 
 
@@ -97,8 +88,7 @@ class TransformersInputs(Modalities):
         super().__init__(model, maker)
         inner = getattr(model, "vlm", None)  # the model with images around which this one is built
         passed_on = arguments(inner) if isinstance(inner, nn.Module) and takes_any(model) else []
-        self.names = list(dict.fromkeys([*arguments(model), *passed_on]))
-        self.needed = needed(model)
+        self.names = list(dict.fromkeys([*self.names, *passed_on]))
         kinds = getattr(model, "input_modalities", "text")
         self.kinds = {kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if not self.config.lacks(kind)}
         # Also those of which the model makes features, or for which it has a part and an argument that brings them;
@@ -114,15 +104,14 @@ class TransformersInputs(Modalities):
         self.features: dict[str, int] = {}
         """How many features the model makes of each kind of input."""
 
-    words: ClassVar[dict[str, Callable[[Any], Any]]] = {
+    words: ClassVar[dict[str, str | Callable[[Any], Any]]] = {
         **Modalities.words,
         "word": lambda self: self.config.word(),
         "text": lambda self: self._shape_of("input_ids"),
         "image": lambda self: self._shape_of("pixel_values"),
         "row_of_patches": lambda self: self._shape_of("flattened_patches", 2),
         "decoder_tokens": lambda self: self.maker.tokens(
-            self.config.number(self.config.text, "max_target_positions", "max_decoder_position_embeddings")
-            or self.config.positions()
+            self.value("text.max_target_positions|text.max_decoder_position_embeddings") or self.config.positions()
         ),
         "qformer_tokens": lambda self: self._tokens_of("qformer_config"),
         "protein_tokens": lambda self: self._tokens_of("protein_encoder_config"),
@@ -153,13 +142,7 @@ class TransformersInputs(Modalities):
         for name in sorted(wanted, key=lambda name: _ORDER.get(name, 0)):
             if name in _FORMS:
                 self._choose(name)
-            if name in self.made:
-                continue
-            made = self.make(_ARGUMENTS[name]) if name in _ARGUMENTS else None
-            if made is not None:
-                self.made[name] = made
-            elif name in self.needed:
-                raise cannot(self.model, name)
+            self.give([name], _ARGUMENTS, self.made)
         return self.made
 
     def _goes_with(self, name: str, wanted: Mapping[str, Any]) -> bool:
@@ -168,7 +151,7 @@ class TransformersInputs(Modalities):
         modules = (path.rpartition(".")[2] for path, _ in self.model.named_modules())
         if name == "encoder_hidden_states" and "input_ids" in self.names and not _CROSS_ATTENTION.isdisjoint(modules):
             return True  # a decoder that reads what an encoder has made
-        return any(other in wanted for other in _COMPANIONS[name])
+        return any(other in wanted for other in _COMPANIONS[name].split())
 
     def _method(self, kind: str) -> Callable[..., Any] | None:
         """What makes features of an input of this kind: of the part that does it, because it names its arguments."""
@@ -251,7 +234,7 @@ class TransformersInputs(Modalities):
     def _placeholders(self, kind: str) -> list[int]:
         """One special token for each feature of an input, or a single one if only forward makes features, between borders."""
         token = self.config.token(kind)
-        padded = self.config.number(self.config.whole, f"{kind}_soft_tokens_per_image") or 0
+        padded = self.value(f"whole.{kind}_soft_tokens_per_image|0")
         if token is None or self.made.keys().isdisjoint(_KINDS[kind]):
             return []
         named = (kind, "vision") if kind == "image" else (kind,)
@@ -266,7 +249,7 @@ class TransformersInputs(Modalities):
 
     def replaced_tokens(self) -> Any:
         """Which tokens the image replaces: as many as the model makes of it, after the first."""
-        count, mask = self.config.number(self.config.whole, "latent_query_num"), self.make("int text")
+        count, mask = self.value("whole.latent_query_num"), self.make("int text")
         if mask is None or count is None:
             return None
         mask[:, 1 : count + 1] = 1

@@ -547,11 +547,11 @@ def summed(kernels: list[dict[str, str]], tensor: list[str]) -> Row:
 def calibration(options: argparse.Namespace) -> None:
     """Rows of a calibration: operators of some families alone."""
     from opcost.devices.calibration import Calibration, Measured, dumps
-    from opcost.recorders.calibration.cases import SHARES
-    from opcost.recorders.calibration.run import GPU, CudaClock, describe, machine, plan
+    from opcost.recorders.calibration.memory_families import SHARES
+    from opcost.recorders.calibration.run import GPU, describe, machine, plan, timed_on_cuda
 
     device = torch.device("cuda")
-    clock = CudaClock(device)
+    stream = torch.cuda.Stream(device)
     rows: list[Any] = []
     end = time.monotonic() + (5 if options.quick else options.seconds)
     families = options.families.split(",")
@@ -561,7 +561,7 @@ def calibration(options: argparse.Namespace) -> None:
             found = describe(case)
             if found is not None:
                 op, ins, outs = found
-                rows.append(Measured(op.kind, op.raw, op.attrs, ins, outs, *clock.time(case)))
+                rows.append(Measured(op.kind, op.raw, op.attrs, ins, outs, *timed_on_cuda(case, device, stream)))
             if time.monotonic() > end:
                 break
     made_of = Calibration(device="h200", meta=machine(device), position=0, rows=tuple(rows))

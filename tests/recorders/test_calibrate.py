@@ -11,7 +11,8 @@ from sampling import FULL
 import opcost
 from opcost.devices.calibration import DOCUMENT
 from opcost.errors import InputError
-from opcost.recorders.calibration.cases import SHARES, Draw, Family
+from opcost.recorders.calibration.cases import Draw, Family
+from opcost.recorders.calibration.memory_families import SHARES
 from opcost.recorders.calibration.run import GPU, PROCESSOR, describe, plan
 
 

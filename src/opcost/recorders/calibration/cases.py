@@ -132,23 +132,9 @@ class Draw:
 
 
 Family = Callable[[Draw], Case]
-SHARES: dict[Family, int] = {}
-"""How many cases of each family one round of the plan has, in the order of the plan: many where sizes decide much."""
-
-
-def family(share: int) -> Callable[[Family], Family]:
-    """Enter a family of cases into the plan."""
-
-    def enter(draw: Family) -> Family:
-        SHARES[draw] = share
-        return draw
-
-    return enter
-
-
 # -- families that compute: products and attention, convolutions, normalisations, and their gradients
 #
-# Their order is that of the plan, and the order of draws in each decides all later cases: calibrations resume by their position.
+# The order of draws in each decides all later cases, as that of the families does: calibrations resume by their position.
 
 aten: Any = torch.ops.aten
 
@@ -168,7 +154,6 @@ def linear_case(d: Draw, m: int, k: int, n: int, *, bias: bool) -> Case:
     return Case("linear", tensors, F.linear, flops=2 * m * n * k)
 
 
-@family(8)
 def linear(d: Draw) -> Case:
     """A layer that multiplies by a weight."""
     m, k, bias = d.tokens(), d.pick(WIDTHS), d.chance(0.6)
@@ -176,14 +161,12 @@ def linear(d: Draw) -> Case:
     return linear_case(d, m, k, n, bias=bias)
 
 
-@family(1)
 def vocabulary(d: Draw) -> Case:
     """A last layer, whose classes or words are often no multiple of eight."""
     m, k, n = d.tokens(), d.pick(WIDTHS[9:24]), d.pick((1000, 1001, 21841, 30522, 50257, 50257, 50265, 51865))
     return linear_case(d, m, k, n, bias=False)
 
 
-@family(3)
 def linear_gradient(d: Draw) -> Case:
     """The two products of a backward pass: to the input, over the outputs; to the weight, over the rows."""
     m, k = d.tokens(), d.pick(WIDTHS)
@@ -194,7 +177,6 @@ def linear_gradient(d: Draw) -> Case:
     return Case("linear to weight", (d.tensor(m, n), d.cold(m, k)), lambda y, x: torch.mm(y.t(), x), flops=flops)
 
 
-@family(2)
 def batched(d: Draw) -> Case:
     """Products of many small matrices, as attention without a kernel of its own has them."""
     b = d.pick(BATCHES) * d.pick((1, 3, 4, 6, 8, 12, 16, 32))
@@ -203,7 +185,6 @@ def batched(d: Draw) -> Case:
     return Case("bmm", (d.tensor(b, m, k), d.tensor(b, k, n)), torch.bmm, flops=2 * b * m * n * k)
 
 
-@family(1)
 def windowed(d: Draw) -> Case:
     """Scores and sums of attention within the windows of an image: thousands of products of a few rows each."""
     windows = d.pick(BATCHES) * d.pick((1, 4, 16, 64))
@@ -215,7 +196,6 @@ def windowed(d: Draw) -> Case:
     return Case("bmm", given, torch.bmm, "turned", flops, lambda q, k: (q, k.transpose(1, 2)))
 
 
-@family(2)
 def attention(d: Draw) -> Case:
     """Attention, and one step of it against a cache; causal, masked or neither."""
     b, heads, e, causal = d.pick(BATCHES), d.pick((3, 6, 8, 12, 16, 32)), d.pick(HEADS), d.chance(0.4)
@@ -234,7 +214,6 @@ def attention(d: Draw) -> Case:
     return Case("attention", tuple(given), run, settings, 4 * b * heads * s * t * e)
 
 
-@family(1)
 def hidden(d: Draw) -> Case:
     """Attention under a mask of booleans that all heads share, as texts of several lengths have it."""
     b, heads, e = d.pick(BATCHES[:8]), d.pick((8, 12, 12, 14, 16, 16, 32)), d.pick(HEADS)
@@ -244,7 +223,6 @@ def hidden(d: Draw) -> Case:
     return Case("attention", given, F.scaled_dot_product_attention, "masked", 4 * b * heads * s * s * e)
 
 
-@family(1)
 def attention_gradient(d: Draw) -> Case:
     """The backward pass of attention: five products of sizes of which the forward pass has two."""
     case = attention(d)
@@ -311,19 +289,16 @@ def _convolution(d: Draw, w: _Window) -> Case:
     return Case("convolution", tensors, run, w.settings, w.flops)
 
 
-@family(12)
 def convolution(d: Draw) -> Case:
     """A convolution."""
     return _convolution(d, _window(d))
 
 
-@family(1)
 def first_layer(d: Draw) -> Case:
     """A convolution of input images, with three channels, for which libraries have kernels of their own."""
     return _convolution(d, _first(d))
 
 
-@family(3)
 def convolution_gradient(d: Draw) -> Case:
     """The backward pass of a convolution: to its input, weight and bias, as far as they are needed."""
     w = _window(d)
@@ -346,13 +321,11 @@ def _channels_last(case: Case) -> Case:
     return replace(case, family=f"{case.family} channels last", prepare=prepare)
 
 
-@family(3)
 def channels_last(d: Draw) -> Case:
     """A convolution of images and weights whose channels are side by side."""
     return _channels_last(convolution(d))
 
 
-@family(1)
 def channels_last_gradient(d: Draw) -> Case:
     """Its backward pass."""
     return _channels_last(convolution_gradient(d))
@@ -361,7 +334,6 @@ def channels_last_gradient(d: Draw) -> Case:
 # -- normalisations and softmax
 
 
-@family(2)
 def batch_norm(d: Draw) -> Case:
     """Normalisation by channel, with saved statistics or its own."""
     shape, training = d.image(), d.chance(0.4)
@@ -373,7 +345,6 @@ def batch_norm(d: Draw) -> Case:
     return Case("batch_norm", given, run, "training" if training else "")
 
 
-@family(1)
 def batch_norm_gradient(d: Draw) -> Case:
     """Its backward pass in training."""
     shape = d.image()
@@ -392,14 +363,12 @@ def _layer_norm(d: Draw, shape: tuple[int, ...], c: int) -> Case:
     return Case("layer_norm", (d.tensor(*shape), d.cold(c), d.cold(c)), lambda x, w, b: F.layer_norm(x, (c,), w, b))
 
 
-@family(2)
 def layer_norm(d: Draw) -> Case:
     """Normalisation of rows."""
     m, c = d.rows()
     return _layer_norm(d, (m, c), c)
 
 
-@family(1)
 def layer_norm_turned(d: Draw) -> Case:
     """The same over the channels of an image that are apart: it is copied into another order first."""
     n, c, h, w = d.image()
@@ -407,7 +376,6 @@ def layer_norm_turned(d: Draw) -> Case:
     return replace(case, settings="turned", prepare=lambda x, w, b: (x.transpose(1, 2), w, b))
 
 
-@family(1)
 def layer_norm_gradient(d: Draw) -> Case:
     """Its backward pass."""
     m, c = d.rows()
@@ -420,7 +388,6 @@ def layer_norm_gradient(d: Draw) -> Case:
     return Case("layer_norm gradient", given, run)
 
 
-@family(1)
 def group_norm(d: Draw) -> Case:
     """Normalisation by groups of channels."""
     c, h, groups = d.pick((64, 128, 256, 320, 512, 640, 1280)), d.pick((7, 8, 14, 16, 28, 32, 56, 64)), d.pick((1, 32))
@@ -428,7 +395,6 @@ def group_norm(d: Draw) -> Case:
     return Case("group_norm", given, lambda x, w, b: F.group_norm(x, groups, w, b), f"groups={groups}")
 
 
-@family(1)
 def softmax(d: Draw) -> Case:
     """Softmax over the last axis, and its backward pass."""
     many, places = d.pick(BATCHES) * d.pick((3, 8, 12, 16)), d.pick(PATCHES[:14])
@@ -439,7 +405,6 @@ def softmax(d: Draw) -> Case:
     return Case("softmax gradient", (d.tensor(*shape), d.cold(*shape)), lambda y, x: gradient(y, x, -1, d.dtype))
 
 
-@family(1)
 def loss(d: Draw) -> Case:
     """The logarithm of a softmax over classes or words, and its backward pass."""
     shape = d.pick(BATCHES) * d.pick((1, 128, 512)), d.pick(CLASSES)
@@ -447,3 +412,12 @@ def loss(d: Draw) -> Case:
         return Case("log_softmax", (d.tensor(*shape),), lambda x: torch.log_softmax(x, -1))
     gradient = aten._log_softmax_backward_data  # noqa: SLF001 - its only name
     return Case("log_softmax gradient", (d.tensor(*shape), d.cold(*shape)), lambda y, x: gradient(y, x, -1, d.dtype))
+
+
+COMPUTING: dict[Family, int] = {
+    linear: 8, vocabulary: 1, linear_gradient: 3, batched: 2, windowed: 1, attention: 2, hidden: 1,
+    attention_gradient: 1, convolution: 12, first_layer: 1, convolution_gradient: 3, channels_last: 3,
+    channels_last_gradient: 1, batch_norm: 2, batch_norm_gradient: 1, layer_norm: 2, layer_norm_turned: 1,
+    layer_norm_gradient: 1, group_norm: 1, softmax: 1, loss: 1,
+}  # fmt: skip
+"""How many cases of each family one round of the plan has, in the order of the plan: many where sizes decide much."""

@@ -1,6 +1,6 @@
 """Families of cases that only move memory: elementwise, copies, pools, sums, lookups; and those of text generation.
 
-Their order is that of the plan, and the order of draws in each decides all later cases: calibrations resume by their position.
+The order of draws in each decides all later cases, as that of the families does: calibrations resume by their position.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor
 from opcost.recorders.calibration.cases import (
     BATCHES,
     CLASSES,
+    COMPUTING,
     EXTENTS,
     HEADS,
     PATCHES,
@@ -23,9 +24,9 @@ from opcost.recorders.calibration.cases import (
     Case,
     CaseTensor,
     Draw,
+    Family,
     aten,
     backward,
-    family,
     linear_case,
 )
 
@@ -41,14 +42,12 @@ BINARY: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-@family(2)
 def unary(d: Draw) -> Case:
     """A function of each element."""
     name = d.pick(list(UNARY))
     return Case(name, (d.tensor(*d.elements()),), UNARY[name])
 
 
-@family(2)
 def binary(d: Draw) -> Case:
     """A function of two tensors, one of which may be broadcast."""
     name, shape = d.pick(list(BINARY)), d.elements()
@@ -59,7 +58,6 @@ def binary(d: Draw) -> Case:
     return Case(name, (d.tensor(*shape), d.tensor(*other, cold="gradient" in name)), BINARY[name])
 
 
-@family(2)
 def apart(d: Draw) -> Case:
     """Elements that are not side by side: halves of rows, one of two transposed, one row or column broadcast."""
     b, s, heads, e = d.pick(BATCHES), d.pick((*PATCHES, 512, 1024)), d.pick((3, 6, 8, 12, 16)), d.pick(HEADS)
@@ -78,21 +76,18 @@ def apart(d: Draw) -> Case:
     return Case(name, given, (UNARY | BINARY)[name], how, prepare=prepare)
 
 
-@family(1)
 def where(d: Draw) -> Case:
     """Elements replaced under a mask."""
     x = d.tensor(*d.elements())
     return Case("masked_fill", (x, replace(x, dtype=torch.bool)), lambda x, m: x.masked_fill(m, 0.0))
 
 
-@family(1)
 def cast(d: Draw) -> Case:
     """Another element type."""
     other = torch.float32 if d.dtype is not torch.float32 else torch.bfloat16
     return Case("cast", (d.tensor(*d.elements()),), lambda x: x.to(other), f"to={other}")
 
 
-@family(2)
 def moved(d: Draw) -> Case:
     """Copies into another order: heads beside positions, channels last, windows."""
     b, how = d.pick(BATCHES), d.pick(("heads", "channels last", "transposed", "windows", "roll"))
@@ -111,7 +106,6 @@ def moved(d: Draw) -> Case:
     return Case(how, (d.tensor(d.tokens(), d.pick(WIDTHS)),), lambda x: x.t().contiguous())
 
 
-@family(1)
 def joined(d: Draw) -> Case:
     """Tensors joined, few large or many small."""
     b, c, h, _ = d.image()
@@ -120,7 +114,6 @@ def joined(d: Draw) -> Case:
     return Case("cat", (d.tensor(b, c, h, h), *[part] * parts), lambda *x: torch.cat(x, 1))
 
 
-@family(1)
 def pooled(d: Draw) -> Case:
     """The largest or the mean of windows."""
     given = (d.tensor(*d.image()),)
@@ -129,20 +122,17 @@ def pooled(d: Draw) -> Case:
     return Case(name, given, lambda x: run(x, k, s, p), f"kernel={k} stride={s}")
 
 
-@family(1)
 def pool_gradient(d: Draw) -> Case:
     """The backward pass of a pool."""
     return backward(pooled(d), 1)
 
 
-@family(1)
 def adaptive(d: Draw) -> Case:
     """Means of a given number of windows."""
     to = d.pick((1, 7))
     return Case("adaptive_avg_pool2d", (d.tensor(*d.image()),), lambda x: F.adaptive_avg_pool2d(x, to), f"to={to}")
 
 
-@family(2)
 def reduced(d: Draw) -> Case:
     """Sums and means: over the rows (gradients of biases), over the last axis, over the positions of an image."""
     name = d.pick(("sum rows", "sum last", "sum places", "mean last", "mean places"))
@@ -152,7 +142,6 @@ def reduced(d: Draw) -> Case:
     return Case(name, (d.tensor(*shape),), lambda x: getattr(torch, how)(x, axes, keepdim=True))
 
 
-@family(1)
 def lengths(d: Draw) -> Case:
     """The length of each vector, by which queries and keys are divided: of the last axis, or of the positions in it."""
     b, heads, s, e = d.pick(BATCHES) * d.pick((1, 1, 16, 64)), d.pick((3, 4, 6, 12, 24)), d.pick(PATCHES), 32
@@ -160,7 +149,6 @@ def lengths(d: Draw) -> Case:
     return Case("length", (given,), lambda x: torch.linalg.vector_norm(x, dim=-1, keepdim=True))
 
 
-@family(1)
 def gathered(d: Draw) -> Case:
     """Rows of a table of words, and the gradient to it."""
     words, width = d.pick((512, 30522, 50257, 128256)), d.pick((384, 512, 768, 1024, 2048, 4096))
@@ -175,14 +163,12 @@ def gathered(d: Draw) -> Case:
     return Case("embedding gradient", (d.tensor(places, width), index), run, f"{words}")
 
 
-@family(1)
 def resized(d: Draw) -> Case:
     """An image of twice the size."""
     mode = d.pick(("nearest", "bilinear"))
     return Case("interpolate", (d.tensor(*d.image()),), lambda x: F.interpolate(x, scale_factor=2, mode=mode), mode)
 
 
-@family(1)
 def indexed(d: Draw) -> Case:
     """Rows taken by number, as a table of relative positions is read."""
     rows, width = d.pick((169, 225, 732, 961, 3136)), d.pick((3, 6, 12, 24, 64, 384))
@@ -190,14 +176,12 @@ def indexed(d: Draw) -> Case:
     return Case("index", given, lambda x, i: x[i])
 
 
-@family(1)
 def padded(d: Draw) -> Case:
     """Zeros behind the rows and columns of an image."""
     b, h, c, more = d.pick(BATCHES), d.pick(EXTENTS), d.pick(WIDTHS[:12]), d.pick((0, 1, 3, 7))
     return Case("pad", (d.tensor(b, h, h, c),), lambda x: F.pad(x, (0, 0, 0, more, 0, more)), f"by={more}")
 
 
-@family(1)
 def repeated(d: Draw) -> Case:
     """Keys and values of grouped heads, written out once for each head that uses them."""
     b, heads, s, e, times = d.pick(BATCHES), d.pick((2, 4, 8)), d.power(5, 12), d.pick((64, 128)), d.pick((4, 7, 8))
@@ -205,7 +189,6 @@ def repeated(d: Draw) -> Case:
     return Case("repeat", (x,), lambda x: x.expand(b, heads, times, s, e).contiguous(), f"times={times}")
 
 
-@family(1)
 def filled(d: Draw) -> Case:
     """One number written everywhere."""
     return Case("fill", (d.tensor(*d.elements()),), lambda x: x.fill_(1.0))
@@ -228,7 +211,6 @@ def _cat(axis: int) -> Callable[..., Tensor]:
     return lambda *x: torch.cat(x, axis)
 
 
-@family(4)
 def thin(d: Draw) -> Case:
     """A layer on a token of each text: its weight is read for a few rows."""
     m, k = d.pick(TEXTS), d.pick(WIDTHS[9:])
@@ -236,7 +218,6 @@ def thin(d: Draw) -> Case:
     return linear_case(d, m, k, n, bias=d.chance(0.3))
 
 
-@family(4)
 def step(d: Draw) -> Case:
     """Attention of one new token of each text against the cache; heads share keys and values, unless a mask is given."""
     b, heads, e, t = _cache(d)
@@ -252,14 +233,12 @@ def step(d: Draw) -> Case:
     return Case("attention", given, run, "masked" if masked else "", 4 * b * heads * groups * t * e)
 
 
-@family(2)
 def grown(d: Draw) -> Case:
     """A cache, and a longer one with a new token appended."""
     b, heads, e, t = _cache(d)
     return Case("cat", (d.cold(b, heads, t, e), d.tensor(b, heads, 1, e)), _cat(-2))
 
 
-@family(1)
 def grown_apart(d: Draw) -> Case:
     """The same where keys and values of the token are parts of what one layer gave."""
     b, heads, e, t = _cache(d)
@@ -267,7 +246,6 @@ def grown_apart(d: Draw) -> Case:
     return Case("cat", given, _cat(-2), "apart", prepare=lambda cache, x: (cache, x[..., :e].transpose(1, 2)))
 
 
-@family(1)
 def grown_first(d: Draw) -> Case:
     """A cache that begins: what it keeps of a text comes word by word, and is stored head by head."""
     b, heads, e, t = d.pick(TEXTS[:6]), d.pick(_KV_HEADS), d.pick(_FEATURES), int(2 ** d.rng.uniform(4, 13.5))
@@ -281,14 +259,12 @@ def _rotated(d: Draw) -> tuple[int, int, int, int]:
     return b, heads, e, d.pick((1, 1, 1, 128, 512, 1024, 2048))
 
 
-@family(1)
 def halves(d: Draw) -> Case:
     """Both halves of what rotary positions turned, joined again."""
     b, heads, e, s = _rotated(d)
     return Case("cat", (d.tensor(b, heads, s, e // 2), d.tensor(b, heads, s, e // 2)), _cat(-1))
 
 
-@family(2)
 def turned_halves(d: Draw) -> Case:
     """Both halves of queries or keys, swapped, in the memory that a layer wrote."""
     b, heads, e, s = _rotated(d)
@@ -300,9 +276,17 @@ def turned_halves(d: Draw) -> Case:
     return Case("cat", (d.tensor(b, s, heads, e),), _cat(-1), "turned", prepare=halved)
 
 
-@family(1)
 def entered(d: Draw) -> Case:
     """A new token written into a cache of its final length."""
     b, heads, e, t = _cache(d)
     given = d.cold(b, heads, t, e), d.tensor(1, dtype=torch.int64, below=t), d.tensor(b, heads, 1, e)
     return Case("index_copy", given, lambda cache, place, new: cache.index_copy_(2, place, new))
+
+
+SHARES: dict[Family, int] = {
+    **COMPUTING,
+    unary: 2, binary: 2, apart: 2, where: 1, cast: 1, moved: 2, joined: 1, pooled: 1, pool_gradient: 1, adaptive: 1,
+    reduced: 2, lengths: 1, gathered: 1, resized: 1, indexed: 1, padded: 1, repeated: 1, filled: 1, thin: 4, step: 4,
+    grown: 2, grown_apart: 1, grown_first: 1, halves: 1, turned_halves: 2, entered: 1,
+}  # fmt: skip
+"""The families of the whole plan."""

@@ -22,8 +22,8 @@ from opcost.devices.calibration import Measured
 from opcost.errors import InputError
 from opcost.frontends.options import CountOptions
 from opcost.frontends.torch import FRONTEND
-from opcost.recorders.calibration import memory_families  # noqa: F401 - enters its families
-from opcost.recorders.calibration.cases import SHARES, Case, CaseTensor, Draw, Family
+from opcost.recorders.calibration.cases import Case, CaseTensor, Draw, Family
+from opcost.recorders.calibration.memory_families import SHARES
 from opcost.recorders.torch.conditions import gpu_state
 
 DTYPES = {"cuda": (torch.bfloat16, torch.float32), "cpu": (torch.float32,)}  # what models run in on such a device
@@ -120,7 +120,7 @@ def _quickest(calls: list[Callable[[], Any]], now: Callable[[], int], between: C
     return min(rounds)
 
 
-def _timed_on_cuda(case: Case, device: torch.device, stream: torch.cuda.Stream) -> Timed:
+def timed_on_cuda(case: Case, device: torch.device, stream: torch.cuda.Stream) -> Timed:
     """Calls captured into one graph, which the device replays without its host."""
     with torch.cuda.stream(stream):
         calls = _calls_of(case, device)
@@ -174,7 +174,7 @@ def run(device: torch.device, seconds: float, done: int, keep: Keep) -> None:
     on_cuda = device.type == "cuda"
     clock: Callable[[Case], Timed] = partial(_timed_on_host, device=device)
     if on_cuda:
-        clock = partial(_timed_on_cuda, device=device, stream=torch.cuda.Stream(device))
+        clock = partial(timed_on_cuda, device=device, stream=torch.cuda.Stream(device))
     cases = plan(DTYPES[device.type], GPU if on_cuda else PROCESSOR)
     end = time.monotonic() + seconds
     cudnn = torch.backends.cudnn

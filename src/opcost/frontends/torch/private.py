@@ -83,6 +83,10 @@ sequence_number: Callable[[], int] = _C._autograd._get_sequence_nr
 set_version: Callable[..., None] = _C._autograd._unsafe_set_version_counter
 run_backward: Callable[..., Any] = torch.autograd.graph._engine_run_backward
 
+# -- the profiler
+profiler_runs: Callable[[], bool] = torch.autograd._profiler_enabled
+Annotation: Callable[[str], Any] = _C._profiler._RecordFunctionFast  # quicker than `torch.profiler.record_function`
+
 # -- scripted code
 tracing_state: Callable[[], Any] = _C._get_tracing_state
 set_tracing_state: Callable[[Any], None] = _C._set_tracing_state

@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch.profiler import ProfilerActivity, profile
 
 from opcost.core.graph import Note
 from opcost.core.interrupts import allow_signals, defer_signals
 from opcost.core.profile import Profile
 from opcost.core.report import Report
 from opcost.errors import ForwardError, InputError, OpcostError
+from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import has_data
 from opcost.frontends.torch.load import device_of, in_mode, shapes_returned
 from opcost.frontends.torch.models import is_exported
@@ -33,19 +34,8 @@ from opcost.frontends.torch.restore import real_runs
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 from opcost.recorders.measure import overhead, timed_runs, wait_for, warmed_up
 from opcost.recorders.registry import ProfileOptions
+from opcost.recorders.torch import events
 from opcost.recorders.torch.conditions import conditions, gpu_state
-from opcost.recorders.torch.events import (
-    ASIDE,
-    BACKWARD,
-    MODULE,
-    STEP,
-    DeviceEvent,
-    HostEvent,
-    Nesting,
-    laid_over,
-    outline_of,
-    read_events,
-)
 from opcost.recorders.torch.rows import Matcher, kernel_of, rows_of
 
 CACHE_BYTES = 256 * 2**20
@@ -54,7 +44,7 @@ CACHE_BYTES = 256 * 2**20
 
 def record(source: Any, options: ProfileOptions, report: Report | None) -> Profile:
     """The profile of a model. `report` is its count on the same inputs, which gives each row its kind, shapes and cost."""
-    if torch.autograd._profiler_enabled():
+    if private.profiler_runs():
         hint = "leave the block of the first one before calling opcost.profile"
         raise InputError("PyTorch's profiler is running already, and a second one would end it", hint=hint)
     with defer_signals(), no_surrounding_modes():
@@ -108,46 +98,45 @@ def _measured(runner: Runner, options: ProfileOptions, report: Report | None) ->
 
 def _record(
     runner: Runner, steps: int, flush: Callable[[], Any], *, with_device: bool
-) -> tuple[tuple[int, ...], Nesting, bool]:
+) -> tuple[tuple[int, ...], events.Nesting, bool]:
     """Steps under the profiler: their durations, what ran in them, and whether annotations slowed them.
 
     Modules and shapes are learnt in two runs before, and the steps themselves run bare. A model whose runs differ, or that
     launches device work outside any operator (where only the annotation has the module), is recorded with annotations.
     """
-    outline = outline_of(_session(runner, 2, flush, with_device=False, annotated=True)[1])
+    outline = events.outline_of(_session(runner, 2, flush, with_device=False, annotated=True)[1])
     if outline is not None:
         durations, bare, device = _session(runner, steps, flush, with_device=with_device, annotated=False)
-        host = laid_over(bare, outline)
+        host = events.laid_over(bare, outline)
         if host is not None:
-            nesting = Nesting(host, device, runner.paths)
+            nesting = events.Nesting(host, device, runner.paths)
             if not any(node.event.runtime and node.kernels for root in nesting.roots for node in root.walk()):
                 return durations, nesting, False
     durations, host, device = _session(runner, steps, flush, with_device=with_device, annotated=True)
-    return durations, Nesting(host, device, runner.paths), True
+    return durations, events.Nesting(host, device, runner.paths), True
 
 
 def _session(
     runner: Runner, steps: int, flush: Callable[[], Any], *, with_device: bool, annotated: bool
-) -> tuple[tuple[int, ...], list[HostEvent], list[DeviceEvent]]:
+) -> tuple[tuple[int, ...], list[events.HostEvent], list[events.DeviceEvent]]:
     """One session of the profiler; `annotated` with the shapes of all arguments and a mark around every module call."""
-    # The quick annotation is young; every version has the other one.
-    scope: Scope = getattr(torch._C._profiler, "_RecordFunctionFast", None) or record_function
+    scope = private.Annotation
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if with_device else [])]
     durations = []
     with profile(activities=activities, record_shapes=annotated) as profiler, allow_signals():
         for step in range(-1, steps):
             # The first step under a profiler pays for its start; it runs aside and is not kept.
-            with scope(ASIDE):
+            with scope(events.ASIDE):
                 flush()
                 wait_for(None)
                 if step < 0:
                     wait_for(runner.run(scope, modules=annotated))
             if step >= 0:
                 start = time.perf_counter_ns()
-                with scope(f"{STEP}{step}"):
+                with scope(f"{events.STEP}{step}"):
                     wait_for(runner.run(scope, modules=annotated))
                 durations.append(time.perf_counter_ns() - start)
-    return tuple(durations), *read_events(profiler.profiler.kineto_results)
+    return tuple(durations), *events.read_events(profiler.profiler.kineto_results)
 
 
 # -- one run of the user's model, repeatable, with everything of the user's restored
@@ -192,12 +181,10 @@ class Runner:
         made = make_inputs(inner, options, shapes_returned)
         generator = torch.Generator().manual_seed(0)
         attempts = attempts_of(inner, made, training=options.backward)
-        self.args, given = map_tensors(
-            (made.args, [attempt.kwargs for attempt in attempts]), lambda tensor: self._own(tensor, generator)
-        )
-        self.kwargs, *self._others = given
-        self._on_trial = [attempt.on_trial for attempt in attempts]
-        """Whether labels among each of these must give a loss."""
+        given = (made.args, [attempt.kwargs for attempt in attempts])
+        self.args, kwargs = map_tensors(given, lambda tensor: self._own(tensor, generator))
+        self._attempts = [attempt._replace(kwargs=own) for attempt, own in zip(attempts, kwargs, strict=True)]
+        """What the model is called with: the first of these that it takes."""
 
     def _own(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """A copy of the user's tensor, or, where only a shape was given, reproducible noise on the model's device."""
@@ -228,10 +215,9 @@ class Runner:
                 self._forward_and_backward(nullcontext, self.inner)
                 return
             except ForwardError:
-                if not self._others:
+                if len(self._attempts) == 1:
                     raise
-                self.kwargs = self._others.pop(0)
-                self._on_trial.pop(0)
+                self._attempts.pop(0)
 
     def run(self, scope: Scope | None = None, *, modules: bool = False) -> Any:
         """One forward pass, and the backward pass where it is wanted; with `modules`, each module call is annotated."""
@@ -244,7 +230,7 @@ class Runner:
     def _forward_and_backward(self, scope: Scope, model: Any) -> Any:
         """What the user's model raises is reported as such."""
         try:
-            result = model(*self.args, **self.kwargs)
+            result = model(*self.args, **self._attempts[0].kwargs)
             return self._gradients(scope, result) if self._options.backward else result
         except OpcostError:
             raise
@@ -253,16 +239,17 @@ class Runner:
 
     def _gradients(self, scope: Scope, result: Any) -> Any:
         outputs = [tensor for tensor in tensors_in(result) if tensor.requires_grad]
-        loss = loss_of(result, labelled=self.kwargs.get("labels") is not None)
-        if loss is None and self._on_trial[0]:
+        inputs = self._attempts[0]
+        loss = loss_of(result, labelled=inputs.kwargs.get("labels") is not None)
+        if loss is None and inputs.on_trial:  # the labels must give one
             raise ForwardError("the model makes no loss of the labels")
         outputs = outputs if loss is None else [loss]
         leaves = [p for p in self.inner.parameters() if p.requires_grad]
-        leaves += [tensor for tensor in tensors_in((self.args, self.kwargs)) if tensor.requires_grad]
+        leaves += [tensor for tensor in tensors_in((self.args, inputs.kwargs)) if tensor.requires_grad]
         if not outputs or not leaves:
             fault = f"there is nothing to differentiate: no {'output' if leaves else 'parameter'} requires a gradient"
             raise ForwardError(fault, hint="profile without backward, or unfreeze a parameter")
-        with scope(BACKWARD):
+        with scope(events.BACKWARD):
             ones = [torch.ones_like(output) for output in outputs]
             return torch.autograd.grad(outputs, leaves, grad_outputs=ones, allow_unused=True)
 
@@ -287,7 +274,7 @@ class Runner:
         if path not in self._numbers:
             self._numbers[path] = len(self.paths)
             self.paths.append(path)
-        named = path, f"{MODULE}{self._numbers[path]}"
+        named = path, f"{events.MODULE}{self._numbers[path]}"
         if self._places[id(module)] == 1:  # it is in the model, and under no other path
             self._known[id(module)] = named
         return named

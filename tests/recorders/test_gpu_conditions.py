@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from opcost.frontends.torch.recording.module_calls import intercept_calls
-from opcost.recorders.torch import conditions
+from opcost.recorders.torch.record import gpu_state
 
 CLOCKS = {1: 1755, 2: 3201}
 
@@ -56,7 +56,7 @@ def test_clocks_come_from_the_driver_and_what_it_cannot_tell_is_left_out(monkeyp
     driver = Driver()
     monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="12-34"))
-    assert conditions.gpu_state(torch.device("cuda")) == {
+    assert gpu_state(torch.device("cuda")) == {
         "gpu_clock_mhz": "1755", "gpu_clock_max_mhz": "1980", "gpu_memory_clock_mhz": "3201", "gpu_temperature_c": "43",
     }  # fmt: skip
     assert (driver.asked, driver.open) == ([b"GPU-12-34"], 0)
@@ -72,7 +72,7 @@ def test_without_a_driver_torch_is_asked(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(ctypes, "CDLL", missing)
     monkeypatch.setattr(torch.cuda, "clock_rate", lambda device: 1200)
     monkeypatch.setattr(torch.cuda, "temperature", refuse)
-    assert conditions.gpu_state(torch.device("cuda")) == {"gpu_clock_mhz": "1200"}
+    assert gpu_state(torch.device("cuda")) == {"gpu_clock_mhz": "1200"}
 
 
 @pytest.mark.parametrize("engine", [True, False])

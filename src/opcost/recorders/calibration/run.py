@@ -24,7 +24,7 @@ from opcost.frontends.options import CountOptions
 from opcost.frontends.torch import FRONTEND
 from opcost.recorders.calibration.cases import Case, CaseTensor, Draw, Family
 from opcost.recorders.calibration.memory_families import SHARES
-from opcost.recorders.torch.conditions import gpu_state
+from opcost.recorders.torch.record import gpu_state
 
 DTYPES = {"cuda": (torch.bfloat16, torch.float32), "cpu": (torch.float32,)}  # what models run in on such a device
 CALLS = 8

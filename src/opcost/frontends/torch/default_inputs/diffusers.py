@@ -9,15 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from opcost.frontends.torch.default_inputs.engine import (
-    InputMaker,
-    Inputs,
-    ShapeWords,
-    arguments,
-    by_name,
-    candidates,
-    comes_from,
-)
+from opcost.frontends.torch.default_inputs import engine
+from opcost.frontends.torch.default_inputs.engine import InputMaker, Inputs, ShapeWords
 
 _MAIN = ("hidden_states", "sample", "latents", "x")
 _TEXT = 77  # Tokens of a prompt
@@ -40,8 +33,8 @@ _Latent = tuple[tuple[int, ...], tuple[int, int, int]]
 
 def diffusers(model: nn.Module, maker: InputMaker) -> Inputs | None:
     """A denoiser or autoencoder of diffusers, by its configuration and its first layer."""
-    main = next((name for name in _MAIN if name in arguments(model)), None)
-    if main is None or not comes_from(model, "diffusers"):
+    main = next((name for name in _MAIN if name in engine.arguments(model)), None)
+    if main is None or not engine.comes_from(model, "diffusers"):
         return None
     config = dict(getattr(model, "config", None) or {})
     made = [_Words(model, maker, config, latent).arguments(main) for latent in _latents(model, config, maker)]
@@ -55,7 +48,7 @@ def diffusers(model: nn.Module, maker: InputMaker) -> Inputs | None:
             made.append({**kwargs, "encoder_hidden_states": text.repeat_interleave(video.shape[2], 0)})
         if "r_timestep" in kwargs:
             made.append({**kwargs, **{name: maker.floats(video.shape[1]) for name in ("timestep", "r_timestep")}})
-    return candidates(made, "its configuration")
+    return engine.candidates(made, "its configuration")
 
 
 def _latents(model: nn.Module, config: dict[str, Any], maker: InputMaker) -> Iterator[_Latent]:
@@ -69,7 +62,7 @@ def _latents(model: nn.Module, config: dict[str, Any], maker: InputMaker) -> Ite
     fitting = (layer for layer in layers if read[layer] == config.get("in_channels"))
     layer = next(fitting, next(iter(convolutions), None))
     channels: int = config.get("in_channels") or getattr(layer, "in_channels", None) or 3
-    names = set(arguments(model))
+    names = set(engine.arguments(model))
     size: Any = config.get("sample_size") or (config.get("sample_height"), config.get("sample_width"))
     if isinstance(size, (list, tuple)):
         size = size[0] if len(size) == 1 else tuple(size[-2:])
@@ -203,7 +196,7 @@ class _Words(ShapeWords):
 
 
 _ARGUMENTS: dict[str, str | Callable[[_Words], Any]] = {
-    **by_name({
+    **engine.by_name({
         "B": "t",
         "int B": "timestep r_timestep timesteps style",
         f"B T text_layers {_TEXT_WIDTH}": "encoder_hidden_states text_bth audio_encoder_hidden_states",

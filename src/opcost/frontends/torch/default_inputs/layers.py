@@ -15,16 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from opcost.frontends.torch.default_inputs.engine import (
-    TOKENS,
-    InputMaker,
-    Inputs,
-    arguments,
-    by_name,
-    is_size,
-    needed,
-    signature,
-)
+from opcost.frontends.torch.default_inputs import engine
+from opcost.frontends.torch.default_inputs.engine import InputMaker, Inputs
 
 _MOST = 32  # Attempts at one model
 _READERS = 6  # Layers whose shapes are tried
@@ -39,7 +31,7 @@ _KINDS = {
     "label": "y label labels class_labels classes",
 }
 """Names of arguments by what they bring."""
-_KIND_OF = by_name(_KINDS)
+_KIND_OF = engine.by_name(_KINDS)
 _AXES = {"image": 2, "volume": 3, "audio": 1, "text": -1}  # Of the layers that read these
 _BESIDE = ("time", "lengths", "mask", "label")  # Kinds of arguments that go with another
 _IMAGE_SIZES = (
@@ -90,9 +82,9 @@ _IMAGE, _TOKENS = frozenset({"batch", "image"}), frozenset({"batch", "tokens"})
 def from_layers(model: nn.Module, maker: InputMaker, place: str | None = None) -> Inputs | None:
     """What the first layers of a model read, or the one at a path; None where no layer is known."""
     # Of a forward that needs no argument the first: one that is None by default, or any number of them
-    optional = [p.name for p in signature(model) if p.default is None or p.kind is p.VAR_POSITIONAL]
-    names = [name for name in needed(model) or optional[:1] if name not in maker.given]
-    if not names or (not needed(model) and maker.given):
+    optional = [p.name for p in engine.signature(model) if p.default is None or p.kind is p.VAR_POSITIONAL]
+    names = [name for name in engine.needed(model) or optional[:1] if name not in maker.given]
+    if not names or (not engine.needed(model) and maker.given):
         return None
     main = next((name for name in names if _KIND_OF.get(name) not in _BESIDE), names[0])
     kind = _KIND_OF.get(main.lower())
@@ -108,7 +100,7 @@ def from_layers(model: nn.Module, maker: InputMaker, place: str | None = None) -
     fitting = [pair for pair in made if requested <= pair[1].sizes] or made
     if not fitting:
         return None
-    unnamed = {p.name for p in signature(model) if p.kind in (p.VAR_POSITIONAL, p.POSITIONAL_ONLY)}
+    unnamed = {p.name for p in engine.signature(model) if p.kind in (p.VAR_POSITIONAL, p.POSITIONAL_ONLY)}
     found: dict[Any, Inputs] = {}
     for layer, form in fitting:
         source = f"its first layer, a {layer.label}"
@@ -170,7 +162,7 @@ def _layers(model: nn.Module) -> Iterator[_Layer]:
 
 def _layer(module: nn.Module, path: str, label: str) -> _Layer | None:
     def number(name: str) -> int | None:
-        return value if is_size(value := getattr(module, name, None)) else None
+        return value if engine.is_size(value := getattr(module, name, None)) else None
 
     kernel = getattr(module, "kernel_size", None)
     if (width := number("in_channels")) is not None and isinstance(kernel, tuple) and 1 <= len(kernel) <= 3:
@@ -283,27 +275,22 @@ class _Sizes:
             if len(patch) == axes == 2 and side > 1 and 2 * side * side == count - extra:
                 yield from ((2 * side * patch[0], side * patch[1]), (side * patch[0], 2 * side * patch[1]))
 
-    def _lengths(self, usual: int = TOKENS) -> Iterator[int]:
+    def _lengths(self, usual: int = engine.TOKENS) -> Iterator[int]:
         """Tokens or steps."""
         if self.requested.tokens:
             yield self.requested.tokens
             return
-        found = [min(length, TOKENS) for length in (*self._numbers(*_LENGTHS), *self.positions) if length > 1]
+        found = [min(length, engine.TOKENS) for length in (*self._numbers(*_LENGTHS), *self.positions) if length > 1]
         yield from dict.fromkeys([*found, usual, 512, 128, 64, 16])
 
     def _numbers(self, *names: str) -> Iterator[int]:
-        return filter(is_size, self._values(*names))
+        return filter(engine.is_size, self._values(*names))
 
     def _values(self, *names: str) -> Iterator[Any]:
         for module in self.own:
-            for config in ("pretrained_cfg", "default_cfg"):
-                if isinstance(found := vars(module).get(config), dict) and found.get("input_size"):
-                    yield found["input_size"] if "input_size" in names else None
-            settings = (vars(module).get("args"), vars(module).get("config"))
-            places = [
-                vars(module),
-                *(each if isinstance(each, dict) else getattr(each, "__dict__", {}) for each in settings),
-            ]
+            own = vars(module)
+            settings = (own.get("pretrained_cfg"), own.get("default_cfg"), own, own.get("args"), own.get("config"))
+            places = [each if isinstance(each, dict) else getattr(each, "__dict__", {}) for each in settings]
             yield from (place[name] for place, name in product(places, names) if name in place)
 
 
@@ -329,5 +316,5 @@ def example(model: nn.Module, kind: str | None, name: str, shape: tuple[int, ...
     text = "x".join(map(str, shape))
     if kind == "text":
         return f'pass inputs=... or shapes={{"{name}": {shape}}}, dtypes="int64"; on the command line --input {name}:{text}:int64'
-    named = f"{name}:" if len(arguments(model)) > 1 else ""
+    named = f"{name}:" if len(engine.arguments(model)) > 1 else ""
     return f"pass inputs=... or shapes={shape}; on the command line --input {named}{text}"

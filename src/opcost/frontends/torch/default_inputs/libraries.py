@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
+from collections.abc import Callable, Mapping
+from itertools import chain, islice
 from typing import Any, ClassVar
 
 import torch
@@ -12,19 +12,9 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from opcost.errors import InputError
+from opcost.frontends.torch.default_inputs import engine
 from opcost.frontends.torch.default_inputs.diffusers import diffusers
-from opcost.frontends.torch.default_inputs.engine import (
-    InputMaker,
-    Inputs,
-    ShapeWords,
-    arguments,
-    candidates,
-    comes_from,
-    is_size,
-    needed,
-    signature,
-    takes_any,
-)
+from opcost.frontends.torch.default_inputs.engine import InputMaker, Inputs, ShapeWords
 from opcost.frontends.torch.default_inputs.layers import example, from_layers
 from opcost.frontends.torch.default_inputs.modalities import Configuration
 from opcost.frontends.torch.default_inputs.transformers import transformers
@@ -36,7 +26,7 @@ _FLOW = (520, 960)  # Of a pair of frames: the size in torchvision's own example
 
 def default_inputs(model: nn.Module, maker: InputMaker) -> Inputs | None:
     """Inputs by the first library that knows the model or its largest part, or else by what its first layers read."""
-    by_part = _of_largest_part(model, maker) if signature(model) and not arguments(model) else None
+    by_part = _of_largest_part(model, maker) if engine.signature(model) and not engine.arguments(model) else None
     return by_part or _by_library(model, maker) or _of_largest_part(model, maker) or from_layers(model, maker)
 
 
@@ -54,22 +44,22 @@ def _of_largest_part(model: nn.Module, maker: InputMaker) -> Inputs | None:
     part = max(sizes, key=lambda part: sizes[part], default=None)
     if part is None or isinstance(part, (nn.ModuleList, nn.ModuleDict)) or 10 * sizes[part] < 9 * whole:
         return None
-    wanted, names = needed(model), arguments(model)
-    if signature(model) and not names:
+    wanted, names = engine.needed(model), engine.arguments(model)
+    if engine.signature(model) and not names:
         if (found := default_inputs(part, maker)) is None:
             return None
-        if not takes_any(model):
+        if not engine.takes_any(model):
             all_forms = (found, *found.others)
             found, *others = (form._replace(args=(*form.args, *form.kwargs.values()), kwargs={}) for form in all_forms)
             found = found._replace(others=tuple(others))
         return found._replace(hint=found.hint or example(model, None, "x"))
     if (found := _by_library(part, maker) or _of_largest_part(part, maker)) is None:
         return None
-    named = {**dict(zip(arguments(part), found.args, strict=False)), **found.kwargs}
+    named = {**dict(zip(engine.arguments(part), found.args, strict=False)), **found.kwargs}
     source = f"{found.source}, as its {type(part).__name__} takes it"
     if set(wanted) <= named.keys():
         forms = (named, *(other.kwargs for other in found.others))
-        return candidates([{name: form[name] for name in names if name in form} for form in forms], source)
+        return engine.candidates([{name: form[name] for name in names if name in form} for form in forms], source)
     return Inputs((*named.values(),), {}, source) if len(wanted) == len(named) == 1 else None
 
 
@@ -88,7 +78,7 @@ def timm(model: nn.Module, maker: InputMaker) -> Inputs | None:
 
 def torchvision(model: nn.Module, maker: InputMaker) -> Inputs | None:
     """A model of torchvision: a detector takes a list of images, a video model frames, a flow model two images."""
-    if not comes_from(model, "torchvision"):
+    if not engine.comes_from(model, "torchvision"):
         return None
     module = type(model).__module__
     if ".detection." in module:
@@ -126,16 +116,16 @@ def _trained_on(model: nn.Module) -> tuple[tuple[int, int], str]:
 
 def open_clip(model: nn.Module, maker: InputMaker) -> Inputs | None:
     """An image and a text, as open_clip's models take them, or what one of their two parts takes."""
-    if not comes_from(model, "open_clip"):
+    if not engine.comes_from(model, "open_clip"):
         return None
     size = getattr(getattr(model, "visual", model), "image_size", None)
     text = getattr(model, "text", model)
     length = getattr(model, "context_length", None) or getattr(text, "context_length", None)
     given = []
-    if size is not None or "image" in arguments(model):
+    if size is not None or "image" in engine.arguments(model):
         size = 224 if size is None else size
         given.append(maker.floats(3, *maker.image(size if isinstance(size, int) else (size[0], size[1]))))
-    if length is not None or "text" in arguments(model):
+    if length is not None or "text" in engine.arguments(model):
         given.append(maker.integers(maker.tokens(length or 77)))
     return Inputs(tuple(given), {}, "its image size and context length") if given else None
 
@@ -170,10 +160,10 @@ def sentence_transformers(model: nn.Module, maker: InputMaker) -> Inputs | None:
     """The tokens of a sentence, in the mapping that the parts of a sentence model pass on."""
     layers = list(model.modules())
     reads_tokens = any(isinstance(layer, (nn.Embedding, nn.EmbeddingBag)) for layer in layers)
-    if not comes_from(model, "sentence_transformers") or not reads_tokens:
+    if not engine.comes_from(model, "sentence_transformers") or not reads_tokens:
         return None
-    inner = next((layer for layer in layers if comes_from(layer, "transformers") and hasattr(layer, "config")), None)
-    most = [getattr(model, "max_seq_length", None), None if inner is None else Configuration(inner).positions()]
+    inner = (layer for layer in layers if engine.comes_from(layer, "transformers") and hasattr(layer, "config"))
+    most = [getattr(model, "max_seq_length", None), *(Configuration(layer).positions() for layer in islice(inner, 1))]
     count = maker.tokens(min((length for length in most if length), default=None))
     tokens = maker.integers(count, value=1)
     if any(isinstance(layer, nn.EmbeddingBag) for layer in layers):  # all sentences in one row, and where each begins
@@ -195,11 +185,11 @@ Width = int | tuple[int, int]
 
 def torch_geometric(model: nn.Module, maker: InputMaker) -> Inputs | None:
     """A graph without structure, as arguments or as the one `Data` object that a net takes."""
-    if not any(comes_from(module, "torch_geometric") for module in model.modules()):
+    if not any(engine.comes_from(module, "torch_geometric") for module in model.modules()):
         return None
     encoder = getattr(model, "encoder", None)
-    reader = encoder if isinstance(encoder, nn.Module) and not arguments(model) else model
-    wanted = needed(reader)
+    reader = encoder if isinstance(encoder, nn.Module) and not engine.arguments(model) else model
+    wanted = engine.needed(reader)
     whole = wanted[0] if len(wanted) == 1 and wanted[0] in ("data", "graph") else None
     if not wanted or (whole is None and wanted[0] not in _GRAPH_ARGUMENTS):
         return None
@@ -212,10 +202,10 @@ def torch_geometric(model: nn.Module, maker: InputMaker) -> Inputs | None:
     else:
         widths = [*dict.fromkeys(width for width in (first, first // 2, first - _SPACE) if width > 0)]
     graphs = [_Graph(reader, maker, width) for width in widths]
-    made = [{whole: graph.as_data()} if whole else graph.as_arguments() for graph in graphs]
+    made = [graph.arguments(whole) for graph in graphs]
     if not made:
         return None
-    return candidates(made, f"a graph of {graphs[0].value('nodes')} nodes and {graphs[0].value('edges')} edges")
+    return engine.candidates(made, f"a graph of {graphs[0].value('nodes')} nodes and {graphs[0].value('edges')} edges")
 
 
 def _first_width(model: nn.Module) -> Width | None:
@@ -226,9 +216,9 @@ def _first_width(model: nn.Module) -> Width | None:
 def _width(module: nn.Module) -> Width | None:
     for name in ("in_channels", "channels", "in_features", "input_size"):
         width = getattr(module, name, None)
-        if is_size(width):
+        if engine.is_size(width):
             return width
-        if isinstance(width, (list, tuple)) and len(width) == 2 and all(map(is_size, width)):
+        if isinstance(width, (list, tuple)) and len(width) == 2 and all(map(engine.is_size, width)):
             return width[0], width[1]
     return None
 
@@ -249,25 +239,23 @@ class _Graph(ShapeWords):
         "edge_width": lambda self: self.edge_width() or 1,
     }
 
-    def as_arguments(self) -> dict[str, Any]:
+    def arguments(self, whole: str | None) -> dict[str, Any]:
+        """All that the model takes, as they are or as `Data` in the argument `whole`."""
+        made: dict[str, Any] = {}
         optional = {"edge_attr": self.edge_width(), "edge_type": self._attribute("num_relations")}
         known = [name for name, width in optional.items() if width is not None and name in self.names]
-        return self._made((*self.needed, *known))
-
-    def as_data(self) -> Any:
+        names = ["x", "edge_index", "edge_attr", "pos", "batch"] if whole else [*self.needed, *known]
+        self.give(names, _GRAPH_ARGUMENTS, made)
+        if whole is None:
+            return made
         from torch_geometric.data import Data
 
-        return Data(**self._made(("x", "edge_index", "edge_attr", "pos", "batch")))
-
-    def _made(self, names: Iterable[str]) -> dict[str, Any]:
-        made: dict[str, Any] = {}
-        self.give(names, _GRAPH_ARGUMENTS, made)
-        return made
+        return {whole: Data(**made)}
 
     def _attribute(self, *names: str) -> int | None:
         """The first number of such a name that the model or a layer of it has."""
         return next(
-            filter(is_size, (getattr(part, name, None) for part in self.model.modules() for name in names)), None
+            filter(engine.is_size, (getattr(part, name, None) for part in self.model.modules() for name in names)), None
         )
 
     def edge_width(self) -> int | None:

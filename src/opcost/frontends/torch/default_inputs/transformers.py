@@ -11,14 +11,8 @@ import torch
 from torch import nn
 
 from opcost.errors import InputError, OpcostError
-from opcost.frontends.torch.default_inputs.engine import (
-    InputMaker,
-    Inputs,
-    arguments,
-    by_name,
-    comes_from,
-    takes_any,
-)
+from opcost.frontends.torch.default_inputs import engine
+from opcost.frontends.torch.default_inputs.engine import InputMaker, Inputs
 from opcost.frontends.torch.default_inputs.modalities import STEPS, Form, Modalities
 
 _CHOICES = 4  # Endings of a text in a multiple choice: as many as the best known benchmarks have
@@ -47,7 +41,7 @@ _ORDER = {
     **dict.fromkeys(("attention_mask", "token_type_ids", "mm_token_type_ids", "bbox", "image_embeds_position_mask"), 2),
 }
 """Arguments that are made of others are made after them."""
-_COMPANIONS = by_name({
+_COMPANIONS = engine.by_name({
     "": "decoder_input_ids",
     "input_ids": "bbox visual_feats visual_pos visual_embeds entity_ids entity_position_ids entity_start_positions "
                  "entity_end_positions protein_input_ids protein_attention_mask moshi_audio_codes user_audio_codes",
@@ -65,7 +59,7 @@ _COMPANIONS = by_name({
 
 def transformers(model: nn.Module, maker: InputMaker) -> Inputs | None:
     """A model of transformers, by its configuration; another that has only `dummy_inputs`, by those."""
-    if comes_from(model, "transformers") and hasattr(model, "config"):
+    if engine.comes_from(model, "transformers") and hasattr(model, "config"):
         inputs = TransformersInputs(model, maker)
         return Inputs((), inputs.all(), "its configuration", inputs.others())
     own = "dummy_inputs" in vars(model) or hasattr(type(model), "dummy_inputs")  # not of a model that this one wraps
@@ -87,7 +81,7 @@ class TransformersInputs(Modalities):
     def __init__(self, model: nn.Module, maker: InputMaker) -> None:
         super().__init__(model, maker)
         inner = getattr(model, "vlm", None)  # the model with images around which this one is built
-        passed_on = arguments(inner) if isinstance(inner, nn.Module) and takes_any(model) else []
+        passed_on = engine.arguments(inner) if isinstance(inner, nn.Module) and engine.takes_any(model) else []
         self.names = list(dict.fromkeys([*self.names, *passed_on]))
         kinds = getattr(model, "input_modalities", "text")
         self.kinds = {kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if not self.config.lacks(kind)}
@@ -283,7 +277,7 @@ class TransformersInputs(Modalities):
 
 
 _ARGUMENTS: dict[str, str | Callable[[TransformersInputs], Any]] = {
-    **by_name({
+    **engine.by_name({
         # text
         "int=word B decoder_tokens": "decoder_input_ids",
         "int=word B qformer_tokens": "qformer_input_ids",

@@ -13,22 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from opcost.recorders.calibration.cases import (
-    BATCHES,
-    CLASSES,
-    COMPUTING,
-    EXTENTS,
-    HEADS,
-    PATCHES,
-    WIDTHS,
-    Case,
-    CaseTensor,
-    Draw,
-    Family,
-    aten,
-    backward,
-    linear_case,
-)
+from opcost.recorders.calibration import cases
+from opcost.recorders.calibration.cases import BATCHES, HEADS, PATCHES, WIDTHS, Case, Draw, aten
 
 UNARY: dict[str, Callable[..., Any]] = {
     "relu": torch.relu, "gelu": F.gelu, "silu": F.silu, "sigmoid": torch.sigmoid, "tanh": torch.tanh, "exp": torch.exp,
@@ -62,7 +48,7 @@ def apart(d: Draw) -> Case:
     """Elements that are not side by side: halves of rows, one of two transposed, one row or column broadcast."""
     b, s, heads, e = d.pick(BATCHES), d.pick((*PATCHES, 512, 1024)), d.pick((3, 6, 8, 12, 16)), d.pick(HEADS)
     how, name = d.pick(("half", "turned", "spread")), d.pick(("add", "mul", "neg"))
-    given: tuple[CaseTensor, ...] = (d.tensor(b, s, heads, e),)
+    given: tuple[cases.CaseTensor, ...] = (d.tensor(b, s, heads, e),)
     if how != "half":
         name = "add" if name == "neg" else name
         given = d.tensor(b, s, heads * e), d.tensor(*(b, heads * e, s) if how == "turned" else (b, s, 1))
@@ -124,7 +110,7 @@ def pooled(d: Draw) -> Case:
 
 def pool_gradient(d: Draw) -> Case:
     """The backward pass of a pool."""
-    return backward(pooled(d), 1)
+    return cases.backward(pooled(d), 1)
 
 
 def adaptive(d: Draw) -> Case:
@@ -178,7 +164,7 @@ def indexed(d: Draw) -> Case:
 
 def padded(d: Draw) -> Case:
     """Zeros behind the rows and columns of an image."""
-    b, h, c, more = d.pick(BATCHES), d.pick(EXTENTS), d.pick(WIDTHS[:12]), d.pick((0, 1, 3, 7))
+    b, h, c, more = d.pick(BATCHES), d.pick(cases.EXTENTS), d.pick(WIDTHS[:12]), d.pick((0, 1, 3, 7))
     return Case("pad", (d.tensor(b, h, h, c),), lambda x: F.pad(x, (0, 0, 0, more, 0, more)), f"by={more}")
 
 
@@ -214,8 +200,8 @@ def _cat(axis: int) -> Callable[..., Tensor]:
 def thin(d: Draw) -> Case:
     """A layer on a token of each text: its weight is read for a few rows."""
     m, k = d.pick(TEXTS), d.pick(WIDTHS[9:])
-    n = d.pick(CLASSES[4:]) if d.chance(0.1) else d.pick(WIDTHS[5:])
-    return linear_case(d, m, k, n, bias=d.chance(0.3))
+    n = d.pick(cases.CLASSES[4:]) if d.chance(0.1) else d.pick(WIDTHS[5:])
+    return cases.linear_case(d, m, k, n, bias=d.chance(0.3))
 
 
 def step(d: Draw) -> Case:
@@ -283,8 +269,8 @@ def entered(d: Draw) -> Case:
     return Case("index_copy", given, lambda cache, place, new: cache.index_copy_(2, place, new))
 
 
-SHARES: dict[Family, int] = {
-    **COMPUTING,
+SHARES: dict[cases.Family, int] = {
+    **cases.COMPUTING,
     unary: 2, binary: 2, apart: 2, where: 1, cast: 1, moved: 2, joined: 1, pooled: 1, pool_gradient: 1, adaptive: 1,
     reduced: 2, lengths: 1, gathered: 1, resized: 1, indexed: 1, padded: 1, repeated: 1, filled: 1, thin: 4, step: 4,
     grown: 2, grown_apart: 1, grown_first: 1, halves: 1, turned_halves: 2, entered: 1,

@@ -180,23 +180,16 @@ class Nesting:
                 aside = True
             elif not aside:
                 place = self._place(event, place)
-                node = self._add(event, place, node)
+                parent, node = node, EventNode(event, place)
+                (self.roots if parent is None else parent.children).append(node)
+                (self._launches if event.runtime else self._operators)[event.correlation] = node
+                if event.runtime and parent is not None:
+                    # A call of the runtime may make another of the driver; the operator is around both.
+                    outer = self._owner.get(parent.event.correlation) if parent.event.runtime else None
+                    self._owner[event.correlation] = outer or parent
             elif event.runtime:
                 self._aside.add(event.correlation)
             open_.append((event.end_ns, node, place, aside))
-
-    def _add(self, event: HostEvent, place: RunPlace, parent: EventNode | None) -> EventNode:
-        node = EventNode(event, place)
-        (self.roots if parent is None else parent.children).append(node)
-        if not event.runtime:
-            self._operators[event.correlation] = node
-            return node
-        self._launches[event.correlation] = node
-        if parent is not None:
-            # A call of the runtime may make another of the driver; the operator is around both.
-            outer = self._owner.get(parent.event.correlation) if parent.event.runtime else None
-            self._owner[event.correlation] = outer or parent
-        return node
 
     def _place(self, event: HostEvent, place: RunPlace) -> RunPlace:
         """The module of a backward node is the one whose forward pass made it.

@@ -211,7 +211,14 @@ class _Sizes:
     def __init__(self, model: nn.Module, maker: InputMaker, layers: list[_Layer]) -> None:
         self.requested = maker.sizes
         self.own = [module for module in model.modules() if not type(module).__module__.startswith("torch.nn")]
-        self.positions = list(dict.fromkeys(_positions(model)))
+        self.positions: dict[int, None] = {}  # The lengths of tables of positions
+        for path, module in model.named_modules():
+            if "pos" in path.rpartition(".")[2].lower() and isinstance(getattr(module, "num_embeddings", None), int):
+                self.positions[int(module.num_embeddings)] = None  # type: ignore[arg-type]
+            for name, value in (*module._parameters.items(), *module._buffers.items(), *vars(module).items()):
+                absolute = "pos" in name.lower() and "rel" not in name.lower() and "bias" not in name.lower()
+                if absolute and isinstance(value, torch.Tensor) and value.dim() in (2, 3) and value.is_floating_point():
+                    self.positions[value.shape[-2]] = None
         self.patch = next((layer.patch for layer in layers if layer.patch), ())
         self.spatial = any(layer.axes > 0 for layer in layers)
         stride = vars(model).get("stride")
@@ -232,8 +239,15 @@ class _Sizes:
                 yield _Form("volume" if layer.axes == 3 else "image", (width, *spatial), _IMAGE)
             if layer.axes == 2:
                 yield _Form("image", (width, 1, 1))
-        elif layer.axes == 1:
-            yield from self._sequences(width, layer.patch)
+        elif layer.axes == 1:  # a wave where there are one or two channels, else measured values
+            rate = next(self._numbers("sample_rate", "samplerate", "sampling_rate"), _RATE)
+            if width <= 2:
+                yield _Form("audio", (width, rate))
+            if width == 1:
+                yield _Form("audio", (rate,))
+            for length in (*(extents[0] for extents in self._extents(1, layer.patch)), *self._lengths(_POINTS)):
+                yield _Form("features", (width, length), _TOKENS)
+                yield _Form("features", (length, width), _TOKENS)
         elif layer.axes == -1:
             yield from (_Form("text", (length,), _TOKENS) for length in self._lengths())
             yield _Form("text", ())
@@ -245,17 +259,6 @@ class _Sizes:
                 square = round((width / channels) ** 0.5)
                 if square > 3 and channels * square * square == width:
                     yield _Form("image", (channels, square, square))
-
-    def _sequences(self, channels: int, patch: tuple[int, ...]) -> Iterator[_Form]:
-        """Of a convolution over one axis: a wave where there are one or two channels, else measured values."""
-        rate = next(self._numbers("sample_rate", "samplerate", "sampling_rate"), _RATE)
-        if channels <= 2:
-            yield _Form("audio", (channels, rate))
-            if channels == 1:
-                yield _Form("audio", (rate,))
-        for length in (*(extents[0] for extents in self._extents(1, patch)), *self._lengths(_POINTS)):
-            yield _Form("features", (channels, length), _TOKENS)
-            yield _Form("features", (length, channels), _TOKENS)
 
     def _extents(self, axes: int, patch: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Height and width, or also depth, from attributes and from the number of positions of patches."""
@@ -292,17 +295,6 @@ class _Sizes:
             settings = (own.get("pretrained_cfg"), own.get("default_cfg"), own, own.get("args"), own.get("config"))
             places = [each if isinstance(each, dict) else getattr(each, "__dict__", {}) for each in settings]
             yield from (place[name] for place, name in product(places, names) if name in place)
-
-
-def _positions(model: nn.Module) -> Iterator[int]:
-    """The lengths of tables of positions."""
-    for path, module in model.named_modules():
-        if "pos" in path.rpartition(".")[2].lower() and isinstance(getattr(module, "num_embeddings", None), int):
-            yield int(module.num_embeddings)  # type: ignore[arg-type]
-        for name, value in (*module._parameters.items(), *module._buffers.items(), *vars(module).items()):
-            absolute = "pos" in name.lower() and "rel" not in name.lower() and "bias" not in name.lower()
-            if absolute and isinstance(value, torch.Tensor) and value.dim() in (2, 3) and value.is_floating_point():
-                yield value.shape[-2]
 
 
 # -- the hint where nothing fits ---------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from opcost.frontends.torch.default_inputs.engine import InputMaker, ShapeWords, is_size
+from opcost.frontends.torch.default_inputs.engine import ShapeWords, is_size
 
 _TEXT = ("text_config", "llm_config", "language_config", "decoder", "text_encoder")
 _IMAGES = (
@@ -121,10 +121,8 @@ class Modalities(ShapeWords):
     An entry is of the configuration itself, or, as in `images.patch_size`, of what reads images, sound or text.
     """
 
-    def __init__(self, model: nn.Module, maker: InputMaker) -> None:
-        super().__init__(model, maker)
-        self.config = Configuration(model)
-        self.kinds: set[str] = set()
+    config: Configuration
+    kinds: set[str]
 
     def series_channels(self) -> tuple[int, ...]:
         """The axis of channels of a series, where there is one."""

@@ -13,7 +13,7 @@ from torch import nn
 from opcost.errors import InputError, OpcostError
 from opcost.frontends.torch.default_inputs import engine
 from opcost.frontends.torch.default_inputs.engine import InputMaker, Inputs
-from opcost.frontends.torch.default_inputs.modalities import STEPS, Form, Modalities
+from opcost.frontends.torch.default_inputs.modalities import STEPS, Configuration, Form, Modalities
 
 _CHOICES = 4  # Endings of a text in a multiple choice: as many as the best known benchmarks have
 _ACTIONS = 20  # Steps of an agent's past, as for a decision transformer
@@ -80,6 +80,7 @@ class TransformersInputs(Modalities):
 
     def __init__(self, model: nn.Module, maker: InputMaker) -> None:
         super().__init__(model, maker)
+        self.config = Configuration(model)
         inner = getattr(model, "vlm", None)  # the model with images around which this one is built
         passed_on = engine.arguments(inner) if isinstance(inner, nn.Module) and engine.takes_any(model) else []
         self.names = list(dict.fromkeys([*self.names, *passed_on]))
@@ -132,20 +133,18 @@ class TransformersInputs(Modalities):
             wanted.pop("pixel_values_videos", None)
         if "pixel_values" in wanted and "inputs" not in self.needed:
             wanted.pop("inputs", None)
-        wanted |= dict.fromkeys([name for name in _COMPANIONS if name in self.names and self._goes_with(name, wanted)])
+        given = {name for name, others in _COMPANIONS.items() if not wanted.keys().isdisjoint(others.split())}
+        if getattr(self.config.own, "is_encoder_decoder", False):
+            given.add("decoder_input_ids")
+        modules = (path.rpartition(".")[2] for path, _ in self.model.named_modules())
+        if "input_ids" in self.names and not _CROSS_ATTENTION.isdisjoint(modules):
+            given.add("encoder_hidden_states")  # of a decoder that reads what an encoder has made
+        wanted |= dict.fromkeys([name for name in _COMPANIONS if name in given and name in self.names])
         for name in sorted(wanted, key=lambda name: _ORDER.get(name, 0)):
             if name in _FORMS:
                 self._choose(name)
             self.give([name], _ARGUMENTS, self.made)
         return self.made
-
-    def _goes_with(self, name: str, wanted: Mapping[str, Any]) -> bool:
-        if name == "decoder_input_ids":
-            return bool(getattr(self.config.own, "is_encoder_decoder", False))
-        modules = (path.rpartition(".")[2] for path, _ in self.model.named_modules())
-        if name == "encoder_hidden_states" and "input_ids" in self.names and not _CROSS_ATTENTION.isdisjoint(modules):
-            return True  # a decoder that reads what an encoder has made
-        return any(other in wanted for other in _COMPANIONS[name].split())
 
     def _method(self, kind: str) -> Callable[..., Any] | None:
         """What makes features of an input of this kind: of the part that does it, because it names its arguments."""
@@ -219,22 +218,20 @@ class TransformersInputs(Modalities):
     # -- single arguments ----------------------------------------------------------------------------------------------
 
     def tokens(self) -> torch.Tensor:
-        """The tokens of a text, with the place of each image or sound among them."""
-        row = [token for kind in ("image", "audio") for token in self._placeholders(kind)]
+        """The tokens of a text, with the place of each image or sound among them.
+
+        It has one special token for each feature, or a single one if only forward makes features, between borders.
+        """
+        row: list[int] = []
+        for kind, named in {"image": ("image", "vision"), "audio": ("audio",)}.items():
+            token = self.config.token(kind)
+            if token is not None and not self.made.keys().isdisjoint(_KINDS[kind]):
+                first, last = (self.config.token(*(f"{name}_{edge}" for name in named)) for edge in ("start", "end"))
+                count = max(self.features.get(kind, 1), self.value(f"whole.{kind}_soft_tokens_per_image|0"))
+                row += [place for place in (first, *[token] * count, last) if place is not None]
         length = max(self.value("T"), len(row) + 1)
         word = self.config.word()
         return self.maker.rows([word, *row, *[word] * (length - len(row) - 1)])
-
-    def _placeholders(self, kind: str) -> list[int]:
-        """One special token for each feature of an input, or a single one if only forward makes features, between borders."""
-        token = self.config.token(kind)
-        padded = self.value(f"whole.{kind}_soft_tokens_per_image|0")
-        if token is None or self.made.keys().isdisjoint(_KINDS[kind]):
-            return []
-        named = (kind, "vision") if kind == "image" else (kind,)
-        first, last = (self.config.token(*(f"{name}_{edge}" for name in named)) for edge in ("start", "end"))
-        row = [first, *[token] * max(self.features.get(kind, 1), padded), last]
-        return [place for place in row if place is not None]
 
     def image_tokens(self) -> torch.Tensor | None:
         """For each token, whether it is the place of an image."""

@@ -90,17 +90,12 @@ NOT_A_TENSOR = frozenset({"", "Scalar", "ScalarList", "GenericList"})
 _REGIONS = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction")
 """Inside these, operators of all modules below run without a call of the modules."""
 
-
 _NO_ARITHMETIC = frozenset(
     f"aten::{name}"
-    for name in (
-        "as_strided", "contiguous", "copy_", "detach", "empty", "empty_like", "empty_strided", "expand", "item", "reshape",
-        "resize_", "select", "slice", "t", "to", "transpose", "view",
-    )
-)  # fmt: skip
+    for name in "as_strided contiguous copy_ detach empty empty_like empty_strided expand item reshape resize_ select slice "
+    "t to transpose view".split()
+)
 """Operators that make or move tensors and cannot be what counted FLOPs were fused into."""
-
-
 _SAME = {
     "aten::addmm": "aten::mm",
     "aten::baddbmm": "aten::bmm",

@@ -128,10 +128,8 @@ def _remove_modules(before: frozenset[str]) -> None:
 
 _BACKENDS = torch.backends
 _ATTRIBUTES = (
-    (_BACKENDS.cuda.matmul, "allow_fp16_reduced_precision_reduction"),
-    (_BACKENDS.cuda.matmul, "allow_bf16_reduced_precision_reduction"),
-    (_BACKENDS.cuda.matmul, "allow_tf32"),
-    (_BACKENDS.cudnn, "allow_tf32"),
+    *((_BACKENDS.cuda.matmul, f"allow_{kind}_reduced_precision_reduction") for kind in ("fp16", "bf16")),
+    *((backend, "allow_tf32") for backend in (_BACKENDS.cuda.matmul, _BACKENDS.cudnn)),
     (_BACKENDS.mha, "_is_fastpath_enabled"),
     (_BACKENDS.quantized, "engine"),
     (torch.utils.deterministic, "fill_uninitialized_memory"),

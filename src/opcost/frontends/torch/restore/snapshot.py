@@ -13,7 +13,7 @@ import types
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -173,10 +173,10 @@ class Snapshot:
             self._take_object(namespace)
 
     def _take_tensor(self, tensor: torch.Tensor) -> None:
-        kept = KeptTensor.of(tensor)
+        kept = KeptTensor(tensor)
         self.tensors.append(kept)
         self._todo += [one for one in (kept.grad, kept.hooks) if one is not None]
-        if kept.attributes:
+        if kept.has_attributes:
             self._take_mapping(dictionary_of(tensor) or {}, dict)
 
     def _take_function(self, function: types.FunctionType) -> None:
@@ -323,7 +323,6 @@ _data, _grad, _hooks, _is_leaf, _requires_grad, _dtype, _shape, _layout, _versio
     for name in "data grad _backward_hooks is_leaf requires_grad dtype shape layout _version is_nested".split()
 )
 """Those of the base class, which a subclass may override."""
-_ORDINARY = (torch.Tensor, torch.nn.Parameter)
 _NUMBERS = frozenset(
     {
         torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.int64,
@@ -333,35 +332,23 @@ _NUMBERS = frozenset(
 """Element types of tensors that are plain views of memory: others are scaled, or conjugated."""
 
 
-class KeptTensor(NamedTuple):
+class KeptTensor:
     """A tensor as it was."""
 
-    tensor: torch.Tensor
-    memory: torch.UntypedStorage | torch.Tensor
-    """Its storage, because `.data = ...` replaces it; where the storage is not enough, another tensor of the same data."""
-    layout: Layout | None  # Of an ordinary tensor
-    version: int
-    grad: torch.Tensor | None
-    hooks: Any
-    attributes: bool
-    leaf: bool
-    requires_grad: bool
-
-    @classmethod
-    def of(cls, tensor: torch.Tensor) -> KeptTensor:
-        leaf, version = _is_leaf(tensor), version_of(tensor)
-        ordinary = type(tensor) in _ORDINARY and _dtype(tensor) in _NUMBERS and version >= 0
-        found = _view_of(tensor) if ordinary else None
-        memory, layout = found or (_data(tensor), None)
-        grad, attributes = _grad(tensor) if leaf else None, bool(dictionary_of(tensor))
-        return cls(tensor, memory, layout, version, grad, _hooks(tensor), attributes, leaf, _requires_grad(tensor))
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor, self.leaf, self.version = tensor, _is_leaf(tensor), version_of(tensor)
+        ordinary = type(tensor) in (torch.Tensor, nn.Parameter) and _dtype(tensor) in _NUMBERS and self.version >= 0
+        view: Any = _view_of(tensor) if ordinary else None
+        self.memory, self.layout = view or (_data(tensor), None)
+        """Its storage, because `.data = ...` replaces it; where the storage is not enough, another tensor of the same data."""
+        self.grad, self.hooks = _grad(tensor) if self.leaf else None, _hooks(tensor)
+        self.requires_grad, self.has_attributes = _requires_grad(tensor), bool(dictionary_of(tensor))
 
     def is_in_place(self) -> bool:
         """Whether the tensor still is the same view of the same memory."""
         tensor, kept = self.tensor, self.memory
         before: Any = kept, self.layout
         if self.layout is None:
-            assert isinstance(kept, torch.Tensor)
             if _layout(kept) is not torch.strided or _is_nested(kept):  # these have no strides to compare
                 return bool(_layout(tensor) is _layout(kept))
             before = _view_of(kept)
@@ -387,7 +374,7 @@ class KeptTensor(NamedTuple):
                 _BASE.grad.__set__(tensor, self.grad)  # type: ignore[attr-defined]
         if _hooks(tensor) is not self.hooks:
             _BASE._backward_hooks.__set__(tensor, self.hooks)  # type: ignore[attr-defined]
-        if not self.attributes and (added := dictionary_of(tensor)):
+        if not self.has_attributes and (added := dictionary_of(tensor)):
             added.clear()
         return self.version >= 0 and version_of(tensor) != self.version
 

@@ -26,12 +26,6 @@ from opcost.frontends.torch.tree import ABSENT
 _Switch = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 
-def default_device() -> Any:
-    """The argument of the last `torch.set_default_device` in this thread, or None."""
-    context = getattr(private.device_context, "device_context", None)
-    return None if context is None else context.device
-
-
 def _set_environment(before: dict[str, str]) -> None:
     for name in set(os.environ) - set(before):
         del os.environ[name]
@@ -41,13 +35,6 @@ def _set_environment(before: dict[str, str]) -> None:
 def _set_filters(before: list[Any]) -> None:
     warnings.filters[:] = before  # type: ignore[index]
     warnings._filters_mutated()  # type: ignore[attr-defined]
-
-
-def _directory() -> str | None:
-    try:
-        return os.getcwd()  # noqa: PTH109 - a comparison of texts
-    except OSError:  # it is gone
-        return None
 
 
 def _umask() -> int:
@@ -70,15 +57,10 @@ def _loggers() -> dict[logging.Logger, tuple[Any, ...]]:
     loggers: list[Any] = [logging.root, *logging.root.manager.loggerDict.values()]
     return {
         one: (
-            one.level,
-            one.propagate,
-            one.disabled,
-            *map(tuple, (one.handlers, one.filters)),
-            [h.level for h in one.handlers],
+            one.level, one.propagate, one.disabled, tuple(one.handlers), tuple(one.filters), [h.level for h in one.handlers],
         )
-        for one in loggers
-        if type(one) is not logging.PlaceHolder
-    }
+        for one in loggers if type(one) is not logging.PlaceHolder
+    }  # fmt: skip
 
 
 def _set_loggers(before: dict[logging.Logger, tuple[Any, ...]]) -> None:
@@ -139,7 +121,7 @@ _SWITCHES: tuple[_Switch, ...] = (
     *((getattr(torch, f"get_{name}"), getattr(torch, f"set_{name}")) for name in (
         "default_dtype", "deterministic_debug_mode", "num_threads", "float32_matmul_precision",
     )),
-    (default_device, torch.set_default_device),
+    (lambda: getattr(getattr(private.device_context, "device_context", None), "device", None), torch.set_default_device),
     (torch.is_grad_enabled, private.set_grad_enabled),
     (lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()), lambda on: torch.set_anomaly_enabled(*on)),
     (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
@@ -165,7 +147,7 @@ _SWITCHES: tuple[_Switch, ...] = (
     (sys.getrecursionlimit, sys.setrecursionlimit),
     (lambda: list(warnings.filters), _set_filters),
     (lambda: dict(os.environ), _set_environment),
-    (_directory, lambda path: os.chdir(path) if path is not None else None),
+    (os.getcwd, os.chdir),
 )  # fmt: skip
 
 
@@ -182,10 +164,10 @@ def switches() -> Iterator[None]:
 
 
 def _read(read: Callable[[], Any]) -> Any:
-    """The value of a switch; some of PyTorch's raise where its older and its newer interface were mixed."""
+    """The value of a switch; PyTorch's raise where its older and newer interface were mixed, and a directory may be gone."""
     try:
         return read()
-    except (RuntimeError, AttributeError):
+    except (RuntimeError, AttributeError, OSError):
         return ABSENT
 
 

@@ -338,8 +338,8 @@ class KeptTensor:
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor, self.leaf, self.version = tensor, _is_leaf(tensor), version_of(tensor)
         ordinary = type(tensor) in (torch.Tensor, nn.Parameter) and _dtype(tensor) in _NUMBERS and self.version >= 0
-        view: Any = _view_of(tensor) if ordinary else None
-        self.memory, self.layout = view or (_data(tensor), None)
+        view: tuple[Any, Any] = (_view_of(tensor) if ordinary else None) or (_data(tensor), None)
+        self.memory, self.layout = view
         """Its storage, because `.data = ...` replaces it; where the storage is not enough, another tensor of the same data."""
         self.grad, self.hooks = _grad(tensor) if self.leaf else None, _hooks(tensor)
         self.requires_grad, self.has_attributes = _requires_grad(tensor), bool(dictionary_of(tensor))

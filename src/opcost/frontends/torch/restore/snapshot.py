@@ -27,20 +27,20 @@ from opcost.frontends.torch.restore.leftovers import path_to
 from opcost.frontends.torch.restore.values import SUSPENDED, Keeper, copied_types, keeper_of, position, twin
 from opcost.frontends.torch.tree import ABSENT, dictionary_of, slot_value, slots_of
 
-_UNCHANGEABLE = frozenset(
-    {
+_FIXED = frozenset(
+    map(id, (
         int, float, complex, bool, str, bytes, range, slice, type(None), type(Ellipsis),
         types.GenericAlias, types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodWrapperType, types.ModuleType,
         types.UnionType, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.ScriptObject,
-    }
+    ))
 )  # fmt: skip
-_FIXED = frozenset(map(id, _UNCHANGEABLE))
+"""The types of objects that cannot change, by identity."""
 _EMPTY = frozenset(map(id, (dict, OrderedDict, set)))
 _LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Event, threading.Thread)
 
 _TUPLE = id(tuple)
-_PARTS_OF_ERRORS = ("__traceback__", "__context__", "__cause__", "__suppress_context__")
-_OF_ERRORS: tuple[Any, ...] = tuple(vars(BaseException)[name] for name in _PARTS_OF_ERRORS)
+_PARTS_OF_ERRORS = ("traceback", "context", "cause", "suppress_context")
+_OF_ERRORS: tuple[Any, ...] = tuple(vars(BaseException)[f"__{name}__"] for name in _PARTS_OF_ERRORS)
 """In the order in which they are restored: setting a cause sets the last."""
 _CLASS: Any = vars(object)["__class__"]
 _CELL: Any = vars(types.CellType)["cell_contents"]
@@ -48,7 +48,7 @@ _DEFAULTS: tuple[Any, ...] = tuple(vars(types.FunctionType)[f"__{name}__"] for n
 _ARGUMENTS: Any = vars(BaseException)["args"]
 _OPERATORS = frozenset(
     {"aten", "prim", "prims", "quantized"}
-)  # Namespaces of torch.ops that hold only torch's own operators
+)  # Namespaces of torch.ops with torch's own operators alone
 
 _Take = Callable[["Snapshot", Any], None]
 

@@ -142,21 +142,20 @@ def keeper_of(cls: type) -> Keeper | None:
 
 SUSPENDED = (GeneratorType, CoroutineType, AsyncGeneratorType)  # What can be neither copied nor rewound
 
-ITERATORS = frozenset(
-    {
+_ITERATORS = frozenset(
+    map(id, (
         *(type(iter(some)) for some in ([1], (1,), "1", b"1", bytearray(1), range(1), range(1 << 70), {1: 1}, {1})),
         type(iter({1: 1}.values())), type(iter({1: 1}.items())), type(reversed([1])), type(reversed({1: 1})),
         enumerate, zip, map, filter, reversed, accumulate, chain, count, cycle, islice, repeat, takewhile, zip_longest,
-    }
+    ))
 )  # fmt: skip
-"""Iterators that describe themselves to `copy`."""
-_ITERATOR_IDS = frozenset(map(id, ITERATORS))
+"""Types of iterators that describe themselves to `copy`, by identity."""
 
 
 def copied_types() -> frozenset[int]:
     """The types, by identity, of which the run gets a copy: iterators, and numpy's sequences of seeds, which count upwards."""
     numpy = sys.modules.get("numpy.random")
-    return _ITERATOR_IDS if numpy is None else _ITERATOR_IDS | {id(numpy.SeedSequence)}
+    return _ITERATORS if numpy is None else _ITERATORS | {id(numpy.SeedSequence)}
 
 
 def position(suspended: Any) -> tuple[Any, ...]:
@@ -172,7 +171,7 @@ def twin(iterator: Iterator[Any]) -> Any:
             warnings.simplefilter("ignore")  # Python 3.12 announces that some will stop describing themselves
             description: Any = iterator.__reduce__()
             make, args, state = (*description, None)[:3]
-            made: Any = make(*[twin(arg) if id(type(arg)) in _ITERATOR_IDS else arg for arg in args])
+            made: Any = make(*[twin(arg) if id(type(arg)) in _ITERATORS else arg for arg in args])
             if type(state) is tuple:  # `cycle` continues to write to the list that it describes
                 state = tuple(list(part) if type(part) is list else part for part in state)
             if state is not None:

@@ -114,13 +114,19 @@ def _rebuilt(old: tuple[Any, ...], changed: dict[int, Any]) -> tuple[Any, ...]:
 
 
 def _replace(holder: Any, changed: dict[int, Any]) -> None:
-    """Replace old objects by new ones in a container, or in the attributes of an object, that refers to them."""
+    """Replace old objects by new ones in what refers to them."""
     kind = type(holder)
     exact: Any = next((exact for exact in (dict, list, deque) if issubclass(kind, exact)), None)
     if exact is not None:
         items = dict.items(holder) if exact is dict else enumerate(exact.__iter__(holder))
         for key, value in [(key, value) for key, value in items if id(value) in changed]:
             exact.__setitem__(holder, key, changed[id(value)])
+    elif issubclass(kind, set):
+        for old in [old for old in set.__iter__(holder) if id(old) in changed]:
+            set.discard(holder, old)
+            set.add(holder, changed[id(old)])
+    elif kind is CellType:
+        holder.cell_contents = changed[id(holder.cell_contents)]
     elif not issubclass(kind, (tuple, FrameType)) and (attributes := dictionary_of(holder)) is not None:
         _replace(attributes, changed)
 

@@ -12,7 +12,7 @@ from opcost.analysis import bounds
 from opcost.analysis.part import LABELS, NOWHERE, parts_of, shapes_text, unattributed_parts, usual_side
 from opcost.core.graph import note_texts
 from opcost.core.limits import QUANTITIES, Limit, Quantity, amounts_of, find_quantity
-from opcost.core.profile import Busy, Profile
+from opcost.core.profile import Profile
 from opcost.core.report import STATS, Report, Stats, Uncounted
 from opcost.core.results import Compared, Comparison, Entry, LimitCheck, LimitStatus, ModelCheck
 from opcost.core.results import EntryPart as PartName

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from opcost.core.checked import Bad
 from opcost.core.files import head_of, is_nameless
+from opcost.core.parsing import Bad
 from opcost.core.plugin import FRONTENDS, faults_attributed, usable, warn_of_fault
 from opcost.errors import AmbiguousSource, InputError, SourceError, UnknownSource
 

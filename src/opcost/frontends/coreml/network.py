@@ -10,7 +10,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from opcost.core.checked import Bad
+from opcost.core.parsing import Bad
 from opcost.frontends.nodes import MOST_CONTENT, MOST_DEPTH
 from opcost.frontends.nodes.meaning import Content, DeclaredValue, GraphNode, NodeGraph, StoredValue
 from opcost.frontends.protobuf import Parts, Piece, fields, floats, piece, size_of, text

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from opcost.core.files import length_of, opened, read_whole
 from opcost.core.graph import Graph, Role
-from opcost.core.parsing import Bad, parse
+from opcost.core.parsing import parse
 from opcost.errors import SourceError, UnknownName
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.coreml import MANIFEST

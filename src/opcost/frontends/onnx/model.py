@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
-from opcost.core.checked import Bad
+from opcost.core.parsing import Bad
 from opcost.frontends.nodes import MOST_AXES, MOST_CONTENT, MOST_DEPTH
 from opcost.frontends.nodes.meaning import Content, DeclaredValue, GraphNode, NodeGraph, StoredValue
 from opcost.frontends.protobuf import Parts, Piece, Span, fields, floats, long_text, piece, text

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opcost.core.answer import Answer, AnswerLine
 from opcost.core.devices import named_by_driver
 from opcost.core.escaping import printable
 from opcost.core.graph import FLOPS_PER_MAC, note_texts
-from opcost.core.profile import Answer, AnswerLine, Busy, Kernel, Profile, ProfileRow
+from opcost.core.profile import Answer, AnswerLine, Kernel, Profile, ProfileRow
 from opcost.core.sheet import Section, Sheet
 from opcost.core.timeline import Span, checked_lanes, kernel_sort, lane_title, lanes_as_columns, nested, thinned_lanes
 from opcost.errors import some

@@ -548,24 +548,14 @@ def calibration(options: argparse.Namespace) -> None:
     """Rows of a calibration: operators of some families alone."""
     from opcost.devices.calibration import Calibration, Measured, dumps
     from opcost.recorders.calibration.memory_families import SHARES
-    from opcost.recorders.calibration.run import GPU, describe, machine, plan, timed_on_cuda
+    from opcost.recorders.calibration.run import machine, run
 
     device = torch.device("cuda")
-    stream = torch.cuda.Stream(device)
-    rows: list[Any] = []
-    end = time.monotonic() + (5 if options.quick else options.seconds)
+    rows: list[Measured] = []
     families = options.families.split(",")
     shares = {family: share for family, share in SHARES.items() if family.__name__ in families}
-    with torch.no_grad():
-        for case in plan((torch.bfloat16, torch.float32), GPU, shares):
-            found = describe(case)
-            if found is not None:
-                op, ins, outs = found
-                rows.append(Measured(op.kind, op.raw, op.attrs, ins, outs, *timed_on_cuda(case, device, stream)))
-            if time.monotonic() > end:
-                break
-    made_of = Calibration(device="h200", meta=machine(device), position=0, rows=tuple(rows))
-    options.out.write_text(dumps(made_of))
+    run(device, 5 if options.quick else options.seconds, 0, lambda _, row: rows.append(row), shares)
+    options.out.write_text(dumps(Calibration(device="h200", meta=machine(device), position=0, rows=tuple(rows))))
     print(f"{len(rows)} operators")
 
 

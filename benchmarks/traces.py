@@ -23,7 +23,7 @@ from harness import ROOT, Table, arguments, in_process
 from opcost.analysis.bounds import devices
 from opcost.analysis.critical_path import BETWEEN, COMMUNICATION, COMPUTE, COPIES, HOST, LAUNCH, Dependencies
 from opcost.core.profile import CopySummary, extra_entries
-from opcost.profiles import priced
+from opcost.profiles import with_default_costs
 
 SMALL = ROOT / "tests/data/traces/kineto/cuda_fwd_stack.json.gz"
 HTA = """
@@ -162,7 +162,7 @@ def costed_time(options: argparse.Namespace) -> None:
     for given in options.traces:
         trace, _, capture = given.partition("=")
         spent, without = Counter[str](), Counter[str]()
-        for row in priced(opcost.read_profile(trace, capture=capture or None)).rows:
+        for row in with_default_costs(opcost.read_profile(trace, capture=capture or None)).rows:
             spent[row.type] += row.device_ns or 0
             without[row.type] += 0 if row.cost is not None else row.device_ns or 0
         own, lost = spent.total(), without.total()

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -48,9 +47,7 @@ GPU = Largest(2**31, 10**12, 2 * 10**11)
 PROCESSOR = Largest(2**24, 4 * 10**8, 4 * 10**8)
 
 
-def plan(
-    dtypes: tuple[torch.dtype, ...], largest: Largest, shares: Mapping[Family, int] = MappingProxyType(SHARES)
-) -> Iterator[Case]:
+def plan(dtypes: tuple[torch.dtype, ...], largest: Largest, shares: Mapping[Family, int] = SHARES) -> Iterator[Case]:
     """All cases in the order in which they are timed, without an end and the same on every machine.
 
     Each family gives its next cases in turn, so that a plan cut short is still a whole one.
@@ -169,13 +166,13 @@ def _timed_on_host(case: Case, device: torch.device) -> Timed:
 Keep = Callable[[int, Measured], None]  # takes what was measured, and how many cases of the plan are done with it
 
 
-def run(device: torch.device, seconds: float, done: int, keep: Keep) -> None:
+def run(device: torch.device, seconds: float, done: int, keep: Keep, shares: Mapping[Family, int] = SHARES) -> None:
     """Time cases from the first that is not done, and pass each to `keep`, for about this many seconds."""
     on_cuda = device.type == "cuda"
     clock: Callable[[Case], Timed] = partial(_timed_on_host, device=device)
     if on_cuda:
         clock = partial(timed_on_cuda, device=device, stream=torch.cuda.Stream(device))
-    cases = plan(DTYPES[device.type], GPU if on_cuda else PROCESSOR)
+    cases = plan(DTYPES[device.type], GPU if on_cuda else PROCESSOR, shares)
     end = time.monotonic() + seconds
     cudnn = torch.backends.cudnn
     fastest = {"benchmark": True, "deterministic": False, "allow_tf32": cudnn.allow_tf32}

@@ -63,8 +63,7 @@ _SUFFIXES = {
     ".onnx": Identity("an ONNX model", _NO_READER),
     ".pb": Identity("a protocol buffer", _NO_READER),
     ".py": Identity("Python code", ""),
-    ".yaml": Identity("a YAML file", _COUNT_THE_CODE),
-    ".yml": Identity("a YAML file", _COUNT_THE_CODE),
+    **dict.fromkeys((".yaml", ".yml"), Identity("a YAML file", _COUNT_THE_CODE)),
 }
 
 

@@ -226,17 +226,17 @@ class Emitter:
                 parts = taken_apart(call)
                 if parts is None:
                     return [EmittedStep(operator, arguments, outs, translate(operator.plan, call))]
-                return [self._part(part.operator, part.args, part.outs) for part in parts]
+                steps = []
+                for part in parts:
+                    base, _, overload = part.operator.partition(".")
+                    inner = operator_named(f"aten::{base}", overload)
+                    given = {**dict(inner.plan.parameters), **part.args}
+                    found = translate(inner.plan, inner.call(given, part.outs))
+                    steps.append(EmittedStep(inner, given, part.outs, found))
+                return steps
             except _FLAWS:
                 self.builder.note("unknown", f"{operator.name} is not counted: its arguments do not fit it")
         return [EmittedStep(operator, arguments, outs, Translation(kind, {}))]
-
-    def _part(self, name: str, given: Mapping[str, Any], outs: tuple[Any, ...]) -> EmittedStep:
-        """One of the operators that another consists of."""
-        base, _, overload = name.partition(".")
-        operator = operator_named(f"aten::{base}", overload)
-        arguments = {**dict(operator.plan.parameters), **given}
-        return EmittedStep(operator, arguments, outs, translate(operator.plan, operator.call(arguments, outs)))
 
     def _step(self, step: EmittedStep, known: dict[int, int], names: Mapping[int, str]) -> None:
         found, builder = step.found, self.builder

@@ -22,10 +22,8 @@ DTYPES = {
     38: "uint6", 39: "uint3", 40: "float8_e4m3fn", 41: "float8_e5m2",
 }  # fmt: skip
 _PACKED = {
-    "constexpr_affine_dequantize": "quantized_data",
-    "constexpr_cast": "source_val",
-    "constexpr_blockwise_shift_scale": "data",
-}
+    "constexpr_affine_dequantize": "quantized_data", "constexpr_cast": "source_val", "constexpr_blockwise_shift_scale": "data",
+}  # fmt: skip
 """Weights that are stored in fewer bits and made whole when the model is loaded: which argument holds them."""
 
 
@@ -245,9 +243,8 @@ def read_model(message: Piece) -> CoremlModel:
     for number in NETWORKS:
         if number in parts.found:
             outputs = [each.text(1) for each in description.messages(10)]
-            images = {
-                each.text(1) for each in description.messages(1) if any(4 in kind.found for kind in each.messages(3))
-            }
+            features = [(each.text(1), each.messages(3)) for each in description.messages(1)]
+            images = {name for name, kinds in features if any(4 in kind.found for kind in kinds)}
             graph = network_graph(piece(parts.all(number)[-1]), list(inputs.values()), images, outputs)
             return CoremlModel(inputs, {"": graph}, "", version)
     for number, words in _OTHERS.items():

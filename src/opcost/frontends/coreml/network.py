@@ -316,9 +316,8 @@ def _numbers(layer: Parts, words: str) -> list[int]:
 
 def _borders(parts: Parts, number: int) -> tuple[int, ...]:
     """What is added or cut before and behind each axis."""
-    return tuple(
-        size for each in parts.messages(number) for edge in each.messages(10) for size in (edge.whole(1), edge.whole(2))
-    )
+    edges = [edge for each in parts.messages(number) for edge in each.messages(10)]
+    return tuple(size for edge in edges for size in (edge.whole(1), edge.whole(2)))
 
 
 def _padding(layer: Parts, valid: int, same: int) -> dict[str, Any]:

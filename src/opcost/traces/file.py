@@ -219,12 +219,11 @@ class _Believed(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def read(self, size: int = -1) -> bytes:
-        most = self._file.most_unpacked - self._size + 1
-        found = self._stream.read(most if size < 0 else min(size, most))
-        self._size += len(found)
+    def readinto(self, buffer: Any) -> int:
+        read: int = self._stream.readinto(buffer)  # type: ignore[attr-defined]  # both libraries' streams have it
+        self._size += read
         self._file.believe(self._size)
-        return found
+        return read
 
 
 TRUNCATED = "the file was cut off; `opcost analyze --partial` (partial=True) reports what is before the damage"

@@ -61,7 +61,15 @@ def claimant(file: TraceFile) -> Reader | None:
     """
     claims: list[Reader] = []
     for head in file.heads():
-        claims = [reader for reader in readers() if _claims(reader, head)]
+        claims = []
+        for reader in readers():
+            try:
+                if reader.sniff(head):
+                    claims.append(reader)
+            except (OpcostError, OSError, KeyboardInterrupt):
+                raise
+            except BaseException as exc:  # noqa: BLE001 - a plug-in may raise anything
+                warn_of_fault(TRACES, reader, "checked whether it reads a trace", exc)
         if len(claims) == 1:
             return claims[0]
     if claims:
@@ -70,16 +78,6 @@ def claimant(file: TraceFile) -> Reader | None:
         hint = f"say which of them reads it: `opcost analyze --reader {names[0]}` (reader={names[0]!r})"
         raise AmbiguousSource(both, hint=hint)
     return None
-
-
-def _claims(reader: Reader, head: bytes) -> bool:
-    try:
-        return reader.sniff(head)
-    except (OpcostError, OSError, KeyboardInterrupt):
-        raise
-    except BaseException as exc:  # noqa: BLE001 - a plug-in may raise anything
-        warn_of_fault(TRACES, reader, "checked whether it reads a trace", exc)
-        return False
 
 
 def check_reader(name: str | None) -> None:

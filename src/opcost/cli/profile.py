@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,7 @@ from opcost.core.units import format_time
 from opcost.errors import InputError
 from opcost.options import SHOWING, Profiling, Showing
 from opcost.predicting import calibrate as time_operators
+from opcost.profiles import Profile
 from opcost.recorders.registry import recorders
 
 WRITING = group(SHOWING)
@@ -38,7 +40,6 @@ def profile(
     flags: ProfileFlags = None,
 ) -> int:  # fmt: skip
     """Run a model, measure every operator, and show where the time of a run goes."""
-    from opcost.api import profile as record
     from opcost.recorders.measure import percentile
 
     if output is None:
@@ -52,10 +53,7 @@ def profile(
                 hint = "name the file *.json"
                 raise InputError(f"--layout {layout} writes JSON, and {output} does not end in .json", hint=hint)
     quiet = (flags or {}).get("quiet", False)
-    # PyTorch's profiler would announce its start and stop on stderr; it reads this once, when torch is imported.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    with counting(f"profiling {source}", quiet=quiet):
-        found = record(source, **keywords(flags))
+    found = _recorded(source, keywords(flags), quiet=quiet)
     if output is not None:
         if layout == "opcost":
             found.save(output)
@@ -79,6 +77,15 @@ def profile(
     else:
         say(f"written     {output}; analyze it with: opcost analyze {output}")
     return 0
+
+
+def _recorded(source: str, options: Mapping[str, Any], *, quiet: bool) -> Profile:
+    from opcost.api import profile as record
+
+    # PyTorch's profiler would announce its start and stop on stderr; it reads this once, when torch is imported.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    with counting(f"profiling {source}", quiet=quiet):
+        return record(source, **options)
 
 
 def calibrate(

@@ -35,7 +35,7 @@ from opcost.rules.registry import Convention, Rule, Rules
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from opcost.analysis.memory import OnDevice
+    from opcost.analysis.memory import DeviceMemory
 
 
 @takes(Counting)
@@ -103,14 +103,14 @@ def check_saved(source: Source | None, options: Mapping[str, Any]) -> None:
 
 
 @cache
-def _on_device(name: str) -> OnDevice:
+def _on_device(name: str) -> DeviceMemory:
     """The allocator and workspaces of a device; workspaces of one that was not calibrated are those of one that was."""
-    from opcost.analysis.memory import OnDevice
+    from opcost.analysis.memory import DeviceMemory
     from opcost.analysis.prediction.speeds import Workspaces
     from opcost.devices.laws import SHIPPED, shipped
 
     laws = shipped(name if name in SHIPPED else SHIPPED[0])
-    return OnDevice(name, Workspaces(laws.workspaces).of)
+    return DeviceMemory(name, Workspaces(laws.workspaces).of)
 
 
 def _count(source: Any, options: CountOptions, costed: Callable[[Graph], Report]) -> Report:
@@ -173,12 +173,12 @@ class Recording:
 
     def __init__(self, rules: Rules, convention: Convention) -> None:
         try:
-            from opcost.frontends.torch.recording.run import Block
+            from opcost.frontends.torch.recording.run import RecordedBlock
         except ModuleNotFoundError as exc:
             raise MissingFramework("a recording needs PyTorch", hint="install torch") from exc
         self._rules = rules
         self._convention = convention
-        self._block = Block()
+        self._block = RecordedBlock()
 
     def __repr__(self) -> str:
         return brief(self, [f"{len(self.report.rows):,} operators"])

@@ -155,7 +155,7 @@ def check(source: Any, inputs: Any = None, **options: Unpack[Checking]) -> Verdi
     wanted = [parse_limit(name, limit, LIMITED) for name, limit in options.items() if name not in known]  # type: ignore[arg-type]
     given = filled(Checking, {name: value for name, value in options.items() if name in known})
     baseline = given.baseline
-    place = Place(given.device, given.calibration, given.execution)
+    place = LatencyTarget(given.device, given.calibration, given.execution)
     check_place(place, wanted)
     if not wanted:
         raise InputError("no limit is given", hint='write, for example, macs="<4.2G"')
@@ -173,7 +173,7 @@ def check(source: Any, inputs: Any = None, **options: Unpack[Checking]) -> Verdi
     return verdict
 
 
-class Place(NamedTuple):
+class LatencyTarget(NamedTuple):
     """Where a model would run, for limits on its latency: as `opcost.predict` takes it."""
 
     device: str | None = None
@@ -189,10 +189,10 @@ class Budgeted(NamedTuple):
     options: Mapping[str, Any]  # keyword arguments of `opcost.count`
     limits: tuple[Limit, ...]
     allow_uncounted: bool = False
-    place: Place = Place()  # where it would run, for a limit on its latency
+    place: LatencyTarget = LatencyTarget()  # where it would run, for a limit on its latency
 
 
-def check_place(place: Place, limits: Iterable[Limit]) -> None:
+def check_place(place: LatencyTarget, limits: Iterable[Limit]) -> None:
     """Raise for a limit on latency without a device, or a device without such a limit, before anything is counted."""
     timed = [str(limit) for limit in limits if limit.quantity is LATENCY]
     if timed and place.device is None:

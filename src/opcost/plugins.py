@@ -12,14 +12,14 @@
 
 from __future__ import annotations
 
-from opcost.core.graph import Call, Cost, Graph, Module, Note, Op, TensorSpec, Value
+from opcost.core.graph import Cost, Graph, Module, ModuleCall, Note, Op, TensorSpec, Value
 from opcost.core.profile import Answer, AnswerLine, Kernel, Profile, ProfileRow
 from opcost.core.report import Report
 from opcost.core.results import Comparison
 from opcost.core.scan import Scan
 from opcost.errors import InputError, SourceError
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw
-from opcost.frontends.options import CountOptions, Option
+from opcost.frontends.options import CountOptions, FrontendOption
 from opcost.frontends.registry import FrontEnd
 from opcost.recorders.registry import ProfileOptions, Recorder
 from opcost.rules.registry import AddRules, OpView, Rule, Rules
@@ -28,8 +28,8 @@ from opcost.traces.registry import Reader
 from opcost.views.view import Renders as View
 
 __all__ = [
-    "AddRules", "Answer", "AnswerLine", "Call", "CheckpointReader", "Comparison", "Contents", "Cost",
-    "CountOptions", "FrontEnd", "Graph", "InputError", "Kernel", "Module", "Note", "Op", "OpView", "Option", "Profile",
-    "ProfileOptions", "ProfileRow", "Raw", "Reader", "Recorder", "Report", "Rule", "Rules", "Scan",
-    "SourceError", "TensorSpec", "TraceFile", "Value", "View",
+    "AddRules", "Answer", "AnswerLine", "CheckpointReader", "Comparison", "Contents", "Cost", "CountOptions",
+    "FrontEnd", "FrontendOption", "Graph", "InputError", "Kernel", "Module", "ModuleCall", "Note", "Op",
+    "OpView", "Profile", "ProfileOptions", "ProfileRow", "Raw", "Reader", "Recorder", "Report", "Rule",
+    "Rules", "Scan", "SourceError", "TensorSpec", "TraceFile", "Value", "View",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from opcost.analysis.prediction.lengths import MOST, Piece, pieces
+from opcost.analysis.prediction.lengths import MOST, StepRange, pieces
 from opcost.core.graph import Cost, Memory, Op, TensorSpec
 from opcost.core.report import Coverage, Report, Row, Stats
 from opcost.errors import OpcostError
@@ -33,7 +33,7 @@ def step(tokens: int, seen: Callable[[int], int] = lambda tokens: tokens) -> Rep
     )
 
 
-def summed(found: list[Piece]) -> int:
+def summed(found: list[StepRange]) -> int:
     """MACs of all steps, from the samples of each piece."""
     total = 0
     for piece in found:
@@ -114,7 +114,7 @@ def test_what_follows_no_formula_is_refused() -> None:
     ],
 )  # fmt: skip
 def test_samples_weigh_what_they_stand_for(last: int, most: int, expected: tuple[tuple[int, int], ...]) -> None:
-    assert Piece(10, last, step(10), step(last)).samples(most) == expected
+    assert StepRange(10, last, step(10), step(last)).samples(most) == expected
     assert sum(weight for _, weight in expected) == 2 * (last - 9)
 
 
@@ -140,14 +140,14 @@ def test_what_is_not_on_a_line_is_not_told(what: dict[str, Any]) -> None:
     same = step(10)
     for low, high in ((same, changed(same, **what)), (changed(same, **what), same)):
         with pytest.raises(OpcostError, match="not between those of 10 and 14"):
-            Piece(10, 14, low, high).at(11)
+            StepRange(10, 14, low, high).at(11)
 
 
 def test_rows_between_have_all_their_numbers_between() -> None:
     low, high = changed(step(10), attrs={"depth": 8, "length": 3}), changed(step(14), attrs={"depth": 8, "length": 11})
-    (row,) = Piece(10, 14, low, high).at(11).rows
+    (row,) = StepRange(10, 14, low, high).at(11).rows
     assert row.op.attrs == {"depth": 8, "length": 5}
     assert (row.ins, row.outs, row.cost) == (step(11).rows[0].ins, step(11).rows[0].outs, step(11).rows[0].cost)
-    (row,) = Piece(10, 14, low, changed(high, cost=None)).at(11).rows
+    (row,) = StepRange(10, 14, low, changed(high, cost=None)).at(11).rows
     assert row.cost is None
-    assert Piece(10, 10, low, low).at(10).rows == low.rows
+    assert StepRange(10, 10, low, low).at(10).rows == low.rows

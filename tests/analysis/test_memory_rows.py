@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from opcost.analysis import memory as analysis
-from opcost.analysis.memory import OnDevice, memory, storage_bytes
+from opcost.analysis.memory import DeviceMemory, memory, storage_bytes
 from opcost.core.devices import LIBRARY_BYTES, PROCESS_BYTES
 from opcost.core.graph import NO_ATTRS, Graph, Lifetimes, Memory, Module, Op, TensorSpec, Value
 from opcost.core.report import Row
@@ -138,7 +138,7 @@ def test_without_operators_only_the_base_is_held() -> None:
 
 def on_device(graph: Graph, workspaces: dict[int, int]) -> Memory:
     rows = [Row(op, (), (), None, "") for op in graph.ops]
-    return memory(graph, storage_bytes(graph), OnDevice("gpu", lambda row: workspaces.get(row.op.id, 1)), rows)
+    return memory(graph, storage_bytes(graph), DeviceMemory("gpu", lambda row: workspaces.get(row.op.id, 1)), rows)
 
 
 def test_a_device_hands_out_blocks_and_operators_take_workspaces() -> None:

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opcost.analysis.part import fields as all_fields
-from opcost.analysis.where import DEEPEST, LONGEST, Field, compile_where
+from opcost.analysis.where import DEEPEST, LONGEST, QueryField, compile_where
 from opcost.errors import OpcostError
 
 FIELDS = {
-    "time": Field("time", lambda line: line.get("time")),
-    "memory": Field("bytes", lambda line: line.get("memory")),
-    "count": Field("count", lambda line: line.get("count")),
-    "share": Field("ratio", lambda line: line.get("share")),
-    "kind": Field("text", lambda line: line.get("kind", "")),
-    "kernel": Field("text", lambda line: line.get("kernel", ())),
+    "time": QueryField("time", lambda line: line.get("time")),
+    "memory": QueryField("bytes", lambda line: line.get("memory")),
+    "count": QueryField("count", lambda line: line.get("count")),
+    "share": QueryField("ratio", lambda line: line.get("share")),
+    "kind": QueryField("text", lambda line: line.get("kind", "")),
+    "kernel": QueryField("text", lambda line: line.get("kernel", ())),
 }
 
 

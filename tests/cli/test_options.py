@@ -16,7 +16,7 @@ from opcost.cli.flags import flags, keywords
 from opcost.cli.main import app
 from opcost.core.limits import LIMITED
 from opcost.core.option import declared
-from opcost.frontends.options import Option
+from opcost.frontends.options import FrontendOption
 
 ROOT = Path(__file__).resolve().parents[2]
 VERBS = {
@@ -71,7 +71,7 @@ def test_typed_options_become_keyword_arguments() -> None:
 def test_a_flag_of_a_plug_in_does_not_replace_a_declared_one() -> None:
     class Part:
         name = "mine"
-        options = (Option("batch", int, "Mine."), Option("rows", int, "Rows."))
+        options = (FrontendOption("batch", int, "Mine."), FrontendOption("rows", int, "Rows."))
 
     with pytest.warns(UserWarning, match="'batch' of the mine front end is not a flag"):
         made = flags(options.Counting, parts=[Part()], what="front end")

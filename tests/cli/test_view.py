@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 import pytest
 from html_page import HtmlPage
 
-from opcost.cli.view import Watched, _handler, files_of, stamp_of
+from opcost.cli.view import WatchedPage, _handler, files_of, stamp_of
 
 LINEAR = "from torch import nn\ndef net(width=8):\n    return nn.Sequential(nn.Linear(width, 5, bias=False))\n"
 MEGENGINE = Path(__file__).resolve().parents[1] / "data/megengine/mge/mlp.v2.mge"
@@ -104,8 +104,8 @@ def test_without_a_file_it_is_opened(
 
 
 @pytest.fixture
-def watched(linear: str) -> Iterator[tuple[Watched, str]]:
-    found = Watched([linear], ["view", linear, "-i", "2x8"])
+def watched(linear: str) -> Iterator[tuple[WatchedPage, str]]:
+    found = WatchedPage([linear], ["view", linear, "-i", "2x8"])
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(found))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield found, f"http://127.0.0.1:{server.server_port}"
@@ -113,7 +113,7 @@ def watched(linear: str) -> Iterator[tuple[Watched, str]]:
     server.server_close()
 
 
-def test_a_served_page_may_ask_its_server_and_follows_its_source(watched: tuple[Watched, str], linear: str) -> None:
+def test_a_served_page_may_ask_its_server_and_follows_its_source(watched: tuple[WatchedPage, str], linear: str) -> None:
     found, address = watched
     assert found.refresh() == ""
     page = HtmlPage(urlopen(f"{address}/").read().decode())
@@ -137,7 +137,7 @@ def test_a_served_page_may_ask_its_server_and_follows_its_source(watched: tuple[
     assert found.version == 2, "the old page stays"
 
 
-def test_nothing_else_is_served_and_to_nobody_else(watched: tuple[Watched, str]) -> None:
+def test_nothing_else_is_served_and_to_nobody_else(watched: tuple[WatchedPage, str]) -> None:
     _, address = watched
     for path, headers, code in (("/../secret", {}, 404), ("/", {"Host": "evil.example"}, 403)):
         with pytest.raises(HTTPError) as caught:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sampling import FULL
 
 from opcost.analysis.costing import cost_graph
-from opcost.core.graph import NO_ATTRS, Attrs, Call, Graph, Module, Note, Op, TensorSpec, Value
+from opcost.core.graph import NO_ATTRS, Attrs, Graph, Module, ModuleCall, Note, Op, TensorSpec, Value
 from opcost.core.report import Report
 from opcost.core.schema import SCHEMA, dumps, from_dict, load, loads, to_dict
 from opcost.errors import SourceError
@@ -60,7 +60,7 @@ def small_report(native: tuple[Attrs, ...] = (NO_ATTRS,), notes: tuple[Note, ...
             ),
             Module(path="again", type="Linear", same_as="fc", parameters=(("weight", 1),)),
         ),
-        calls=(Call("", (X,), (X,), 0, len(ops)), Call("fc", (X,), (X,), 0, 1)),
+        calls=(ModuleCall("", (X,), (X,), 0, len(ops)), ModuleCall("fc", (X,), (X,), 0, 1)),
         inputs=(0,),
         outputs=(last,),
         notes=notes,

@@ -8,7 +8,7 @@ from io import BytesIO
 import pytest
 
 from opcost.core.parsing import Bad
-from opcost.frontends.protobuf import BLOCK, SMALL, Span, fields
+from opcost.frontends.protobuf import BLOCK, SMALL, FilePiece, fields
 
 
 def number(value: int) -> bytes:
@@ -31,8 +31,8 @@ def seen(message: bytes) -> list[tuple[int, object]]:
     """What is found of a message in a file, with large fields read."""
     file = BytesIO(b"before" + message + b"behind")
     found = []
-    for place, value in fields(Span(file, 6, 6 + len(message))):
-        found.append((place, value.read(len(message)) if isinstance(value, Span) else value))
+    for place, value in fields(FilePiece(file, 6, 6 + len(message))):
+        found.append((place, value.read(len(message)) if isinstance(value, FilePiece) else value))
         file.seek(3)  # who reads a large field moves the file
     return found
 
@@ -76,7 +76,7 @@ def test_what_is_large_is_found_and_not_read() -> None:
     large = bytes(50 * SMALL)
     message = field(1, b"small") + field(2, large) + field(3, 7) + field(4, large) + field(5, b"end")
     file = Watched(message)
-    found = list(fields(Span(file, 0, len(message))))
+    found = list(fields(FilePiece(file, 0, len(message))))
     assert [(place, type(value).__name__) for place, value in found] == [
         (1, "bytes"), (2, "Span"), (3, "int"), (4, "Span"), (5, "bytes"),
     ]  # fmt: skip
@@ -101,10 +101,10 @@ def test_damage_is_one_clear_error(room: int, tail: bytes, said: str) -> None:
     with pytest.raises(Bad, match=said):
         list(fields(message))
     with pytest.raises(Bad, match=said):
-        list(fields(Span(BytesIO(message), 0, len(message))))
+        list(fields(FilePiece(BytesIO(message), 0, len(message))))
 
 
 def test_a_file_that_is_shorter_than_it_says_is_damage() -> None:
     message = field(1, bytes(SMALL + 1)) + field(2, bytes(BLOCK * 2))
     with pytest.raises(Bad, match="the file ends at byte"):
-        list(fields(Span(BytesIO(message[:-10]), 0, len(message))))
+        list(fields(FilePiece(BytesIO(message[:-10]), 0, len(message))))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from opcost.frontends.aten import HANDLERS, Translation, plan_of
-from opcost.frontends.aten.call import Call, Described, row_major
+from opcost.frontends.aten.call import AtenCall, Described, row_major
 from opcost.frontends.aten.schema import overloads
 
 P, Q, R, S, T = 3, 5, 7, 11, 13
@@ -85,7 +85,7 @@ def translated(row: Row) -> Translation:
         plan = plan_of(fitting[0])
         handler, registered, overload = plan.handler, plan.name, plan.overload
     assert handler is not None
-    return handler(Call(registered, overload, row.args, row.outs, in_place=row.in_place))
+    return handler(AtenCall(registered, overload, row.args, row.outs, in_place=row.in_place))
 
 
 def check(row: Row) -> None:
@@ -93,5 +93,5 @@ def check(row: Row) -> None:
     found = translated(row)
     assert (found.kind, found.attrs) == (row.kind, row.attrs)
     for side, names in ((found.ins, row.ins), (found.outs, row.written)):
-        expected = None if names == "*" else Call("", "", row.args, (), in_place=False).tensors(*names.split())
+        expected = None if names == "*" else AtenCall("", "", row.args, (), in_place=False).tensors(*names.split())
         assert side == expected

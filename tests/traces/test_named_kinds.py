@@ -8,7 +8,7 @@ import sys
 from opcost.core.kinds import KINDS
 from opcost.frontends.mxnet.infer import kind_of
 from opcost.frontends.mxnet.ops import all_operators
-from opcost.frontends.mxnet.ops.table import Call
+from opcost.frontends.mxnet.ops.table import SymbolCall
 from opcost.traces import openvino
 from opcost.traces.mxnet import mxnet_kind
 from opcost.traces.openvino import openvino_kind
@@ -26,7 +26,7 @@ def test_every_operator_of_the_front_end_has_a_kind_by_its_name() -> None:
 
 
 def test_a_name_has_the_kind_that_the_front_end_gives_it_whatever_the_call() -> None:
-    nothing: Call | None = None
+    nothing: SymbolCall | None = None
     compared = 0
     for name, operator in all_operators().items():
         try:

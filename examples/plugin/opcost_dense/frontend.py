@@ -4,7 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from opcost.plugins import CountOptions, FrontEnd, Graph, Module, Op, Option, SourceError, TensorSpec, Value
+from opcost.plugins import CountOptions, FrontEnd, FrontendOption, Graph, Module, Op, SourceError, TensorSpec, Value
 
 
 class DenseFrontEnd(FrontEnd):
@@ -13,7 +13,7 @@ class DenseFrontEnd(FrontEnd):
     name = "dense"
     framework = "opcost_dense"
     suffixes = (".dense",)
-    options = (Option("rows", int, "The rows of the input of a .dense file, 1 without it.", "N"),)
+    options = (FrontendOption("rows", int, "The rows of the input of a .dense file, 1 without it.", "N"),)
 
     def sniff(self, head: bytes, path: Path) -> bool:
         return head.startswith(b"dense ")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from opcost.analysis.memory import OnDevice, memory, storage_bytes
+from opcost.analysis.memory import DeviceMemory, memory, storage_bytes
 from opcost.analysis.patterned import CostAndRule, walk
 from opcost.core.graph import (
     ASSUMED,
@@ -48,7 +48,7 @@ FindCost: TypeAlias = Callable[[Op, Specs, Specs, "int | None"], tuple[Cost | No
 
 
 @garbage_collector_paused()
-def cost_graph(graph: Graph, rules: Rules, convention: Convention = DEFAULT, on: OnDevice | None = None) -> Report:
+def cost_graph(graph: Graph, rules: Rules, convention: Convention = DEFAULT, on: DeviceMemory | None = None) -> Report:
     """The cost of every operator of a graph, rolled up; memory as a device allocates it, where one is named."""
     rows: Sequence[Row]
     phases: dict[Phase, Cost]
@@ -101,7 +101,7 @@ def cost_graph(graph: Graph, rules: Rules, convention: Convention = DEFAULT, on:
     )  # fmt: skip
 
 
-def _accounted(account: Callable[[], Memory], on: OnDevice | None) -> tuple[Memory | None, tuple[Note, ...]]:
+def _accounted(account: Callable[[], Memory], on: DeviceMemory | None) -> tuple[Memory | None, tuple[Note, ...]]:
     """The memory, and notes about it; an account that fails leaves the counts as they are."""
     try:
         found = account()

@@ -146,7 +146,7 @@ class Dependencies:
         # Points of kernels come first: what a host call waited for comes before its end, also where both are at one time.
         starts = [self._points(kernel.start_ns, kernel.start_ns + kernel.duration_ns) for kernel, _ in work]
         ends = sorted((self._times[start + 1], start + 1) for start in starts)
-        calls = _Calls(rows, ends if inferred else ())
+        calls = _LaunchCalls(rows, ends if inferred else ())
         launches: dict[int, int] = {}
         for events in calls.threads.values():
             self._follow_calls(events, calls, launches)
@@ -195,7 +195,7 @@ class Dependencies:
 
     # -- the host ------------------------------------------------------------------------------------------------------
 
-    def _follow_calls(self, events: Sequence[ProfileRow], calls: _Calls, launches: dict[int, int]) -> None:
+    def _follow_calls(self, events: Sequence[ProfileRow], calls: _LaunchCalls, launches: dict[int, int]) -> None:
         """The points of a thread, each after the one before it, in the innermost call that holds both."""
         open_calls: list[tuple[int, ProfileRow]] = []
         last = NOWHERE
@@ -271,7 +271,7 @@ class Dependencies:
             insort(ended, (self._times[start + 1], start + 1, stream))
 
 
-class _Calls:
+class _LaunchCalls:
     """The calls of a host by thread, and which of them waited for the device."""
 
     def __init__(self, rows: Sequence[ProfileRow], ends: Sequence[tuple[int, int]]) -> None:

@@ -19,7 +19,7 @@ PATIENCE = 3
 HOP = 4  # how many times the largest known size is tried at most, where a run gets longer with the size
 
 
-class Weights(NamedTuple):
+class SizeShares(NamedTuple):
     """How much each of some sizes has to say about another one, over a common denominator."""
 
     shares: tuple[int, ...]
@@ -35,12 +35,12 @@ class Weights(NamedTuple):
         return sum(map(int.__mul__, self.shares, numbers)) // self.denominator
 
 
-def weights(sizes: Sequence[int], size: int) -> Weights:
+def weights(sizes: Sequence[int], size: int) -> SizeShares:
     """Of the polynomial through as many points as there are sizes, all of them different."""
     tops = [prod(size - other for other in sizes if other != each) for each in sizes]
     bottoms = [prod(each - other for other in sizes if other != each) for each in sizes]
     whole = lcm(*bottoms)
-    return Weights(tuple(top * (whole // bottom) for top, bottom in zip(tops, bottoms, strict=True)), whole)
+    return SizeShares(tuple(top * (whole // bottom) for top, bottom in zip(tops, bottoms, strict=True)), whole)
 
 
 class Sample(NamedTuple):
@@ -51,7 +51,7 @@ class Sample(NamedTuple):
     """Bytes live during each operator; its highest is the peak, or less than that by what an allocator loses."""
 
 
-class Found(NamedTuple):
+class LargestSize(NamedTuple):
     """The largest size that keeps to a limit."""
 
     largest: int
@@ -60,7 +60,7 @@ class Found(NamedTuple):
 
 def largest(
     counted: Callable[[int], Sample | None], limit: int, known: Mapping[int, Sample], lowest: int = 1
-) -> Found | None:
+) -> LargestSize | None:
     """The largest size whose peak is within the limit, such that the next one's is above; None where all sizes keep to it.
 
     `counted` counts a size, None where the model does not run at it; `known` are sizes that were counted before, and `lowest` is
@@ -96,7 +96,7 @@ def largest(
         stride = HOP * stride if (fit and guess <= low) or (not fit and high is not None and guess == high - 1) else 1
         low, high = (size, high) if fit else (low, size)
         misses = 0 if high is not None and 2 * (high - low) <= before else misses + 1
-    return Found(low, high)
+    return LargestSize(low, high)
 
 
 def _predicted(samples: Mapping[int, Sample | None], limit: int, low: int, high: int | None) -> int | None:
@@ -185,7 +185,7 @@ def _holds(
 def _at(ends: Sequence[Sequence[int]], sizes: Sizes, known: Mapping[Sizes, Sequence[int] | None]) -> list[int] | None:
     """The numbers by the polynomials through the ends; None where one is not whole."""
     each = [weights(end, size) for end, size in zip(ends, sizes, strict=True)]
-    joint = Weights(tuple(map(prod, product(*(one.shares for one in each)))), prod(one.denominator for one in each))
+    joint = SizeShares(tuple(map(prod, product(*(one.shares for one in each)))), prod(one.denominator for one in each))
     columns = [found for corner in product(*ends) if (found := known[corner]) is not None]
     whole = [number for numbers in zip(*columns, strict=True) if (number := joint.of(numbers)) is not None]
     return whole if not columns or len(whole) == len(columns[0]) else None

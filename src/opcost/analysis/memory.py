@@ -32,14 +32,14 @@ def storage_bytes(graph: Graph) -> dict[int, int]:
     return sizes
 
 
-class OnDevice(NamedTuple):
+class DeviceMemory(NamedTuple):
     """How a device holds memory."""
 
     name: str
     workspace: Callable[[Row], int]  # what an operator takes for itself while it runs
 
 
-def memory(graph: Graph, sizes: Mapping[int, int], on: OnDevice | None = None, rows: Sequence[Row] = ()) -> Memory:
+def memory(graph: Graph, sizes: Mapping[int, int], on: DeviceMemory | None = None, rows: Sequence[Row] = ()) -> Memory:
     """The memory of a graph over its operators, of which a device also needs the costs.
 
     Weights and inputs live throughout, an optimizer's state too, as from the second step on. What a run made lives until the

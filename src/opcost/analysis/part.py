@@ -7,7 +7,7 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from opcost.analysis.where import Dimension, Field
+from opcost.analysis.where import Dimension, QueryField
 from opcost.core.graph import TensorSpec
 from opcost.core.names import is_copy
 from opcost.core.profile import SECOND_NS, AnswerLine, Kernel, Profile, ProfileRow
@@ -218,7 +218,7 @@ _HEADERS = {
 """What tables call some of them."""
 
 
-def fields(total_ns: float | None, line_of: Callable[[Part], AnswerLine] | None = None) -> dict[str, Field]:
+def fields(total_ns: float | None, line_of: Callable[[Part], AnswerLine] | None = None) -> dict[str, QueryField]:
     """What a condition may compare of a part; shares are of this total, and those of peaks as its line by itself has them."""
 
     def of_line(name: str) -> Callable[[Part], Any]:
@@ -232,22 +232,22 @@ def fields(total_ns: float | None, line_of: Callable[[Part], AnswerLine] | None 
         found = [kernel.start_ns - kernel.launched_ns for kernel in part.kernels if kernel.launched_ns is not None]
         return max(found, default=None)
 
-    found = {name: Field("text", read) for name, read in LABELS.items() if name not in ("rank", "step", "kernel")}
-    found |= {name: Field(dimension, attrgetter(read)) for name, (dimension, read) in _QUANTITIES.items()}
+    found = {name: QueryField("text", read) for name, read in LABELS.items() if name not in ("rank", "step", "kernel")}
+    found |= {name: QueryField(dimension, attrgetter(read)) for name, (dimension, read) in _QUANTITIES.items()}
     found |= {
-        "delay": Field("time", delay),
-        "flops": Field("count", lambda part: rate(part.computation, part.work_ns, SECOND_NS)),
-        "bandwidth": Field("bytes", lambda part: rate(part.memory, part.work_ns, SECOND_NS)),
-        "intensity": Field("count", lambda part: rate(part.computation, part.memory)),
-        "share": Field("ratio", lambda part: rate(part.time_ns, total_ns)),
-        "of_peak_flops": Field("ratio", of_line("of_peak_flops")),
-        "of_peak_bandwidth": Field("ratio", of_line("of_peak_bandwidth")),
-        "unpriced": Field("ratio", of_line("unpriced_share")),
-        "per_call": Field("count", lambda part: rate(part.launches or None, part.count)),
-        "rank": Field("count", _rank),
-        "step": Field("count", lambda part: part.row.step if part.row else None),
-        "id": Field("count", lambda part: part.row.id if part.row else None),
-        "kernel": Field("text", lambda part: tuple(kernel.name for kernel in part.kernels)),
-        "input_dtype": Field("text", lambda part: tuple(spec.dtype for spec in part.row.ins) if part.row else ()),
+        "delay": QueryField("time", delay),
+        "flops": QueryField("count", lambda part: rate(part.computation, part.work_ns, SECOND_NS)),
+        "bandwidth": QueryField("bytes", lambda part: rate(part.memory, part.work_ns, SECOND_NS)),
+        "intensity": QueryField("count", lambda part: rate(part.computation, part.memory)),
+        "share": QueryField("ratio", lambda part: rate(part.time_ns, total_ns)),
+        "of_peak_flops": QueryField("ratio", of_line("of_peak_flops")),
+        "of_peak_bandwidth": QueryField("ratio", of_line("of_peak_bandwidth")),
+        "unpriced": QueryField("ratio", of_line("unpriced_share")),
+        "per_call": QueryField("count", lambda part: rate(part.launches or None, part.count)),
+        "rank": QueryField("count", _rank),
+        "step": QueryField("count", lambda part: part.row.step if part.row else None),
+        "id": QueryField("count", lambda part: part.row.id if part.row else None),
+        "kernel": QueryField("text", lambda part: tuple(kernel.name for kernel in part.kernels)),
+        "input_dtype": QueryField("text", lambda part: tuple(spec.dtype for spec in part.row.ins) if part.row else ()),
     }
     return found | {header: found[name] for header, name in _HEADERS.items()}

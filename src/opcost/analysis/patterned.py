@@ -49,7 +49,7 @@ class PatternedRows(Expanded[Row]):
             yield row._replace(op=op)
 
 
-class Walk(NamedTuple):
+class WalkResult(NamedTuple):
     """What one walk over the steps of a run finds."""
 
     rows: PatternedRows
@@ -60,7 +60,7 @@ class Walk(NamedTuple):
     memory: Callable[[], Memory]  # Adds up the memory
 
 
-def walk(graph: Graph, cost_of: CostOf) -> Walk:
+def walk(graph: Graph, cost_of: CostOf) -> WalkResult:
     """Find the cost of every step and follow the memory."""
     ops, values = graph.ops, graph.values
     assert isinstance(ops, PatternedOps)
@@ -125,7 +125,7 @@ def walk(graph: Graph, cost_of: CostOf) -> Walk:
         born[storage] = NEVER
     for vid in graph.outputs:
         gone[storages[vid]] = index
-    return Walk(
+    return WalkResult(
         PatternedRows(ops, rows, numbers),
         *_summed(steps, rows, numbers),
         {storage for storage in kept if read[storage]},

@@ -53,7 +53,7 @@ _UNITS: tuple[tuple[Dimension, Mapping[str, int]], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class QueryField:
     """A quantity or text of a line: its dimension, and how to read it."""
 
     dimension: Dimension
@@ -68,7 +68,7 @@ class _Token(NamedTuple):
     dimension: Dimension | Literal["plain"] = "plain"
 
 
-def compile_where(text: str, fields: Mapping[str, Field]) -> Predicate:
+def compile_where(text: str, fields: Mapping[str, QueryField]) -> Predicate:
     """A function that returns whether a line fulfils the condition."""
     if len(text) > LONGEST:
         raise OpcostError(f"the condition has {len(text):,} characters; {LONGEST:,} are the most that are read")
@@ -76,7 +76,7 @@ def compile_where(text: str, fields: Mapping[str, Field]) -> Predicate:
 
 
 class _Parser:
-    def __init__(self, text: str, fields: Mapping[str, Field]) -> None:
+    def __init__(self, text: str, fields: Mapping[str, QueryField]) -> None:
         self.text = text
         self.fields = fields
         self.tokens = list(self._tokens())

@@ -302,12 +302,12 @@ def _ours(profile: Profile, question: Question, given: Mapping[str, Any], writte
 def _theirs(profile: Profile, given: Mapping[str, Any]) -> str:
     """MegEngine's text."""
     from opcost.analysis.join import with_costs
-    from opcost.compat.megengine.profile_analyze import Layout
+    from opcost.compat.megengine.profile_analyze import PrintedColumns
     from opcost.compat.megengine.profile_analyze import analyze as analyze_as_megengine
 
     for text in some(note_texts(profile.notes)):  # it has no place for them
         warn(text)
     if "megengine" not in profile.extra:
         profile = with_costs(profile, default_rules())
-    layout = Layout(**{name: given[name] for name in Layout._fields if name in given})
+    layout = PrintedColumns(**{name: given[name] for name in PrintedColumns._fields if name in given})
     return analyze_as_megengine(profile, question_of(given, top=ROWS["megengine"]), layout) + "\n"

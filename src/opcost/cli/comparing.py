@@ -12,7 +12,7 @@ from opcost.cli.flags import SOURCE, depth_of, frontend_flags, group, keywords, 
 from opcost.cli.models import TABLE, counting
 from opcost.cli.output import Output
 from opcost.cli.printing import warn
-from opcost.comparing import COMPARING, Budgeted, Place, check_place, judge_model, results_of
+from opcost.comparing import COMPARING, Budgeted, LatencyTarget, check_place, judge_model, results_of
 from opcost.comparing import compare as compare_sources
 from opcost.core.files import check_writable, read_whole
 from opcost.core.limits import LIMITED, QUANTITIES, load_baseline, parse_condition, parse_limit
@@ -124,12 +124,12 @@ def check(
             raise OpcostError("limits are given, and a budget file too", hint="leave one of them out")
         if not sources:
             raise OpcostError("there is nothing to check", hint="name a model: opcost check SOURCE --max-macs 4.2G")
-        place = Place(*(flags.get(name) for name in Place._fields))
+        place = LatencyTarget(*(flags.get(name) for name in LatencyTarget._fields))
         check_place(place, limits)
         models = [Budgeted(each, each, options, tuple(limits), place=place) for each in dict.fromkeys(sources)]
     else:
         file = find_budgets(config, sources)
-        if options or any(flags.get(name) is not None for name in Place._fields):
+        if options or any(flags.get(name) is not None for name in LatencyTarget._fields):
             raise OpcostError(f"how models are counted is set in {file.path}", hint="write the option there")
         known = {model.name: model for model in file.models}
         for name in sources:
@@ -160,7 +160,7 @@ def check(
     return 0 if verdict else 1
 
 
-_OF_CHECK = (*Place._fields, "baseline", "allow_uncounted")
+_OF_CHECK = (*LatencyTarget._fields, "baseline", "allow_uncounted")
 
 
 # -- budget files: [tool.opcost] of pyproject.toml, or an opcost.toml --------------------------------------------------------
@@ -248,7 +248,7 @@ def _model(name: str, table: object, path: Path) -> Budgeted:
                 option, read = keys[key]
                 with _under(key):
                     typed[option] = read(value)
-        place = Place(*(typed.pop(each, None) for each in Place._fields))
+        place = LatencyTarget(*(typed.pop(each, None) for each in LatencyTarget._fields))
         if place.calibration is not None:
             place = place._replace(calibration=path.parent / place.calibration)
         check_place(place, limits)

@@ -16,7 +16,7 @@ from opcost.errors import InputError, PluginWarning, shortened
 from opcost.options import Checking, Comparing, Fitting, Predicting, Profiling, Showing, Sweeping
 
 if TYPE_CHECKING:
-    from opcost.frontends.options import Option as OwnOption
+    from opcost.frontends.options import FrontendOption as OwnOption
     from opcost.frontends.options import TakesOptions
 
 _GROUPS = (

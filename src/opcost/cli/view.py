@@ -105,7 +105,7 @@ ANSWERED_WITHIN = 5  # seconds after which an idle client is dropped
 Stamp = tuple[tuple[str, int, int], ...]
 
 
-class Watched:
+class WatchedPage:
     """The page of some sources, as it was last written without an error."""
 
     def __init__(self, sources: Sequence[str], words: Sequence[str]) -> None:
@@ -159,7 +159,7 @@ def stamp_of(files: Iterable[Path]) -> Stamp:
 
 def serve_page(sources: Sequence[str], words: Sequence[str], port: int) -> int:
     """Serve until Ctrl-C."""
-    watched = Watched(sources, words)
+    watched = WatchedPage(sources, words)
     if wrong := watched.refresh():
         raise OpcostError(wrong.removeprefix("opcost: "))
     try:
@@ -181,7 +181,7 @@ def serve_page(sources: Sequence[str], words: Sequence[str], port: int) -> int:
         server.server_close()
 
 
-def _handler(watched: Watched) -> type[BaseHTTPRequestHandler]:
+def _handler(watched: WatchedPage) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         """Serves the page and its version."""
 

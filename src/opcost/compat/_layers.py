@@ -19,7 +19,7 @@ from opcost.core.option import Mode
 from opcost.core.report import Parameter, Report, Row
 from opcost.frontends.torch.models.unwrap import unwrap
 from opcost.frontends.torch.recording.module_calls import Paths
-from opcost.frontends.torch.recording.recorder import Recorder
+from opcost.frontends.torch.recording.recorder import DatalessRecorder
 
 Structure: TypeAlias = Any
 """The arguments or the result of a call: a TensorSpec for each tensor, inside the same tuples, lists and dicts."""
@@ -86,7 +86,7 @@ def count_layers(
     """Count a model and note every call of its modules."""
     model = unwrap(model)
     paths = Paths(model)
-    run: Recorder | None = None
+    run: DatalessRecorder | None = None
     calls: list[LayerCall] = []
     running: list[LayerCall] = []
     changes: list[tuple[int, LayerCall]] = []  # From which operator on which call is the running one
@@ -138,7 +138,7 @@ def count_layers(
     return Layers(model, report, tuple(calls), Parameters(model, report))
 
 
-def _described(recorder: Recorder, value: Any) -> Structure:
+def _described(recorder: DatalessRecorder, value: Any) -> Structure:
     """The structure of an argument or result; None for what contains no tensors."""
     if isinstance(value, torch.Tensor):
         return recorder.spec(value)

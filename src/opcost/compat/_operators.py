@@ -25,7 +25,7 @@ from opcost.core.graph import TensorSpec
 from opcost.core.option import Mode
 from opcost.core.report import Report, Row
 from opcost.errors import OpcostError
-from opcost.frontends.torch.recording.recorder import Recorder
+from opcost.frontends.torch.recording.recorder import DatalessRecorder
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -123,7 +123,7 @@ class OperatorCall:
 # -- counting with the calls ------------------------------------------------------------------------------------------
 
 
-class Trace(NamedTuple):
+class CallTrace(NamedTuple):
     """One count with the operators as called; `touched` are the modules in which any function of torch was called."""
 
     report: Report
@@ -134,11 +134,11 @@ class Trace(NamedTuple):
 def trace(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, mode: Mode | None = None,
     warn: bool = True,
-) -> Trace:  # fmt: skip
+) -> CallTrace:  # fmt: skip
     """Count a model and note the operators as it calls them."""
     with OperatorRecorder() as recorded:
         report = count_a_run(model, args, kwargs, mode=mode, warn=warn)
-    return Trace(report, tuple(with_rows(report, recorded.calls)), frozenset(recorded.touched))
+    return CallTrace(report, tuple(with_rows(report, recorded.calls)), frozenset(recorded.touched))
 
 
 def with_rows(report: Report, calls: Iterable[OperatorCall]) -> Iterator[OperatorCall]:
@@ -164,7 +164,7 @@ class OperatorRecorder(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self.calls: list[OperatorCall] = []
         self.touched: set[str] = set()
-        self._recorder: Recorder | None = None
+        self._recorder: DatalessRecorder | None = None
         self._inside: set[FunctionType] = set()
         self._undo = ExitStack()
 
@@ -219,7 +219,7 @@ class OperatorRecorder(TorchFunctionMode):  # type: ignore[misc]
             self.calls.append(OperatorCall(f"aten::{name}", arguments, results, recorder.where(), first, end))
         return result
 
-    def _current_run(self) -> Recorder | None:
+    def _current_run(self) -> DatalessRecorder | None:
         """The current recorder. A new one is a new run, which voids the notes of an unfinished one."""
         recorder = current_recorder()
         if recorder is not None and recorder is not self._recorder:
@@ -246,7 +246,7 @@ class OperatorRecorder(TorchFunctionMode):  # type: ignore[misc]
         return result
 
 
-def _described(recorder: Recorder, arguments: Any) -> tuple[object, ...]:
+def _described(recorder: DatalessRecorder, arguments: Any) -> tuple[object, ...]:
     """Arguments with shape and type in the place of every tensor."""
     found: list[object] = []
     for argument in arguments:
@@ -257,7 +257,7 @@ def _described(recorder: Recorder, arguments: Any) -> tuple[object, ...]:
     return tuple(found)
 
 
-def _results(recorder: Recorder, result: Any) -> tuple[object, ...]:
+def _results(recorder: DatalessRecorder, result: Any) -> tuple[object, ...]:
     return _described(recorder, result if isinstance(result, (tuple, list)) else (result,))
 
 

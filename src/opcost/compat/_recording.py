@@ -21,7 +21,7 @@ from opcost.core.option import Mode
 from opcost.core.report import Report
 from opcost.errors import ForwardError, InputError, some
 from opcost.frontends.torch.models.weights import has_lazy_parts
-from opcost.frontends.torch.recording.recorder import Recorder
+from opcost.frontends.torch.recording.recorder import DatalessRecorder
 from opcost.frontends.torch.restore import real_runs
 from opcost.frontends.torch.tree import map_tensors
 
@@ -66,10 +66,10 @@ def warn_uncounted(report: Report, covered: Collection[str] = ()) -> None:
     )
 
 
-def current_recorder() -> Recorder | None:
+def current_recorder() -> DatalessRecorder | None:
     """The recorder of this thread; None where nothing is being counted."""
     for mode in _get_current_dispatch_mode_stack():
-        if isinstance(mode, Recorder):
+        if isinstance(mode, DatalessRecorder):
             return mode
     return None
 

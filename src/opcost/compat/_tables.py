@@ -18,7 +18,7 @@ _LONGEST_PLAIN_NUMBER = 12
 """Characters, the sign's place included; pandas writes a column with longer numbers in exponents."""
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """One column of a layout: its heading, the cell of a row, and how both are placed."""
 
     heading: str
@@ -30,7 +30,7 @@ class Column(NamedTuple):
     gap: str = " "  # Between this column and the one before it
 
 
-def lay_out(columns: Sequence[Column], rows: Iterable[Any]) -> list[str]:
+def lay_out(columns: Sequence[TableColumn], rows: Iterable[Any]) -> list[str]:
     """The line of headings, then a line for each row."""
     rows = list(rows)
     cells = [[column.heading, *(printable(str(column.cell(row))) for row in rows)] for column in columns]

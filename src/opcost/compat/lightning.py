@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from opcost.compat._layers import LayerCall, Structure, count_layers
-from opcost.compat._tables import Column, lay_out
+from opcost.compat._tables import TableColumn, lay_out
 from opcost.compat.flop_counter import FlopCounterMode
 from opcost.core.devices import named_by_driver
 from opcost.core.graph import TensorSpec
@@ -176,7 +176,7 @@ class ModelSummary:
             known = {" ": " ", "Name": LEFTOVER_PARAMS_NAME, "Params": human_readable(other)}
             for title, cells in data.items():
                 cells.append(known.get(title, NOT_APPLICABLE))
-        columns = [Column(title, itemgetter(at), gap=" | ") for at, title in enumerate(data)]
+        columns = [TableColumn(title, itemgetter(at), gap=" | ") for at, title in enumerate(data)]
         header, *rows = lay_out(columns, zip(*data.values(), strict=True))
         rule = "-" * (len(header) + 6)
         modes = self.total_training_modes

@@ -162,7 +162,7 @@ def profile_nodes(m: Any, given: Mapping[str, Any], hidden: Collection[str]) -> 
     from opcost.frontends.onnx.model import read_model
     from opcost.frontends.onnx.walk import OnnxWalk, graph_of
     from opcost.frontends.options import CountOptions
-    from opcost.frontends.protobuf import Span
+    from opcost.frontends.protobuf import FilePiece
     from opcost.rules import default_rules
     from opcost.rules.registry import Convention
 
@@ -183,7 +183,7 @@ def profile_nodes(m: Any, given: Mapping[str, Any], hidden: Collection[str]) -> 
     name = "the model" if in_memory else fspath(m)
     data = m.SerializeToString() if in_memory else read_whole(Path(m), 1 << 31, "ONNX model")
     try:
-        model = read_model(Span(BytesIO(data), 0, len(data)))
+        model = read_model(FilePiece(BytesIO(data), 0, len(data)))
         options = CountOptions(inputs=arrays or None, shapes=shapes or None, mode="eval")
         graph = graph_of(model, options, name, Watched)
     except (Bad, RecursionError) as exc:

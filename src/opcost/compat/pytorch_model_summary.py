@@ -9,7 +9,7 @@ from torch import nn
 from opcost.compat import add_submodules
 from opcost.compat._layers import LayerCall, ListedLayer, count_layers, listed_layers, total_and_trainable
 from opcost.compat._modules import annotated_repr, parameter_elements
-from opcost.compat._tables import Column, lay_out, parameter_lines
+from opcost.compat._tables import TableColumn, lay_out, parameter_lines
 
 __all__ = ["hierarchical_summary", "summary"]
 add_submodules(__name__, "model_summary", "hierarchical")
@@ -51,11 +51,11 @@ def summary(
         return ", ".join(str(list(spec.dims)) for spec in (row.call.inputs if show_input else row.call.outputs))
 
     columns = [
-        Column("Parent Layers", lambda row: "/".join(parents[id(row.call.module)]), ">", least=13, room=3),
-        Column("Layer (type)", lambda row: f"{row.call.type_name}-{row.number}", ">", least=15, room=3),
-        Column(f"{'Input' if show_input else 'Output'} Shape", shapes, ">", least=15, room=3, gap="  "),
-        Column("Param #", lambda row: f"{total_and_trainable(row.parameters)[0]:,}", ">", 15),
-        Column("Tr. Param #", lambda row: f"{total_and_trainable(row.parameters)[1]:,}", ">", 15),
+        TableColumn("Parent Layers", lambda row: "/".join(parents[id(row.call.module)]), ">", least=13, room=3),
+        TableColumn("Layer (type)", lambda row: f"{row.call.type_name}-{row.number}", ">", least=15, room=3),
+        TableColumn(f"{'Input' if show_input else 'Output'} Shape", shapes, ">", least=15, room=3, gap="  "),
+        TableColumn("Param #", lambda row: f"{total_and_trainable(row.parameters)[0]:,}", ">", 15),
+        TableColumn("Tr. Param #", lambda row: f"{total_and_trainable(row.parameters)[1]:,}", ">", 15),
     ]
     if not show_parent_layers:
         del columns[0]

@@ -48,7 +48,7 @@ def summary(
             raise ValueError(f"You must pass input_data in order to use column {column}")
     if device is not None:
         torch.device(device)
-    layout = Layout(depth, verbose, columns, col_width, (), branching=branching)
+    layout = SummaryLayout(depth, verbose, columns, col_width, (), branching=branching)
     sizes: list[tuple[int, ...]] = []
     if input_data is None:
         infos, batch_dim = defined_layers(model), None
@@ -85,7 +85,7 @@ def _inputs(
 
 
 @dataclass
-class Layout(FormattingOptions):
+class SummaryLayout(FormattingOptions):
     """How the table is laid out; without `branching`, names have no guides and all depths are shown."""
 
     branching: bool = True
@@ -119,7 +119,9 @@ class LayerLine:
 class ModelStatistics:
     """The lines of a summary and their totals; `print` shows the table."""
 
-    def __init__(self, summary_list: list[LayerLine], input_size: list[tuple[int, ...]], formatting: Layout) -> None:
+    def __init__(
+        self, summary_list: list[LayerLine], input_size: list[tuple[int, ...]], formatting: SummaryLayout
+    ) -> None:
         self.summary_list, self.input_size, self.formatting = summary_list, input_size, formatting
         self.total_input = sum(map(prod, input_size))
         root = summary_list[0].info

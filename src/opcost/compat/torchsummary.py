@@ -14,7 +14,7 @@ from torch import nn
 
 from opcost.compat import _layers, add_submodules
 from opcost.compat._layers import ListedLayer, Structure
-from opcost.compat._tables import Column, lay_out, parameter_lines, size_lines
+from opcost.compat._tables import TableColumn, lay_out, parameter_lines, size_lines
 from opcost.core.graph import TensorSpec
 
 __all__ = ["summary", "summary_string"]
@@ -73,9 +73,9 @@ def summary_string(
         return "(shared)" if len(row.new) < len(row.parameters) and not new else f"{new:,}"
 
     columns = [
-        Column("Layer (type)", lambda row: f"{row.call.type_name}-{row.number}", ">", 20),
-        Column("Output Shape", lambda row: _shape(row.call.result, batch_size), ">", 25, gap="  "),
-        Column("Param #", params, ">", 15),
+        TableColumn("Layer (type)", lambda row: f"{row.call.type_name}-{row.number}", ">", 20),
+        TableColumn("Output Shape", lambda row: _shape(row.call.result, batch_size), ">", 25, gap="  "),
+        TableColumn("Param #", params, ">", 15),
     ]
     header, *lines = lay_out(columns, rows)
     sample_bytes = abs(batch_size) * _FLOAT_BYTES

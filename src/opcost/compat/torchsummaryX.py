@@ -19,7 +19,7 @@ _COLUMNS = ("Kernel Shape", "Output Shape", "Params", "Mult-Adds")
 _PREFIXES = {0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
 
 
-class _LayerLine(NamedTuple):
+class _SummaryLine(NamedTuple):
     """One call of a layer; None where a column has no value."""
 
     name: str
@@ -42,14 +42,14 @@ def summary(model: nn.Module, x: Any, *args: Any, **kwargs: Any) -> Any:
             names[id(module)] = f"{above}.{type(module).__name__}_{own_name}" if above else own_name
     calls = list(layers.calls[0].in_order_of_exit())
     leaves = [call for call in calls if id(call.module) in names and not any(call.module.children())]
-    lines: list[_LayerLine] = []
+    lines: list[_SummaryLine] = []
     for number, call, parameters, new in listed_layers(layers, leaves):
         weight = dict(call.module.named_parameters(recurse=False)).get("weight")
         kernel = None if weight is None else inputs_first(weight.shape)
         output = list(call.outputs[0].dims) if call.outputs else []
         each = call.mult_adds_per_sample() if parameters or call.macs else None
         name = f"{number - 1}_{names[id(call.module)]}"
-        lines.append(_LayerLine(name, kernel, output, total_and_trainable(new)[1] or None, each))
+        lines.append(_SummaryLine(name, kernel, output, total_and_trainable(new)[1] or None, each))
     total, trainable = total_and_trainable(layers.parameters.of(layers.model))
     outputs = layers.calls[0].outputs
     batch = outputs[0].dims[0] if outputs and outputs[0].dims else 1

@@ -39,7 +39,7 @@ PhaseNumber = Annotated[int, msgspec.Meta(ge=0, le=len(PHASES) - 1)]
 # -- what a file is made of --------------------------------------------------------------------------------------------
 
 
-class Columns(msgspec.Struct):
+class StoredColumns(msgspec.Struct):
     """A table as lists of one length."""
 
     def __post_init__(self) -> None:
@@ -112,7 +112,7 @@ def _read_attr(value: Any) -> Attr:
     return value  # type: ignore[no-any-return]  # JSON has nothing else
 
 
-class Table(Generic[T]):
+class Interned(Generic[T]):
     """Distinct entries in the order they were met, each written once."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class Table(Generic[T]):
         return found
 
 
-class Specs(Table[TensorSpec]):
+class Specs(Interned[TensorSpec]):
     """The distinct tensors."""
 
     def of(self, spec: TensorSpec) -> int:

@@ -279,7 +279,7 @@ class Module:
 
 
 @brief_repr
-class Call(NamedTuple):
+class ModuleCall(NamedTuple):
     """One call of a module, in the order of entry; the operators it ran, also in modules below, are `ops[first:end]`."""
 
     path: str
@@ -329,7 +329,7 @@ class Graph(ListsTuples):
     values: Sequence[Value]
     ops: Sequence[Op]
     modules: tuple[Module, ...]
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ModuleCall, ...] = ()
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
     choices: tuple[tuple[tuple[int, int], ...], ...] = ()

@@ -215,13 +215,13 @@ SCHEMA = "opcost.baseline/1"
 Amounts = Mapping[str, int]  # quantities of one model by name
 
 
-class _Model(msgspec.Struct):
+class _BaselineModel(msgspec.Struct):
     source: str
     totals: dict[str, int]
 
 
 class _Baseline(msgspec.Struct):
-    models: dict[str, _Model]
+    models: dict[str, _BaselineModel]
 
 
 def _read(data: _Baseline) -> dict[str, Amounts]:

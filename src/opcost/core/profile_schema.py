@@ -43,7 +43,9 @@ _FORM: dict[str, Any] = {
 }  # fmt: skip
 # Only of a profile that was added up while it was read.
 _SPREAD = list[tuple[_Times, _Times] | None] | msgspec.UnsetType
-_Rows: Any = msgspec.defstruct("Rows", [*_FORM.items(), ("spread", _SPREAD, msgspec.UNSET)], bases=(document.Columns,))
+_Rows: Any = msgspec.defstruct(
+    "Rows", [*_FORM.items(), ("spread", _SPREAD, msgspec.UNSET)], bases=(document.StoredColumns,)
+)
 
 
 class _Profile(msgspec.Struct):
@@ -70,7 +72,7 @@ def dumps(profile: Profile) -> str:
 def to_dict(profile: Profile) -> dict[str, Any]:
     """The profile as dictionaries, lists, strings and integers."""
     specs = document.Specs()
-    texts, attrs, costs, kernels = (document.Table[Any]() for _ in range(4))
+    texts, attrs, costs, kernels = (document.Interned[Any]() for _ in range(4))
 
     def number_of_text(text: str) -> int:
         return texts.number(text, lambda: text)

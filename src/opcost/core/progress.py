@@ -20,17 +20,17 @@ Share = Callable[[], "tuple[float, float] | None"]
 """How much of it is done, and of how much; None where that is not known. It is called at each update."""
 
 
-class _Work(NamedTuple):
+class _ProgressItem(NamedTuple):
     what: What | None  # none: the same as the enclosing work
     share: Share | None
     began: float
 
 
-class _Line:
+class _ProgressLine:
     """The progress line: the text of the innermost work, and how much of the whole is done."""
 
     def __init__(self) -> None:
-        self.works: list[_Work] = []
+        self.works: list[_ProgressItem] = []
 
     def __str__(self) -> str:
         now = time.monotonic()
@@ -75,8 +75,8 @@ def is_only_thread() -> bool:
     return threading.active_count() - writers == 1
 
 
-_line: ContextVar[_Line | None] = ContextVar("opcost-progress", default=None)
-_lines: list[_Line] = []  # the same for other threads, the outermost first
+_line: ContextVar[_ProgressLine | None] = ContextVar("opcost-progress", default=None)
+_lines: list[_ProgressLine] = []  # the same for other threads, the outermost first
 stopping = threading.Event()  # set by Ctrl-C; work that begins or ends raises the exception again, should it get lost
 
 
@@ -102,7 +102,7 @@ def working(what: What, *, share: Share | None = None, quiet: bool = False) -> I
         with _inside(outer, what, share):
             yield
         return
-    line = _Line()
+    line = _ProgressLine()
     token = _line.set(line)
     _lines.append(line)
     try:
@@ -148,9 +148,9 @@ class Rounds:
 
 
 @contextmanager
-def _inside(line: _Line, what: What | None, share: Share | None) -> Iterator[None]:
+def _inside(line: _ProgressLine, what: What | None, share: Share | None) -> Iterator[None]:
     _go_on()
-    line.works.append(_Work(what, share, time.monotonic()))
+    line.works.append(_ProgressItem(what, share, time.monotonic()))
     try:
         yield
         _go_on()  # raise a Ctrl-C that was lost inside
@@ -162,7 +162,7 @@ def _inside(line: _Line, what: What | None, share: Share | None) -> Iterator[Non
 
 
 @contextmanager
-def _shown(line: _Line, *, quiet: bool) -> Iterator[None]:
+def _shown(line: _ProgressLine, *, quiet: bool) -> Iterator[None]:
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield
         return

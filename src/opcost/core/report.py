@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import IO, Any, ClassVar, NamedTuple
 
-from opcost.core.graph import Call, Cost, Memory, Note, Op, Phase, TensorSpec
+from opcost.core.graph import Cost, Memory, ModuleCall, Note, Op, Phase, TensorSpec
 from opcost.core.plugin import load_view
 from opcost.core.rendering import Listed, Rendered, brief, brief_repr
 from opcost.core.units import format_count
@@ -183,7 +183,7 @@ class Report(Rendered):
     input_values: tuple[int, ...] = ()
     """The identities of the inputs, as in `Op.inputs`."""
     output_values: tuple[int, ...] = ()
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ModuleCall, ...] = ()
     """Every call of every module in the order of entry."""
     notes: tuple[Note, ...] = ()
     _index: dict[str, ModuleCost] = field(default_factory=dict, init=False, repr=False, compare=False)

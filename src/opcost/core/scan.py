@@ -76,7 +76,7 @@ class Totals(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class TensorGroup:
     """Tensors on one line."""
 
     name: str
@@ -112,31 +112,33 @@ class Scan(Rendered):
     """What the format says of itself."""
     notes: tuple[Note, ...] = ()
 
-    def by(self, how: By, depth: int | None = None) -> tuple[Group, ...]:
+    def by(self, how: By, depth: int | None = None) -> tuple[TensorGroup, ...]:
         """The tensors on lines: one for each layer pattern, module, element type, or tensor."""
         if how == "type":
             return self.by_type()
         if how in ("layer", "module"):
             given = () if depth is None else (depth,)
             return self.by_layer(*given) if how == "layer" else self.by_module(*given)
-        return self._in_order(Group(one.name, 1, one.params, one.bytes, one.shape, (one.type,)) for one in self.tensors)
+        return self._in_order(
+            TensorGroup(one.name, 1, one.params, one.bytes, one.shape, (one.type,)) for one in self.tensors
+        )
 
-    def _in_order(self, groups: Iterable[Group]) -> tuple[Group, ...]:
+    def _in_order(self, groups: Iterable[TensorGroup]) -> tuple[TensorGroup, ...]:
         return Listed(groups if self.ordered else sorted(groups, key=lambda group: natural_order(group.name)))
 
-    def by_layer(self, depth: int = 1) -> tuple[Group, ...]:
+    def by_layer(self, depth: int = 1) -> tuple[TensorGroup, ...]:
         """Layers that differ by their number on one line: `model.layers.{0..79}.mlp.*`, cut `depth` words after it."""
         patterns = patterns_of([tensor.name for tensor in self.tensors], depth if depth < 99 else None)
         names = {key: str(pattern) for key, pattern in {id(pattern): pattern for pattern in patterns}.items()}
         keys = iter(patterns)
         return self._in_order(_grouped(self.tensors, lambda _: names[id(next(keys))]))
 
-    def by_module(self, depth: int = 2) -> tuple[Group, ...]:
+    def by_module(self, depth: int = 2) -> tuple[TensorGroup, ...]:
         """The first `depth` words of the path of a module on one line."""
         found = _grouped(self.tensors, lambda tensor: ".".join(tensor.name.split(".")[:-1][:depth]) or tensor.name)
         return self._in_order(found)
 
-    def by_type(self) -> tuple[Group, ...]:
+    def by_type(self) -> tuple[TensorGroup, ...]:
         """Element types, the largest first."""
         kinds: dict[tuple[Role, str, str], str] = {}
 
@@ -169,7 +171,7 @@ def totals_of(tensors: Iterable[StoredTensor], experts: Experts | None = None) -
     return Totals(count, params, stored, active, scales, others)
 
 
-def _grouped(tensors: Iterable[StoredTensor], key: Callable[[StoredTensor], str]) -> tuple[Group, ...]:
+def _grouped(tensors: Iterable[StoredTensor], key: Callable[[StoredTensor], str]) -> tuple[TensorGroup, ...]:
     """Sums by a key, in the order in which the keys come."""
     sums: dict[str, list[Any]] = {}
     for tensor in tensors:
@@ -187,5 +189,5 @@ def _grouped(tensors: Iterable[StoredTensor], key: Callable[[StoredTensor], str]
     groups = []
     for name, (count, params, stored, shape, types) in sums.items():
         named = tuple(_type(*kind) for kind in sorted(types, key=types.__getitem__, reverse=True))
-        groups.append(Group(name, count, params, stored, shape, named))
+        groups.append(TensorGroup(name, count, params, stored, shape, named))
     return tuple(groups)

@@ -17,10 +17,10 @@ from opcost.core.document import Number, entries, entry
 from opcost.core.graph import (
     NO_ATTRS,
     Attrs,
-    Call,
     How,
     Memory,
     MemoryPart,
+    ModuleCall,
     Note,
     Op,
     PeakHolder,
@@ -56,7 +56,7 @@ _Module: Any = document.required(
 )  # fmt: skip
 
 
-class _Rows(document.Columns):
+class _Rows(document.StoredColumns):
     id: list[Number]
     operator: list[Number]
     module: list[Number]
@@ -66,7 +66,7 @@ class _Rows(document.Columns):
     phase: list[document.PhaseNumber]
 
 
-class _Calls(document.Columns):
+class _Calls(document.StoredColumns):
     module: list[Number]
     inputs: list[list[Number]]
     outputs: list[list[Number]]
@@ -130,7 +130,7 @@ def dumps(report: Report) -> str:
 
 def to_dict(report: Report) -> dict[str, Any]:
     """The report as dictionaries, lists, strings and integers."""
-    specs, operators = document.Specs(), document.Table[_Operator]()
+    specs, operators = document.Specs(), document.Interned[_Operator]()
     attrs_seen: dict[tuple[int, int], str] = {}
     numbers = {module.path: number for number, module in enumerate(report.modules)}
 
@@ -228,7 +228,7 @@ def _read(data: _Report) -> Report:
         phases={phase: document.read_cost(cost, "phases") for phase, cost in data.phases.items()},
         memory=_memory(data.memory, data.peak_bytes), outputs=entries(specs, data.outputs, "outputs"),
         inputs=tuple((given.name, entry(specs, given.spec, "inputs")) for given in data.inputs),
-        calls=tuple(map(Call, called, received, returned, calls.first, calls.end)),
+        calls=tuple(map(ModuleCall, called, received, returned, calls.first, calls.end)),
         **{name: getattr(data, name) for name in ("input_values", "output_values", "notes")},
     )  # fmt: skip
     # Views rely on the tree and its sums.

@@ -47,7 +47,7 @@ class Pattern:
         self.length = len(self.ops)
 
 
-class Step(NamedTuple):
+class PatternRun(NamedTuple):
     """One run of a pattern."""
 
     pattern: Pattern
@@ -81,7 +81,7 @@ class Steps:
             self.kinds.append((pattern, module))
         return found
 
-    def replace(self, number: int, step: Step) -> None:
+    def replace(self, number: int, step: PatternRun) -> None:
         """Replace all steps from this one on by one step that does the same."""
         gone = [self.kinds[kind][0] for kind in self.numbers[number:]]
         self.operators -= sum([pattern.length for pattern in gone])
@@ -92,17 +92,17 @@ class Steps:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def __iter__(self) -> Iterator[Step]:
+    def __iter__(self) -> Iterator[PatternRun]:
         return self.since(0)
 
-    def since(self, number: int) -> Iterator[Step]:
+    def since(self, number: int) -> Iterator[PatternRun]:
         """The steps from one on; cheap near the end."""
         kinds, numbers = self.kinds, self.numbers[number:]
         at = len(self.arguments) - sum([kinds[kind][0].arity for kind in numbers])
         for kind, first in zip(numbers, self.firsts[number:], strict=True):
             pattern, module = kinds[kind]
             end = at + pattern.arity
-            yield Step(pattern, self.arguments[at:end], first, module)
+            yield PatternRun(pattern, self.arguments[at:end], first, module)
             at = end
 
     def latest_first(self) -> Iterator[Op]:

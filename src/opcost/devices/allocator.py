@@ -27,7 +27,7 @@ class OutOfMemory(Exception):
     """The device has too little memory."""
 
 
-class _Block:
+class _CachedBlock:
     """A piece of a segment, linked with its neighbours."""
 
     __slots__ = ("address", "after", "before", "free", "size", "small")
@@ -36,8 +36,8 @@ class _Block:
         self.address = address
         self.size = size
         self.small = small
-        self.before: _Block | None = None
-        self.after: _Block | None = None
+        self.before: _CachedBlock | None = None
+        self.after: _CachedBlock | None = None
         self.free = False
 
 
@@ -49,9 +49,9 @@ class Allocator:
         self.most_reserved = 0
         self._capacity = capacity
         self._following = 0
-        self._free: dict[bool, list[tuple[int, int, _Block]]] = {True: [], False: []}
+        self._free: dict[bool, list[tuple[int, int, _CachedBlock]]] = {True: [], False: []}
 
-    def take(self, size: int) -> _Block:
+    def take(self, size: int) -> _CachedBlock:
         """A block for a tensor of this size."""
         size = -(-size // BLOCK) * BLOCK
         small = size <= SMALL
@@ -61,7 +61,7 @@ class Allocator:
         block.free = False
         left = block.size - size
         if left >= BLOCK if small else left > SMALL:
-            rest = _Block(block.address + size, left, small=small)
+            rest = _CachedBlock(block.address + size, left, small=small)
             rest.before, rest.after = block, block.after
             if rest.after is not None:
                 rest.after.before = rest
@@ -69,7 +69,7 @@ class Allocator:
             self._put(rest)
         return block
 
-    def give(self, block: _Block) -> None:
+    def give(self, block: _CachedBlock) -> None:
         """Free a block, and join it with free neighbours."""
         before, after = block.before, block.after
         if before is not None and before.free:
@@ -80,7 +80,7 @@ class Allocator:
             block = self._joined(block, after)
         self._put(block)
 
-    def _segment(self, size: int, *, small: bool) -> _Block:
+    def _segment(self, size: int, *, small: bool) -> _CachedBlock:
         whole = -(-size // SMALL_SEGMENT) * SMALL_SEGMENT
         segment = SMALL_SEGMENT if small else LARGE_SEGMENT if size < LARGE else whole
         if self._capacity is not None and self.reserved + segment > self._capacity:
@@ -91,28 +91,28 @@ class Allocator:
                 raise OutOfMemory
         self.reserved += segment
         self.most_reserved = max(self.most_reserved, self.reserved)
-        block = _Block(self._following, segment, small=small)
+        block = _CachedBlock(self._following, segment, small=small)
         self._following += segment
         return block
 
     @staticmethod
-    def _joined(first: _Block, second: _Block) -> _Block:
+    def _joined(first: _CachedBlock, second: _CachedBlock) -> _CachedBlock:
         first.size += second.size
         first.after = second.after
         if first.after is not None:
             first.after.before = first
         return first
 
-    def _put(self, block: _Block) -> None:
+    def _put(self, block: _CachedBlock) -> None:
         block.free = True
         insort(self._free[block.small], (block.size, block.address, block))
 
-    def _pull(self, block: _Block) -> None:
+    def _pull(self, block: _CachedBlock) -> None:
         free = self._free[block.small]
         del free[bisect_left(free, (block.size, block.address))]
 
 
-def _is_segment(block: _Block) -> bool:
+def _is_segment(block: _CachedBlock) -> bool:
     return block.before is None and block.after is None
 
 
@@ -135,7 +135,7 @@ def allocated_blocks(lives: Lives, capacity: int | None = None) -> AllocatedBloc
     workspaces: list[int] = []
     for _ in range(PASSES):
         inputs = [allocator.take(size) for size in lives.inputs]
-        blocks: dict[int, _Block] = {}
+        blocks: dict[int, _CachedBlock] = {}
         sizes, workspaces = [], []
         births = iter(zip(lives.births, lives.sizes, strict=True))
         following = next(births, None)

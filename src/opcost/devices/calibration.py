@@ -55,7 +55,7 @@ class Calibration:
         return brief(self, [f"{len(self.rows):,} operators timed", self.meta.get("made", "")], self.device)
 
 
-class _Rows(document.Columns):
+class _MeasuredRows(document.StoredColumns):
     kind: list[Number]
     raw: list[Number]
     attrs: list[Number]
@@ -66,7 +66,7 @@ class _Rows(document.Columns):
     workspace: list[Number]
 
 
-class _File(msgspec.Struct, kw_only=True):
+class _CalibrationFile(msgspec.Struct, kw_only=True):
     schema: str
     device: str
     meta: dict[str, str]
@@ -74,12 +74,12 @@ class _File(msgspec.Struct, kw_only=True):
     texts: list[str]
     specs: list[document.SpecRecord]
     attrs: list[dict[str, Any]]
-    rows: _Rows
+    rows: _MeasuredRows
 
 
 def dumps(calibration: Calibration) -> str:
     """The text of the file: each distinct tensor, name and set of attributes is written once."""
-    specs, texts, attrs = document.Specs(), document.Table[str](), document.Table[dict[str, Any]]()
+    specs, texts, attrs = document.Specs(), document.Interned[str](), document.Interned[dict[str, Any]]()
 
     def number_of_attrs(row: Measured) -> int:
         written = document.write_attrs(row.attrs)
@@ -95,15 +95,15 @@ def dumps(calibration: Calibration) -> str:
     for name in ("ins", "outs"):
         columns[name] = [specs.all_of(getattr(row, name)) for row in measured]
     columns["attrs"] = [number_of_attrs(row) for row in measured]
-    made = _File(
+    made = _CalibrationFile(
         schema=SCHEMA, device=calibration.device, meta=dict(calibration.meta), position=calibration.position,
         texts=texts.entries, specs=[document.SpecRecord(spec.shape, spec.dtype) for spec in specs.entries],
-        attrs=attrs.entries, rows=_Rows(**columns),
+        attrs=attrs.entries, rows=_MeasuredRows(**columns),
     )  # fmt: skip
     return document.dumps(document.builtins_of(made))
 
 
-def _read(file: _File) -> Calibration:
+def _read(file: _CalibrationFile) -> Calibration:
     specs, attrs = document.read_specs(file.specs), [document.read_attrs(each) for each in file.attrs]
     columns = msgspec.structs.asdict(file.rows)
     for name, table in (("kind", file.texts), ("raw", file.texts), ("attrs", attrs)):
@@ -115,5 +115,5 @@ def _read(file: _File) -> Calibration:
 
 
 DOCUMENT = document.Document(
-    noun="calibration", schema=SCHEMA, again="opcost calibrate -o FILE", form=_File, read=_read
+    noun="calibration", schema=SCHEMA, again="opcost calibrate -o FILE", form=_CalibrationFile, read=_read
 )

@@ -52,7 +52,7 @@ class Laws:
     """Memory beside the results, as a share of the bytes that an operator moves, by family and element type."""
 
 
-class _File(msgspec.Struct, array_like=True):
+class _LawsFile(msgspec.Struct, array_like=True):
     device: str
     meta: dict[str, str]
     operators: int
@@ -65,13 +65,13 @@ def dumps(laws: Laws) -> bytes:
     """The content of the file."""
     fitted = [(*key, law) for key, law in laws.laws.items()]
     workspaces = [(*key, near) for key, near in laws.workspaces.items()]
-    made = _File(laws.home.name, dict(laws.meta), laws.operators, dict(laws.host_ns), fitted, workspaces)
+    made = _LawsFile(laws.home.name, dict(laws.meta), laws.operators, dict(laws.host_ns), fitted, workspaces)
     return gzip.compress(msgspec.json.encode(made), 9, mtime=0)
 
 
 def loads(packed: bytes) -> Laws:
     """What such a file holds."""
-    found = msgspec.json.decode(gzip.decompress(packed), type=_File)
+    found = msgspec.json.decode(gzip.decompress(packed), type=_LawsFile)
     return Laws(
         home=find_device(found.device),
         meta=found.meta,

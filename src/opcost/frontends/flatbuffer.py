@@ -140,12 +140,12 @@ class Buffer:
             raise self.broken(f"a list of {count} elements is claimed, more than the file holds", at)
         return at + 4, count
 
-    def root(self, identifier: bytes) -> Table:
+    def root(self, identifier: bytes) -> FlatTable:
         """The outermost table, after the size and the identifier that this kind of graph must carry."""
         found = self.data.piece(self.check(self.start + 4, 4), 4)
         if found != identifier:
             raise self.broken(f"the graph calls itself {found!r}, where {identifier!r} is expected", self.start + 4)
-        return Table(self, self.follow(self.start))
+        return FlatTable(self, self.follow(self.start))
 
     def vtable(self, at: int) -> tuple[int, tuple[int, ...]]:
         """Size of the tables with this virtual table, and the place of each field inside them (0: not stored)."""
@@ -162,7 +162,7 @@ class Buffer:
         return found
 
 
-class Table:
+class FlatTable:
     """One table of a flatbuffer; fields are read by their slot in the schema."""
 
     __slots__ = ("_inside", "_slots", "at", "buffer")
@@ -192,9 +192,9 @@ class Table:
         at = self._field(slot, 4)
         return self.buffer.text(self.buffer.follow(at)) if at else ""
 
-    def table(self, slot: int) -> Table | None:
+    def table(self, slot: int) -> FlatTable | None:
         at = self._field(slot, 4)
-        return Table(self.buffer, self.buffer.follow(at)) if at else None
+        return FlatTable(self.buffer, self.buffer.follow(at)) if at else None
 
     def data(self, slot: int) -> tuple[int, int]:
         """Position and length of raw bytes, however many; (0, 0) where there are none."""
@@ -223,14 +223,14 @@ class Table:
         for at in range(start, start + 4 * count, 4):
             yield self.buffer.follow(at)
 
-    def tables(self, slot: int) -> Iterator[Table]:
+    def tables(self, slot: int) -> Iterator[FlatTable]:
         """The tables of a vector; none of them may be listed twice."""
         seen: set[int] = set()
         for at in self.positions(slot):
             if at in seen:
                 raise self.buffer.broken("a table is listed twice", at)
             seen.add(at)
-            yield Table(self.buffer, at)
+            yield FlatTable(self.buffer, at)
 
     def texts(self, slot: int) -> tuple[str, ...]:
         return tuple(self.buffer.text(at) for at in self.positions(slot))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from opcost.core.graph import BITS, INTEGER
 from opcost.core.option import Precision, Sizes
 from opcost.errors import InputError, UnknownName, shortened, some
-from opcost.frontends.options import InputOptions, Option
+from opcost.frontends.options import FrontendOption, InputOptions
 
 Shape: TypeAlias = "tuple[int, ...]"
 Extent = TypeVar("Extent", int, "int | str | None")  # Of a shape: a size, or also the name of one that is left open
@@ -335,7 +335,7 @@ Open: TypeAlias = "tuple[int | str | None, ...]"
 """The extents of a shape: a size, the name of one that is left open, or nothing at all."""
 
 _DIM_HELP = "A size that a model's file leaves open, by name: --dim batch=1 --dim seq=128, or batch=1,seq=128."
-DIM = Option("dim", str, _DIM_HELP, "NAME=SIZE", repeated=True)
+DIM = FrontendOption("dim", str, _DIM_HELP, "NAME=SIZE", repeated=True)
 
 
 def parse_dims(given: str | Sequence[str] | None, declared: Mapping[str, Open]) -> dict[str, int]:

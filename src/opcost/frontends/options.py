@@ -23,7 +23,7 @@ def refuse_running(options: CountOptions, what: str) -> None:
             raise InputError(f"{what}, which is read and not run; {wanted} cannot be counted from it", hint=hint)
 
 
-class Option(NamedTuple):
+class FrontendOption(NamedTuple):
     """An option that one front end has and others do not: in Python `options={name: value}`, as a flag `--name VALUE`."""
 
     name: str
@@ -39,7 +39,7 @@ class TakesOptions(Protocol):
     """A front end or a recorder, as far as options go."""
 
     name: str
-    options: tuple[Option, ...]
+    options: tuple[FrontendOption, ...]
     """Options that only it has; on the command line these are flags."""
     understands: frozenset[str]
     """Which of `sizes` and `dtype` it takes."""

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from opcost.core.files import opened
-from opcost.core.graph import Call as ModuleCall
-from opcost.core.graph import Module, Role
+from opcost.core.graph import Module, ModuleCall, Role
 from opcost.core.parsing import Bad, BadArchive, archive_in, short
 from opcost.frontends.aten import Plan, Translation, plan_of, plan_without_schema, translate
-from opcost.frontends.aten.call import Call, Described, flat, layout_name
+from opcost.frontends.aten.call import AtenCall, Described, flat, layout_name
 from opcost.frontends.aten.composite import taken_apart
 from opcost.frontends.aten.schema import Schema, is_view, shipped
 from opcost.frontends.building import GraphBuilder, above, check_extents, tree_order
@@ -174,8 +173,8 @@ class ProgramOperator(NamedTuple):
     plan: Plan
     schema: Schema | None
 
-    def call(self, arguments: dict[str, Any], outs: tuple[Any, ...] = ()) -> Call:
-        return Call(self.plan.name, self.plan.overload, arguments, outs, in_place=self.plan.in_place)
+    def call(self, arguments: dict[str, Any], outs: tuple[Any, ...] = ()) -> AtenCall:
+        return AtenCall(self.plan.name, self.plan.overload, arguments, outs, in_place=self.plan.in_place)
 
 
 @lru_cache(maxsize=4096)  # a file may name any number of operators

@@ -18,7 +18,7 @@ BLOCK = 1 << 13  # Bytes of a large message that are read at once, which is what
 _HEAD = 20  # Bytes that two numbers, tag and length, take at most
 
 
-class Span(NamedTuple):
+class FilePiece(NamedTuple):
     """A piece of a file that is too large to be read for nothing."""
 
     file: BinaryIO
@@ -32,8 +32,8 @@ class Span(NamedTuple):
         return _block(self.file, self.begin, self.end - self.begin)
 
 
-Piece: TypeAlias = "bytes | Span"
-Field: TypeAlias = "int | bytes | Span"
+Piece: TypeAlias = "bytes | FilePiece"
+Field: TypeAlias = "int | bytes | FilePiece"
 
 
 def size_of(piece: Piece) -> int:
@@ -43,7 +43,7 @@ def size_of(piece: Piece) -> int:
 
 def fields(message: Piece) -> Iterable[tuple[int, Field]]:
     """The fields of a message, by their numbers, in their order."""
-    if isinstance(message, Span):
+    if isinstance(message, FilePiece):
         if message.end - message.begin > SMALL:
             return _walked(message)
         message = message.read(SMALL)
@@ -95,7 +95,7 @@ def _width(way: int) -> int:
     return 8 if way == 1 else 4
 
 
-def _walked(message: Span) -> Iterator[tuple[int, Field]]:
+def _walked(message: FilePiece) -> Iterator[tuple[int, Field]]:
     """The fields of a large message; small ones are read, a block of them at once, large ones are given as spans."""
     file, at, last = message
     block, start = b"", at
@@ -116,7 +116,7 @@ def _walked(message: Span) -> Iterator[tuple[int, Field]]:
         if at > last:
             raise Bad(f"a field has {length:,} bytes, and {last - begin:,} are left")
         if length > SMALL:
-            yield tag >> 3, Span(file, begin, at)
+            yield tag >> 3, FilePiece(file, begin, at)
             continue
         if at > start + len(block):
             block, start = _block(file, begin, min(max(BLOCK, length), last - begin)), begin
@@ -221,13 +221,13 @@ def _bytes(field: Field) -> bytes:
 
 
 @dataclass(slots=True)
-class Parts:
+class MessageFields:
     """The fields of one message by number, each with all its values."""
 
     found: dict[int, list[Field]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, message: Piece) -> Parts:
+    def of(cls, message: Piece) -> MessageFields:
         found: dict[int, list[Field]] = {}
         for number, value in fields(message):
             if number in found:
@@ -248,5 +248,5 @@ class Parts:
     def integers(self, number: int) -> list[int]:
         return [value for each in self.all(number) for value in integers(each)]
 
-    def messages(self, number: int) -> list[Parts]:
-        return [Parts.of(piece(each)) for each in self.all(number)]
+    def messages(self, number: int) -> list[MessageFields]:
+        return [MessageFields.of(piece(each)) for each in self.all(number)]

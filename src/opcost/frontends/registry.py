@@ -23,7 +23,7 @@ from opcost.errors import AmbiguousSource, InputError, SourceError, UnknownSourc
 
 if TYPE_CHECKING:
     from opcost.core.graph import Graph, TensorSpec
-    from opcost.frontends.options import CountOptions, Option
+    from opcost.frontends.options import CountOptions, FrontendOption
 
 FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, partial)
 """What can be called and is not an object of a framework."""
@@ -39,7 +39,9 @@ class FrontEnd(Protocol):
     name: str
     framework: str  # The module whose presence in `sys.modules` means that objects of this front end may exist
     suffixes: tuple[str, ...] = ()  # File suffixes it reads, with the dot; empty for live objects only
-    options: tuple[Option, ...] = ()  # Options that only this front end has; on the command line these are flags
+    options: tuple[
+        FrontendOption, ...
+    ] = ()  # Options that only this front end has; on the command line these are flags
     understands: frozenset[str] = frozenset()
     """Which of the options `sizes` and `dtype` it takes: other sizes are refused, another type is set afterwards."""
 

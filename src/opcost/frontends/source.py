@@ -28,7 +28,7 @@ FORMS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _OpenedFile:
     path: Path
 
     @property
@@ -36,12 +36,12 @@ class _File:
         return str(self.path)
 
 
-class SavedReport(_File):
+class SavedReport(_OpenedFile):
     """A report written by `Report.save("....json")`."""
 
 
 @dataclass(frozen=True, slots=True)
-class ModelFile(_File):
+class ModelFile(_OpenedFile):
     """A file that a front end reads."""
 
     frontend: FrontEnd

@@ -12,7 +12,7 @@ from opcost.core.plugin import FRONTENDS, usable
 from opcost.core.profile import Profile
 from opcost.core.report import Report
 from opcost.errors import AmbiguousSource, InputError, UnknownSource
-from opcost.frontends.options import InputOptions, Option
+from opcost.frontends.options import FrontendOption, InputOptions
 
 
 class Recorder(Protocol):
@@ -25,7 +25,7 @@ class Recorder(Protocol):
     framework: str  # The module whose presence in `sys.modules` means that objects of this recorder may exist
     suffixes: tuple[str, ...] = ()
     """Suffixes of files that it runs by itself, with the dot; empty for live objects only."""
-    options: tuple[Option, ...] = ()  # Options that only it has; on the command line these are flags
+    options: tuple[FrontendOption, ...] = ()  # Options that only it has; on the command line these are flags
     understands: frozenset[str] = frozenset()
     """Which of `sizes` and `dtype` of the options it supports; others are refused before it is called."""
     wants_report: bool = False

@@ -47,7 +47,7 @@ class RocprofReader:
             found = _objects(as_dict(file.json()).get(ROOT))
             if not found:
                 raise SourceError(f"{file.path}: no record of a run under {ROOT!r}")
-            runs = [_Run(run, number, make) for number, run in enumerate(found)]
+            runs = [_RecordedProcess(run, number, make) for number, run in enumerate(found)]
             names = dict.fromkeys(name for run in runs for name in run.device_names)
             if names:
                 meta["device"] = ", ".join(names)
@@ -60,7 +60,7 @@ class RocprofReader:
 READER: Reader = RocprofReader()
 
 
-class _Run:
+class _RecordedProcess:
     """One process that rocprofv3 recorded."""
 
     def __init__(self, run: dict[str, Any], number: int, make: LaunchEvents) -> None:

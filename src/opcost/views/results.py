@@ -22,7 +22,7 @@ from opcost.views.comparison import TablesOptions
 from opcost.views.view import Build, NumberOptions, View, ViewOptions
 
 
-class Result(NamedTuple):
+class ResultViews(NamedTuple):
     """How one kind of result is shown; each with the options that it alone has."""
 
     sheet: Build  # for people
@@ -98,26 +98,26 @@ _TABLES: dict[type, tuple[_Of, _Of, _Of]] = {
 
 _RECORDS = Build(report.ListingOptions, report.report_records, by="op", depth=None, merge=False)
 _TABLE_RECORDS = Build(ViewOptions, lambda result, _: _TABLES[type(result)][1](result))
-RESULTS: dict[str, Result] = {
-    "report": Result(
+RESULTS: dict[str, ResultViews] = {
+    "report": ResultViews(
         sheet=Build(report.ListingOptions, report.report_sheet),
         records=_RECORDS,
         columns=_RECORDS,
         data=Build(JsonOptions, lambda result, _: schema.to_dict(result)),
     ),
-    "profile": Result(
+    "profile": ResultViews(
         sheet=Build(profile.AnswerOptions, profile.answer_sheet),
         records=Build(profile.AnswerOptions, profile.answer_records),
         columns=Build(profile.AnswerOptions, profile.answer_column_records),
         data=Build(profile.AnswerDataOptions, profile.answer_data),
     ),
-    "scan": Result(
+    "scan": ResultViews(
         sheet=Build(scan.ScanOptions, scan.scan_sheet),
         records=Build(ViewOptions, scan.scan_records),
         columns=Build((scan.ScanOptions, NumberOptions), scan.list_scan, by="tensor"),
         data=Build(JsonOptions, scan.scan_data),
     ),
-    "tables": Result(
+    "tables": ResultViews(
         sheet=Build(TablesOptions, lambda result, options: _TABLES[type(result)][0](result, options)),
         records=_TABLE_RECORDS,
         columns=_TABLE_RECORDS,

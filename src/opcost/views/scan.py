@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from opcost.core.scan import By, Group, Scan
+from opcost.core.scan import By, Scan, TensorGroup
 from opcost.core.sheet import LONG_LINE, Cell, Line, Role, Section, Sheet, Table, Total
 from opcost.errors import UnknownName, shortened, some
 from opcost.views.view import Column, Columns, ViewOptions, by_name, choose_columns, find_column, listing
@@ -62,21 +62,21 @@ def list_scan(scan: Scan, options: ScanOptions) -> Table:
     return _table(scan, options.by, groups, f"by {TITLES[options.by]}", options)
 
 
-def _table(scan: Scan, by: By, groups: Sequence[Group], title: str, options: ScanOptions | None = None) -> Table:
+def _table(scan: Scan, by: By, groups: Sequence[TensorGroup], title: str, options: ScanOptions | None = None) -> Table:
     """The first lines, what the rest adds up to, and the sum; `options` are those of the main table."""
     known = scan_columns(by, scan)
     top, chosen = (None, None) if options is None else (options.top, options.columns)
     columns = tuple(known.values()) if chosen is None else choose_columns(chosen, known)
 
-    def line(group: Group, role: Role = "row") -> Line:
+    def line(group: TensorGroup, role: Role = "row") -> Line:
         return Line(tuple(column.of(group) for column in columns), role)
 
     lines = [line(group) for group in groups[:top]]
     if rest := groups[top:] if top else ():
         tensors, params, size = (sum(getattr(group, name) for group in rest) for name in ("tensors", "params", "bytes"))
-        lines.append(line(Group(f"{len(rest):,} more lines", tensors, params, size, None, ()), "rest"))
+        lines.append(line(TensorGroup(f"{len(rest):,} more lines", tensors, params, size, None, ()), "rest"))
     totals = scan.totals
-    lines.append(line(Group("total", totals.tensors, totals.params, totals.bytes, None, ()), "total"))
+    lines.append(line(TensorGroup("total", totals.tensors, totals.params, totals.bytes, None, ()), "total"))
     ranked = (*_RANKED, *_THEN[by]) if chosen is None else ()
     return Table(title=title, fields=columns, lines=tuple(lines), ranked=ranked, main=options is not None)
 
@@ -92,10 +92,10 @@ def scan_columns(by: By, scan: Scan | None = None) -> dict[str, Column]:
     whole = scan.totals.params if scan else 0
     same: tuple[Cell, ...] = ("", *types) if by == "type" or len(types) == 1 else ("",)
 
-    def shape(group: Group) -> str:
+    def shape(group: TensorGroup) -> str:
         return "" if group.shape is None else "x".join(map(str, group.shape)) or "scalar"
 
-    def types_of(group: Group) -> str:
+    def types_of(group: TensorGroup) -> str:
         """The types of the weights, and of other tensors only where there are no weights."""
         weights = [name for name in group.types if not name.endswith(")")]
         return ", ".join(some(weights or list(group.types), 3))
@@ -146,7 +146,7 @@ def scan_data(scan: Scan, options: object) -> dict[str, Any]:
     totals = scan.totals
     groups: tuple[By, ...] = ("type", "module", "layer")
 
-    def group_data(group: Group) -> dict[str, Any]:
+    def group_data(group: TensorGroup) -> dict[str, Any]:
         about = {name: getattr(group, name) for name in ("name", "tensors", "params", "bytes")}
         return {**about, "types": list(group.types)}
 

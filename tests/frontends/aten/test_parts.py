@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map
 
 from opcost.core.graph import TensorSpec
 from opcost.frontends.aten import plan_of, translate
-from opcost.frontends.aten.call import Call, Described, flat
+from opcost.frontends.aten.call import AtenCall, Described, flat
 from opcost.frontends.aten.composite import COMPOSITES, taken_apart
 from opcost.frontends.aten.schema import shipped
 from opcost.rules import default_rules
@@ -158,14 +158,14 @@ def described(value: Any) -> Any:
     return Described(tuple(value.shape), value.stride(), dtype, requires_grad=value.requires_grad)
 
 
-def called(name: str, overload: str, args: tuple[Any, ...], kwargs: dict[str, Any], outs: Any) -> tuple[Any, Call]:
+def called(name: str, overload: str, args: tuple[Any, ...], kwargs: dict[str, Any], outs: Any) -> tuple[Any, AtenCall]:
     schema = shipped(name, overload)
     assert schema is not None, (name, overload)
     plan = plan_of(schema)
     return plan, plan.call(args, kwargs, tuple(flat([outs])))
 
 
-def cost(plan: Any, call: Call) -> tuple[Any, ...]:
+def cost(plan: Any, call: AtenCall) -> tuple[Any, ...]:
     """Kind and cost of a call. How its tensors lie beside each other costs nothing, and parts are told row by row."""
     found = translate(plan, call)
     ins = tuple(flat(call.args.values())) if found.ins is None else found.ins
@@ -188,7 +188,7 @@ def parts(func: Any, args: tuple[Any, ...], outs: Any) -> list[tuple[Any, ...]]:
         base, _, overload = step.operator.partition(".")
         inner, _ = called(f"aten::{base}", overload, (), {}, ())
         arguments = {**dict(inner.parameters), **step.args}
-        found.append(cost(inner, Call(inner.name, inner.overload, arguments, step.outs, in_place=inner.in_place)))
+        found.append(cost(inner, AtenCall(inner.name, inner.overload, arguments, step.outs, in_place=inner.in_place)))
     return found
 
 

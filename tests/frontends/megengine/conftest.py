@@ -12,10 +12,10 @@ import pytest
 
 from opcost.analysis.costing import cost_graph
 from opcost.core.graph import Attr, nbytes
-from opcost.frontends.flatbuffer import Buffer, Pages, Table
+from opcost.frontends.flatbuffer import Buffer, FlatTable, Pages
 from opcost.frontends.megengine.load import build_graph
-from opcost.frontends.megengine.model import Model, Operator, Tensor, Variable
-from opcost.frontends.megengine.operators.table import OperatorCall
+from opcost.frontends.megengine.model import DumpedTensor, FileOperator, Model, Variable
+from opcost.frontends.megengine.operators.table import MegEngineCall
 from opcost.frontends.megengine.schema import _TABLES, DType, Param, read_param
 from opcost.frontends.nodes.meaning import Content, Operand
 from opcost.frontends.options import CountOptions
@@ -64,22 +64,22 @@ def _apply(
     result: str | None = None,
     **fields: Attr,
 ) -> Any:
-    operators: list[Operator] = []
+    operators: list[FileOperator] = []
     numbers: dict[int, tuple[int | float, ...]] = {}
     for place, given in enumerate(inputs):
         constant = isinstance(given, list)
         shape = (len(given),) if constant else tuple(given)
         held = DType("int32" if constant else dtype)
-        tensor = Tensor(f"x{place}", shape, held, 64, nbytes(prod(shape), held.name) if constant else 0)
+        tensor = DumpedTensor(f"x{place}", shape, held, 64, nbytes(prod(shape), held.name) if constant else 0)
         source = "ImmutableTensor" if constant else "Host2DeviceCopy"
-        operators.append(Operator(place, source, "", Param("Empty", {}), (), (place,), (tensor,)))
+        operators.append(FileOperator(place, source, "", Param("Empty", {}), (), (place,), (tensor,)))
         if constant:
             numbers[place] = tuple(given)
     count = len(inputs)
     made = tuple(range(count, count + outputs))
     param = Param(table, {**_defaults(table), **fields})
     declared = DType(result) if result else None
-    operators.append(Operator(count, kind, "tested", param, tuple(range(count)), made, (), declared))
+    operators.append(FileOperator(count, kind, "tested", param, tuple(range(count)), made, (), declared))
     model = Model(
         path="made.mge",
         format="FBS v2",
@@ -96,7 +96,7 @@ def _apply(
 
 
 @pytest.fixture
-def node() -> Callable[..., OperatorCall]:
+def node() -> Callable[..., MegEngineCall]:
     """One operator on inputs of these shapes, as `2x?x4`, or `*` of an unknown rank; numbers are a constant of the file.
 
     Their element types are all different, the first one is qint8.
@@ -104,7 +104,7 @@ def node() -> Callable[..., OperatorCall]:
     return _node
 
 
-def _node(kind: str, inputs: Sequence[str | list[int]], outputs: int, fields: Mapping[str, Any]) -> OperatorCall:
+def _node(kind: str, inputs: Sequence[str | list[int]], outputs: int, fields: Mapping[str, Any]) -> MegEngineCall:
     table = fields.get("table", "Empty")
     param = Param(table, {**_defaults(table), **{name: value for name, value in fields.items() if name != "table"}})
     dtypes = ["qint8", "float16", "float64", "int64", "uint8", "bool", "int8", "bfloat16"]
@@ -114,7 +114,7 @@ def _node(kind: str, inputs: Sequence[str | list[int]], outputs: int, fields: Ma
         ins.append(
             Operand(place, shape, dtype, Content((len(given),), tuple(given)) if isinstance(given, list) else None)
         )
-    return OperatorCall(kind, param.fields, ins, outputs)
+    return MegEngineCall(kind, param.fields, ins, outputs)
 
 
 def extents(text: str) -> tuple[int | None, ...] | None:
@@ -130,4 +130,4 @@ def _defaults(table: str) -> dict[str, Attr]:
     if tag is None:
         return {}
     empty = Buffer(Pages(b"\x04\0\x04\0\x04\0\0\0" + bytes(8), 16, "empty"), 0, 16, "empty")
-    return dict(read_param(tag, Table(empty, 4)).fields)
+    return dict(read_param(tag, FlatTable(empty, 4)).fields)

@@ -13,7 +13,7 @@ import pytest
 
 from opcost.core.shapes import Mismatch, Unknown
 from opcost.frontends.megengine.operators import ROWS
-from opcost.frontends.megengine.operators.table import OperatorCall, Row
+from opcost.frontends.megengine.operators.table import MegEngineCall, MegEngineRow
 from opcost.frontends.megengine.schema import NO_AXIS
 from opcost.frontends.nodes.meaning import Out
 
@@ -27,7 +27,7 @@ class Meaning(NamedTuple):
     outputs: tuple[int, ...] | None = None
 
 
-def meaning_of(row: Row, call: OperatorCall) -> Meaning:
+def meaning_of(row: MegEngineRow, call: MegEngineCall) -> Meaning:
     kind, attrs = row.meaning(call)
     return Meaning(kind, dict(attrs), None if kind == "unknown" else row.read(call), row.made(call))
 
@@ -396,7 +396,7 @@ def shape_of(text: str) -> tuple[int | None, ...]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{at}-{case.op}" for at, case in enumerate(CASES)])
-def test_an_operator_makes_and_means(case: Case, node: Callable[..., OperatorCall]) -> None:
+def test_an_operator_makes_and_means(case: Case, node: Callable[..., MegEngineCall]) -> None:
     row = ROWS[case.op]
     expected = [shape_of(text) for text in case.outs.split()]
     found = node(case.op, case.ins, len(expected), case.fields)
@@ -437,7 +437,7 @@ REFUSED: list[tuple[str, list[str | list[int]], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("op", "ins", "fields"), REFUSED)
 def test_what_does_not_fit_is_refused(
-    op: str, ins: Any, fields: dict[str, Any], node: Callable[..., OperatorCall]
+    op: str, ins: Any, fields: dict[str, Any], node: Callable[..., MegEngineCall]
 ) -> None:
     with pytest.raises(Mismatch):
         ROWS[op].shapes(node(op, ins, 4, fields))
@@ -448,7 +448,7 @@ def test_what_does_not_fit_is_refused(
     [("float16", "float32", "copy"), ("float32", "qint8", "quantize"), ("qint8", "float32", "quantize")],
 )
 def test_a_conversion_computes_where_numbers_are_quantized(
-    given: str, made: str, kind: str, node: Callable[..., OperatorCall]
+    given: str, made: str, kind: str, node: Callable[..., MegEngineCall]
 ) -> None:
     found = node("TypeCvt", ["3x5"], 1, {"dtype": made})
     found.ins[0].dtype = given
@@ -460,7 +460,7 @@ def test_a_conversion_computes_where_numbers_are_quantized(
 
 
 @pytest.mark.parametrize("count", [0, 1 << 10, (1 << 10) + 1])
-def test_layers_are_as_many_as_can_be_believed(count: int, node: Callable[..., OperatorCall]) -> None:
+def test_layers_are_as_many_as_can_be_believed(count: int, node: Callable[..., MegEngineCall]) -> None:
     given = node("LSTM", ["5x2x7", "1x2x11", "1x2x11", "9"], 4, {**LAYERS, "num_layers": count})
     if count == 1 << 10:
         assert len(ROWS["LSTM"].meaning(given)[1]["layers"]) == count  # type: ignore[arg-type]
@@ -474,7 +474,7 @@ def test_layers_are_as_many_as_can_be_believed(count: int, node: Callable[..., O
     """CondExecPred CondExecPredLogical CondExecMerge Loop ExternCOprRunner TensorRTRuntimeOpr AtlasRuntimeOpr CambriconRuntimeOpr
     MagicMindRuntimeOpr NvOf""".split(),
 )
-def test_what_only_data_or_other_code_tells_stays_unknown(op: str, node: Callable[..., OperatorCall]) -> None:
+def test_what_only_data_or_other_code_tells_stays_unknown(op: str, node: Callable[..., MegEngineCall]) -> None:
     given = node(op, ["1", "3x5"], 1, {})
     with pytest.raises(Unknown):
         ROWS[op].shapes(given)

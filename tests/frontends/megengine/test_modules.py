@@ -100,19 +100,21 @@ def test_running_statistics_are_buffers() -> None:
     """Of `BatchNorm`'s inputs the last two; a constant that is also a weight stays one."""
     from opcost.core.graph import Value
     from opcost.frontends.megengine.load import build_graph
-    from opcost.frontends.megengine.model import Model, Operator, Tensor, Variable
+    from opcost.frontends.megengine.model import DumpedTensor, FileOperator, Model, Variable
     from opcost.frontends.megengine.schema import DType, Param
     from opcost.frontends.options import CountOptions
 
     held = DType("float32")
     shape = (1, 4, 1, 1)
     empty = Param("Empty", {})
-    operators = [Operator(0, "Host2DeviceCopy", "", empty, (), (0,), (Tensor("x", (1, 4, 5, 5), held, 0, 0),))]
+    operators = [
+        FileOperator(0, "Host2DeviceCopy", "", empty, (), (0,), (DumpedTensor("x", (1, 4, 5, 5), held, 0, 0),))
+    ]
     for index in range(1, 5):
-        tensor = Tensor("", shape, held, 64 * index, 16)
-        operators.append(Operator(index, "ImmutableTensor", "", empty, (), (index,), (tensor,)))
+        tensor = DumpedTensor("", shape, held, 64 * index, 16)
+        operators.append(FileOperator(index, "ImmutableTensor", "", empty, (), (index,), (tensor,)))
     param = Param("BN", {"fwd_mode": "INFERENCE"})
-    operators.append(Operator(5, "BatchNorm", "", param, (0, 1, 2, 3, 1), (5, 6, 7, 8), ()))
+    operators.append(FileOperator(5, "BatchNorm", "", param, (0, 1, 2, 3, 1), (5, 6, 7, 8), ()))
     names = ("x", "bn.weight", "bn.bias", "bn.running_mean", "unused", "", "", "", "bn.y")
     model = Model(
         path="bn.mge", format="FBS v2", version="1.13.0", operators=tuple(operators),

@@ -14,7 +14,7 @@ from opcost.analysis.costing import cost_graph
 from opcost.core.graph import TensorSpec
 from opcost.frontends.mxnet.load import Opened, load_graph
 from opcost.frontends.mxnet.ops import all_operators
-from opcost.frontends.mxnet.ops.table import Call, Operator
+from opcost.frontends.mxnet.ops.table import MXNetOperator, SymbolCall
 from opcost.frontends.mxnet.roles import upgraded
 from opcost.frontends.mxnet.symbol import Attributes, parse_symbol
 from opcost.frontends.options import CountOptions
@@ -113,7 +113,7 @@ class Fixed(NamedTuple):
 
 
 FIXED = {
-    name: Fixed(*each.meaning(Call(Attributes({}), [], [], [], [])))
+    name: Fixed(*each.meaning(SymbolCall(Attributes({}), [], [], [], [])))
     for name, each in all_operators().items()
     if isinstance(each.means, str)
 }
@@ -455,7 +455,7 @@ def test_an_operator_costs_what_it_computes(row: Row) -> None:
 UNSHAPED = {"unknown", *MOVED, "elementwise", "softmax", "reduce", "random", "quantize"}
 
 
-def handler(operator: Operator) -> int:
+def handler(operator: MXNetOperator) -> int:
     """What tells two operators apart: what works out their kind, or the row itself."""
     return id(operator.means if callable(operator.means) else operator)
 

@@ -16,7 +16,7 @@ from peak_memory import needs_peak, rises_by_less_than
 from work import calls
 
 from opcost.errors import SourceError
-from opcost.frontends.mxnet.params import Array, read_params
+from opcost.frontends.mxnet.params import SavedArray, read_params
 
 V1, V2 = 0xF993FAC8, 0xF993FAC9
 FLOAT32, BFLOAT16 = 0, 12
@@ -42,7 +42,7 @@ def read(tmp_path: Path) -> Any:
     """Read these bytes as a parameter file."""
     path = tmp_path / "net-0000.params"
 
-    def reading(content: bytes) -> tuple[Array, ...]:
+    def reading(content: bytes) -> tuple[SavedArray, ...]:
         path.write_bytes(content)
         return read_params(path)
 
@@ -85,14 +85,14 @@ def test_files_of_each_version_and_a_list_without_names(data: Path) -> None:
 
 def test_one_array_of_numpys_and_an_archive_of_two_point_zero(data: Path) -> None:
     folder = data / "versions/v2.0.0b1"
-    assert read_params(folder / "npx_save.npy") == (Array("", (2, 3), "float32"),)
-    assert Array("s", (), "float32") in read_params(folder / "npx_savez.params")
-    assert Array("c.weight", (8, 3, 3, 3), "float32") in read_params(folder / "save_parameters.params")
+    assert read_params(folder / "npx_save.npy") == (SavedArray("", (2, 3), "float32"),)
+    assert SavedArray("s", (), "float32") in read_params(folder / "npx_savez.params")
+    assert SavedArray("c.weight", (8, 3, 3, 3), "float32") in read_params(folder / "save_parameters.params")
 
 
 def test_half_precision_of_google_is_known(read: Any) -> None:
     assert read(listed([array_v2(2, 3, dtype=BFLOAT16, data=bytes(12))], ["arg:w"])) == (
-        Array("arg:w", (2, 3), "bfloat16"),
+        SavedArray("arg:w", (2, 3), "bfloat16"),
     )
 
 
@@ -110,8 +110,8 @@ def test_an_archive_holds_sparse_arrays_as_folders(read: Any) -> None:
             )
     stored = 128 + 2 * 4 * 4 + 128 + 2 * 8  # data and indices, each with its head
     assert set(read(archive.getvalue())) == {
-        Array("w", (6, 4), "float32", "row_sparse", stored),
-        Array("b", (5,), "bfloat16"),
+        SavedArray("w", (6, 4), "float32", "row_sparse", stored),
+        SavedArray("b", (5,), "bfloat16"),
     }
 
 

@@ -293,9 +293,9 @@ def graph_of_a_loop(turns: int, after: int = 100) -> Any:
 
 def test_turns_that_come_again_are_not_dispatched(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    usual = recorder.Recorder.__torch_dispatch__
+    usual = recorder.DatalessRecorder.__torch_dispatch__
     monkeypatch.setattr(
-        recorder.Recorder,
+        recorder.DatalessRecorder,
         "__torch_dispatch__",
         lambda self, func, types, args=(), kwargs=None: seen.append(func) or usual(self, func, types, args, kwargs),
     )

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from opcost.analysis.growth import Weights, weights
+from opcost.analysis.growth import SizeShares, weights
 from opcost.core.graph import Cost, TensorSpec
 from opcost.core.report import Report, Row
 from opcost.errors import OpcostError
@@ -22,7 +22,7 @@ MOST = 120  # steps that are counted at most; a model that needs more follows no
 Counted = Callable[[int], Report]  # A step against a cache of this many tokens
 
 
-class Piece(NamedTuple):
+class StepRange(NamedTuple):
     """Steps whose rows are on lines, from the one against a cache of `first` tokens to that against `last`."""
 
     first: int
@@ -75,7 +75,7 @@ class Piece(NamedTuple):
         return tuple(weights.items())
 
 
-def pieces(counted: Counted, first: int, last: int, edges: Iterable[int] = ()) -> list[Piece]:
+def pieces(counted: Counted, first: int, last: int, edges: Iterable[int] = ()) -> list[StepRange]:
     """All steps from one length of the cache to another; `edges` are lengths at which something may change."""
     known: dict[int, Report] = {}
 
@@ -92,10 +92,10 @@ def pieces(counted: Counted, first: int, last: int, edges: Iterable[int] = ()) -
     return [piece for low, high in pairwise(borders) for piece in _split(report, low, high - 1)]
 
 
-def _split(report: Counted, first: int, last: int) -> Iterator[Piece]:
+def _split(report: Counted, first: int, last: int) -> Iterator[StepRange]:
     if first > last:
         return
-    piece = Piece(first, last, report(first), report(last))
+    piece = StepRange(first, last, report(first), report(last))
     middle = (first + last) // 2
     if last == first:
         yield piece
@@ -103,17 +103,17 @@ def _split(report: Counted, first: int, last: int) -> Iterator[Piece]:
         if piece.steps % 2:
             yield piece
         else:  # of an odd number of steps the mean is the one in the middle, a whole number
-            yield Piece(first, last - 1, piece.low, piece.at(last - 1))
-            yield Piece(last, last, piece.high, piece.high)
+            yield StepRange(first, last - 1, piece.low, piece.at(last - 1))
+            yield StepRange(last, last, piece.high, piece.high)
     elif last - first == 1:
-        yield Piece(first, first, report(first), report(first))
-        yield Piece(last, last, report(last), report(last))
+        yield StepRange(first, first, report(first), report(first))
+        yield StepRange(last, last, report(last), report(last))
     else:
         yield from _split(report, first, middle)
         yield from _split(report, middle + 1, last)
 
 
-def _row(a: Row, b: Row, on: Weights) -> Row:
+def _row(a: Row, b: Row, on: SizeShares) -> Row:
     x, y = a.op, b.op
     if a.ins == b.ins and a.outs == b.outs and x.raw == y.raw and a.cost == b.cost and x.attrs == y.attrs:
         return a
@@ -129,7 +129,7 @@ def _row(a: Row, b: Row, on: Weights) -> Row:
     )
 
 
-def _specs(low: Sequence[TensorSpec], high: Sequence[TensorSpec], on: Weights) -> tuple[TensorSpec, ...]:
+def _specs(low: Sequence[TensorSpec], high: Sequence[TensorSpec], on: SizeShares) -> tuple[TensorSpec, ...]:
     if len(low) != len(high):
         raise _NoLine
     found = []
@@ -147,7 +147,7 @@ class _NoLine(Exception):
     """Two rows are not ends of a line of whole numbers."""
 
 
-def _number(low: Any, high: Any, on: Weights) -> Any:
+def _number(low: Any, high: Any, on: SizeShares) -> Any:
     if low == high:
         return low
     if isinstance(low, bool) or not (isinstance(low, int) and isinstance(high, int)):

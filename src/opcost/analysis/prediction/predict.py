@@ -10,7 +10,7 @@ from typing import NamedTuple
 from opcost.analysis.aggregate import check_keys
 from opcost.analysis.part import label, parts_of, usual_side
 from opcost.analysis.prediction.fusion import merged
-from opcost.analysis.prediction.lengths import Piece
+from opcost.analysis.prediction.lengths import StepRange
 from opcost.analysis.prediction.speeds import OperatorTime, Speeds
 from opcost.analysis.prediction.work import work_of
 from opcost.core.devices import HOST
@@ -127,7 +127,7 @@ def ideal_of(row: ProfileRow) -> int:
 
 
 def predict_steps(
-    pieces: Sequence[Piece], speeds: Speeds, meta: Mapping[str, str], *, calibrated: bool, execution: Execution
+    pieces: Sequence[StepRange], speeds: Speeds, meta: Mapping[str, str], *, calibrated: bool, execution: Execution
 ) -> Predicted:
     """What many steps take together, each row standing for all of its executions."""
     every: list[Predicted] = []

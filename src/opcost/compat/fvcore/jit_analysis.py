@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import nn
 
 from opcost.compat._modules import Names, lineage
-from opcost.compat._operators import OperatorCall, Trace, trace
+from opcost.compat._operators import CallTrace, OperatorCall, trace
 from opcost.compat.fvcore.jit_handles import Handle
 from opcost.core.report import Report
 from opcost.frontends.torch.models.unwrap import unwrap
@@ -65,7 +65,7 @@ class JitModelAnalysis:
         self._inputs = inputs
         self._kwargs = kwargs
         self._names = Names(self.model)
-        self._trace: Trace | None = None
+        self._trace: CallTrace | None = None
         self._stats: Statistics | None = None
         self._op_handles: dict[str, Handle] = {}
         self._ignored_ops: set[str] = set(_IGNORED_OPS)
@@ -195,7 +195,7 @@ class JitModelAnalysis:
                 log.warning("%s%s", _UNCALLED, ", ".join(uncalled))
         return self._stats
 
-    def _traced(self) -> Trace:
+    def _traced(self) -> CallTrace:
         if self._trace is None:
             inputs = self._inputs
             args, kwargs = inputs if isinstance(inputs, tuple) else (inputs,), dict(self._kwargs or {})
@@ -218,7 +218,7 @@ class JitModelAnalysis:
         self._stats = None
         return self
 
-    def _add_up(self, found: Trace) -> Statistics:
+    def _add_up(self, found: CallTrace) -> Statistics:
         names = self._names
         counts: dict[str, Counter[str]] = {name: Counter() for name in names.first}
         unsupported: dict[str, Counter[str]] = {name: Counter() for name in names.first}

@@ -16,7 +16,7 @@ from opcost.core.report import Report
 from opcost.errors import InputError, OpcostError, UnknownName
 from opcost.frontends.flatbuffer import Pages, pages_of
 from opcost.frontends.input_data import read_input_data
-from opcost.frontends.megengine.model import HOLDERS, Model, Operator, Tensor, input_names, read_model
+from opcost.frontends.megengine.model import HOLDERS, DumpedTensor, FileOperator, Model, input_names, read_model
 from opcost.frontends.megengine.walk import DumpWalk
 from opcost.frontends.source import ModelFile, Source, resolve
 
@@ -145,10 +145,10 @@ def count_dump(path: str | Path, given: Given = None, *, with_values: bool = Tru
     return records
 
 
-def _in_order_of_use(model: Model) -> Iterable[Operator]:
+def _in_order_of_use(model: Model) -> Iterable[FileOperator]:
     """The operators as MegEngine lists them: a tensor of the file just before the first operator that reads it."""
     holders = {v: op for op in model.operators if op.type in HOLDERS for v in op.outputs}
-    listed: dict[int, Operator] = {}
+    listed: dict[int, FileOperator] = {}
     for op in model.operators:
         if op.type not in HOLDERS and op.outputs:
             for each in (*(holders[v] for v in op.inputs if v in holders), op):
@@ -177,7 +177,7 @@ def _infer(model: Model, given: Given) -> DumpWalk:
         return DumpWalk(model).run()
 
 
-def _conv(op: Operator, ins: list[Shape]) -> int | None:
+def _conv(op: FileOperator, ins: list[Shape]) -> int | None:
     weight = ins[1] if len(ins) > 1 else None
     if weight is None or len(weight) < 4:
         return None
@@ -191,14 +191,14 @@ def _depth(ins: list[Shape], axis: int) -> int | None:
     return first[axis] if first is not None and len(first) == axis + 1 else None
 
 
-_FLOPS: dict[str, Callable[[Operator, list[Shape]], int | None]] = {
+_FLOPS: dict[str, Callable[[FileOperator, list[Shape]], int | None]] = {
     "Convolution": _conv, "ConvBias": _conv, "Elemwise": lambda op, ins: 1, "ElemwiseMultiType": lambda op, ins: 1,
     "MatrixMul": lambda op, ins: _depth(ins, 1), "BatchedMatrixMul": lambda op, ins: _depth(ins, 2),
 }  # fmt: skip
 """FLOPs for each element of the first output; every other operator is free."""
 
 
-def _field(op: Operator, found: DumpWalk, before: list[_Field]) -> _Field:
+def _field(op: FileOperator, found: DumpWalk, before: list[_Field]) -> _Field:
     """The largest of the inputs' fields, widened by a convolution; pooling widens nothing here."""
     size, stride = (
         tuple(max((field[name][axis] for field in before), default=1) for axis in (0, 1))
@@ -213,7 +213,7 @@ def _field(op: Operator, found: DumpWalk, before: list[_Field]) -> _Field:
     return {"receptive_field": size, "stride": stride}
 
 
-def _values(tensor: Tensor, data: Pages) -> tuple[float, float] | None:
+def _values(tensor: DumpedTensor, data: Pages) -> tuple[float, float] | None:
     """Mean and deviation of a stored tensor, a quantized one as the numbers that it represents."""
     found = tables.mean_and_std(data.piece(tensor.offset, tensor.nbytes), tables.dtype_name(tensor.dtype.name))
     if found is None or tensor.dtype.scale is None:

@@ -45,7 +45,7 @@ class Footprint(msgspec.Struct):
     out_shapes: list[_Shape] | None = None
 
 
-class Operator(msgspec.Struct):
+class ProfiledOperator(msgspec.Struct):
     """One operator of the graph: times as (start, kern, end) on each device and each host thread."""
 
     id: str
@@ -86,12 +86,12 @@ class Record(Footprint, kw_only=True):
         return math.inf if amount else math.nan
 
 
-def operators_of(profile: Profile) -> list[Operator]:
+def operators_of(profile: Profile) -> list[ProfiledOperator]:
     """The operators of a profile: as MegEngine wrote them, or made from any other trace."""
     raw = profile.extra.get("megengine")
     if raw is not None:
         try:
-            operators = msgspec.convert(raw, list[Operator])
+            operators = msgspec.convert(raw, list[ProfiledOperator])
         except (msgspec.ValidationError, UnicodeEncodeError) as exc:  # half a character in a text
             raise SourceError(f"the profile's MegEngine part is damaged: {exc}") from exc
         for operator in operators:
@@ -108,11 +108,11 @@ def operators_of(profile: Profile) -> list[Operator]:
         host = _span(row.host_self_ns if row.host_self_ns is not None else row.host_ns)
         dtypes = [spec.dtype for spec in row.ins]
         copies = row.kind == "copy" or any(kernel.name.startswith("Memcpy") for kernel in row.kernels)
-        found.append(Operator(str(row.id), row.name, row.type, device, host, dtypes, footprint, copies))
+        found.append(ProfiledOperator(str(row.id), row.name, row.type, device, host, dtypes, footprint, copies))
     if profile.unattributed:  # device work that no operator launched, as one more operator
         name = "(unattributed)"
         device = _span(sum(kernel.duration_ns for kernel in profile.unattributed))
-        found.append(Operator("N/A", name, name, device, [], [], Footprint()))
+        found.append(ProfiledOperator("N/A", name, name, device, [], [], Footprint()))
     return found
 
 
@@ -195,7 +195,7 @@ def sort(records: Sequence[Record], order_by: str) -> list[Record]:
 # -- the answer, and the command line -----------------------------------------------------------------------------------
 
 
-class Layout(NamedTuple):
+class PrintedColumns(NamedTuple):
     """What MegEngine's tool prints of its answer, under its own names."""
 
     copy_time: bool = False
@@ -205,10 +205,10 @@ class Layout(NamedTuple):
     print_only: Literal["summary", "device", "host"] | None = None
 
 
-USUAL = Layout()
+USUAL = PrintedColumns()
 
 
-def analyze(profile: Profile, question: Question, layout: Layout = USUAL) -> str:
+def analyze(profile: Profile, question: Question, layout: PrintedColumns = USUAL) -> str:
     """What MegEngine's tool prints in answer to this question; of the keys to aggregate by it knows `type` alone."""
     operators = operators_of(profile)
     name = None
@@ -264,7 +264,7 @@ def analyze(profile: Profile, question: Question, layout: Layout = USUAL) -> str
     return "\n\n".join([summary, details("device"), *([details("host")] if layout.show_host else [])])
 
 
-def _total(operators: Sequence[Operator], side: str) -> float | None:
+def _total(operators: Sequence[ProfiledOperator], side: str) -> float | None:
     times = [time for operator in operators if (time := operator.time(side, "end")) is not None]
     return pairwise_sum(times) if times else None
 
@@ -300,7 +300,7 @@ def main(passed_args: Sequence[str] | None = None) -> None:
     add("--print-only", choices=["summary", "device", "host"], help="print only this part")
     options = vars(parser.parse_args(passed_args))
     path = options.pop("dump")
-    layout = Layout(**{name: options.pop(name) for name in Layout._fields})
+    layout = PrintedColumns(**{name: options.pop(name) for name in PrintedColumns._fields})
     try:
         from opcost.analysis.join import with_costs
         from opcost.rules import default_rules

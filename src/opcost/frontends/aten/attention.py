@@ -10,13 +10,13 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from opcost.frontends.aten.call import Call, Tensor, Translation, means, rows
+from opcost.frontends.aten.call import AtenCall, AtenTensor, Translation, means, rows
 
 _CAUSAL_MASKS = (1, 2)
 """`custom_mask_type` of the efficient kernels: causal from the top left, or from the bottom right."""
 
 
-def _attention(call: Call, attrs: dict[str, Any]) -> Translation:
+def _attention(call: AtenCall, attrs: dict[str, Any]) -> Translation:
     """The kernels' common arguments; with a gradient of the result it is the gradient, which has five products."""
     grads = call.tensors("grad_out", "grad_out_")
     # the overrideable kernels hand an empty tensor to their gradient where there was no mask
@@ -25,11 +25,11 @@ def _attention(call: Call, attrs: dict[str, Any]) -> Translation:
     return means("attention", ins, grad=True if grads else None, products=5 if grads else None, **attrs)
 
 
-def _causal(call: Call) -> dict[str, Any]:
+def _causal(call: AtenCall) -> dict[str, Any]:
     return {"causal": True} if call["is_causal"] else {}
 
 
-def heads_last(call: Call) -> dict[str, Any]:
+def heads_last(call: AtenCall) -> dict[str, Any]:
     """The kernels below the public function take (batch, length, heads, features), or packed (length, heads, features)."""
     attrs: dict[str, Any] = {"heads_last": True}
     starts = call.get("cum_seq_q", "cu_seq_q", "cu_seqlens_q")
@@ -40,7 +40,7 @@ def heads_last(call: Call) -> dict[str, Any]:
     return attrs
 
 
-def _layer(query: Tensor, key: Tensor, embed_dim: int, more: int = 0) -> Translation:
+def _layer(query: AtenTensor, key: AtenTensor, embed_dim: int, more: int = 0) -> Translation:
     """A whole attention layer as one product, with the MACs of all its parts and `more`.
 
     The parts are projections of query, key and value, the two attention products, and the output projection.
@@ -90,7 +90,7 @@ _MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")  # The `mode` number of the cuD
 
 
 def _layers(
-    call: Call, cell: str, x: Tensor, hidden: int, output: int, *, bias: bool, layers: int = 1,
+    call: AtenCall, cell: str, x: AtenTensor, hidden: int, output: int, *, bias: bool, layers: int = 1,
     bidirectional: Any = False,
 ) -> Translation:  # fmt: skip
     """A stack of layers over all steps of `x`, whose last extent is the input size; the input comes first."""
@@ -109,7 +109,7 @@ def _layers(
     return means("recurrent", ins, cell=cell, steps=steps, layers=sizes, bias=bias or None, grad=grad or None)
 
 
-def _stack(call: Call, hx: Any, num_layers: int, has_biases: Any, bidirectional: Any) -> Translation:
+def _stack(call: AtenCall, hx: Any, num_layers: int, has_biases: Any, bidirectional: Any) -> Translation:
     hidden_state, *cell_state = hx if isinstance(hx, (list, tuple)) else (hx,)
     output = hidden_state.shape[-1]
     return _layers(
@@ -119,7 +119,7 @@ def _stack(call: Call, hx: Any, num_layers: int, has_biases: Any, bidirectional:
     )  # fmt: skip
 
 
-def _device_stack(call: Call, input: Tensor, hidden_size: int, mode: int, proj_size: int = 0) -> Translation:
+def _device_stack(call: AtenCall, input: AtenTensor, hidden_size: int, mode: int, proj_size: int = 0) -> Translation:
     """With a bias every layer and direction has four tensors, five with a projection; the stride tells."""
     return _layers(
         call, _MODES[mode], input, hidden_size, proj_size or hidden_size,
@@ -127,13 +127,13 @@ def _device_stack(call: Call, input: Tensor, hidden_size: int, mode: int, proj_s
     )  # fmt: skip
 
 
-def _cell(call: Call, input: Tensor, hx: Any) -> Translation:
+def _cell(call: AtenCall, input: AtenTensor, hx: Any) -> Translation:
     width = (hx[0] if isinstance(hx, (list, tuple)) else hx).shape[-1]
     cell = call.base.removeprefix("quantized_").removesuffix("_dynamic").removesuffix("_cell")
     return _layers(call, cell, input, width, width, bias=call.get("b_ih", "bias_ih") is not None)
 
 
-def _gates(call: Call, cell: str, state: Tensor) -> Translation:
+def _gates(call: AtenCall, cell: str, state: AtenTensor) -> Translation:
     grad = "_grad" if call.base.endswith(("_backward", "_backward_impl")) else ""
     return means("elementwise", fn=f"{cell}_cell{grad}", elements=state.numel())
 

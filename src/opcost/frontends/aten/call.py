@@ -16,9 +16,9 @@ class Translation(NamedTuple):
 
     kind: str  # A key of `opcost.core.kinds.KINDS`
     attrs: dict[str, Attr]
-    ins: tuple[Tensor, ...] | None = None
+    ins: tuple[AtenTensor, ...] | None = None
     """Tensors of the arguments in the order that the kind states; None: all tensor arguments as they come."""
-    outs: tuple[Tensor, ...] | None = None
+    outs: tuple[AtenTensor, ...] | None = None
     """Tensors of the arguments that are written, for operators that return nothing; None: what was returned."""
 
 
@@ -36,13 +36,13 @@ UNKNOWN_VALUE = object()  # An argument that was given and is not known: it is n
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class AtenCall:
     """An operator with its arguments by name, defaults filled in, and its outputs."""
 
     name: str  # Library and operator as in the table: `aten::add` also for `add_` and `_foreach_add`
     overload: str
     args: dict[str, Any]
-    outs: tuple[Tensor, ...]
+    outs: tuple[AtenTensor, ...]
     in_place: bool = field(kw_only=True)
 
     def __getitem__(self, name: str) -> Any:
@@ -58,7 +58,7 @@ class Call:
                 return value
         return None
 
-    def tensors(self, *names: str) -> tuple[Tensor, ...]:
+    def tensors(self, *names: str) -> tuple[AtenTensor, ...]:
         """The tensors among these arguments, in this order; absent ones are left out."""
         return tuple(flat(self[name] for name in names if name in self.args))
 
@@ -71,7 +71,7 @@ class Call:
 R = TypeVar("R")
 
 
-class OperatorTable(dict[str, Callable[..., R]]):
+class AtenTable(dict[str, Callable[..., R]]):
     """Functions of calls by the name of the operator; `library` is that of names that are registered without one."""
 
     def __init__(self, library: str = "") -> None:
@@ -106,7 +106,7 @@ def _by_name(function: Any) -> Callable[..., Any]:
     required = names[: len(names) - len(function.__defaults__ or ())]
     optional = names[len(required) :]
 
-    def of_call(call: Call, **more: Any) -> Any:
+    def of_call(call: AtenCall, **more: Any) -> Any:
         more["call"] = call
         values = [more[name] if name in more else call[name] for name in required]
         return function(*values, **{name: call[name] for name in optional if name in call.args})
@@ -114,9 +114,9 @@ def _by_name(function: Any) -> Callable[..., Any]:
     return of_call
 
 
-Handler: TypeAlias = Callable[[Call], Translation]
+Handler: TypeAlias = Callable[[AtenCall], Translation]
 
-HANDLERS: OperatorTable[Translation] = OperatorTable("aten::")
+HANDLERS: AtenTable[Translation] = AtenTable("aten::")
 """Handlers by `library::operator`, or by `library::operator.overload`, which wins."""
 on, rows = HANDLERS.on, HANDLERS.rows
 
@@ -130,14 +130,14 @@ class Constant:
     """Arguments that are inputs, in the order of the kind; empty where all tensors are, as they come."""
     attrs: dict[str, Attr]
 
-    def __call__(self, call: Call) -> Translation:
+    def __call__(self, call: AtenCall) -> Translation:
         return Translation(self.kind, dict(self.attrs), call.tensors(*self.reads) if self.reads else None)
 
 
-def flat(values: Iterable[Any]) -> Iterator[Tensor]:
+def flat(values: Iterable[Any]) -> Iterator[AtenTensor]:
     """The tensors in nested lists, in order."""
     for value in values:
-        if isinstance(value, Tensor):
+        if isinstance(value, AtenTensor):
             yield value
         elif isinstance(value, (list, tuple)):
             yield from flat(value)
@@ -155,7 +155,7 @@ def per_axis(value: Any, axes: int) -> tuple[int, ...]:
 # -- what the table may read of one; a live tensor, one that a file describes and one of a trace are alike
 
 
-class Tensor(ABC):
+class AtenTensor(ABC):
     """Shape, strides, element type, place, layout, and whether it takes gradients. Data is never read."""
 
     shape: Sequence[int]
@@ -175,7 +175,7 @@ class Tensor(ABC):
 
 
 @dataclass(slots=True, eq=False)
-class Described(Tensor):
+class Described(AtenTensor):
     """A tensor of which only the description is there."""
 
     shape: tuple[int, ...]
@@ -189,17 +189,17 @@ class Described(Tensor):
         return self.strides
 
 
-def type_name(tensor: Tensor) -> str:
+def type_name(tensor: AtenTensor) -> str:
     """The element type in our words."""
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def layout_name(tensor: Tensor) -> str:
+def layout_name(tensor: AtenTensor) -> str:
     """`strided`, or how only some of the elements are stored."""
     return str(tensor.layout).removeprefix("torch.")
 
 
-def look(x: Tensor, shape: Sequence[int], strides: Sequence[int]) -> Described:
+def look(x: AtenTensor, shape: Sequence[int], strides: Sequence[int]) -> Described:
     """Another look at memory."""
     return Described(tuple(shape), tuple(strides), type_name(x), x.device, requires_grad=x.requires_grad)
 
@@ -229,7 +229,7 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def is_contiguous(tensor: Tensor, axes: Sequence[int] | None = None) -> bool:
+def is_contiguous(tensor: AtenTensor, axes: Sequence[int] | None = None) -> bool:
     """Whether a tensor is row-major, its axes taken in this order; axes of one element do not matter."""
     shape, strides = tuple(tensor.shape), tensor.stride()
     if axes is not None:
@@ -239,7 +239,7 @@ def is_contiguous(tensor: Tensor, axes: Sequence[int] | None = None) -> bool:
     )
 
 
-def tells_strides(tensor: Tensor) -> bool:
+def tells_strides(tensor: AtenTensor) -> bool:
     """Whether the strides are known; old traces do not have them, and the cost of most operators does not need them."""
     try:
         tensor.stride()
@@ -248,7 +248,7 @@ def tells_strides(tensor: Tensor) -> bool:
     return True
 
 
-def has_channels_last(tensor: Tensor) -> bool:
+def has_channels_last(tensor: AtenTensor) -> bool:
     """Whether the channels of an image lie side by side, and its places not."""
     rank = tensor.dim()
     return (
@@ -259,13 +259,13 @@ def has_channels_last(tensor: Tensor) -> bool:
     )
 
 
-def lie_alike(tensors: Sequence[Tensor]) -> bool:
+def lie_alike(tensors: Sequence[AtenTensor]) -> bool:
     """Whether all tensors lie row by row, or all with channels last, so that one kernel can copy them together."""
     filled = [tensor for tensor in tensors if tensor.numel() and tells_strides(tensor)]
     return all(map(is_contiguous, filled)) or all(map(has_channels_last, filled))
 
 
-def layout(tensors: Iterable[Tensor], result: Tensor) -> dict[str, Attr]:
+def layout(tensors: Iterable[AtenTensor], result: AtenTensor) -> dict[str, Attr]:
     """How tensors of as many elements lie beside what is made of them: alike, with gaps between rows, or turned round."""
     found: dict[str, Attr] = {}
     try:
@@ -283,7 +283,7 @@ def layout(tensors: Iterable[Tensor], result: Tensor) -> dict[str, Attr]:
     return found
 
 
-def seen_as(tensor: Tensor, shape: Sequence[int]) -> tuple[int, ...] | None:
+def seen_as(tensor: AtenTensor, shape: Sequence[int]) -> tuple[int, ...] | None:
     """The strides with which the same memory has another shape; None if it must be copied."""
     if not tensor.numel() or not tensor.dim():
         return row_major(shape) if tensor.numel() == prod(shape) else None
@@ -315,11 +315,11 @@ _NUMBERS = ((bool, "bool"), (int, "int64"), (float, "float32"), (complex, "compl
 """The type that a number brings with it where no tensor is of its category."""
 
 
-def promoted(*operands: Tensor | complex | None) -> str:
+def promoted(*operands: AtenTensor | complex | None) -> str:
     """The common type: tensors with axes decide, then those without, then numbers, each only by a higher category."""
     ranks: list[list[str]] = [[], [], []]
     for operand in operands:
-        if isinstance(operand, Tensor):
+        if isinstance(operand, AtenTensor):
             ranks[0 if operand.dim() else 1].append(type_name(operand))
         elif operand is not None:
             ranks[2].append(next(dtype for kind, dtype in _NUMBERS if isinstance(operand, kind)))

@@ -12,8 +12,8 @@ from typing import Any
 
 from opcost.core.shapes import Mismatch, explicit
 from opcost.frontends.aten.call import (
-    Call,
-    Tensor,
+    AtenCall,
+    AtenTensor,
     Translation,
     has_channels_last,
     layout_name,
@@ -24,7 +24,9 @@ from opcost.frontends.aten.call import (
 )
 
 
-def product(left: Tensor, right: Tensor, added: Tensor | None = None, *also: Any, **attrs: Any) -> Translation:
+def product(
+    left: AtenTensor, right: AtenTensor, added: AtenTensor | None = None, *also: Any, **attrs: Any
+) -> Translation:
     """A product of two tensors, plus a third if there is one; `also` is read besides.
 
     The depth is the first one's last extent, if no other is given.
@@ -35,7 +37,7 @@ def product(left: Tensor, right: Tensor, added: Tensor | None = None, *also: Any
 
 def is_sparse(tensor: Any) -> bool:
     """Whether only some of a tensor's elements are stored."""
-    return isinstance(tensor, Tensor) and layout_name(tensor) != "strided"
+    return isinstance(tensor, AtenTensor) and layout_name(tensor) != "strided"
 
 
 def stored(tensor: Any) -> int:
@@ -45,7 +47,7 @@ def stored(tensor: Any) -> int:
     return int(tensor.values().numel())
 
 
-def sparse_product(left: Tensor, right: Tensor, added: Tensor | None = None) -> Translation:
+def sparse_product(left: AtenTensor, right: AtenTensor, added: AtenTensor | None = None) -> Translation:
     """A product with one sparse operand: every stored value meets each of the other's columns (or rows).
 
     With two sparse operands the number depends on where the values are, which shapes do not say.
@@ -59,7 +61,7 @@ def sparse_product(left: Tensor, right: Tensor, added: Tensor | None = None) -> 
     return product(left, right, added, macs=macs)
 
 
-def _any_product(left: Tensor, right: Tensor, added: Tensor | None = None) -> Translation:
+def _any_product(left: AtenTensor, right: AtenTensor, added: AtenTensor | None = None) -> Translation:
     return (sparse_product if is_sparse(left) or is_sparse(right) else product)(left, right, added)
 
 
@@ -67,7 +69,7 @@ def _any_product(left: Tensor, right: Tensor, added: Tensor | None = None) -> Tr
     "mm", "bmm", "_int_mm", "mv", "matmul", "linalg_matmul", "inner", "dot", "vdot", "linalg_vecdot", "smm",
     "_native::_foreach_mm_native_0",
 )  # fmt: skip
-def _plain(call: Call) -> Translation:
+def _plain(call: AtenCall) -> Translation:
     left, right = (call[name] for name in list(call.args)[:2])
     if isinstance(left, (list, tuple)):
         macs = sum(a.shape[0] * a.shape[1] * b.shape[1] for a, b in zip(left, right, strict=True))
@@ -82,12 +84,12 @@ def then(activation: str | None) -> tuple[str, ...] | None:
     return None if activation in (None, "none") else (str(activation),)
 
 
-def _depth_of(a: Tensor) -> int:
+def _depth_of(a: AtenTensor) -> int:
     """The summed extent of a left operand; four-bit floats are stored two to an element."""
     return int(a.shape[-1]) * (2 if type_name(a) == "float4_e2m1fn_x2" else 1)
 
 
-def _grouped(call: Call, self: Tensor, mat2: Tensor, bias: Tensor | None) -> Translation:
+def _grouped(call: AtenCall, self: AtenTensor, mat2: AtenTensor, bias: AtenTensor | None) -> Translation:
     """Rows (2d x 3d), columns (3d x 2d) or the depth (2d x 2d) are divided among the groups; 3d x 3d is a batch.
 
     With divided rows every row meets exactly one group's matrix and with divided columns every column does,
@@ -97,7 +99,7 @@ def _grouped(call: Call, self: Tensor, mat2: Tensor, bias: Tensor | None) -> Tra
     return product(self, mat2, bias, depth=_depth_of(self), groups=groups)
 
 
-def _einsum(equation: str, tensors: Sequence[Tensor]) -> Translation:
+def _einsum(equation: str, tensors: Sequence[AtenTensor]) -> Translation:
     try:
         written = explicit(equation, [operand.dim() for operand in tensors])
     except Mismatch:
@@ -105,7 +107,7 @@ def _einsum(equation: str, tensors: Sequence[Tensor]) -> Translation:
     return means("einsum", tensors, equation=written)
 
 
-def _chain(matrices: Sequence[Tensor]) -> Translation:
+def _chain(matrices: Sequence[AtenTensor]) -> Translation:
     """Counted from left to right; the kernels may choose a cheaper order, and then show it as single products."""
     count = matrices[0].shape[0] if matrices[0].dim() > 1 else 1
     macs = sum(count * prod(matrix.shape) for matrix in matrices[1:])
@@ -187,7 +189,7 @@ rows(
 
 
 @on("_trilinear")
-def _trilinear(call: Call) -> Translation:
+def _trilinear(call: AtenCall) -> Translation:
     """Three operands over one index space; `bilinear` and its gradients arrive in this form.
 
     Each operand lacks the dimensions it is expanded over, and the result lacks the summed ones, so the call
@@ -211,7 +213,7 @@ def _trilinear(call: Call) -> Translation:
 
 
 def conv(
-    call: Call, added: Tensor | None = None, *, transposed: bool = False, then: tuple[str, ...] | None = None
+    call: AtenCall, added: AtenTensor | None = None, *, transposed: bool = False, then: tuple[str, ...] | None = None
 ) -> Translation:
     """A convolution whose arguments go by one of the names that torch uses for them."""
     x, weight = call.get("input", "self", "X", "qx"), call.get("weight", "W", "qw")
@@ -223,7 +225,7 @@ def conv(
     )  # fmt: skip
 
 
-def _conv_grads(call: Call, x: Tensor, *, transposed: bool = False) -> Translation:
+def _conv_grads(call: AtenCall, x: AtenTensor, *, transposed: bool = False) -> Translation:
     """Those gradients that the mask requests; the overload with three destinations computes all three."""
     mask = call["output_mask"] if "output_mask" in call.args else (True, True, True)
     grads = tuple(name for name, wanted in zip(("input", "weight", "bias"), mask, strict=False) if wanted)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from opcost.core.parsing import packaged_table
-from opcost.frontends.aten.call import Call, Constant, Tensor, Translation, means, on, rows
+from opcost.frontends.aten.call import AtenCall, AtenTensor, Constant, Translation, means, on, rows
 
 
 def _elementwise(fn: str, elements: int | None = None) -> Translation:
@@ -28,14 +28,14 @@ def _clamp(min: Any, max: Any) -> Translation:
 _WHOLE = ("median", "nanmedian", "unique_consecutive", "quantile", "nanquantile")
 
 
-def _sort(length: int, selected: int | None = None, ins: tuple[Tensor, ...] | None = None) -> Translation:
+def _sort(length: int, selected: int | None = None, ins: tuple[AtenTensor, ...] | None = None) -> Translation:
     """`length` elements compared together, all of them ordered or only some kept."""
     return means("sort", ins, length=length, selected=selected)
 
 
-def _extent(call: Call) -> int:
+def _extent(call: AtenCall) -> int:
     """Elements along the axis that is compared; the whole tensor where there is no axis."""
-    x: Tensor = call["self"]
+    x: AtenTensor = call["self"]
     dim = call.get("dim")
     if dim is None:
         return x.numel() if call.base in _WHOLE else x.shape[-1] if x.dim() else 1
@@ -45,13 +45,13 @@ def _extent(call: Call) -> int:
 # -- drawn values. Dropout that does not run (evaluation) reaches the dispatcher as nothing at all
 
 
-def _fill(call: Call) -> Translation:
+def _fill(call: AtenCall) -> Translation:
     """What is filled lends only its shape; tensors of probabilities, means and deviations are read."""
     drawn_by_self = call.base == "bernoulli" and "p" not in call.args
     return means("random", call.tensors("self") if drawn_by_self else call.tensors("p", "mean", "std", "key"))
 
 
-def _dropout(call: Call, p: Any) -> Translation:
+def _dropout(call: AtenCall, p: Any) -> Translation:
     """Nothing is drawn where nothing is to be dropped."""
     return means("random", fn="dropout") if call.get("train", "training") and p else Translation("view", {})
 
@@ -61,7 +61,7 @@ def _dropout(call: Call, p: Any) -> Translation:
 _STATE = ("exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs", "momentum_buffer_list", "state_sums")
 
 
-def _step(call: Call, fn: str) -> Translation:
+def _step(call: AtenCall, fn: str) -> Translation:
     """A step writes the parameters and its own state."""
     return means(
         "elementwise", None, call.tensors("self", *_STATE) if call.in_place else None, fn=f"{fn}_step",
@@ -69,11 +69,11 @@ def _step(call: Call, fn: str) -> Translation:
     )  # fmt: skip
 
 
-def _total(tensors: Sequence[Tensor]) -> int:
+def _total(tensors: Sequence[AtenTensor]) -> int:
     return sum(tensor.numel() for tensor in tensors)
 
 
-def _fft(call: Call, dim: Sequence[int]) -> Translation:
+def _fft(call: AtenCall, dim: Sequence[int]) -> Translation:
     """The real side holds the whole length of the last axis."""
     x = call.outs[0] if call.base == "fft_c2r" else call["self"]
     return means("fft", lengths=tuple(x.shape[d] for d in dim), real=call.base != "fft_c2c" or None)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from opcost.frontends.aten.call import UNKNOWN_VALUE, Call, Described, NotKnown, Tensor, Unplaced, row_major
+from opcost.frontends.aten.call import UNKNOWN_VALUE, AtenCall, AtenTensor, Described, NotKnown, Unplaced, row_major
 from opcost.frontends.aten.outputs import outputs_of
 from opcost.frontends.aten.schema import Argument, Plan, Schema, overloads, plan_of, translate
 
@@ -50,7 +50,7 @@ def _kinds(schema: Schema, plan: Plan) -> Iterator[str]:
             x, y = _tensor(rank, turned=turned), _tensor(rank)
             y = Described((x.numel(),), (1,), "float64") if turned else y
             arguments = {argument.name: _argument(argument, x) for argument in schema.arguments}
-            made = Call(plan.name, plan.overload, arguments, (y,) * len(schema.returns), in_place=plan.in_place)
+            made = AtenCall(plan.name, plan.overload, arguments, (y,) * len(schema.returns), in_place=plan.in_place)
             try:
                 yield translate(plan, made).kind
             except FLAWS:
@@ -58,15 +58,15 @@ def _kinds(schema: Schema, plan: Plan) -> Iterator[str]:
             break
 
 
-def _missing(schema: Schema, plan: Plan, x: Tensor, unknown: set[str]) -> set[str]:
+def _missing(schema: Schema, plan: Plan, x: AtenTensor, unknown: set[str]) -> set[str]:
     """What a generated call reads although it is unknown."""
     arguments = {
         argument.name: UNKNOWN_VALUE if argument.name in unknown else _argument(argument, x)
         for argument in schema.arguments
     }
-    made = Call(plan.name, plan.overload, arguments, (), in_place=plan.in_place)
+    made = AtenCall(plan.name, plan.overload, arguments, (), in_place=plan.in_place)
     found = set()
-    outcomes: tuple[Callable[[], tuple[Tensor, ...]], ...] = (
+    outcomes: tuple[Callable[[], tuple[AtenTensor, ...]], ...] = (
         lambda: outputs_of(schema, plan, made),
         lambda: (x,) * len(schema.returns),
     )
@@ -87,7 +87,7 @@ def _tensor(rank: int, *, turned: bool = False) -> Described:
     return Described(shape, strides[::-1] if turned else strides, "float32")
 
 
-def _argument(argument: Argument, x: Tensor) -> Any:
+def _argument(argument: Argument, x: AtenTensor) -> Any:
     """Something of the argument's type."""
     if argument.is_tensor:
         return [x, x] if "[" in argument.type else x

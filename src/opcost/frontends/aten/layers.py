@@ -7,16 +7,16 @@ from math import ceil, prod
 from typing import Any
 
 from opcost.core.shapes import adaptive_windows
-from opcost.frontends.aten.call import Call, Tensor, Translation, means, per_axis, rows, type_name
+from opcost.frontends.aten.call import AtenCall, AtenTensor, Translation, means, per_axis, rows, type_name
 
 
-def _norm(call: Call, fn: str, training: Any = None) -> Translation:
+def _norm(call: AtenCall, fn: str, training: Any = None) -> Translation:
     """The rule must know whether a weight and a bias are applied, since other tensors may be in their places."""
     training = None if training is None else bool(training)
     return means("norm", fn=fn, affine=len(call.tensors("weight", "bias")), training=training)
 
 
-def _norm_grad(call: Call, fn: str, training: Any = None) -> Translation:
+def _norm_grad(call: AtenCall, fn: str, training: Any = None) -> Translation:
     """Gradients of the input and, where the mask requests them, of weight and bias."""
     mask = call["output_mask"] if "output_mask" in call.args else (True, True, True)
     first = ("grad_out", "grad_output", "input")
@@ -59,7 +59,7 @@ rows(
 # -- pooling over windows, adaptive pooling and unpooling
 
 
-def _axes(call: Call) -> int:
+def _axes(call: AtenCall) -> int:
     """The rank of the window: the digit in the operator's name."""
     return int(next(c for c in call.base if c.isdigit()))
 
@@ -69,7 +69,7 @@ def _pool(fn: str, window: int, *, grad: bool, **geometry: Any) -> Translation:
     return means("pool", fn=fn, window=window, **{"grad": True} if grad else geometry)
 
 
-def _windowed(call: Call, kernel_size: Any, stride: Any = (), dilation: Any = None) -> Translation:
+def _windowed(call: AtenCall, kernel_size: Any, stride: Any = (), dilation: Any = None) -> Translation:
     axes = _axes(call)
     kernel = per_axis(kernel_size, axes)
     geometry: dict[str, Any] = {}
@@ -81,7 +81,7 @@ def _windowed(call: Call, kernel_size: Any, stride: Any = (), dilation: Any = No
     return _pool(fn, prod(kernel), grad=call.base.endswith("_backward"), **geometry)
 
 
-def _adaptive(call: Call, self: Tensor) -> Translation:
+def _adaptive(call: AtenCall, self: AtenTensor) -> Translation:
     axes, grad = _axes(call), call.base.endswith("_backward")
     small: Sequence[int] = call["grad_output"].shape if grad else call.outs[0].shape
     kernel, stride = adaptive_windows(self.shape[-axes:], small[-axes:])
@@ -114,7 +114,7 @@ _TAPS = {0: {2: 4, 3: 8}, 1: {2: 1, 3: 1}, 2: {2: 16, 3: 64}}
 """Source elements per value by interpolation mode (linear, nearest, cubic) and rank."""
 
 
-def _resize(call: Call) -> Translation:
+def _resize(call: AtenCall) -> Translation:
     """The method is in the name: `upsample_bilinear2d`. An antialiasing kernel widens with the reduction."""
     name = call.base.removeprefix("_").removeprefix("upsample_")
     method, grad = name.removesuffix("_backward"), name.endswith("_backward")
@@ -127,7 +127,7 @@ def _resize(call: Call) -> Translation:
     return means("resize", fn=fn, grad=grad or None, taps=taps)
 
 
-def _sample(call: Call, taps: int) -> Translation:
+def _sample(call: AtenCall, taps: int) -> Translation:
     grad = call.base.endswith("_backward")
     ins = call.tensors("grad_output", "input", "self", "grid") if grad else None
     return means("sample", ins, taps=taps, grad=grad or None)
@@ -137,7 +137,7 @@ def _fft(shape: Sequence[int], dims: Sequence[int], *, real: bool) -> Translatio
     return means("fft", lengths=tuple(shape[d] for d in dims), real=real or None)
 
 
-def _fft_public(call: Call, self: Tensor, dim: Any) -> Translation:
+def _fft_public(call: AtenCall, self: AtenTensor, dim: Any) -> Translation:
     """The public functions pad or cut the axes to the requested lengths, then transform them."""
     name = call.base.removeprefix("fft_").rstrip("2n")
     wanted = call.get("n", "s")
@@ -188,14 +188,14 @@ rows(
 _BILINEAR_TAPS = 4
 
 
-def _roi_align(call: Call, sampling_ratio: int) -> Translation:
+def _roi_align(call: AtenCall, sampling_ratio: int) -> Translation:
     """Each output averages `sampling_ratio`² bilinear samples; an adaptive ratio is taken as two."""
     ratio = sampling_ratio if sampling_ratio > 0 else 2
     grad = call.base.endswith("_backward")
     return means("sample", taps=_BILINEAR_TAPS * ratio * ratio, grad=grad or None)
 
 
-def _roi_pool(call: Call, large: Tensor, small: Tensor, *, grad: bool = False) -> Translation:
+def _roi_pool(call: AtenCall, large: AtenTensor, small: AtenTensor, *, grad: bool = False) -> Translation:
     """Boxes are in data; a window is taken as its share of the whole image."""
     window = prod(-(-n // m) for n, m in zip(large.shape[-2:], small.shape[-2:], strict=True) if m)
     return _pool("adaptive_avg" if "ps_" in call.base else "adaptive_max", window, grad=grad)

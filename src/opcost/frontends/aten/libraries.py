@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from opcost.frontends.aten.attention import heads_last
-from opcost.frontends.aten.call import Call, NotKnown, Tensor, Translation, means, rows, type_name
+from opcost.frontends.aten.call import AtenCall, AtenTensor, NotKnown, Translation, means, rows, type_name
 from opcost.frontends.aten.contraction import conv, product
 from opcost.frontends.aten.outputs.table import OUTPUTS, like, made
 
@@ -21,13 +21,13 @@ def _then(base: str) -> tuple[str, ...] | None:
     return tuple(_WORDS[word] for word in words if word in _WORDS) or None
 
 
-def _fused(call: Call) -> tuple[str, ...] | None:
+def _fused(call: AtenCall) -> tuple[str, ...] | None:
     """The elementwise functions that a oneDNN operator applies to its result, by their names among its arguments."""
     names = (call.args.get(key) for key in _POST_OPS)
     return tuple(_SPELLINGS.get(name, name) for name in names if name and name != "none") or None
 
 
-def _linear(call: Call) -> Translation:
+def _linear(call: AtenCall) -> Translation:
     """The input's last extent is the depth; a package that cannot be opened is taken to have a bias."""
     packed = call.get("W_prepack", "packed_weight", "weight")
     bias = getattr(packed, "bias", None)
@@ -38,7 +38,7 @@ def _linear(call: Call) -> Translation:
     return means("matmul", depth=call["X"].shape[-1], then=_then(call.base), bias=has_bias or None)
 
 
-def _packed_conv(call: Call, *, transposed: bool) -> Translation:
+def _packed_conv(call: AtenCall, *, transposed: bool) -> Translation:
     """The weight is in the package, so no input has its shape."""
     weight, bias = call.get("W_prepack", "packed_weight", "weight").unpack()
     side = call["qx"] if transposed else call.outs[0]
@@ -100,7 +100,7 @@ rows(
 )  # fmt: skip
 
 
-def _given(*tensors: Tensor | None) -> int:
+def _given(*tensors: AtenTensor | None) -> int:
     return sum(tensor is not None for tensor in tensors)
 
 
@@ -110,7 +110,7 @@ _STEPS = ("adam", "momentum", "adagrad", "lion", "rmsprop")
 _KEPT = ("state1", "state2", "absmax1", "absmax2")
 
 
-def _update(call: Call, optimizer_name: str, weight_decay: float | None = None) -> Translation:
+def _update(call: AtenCall, optimizer_name: str, weight_decay: float | None = None) -> Translation:
     """The arithmetic of the step; that numbers of eight bits are looked up and found again is left out."""
     if optimizer_name not in _STEPS:
         return Translation("unknown", {})
@@ -119,7 +119,7 @@ def _update(call: Call, optimizer_name: str, weight_decay: float | None = None) 
     return means("elementwise", ins, outs, fn=fn, elements=call["p"].numel())
 
 
-def _few_bit_linear(call: Call, input: Tensor, weight: Tensor, bias: Tensor | None) -> Translation:
+def _few_bit_linear(call: AtenCall, input: AtenTensor, weight: AtenTensor, bias: AtenTensor | None) -> Translation:
     """Prepacked weights have other shapes; two values of four bits may share an element of the input."""
     scales = ("input_scales", "input_qzeros", "input_scale", "weight_scales", "weight_qzeros", "weight_scale")
     depth = (2 if call.base.endswith("s4s4") else 1) * input.shape[-1]
@@ -164,7 +164,7 @@ rows(
 # -- operators of transformers, FSDP, flash-attn and others
 
 
-def _logits(products: int, input: Tensor, linear_weight: Tensor) -> Translation:
+def _logits(products: int, input: AtenTensor, linear_weight: AtenTensor) -> Translation:
     return means("matmul", depth=input.shape[-1], macs=products * input.numel() * linear_weight.shape[0])
 
 
@@ -211,37 +211,37 @@ rows(
 _GATES = {"silu_and_mul": "swiglu", "gelu_and_mul": "geglu", "gelu_tanh_and_mul": "geglu_tanh"}
 
 
-def _written(call: Call) -> tuple[Tensor, ...]:
+def _written(call: AtenCall) -> tuple[AtenTensor, ...]:
     """Where the results are put; versions call it otherwise."""
     return call.tensors("out", "result", "output")[:1]
 
 
-def _add_rms_norm(call: Call) -> Translation:
+def _add_rms_norm(call: AtenCall) -> Translation:
     """The residual is added before, one FLOP for each element as a bias would be, and the sum is kept."""
     ins = call.tensors("input", "weight", "residual", "residual_in")
     outs = _written(call) or call.tensors("input")
     return means("norm", ins, (outs, call.tensors("residual", "residual_out")), fn="rms", affine=2)
 
 
-def _rotary(call: Call, positions: Tensor, head_size: int, cos_sin_cache: Tensor) -> Translation:
+def _rotary(call: AtenCall, positions: AtenTensor, head_size: int, cos_sin_cache: AtenTensor) -> Translation:
     """Of each head the part that the table of sines and cosines is made for is rotated, in place."""
     turned = call.tensors("query", "key")
     elements = sum(each.numel() for each in turned) * cos_sin_cache.shape[-1] // head_size
     return means("elementwise", (turned, positions), turned, fn="rotary", elements=elements)
 
 
-def _store(call: Call) -> Translation:
+def _store(call: AtenCall) -> Translation:
     """The keys and values of new tokens are put into their places; of the cache nothing else is touched."""
     new, caches = call.tensors("key", "value"), call.tensors("key_cache", "value_cache")
     return means("copy", new, [like(x, type_name(cache)) for x, cache in zip(new, caches, strict=True)])
 
 
-def _scaled_product(call: Call) -> Translation:
+def _scaled_product(call: AtenCall) -> Translation:
     a, b, scales = call.get("a", "mat_a"), call.get("b", "mat_b"), ("a_scales", "scales_a", "b_scales", "scales_b")
     return product(a, b, call.get("bias"), call.tensors(*scales))._replace(outs=_written(call) or None)
 
 
-def _experts(hidden_states: Tensor, w1: Tensor, w2: Tensor, topk_ids: Tensor) -> Translation:
+def _experts(hidden_states: AtenTensor, w1: AtenTensor, w2: AtenTensor, topk_ids: AtenTensor) -> Translation:
     """Every token meets both matrices of each of its experts; no more experts are read than there are tokens for them."""
     if w1.shape[-1] != hidden_states.shape[-1] or w2.shape[-2] != hidden_states.shape[-1]:
         raise NotKnown("how weights are packed")
@@ -251,7 +251,9 @@ def _experts(hidden_states: Tensor, w1: Tensor, w2: Tensor, topk_ids: Tensor) ->
     return means("matmul", (hidden_states, read), (like(hidden_states),), macs=macs)
 
 
-def _prefill(call: Call, q: Tensor, cu_seqlens_q: Tensor, max_seqlen_q: Any, max_seqlen_k: Any) -> Translation:
+def _prefill(
+    call: AtenCall, q: AtenTensor, cu_seqlens_q: AtenTensor, max_seqlen_q: Any, max_seqlen_k: Any
+) -> Translation:
     """Keys are in pages of a cache. As many queries as the longest sequence allows mean that all are that long."""
     count = cu_seqlens_q.numel() - 1
     if count < 1 or q.shape[0] != count * max_seqlen_q:

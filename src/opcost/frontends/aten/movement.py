@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from opcost.frontends.aten.call import Call, Tensor, Translation, lie_alike, means, rows, seen_as, type_name
+from opcost.frontends.aten.call import AtenCall, AtenTensor, Translation, lie_alike, means, rows, seen_as, type_name
 
 # -- lookups and scatters ---------------------------------------------------------------------------------------------
 
@@ -17,17 +17,17 @@ _REDUCTIONS = {
 }  # fmt: skip
 
 
-def _scatter(call: Call, fn: str, *moved: Any, elements: int | None = None) -> Translation:
+def _scatter(call: AtenCall, fn: str, *moved: Any, elements: int | None = None) -> Translation:
     """Elements put into the first argument; in place only these move."""
     return means("scatter", (call["self"], moved), fn=fn, elements=elements, overwrites=call.in_place or None)
 
 
-def _added(elements: int, ins: Sequence[Tensor] | None = None) -> Translation:
+def _added(elements: int, ins: Sequence[AtenTensor] | None = None) -> Translation:
     """Elements added to a new tensor."""
     return means("scatter", ins, fn="add", elements=elements)
 
 
-def _places(x: Tensor, indices: Sequence[Tensor | None]) -> int:
+def _places(x: AtenTensor, indices: Sequence[AtenTensor | None]) -> int:
     """Elements that an index names: its own extents, broadcast, times the axes that are not indexed.
 
     How many a mask names is in its data; all of it is counted.
@@ -49,7 +49,7 @@ def _places(x: Tensor, indices: Sequence[Tensor | None]) -> int:
     return kept * prod(x.shape[axis:]) * prod(shape)
 
 
-def _index_fill(call: Call, self: Tensor, dim: int, index: Tensor) -> Translation:
+def _index_fill(call: AtenCall, self: AtenTensor, dim: int, index: AtenTensor) -> Translation:
     extent = self.shape[dim] if self.dim() else 1
     return _scatter(call, "copy", index, elements=self.numel() // max(extent, 1) * index.numel())
 
@@ -57,7 +57,7 @@ def _index_fill(call: Call, self: Tensor, dim: int, index: Tensor) -> Translatio
 # -- copies -----------------------------------------------------------------------------------------------------------
 
 
-def _perhaps(call: Call) -> Translation:
+def _perhaps(call: AtenCall) -> Translation:
     """Nothing happens if the result looks as the argument did."""
     x, y = next(iter(call.args.values())), call.outs[0]
     same = x.dtype == y.dtype and x.stride() == y.stride() and x.device == y.device
@@ -135,12 +135,12 @@ _FUNCTIONS = {
 """Our word for the longest of these that an operator's name begins with."""
 
 
-def _collective(call: Call, ins: Any, outs: Any, group: int | None) -> Translation:
+def _collective(call: AtenCall, ins: Any, outs: Any, group: int | None) -> Translation:
     fn = _FUNCTIONS[max((start for start in _FUNCTIONS if call.base.startswith(start)), key=len)]
     return means("collective", ins, outs, fn=fn, group=group)
 
 
-def _process_group(call: Call) -> Translation:
+def _process_group(call: AtenCall) -> Translation:
     """Outputs are handed in as the first argument, except where one tensor is both; the group is an opaque object."""
     size = getattr(call.args.get("process_group"), "size", None)
     try:

@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from opcost.frontends.aten.call import HANDLERS, Call, Constant, Handler, Tensor, Translation, flat, layout
+from opcost.frontends.aten.call import HANDLERS, AtenCall, AtenTensor, Constant, Handler, Translation, flat, layout
 
 
 class Argument(NamedTuple):
@@ -149,7 +149,7 @@ class Plan(NamedTuple):
     writes: tuple[str, ...] | None  # The arguments that are written, where the operator returns no tensor
     in_place: bool = False
 
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[Tensor, ...]) -> Call:
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[AtenTensor, ...]) -> AtenCall:
         if not self.parameters:
             named = {str(i): value for i, value in enumerate(args)}
         else:
@@ -158,7 +158,7 @@ class Plan(NamedTuple):
                 name: args[i] if i < given else kwargs.get(name, default)
                 for i, (name, default) in enumerate(self.parameters)
             }
-        return Call(self.name, self.overload, named, outs, in_place=self.in_place)
+        return AtenCall(self.name, self.overload, named, outs, in_place=self.in_place)
 
 
 UNKNOWN = Constant("unknown", (), {})
@@ -215,7 +215,7 @@ def is_view(schema: Schema) -> bool:
     return bool(schema.returns) and all(returned.alias and not returned.writes for returned in schema.returns)
 
 
-def translate(plan: Plan, call: Call) -> Translation:
+def translate(plan: Plan, call: AtenCall) -> Translation:
     """What this call computes: kind, attributes, and its tensors in the order of the kind.
 
     The handler says it; the schema fills in what it leaves open: inputs without `out=`, outputs of in-place lists.
@@ -226,7 +226,7 @@ def translate(plan: Plan, call: Call) -> Translation:
     if found.outs is None and plan.writes is not None and not call.outs:
         found = found._replace(outs=tuple(flat(call[name] for name in plan.writes)))
     if found.kind in _BY_LAYOUT and call.outs:
-        given = (argument for argument in call.args.values() if isinstance(argument, Tensor))
+        given = (argument for argument in call.args.values() if isinstance(argument, AtenTensor))
         if apart := layout(given, call.outs[0]):
             found = found._replace(attrs={**found.attrs, **apart})
     return found

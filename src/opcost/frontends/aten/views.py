@@ -8,11 +8,11 @@ from typing import Any
 
 from opcost.core.shapes import diagonal, expanded, slice_length
 from opcost.frontends.aten.call import (
-    Call,
+    AtenCall,
+    AtenTable,
+    AtenTensor,
     Described,
     NotKnown,
-    OperatorTable,
-    Tensor,
     look,
     row_major,
     seen_as,
@@ -22,10 +22,10 @@ from opcost.frontends.aten.outputs.table import Results, axis_of
 
 MOST_PIECES = 1 << 14  # Tensors that one operator makes
 
-VIEWS: OperatorTable[Results] = OperatorTable()  # By the name of an operator of aten
+VIEWS: AtenTable[Results] = AtenTable()  # By the name of an operator of aten
 
 
-def _seen(x: Tensor, wanted: Sequence[int]) -> Described:
+def _seen(x: AtenTensor, wanted: Sequence[int]) -> Described:
     """The same elements in another shape, whose one open extent follows from their number."""
     shape = list(wanted)
     if shape.count(-1) == 1:
@@ -38,42 +38,42 @@ def _seen(x: Tensor, wanted: Sequence[int]) -> Described:
     return look(x, shape, seen_as(x, shape) or row_major(shape))
 
 
-def _view(call: Call, self: Tensor) -> Described:
+def _view(call: AtenCall, self: AtenTensor) -> Described:
     wanted = call.get("size", "shape")
     if not isinstance(wanted, (list, tuple)):  # another element type of the same width
         return Described(tuple(self.shape), self.stride(), str(call.get("dtype")), self.device)
     return _seen(self, wanted)
 
 
-def _flatten(self: Tensor, start_dim: int, end_dim: int) -> Described:
+def _flatten(self: AtenTensor, start_dim: int, end_dim: int) -> Described:
     if not self.dim():
         return _seen(self, (1,))
     first, last = axis_of(self, start_dim), axis_of(self, end_dim)
     return _seen(self, (*self.shape[:first], -1, *self.shape[last + 1 :])) if self.numel() else _same(self)
 
 
-def _unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Described:
+def _unflatten(self: AtenTensor, dim: int, sizes: Sequence[int]) -> Described:
     axis = axis_of(self, dim)
     return _seen(self, (*self.shape[:axis], *sizes, *self.shape[axis + 1 :]))
 
 
-def _picked(x: Tensor, axes: Sequence[int]) -> Described:
+def _picked(x: AtenTensor, axes: Sequence[int]) -> Described:
     """These axes in this order, without the others."""
     return look(x, [x.shape[axis] for axis in axes], [x.stride()[axis] for axis in axes])
 
 
-def _permute(self: Tensor, dims: Sequence[int]) -> Described:
+def _permute(self: AtenTensor, dims: Sequence[int]) -> Described:
     order = [axis_of(self, axis) for axis in dims]
     if sorted(order) != list(range(self.dim())):
         raise ValueError(f"{tuple(order)} are not the axes of {self.dim()}")
     return _picked(self, order)
 
 
-def _listed(x: Tensor, dims: Any) -> list[int]:
+def _listed(x: AtenTensor, dims: Any) -> list[int]:
     return [axis_of(x, dim) for dim in (dims if isinstance(dims, (list, tuple)) else [dims])]
 
 
-def _movedim(self: Tensor, source: Any, destination: Any) -> Described:
+def _movedim(self: AtenTensor, source: Any, destination: Any) -> Described:
     froms, tos = _listed(self, source), _listed(self, destination)
     order = [axis for axis in range(self.dim()) if axis not in froms]
     for to, axis in sorted(zip(tos, froms, strict=True)):
@@ -81,7 +81,7 @@ def _movedim(self: Tensor, source: Any, destination: Any) -> Described:
     return _permute(self, order)
 
 
-def _transpose(self: Tensor, first: int, second: int) -> Described:
+def _transpose(self: AtenTensor, first: int, second: int) -> Described:
     order = list(range(self.dim()))
     if order:
         a, b = axis_of(self, first), axis_of(self, second)
@@ -89,35 +89,35 @@ def _transpose(self: Tensor, first: int, second: int) -> Described:
     return _picked(self, order)
 
 
-def _unsqueeze(self: Tensor, dim: int) -> Described:
+def _unsqueeze(self: AtenTensor, dim: int) -> Described:
     axis = dim % (self.dim() + 1)
     shape, strides = tuple(self.shape), tuple(self.stride())
     stride = shape[axis] * strides[axis] if axis < self.dim() else 1
     return look(self, (*shape[:axis], 1, *shape[axis:]), (*strides[:axis], stride, *strides[axis:]))
 
 
-def _squeeze(self: Tensor, dim: Any = None) -> Described:
+def _squeeze(self: AtenTensor, dim: Any = None) -> Described:
     given = range(self.dim()) if dim is None else _listed(self, dim)
     return _picked(self, [axis for axis in range(self.dim()) if axis not in given or self.shape[axis] != 1])
 
 
-def _cut(x: Tensor, dim: int, length: int, step: int = 1) -> Described:
+def _cut(x: AtenTensor, dim: int, length: int, step: int = 1) -> Described:
     axis, shape, strides = axis_of(x, dim), list(x.shape), list(x.stride())
     shape[axis], strides[axis] = length, strides[axis] * step
     return look(x, shape, strides)
 
 
-def _slice(self: Tensor, dim: int, start: int | None, end: int | None, step: int) -> Described:
+def _slice(self: AtenTensor, dim: int, start: int | None, end: int | None, step: int) -> Described:
     length = slice_length(self.shape[axis_of(self, dim)], start, end, step)
     return _cut(self, dim, length, step)  # type: ignore[arg-type]
 
 
-def _without(x: Tensor, dim: int) -> Described:
+def _without(x: AtenTensor, dim: int) -> Described:
     gone = axis_of(x, dim)
     return _picked(x, [axis for axis in range(x.dim()) if axis != gone])
 
 
-def _expand(x: Tensor, wanted: Sequence[int]) -> Described:
+def _expand(x: AtenTensor, wanted: Sequence[int]) -> Described:
     added = len(wanted) - x.dim()
     own = [n if extent == -1 else extent for n, extent in zip(x.shape, wanted[added:], strict=True)]
     shape: Any = expanded(x.shape, [*wanted[:added], *own])
@@ -125,7 +125,7 @@ def _expand(x: Tensor, wanted: Sequence[int]) -> Described:
     return look(x, shape, [0] * added + strides)
 
 
-def _pieces(call: Call, self: Tensor, dim: int) -> Results:
+def _pieces(call: AtenCall, self: AtenTensor, dim: int) -> Results:
     extent = self.shape[axis_of(self, dim)]
     pieces: Any = call.get("chunks", "split_size", "split_sizes", "sections", "indices")
     if "chunk" in call.base:
@@ -139,33 +139,33 @@ def _pieces(call: Call, self: Tensor, dim: int) -> Results:
     return [_cut(self, dim, size) for size in pieces]
 
 
-def _unbind(self: Tensor, dim: int) -> Results:
+def _unbind(self: AtenTensor, dim: int) -> Results:
     count = self.shape[axis_of(self, dim)]
     if count > MOST_PIECES:
         raise NotKnown("more pieces than are listed")
     return [_without(self, dim) for _ in range(count)]
 
 
-def _unfold(self: Tensor, dimension: int, size: int, step: int) -> Described:
+def _unfold(self: AtenTensor, dimension: int, size: int, step: int) -> Described:
     axis = axis_of(self, dimension)
     found = _cut(self, axis, (self.shape[axis] - size) // step + 1, step)
     return look(self, (*found.shape, size), (*found.strides, self.stride()[axis]))
 
 
-def _diagonal(self: Tensor, offset: int, dim1: int, dim2: int) -> Described:
+def _diagonal(self: AtenTensor, offset: int, dim1: int, dim2: int) -> Described:
     a, b = axis_of(self, dim1), axis_of(self, dim2)
     length: Any = diagonal(self.shape[a], self.shape[b], offset)
     kept = _picked(self, [axis for axis in range(self.dim()) if axis not in (a, b)])
     return look(self, (*kept.shape, length), (*kept.strides, self.stride()[a] + self.stride()[b]))
 
 
-def _same(self: Tensor) -> Described:
+def _same(self: AtenTensor) -> Described:
     return look(self, self.shape, self.stride())
 
 
-def _to(self: Tensor, other: Any = None, dtype: str | None = None) -> Described:
+def _to(self: AtenTensor, other: Any = None, dtype: str | None = None) -> Described:
     """Another element type is a copy, the same one the tensor itself."""
-    dtype = type_name(other) if isinstance(other, Tensor) else dtype or type_name(self)
+    dtype = type_name(other) if isinstance(other, AtenTensor) else dtype or type_name(self)
     return Described(tuple(self.shape), self.stride(), dtype, self.device)
 
 

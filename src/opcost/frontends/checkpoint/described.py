@@ -17,7 +17,7 @@ from opcost.core.scan import Scan, StoredTensor
 from opcost.core.units import format_count
 from opcost.errors import shortened, some
 from opcost.frontends.checkpoint import LARGEST_EXTENT, MOST_AXES
-from opcost.frontends.checkpoint.reader import NotKnown
+from opcost.frontends.checkpoint.reader import NotRead
 from opcost.frontends.input_data import OBJECT_STEPS, SafeUnpickler
 
 LARGEST_PICKLE = 32 << 20  # Bytes; a tensor takes about two hundred of them, and its data is elsewhere
@@ -67,22 +67,22 @@ class _Dict(dict[Any, Any]):
         """What `state_dict` notes about versions."""
 
 
-class _Class(type):
+class _PickledClass(type):
     """A class that a pickle names. It may be made without a call; a call could be one of anything, and is refused."""
 
     named: str
 
     def __call__(cls, *args: object, **named: object) -> object:
-        raise NotKnown(f"it asks for {shortened(cls.named)}, which could run code; nothing of it was run")
+        raise NotRead(f"it asks for {shortened(cls.named)}, which could run code; nothing of it was run")
 
 
-class _Object:
+class _PickledObject:
     """An object without its class: what it was filled with, to be looked through."""
 
     __slots__ = ("state",)
     state: list[object]
 
-    def __new__(cls, *args: object, **named: object) -> _Object:  # noqa: PYI034 - no class derives from it but a pickle's
+    def __new__(cls, *args: object, **named: object) -> _PickledObject:  # noqa: PYI034 - no class derives from it but a pickle's
         found = object.__new__(cls)
         found.state = [args, named] if args or named else []
         return found
@@ -110,11 +110,11 @@ class TensorUnpickler(SafeUnpickler):
             return function
         if module in ("torch", "torch.storage"):
             return _Word(module, name)
-        return _Class("_Named", (_Object,), {"__slots__": (), "named": f"{module}.{name}"[:LONGEST_NAME]})
+        return _PickledClass("_Named", (_PickledObject,), {"__slots__": (), "named": f"{module}.{name}"[:LONGEST_NAME]})
 
     def persistent_load(self, pid: object) -> object:
         match pid:
-            case ("module", _Class() as kind, *_):  # which files before 1.6 name with their source code
+            case ("module", _PickledClass() as kind, *_):  # which files before 1.6 name with their source code
                 return kind
             case ("storage", _Word(_, kind), str() | int() as key, _, int(elements), *_) if (
                 0 <= elements <= LARGEST_EXTENT
@@ -149,14 +149,14 @@ def tensors_in(root: object) -> Iterator[tuple[Keys, PickledTensor]]:
 
 def _holds(found: object) -> bool:
     """Whether there may be a tensor in it."""
-    if isinstance(found, _Object):
+    if isinstance(found, _PickledObject):
         return bool(found.state)
     return isinstance(found, (dict, list, tuple)) and bool(found) and not isinstance(found, (Storage, _Word))
 
 
 def _parts(found: Any) -> Iterator[tuple[Keys, object]]:
     """What is in it, and what that adds to the path."""
-    if isinstance(found, _Object):
+    if isinstance(found, _PickledObject):
         for state in found.state:
             if isinstance(state, dict) and "_modules" in state:
                 for kind in ("_parameters", "_buffers", "_modules"):
@@ -211,7 +211,7 @@ def _ordered(*given: object) -> _Dict:
 
 def _kept(*given: object, **_named: object) -> object:
     """Something without a tensor of its own: it may hold some."""
-    return _Object.__new__(_Object, *given)
+    return _PickledObject.__new__(_PickledObject, *given)
 
 
 def _plain(storage: object, offset: object, size: object, *_more: object) -> PickledTensor:
@@ -232,7 +232,7 @@ _FUNCTIONS: dict[tuple[str, str], Callable[..., object]] = {
     **{("torch.jit._pickle", f"build_{kind}list"): _first for kind in ("int", "double", "bool", "tensor")},
     ("torch.jit._pickle", "restore_type_tag"): _first,
     ("collections", "OrderedDict"): _ordered,
-    ("copyreg", "_reconstructor"): lambda *_: _Object.__new__(_Object),
+    ("copyreg", "_reconstructor"): lambda *_: _PickledObject.__new__(_PickledObject),
     **dict.fromkeys(
         (
             ("torch", "Size"), ("torch", "device"), ("torch.serialization", "_get_layout"), ("_codecs", "encode"),

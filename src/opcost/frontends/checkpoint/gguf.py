@@ -16,7 +16,7 @@ from opcost.core.graph import Note
 from opcost.core.parsing import Bad
 from opcost.errors import shortened
 from opcost.frontends.checkpoint import LARGEST_EXTENT, MOST_AXES, MOST_TENSORS
-from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, NotKnown, Raw
+from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, NotRead, Raw
 
 _BLOCK = 1 << 20
 _MOST_PAIRS = 1 << 16
@@ -77,10 +77,10 @@ class GgufReader(CheckpointReader):
 
 def _read(path: Path) -> Contents:
     with opened(path) as file:
-        return _Walk(file).contents()
+        return _HeaderReader(file).contents()
 
 
-class _Walk:
+class _HeaderReader:
     """The header from front to back, a block at a time; every step knows how much of the file is left."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -95,7 +95,7 @@ class _Walk:
         if version and not version & 0xFFFF:
             self.order, version = ">", int.from_bytes(version.to_bytes(4, "little"), "big")
         if version not in (2, 3):
-            raise NotKnown(f"it is of version {version}, and versions 2 and 3 are read: convert it again")
+            raise NotRead(f"it is of version {version}, and versions 2 and 3 are read: convert it again")
         tensors, pairs = self._unpack("QQ")
         if tensors * 24 > self.size or tensors > MOST_TENSORS or pairs * 13 > self.size or pairs > _MOST_PAIRS:
             raise Bad(f"it declares {tensors:,} tensors and {pairs:,} keys")
@@ -156,7 +156,7 @@ class _Walk:
         shape = tuple(reversed(self._unpack(f"{axes}Q")))  # the file has the axis first whose elements are side by side
         kind, offset = self._unpack("IQ")
         if kind not in TYPES:
-            raise NotKnown(f"{shortened(name)} has the unknown type {kind}")
+            raise NotRead(f"{shortened(name)} has the unknown type {kind}")
         dtype, block, size = TYPES[kind]
         if any(extent > LARGEST_EXTENT for extent in shape) or (shape[-1] if shape else 1) % block:
             raise Bad(f"{shortened(name)} of {dtype}, whose blocks have {block}, has the shape {shape}")

@@ -60,10 +60,10 @@ def _inside(archive: ZipFile, file: BinaryIO) -> Any:
         raise BadArchive(f"it holds no {_WEIGHTS}") from None
     if info.compress_type != ZIP_STORED:
         return archive.open(info)
-    return io.BufferedReader(_Window(file, info))
+    return io.BufferedReader(_MemberFile(file, info))
 
 
-class _Window(io.RawIOBase):
+class _MemberFile(io.RawIOBase):
     """A stored member of an archive as a file of its own."""
 
     def __init__(self, file: BinaryIO, info: ZipInfo) -> None:

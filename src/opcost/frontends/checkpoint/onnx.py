@@ -15,7 +15,7 @@ from opcost.frontends.checkpoint import LARGEST_EXTENT, MOST_AXES, MOST_TENSORS
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw
 from opcost.frontends.nodes.meaning import plain
 from opcost.frontends.onnx.model import DTYPES
-from opcost.frontends.protobuf import Parts, Piece, Span, fields, piece, size_of
+from opcost.frontends.protobuf import FilePiece, MessageFields, Piece, fields, piece, size_of
 
 _GRAPH, _INITIALIZER, _SPARSE = 7, 5, 15
 _DATA, _RAW, _EXTERNAL = (4, 5, 6, 7, 9, 10, 11), 9, 1
@@ -35,12 +35,12 @@ class OnnxReader(CheckpointReader):
     def read(self, path: Path) -> Contents:
         files: dict[str, int] = {}
         with opened(path) as file:
-            model = Span(file, 0, length_of(file))
+            model = FilePiece(file, 0, length_of(file))
             found = [_raw(tensor, path, files) for tensor in _initializers(model)]
         return Contents(found, parts=(path, *(path.parent / name for name in files)))
 
 
-def _initializers(model: Piece) -> Iterator[Parts]:
+def _initializers(model: Piece) -> Iterator[MessageFields]:
     """The fields of each; of a sparse one, those of its values with the shape of the whole."""
     graphs = [piece(value) for number, value in fields(model) if number == _GRAPH]
     if not graphs:
@@ -49,14 +49,14 @@ def _initializers(model: Piece) -> Iterator[Parts]:
         if place > MOST_FIELDS:
             raise Bad(f"its graph has more than {MOST_FIELDS:,} nodes, values and initializers")
         if number == _INITIALIZER:
-            yield Parts.of(piece(value))
+            yield MessageFields.of(piece(value))
         elif number == _SPARSE:
-            sparse = Parts.of(piece(value))
+            sparse = MessageFields.of(piece(value))
             for values in sparse.messages(1)[-1:]:
-                yield Parts(values.found | {1: sparse.all(3)})
+                yield MessageFields(values.found | {1: sparse.all(3)})
 
 
-def _raw(parts: Parts, path: Path, files: dict[str, int]) -> Raw:
+def _raw(parts: MessageFields, path: Path, files: dict[str, int]) -> Raw:
     name, shape, number = parts.text(8), tuple(parts.integers(1)), parts.whole(2)
     if len(shape) > MOST_AXES or any(not 0 <= extent <= LARGEST_EXTENT for extent in shape):
         raise Bad(f"{shortened(name)} has the shape {shortened(str(shape))}")
@@ -71,7 +71,7 @@ def _raw(parts: Parts, path: Path, files: dict[str, int]) -> Raw:
     return Raw(name, shape, dtype, sum(size_of(piece(value)) for value in parts.all(_RAW)) or nbytes(elements, dtype))
 
 
-def _outside(parts: Parts, name: str, needed: int, path: Path, files: dict[str, int]) -> int:
+def _outside(parts: MessageFields, name: str, needed: int, path: Path, files: dict[str, int]) -> int:
     """The bytes of data in another file, which must be in the folder of the model and be long enough."""
     entries = {entry.text(1): entry.text(2) for entry in parts.messages(13)}
     place = entries.get("location", "")

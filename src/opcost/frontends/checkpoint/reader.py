@@ -80,7 +80,7 @@ def reader_of(path: Path) -> CheckpointReader:
     raise UnknownSource(f"{path} is {identify(path).what}, and no checkpoint that is known", hint=f"known: {known}")
 
 
-class NotKnown(Bad):
+class NotRead(Bad):
     """The file is whole, but holds something that is not read, so that it does not help to fetch it again."""
 
 
@@ -89,7 +89,7 @@ def contents_of(path: Path, reader: CheckpointReader) -> Contents:
     try:
         return reader.read(path)
     except (Bad, BadArchive, RecursionError) as exc:
-        hint = "" if isinstance(exc, NotKnown) else "the file is damaged or cut short: fetch it again"
+        hint = "" if isinstance(exc, NotRead) else "the file is damaged or cut short: fetch it again"
         raise SourceError(f"{path} is not {reader.what} that can be read: {exc}", hint=hint) from exc
 
 

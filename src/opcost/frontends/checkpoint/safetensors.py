@@ -13,7 +13,7 @@ from opcost.core.graph import bits
 from opcost.core.parsing import Bad
 from opcost.errors import shortened
 from opcost.frontends.checkpoint import LARGEST_EXTENT, MOST_AXES, MOST_TENSORS
-from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, NotKnown, Raw
+from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, NotRead, Raw
 
 LARGEST_HEADER = 32 << 20  # Bytes of a header. 100,000 tensors take some twelve million
 _METADATA = "__metadata__"
@@ -32,7 +32,7 @@ _BITS = {name: bits(dtype) for name, dtype in DTYPES.items()}
 _Extent = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_EXTENT)]
 
 
-class _Entry(msgspec.Struct, gc=False):
+class _HeaderEntry(msgspec.Struct, gc=False):
     dtype: str
     shape: tuple[_Extent, ...]
     data_offsets: tuple[_Extent, _Extent]
@@ -48,7 +48,7 @@ class _Any(msgspec.Struct, gc=False):
 
 _ALL = msgspec.json.Decoder(dict[str, _Any])
 _NAMES = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_ENTRY = msgspec.json.Decoder(_Entry)
+_ENTRY = msgspec.json.Decoder(_HeaderEntry)
 _FAULTS = (msgspec.MsgspecError, RecursionError, ValueError)
 _MOST_COMMAS = 1 << 20
 """Beside those of a usual header, which has at most as many as its tensors have axes: a longer list is looked at one by one."""
@@ -72,12 +72,12 @@ class SafetensorsReader(CheckpointReader):
             if size < 8 or length > size - 8:
                 raise Bad(f"its header declares {length:,} bytes, and the file has {size:,}")
             if length > LARGEST_HEADER:
-                raise NotKnown(f"its header declares {length:,} bytes, more than {LARGEST_HEADER >> 20} MiB")
+                raise NotRead(f"its header declares {length:,} bytes, more than {LARGEST_HEADER >> 20} MiB")
             header = file.read(length)
             # What unfolds is bounded before it does: every object is a tensor's, but for two.
             tensors = header.count(b'"data_offsets"')
             if tensors > MOST_TENSORS or header.count(b"{") > 2 * tensors + 64:
-                raise NotKnown(f"its header holds {header.count(b'{'):,} objects and {tensors:,} tensors")
+                raise NotRead(f"its header holds {header.count(b'{'):,} objects and {tensors:,} tensors")
             at = 8 + len(header)
             listed = _tensors(header, size - at)
             if any(mark in header for mark in _DESCRIBING):
@@ -106,7 +106,7 @@ def _tensors(header: bytes, room: int) -> list[Raw]:
         kind, shape, (begin, end) = entry.dtype, entry.shape, entry.data_offsets
         bits = _BITS.get(kind)
         if bits is None:
-            raise NotKnown(f"{shortened(name)} has the unknown type {shortened(kind)!r}")
+            raise NotRead(f"{shortened(name)} has the unknown type {shortened(kind)!r}")
         size = end - begin
         if begin != at or size * 8 != prod(shape) * bits or len(shape) > MOST_AXES:
             _one_by_one(header, declared)  # raises where something is missing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from opcost.frontends.inputs import DIM
-from opcost.frontends.options import Option
+from opcost.frontends.options import FrontendOption
 from opcost.frontends.registry import FileFrontEnd, FrontEnd
 
 MANIFEST = "Manifest.json"
@@ -19,7 +19,7 @@ class CoremlFrontEnd(FileFrontEnd):
     name, what = "coreml", "a Core ML model"
     framework = "coremltools"
     suffixes = (".mlmodel", ".json")
-    options = (DIM, Option("function", str, _FUNCTION, "NAME"))
+    options = (DIM, FrontendOption("function", str, _FUNCTION, "NAME"))
     understands = frozenset({"sizes"})
 
     def sniff(self, head: bytes, path: Path) -> bool:

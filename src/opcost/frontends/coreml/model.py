@@ -14,7 +14,7 @@ from opcost.errors import SourceError
 from opcost.frontends.coreml.network import network_graph
 from opcost.frontends.nodes import MOST_AXES, MOST_CONTENT, MOST_DEPTH
 from opcost.frontends.nodes.meaning import Content, DeclaredValue, GraphNode, NodeGraph, StoredValue
-from opcost.frontends.protobuf import Parts, Piece, Span, fields, floats, integers, piece, text
+from opcost.frontends.protobuf import FilePiece, MessageFields, Piece, fields, floats, integers, piece, text
 
 DTYPES = {
     1: "bool", 2: "string", 10: "float16", 11: "float32", 12: "float64", 13: "bfloat16", 21: "int8", 22: "int16", 23: "int32",
@@ -30,7 +30,7 @@ _PACKED = {
 def program_graphs(message: Piece) -> dict[str, NodeGraph]:
     """The functions of a program."""
     found: dict[str, NodeGraph] = {}
-    for entry in (Parts.of(piece(value)) for number, value in fields(message) if number == 2):
+    for entry in (MessageFields.of(piece(value)) for number, value in fields(message) if number == 2):
         name = entry.text(1)
         for function in entry.messages(2):
             blocks = {each.text(1): each.all(2)[-1] for each in function.messages(3) if each.all(2)}
@@ -60,17 +60,17 @@ class _Block:
         for number, value in fields(message):
             match number:
                 case 1:
-                    each = _declared(Parts.of(piece(value)))
+                    each = _declared(MessageFields.of(piece(value)))
                     self.declared[each.name] = each
                     self.inputs = (*self.inputs, each)
                 case 2:
                     outputs.append(text(value))
                 case 3:
-                    self._operation(Parts.of(piece(value)))
+                    self._operation(MessageFields.of(piece(value)))
         ends = tuple(self.declared.get(each, DeclaredValue(each, "float32", None)) for each in outputs)
         return NodeGraph(name, tuple(self.nodes), self.stored, self.inputs, ends, self.declared)
 
-    def _operation(self, parts: Parts) -> None:
+    def _operation(self, parts: MessageFields) -> None:
         op, outs = parts.text(1), [_declared(each) for each in parts.messages(3)]
         name = outs[0].name if outs else op
         self.declared.update({each.name: each for each in outs})
@@ -106,7 +106,7 @@ class _Block:
         else:
             self.nodes.append(node)
 
-    def _bound(self, parts: Parts, name: str) -> str:
+    def _bound(self, parts: MessageFields, name: str) -> str:
         """The name that an argument is bound to; a value that is written out is stored under one."""
         if 1 in parts.found:
             return parts.text(1)
@@ -144,7 +144,7 @@ def _whole_weight(node: GraphNode, out: DeclaredValue, stored: Mapping[str, Stor
     return StoredValue(out.name, shape, dtype)
 
 
-def _declared(parts: Parts) -> DeclaredValue:
+def _declared(parts: MessageFields) -> DeclaredValue:
     for kind in parts.messages(2):
         states = [inner for state in kind.messages(5) for inner in state.messages(1)]  # each holds a tensor
         for tensor in (*kind.messages(1), *(tensor for state in states for tensor in state.messages(1))):
@@ -153,14 +153,14 @@ def _declared(parts: Parts) -> DeclaredValue:
     return DeclaredValue(parts.text(1), "float32", None)
 
 
-def _dtype(parts: Parts) -> str:
+def _dtype(parts: MessageFields) -> str:
     number = parts.whole(1)
     if number not in DTYPES:
         raise Bad(f"an element type has the number {number}")
     return DTYPES[number]
 
 
-def _shape(parts: Parts) -> tuple[int | None, ...] | None:
+def _shape(parts: MessageFields) -> tuple[int | None, ...] | None:
     found: list[int | None] = []
     for each in parts.messages(3):
         sizes = each.messages(1)
@@ -174,7 +174,7 @@ def _shape(parts: Parts) -> tuple[int | None, ...] | None:
 
 def _value(message: Piece) -> StoredValue | list[str]:
     """A constant: texts, or a tensor."""
-    parts = Parts.of(message)
+    parts = MessageFields.of(message)
     kinds = [tensor for kind in parts.messages(2) for tensor in kind.messages(1)]
     if not kinds:
         return StoredValue("", (), "uint8")
@@ -192,7 +192,7 @@ def _value(message: Piece) -> StoredValue | list[str]:
             items += [value for row in given[0].messages(number) for each in row.all(1) for value in integers(each)]
         for row in given[0].messages(7):
             raw = piece(row.all(1)[-1]) if row.all(1) else b""
-            found = None if isinstance(raw, Span) else Content.stored(shape, dtype, raw)
+            found = None if isinstance(raw, FilePiece) else Content.stored(shape, dtype, raw)
             items += found.items if found is not None else ()
     if dtype == "bool":
         items = [bool(item) for item in items]
@@ -227,10 +227,10 @@ class CoremlModel(NamedTuple):
 
 def read_model(message: Piece) -> CoremlModel:
     """The model in these bytes."""
-    parts = Parts.of(message)
+    parts = MessageFields.of(message)
     version = parts.whole(1)
     described = parts.messages(2)
-    description = described[-1] if described else Parts()
+    description = described[-1] if described else MessageFields()
     inputs = {each.name: each for each in map(_feature, description.messages(1))}
     for function in description.messages(20):
         inputs.update({each.name: each for each in map(_feature, function.messages(2))})
@@ -254,7 +254,7 @@ def read_model(message: Piece) -> CoremlModel:
     raise Bad("there is neither a program nor a neural network in it")
 
 
-def _feature(parts: Parts) -> DeclaredValue:
+def _feature(parts: MessageFields) -> DeclaredValue:
     """What a model declares of an input: an array, or an image as (channels, height, width)."""
     name = parts.text(1)
     for kind in parts.messages(3):

@@ -13,7 +13,7 @@ from typing import Any
 from opcost.core.parsing import Bad
 from opcost.frontends.nodes import MOST_CONTENT, MOST_DEPTH
 from opcost.frontends.nodes.meaning import Content, DeclaredValue, GraphNode, NodeGraph, StoredValue
-from opcost.frontends.protobuf import Parts, Piece, fields, floats, piece, size_of, text
+from opcost.frontends.protobuf import MessageFields, Piece, fields, floats, piece, size_of, text
 
 _FIXED: dict[int, str] = {
     170: "l2_norm x", 175: "softmax x", 180: "local_response_norm x size=3i", 330: "split x axis=-3 num_splits=1i",
@@ -66,7 +66,7 @@ _LSTM = ((1, 2, 3, 4), (20, 21, 22, 23), (40, 41, 42, 43))
 """Fields of the weights of an LSTM's gates: of its input, of its state, its biases."""
 
 
-class _Reader:
+class _NetworkReader:
     """Makes the nodes of a network, and keeps the weights that its layers hold."""
 
     def __init__(self, depth: int = 0) -> None:
@@ -75,10 +75,10 @@ class _Reader:
         self.stored: dict[str, StoredValue] = {}
 
     def layer(self, message: Piece) -> None:
-        parts = Parts.of(message)
+        parts = MessageFields.of(message)
         name, ins, outs = parts.text(1), [text(each) for each in parts.all(2)], [text(each) for each in parts.all(3)]
         number = next((number for number in parts.found if number >= 100), 0)
-        layer = parts.messages(number)[-1] if number else Parts()
+        layer = parts.messages(number)[-1] if number else MessageFields()
         self.name, self.outs = name or (outs[0] if outs else ""), outs
         special = self.special.get(number)
         if special is None and number not in _FIXED:
@@ -106,7 +106,7 @@ class _Reader:
         attrs["@"] = places
         self.nodes.append(GraphNode(op, domain, self.name, tuple(ins), tuple(outs or self.outs), attrs))
 
-    def _fixed(self, words: Sequence[str], layer: Parts, ins: Sequence[str]) -> None:
+    def _fixed(self, words: Sequence[str], layer: MessageFields, ins: Sequence[str]) -> None:
         ops, *rest = words
         op = ops.split("|")[layer.whole(1) % (ops.count("|") + 1) if "|" in ops else 0]
         names = [word for word in rest if "=" not in word]
@@ -133,7 +133,7 @@ class _Reader:
             op = "instance_norm"
         self.node(op, reads, names, **attrs)
 
-    def weight(self, layer: Parts, field: int, label: str, *shape: int) -> str:
+    def weight(self, layer: MessageFields, field: int, label: str, *shape: int) -> str:
         """A tensor that a layer holds; an empty text: it holds none."""
         if field not in layer.found:
             return ""
@@ -156,7 +156,7 @@ class _Reader:
 
     # -- layers with weights --------------------------------------------------------------------------------------------
 
-    def _conv(self, layer: Parts, ins: Sequence[str]) -> None:
+    def _conv(self, layer: MessageFields, ins: Sequence[str]) -> None:
         out, channels, groups = layer.whole(1), layer.whole(2), layer.whole(10, 1) or 1
         kernel = layer.integers(20) or [3, 3]
         turned = bool(layer.whole(60))
@@ -169,7 +169,7 @@ class _Reader:
         op = "conv_transpose" if turned else "conv"
         self.node(op, (ins[0], weight, self.weight(layer, 91, "bias", out)), ("x", "weight", "bias"), **attrs)
 
-    def _conv_3d(self, layer: Parts, ins: Sequence[str]) -> None:
+    def _conv_3d(self, layer: MessageFields, ins: Sequence[str]) -> None:
         out, channels, groups = layer.whole(1), layer.whole(2), layer.whole(10, 1) or 1
         kernel = [layer.whole(at, 3) for at in (20, 21, 22)]
         turned = bool(layer.whole(86))
@@ -180,7 +180,7 @@ class _Reader:
         reads = (ins[0], self.weight(layer, 60, "weight", *shape), self.weight(layer, 61, "bias", out))
         self.node("conv_transpose" if turned else "conv", reads, ("x", "weight", "bias"), **attrs)
 
-    def _scaled(self, layer: Parts, ins: Sequence[str]) -> None:
+    def _scaled(self, layer: MessageFields, ins: Sequence[str]) -> None:
         """A factor for some axes, and maybe a summand."""
         scale = self.weight(layer, 2, "scale", *layer.integers(1))
         if not layer.whole(3):
@@ -191,7 +191,7 @@ class _Reader:
         self.node("add", (middle, self.weight(layer, 5, "bias", *layer.integers(4))), ("x", "y"))
 
     def _recurrent(
-        self, layer: Parts, ins: Sequence[str], op: str, fields: Sequence[Sequence[int]], directions: int = 1
+        self, layer: MessageFields, ins: Sequence[str], op: str, fields: Sequence[Sequence[int]], directions: int = 1
     ) -> None:
         """The gates' weights are separate; together they are those of a program's layer."""
         width, hidden = layer.whole(1), layer.whole(2)
@@ -214,7 +214,7 @@ class _Reader:
 
     # -- layers without -------------------------------------------------------------------------------------------------
 
-    def _pool(self, layer: Parts, ins: Sequence[str]) -> None:
+    def _pool(self, layer: MessageFields, ins: Sequence[str]) -> None:
         kernel = tuple(layer.integers(10)) or (3, 3)
         attrs = {**_padding(layer, 30, 31), "kernel_sizes": kernel, "strides": tuple(layer.integers(20)) or (1, 1)}
         attrs["global"] = layer.whole(60)
@@ -223,13 +223,13 @@ class _Reader:
             attrs |= {"pad_type": "custom", "pad": (high, high, wide, wide), "ceil_mode": 1}
         self.node(_POOLS[layer.whole(1) % 3], ins[:1], ("x",), **attrs)
 
-    def _pool_3d(self, layer: Parts, ins: Sequence[str]) -> None:
+    def _pool_3d(self, layer: MessageFields, ins: Sequence[str]) -> None:
         kernel = tuple(layer.whole(at, 1) for at in (2, 3, 4))
         attrs: dict[str, Any] = {"kernel_sizes": kernel, "strides": tuple(layer.whole(at, 1) or 1 for at in (5, 6, 7))}
         attrs |= _padding_3d(layer, 15, range(8, 14))
         self.node(_POOLS[layer.whole(1) % 2], ins[:1], ("x",), **attrs)
 
-    def _activation(self, layer: Parts, ins: Sequence[str]) -> None:
+    def _activation(self, layer: MessageFields, ins: Sequence[str]) -> None:
         number = next(iter(layer.found), 0)
         op = _ACTIVATIONS.get(number, f"activation_{number}")
         if op != "prelu":
@@ -239,7 +239,7 @@ class _Reader:
         count = sum(len(floats(each)) for weights in inner.messages(1) for each in weights.all(1)) or 1
         self.node("prelu", (ins[0], self.weight(inner, 1, "alpha", count)), ("x", "alpha"))
 
-    def _chain(self, layer: Parts, ins: Sequence[str], op: str) -> None:
+    def _chain(self, layer: MessageFields, ins: Sequence[str], op: str) -> None:
         """Two tensors, then the next, and so on; one alone meets a number."""
         if len(ins) == 1:
             number, name = floats(layer.all(1)[-1])[0] if 1 in layer.found else 0.0, f"{self.name}.alpha"
@@ -251,43 +251,43 @@ class _Reader:
             self.node(op, (last, other), ("x", "y"), outs=out)
             last = out[0] if out else ""
 
-    def _reduce(self, layer: Parts, ins: Sequence[str]) -> None:
+    def _reduce(self, layer: MessageFields, ins: Sequence[str]) -> None:
         op = f"reduce_{_REDUCED[layer.whole(1) % 10]}"
         axes = _REDUCED_AXES[layer.whole(3) % 5]
         self.node(op, ins[:1], ("x",), axes=axes, axis=axes[0], keep_dims=1)
 
-    def _permute(self, layer: Parts, ins: Sequence[str]) -> None:
+    def _permute(self, layer: MessageFields, ins: Sequence[str]) -> None:
         """Of four axes, the first of which is that of sequences."""
         order = [axis - 1 for axis in layer.integers(1)]
         moved = sorted(order) == [-1, 0, 1, 2] and order[0] == -1
         self.node("transpose_image" if moved else "permute_sequences", ins[:1], ("x",), perm=tuple(order[1:]))
 
-    def _upsample(self, layer: Parts, ins: Sequence[str]) -> None:
+    def _upsample(self, layer: MessageFields, ins: Sequence[str]) -> None:
         scales: list[Any] = [*layer.integers(1)] or [value for each in layer.all(7) for value in floats(each)] or [1, 1]
         op = "upsample_bilinear" if layer.whole(5) else "upsample_nearest_neighbor"
         self.node(op, ins[:1], ("x",), scale_factor_height=(scales[0],), scale_factor_width=(scales[-1],))
 
     # -- layers that run networks, whose names are those of the network around them --------------------------------------
 
-    def _inner(self, layer: Parts, number: int) -> NodeGraph:
+    def _inner(self, layer: MessageFields, number: int) -> NodeGraph:
         if self.depth >= MOST_DEPTH:
             raise Bad(f"networks are nested, more than {MOST_DEPTH} deep")
-        reader = _Reader(self.depth + 1)
+        reader = _NetworkReader(self.depth + 1)
         for message in layer.all(number):
             for inside, value in fields(piece(message)):
                 if inside == 1:
                     reader.layer(piece(value))
         return NodeGraph(self.name, tuple(reader.nodes), reader.stored, (), (), {})
 
-    def _branch(self, layer: Parts, ins: Sequence[str]) -> None:
+    def _branch(self, layer: MessageFields, ins: Sequence[str]) -> None:
         blocks: Any = (self._inner(layer, 1), self._inner(layer, 2))
         self.node("branch_layer", ins[:1], ("cond",), **{"@blocks": blocks})
 
-    def _loop(self, layer: Parts, ins: Sequence[str]) -> None:
+    def _loop(self, layer: MessageFields, ins: Sequence[str]) -> None:
         attrs: dict[str, Any] = {"@blocks": (self._inner(layer, 3), self._inner(layer, 4)), "most": layer.whole(1)}
         self.node("loop_layer", ins[:1], ("most",), cond=layer.text(2) if 3 in layer.found else "", **attrs)
 
-    special: dict[int, Callable[[_Reader, Parts, Sequence[str]], None]] = {  # noqa: RUF012 - filled here and read only
+    special: dict[int, Callable[[_NetworkReader, MessageFields, Sequence[str]], None]] = {  # noqa: RUF012 - filled here and read only
         100: _conv, 1471: _conv_3d, 245: _scaled, 120: _pool, 1465: _pool_3d, 130: _activation,
         280: _reduce, 310: _permute, 210: _upsample, 605: _branch, 615: _loop,
         230: partial(_chain, op="add"), 231: partial(_chain, op="mul"), 240: partial(_chain, op="add"),
@@ -298,7 +298,7 @@ class _Reader:
     }  # fmt: skip
 
 
-def _numbers(layer: Parts, words: str) -> list[int]:
+def _numbers(layer: MessageFields, words: str) -> list[int]:
     """The numbers that the words of a row mean."""
     found: list[int] = []
     for word in words.split(","):
@@ -314,20 +314,20 @@ def _numbers(layer: Parts, words: str) -> list[int]:
     return found
 
 
-def _borders(parts: Parts, number: int) -> tuple[int, ...]:
+def _borders(parts: MessageFields, number: int) -> tuple[int, ...]:
     """What is added or cut before and behind each axis."""
     edges = [edge for each in parts.messages(number) for edge in each.messages(10)]
     return tuple(size for edge in edges for size in (edge.whole(1), edge.whole(2)))
 
 
-def _padding(layer: Parts, valid: int, same: int) -> dict[str, Any]:
+def _padding(layer: MessageFields, valid: int, same: int) -> dict[str, Any]:
     if same in layer.found:
         return {"pad_type": "same"}
     edges = tuple(size for each in layer.messages(valid) for size in _borders(each, 1))
     return {"pad_type": "custom", "pad": edges} if edges else {"pad_type": "valid"}
 
 
-def _padding_3d(layer: Parts, mode: int, edges: Sequence[int]) -> dict[str, Any]:
+def _padding_3d(layer: MessageFields, mode: int, edges: Sequence[int]) -> dict[str, Any]:
     if layer.whole(mode) == 0:
         return {"pad_type": "custom", "pad": tuple(layer.whole(at) for at in edges)}
     return {"pad_type": "same" if layer.whole(mode) == 2 else "valid"}
@@ -337,7 +337,7 @@ def network_graph(
     message: Piece, inputs: Sequence[DeclaredValue], images: Collection[str], outputs: Sequence[str]
 ) -> NodeGraph:
     """The graph of a neural network with these inputs; images have one axis more in front where the network has it so."""
-    reader, mapping = _Reader(), 0
+    reader, mapping = _NetworkReader(), 0
     for number, value in fields(message):
         if number == 1:
             reader.layer(piece(value))

@@ -18,14 +18,14 @@ from opcost.frontends.nodes.inputs import Scopes, given_inputs
 from opcost.frontends.nodes.meaning import GraphNode, Names, NodeGraph, Operand, Operands
 from opcost.frontends.nodes.walk import MOST_TURNS, Block, NestedNames, Walk
 from opcost.frontends.options import CountOptions
-from opcost.frontends.protobuf import Span
+from opcost.frontends.protobuf import FilePiece
 
 
 def load(path: Path, options: CountOptions) -> Graph:
     """Read a model and work out all its shapes."""
     name = next((part for part in reversed(path.parts) if part.endswith(".mlpackage")), path.name)
     with opened(model_of(path) if path.name == MANIFEST else path) as file:
-        model = read_model(Span(file, 0, length_of(file)))
+        model = read_model(FilePiece(file, 0, length_of(file)))
     return graph_of(model, options, name)
 
 

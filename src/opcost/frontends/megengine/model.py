@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from opcost.core.graph import nbytes
 from opcost.errors import SourceError
-from opcost.frontends.flatbuffer import U8, U32, U64, Buffer, Pages, Table, pages_of
+from opcost.frontends.flatbuffer import U8, U32, U64, Buffer, FlatTable, Pages, pages_of
 from opcost.frontends.megengine.schema import DType, Param, by_hash, output_count, plain, read_dtype, read_param
 
 MOST_VARIABLES = 1 << 18  # Variables of the largest model that is believed: a small file must not describe a huge one
@@ -36,7 +36,7 @@ HOLDERS = (
 SOURCES = frozenset((INPUT, *HOLDERS))
 
 
-class Tensor(NamedTuple):
+class DumpedTensor(NamedTuple):
     """A tensor that is written in the file, by place: its data is never copied."""
 
     name: str
@@ -55,7 +55,7 @@ class Variable(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class FileOperator:
     """One operator: `type` without version, `inputs` and `outputs` as positions in `Model.variables`."""
 
     index: int
@@ -64,7 +64,7 @@ class Operator:
     param: Param
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[DumpedTensor, ...]
     output_dtype: DType | None = None
 
 
@@ -75,7 +75,7 @@ class Model:
     path: str
     format: str  # `FBS v2`, `FBS v1` or `FBS v1 (unversioned)`
     version: str  # Of the MegEngine that wrote it, such as 1.13.0
-    operators: tuple[Operator, ...]
+    operators: tuple[FileOperator, ...]
     variables: tuple[Variable, ...]
     outputs: tuple[int, ...]
     testcases: int = 0
@@ -83,7 +83,7 @@ class Model:
     numbers: dict[int, tuple[int | float, ...]] = field(default_factory=dict)
     """The values of the small constants, by variable; shapes are computed from them."""
 
-    def brought_in(self, *types: str) -> Iterator[tuple[Operator, int, Tensor]]:
+    def brought_in(self, *types: str) -> Iterator[tuple[FileOperator, int, DumpedTensor]]:
         """The tensors that operators of these types bring into the graph, with their operators and variables."""
         for op in self.operators:
             if op.type in types:
@@ -189,14 +189,14 @@ _CODES = {
 }  # fmt: skip
 
 
-class _Reader:
+class _ModelReader:
     """What both formats have in common."""
 
     def __init__(self, container: Container, identifier: bytes) -> None:
         self.container = container
         self.buffer: Buffer = container.graph
         self.root = self.buffer.root(identifier)
-        self.operators: list[Operator] = []
+        self.operators: list[FileOperator] = []
         self.variables: list[Variable] = []
         self.numbers: dict[int, tuple[int | float, ...]] = {}
 
@@ -209,8 +209,8 @@ class _Reader:
         )  # fmt: skip
 
     def add(
-        self, table: Table, made: Sequence[Variable], kind: str, name: str, param: Param, inputs: tuple[int, ...],
-        tensors: tuple[Tensor, ...], output_dtype: DType | None,
+        self, table: FlatTable, made: Sequence[Variable], kind: str, name: str, param: Param, inputs: tuple[int, ...],
+        tensors: tuple[DumpedTensor, ...], output_dtype: DType | None,
     ) -> None:  # fmt: skip
         """Make an operator with the variables that it makes, and keep the numbers of small constants."""
         first = len(self.variables)
@@ -218,7 +218,7 @@ class _Reader:
             raise self.buffer.broken(f"more than {MOST_VARIABLES} variables are not plausible", table.at)
         self.variables += made
         outputs = tuple(range(first, len(self.variables)))
-        op = Operator(len(self.operators), kind, name, param, inputs, outputs, tensors, output_dtype)
+        op = FileOperator(len(self.operators), kind, name, param, inputs, outputs, tensors, output_dtype)
         self.operators.append(op)
         if op.type not in SOURCES:
             return
@@ -232,25 +232,25 @@ class _Reader:
             if count <= (SMALL if code in "bBhHi" else 1):
                 self.numbers[variable] = self.buffer.data.unpack(struct.Struct(f"<{count}{code}"), tensor.offset)
 
-    def param(self, table: Table, slot: int) -> Param:
+    def param(self, table: FlatTable, slot: int) -> Param:
         """The main parameter, a union of tag and table; no shape and no cost depends on those after it."""
         tag, found = table.number(slot, U8), table.table(slot + 1)
         return read_param(tag, found) if found is not None else Param("Empty", {})
 
-    def shape(self, table: Table) -> tuple[int, ...]:
+    def shape(self, table: FlatTable) -> tuple[int, ...]:
         shape = table.numbers(1, "I", 4)
         if len(shape) > MAX_RANK:
             raise self.buffer.broken(f"a tensor of {len(shape)} axes is claimed", table.at)
         return shape
 
-    def tensor(self, table: Table, offset: int, stored: int) -> Tensor:
+    def tensor(self, table: FlatTable, offset: int, stored: int) -> DumpedTensor:
         """A tensor whose claimed shape fits its data."""
         shape, dtype = self.shape(table), read_dtype(table.table(3)) or DType("float32")
         needed = nbytes(prod(shape), dtype.name)
         if stored and stored < needed:
             claimed = f"a tensor of {'x'.join(map(str, shape)) or 'scalar'} {dtype.name}"
             raise self.buffer.broken(f"{claimed} needs {needed} bytes and has {stored}", table.at)
-        return Tensor(table.text(0), shape, dtype, offset, stored)
+        return DumpedTensor(table.text(0), shape, dtype, offset, stored)
 
 
 def _read(data: Pages) -> Model:
@@ -260,14 +260,14 @@ def _read(data: Pages) -> Model:
 
 def _read_v2(container: Container, path: str) -> Model:
     """FBS v2: names, ids of outputs and most shapes are stored."""
-    reader = _Reader(container, V2)
+    reader = _ModelReader(container, V2)
     declared = [
         Variable(name=table.text(0), shape=reader.shape(table) or None, dtype=read_dtype(table.table(3)))
         for table in reader.root.tables(3)
     ]
     position: dict[int, int] = {}
 
-    def made_before(ids: Iterable[int], table: Table) -> tuple[int, ...]:
+    def made_before(ids: Iterable[int], table: FlatTable) -> tuple[int, ...]:
         try:
             return tuple([position[each] for each in ids])
         except KeyError as missing:
@@ -291,11 +291,11 @@ def _read_v2(container: Container, path: str) -> Model:
 
 def _read_v1(container: Container, path: str) -> Model:
     """FBS v1: ids are counted up over the outputs, the weights are before the graph in the order of the operators."""
-    reader = _Reader(container, V1_GRAPH)
+    reader = _ModelReader(container, V1_GRAPH)
     versioned = container.magic == V1
     at, end = container.weights
 
-    def tensor(table: Table) -> Tensor:
+    def tensor(table: FlatTable) -> DumpedTensor:
         nonlocal at
         stored, skipped = table.number(4, U32), table.number(5, U32)
         begin, at = at, at + stored

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from opcost.core.graph import Attr
 from opcost.core.parsing import packaged_table as packaged
-from opcost.frontends.flatbuffer import F32, F64, I8, I32, LONGEST_LIST, U8, U32, U64, Table
+from opcost.frontends.flatbuffer import F32, F64, I8, I32, LONGEST_LIST, U8, U32, U64, FlatTable
 
 # -- element types -----------------------------------------------------------------------------------------------------
 
@@ -31,7 +31,7 @@ class DType(NamedTuple):
     zero_point: int | None = None
 
 
-def read_dtype(table: Table | None) -> DType | None:
+def read_dtype(table: FlatTable | None) -> DType | None:
     """The type that a DType table describes."""
     if table is None:
         return None
@@ -43,7 +43,7 @@ def read_dtype(table: Table | None) -> DType | None:
     return DType(name, linear.real(0, F32, 0.0), zero_point)
 
 
-def name_of(number: int, table: Table) -> str:
+def name_of(number: int, table: FlatTable) -> str:
     """Our name of the type with this number."""
     if not 0 <= number < len(NAMES):
         raise table.buffer.broken(f"an element type of number {number} does not exist", table.at)
@@ -86,7 +86,7 @@ def _fields(tag: int) -> tuple[tuple[str, str, float], ...]:
     return tuple((name, kind, float(default) if kind in ("f", "d") else int(default)) for name, kind, default in found)
 
 
-def read_param(tag: int, table: Table) -> Param:
+def read_param(tag: int, table: FlatTable) -> Param:
     """The fields of a parameter table; a table that is not known has none, and its name says which it was."""
     if tag == _DIMSHUFFLE:
         return Param("Dimshuffle", {"pattern": table.numbers(0, "i", 4), "ndim": table.number(1, U32)})
@@ -114,7 +114,7 @@ def read_param(tag: int, table: Table) -> Param:
     return Param(_TABLES[tag][0], {name: _value(kind, default, slot, table) for slot, (name, kind, default) in fields})
 
 
-def _value(kind: str, default: float, slot: int, table: Table) -> Attr:
+def _value(kind: str, default: float, slot: int, table: FlatTable) -> Attr:
     if kind in ("f", "d"):
         return table.real(slot, _FORMS[kind], default)
     number = table.number(slot, _FORMS.get(kind, U32), int(default))

@@ -16,7 +16,7 @@ from math import prod
 
 from opcost.core.graph import Module, Op, Role, Value
 from opcost.frontends.building import GraphBuilder, above, tree_order, with_above
-from opcost.frontends.megengine.model import HOLDERS, Model, Tensor
+from opcost.frontends.megengine.model import HOLDERS, DumpedTensor, Model
 from opcost.frontends.megengine.schema import FLOATING, QUANTIZED
 from opcost.frontends.nodes.inputs import Scopes
 
@@ -34,7 +34,7 @@ def scope_of(name: str) -> str | None:
     return name.rpartition(".")[0]
 
 
-def role_of(tensor: Tensor, name: str) -> Role:
+def role_of(tensor: DumpedTensor, name: str) -> Role:
     """Weights are numbers with a fraction, or their quantized form; a single one is a weight only by its name.
 
     MegEngine calls the numbers of a formula `const<2>` or after the operator that made them, `Fill[0]`.

@@ -13,10 +13,10 @@ from opcost.core.graph import NO_ATTRS, Attrs, Graph, Role
 from opcost.core.shapes import Mismatch, Shape, Unknown, complete, text
 from opcost.errors import InputError, OpcostError, SourceError
 from opcost.frontends.building import GraphBuilder
-from opcost.frontends.megengine.model import HOLDERS, MAX_RANK, SOURCES, Model, Operator, input_names
+from opcost.frontends.megengine.model import HOLDERS, MAX_RANK, SOURCES, FileOperator, Model, input_names
 from opcost.frontends.megengine.operators import ROWS
 from opcost.frontends.megengine.operators.elements import content_of
-from opcost.frontends.megengine.operators.table import OperatorCall, Row
+from opcost.frontends.megengine.operators.table import MegEngineCall, MegEngineRow
 from opcost.frontends.megengine.scopes import DumpScopes, role_of
 from opcost.frontends.nodes.meaning import Content, GraphNode, NodeGraph, Operand, Out
 from opcost.frontends.nodes.walk import FAULTS, Walk
@@ -52,7 +52,7 @@ class DumpWalk(Walk):
         self.made: dict[str, Operand] = {}
         """All tensors, by the keys of their variables."""
         self._inputs = inputs or {}
-        self._operator: Operator
+        self._operator: FileOperator
         self._keys = [f"v{variable}" for variable in range(len(model.variables))]
         self._read = {*model.outputs, *(variable for op in model.operators for variable in op.inputs)}
         self._input_names = {variable: name for name, variable in input_names(model).items()}
@@ -100,7 +100,7 @@ class DumpWalk(Walk):
     ) -> Sequence[Operand]:
         """Every node is MegEngine's own: its row says all of it."""
         op, row = self._operator, ROWS.get(self._operator.type)
-        call = OperatorCall(op.type, op.param.fields, [env[name] for name in node.inputs], len(op.outputs))
+        call = MegEngineCall(op.type, op.param.fields, [env[name] for name in node.inputs], len(op.outputs))
         dtypes, shapes = self._dtypes(row, call), self._shapes(row, call)
         for variable, shape, dtype in zip(op.outputs, shapes, dtypes, strict=True):
             stored = self.model.variables[variable]
@@ -124,7 +124,7 @@ class DumpWalk(Walk):
 
     # -- one operator -------------------------------------------------------------------------------------------------
 
-    def _meaning_of(self, row: Row, call: OperatorCall) -> _Meaning:
+    def _meaning_of(self, row: MegEngineRow, call: MegEngineCall) -> _Meaning:
         """What an operator does; the content and the memory of its results are set."""
         op, outs, ins = self._operator, call.outs, call.ins
         # Where a shape begins to depend on data; not what follows from it, and not side results
@@ -151,7 +151,7 @@ class DumpWalk(Walk):
             raise SourceError(f"{label(op)} has {len(ins)} inputs, and needs {max(reads) + 1}")
         return kind, attrs, None if reads is None else [ins[place] for place in reads], results
 
-    def _shapes(self, row: Row | None, call: OperatorCall) -> Sequence[Shape]:
+    def _shapes(self, row: MegEngineRow | None, call: MegEngineCall) -> Sequence[Shape]:
         try:
             found = self._guarded(call, row.shapes) if row is not None else [None] * call.count
         except Unknown:
@@ -164,14 +164,14 @@ class DumpWalk(Walk):
             raise self._wrong(call, f"a result would be {', '.join(map(text, found))}")
         return found
 
-    def _dtypes(self, row: Row | None, call: OperatorCall) -> list[str]:
+    def _dtypes(self, row: MegEngineRow | None, call: MegEngineCall) -> list[str]:
         """What the operator declares for its result; else what its type of operators does."""
         declared = self._operator.output_dtype
         if declared is not None and call.count == 1:
             return [declared.name]
         return [call.dtype()] * call.count if row is None else self._guarded(call, row.dtypes)
 
-    def _guarded(self, call: OperatorCall, rule: Callable[[OperatorCall], list[_T]]) -> list[_T]:
+    def _guarded(self, call: MegEngineCall, rule: Callable[[MegEngineCall], list[_T]]) -> list[_T]:
         try:
             return rule(call)
         except Mismatch as fault:
@@ -179,7 +179,7 @@ class DumpWalk(Walk):
         except FAULTS as fault:
             raise self._wrong(call, f"its inputs are not those of such an operator ({fault})") from fault
 
-    def _wrong(self, call: OperatorCall, fault: str) -> OpcostError:
+    def _wrong(self, call: MegEngineCall, fault: str) -> OpcostError:
         shapes = ", ".join(text(made.shape) for made in call.ins)
         message = f"{label(self._operator)} cannot take inputs of {shapes or 'nothing'}: {fault}"
         if not self.trusted:
@@ -206,6 +206,6 @@ class DumpWalk(Walk):
         return self.finished(model.path, meta, "Model", [*taken], [*given])
 
 
-def label(op: Operator) -> str:
+def label(op: FileOperator) -> str:
     """An operator as a reader finds it: its type, and its name or number."""
     return f"{op.type} {op.name!r}" if op.name else f"{op.type} number {op.index}"

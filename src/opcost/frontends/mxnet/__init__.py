@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opcost.frontends.options import Option
+from opcost.frontends.options import FrontendOption
 from opcost.frontends.registry import FrontEnd
 
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ class MXNetFrontEnd(FrontEnd):
     understands = frozenset({"sizes"})
     suffixes = (".json", ".params")
     options = (
-        Option(
+        FrontendOption(
             "params",
             Path,
             "The weights of an MXNet symbol. Without it, the file beside the symbol, of the last epoch.",
             "FILE",
         ),
-        Option("epoch", int, "The epoch of the weights beside an MXNet symbol.", "N"),
+        FrontendOption("epoch", int, "The epoch of the weights beside an MXNet symbol.", "N"),
     )
 
     def sniff(self, head: bytes, path: Path) -> bool:

@@ -15,7 +15,7 @@ from opcost.frontends.mxnet.infer import DEFAULT_TYPE, Naming, infer
 from opcost.frontends.mxnet.ops import all_operators, control
 from opcost.frontends.mxnet.ops.table import Inferred
 from opcost.frontends.mxnet.roles import Roles
-from opcost.frontends.mxnet.symbol import Entry, Node, Symbol
+from opcost.frontends.mxnet.symbol import Entry, Symbol, SymbolNode
 
 SCOPE = "scope"  # The type of a module that is only a common prefix of names
 
@@ -78,7 +78,7 @@ class _Level:
         node, output = entry
         return self.maker.spec(self.inferred.shapes[node][output], self.inferred.types[node][output] or DEFAULT_TYPE)
 
-    def value(self, node: Node, output: int, home: int | None = None, *, known: bool = True) -> int:
+    def value(self, node: SymbolNode, output: int, home: int | None = None, *, known: bool = True) -> int:
         """Make the value of an output; one that is not `known` is made by no operator."""
         name = f"{node.name}_output{output if len(self.inferred.shapes[node.id]) > 1 else ''}"
         spec = self.spec((node.id, output)) if known else self.maker.spec(None, DEFAULT_TYPE)
@@ -87,12 +87,18 @@ class _Level:
         return found
 
     def op(
-        self, node: Node, kind: str, ins: Sequence[int], outs: Sequence[int], attrs: Attrs = NO_ATTRS, times: int = 1
+        self,
+        node: SymbolNode,
+        kind: str,
+        ins: Sequence[int],
+        outs: Sequence[int],
+        attrs: Attrs = NO_ATTRS,
+        times: int = 1,
     ) -> None:
         """Make an operator of a node, `times` in each repetition of the whole graph."""
         self.maker.op(kind, attrs, _raw(node), ins, outs, self.paths[node.id], self.repeat * times)
 
-    def node(self, node: Node) -> None:
+    def node(self, node: SymbolNode) -> None:
         """Make the operators of one node; a variable has none."""
         if node.is_variable:
             return
@@ -107,7 +113,7 @@ class _Level:
                 return
         self._plain(node)
 
-    def _plain(self, node: Node) -> None:
+    def _plain(self, node: SymbolNode) -> None:
         kind, attrs, places, results = self._meaning(node)
         inputs = [self.made[node.inputs[place]] for place in places]
         home = inputs[0] if kind == "view" and inputs else None
@@ -119,7 +125,7 @@ class _Level:
         if results is not None and outputs[results:]:
             self.op(node, "create", (), outputs[results:])
 
-    def _meaning(self, node: Node) -> tuple[str, Attrs, tuple[int, ...], int | None]:
+    def _meaning(self, node: SymbolNode) -> tuple[str, Attrs, tuple[int, ...], int | None]:
         """Kind and attributes of a node, the inputs that the kind takes, and how many of the outputs it has."""
         operator, every = all_operators().get(node.op), tuple(range(len(node.inputs)))
         if operator is None:
@@ -138,7 +144,7 @@ class _Level:
     # -- graphs inside nodes ------------------------------------------------------------------------------------------
 
     def _inside(
-        self, node: Node, places: Sequence[int], values: Sequence[int], sliced: int = 0, repeat: int = 1
+        self, node: SymbolNode, places: Sequence[int], values: Sequence[int], sliced: int = 0, repeat: int = 1
     ) -> _Level:
         """A node's body, worked out, whose operators all belong to the node's module.
 
@@ -162,7 +168,7 @@ class _Level:
             level.made[variable, 0] = value
         return level
 
-    def _fused(self, node: Node) -> None:
+    def _fused(self, node: SymbolNode) -> None:
         """A fused operator is the graph inside it; what it adds for quantized numbers are ranges."""
         body = node.subgraphs[0]
         own = range(control.fused_inputs(body, len(node.inputs)))
@@ -175,7 +181,7 @@ class _Level:
             else:
                 self.op(node, "create", (), (self.value(node, output),))
 
-    def _foreach(self, node: Node, loop: control.Loop, trips: int) -> None:
+    def _foreach(self, node: SymbolNode, loop: control.Loop, trips: int) -> None:
         """The body once, its operators repeated; a step of an input is a view, and results are written where they are kept."""
         maker, body = self.maker, node.subgraphs[0]
         values = [self.made[entry] for entry in node.inputs]
@@ -216,7 +222,7 @@ _WHY = {
 }
 
 
-def _raw(node: Node) -> str:
+def _raw(node: SymbolNode) -> str:
     """The framework's word for an operator; a custom one by the name of its Python class."""
     custom = f":{node.attrs.raw.get('op_type', '?')}" if node.op in control.CUSTOM else ""
     return f"mxnet::{node.op}{custom}"
@@ -228,7 +234,7 @@ def _raw(node: Node) -> str:
 def _modules(level: _Level, roles: Roles, source: str) -> Iterator[Module]:
     """One module per operator's path, with the weights it reads, and the scopes above."""
     nodes, weights, states = level.symbol.nodes, frozenset(roles.weights), frozenset(roles.states)
-    inside: dict[str, list[Node]] = {}
+    inside: dict[str, list[SymbolNode]] = {}
     for node in nodes:
         if not node.is_variable:
             inside.setdefault(level.paths[node.id], []).append(node)

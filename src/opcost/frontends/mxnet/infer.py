@@ -14,9 +14,9 @@ from opcost.core.shapes import Mismatch, Shape, Unknown, merge, text
 from opcost.errors import InputError, SourceError
 from opcost.frontends.building import check_extents
 from opcost.frontends.mxnet.ops import all_operators
-from opcost.frontends.mxnet.ops.table import Call, Inferred, Operator, Type
+from opcost.frontends.mxnet.ops.table import Inferred, MXNetOperator, SymbolCall, Type
 from opcost.frontends.mxnet.roles import OLD_NAMES
-from opcost.frontends.mxnet.symbol import AttributeFault, Attributes, Node, Symbol
+from opcost.frontends.mxnet.symbol import AttributeFault, Attributes, Symbol, SymbolNode
 
 MOST_AXES = 32
 DEFAULT_TYPE = "float32"  # The element type of a variable of which no other is known
@@ -41,7 +41,9 @@ class Naming:
 
     __slots__ = ("hint", "ins", "node")
 
-    def __init__(self, node: Node, ins: Sequence[Shape] = (), hint: Callable[[Node], str] | None = None) -> None:
+    def __init__(
+        self, node: SymbolNode, ins: Sequence[Shape] = (), hint: Callable[[SymbolNode], str] | None = None
+    ) -> None:
         self.node, self.ins, self.hint = node, ins, hint
 
     def __enter__(self) -> None:
@@ -61,7 +63,7 @@ class _Inference:
     def __init__(self, symbol: Symbol, *, training: bool, origins: Mapping[int, str]) -> None:
         self.symbol, self.training, self.origins = symbol, training, origins
         table = all_operators()
-        self.rules: list[Operator | None] = [table.get(node.op) for node in symbol.nodes]
+        self.rules: list[MXNetOperator | None] = [table.get(node.op) for node in symbol.nodes]
         counts = [1] * len(symbol.nodes)
         for source, output in (*symbol.heads, *(entry for node in symbol.nodes for entry in node.inputs)):
             counts[source] = max(counts[source], output + 1)
@@ -95,7 +97,7 @@ class _Inference:
 
     def _settle(self) -> None:
         """Sweep forwards and backwards until no rule has anything to add."""
-        order: Sequence[Node] = self.symbol.nodes
+        order: Sequence[SymbolNode] = self.symbol.nodes
         while any(self.pending):
             for node in order:
                 if self.pending[node.id]:
@@ -103,7 +105,7 @@ class _Inference:
                     self._refine(node)
             order = order[::-1]
 
-    def _refine(self, node: Node) -> None:
+    def _refine(self, node: SymbolNode) -> None:
         """Apply the rule of a node, and note what it has found of the tensors around."""
         rule = self.rules[node.id]
         assert rule is not None
@@ -122,7 +124,7 @@ class _Inference:
                 if shape is not outs[output] or call.out_types[output] is not out_types[output]:
                     self._learn(node.id, output, shape, call.out_types[output], node)
 
-    def _learn(self, node: int, output: int, shape: Shape, dtype: Type, source: Node) -> None:
+    def _learn(self, node: int, output: int, shape: Shape, dtype: Type, source: SymbolNode) -> None:
         """Note what a rule has found, and let the rules of all other nodes that share that tensor run again."""
         if shape is not None:
             check_extents(shape, source, MOST_AXES)
@@ -138,7 +140,7 @@ class _Inference:
             if other != source and self.rules[other] is not None:
                 self.pending[other] = 1
 
-    def _hint(self, node: Node) -> str:
+    def _hint(self, node: SymbolNode) -> str:
         """Where the shapes around a node came from, as far as they were given."""
         known = []
         for source, output in node.inputs:
@@ -158,6 +160,6 @@ def kind_of(name: str) -> str:
     kind, shapes = operator.kind, [(2, 2, 2, 2)] * 2
     if not kind:  # a call in which nothing is trivial: what comes out is of another type than what goes in
         attrs = Attributes({"sample_type": "nearest"})
-        call = Call(attrs, [*shapes], [*shapes], ["float32"] * 2, ["float16"] * 2, training=True)
+        call = SymbolCall(attrs, [*shapes], [*shapes], ["float32"] * 2, ["float16"] * 2, training=True)
         kind, _ = operator.meaning(call)
     return "" if kind in ("unknown", "einsum") else kind

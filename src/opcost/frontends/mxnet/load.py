@@ -20,7 +20,7 @@ from opcost.frontends.mxnet.infer import Naming, infer
 from opcost.frontends.mxnet.ops.table import Inferred
 from opcost.frontends.mxnet.params import read_params
 from opcost.frontends.mxnet.roles import Roles, Saved, assign, upgraded
-from opcost.frontends.mxnet.symbol import Node, Symbol, parse_symbol, read_symbol
+from opcost.frontends.mxnet.symbol import Symbol, SymbolNode, parse_symbol, read_symbol
 from opcost.frontends.options import CountOptions
 
 _FORWARD_ONLY = "count the forward pass; a symbol does not say how it is trained"
@@ -141,7 +141,7 @@ def _start(
     return shapes, types, origins
 
 
-def _declared(node: Node, symbol: Symbol) -> tuple[Shape, str | None]:
+def _declared(node: SymbolNode, symbol: Symbol) -> tuple[Shape, str | None]:
     """The shape and type that a variable carries in the file."""
     shape: Shape = None
     dtype: str | None = None

@@ -32,7 +32,7 @@ _DAMAGED = "the file is damaged or cut short: fetch it again"
 _NO_PARAMETERS = "give a parameter file that MXNet wrote (PREFIX-0000.params, or .npz since 2.0), or leave it out"
 
 
-class Array(NamedTuple):
+class SavedArray(NamedTuple):
     """One array of a file."""
 
     name: str  # As the file has it; empty in a list without names
@@ -43,12 +43,12 @@ class Array(NamedTuple):
     """Bytes of a sparse array, with its indices; a dense one has as many as its shape and type say."""
 
 
-def read_params(path: Path) -> tuple[Array, ...]:
+def read_params(path: Path) -> tuple[SavedArray, ...]:
     """The arrays of a parameter file, in the order of the file."""
     with opened(path) as file:
         head = file.read(64)
         if head.startswith(LIST_MAGIC):
-            return _Reader(file, str(path)).arrays()
+            return _ArrayReader(file, str(path)).arrays()
         if head.startswith(ZIP_MAGIC):
             return tuple(list_archive(file, str(path)))
         if head.startswith(MAGIC):
@@ -57,7 +57,7 @@ def read_params(path: Path) -> tuple[Array, ...]:
             size = file.seek(0, 2)
             if begin + _nbytes(shape, dtype) > size:
                 raise SourceError(f"{path} has {size} bytes, too few for its shape {shape}", hint=_DAMAGED)
-            return (Array("", shape, dtype),)
+            return (SavedArray("", shape, dtype),)
     raise SourceError(f"{path} is {_what(head)}, not an MXNet parameter file", hint=_NO_PARAMETERS)
 
 
@@ -74,7 +74,7 @@ def _what(head: bytes) -> str:
     return f"a file that begins with {head[:8].hex(' ')}"
 
 
-class _Reader:
+class _ArrayReader:
     """A list of arrays, read from front to back; every step knows how many bytes are left."""
 
     def __init__(self, file: BinaryIO, where: str) -> None:
@@ -84,7 +84,7 @@ class _Reader:
         self.at = len(LIST_MAGIC)
         file.seek(self.at)
 
-    def arrays(self) -> tuple[Array, ...]:
+    def arrays(self) -> tuple[SavedArray, ...]:
         self._skip(8, "the reserved number of the header")
         count = self._count("arrays", smallest=4)
         found = [self._array(f"array {index}") for index in range(count)]
@@ -94,7 +94,7 @@ class _Reader:
         names = [self._name(index) for index in range(named)] or [""] * count
         return tuple(array._replace(name=name) for array, name in zip(found, names, strict=True))
 
-    def _array(self, what: str) -> Array:
+    def _array(self, what: str) -> SavedArray:
         """An array of any version.
 
         Nothing follows a shape that is unknown, or, before NumPy's shapes, a scalar's.
@@ -116,7 +116,7 @@ class _Reader:
             raise self._fault(f"{what} begins with {word:#010x}, no array that MXNet has ever written")
         nothing = any(extent < 0 for extent in shape or ()) if word == _V3 else not shape
         if shape is None or nothing or (word not in (_V2, _V3) and not all(shape)):
-            return Array("", None, "float32", storage)
+            return SavedArray("", None, "float32", storage)
         self._check_shape(shape, what)
         dtype = self._dtype(what, context=True)
         indices = []
@@ -136,7 +136,7 @@ class _Reader:
         self._skip(_nbytes(data, dtype), f"the data of {what}")
         for index_shape, index_type in indices:
             self._skip(_nbytes(index_shape, index_type), f"the indices of {what}")
-        return Array("", shape, dtype, storage, self.at - begin if indices else None)
+        return SavedArray("", shape, dtype, storage, self.at - begin if indices else None)
 
     def _name(self, index: int) -> str:
         (length,) = self._unpack("<Q", f"the length of name {index}")
@@ -206,7 +206,7 @@ _MOST_MEMBERS = 50_000
 _SPARSE_PARTS = ("data", "indices", "indptr", "format", "shape")  # A sparse array is a folder of these
 
 
-def list_archive(file: BinaryIO, where: str) -> Iterator[Array]:
+def list_archive(file: BinaryIO, where: str) -> Iterator[SavedArray]:
     """The arrays in an archive; a sparse one is stored in several parts."""
     try:
         with archive_in(file) as archive:
@@ -230,9 +230,11 @@ def list_archive(file: BinaryIO, where: str) -> Iterator[Array]:
                 if sparse:
                     storage = "csr" if f"{folder}/indptr" in sizes else "row_sparse"
                     stored = sum(sizes.get(f"{folder}/{each}", 0) for each in ("data", "indices", "indptr"))
-                    yield Array(folder, _dense_shape(archive, f"{folder}/shape.npy", where), dtype, storage, stored)
+                    yield SavedArray(
+                        folder, _dense_shape(archive, f"{folder}/shape.npy", where), dtype, storage, stored
+                    )
                 else:
-                    yield Array(name, shape, dtype)
+                    yield SavedArray(name, shape, dtype)
     except BadArchive as exc:
         raise SourceError(f"{where} is not a valid archive of arrays: {exc}", hint=_DAMAGED) from exc
 

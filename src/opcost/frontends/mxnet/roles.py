@@ -14,7 +14,7 @@ from typing import NamedTuple
 from opcost.frontends.mxnet import ops
 from opcost.frontends.mxnet.ops import all_operators
 from opcost.frontends.mxnet.ops.control import CONDITIONAL, FOREACH, FUSED, WHILE, loop_of
-from opcost.frontends.mxnet.symbol import VARIABLE, AttributeFault, Attributes, Entry, Node, Symbol
+from opcost.frontends.mxnet.symbol import VARIABLE, AttributeFault, Attributes, Entry, Symbol, SymbolNode
 
 AUXILIARY_SLOTS = frozenset(("moving_mean", "moving_var", "moving_avg"))
 """Inputs that an operator updates itself. Files before 0.9 do not list them."""
@@ -70,7 +70,7 @@ def assign(symbol: Symbol, named: Collection[str], saved: Mapping[str, Saved]) -
     return Roles(inputs, weights, states, frozenset((*_frozen(symbol), *untrained)), frozenset(side))
 
 
-def _kind(node: Node, use: int, named: Collection[str], saved: Mapping[str, Saved]) -> str:
+def _kind(node: SymbolNode, use: int, named: Collection[str], saved: Mapping[str, Saved]) -> str:
     if node.name in named:
         return "input"
     if (node.name in saved and saved[node.name].state) or use & STATE:
@@ -108,7 +108,7 @@ _USES = {
 """What the slot of an input says."""
 
 
-def _input_uses(node: Node, passed: int) -> Iterable[int]:
+def _input_uses(node: SymbolNode, passed: int) -> Iterable[int]:
     """How a node uses each of its inputs; an operator without weights of its own passes on how its result is used."""
     if node.subgraphs:
         # The uses of the variables inside a loop, a branch or a fused operator, for the inputs that they are
@@ -128,7 +128,7 @@ def _input_uses(node: Node, passed: int) -> Iterable[int]:
     return [_USES.get(slot, other) for slot, _ in zip_longest(slots[: len(node.inputs)], node.inputs, fillvalue="")]
 
 
-def _wiring(node: Node) -> list[Sequence[int]]:
+def _wiring(node: SymbolNode) -> list[Sequence[int]]:
     """For each graph inside a node, the input that each of its variables is."""
     if node.op in CONDITIONAL or node.op in WHILE:
         others = ("func_input_locs",) if node.op in WHILE else ("then_input_locs", "else_input_locs")
@@ -156,7 +156,7 @@ def _frozen(symbol: Symbol) -> Iterator[int]:
             yield node.id
 
 
-def _rate(node: Node) -> float:
+def _rate(node: SymbolNode) -> float:
     try:
         return node.attrs.number("__lr_mult__", 1.0)
     except AttributeFault:
@@ -220,7 +220,7 @@ def _with_auxiliary_states(symbol: Symbol) -> Symbol:
     missing = {node.id: names for node in symbol.nodes if (names := _missing_states(node))}
     if not missing:
         return symbol
-    nodes: list[Node] = []
+    nodes: list[SymbolNode] = []
     place: list[int] = []
     """Where each node of the file went."""
 
@@ -231,13 +231,15 @@ def _with_auxiliary_states(symbol: Symbol) -> Symbol:
         states: list[Entry] = []
         for slot in missing.get(node.id, ()):
             states.append((len(nodes), 0))
-            nodes.append(Node(len(nodes), VARIABLE, f"{node.name}_{slot}" if node.name else slot, Attributes({}), ()))
+            nodes.append(
+                SymbolNode(len(nodes), VARIABLE, f"{node.name}_{slot}" if node.name else slot, Attributes({}), ())
+            )
         place.append(len(nodes))
         nodes.append(node._replace(id=len(nodes), inputs=(*moved(node.inputs), *states)))
     return replace(symbol, nodes=tuple(nodes), heads=moved(symbol.heads))
 
 
-def _missing_states(node: Node) -> tuple[str, ...]:
+def _missing_states(node: SymbolNode) -> tuple[str, ...]:
     rule = all_operators().get(node.op)
     if rule is None or callable(rule.slots) or not AUXILIARY_SLOTS.intersection(rule.slots):
         return ()

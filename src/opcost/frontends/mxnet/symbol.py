@@ -30,7 +30,7 @@ LONGEST_NAME = 4096
 DEEPEST = 16  # Graphs inside graphs inside graphs: control flow is never nested so deep
 
 
-class Node(NamedTuple):
+class SymbolNode(NamedTuple):
     """One node: a variable, or an operator with the tensors it reads."""
 
     id: int
@@ -52,14 +52,14 @@ class Node(NamedTuple):
 class Symbol:
     """A graph: every node reads only from nodes before it, but for variables, which may be anywhere."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[SymbolNode, ...]
     heads: tuple[Entry, ...]
     version: int = OLDEST  # Major times 10000, minor times 100, patch
     np_shape: bool = False
     """NumPy's meaning of shapes: 0 is an extent and () a scalar; without it both mean that it is not known."""
 
     @property
-    def variables(self) -> list[Node]:
+    def variables(self) -> list[SymbolNode]:
         """In the order in which MXNet lists its arguments and auxiliary states."""
         return [node for node in self.nodes if node.is_variable]
 
@@ -112,7 +112,7 @@ def _graph(content: Any, dialect: tuple[int, bool], depth: int = 0) -> Symbol:
     listed = content.get("nodes")
     if not isinstance(listed, list) or not listed:
         raise _Malformed("it has no list of nodes")
-    nodes: list[Node] = []
+    nodes: list[SymbolNode] = []
     for index, item in enumerate(listed):
         try:
             nodes.append(_node(item, index, dialect, depth))
@@ -128,7 +128,7 @@ def _graph(content: Any, dialect: tuple[int, bool], depth: int = 0) -> Symbol:
     return Symbol(tuple(nodes), heads, *dialect)
 
 
-def _node(item: Any, index: int, dialect: tuple[int, bool], depth: int) -> Node:
+def _node(item: Any, index: int, dialect: tuple[int, bool], depth: int) -> SymbolNode:
     if not isinstance(item, dict):
         raise _Malformed(f"it is {_kind(item)}, not an object")
     op, name = item.get("op"), item.get("name", "")
@@ -143,7 +143,7 @@ def _node(item: Any, index: int, dialect: tuple[int, bool], depth: int) -> Node:
     if not isinstance(subgraphs, list):
         raise _Malformed(f"its subgraphs are {_kind(subgraphs)}, not a list")
     inner = tuple(_graph(graph, dialect, depth + 1) for graph in subgraphs)
-    return Node(index, op, name, Attributes(_attributes(item)), inputs, inner)
+    return SymbolNode(index, op, name, Attributes(_attributes(item)), inputs, inner)
 
 
 def _attributes(item: Mapping[str, Any]) -> dict[str, str]:

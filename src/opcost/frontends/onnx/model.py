@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from opcost.core.parsing import Bad
 from opcost.frontends.nodes import MOST_AXES, MOST_CONTENT, MOST_DEPTH
 from opcost.frontends.nodes.meaning import Content, DeclaredValue, GraphNode, NodeGraph, StoredValue
-from opcost.frontends.protobuf import Parts, Piece, Span, fields, floats, long_text, piece, text
+from opcost.frontends.protobuf import FilePiece, MessageFields, Piece, fields, floats, long_text, piece, text
 
 DTYPES = dict(
     enumerate(
@@ -35,7 +35,7 @@ class Function(NamedTuple):
     nodes: tuple[GraphNode, ...]
 
 
-class Reference(NamedTuple):
+class AttributeReference(NamedTuple):
     """In a function: the attribute of the call that has this name."""
 
     name: str
@@ -61,7 +61,7 @@ class OnnxModel:
 
 def read_model(message: Piece) -> OnnxModel:
     """The model in these bytes."""
-    parts = Parts.of(message)
+    parts = MessageFields.of(message)
     if 7 not in parts.found:
         raise Bad("there is no graph in it")
     opsets = {each.text(1) or "ai.onnx": each.whole(2) for each in parts.messages(8)}
@@ -96,14 +96,14 @@ def _graph(message: Piece, depth: int, seen: Attributes) -> NodeGraph:
             tensor = _tensor(piece(value)) if number == 5 else _sparse(piece(value))
             stored[tensor.name] = tensor
         elif number == 13:
-            declaration = Parts.of(piece(value))
+            declaration = MessageFields.of(piece(value))
             inside[declaration.text(1)] = declaration
         elif number in (11, 12):
-            (inputs if number == 11 else outputs).append(_declared(Parts.of(piece(value))))
+            (inputs if number == 11 else outputs).append(_declared(MessageFields.of(piece(value))))
         elif number == 2:
             name = text(value)
         elif number == 16:
-            pair = Parts.of(piece(value))
+            pair = MessageFields.of(piece(value))
             props[pair.text(1)] = long_text(pair.all(2)[-1], MOST_NOTED) if 2 in pair.found else ""
     inside.update((each.name, each) for each in outputs)
     # The first versions list what is stored among the inputs, too, of which it is none.
@@ -116,7 +116,7 @@ class _Declarations(dict[str, Any]):
 
     def get(self, name: str, default: Any = None) -> Any:
         found = super().get(name, default)
-        if isinstance(found, Parts):
+        if isinstance(found, MessageFields):
             found = self[name] = _declared(found)
         return found
 
@@ -139,7 +139,7 @@ def _node(message: Piece, depth: int, seen: Attributes) -> GraphNode:
         elif number == 7:
             domain = text(value)
         elif number == 9:
-            pair = Parts.of(piece(value))
+            pair = MessageFields.of(piece(value))
             props[pair.text(1)] = pair.text(2)
     return GraphNode(op, _DOMAINS.get(domain, domain), name, tuple(inputs), tuple(outputs), attrs, props)
 
@@ -149,10 +149,10 @@ def _attribute(message: Piece, depth: int, seen: Attributes) -> tuple[str, Any]:
     found = seen.get(message)
     if found is not None:
         return found
-    parts = Parts.of(message)
+    parts = MessageFields.of(message)
     name = parts.text(1)
     if 21 in parts.found:
-        return name, Reference(parts.text(21))
+        return name, AttributeReference(parts.text(21))
     kind = parts.whole(20)
     if kind not in _KINDS:  # in the first versions it follows from the fields
         kind = next((kind for kind, number in _FIELDS.items() if number in parts.found), 0)
@@ -185,7 +185,7 @@ def _attribute(message: Piece, depth: int, seen: Attributes) -> tuple[str, Any]:
 
 
 def _tensor(message: Piece) -> StoredValue:
-    parts = Parts.of(message)
+    parts = MessageFields.of(message)
     found = parts.found
     shape = tuple(parts.integers(1)) if 1 in found else ()
     if shape and (len(shape) > MOST_AXES or min(shape) < 0):
@@ -196,7 +196,7 @@ def _tensor(message: Piece) -> StoredValue:
     if elements <= MOST_CONTENT and (14 not in found or parts.whole(14) != 1):
         if 9 in found:
             raw = piece(found[9][-1])
-            content = None if isinstance(raw, Span) else Content.stored(shape, dtype, raw)
+            content = None if isinstance(raw, FilePiece) else Content.stored(shape, dtype, raw)
         else:
             items: list[Any] = parts.integers(_NUMBERS[dtype]) if dtype in _NUMBERS else []
             if dtype in _FLOATS:
@@ -213,12 +213,12 @@ _NUMBERS = {
 
 
 def _sparse(message: Piece) -> StoredValue:
-    parts = Parts.of(message)
+    parts = MessageFields.of(message)
     values = _tensor(piece(parts.all(1)[-1])) if 1 in parts.found else StoredValue("", (0,), "float32")
     return StoredValue(values.name, tuple(parts.integers(3)), values.dtype)
 
 
-def _declared(parts: Parts) -> DeclaredValue:
+def _declared(parts: MessageFields) -> DeclaredValue:
     """What is declared of a value; only a tensor has a shape."""
     for kind in parts.messages(2):
         for tensor in (*kind.messages(1), *kind.messages(8)):

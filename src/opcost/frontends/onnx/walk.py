@@ -14,12 +14,12 @@ from opcost.frontends.inputs import Usual
 from opcost.frontends.nodes.inputs import given_inputs
 from opcost.frontends.nodes.meaning import Content, GraphNode, Names, NodeGraph, Operand, Operands, Out, StoredValue
 from opcost.frontends.nodes.walk import FAULTS, MOST_TURNS, Block, Walk
-from opcost.frontends.onnx.model import Function, OnnxModel, Reference, read_model
+from opcost.frontends.onnx.model import AttributeReference, Function, OnnxModel, read_model
 from opcost.frontends.onnx.operators import NCHWC, PREVIEW, TABLE
 from opcost.frontends.onnx.runtime import with_channels
 from opcost.frontends.onnx.scopes import OnnxScopes
 from opcost.frontends.options import CountOptions
-from opcost.frontends.protobuf import Span
+from opcost.frontends.protobuf import FilePiece
 
 MOST_CALLS = 64  # Functions that call functions
 
@@ -121,8 +121,10 @@ class OnnxWalk(Walk):
         self._calls += 1
         for each in function.nodes:
             # With the attributes of the call in place of references to them
-            attrs = {name: value for name, value in each.attrs.items() if not isinstance(value, Reference)}
-            references = ((name, value.name) for name, value in each.attrs.items() if isinstance(value, Reference))
+            attrs = {name: value for name, value in each.attrs.items() if not isinstance(value, AttributeReference)}
+            references = (
+                (name, value.name) for name, value in each.attrs.items() if isinstance(value, AttributeReference)
+            )
             attrs |= {name: given[referred] for name, referred in references if referred in given}
             bound = each._replace(name=each.name or node.name, attrs=attrs, props=each.props or node.props)
             self.node(bound, graph, inner)
@@ -206,7 +208,7 @@ _DETECTING = frozenset(("NonMaxSuppression", "RoiAlign", "MaxRoiPool", "Efficien
 def load(path: Path, options: CountOptions) -> Graph:
     """Read a model and work out all its shapes."""
     with opened(path) as file:
-        model = read_model(Span(file, 0, length_of(file)))
+        model = read_model(FilePiece(file, 0, length_of(file)))
     return graph_of(model, options, path.name)
 
 

@@ -26,7 +26,7 @@ def operator_of(target: str) -> ProgramOperator | None:
     raise Bad(f"it calls {short(target)}, which is not an operator")
 
 
-class Run:
+class GraphPass:
     """One pass over a graph whose inputs are made; a graph inside another is a pass of its own."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Run:
 
     def inside(self, graph: Subgraph, operands: list[Any], *, turns: int = 1) -> list[ProgramTensor]:
         """The operators of a graph that an operator is given, and what it returns; its inputs are the operands in order."""
-        inner = Run(
+        inner = GraphPass(
             self.builder, graph.content, {}, module=self.module, repeat=self.repeat * turns, depth=self.depth + 1
         )
         inputs = get(graph.content, "inputs", list)
@@ -119,7 +119,7 @@ def _expect(operator: str, arguments: list[Any], *kinds: type) -> list[Any]:
     return given[: len(kinds)]
 
 
-def _wrap(outer: Run, operator: str, arguments: list[Any]) -> list[ProgramTensor]:
+def _wrap(outer: GraphPass, operator: str, arguments: list[Any]) -> list[ProgramTensor]:
     """One graph, run once on all that follows it."""
     at = next((place for place, argument in enumerate(arguments) if isinstance(argument, Subgraph)), None)
     if at is None:
@@ -128,14 +128,14 @@ def _wrap(outer: Run, operator: str, arguments: list[Any]) -> list[ProgramTensor
     return outer.inside(arguments[at], [item for each in rest for item in (each if isinstance(each, list) else [each])])
 
 
-def _cond(outer: Run, operator: str, arguments: list[Any]) -> list[ProgramTensor]:
+def _cond(outer: GraphPass, operator: str, arguments: list[Any]) -> list[ProgramTensor]:
     chosen, true, false, operands = _expect(operator, arguments, object, Subgraph, Subgraph, list)
     if not isinstance(chosen, bool):
         outer.builder.note("branch", "torch.cond depends on data: the true branch is counted")
     return outer.inside(false if chosen is False else true, operands)
 
 
-def _scan(outer: Run, operator: str, arguments: list[Any]) -> list[ProgramTensor]:
+def _scan(outer: GraphPass, operator: str, arguments: list[Any]) -> list[ProgramTensor]:
     """A graph that is run for each step of some tensors, with what the step before carries; `map` carries nothing."""
     if operator.endswith("scan"):
         body, start, xs, rest = _expect(operator, arguments, Subgraph, list, list, list)
@@ -163,7 +163,7 @@ _WRAPPERS = (
     "wrap_with_set_grad_enabled", "wrap_with_autocast", "wrap", "tag_activation_checkpoint", "wrap_activation_checkpoint",
     "strict_mode", "hints_wrapper", "invoke_subgraph", "inductor_compiled_code",
 )  # fmt: skip
-_HANDLERS: dict[str, Callable[[Run, str, list[Any]], list[ProgramTensor]]] = {
+_HANDLERS: dict[str, Callable[[GraphPass, str, list[Any]], list[ProgramTensor]]] = {
     "cond": _cond, "map": _scan, "map_impl": _scan, "scan": _scan, **dict.fromkeys(_WRAPPERS, _wrap),
 }  # fmt: skip
 _NOTES = {

@@ -13,7 +13,7 @@ from opcost.errors import InputError, SourceError
 from opcost.frontends.inputs import check_one, parse_dims, requested_inputs
 from opcost.frontends.options import CountOptions, refuse_running
 from opcost.frontends.programs import ProgramBuilder, ProgramTensor, again_removed
-from opcost.frontends.pt2.build import Run, described
+from opcost.frontends.pt2.build import GraphPass, described
 from opcost.frontends.pt2.program import TYPES, Archive, Meta, Scope, name_of, one, read_archive
 from opcost.frontends.pt2.sizes import UnknownSymbol, evaluate, symbols_in
 
@@ -78,7 +78,7 @@ def _graph(archive: Archive, options: CountOptions, source: str) -> Graph:
             made[name] = known[file, meta]
             if role != "const":
                 builder.modules.hold(full, made[name].value, parameter=role == "param")
-    outputs = Run(builder, graph, made)()
+    outputs = GraphPass(builder, graph, made)()
     builder.modules.leave(len(builder.ops))
     return builder.graph(
         source,

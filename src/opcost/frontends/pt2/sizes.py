@@ -32,7 +32,7 @@ def evaluate(text: str, symbols: Mapping[str, int]) -> Number:
     if len(text) > LONGEST:
         raise Bad(f"a size is an expression of {len(text)} letters")
     fault = Bad(f"{short(text)} is not an expression of sizes")
-    reader = _Reader(short(text), symbols)
+    reader = _SizeExpression(short(text), symbols)
     try:
         value = reader.number(_parsed(text.strip()), 0)
     except (ArithmeticError, ValueError) as exc:
@@ -56,7 +56,7 @@ def symbols_in(text: str) -> set[str]:
     return set(re.findall(r"\b[a-z]+\d+\b", text))
 
 
-class _Reader:
+class _SizeExpression:
     """Works an expression out; what is no number, or is not known, raises a TypeError."""
 
     def __init__(self, text: str, symbols: Mapping[str, int]) -> None:

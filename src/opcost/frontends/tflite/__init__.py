@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from opcost.frontends.inputs import DIM
-from opcost.frontends.options import Option
+from opcost.frontends.options import FrontendOption
 from opcost.frontends.registry import FileFrontEnd, FrontEnd
 
 _SIGNATURE = "Which signature of a TensorFlow Lite model is counted; by default the first."
@@ -17,7 +17,7 @@ class TfliteFrontEnd(FileFrontEnd):
     name, what = "tflite", "a TensorFlow Lite model"
     framework = "tensorflow"
     suffixes = (".tflite", ".lite")
-    options = (DIM, Option("signature", str, _SIGNATURE, "NAME"))
+    options = (DIM, FrontendOption("signature", str, _SIGNATURE, "NAME"))
     understands = frozenset({"sizes"})
 
     def sniff(self, head: bytes, path: Path) -> bool:

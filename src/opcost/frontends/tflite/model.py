@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from opcost.core.parsing import Bad
-from opcost.frontends.flatbuffer import F32, I8, I32, U8, U32, U64, Buffer, Pages, Table
+from opcost.frontends.flatbuffer import F32, I8, I32, U8, U32, U64, Buffer, FlatTable, Pages
 from opcost.frontends.nodes import MOST_AXES, MOST_CONTENT
 from opcost.frontends.nodes.meaning import Content, DeclaredValue, GraphNode, NodeGraph, StoredValue
 
@@ -126,7 +126,7 @@ for _line in _FIELDS.replace("\n    ", " ").strip().splitlines():
     FIELDS.update(dict.fromkeys(_names.split(), _fields))
 
 
-def _options(op: str, table: Table | None) -> dict[str, Any]:
+def _options(op: str, table: FlatTable | None) -> dict[str, Any]:
     """What the options of an operator say; where a field is not stored, its default."""
     found: dict[str, Any] = {}
     for slot, (name, form, default) in enumerate(FIELDS.get(op, ())):
@@ -202,7 +202,7 @@ def read_model(pages: Pages) -> LiteModel:
     return LiteModel(graphs, tuple(signatures), root.number(0, U32), root.text(3))
 
 
-def _graph(table: Table, codes: Sequence[tuple[str, str]], buffers: Sequence[int]) -> LiteGraph:
+def _graph(table: FlatTable, codes: Sequence[tuple[str, str]], buffers: Sequence[int]) -> LiteGraph:
     tensors: dict[str, LiteTensor] = {}
     stored: dict[str, StoredValue] = {}
     for place, each in enumerate(table.tables(0)):
@@ -256,7 +256,7 @@ def _name_by_readers(nodes: list[GraphNode], stored: Mapping[str, StoredValue]) 
             nodes[place] = node._replace(name=next((name for name in names if "/" in name), node.name))
 
 
-def _tensor(table: Table, name: str, *, has_data: bool) -> LiteTensor:
+def _tensor(table: FlatTable, name: str, *, has_data: bool) -> LiteTensor:
     written = table.numbers(0, "i", 4)
     signature = table.numbers(7, "i", 4) or written
     if len(written) > MOST_AXES or any(extent < -1 for extent in (*written, *signature)):
@@ -277,7 +277,7 @@ def _data(buffer: Buffer, buffers: Sequence[int], place: int) -> tuple[int, int]
     """Place and length of the data of a tensor; zeros: none of it is in the file."""
     if not 0 < place < len(buffers):
         return 0, 0
-    table = Table(buffer, buffers[place])
+    table = FlatTable(buffer, buffers[place])
     at, length = table.data(0)
     if length:
         return at, length

@@ -104,7 +104,7 @@ def _convolution(call: NodeCall) -> OperatorMeaning:
 # -- recurrent layers ------------------------------------------------------------------------------------------------------
 
 
-class _Layer:
+class _RecurrentDirection:
     """One direction of a recurrent layer, with the sizes of its input, of its cell and of its result."""
 
     def __init__(self, call: NodeCall, first: int, aux: int | None, *, lstm: bool) -> None:
@@ -139,7 +139,7 @@ def _recurrent(call: NodeCall) -> OperatorMeaning:
     steps = numel(front)
     # Where the inputs of each direction begin, and its second input
     places = [(1, None)] if not both else [(1, 41), (18, 45)] if lstm else [(1, 10), (5, 11)]
-    layers = [_Layer(call, first, aux, lstm=lstm) for first, aux in places]
+    layers = [_RecurrentDirection(call, first, aux, lstm=lstm) for first, aux in places]
     for layer in layers:
         for fn, vectors in (("add", layer.biases), ("fma", layer.peepholes)):
             if given := [vector for vector in vectors if vector is not None]:

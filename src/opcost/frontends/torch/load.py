@@ -39,7 +39,7 @@ from opcost.frontends.torch.models.unwrap import by_position, type_name, unwrap
 from opcost.frontends.torch.models.weights import countable_model, is_uninitialized, retyped
 from opcost.frontends.torch.recording.device_rules import as_on_a_gpu, autocast_as
 from opcost.frontends.torch.recording.environment import no_surrounding_modes
-from opcost.frontends.torch.recording.recorder import RealRecorder, Recorder
+from opcost.frontends.torch.recording.recorder import DatalessRecorder, RealRecorder
 from opcost.frontends.torch.recording.run import ModelRun
 from opcost.frontends.torch.recording.training_step import RunOptions
 from opcost.frontends.torch.restore.process import one_at_a_time
@@ -207,10 +207,12 @@ class _Count:
                 around.enter_context(autocast_as(like))
             doing = f"running {type_name(model)} on real values"
 
-            def recorded(before: Recorder | None = None, *, together: bool = False) -> tuple[Graph, Recorder, bool]:
+            def recorded(
+                before: DatalessRecorder | None = None, *, together: bool = False
+            ) -> tuple[Graph, DatalessRecorder, bool]:
                 """The graph of a run, what recorded it, and whether to do so again; with gradients where forward takes some."""
                 for attempt in (wanted, dataclasses.replace(wanted, gradients=True)):
-                    recorder = RealRecorder(device) if real else Recorder(device)
+                    recorder = RealRecorder(device) if real else DatalessRecorder(device)
                     if before is None:
                         recorder.can_run_real = lambda: not real and not obstacle(model, options)
                     else:

@@ -16,7 +16,7 @@ from opcost.core.files import opened
 from opcost.core.graph import Role
 from opcost.core.parsing import Bad, BadArchive, archive_in, read_member
 from opcost.errors import counted
-from opcost.frontends.aten.call import Call, Described, row_major
+from opcost.frontends.aten.call import AtenCall, Described, row_major
 from opcost.frontends.aten.schema import is_view
 from opcost.frontends.checkpoint.described import LARGEST_PICKLE, PickledTensor, TensorUnpickler
 from opcost.frontends.programs import ProgramBuilder, ProgramOperator, ProgramTensor, made_in
@@ -46,7 +46,7 @@ class Object(NamedTuple):
     attributes: dict[str, Any]
 
 
-class Constant(NamedTuple):
+class ScriptConstant(NamedTuple):
     """A tensor among the constants; its number where it has only one."""
 
     tensor: PickledTensor
@@ -126,14 +126,14 @@ def _constant(archive: ZipFile, top: str, found: object) -> Any:
         return _Plain()(found)
     form = _FORMS.get(found.dtype)
     if found.storage is None or form is None or found.shape not in ((), (1,)):
-        return Constant(found, None)
+        return ScriptConstant(found, None)
     width = struct.calcsize(form)
     try:
         data = read_member(archive, f"{top}constants/{found.storage.key}", 1 << 12)
         (number,) = struct.unpack_from(f"<{form}", data, found.offset * width)
     except (KeyError, BadArchive, struct.error):
-        return Constant(found, None)
-    return Constant(found, number)
+        return ScriptConstant(found, None)
+    return ScriptConstant(found, number)
 
 
 class _Plain:
@@ -211,7 +211,7 @@ _COMPARISONS = frozenset("eq ne lt le gt ge masked_fill masked_fill_ where logic
 _STATISTICS = frozenset({"running_mean", "running_var"})
 
 
-class Weights:
+class ScriptWeights:
     """The tensors of the file as values of the graph, each once."""
 
     def __init__(self, script: Script, builder: ProgramBuilder) -> None:
@@ -284,14 +284,14 @@ class Weights:
         if not 0 <= place < len(self.script.constants):
             return None
         found = self.script.constants[place]
-        if not isinstance(found, Constant):
+        if not isinstance(found, ScriptConstant):
             return (found,)
         if found.number is not None and found.tensor.shape == ():
             return (Number(found.number),)
         stored = found.tensor._replace(storage=None)  # its data lies in a folder of its own
         return (self._loaded(stored, f"CONSTANTS.{name}"),)
 
-    def read(self, call: Call, which: ProgramOperator, arguments: dict[str, Any]) -> None:
+    def read(self, call: AtenCall, which: ProgramOperator, arguments: dict[str, Any]) -> None:
         """Note what reads the weights of a frozen module; a view does not."""
         if not self._uses or (which.schema is not None and is_view(which.schema)):
             return

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from opcost.frontends.aten.call import Call, Described, NotKnown, Tensor, row_major, type_name
+from opcost.frontends.aten.call import AtenCall, AtenTensor, Described, NotKnown, row_major, type_name
 from opcost.frontends.aten.outputs import outputs_of
 from opcost.frontends.aten.outputs.layer import WHOLE_OUTPUTS
 from opcost.frontends.aten.outputs.table import made_by
@@ -58,12 +58,12 @@ def _fits(argument: Argument, value: Any) -> bool:
     if "[" in kind:
         if isinstance(value, (list, tuple)):
             tensors = "Tensor" in kind
-            return all(isinstance(each, Tensor) == tensors or each is None for each in value)
+            return all(isinstance(each, AtenTensor) == tensors or each is None for each in value)
         # One number may stand for all axes.
         return isinstance(value, (int, float)) and "Tensor" not in kind and kind[kind.index("[") + 1].isdigit()
     if "Tensor" in kind:
-        return isinstance(value, Tensor)
-    if isinstance(value, (Tensor, list, tuple, dict)):
+        return isinstance(value, AtenTensor)
+    if isinstance(value, (AtenTensor, list, tuple, dict)):
         return False
     if kind.startswith(("str", "Device")):
         return isinstance(value, (str, int))
@@ -74,7 +74,7 @@ def _fits(argument: Argument, value: Any) -> bool:
     return isinstance(value, (int, float, bool, complex)) or not kind.startswith(("Scalar", "float", "SymInt"))
 
 
-def results_of(operator: ProgramOperator, call: Call) -> tuple[Tensor, ...]:
+def results_of(operator: ProgramOperator, call: AtenCall) -> tuple[AtenTensor, ...]:
     """The tensors that come out of a call; `NotKnown` where they do not follow from the arguments."""
     schema = operator.schema
     if schema is None:

@@ -25,7 +25,7 @@ from opcost.frontends.programs import (
     tensors_of,
 )
 from opcost.frontends.torchscript import results
-from opcost.frontends.torchscript.archive import Object, Script, Weights, read_script
+from opcost.frontends.torchscript.archive import Object, Script, ScriptWeights, read_script
 from opcost.frontends.torchscript.results import Number, fused, matched, results_of
 
 MOST_STEPS = 200_000  # Expressions that are followed; those of the largest nets are some tens of thousands
@@ -50,7 +50,7 @@ class ModulePart(NamedTuple):
     path: str | None
 
 
-class Reference(NamedTuple):
+class ScriptReference(NamedTuple):
     """A function or a class of the archive, by its whole name."""
 
     name: str
@@ -60,13 +60,13 @@ class _Returned(Exception):
     """A function ends."""
 
 
-class Run:
+class ScriptRun:
     """Follows the code from the outermost forward on."""
 
     def __init__(self, script: Script, builder: ProgramBuilder) -> None:
         self.script, self.builder = script, builder
         self.stack: list[ModuleEntry] = []
-        self.weights = Weights(script, builder)
+        self.weights = ScriptWeights(script, builder)
         self._steps = self._calls = self._depth = 0
         self._where = ("", 0)
 
@@ -223,7 +223,7 @@ class Run:
             return found[0]
         path = _dotted(node)
         if path[:1] == ["__torch__"] and "__torch__" not in env:
-            return Reference(".".join(path))
+            return ScriptReference(".".join(path))
         part = self.value(inner, env)
         if isinstance(part, ModulePart):
             return self._member(part, name)
@@ -258,8 +258,8 @@ class Run:
             return self._operator(f"{path[1]}::{path[2]}", values, named)
         if isinstance(function, ast.Name) and function.id in _CASTS and function.id not in env:
             return self._plainly(_CASTS[function.id], values)
-        found = Reference(".".join(path)) if path[:1] == ["__torch__"] else env.get(".".join(path))
-        if isinstance(found, Reference):
+        found = ScriptReference(".".join(path)) if path[:1] == ["__torch__"] else env.get(".".join(path))
+        if isinstance(found, ScriptReference):
             name = found.name
             if name == "__torch__.torch.backends.mha.get_fastpath_enabled":
                 return False  # as the count of a module itself does: the fused kernels compute the same
@@ -462,7 +462,7 @@ def _graph(script: Script, options: CountOptions, source: str) -> Graph:
     defaults = len(forward.args.defaults)
     requested = requested_inputs(options, names)
     builder = ProgramBuilder()
-    run = Run(script, builder)
+    run = ScriptRun(script, builder)
     given: list[Any] = []
     for place, name in enumerate(names):
         shape = requested.shapes.get(name)

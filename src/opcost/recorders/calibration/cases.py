@@ -232,7 +232,7 @@ def attention_gradient(d: Draw) -> Case:
 # -- convolutions
 
 
-class _Window(NamedTuple):
+class _ConvolutionSizes(NamedTuple):
     """A convolution: the shapes of images, weights and results, and its settings."""
 
     image: tuple[int, ...]
@@ -245,23 +245,23 @@ class _Window(NamedTuple):
     flops: int
 
 
-def _sized(n: int, c: int, o: int, h: int, k: int, s: int = 1, g: int = 1) -> _Window:
+def _sized(n: int, c: int, o: int, h: int, k: int, s: int = 1, g: int = 1) -> _ConvolutionSizes:
     """By images, channels in and out, extent, kernel, stride and groups."""
     padding = 0 if k == s else k // 2
     after = (h + 2 * padding - k) // s + 1
     weight, out = (o, c // g, k, k), (n, o, after, after)
     flops = 2 * prod(out) * prod(weight[1:])
-    return _Window((n, c, h, h), weight, out, s, padding, g, f"kernel={k} stride={s} groups={g}", flops)
+    return _ConvolutionSizes((n, c, h, h), weight, out, s, padding, g, f"kernel={k} stride={s} groups={g}", flops)
 
 
-def _first(d: Draw) -> _Window:
+def _first(d: Draw) -> _ConvolutionSizes:
     """The first layer of a network."""
     k, s = d.pick([(3, 1), (3, 2), (3, 2), (7, 2), (7, 2), (7, 4), (11, 4), (4, 4), (14, 14), (16, 16), (32, 32)])
     o = d.pick((16, 24, 32, 40, 48, 64, 96, 128, 192, 384, 768, 1024))
     return _sized(d.pick(BATCHES), 3, o, 224, k, s)
 
 
-def _window(d: Draw) -> _Window:
+def _window(d: Draw) -> _ConvolutionSizes:
     n, c, h, _ = d.image()
     how = d.rng.random()
     if how < 0.07:
@@ -280,7 +280,7 @@ def _window(d: Draw) -> _Window:
     return _sized(n, c, o, h, d.pick((1, 1, 1, 3, 3)), d.pick((1, 1, 1, 1, 2)))
 
 
-def _convolution(d: Draw, w: _Window) -> Case:
+def _convolution(d: Draw, w: _ConvolutionSizes) -> Case:
     tensors = d.tensor(*w.image), d.cold(*w.weight), *([d.cold(w.weight[0])] if d.chance(0.3) else ())
 
     def run(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -94,7 +94,7 @@ def _increases(times: Sequence[int]) -> bool:
     return all(map(lt, times, islice(times, 1, None)))
 
 
-class Signature(NamedTuple):
+class TracedSignature(NamedTuple):
     """What two executions must share to be the same: the operator, and its arguments as the trace spells them."""
 
     sort: int
@@ -141,20 +141,20 @@ def _picker(name: str) -> Callable[[Any], tuple[bytes, ...]]:
     return attrgetter("dims", "old_dims", "types", *(COLLECTIVE_FIELDS if name == COLLECTIVE_OPERATOR else more))
 
 
-class _Numbers(dict[tuple[str, bytes], int]):
+class _SignatureNumbers(dict[tuple[str, bytes], int]):
     """The distinct signatures of one kind and their numbers, given when they are first met.
 
     The key is the name and, joined by APART, what `_picker` picks of the arguments.
     """
 
-    def __init__(self, sort: int, signatures: list[Signature]) -> None:
+    def __init__(self, sort: int, signatures: list[TracedSignature]) -> None:
         self.sort = sort
         self.signatures = signatures
 
     def __missing__(self, key: tuple[str, bytes]) -> int:
         number = self[key] = len(self.signatures)
         name, spelled = key
-        signature = Signature(self.sort, name)
+        signature = TracedSignature(self.sort, name)
         if spelled:
             needs = known(name)
             dims, old_dims, types, *more = spelled.split(APART)
@@ -162,7 +162,7 @@ class _Numbers(dict[tuple[str, bytes], int]):
                 more = [APART.join(more), b""]
             else:
                 more = [more[0] if needs.asks_values else b"", more[-1] if needs.asks_strides else b""]
-            signature = Signature(self.sort, name, dims or old_dims, types, *more)
+            signature = TracedSignature(self.sort, name, dims or old_dims, types, *more)
         self.signatures.append(signature)
         return number
 
@@ -177,7 +177,7 @@ class Columns:
         """By process and thread, the lanes of CALLS, LEAVES and MODULES."""
         self.device = DeviceColumns()
         self.memory = MemoryColumns()
-        self.signatures: list[Signature] = []
+        self.signatures: list[TracedSignature] = []
         self.kernel_names: dict[str, int] = {}
         self.queues: dict[tuple[Number, Number], int] = {}  # device and stream
         self.steps: list[tuple[int, int, int]] = []
@@ -195,7 +195,7 @@ class Columns:
         self.unread = 0  # work on a device without a category, which is left out
         self.beyond = 0  # events with times that no column can have, which are left out
         self._describe = attrgetter(*COLLECTIVE_FIELDS)
-        self._numbers = {sort: _Numbers(sort, self.signatures) for sort in _LANES}
+        self._numbers = {sort: _SignatureNumbers(sort, self.signatures) for sort in _LANES}
 
     def add(self, events: Iterable[Event]) -> None:
         """Sort a block of events in."""

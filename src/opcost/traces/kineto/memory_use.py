@@ -32,7 +32,7 @@ def memory_of(trace: Trace) -> dict[str, Sequence[Any]]:
     callers, uses = _Callers(trace), []
     for (kind, number), found in zip(memory.devices, places, strict=True):
         word = _DEVICE_TYPES.get(kind, f"device type {kind}") if isinstance(kind, int) else "device"
-        uses.append(_Device(trace, word if word == "cpu" else f"{word}:{number}", found, callers))
+        uses.append(_AllocatedMemory(trace, word if word == "cpu" else f"{word}:{number}", found, callers))
     return {
         "memory": [use.peak_use() for use in uses],
         "holders": [holder for use in uses for holder in use.holders()],
@@ -70,7 +70,7 @@ class _Callers:
         return row if row >= first else None
 
 
-class _Device:
+class _AllocatedMemory:
     """The changes of one device in the order of their times, with what was allocated after each."""
 
     def __init__(self, trace: Trace, name: str, places: list[int], callers: _Callers) -> None:

@@ -14,7 +14,7 @@ from itertools import chain, pairwise
 from typing import NamedTuple
 
 from opcost.core.graph import Phase
-from opcost.traces.kineto.columns import CALLS, INTS, LONGS, NONE, Columns, Lane, Signature
+from opcost.traces.kineto.columns import CALLS, INTS, LONGS, NONE, Columns, Lane, TracedSignature
 from opcost.traces.kineto.decoding import ANNOTATION, OPERATOR
 
 NEVER = 2**64  # later than every time
@@ -78,7 +78,7 @@ OPTIMIZER = "Optimizer."
 
 
 @dataclass(slots=True)
-class Training:
+class TrainingPhases:
     """What is known of backward passes and updates, over all threads."""
 
     beginnings: dict[int, int]  # the phase that a signature begins
@@ -136,7 +136,7 @@ class Training:
             modules[row] = found[node]
 
 
-def training_of(signatures: list[Signature], threads: Iterable[Lane]) -> Training | None:
+def training_of(signatures: list[TracedSignature], threads: Iterable[Lane]) -> TrainingPhases | None:
     """The beginnings of backward passes and updates; None where a trace has neither."""
     found = {}
     for number, signature in enumerate(signatures):
@@ -144,7 +144,7 @@ def training_of(signatures: list[Signature], threads: Iterable[Lane]) -> Trainin
             found[number] = UPDATE
         elif signature.sort == OPERATOR and signature.name.startswith(ENGINE):
             found[number] = BACKWARD
-    return Training(found) if found or any(1 in calls.backward for calls in threads) else None
+    return TrainingPhases(found) if found or any(1 in calls.backward for calls in threads) else None
 
 
 # -- steps: as the profiler's schedule marked them, else from update to update, else as annotations repeat

@@ -22,10 +22,10 @@ from opcost.core.parsing import parse
 from opcost.frontends.aten import plan_of, translate
 from opcost.frontends.aten.call import (
     UNKNOWN_VALUE,
-    Call,
+    AtenCall,
+    AtenTensor,
     Described,
     NotKnown,
-    Tensor,
     Unplaced,
     flat,
     type_name,
@@ -109,11 +109,11 @@ def traced_operator(
     return found[0]._replace(is_whole=any(reading.is_whole for reading in found))
 
 
-_Reading: TypeAlias = tuple[Schema, dict[str, Any], tuple[Tensor, ...]]
+_Reading: TypeAlias = tuple[Schema, dict[str, Any], tuple[AtenTensor, ...]]
 """An overload, the arguments by name, and the tensors that results are written into, where they are given."""
 
 
-def _fitting(schemas: Iterable[Schema], entries: list[_Entry]) -> Iterator[_Reading]:
+def _fitting(schemas: Iterable[Schema], entries: list[_TracedArgument]) -> Iterator[_Reading]:
     """An `out=` overload takes what the one that returns its results takes, and then a tensor for each of them."""
     for schema in schemas:
         taken = len(schema.arguments)
@@ -126,7 +126,7 @@ def _fitting(schemas: Iterable[Schema], entries: list[_Entry]) -> Iterator[_Read
             yield schema, arguments, tuple(tensor for each in places for tensor in each.tensors)
 
 
-def _older(schemas: Iterable[Schema], entries: list[_Entry]) -> Iterator[_Reading]:
+def _older(schemas: Iterable[Schema], entries: list[_TracedArgument]) -> Iterator[_Reading]:
     """A version of PyTorch that wrote the trace knew fewer arguments: those added later, at the end, have their defaults."""
     for schema in schemas:
         added = schema.arguments[len(entries) :]
@@ -136,9 +136,9 @@ def _older(schemas: Iterable[Schema], entries: list[_Entry]) -> Iterator[_Readin
                 yield schema, arguments | {each.name: each.default for each in added}, ()
 
 
-def _translated(schema: Schema, arguments: dict[str, Any], places: tuple[Tensor, ...]) -> TracedOperator:
+def _translated(schema: Schema, arguments: dict[str, Any], places: tuple[AtenTensor, ...]) -> TracedOperator:
     plan = plan_of(schema)
-    call = Call(plan.name, plan.overload, arguments, (), in_place=plan.in_place)
+    call = AtenCall(plan.name, plan.overload, arguments, (), in_place=plan.in_place)
     call.outs = outputs_of(schema, plan, call)
     if places:  # these may get their shape only while the operator runs, but have their type before
         call.outs = tuple(like(y, type_name(place)) for y, place in zip(call.outs, places, strict=True))
@@ -153,7 +153,7 @@ def _translated(schema: Schema, arguments: dict[str, Any], places: tuple[Tensor,
     return TracedOperator(found.kind, tuple(map(_spec, ins)), tuple(map(_spec, outs)), found.attrs, is_whole)
 
 
-def _of_type(tensor: Tensor, dtype: str) -> Tensor:
+def _of_type(tensor: AtenTensor, dtype: str) -> AtenTensor:
     """The same, where its type is unknown."""
     if type_name(tensor):
         return tensor
@@ -161,7 +161,7 @@ def _of_type(tensor: Tensor, dtype: str) -> Tensor:
     return Unplaced(shape, dtype) if isinstance(tensor, Unplaced) else Described(shape, tensor.stride(), dtype)
 
 
-def _spec(tensor: Tensor) -> TensorSpec:
+def _spec(tensor: AtenTensor) -> TensorSpec:
     return TensorSpec(tuple(tensor.shape), type_name(tensor))
 
 
@@ -173,15 +173,15 @@ it is not sure either (UNSURE) that there was no list."""
 _WRITTEN = {"TensorList": TENSORS, "Scalar": NUMBER, "ScalarList": NUMBERS, "": NOTHING}
 
 
-class _Entry(NamedTuple):
+class _TracedArgument(NamedTuple):
     """What the trace has about one argument."""
 
     holds: int
-    tensors: tuple[Tensor, ...] = ()
+    tensors: tuple[AtenTensor, ...] = ()
     text: str = ""
 
 
-def _entries(dims: bytes, types: bytes, concrete: bytes, strides: bytes) -> list[_Entry]:
+def _entries(dims: bytes, types: bytes, concrete: bytes, strides: bytes) -> list[_TracedArgument]:
     """The arguments in order; nothing where the trace has no shapes, or they are damaged."""
     try:
         columns = [parse(part.decode("utf-8")) if part else [] for part in (dims, types, concrete, strides)]
@@ -193,25 +193,25 @@ def _entries(dims: bytes, types: bytes, concrete: bytes, strides: bytes) -> list
     found = []
     for place, shape in enumerate(shapes):
         entry = _entry(shape, *(column[place] if place < len(column) else "" for column in others))
-        found.append(_Entry(UNSURE) if entry.holds == NOTHING and not columns[2] else entry)
+        found.append(_TracedArgument(UNSURE) if entry.holds == NOTHING and not columns[2] else entry)
     return found
 
 
-def _entry(shape: Any, name: Any, value: Any, steps: Any) -> _Entry:
+def _entry(shape: Any, name: Any, value: Any, steps: Any) -> _TracedArgument:
     if not isinstance(shape, list):
-        return _Entry(NOTHING)
+        return _TracedArgument(NOTHING)
     word = name if isinstance(name, str) else str(name)
     if shape and isinstance(shape[0], list):
         listed = steps if isinstance(steps, list) and len(steps) == len(shape) else [None] * len(shape)
         found = (_tensor(each, "", by) for each, by in zip(shape, listed, strict=True))
-        return _Entry(TENSORS, tuple(each for each in found if each is not None))
+        return _TracedArgument(TENSORS, tuple(each for each in found if each is not None))
     if word in DTYPES or (shape and word not in _WRITTEN):
         tensor = _tensor(shape, DTYPES.get(word, ""), steps)
-        return _Entry(NOTHING) if tensor is None else _Entry(TENSOR, (tensor,))
-    return _Entry(_WRITTEN.get(word, NUMBER), text=value if isinstance(value, str) else "")
+        return _TracedArgument(NOTHING) if tensor is None else _TracedArgument(TENSOR, (tensor,))
+    return _TracedArgument(_WRITTEN.get(word, NUMBER), text=value if isinstance(value, str) else "")
 
 
-def _tensor(shape: Any, dtype: str, strides: Any) -> Tensor | None:
+def _tensor(shape: Any, dtype: str, strides: Any) -> AtenTensor | None:
     if not is_shape(shape) or min(shape, default=0) < 0:
         return None
     extents = tuple(shape)
@@ -245,7 +245,7 @@ def _wanted(type_text: str) -> _Wanted:
     return _Wanted(base, bool(several), bool(last or (first and not several)), bool(first and several))
 
 
-def _named(schema: Schema, entries: list[_Entry]) -> dict[str, Any] | None:
+def _named(schema: Schema, entries: list[_TracedArgument]) -> dict[str, Any] | None:
     """The arguments by name; None where these are not the arguments of this overload."""
     found: dict[str, Any] = {}
     for argument, entry in zip(schema.arguments, entries, strict=True):
@@ -256,16 +256,16 @@ def _named(schema: Schema, entries: list[_Entry]) -> dict[str, Any] | None:
     if schema.name in _ONE_TYPE:
         # Give the tensors in lists the type of the first argument
         first = next(iter(found.values()))
-        if not isinstance(first, Tensor):
+        if not isinstance(first, AtenTensor):
             raise NotKnown("the type of tensors in lists")
         for value in found.values():
             for tensor in value if isinstance(value, list) else ():
-                if isinstance(tensor, Tensor):
+                if isinstance(tensor, AtenTensor):
                     tensor.dtype = first.dtype
     return found
 
 
-def _fits(want: _Wanted, entry: _Entry) -> bool:
+def _fits(want: _Wanted, entry: _TracedArgument) -> bool:
     """Whether what was written may be an argument of this type."""
     if entry.holds in (NOTHING, UNSURE):
         nothing = (
@@ -283,7 +283,7 @@ def _fits(want: _Wanted, entry: _Entry) -> bool:
     return want.base != "bool" and (want.base in ("Scalar", "float") or _INTEGER.match(entry.text) is not None)
 
 
-def _value(schema: Schema, argument: Argument, want: _Wanted, entry: _Entry) -> Any:
+def _value(schema: Schema, argument: Argument, want: _Wanted, entry: _TracedArgument) -> Any:
     if entry.holds == TENSOR:
         tensor = entry.tensors[0]
         takes_numbers = schema.name.removesuffix("_") in _TAKES_NUMBERS and argument.name == "other"

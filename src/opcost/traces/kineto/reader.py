@@ -17,7 +17,7 @@ from opcost.traces.kineto.decoding import CATEGORIES
 from opcost.traces.kineto.device_use import collectives_of, extra_of
 from opcost.traces.kineto.link import link
 from opcost.traces.kineto.stream import KinetoStream
-from opcost.traces.kineto.table import Table, table_of, timeline_of
+from opcost.traces.kineto.table import TraceTable, table_of, timeline_of
 from opcost.traces.kineto.trace import Capture, Trace, Unowned, captures_of, replayed
 from opcost.traces.registry import Reader
 
@@ -81,7 +81,7 @@ class KinetoReader:
 READER: Reader = KinetoReader()
 
 
-def read_table(path: str | PathLike[str], *, partial: bool = False, memory: bool | None = None) -> Table:
+def read_table(path: str | PathLike[str], *, partial: bool = False, memory: bool | None = None) -> TraceTable:
     """The table of a Kineto trace of any size."""
     file = TraceFile(path)
     if not any(map(READER.sniff, file.heads())):
@@ -89,7 +89,7 @@ def read_table(path: str | PathLike[str], *, partial: bool = False, memory: bool
     return tabulate(file, partial=partial, memory=memory)
 
 
-def tabulate(file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> Table:
+def tabulate(file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> TraceTable:
     """The same of a file that is known to be one."""
     with garbage_collector_paused():
         return table_of(_read(file, partial=partial, memory=memory))

@@ -25,7 +25,7 @@ LAUNCHING = 128
 GROUPED = "grouped"  # the note that rows are groups
 
 
-class Table(NamedTuple):
+class TraceTable(NamedTuple):
     """The groups of one trace, in the order of their first execution on each thread, and what a profile only sums up."""
 
     profile: Profile
@@ -34,7 +34,7 @@ class Table(NamedTuple):
     collectives: tuple[Collective, ...]  # every collective on a device, by start
 
 
-def table_of(trace: Trace) -> Table:
+def table_of(trace: Trace) -> TraceTable:
     """The table of a trace."""
     work, rank = trace.columns.device, trace.written_rank
     unattributed: defaultdict[tuple[int, int, int], array[int]] = defaultdict(partial(array, "q"))
@@ -51,7 +51,7 @@ def table_of(trace: Trace) -> Table:
         ),
         wall_ns=trace.wall_ns, notes=(*trace.notes(), Note(GROUPED, alike)), extra=extra_of(trace, collectives),
     )  # fmt: skip
-    return Table(profile, rank, host, collectives)
+    return TraceTable(profile, rank, host, collectives)
 
 
 def _kernel(trace: Trace, name: int, queue: int, durations: array[int]) -> Kernel:

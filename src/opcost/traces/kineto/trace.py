@@ -19,7 +19,7 @@ from opcost.core.graph import Note
 from opcost.core.names import is_copy
 from opcost.core.profile import Kernel, ProfileRow
 from opcost.core.units import format_time
-from opcost.traces.kineto.columns import BYTES, INTS, LONGS, NONE, Columns, Signature
+from opcost.traces.kineto.columns import BYTES, INTS, LONGS, NONE, Columns, TracedSignature
 from opcost.traces.kineto.decoding import OPERATOR
 from opcost.traces.kineto.modules import NEVER, PHASES, TraceStep
 from opcost.traces.kineto.operators import (
@@ -98,7 +98,7 @@ class Trace:
     file_notes: Sequence[Note] = ()  # what was left out of the file
 
     def __post_init__(self) -> None:
-        self.signatures: list[Signature] = self.columns.signatures
+        self.signatures: list[TracedSignature] = self.columns.signatures
         self.has_device = bool(self.columns.device.start)
         self.kernel_names = list(self.columns.kernel_names)
         self.queues = [

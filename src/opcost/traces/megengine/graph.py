@@ -15,9 +15,9 @@ from opcost.core.graph import Attr, TensorSpec
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.shapes import Mismatch, Unknown
 from opcost.errors import SourceError
-from opcost.frontends.megengine.model import SOURCES, Model, Operator, Tensor, Variable
+from opcost.frontends.megengine.model import SOURCES, DumpedTensor, FileOperator, Model, Variable
 from opcost.frontends.megengine.operators import ROWS
-from opcost.frontends.megengine.operators.table import OperatorCall
+from opcost.frontends.megengine.operators.table import MegEngineCall
 from opcost.frontends.megengine.schema import NAMES, DType, Param, plain
 from opcost.frontends.megengine.scopes import DumpScopes
 from opcost.frontends.nodes.meaning import Operand, Out
@@ -44,10 +44,10 @@ class _Times(NamedTuple):
 
 def read_graph_profile(data: Json, source: str) -> Profile:
     """The profile in the object that the file holds."""
-    return _Reader(data, source).profile()
+    return _GraphReader(data, source).profile()
 
 
-class _Reader:
+class _GraphReader:
     def __init__(self, data: Json, source: str) -> None:
         self.source = source
         profiler = self._object(data, "profiler", "the file")
@@ -158,7 +158,7 @@ class _Reader:
         if row is not None:
             given_types = [Operand(place, None, dtype) for place, dtype in enumerate(types if given else ())]
             try:
-                return row.dtypes(OperatorCall(name, self._param(key), given_types, count))
+                return row.dtypes(MegEngineCall(name, self._param(key), given_types, count))
             except (Unknown, Mismatch, IndexError, KeyError, TypeError, ValueError):
                 pass
         return [types[0]] * count
@@ -175,8 +175,10 @@ class _Reader:
                 for side in ("input", "output")
             )
             holds = name == "ImmutableTensor" or name.endswith(("DeviceTensor", "TensorHolder"))
-            tensors = (Tensor("", (), _NO_TYPE, 0, 0),) * len(outputs) if holds else ()
-            operators.append(Operator(index, name, self._text(key, "name"), Param(name, {}), inputs, outputs, tensors))
+            tensors = (DumpedTensor("", (), _NO_TYPE, 0, 0),) * len(outputs) if holds else ()
+            operators.append(
+                FileOperator(index, name, self._text(key, "name"), Param(name, {}), inputs, outputs, tensors)
+            )
         names = [variable.get("name") for variable in self.variables.values()]
         variables = tuple(Variable(name if isinstance(name, str) else "") for name in names)
         model = Model(
@@ -298,7 +300,7 @@ def translate(
     if row is None:
         return Translated("", dict(param), tuple(ins), tuple(outs))
     given = [Operand(place, spec.shape, spec.dtype) for place, spec in enumerate(ins)]
-    call = OperatorCall(name, param, given, len(outs), [Out(spec.shape, spec.dtype) for spec in outs])
+    call = MegEngineCall(name, param, given, len(outs), [Out(spec.shape, spec.dtype) for spec in outs])
     try:
         kind, attrs = row.meaning(call)
         reads, results = row.read(call), row.made(call) or ()

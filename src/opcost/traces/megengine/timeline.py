@@ -40,7 +40,7 @@ _ELEMWISE = frozenset(ENUMS["Elemwise"])
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenScope:
     """A scope or operator that has begun."""
 
     name: str
@@ -52,7 +52,7 @@ class _Open:
 
 def read_timeline(events: list[Json], source: str, notes: Sequence[Note] = ()) -> Profile:
     """The profile in the events of a timeline; `notes` are of damage to their file."""
-    reader = _Reader()
+    reader = _TimelineReader()
     for place, event in enumerate(events):
         thread = (str(event.get("pid")), str(event.get("tid")))
         if event.get("ph") in ("B", "E"):
@@ -79,11 +79,11 @@ def read_timeline(events: list[Json], source: str, notes: Sequence[Note] = ()) -
     )
 
 
-class _Reader:
+class _TimelineReader:
     def __init__(self) -> None:
-        self.open: dict[Thread, list[_Open]] = {}
+        self.open: dict[Thread, list[_OpenScope]] = {}
         self.names: dict[Thread, str] = {}
-        self.operators: list[tuple[int, _Open, tuple[str, ...], Json, int]] = []
+        self.operators: list[tuple[int, _OpenScope, tuple[str, ...], Json, int]] = []
         """Number, scope, scopes around it, arguments and duration."""
         self.kernels: dict[int, list[tuple[Thread, str, int, int]]] = {}
         self.unpaired = 0
@@ -92,7 +92,7 @@ class _Reader:
         """The begin or the end of a scope."""
         stack, name, args = self.open.setdefault(thread, []), str(event.get("name", "")), args_of(event)
         if event["ph"] == "B":
-            stack.append(_Open(name, now))
+            stack.append(_OpenScope(name, now))
             return
         if not stack or stack[-1].name != name:
             self.unpaired += 1
@@ -109,7 +109,7 @@ class _Reader:
         elif stack and (tensor := _TENSOR.fullmatch(name)):
             (stack[-1].ins if tensor[1] == "Input" else stack[-1].outs).append(args)
 
-    def row(self, number: int, scope: _Open, path: tuple[str, ...], args: Json, duration: int) -> ProfileRow:
+    def row(self, number: int, scope: _OpenScope, path: tuple[str, ...], args: Json, duration: int) -> ProfileRow:
         kernels = tuple(map(self.kernel, self.kernels.get(number, ())))
         type_name = str(args.get("__name__", scope.name))
         # Parameters as numbers where they are numbers; the timeline writes all of them as text

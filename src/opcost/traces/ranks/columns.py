@@ -17,7 +17,7 @@ from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto.device_use import Collective, Message, exchanges
 from opcost.traces.kineto.reader import KinetoReader, tabulate
-from opcost.traces.kineto.table import GROUPED, Table
+from opcost.traces.kineto.table import GROUPED, TraceTable
 from opcost.traces.kineto.trace import REASONS
 from opcost.traces.registry import reader_of
 
@@ -68,7 +68,7 @@ def is_partial(table: pl.DataFrame) -> bool:
     return ("note", "partial") in zip(table["what"], table["type"], strict=True)
 
 
-def _of_table(table: Table) -> Iterator[dict[str, Any]]:
+def _of_table(table: TraceTable) -> Iterator[dict[str, Any]]:
     """The rows of a profile, with the spread of their single executions, and what the profile only sums up."""
     profile = table.profile
     for entry in _of_profile(profile):

@@ -17,7 +17,7 @@ from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.parsing import Bad
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.errors import SourceError
-from opcost.frontends.protobuf import Field, Parts, Piece, fields, piece, signed, text, varint, whole
+from opcost.frontends.protobuf import Field, MessageFields, Piece, fields, piece, signed, text, varint, whole
 from opcost.traces.file import LATEST_NS, NS_PER_US, TraceFile, args_of, events_of, hashable, nanoseconds, wall_of
 from opcost.traces.launched import LaunchEvents, device_extra
 from opcost.traces.registry import Reader
@@ -226,12 +226,12 @@ class _Plane:
     """One plane; its events and statistics have their names in tables."""
 
     def __init__(self, message: Piece) -> None:
-        self._parts = Parts.of(message)
+        self._parts = MessageFields.of(message)
         self.name = self._parts.text(2)
         self._stat_names = {key: entry.text(2) for key, entry in self._table(5)}
         self._events = dict(self._table(4))
 
-    def _table(self, number: int) -> Iterable[tuple[int, Parts]]:
+    def _table(self, number: int) -> Iterable[tuple[int, MessageFields]]:
         for entry in self._parts.messages(number):
             for value in entry.messages(2):
                 yield entry.whole(1), value

@@ -10,7 +10,7 @@ from math import prod
 from typing import NamedTuple
 
 from opcost.core.graph import NO_ATTRS, Attrs, Phase, TensorSpec
-from opcost.frontends.protobuf import Parts, Piece
+from opcost.frontends.protobuf import MessageFields, Piece
 from opcost.traces.file import is_shape
 
 _DTYPES = {
@@ -44,7 +44,7 @@ class Instruction(NamedTuple):
 def instructions(proto: Piece) -> dict[str, Instruction]:
     """All instructions of a program by their names, which no two have."""
     found: dict[str, Instruction] = {}
-    for module in Parts.of(proto).messages(1):
+    for module in MessageFields.of(proto).messages(1):
         computations = [_Computation(each) for each in module.messages(3)]
         by_number = {each.number: each for each in computations}
         for computation in computations:
@@ -54,7 +54,7 @@ def instructions(proto: Piece) -> dict[str, Instruction]:
 
 
 class _Computation:
-    def __init__(self, message: Parts) -> None:
+    def __init__(self, message: MessageFields) -> None:
         self.number = message.whole(5)
         listed = message.messages(2)
         self.names = {each.text(1): each for each in listed}
@@ -73,7 +73,7 @@ class _Computation:
         message = self._by_number.get(number)
         return () if message is None else _specs_of(message)
 
-    def work(self, message: Parts, opcode: str, computations: dict[int, _Computation]) -> tuple[str, Attrs]:
+    def work(self, message: MessageFields, opcode: str, computations: dict[int, _Computation]) -> tuple[str, Attrs]:
         """Kind and attributes of an instruction, as far as its cost is exact."""
         if opcode != "fusion":
             macs = self.macs(message)
@@ -86,7 +86,7 @@ class _Computation:
         computation, part = inside[0]
         return computation.work(part, part.text(2), {})
 
-    def macs(self, message: Parts) -> int | None:
+    def macs(self, message: MessageFields) -> int | None:
         """Multiplications that are summed: of a product, its results times what is contracted; None where there is none.
 
         A convolution whose input is spread by zeros between its elements, as a gradient is, does not have which are real.
@@ -112,11 +112,11 @@ class _Computation:
         return made * prod(right) // right[features] if 0 <= features < len(right) and right[features] else None
 
 
-def _specs_of(message: Parts) -> tuple[TensorSpec, ...]:
+def _specs_of(message: MessageFields) -> tuple[TensorSpec, ...]:
     return tuple(spec for shape in message.messages(3) for spec in _shapes(shape, 0))
 
 
-def _shapes(shape: Parts, depth: int) -> tuple[TensorSpec, ...]:
+def _shapes(shape: MessageFields, depth: int) -> tuple[TensorSpec, ...]:
     """The tensors of a shape, which may be a tuple of shapes; one that no memory holds is none."""
     if shape.whole(2) == _TUPLE:
         return tuple(spec for part in shape.messages(4) for spec in _shapes(part, depth + 1)) if depth < 8 else ()

@@ -6,33 +6,35 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from opcost.core.shapes import broadcast
-from opcost.frontends.aten.call import Call, Tensor, has_channels_last, is_contiguous, per_axis, type_name
-from opcost.frontends.aten.composite.products import COMPOSITES, Parts, Whole, new, product
+from opcost.frontends.aten.call import AtenCall, AtenTensor, has_channels_last, is_contiguous, per_axis, type_name
+from opcost.frontends.aten.composite.products import COMPOSITES, OperatorParts, Whole, new, product
 
 
-def _batch_norm(do: Parts, call: Call, y: Tensor, input: Tensor, training: Any) -> None:
+def _batch_norm(do: OperatorParts, call: AtenCall, y: AtenTensor, input: AtenTensor, training: Any) -> None:
     kept = [new((input.shape[1],) if training else (0,), input) for _ in range(2)]
     names = ("input", "weight", "bias", "running_mean", "running_var")
     do("native_batch_norm", y, *kept, training=bool(training), **{name: call[name] for name in names})
 
 
-def _rows_of(x: Tensor, axes: int) -> tuple[int, ...]:
+def _rows_of(x: AtenTensor, axes: int) -> tuple[int, ...]:
     """The shape of the statistics of a norm over the last axes."""
     return (*x.shape[: x.dim() - axes], *[1] * axes)
 
 
-def _layer_norm(do: Parts, y: Tensor, input: Tensor, normalized_shape: Any, weight: Any, bias: Any) -> None:
+def _layer_norm(
+    do: OperatorParts, y: AtenTensor, input: AtenTensor, normalized_shape: Any, weight: Any, bias: Any
+) -> None:
     kept = [new(_rows_of(input, len(normalized_shape)), input) for _ in range(2)]
     do("native_layer_norm", y, *kept, input=input, weight=weight, bias=bias)
 
 
-def _group_norm(do: Parts, y: Tensor, input: Tensor, num_groups: int, weight: Any, bias: Any) -> None:
+def _group_norm(do: OperatorParts, y: AtenTensor, input: AtenTensor, num_groups: int, weight: Any, bias: Any) -> None:
     x = input if is_contiguous(input) or has_channels_last(input) else do.like("clone", input)
     kept = [new((x.shape[0], num_groups), x) for _ in range(2)]
     do("native_group_norm", y, *kept, input=x, weight=weight, bias=bias)
 
 
-def _instance_norm(do: Parts, call: Call, y: Tensor, input: Tensor, running_mean: Any) -> None:
+def _instance_norm(do: OperatorParts, call: AtenCall, y: AtenTensor, input: AtenTensor, running_mean: Any) -> None:
     if running_mean is not None or input.dim() < 3:
         raise Whole
     rows = input.shape[0] * input.shape[1]
@@ -46,7 +48,9 @@ def _instance_norm(do: Parts, call: Call, y: Tensor, input: Tensor, running_mean
     do("as_strided", y, self=made)
 
 
-def _rms_norm(do: Parts, y: Tensor, input: Tensor, normalized_shape: Any, weight: Tensor | None) -> None:
+def _rms_norm(
+    do: OperatorParts, y: AtenTensor, input: AtenTensor, normalized_shape: Any, weight: AtenTensor | None
+) -> None:
     axes = len(normalized_shape)
     half = type_name(input) in ("float16", "bfloat16")
     wide = do("_to_copy", new(input.shape, input, "float32"), self=input) if half else input
@@ -61,7 +65,7 @@ def _rms_norm(do: Parts, y: Tensor, input: Tensor, normalized_shape: Any, weight
         do("_to_copy", y, self=made)
 
 
-def _max_pool(do: Parts, call: Call, y: Tensor, self: Tensor) -> None:
+def _max_pool(do: OperatorParts, call: AtenCall, y: AtenTensor, self: AtenTensor) -> None:
     settings = {name: call[name] for name in ("kernel_size", "stride", "dilation")}
     if call.base == "max_pool1d":
         settings = {name: [1, *per_axis(value, 1)] if value else [] for name, value in settings.items()}
@@ -69,7 +73,7 @@ def _max_pool(do: Parts, call: Call, y: Tensor, self: Tensor) -> None:
     do(operator, y, new(y.shape, y, "int64"), self=self, **settings)
 
 
-def _adaptive_pool(do: Parts, y: Tensor, self: Tensor, output_size: Any) -> None:
+def _adaptive_pool(do: OperatorParts, y: AtenTensor, self: AtenTensor, output_size: Any) -> None:
     sizes = per_axis(output_size, 1)
     if any(size != 1 for size in sizes):
         raise Whole
@@ -80,7 +84,14 @@ def _adaptive_pool(do: Parts, y: Tensor, self: Tensor, output_size: Any) -> None
 
 
 def _attention(
-    do: Parts, y: Tensor, query: Tensor, key: Tensor, value: Tensor, attn_mask: Any, dropout_p: Any, is_causal: Any
+    do: OperatorParts,
+    y: AtenTensor,
+    query: AtenTensor,
+    key: AtenTensor,
+    value: AtenTensor,
+    attn_mask: Any,
+    dropout_p: Any,
+    is_causal: Any,
 ) -> None:
     q, k, v, mask, causal = query, key, value, attn_mask, bool(is_causal)
     if mask is not None and type_name(mask) == "bool":
@@ -95,7 +106,7 @@ def _attention(
         square = new((q.shape[-2], k.shape[-2]), q, "bool")
         mask = _weights_of(do, do.like("tril", do("ones", square)), q)
     turned = do.like("mul.Tensor", do.turned(k), other=1.0)
-    scores: Tensor = new((*broadcast([q.shape[:-2], k.shape[:-2]]), q.shape[-2], k.shape[-2]), q)
+    scores: AtenTensor = new((*broadcast([q.shape[:-2], k.shape[:-2]]), q.shape[-2], k.shape[-2]), q)
     product(do, q, turned, scores)
     if mask is not None:
         scores = do("add.Tensor", new(scores.shape, scores), self=scores, other=mask)
@@ -105,19 +116,19 @@ def _attention(
     product(do, chances, v, y)
 
 
-def _weights_of(do: Parts, mask: Tensor, like: Tensor) -> Tensor:
+def _weights_of(do: OperatorParts, mask: AtenTensor, like: AtenTensor) -> AtenTensor:
     """A mask of truths as numbers to add."""
     zero, far = (do("scalar_tensor", new((), like)) for _ in range(2))
     return do("where.self", new(mask.shape, like), condition=mask, self=zero, other=far)
 
 
-def _dropout(do: Parts, y: Tensor, input: Tensor, p: Any, train: Any) -> None:
+def _dropout(do: OperatorParts, y: AtenTensor, input: AtenTensor, p: Any, train: Any) -> None:
     if not train or not p:
         raise Whole
     _dropped(do, input, y)
 
 
-def _dropped(do: Parts, x: Tensor, y: Tensor) -> Tensor:
+def _dropped(do: OperatorParts, x: AtenTensor, y: AtenTensor) -> AtenTensor:
     noise = do.in_place("bernoulli_.float", do.like("empty_like", x))
     return do("mul.Tensor", y, self=x, other=do.in_place("div_.Scalar", noise, other=1.0))
 
@@ -125,7 +136,7 @@ def _dropped(do: Parts, x: Tensor, y: Tensor) -> Tensor:
 # -- recurrent cells as their products and gates
 
 
-def _gates(do: Parts, call: Call, state: Tensor) -> Iterator[Tensor]:
+def _gates(do: OperatorParts, call: AtenCall, state: AtenTensor) -> Iterator[AtenTensor]:
     """What the input and then the state contribute to all gates."""
     for x, weight, bias in ((call["input"], "w_ih", "b_ih"), (state, "w_hh", "b_hh")):
         y, columns = new((*x.shape[:-1], call[weight].shape[0]), x), do.turned(call[weight])
@@ -135,12 +146,12 @@ def _gates(do: Parts, call: Call, state: Tensor) -> Iterator[Tensor]:
             yield do("addmm", y, self=call[bias], mat1=x, mat2=columns)
 
 
-def _split(do: Parts, x: Tensor, count: int) -> list[Tensor]:
+def _split(do: OperatorParts, x: AtenTensor, count: int) -> list[AtenTensor]:
     shape = (*x.shape[:-1], x.shape[-1] // count)
     return [do.view(x, shape, x.stride()) for _ in range(count)]
 
 
-def _lstm_cell(do: Parts, call: Call, hx: Sequence[Tensor]) -> None:
+def _lstm_cell(do: OperatorParts, call: AtenCall, hx: Sequence[AtenTensor]) -> None:
     of_input, of_state = _gates(do, call, hx[0])
     parts = _split(do, do.in_place("add_.Tensor", of_input, other=of_state), 4)
     enter, forget, leave = (do.in_place("sigmoid_", parts[i]) for i in (0, 1, 3))
@@ -150,7 +161,7 @@ def _lstm_cell(do: Parts, call: Call, hx: Sequence[Tensor]) -> None:
     do("mul.Tensor", call.outs[0], self=leave, other=do.like("tanh", kept))
 
 
-def _gru_cell(do: Parts, call: Call, y: Tensor, hx: Tensor) -> None:
+def _gru_cell(do: OperatorParts, call: AtenCall, y: AtenTensor, hx: AtenTensor) -> None:
     of_input, of_state = (_split(do, gates, 3) for gates in _gates(do, call, hx))
     reset, update = (
         do.in_place("sigmoid_", do.in_place("add_.Tensor", of_state[i], other=of_input[i])) for i in (0, 1)
@@ -161,7 +172,7 @@ def _gru_cell(do: Parts, call: Call, y: Tensor, hx: Tensor) -> None:
     do("add_.Tensor", y, self=step, other=fresh)
 
 
-def _rnn_cell(do: Parts, call: Call, y: Tensor, hx: Tensor) -> None:
+def _rnn_cell(do: OperatorParts, call: AtenCall, y: AtenTensor, hx: AtenTensor) -> None:
     of_input, of_state = _gates(do, call, hx)
     both = do.in_place("add_.Tensor", of_input, other=of_state)
     do("tanh" if "tanh" in call.base else "relu", y, self=both)

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from opcost.core.shapes import Mismatch, broadcast, concat, explicit
 from opcost.frontends.aten.call import (
-    Call,
+    AtenCall,
+    AtenTable,
+    AtenTensor,
     Described,
-    OperatorTable,
-    Tensor,
     is_contiguous,
     look,
     row_major,
@@ -25,49 +25,49 @@ class ComposedStep(NamedTuple):
 
     operator: str
     args: dict[str, Any]
-    outs: tuple[Tensor, ...]
+    outs: tuple[AtenTensor, ...]
 
 
-class Parts:
+class OperatorParts:
     """Collects the operators that one consists of."""
 
     def __init__(self) -> None:
         self.steps: list[ComposedStep] = []
 
-    def __call__(self, operator: str, /, *outs: Tensor, **args: Any) -> Tensor:
+    def __call__(self, operator: str, /, *outs: AtenTensor, **args: Any) -> AtenTensor:
         """Put an operator of aten behind the others; its first result comes back."""
         self.steps.append(ComposedStep(operator, args, outs))
         return outs[0]
 
-    def like(self, operator: str, x: Tensor, /, **args: Any) -> Tensor:
+    def like(self, operator: str, x: AtenTensor, /, **args: Any) -> AtenTensor:
         """An operator on `x` that makes a tensor like it."""
         return self(operator, new(x.shape, x), self=x, **args)
 
-    def in_place(self, operator: str, x: Tensor, /, **args: Any) -> Tensor:
+    def in_place(self, operator: str, x: AtenTensor, /, **args: Any) -> AtenTensor:
         """An operator that writes to `x`."""
         return self(operator, look(x, x.shape, x.stride()), self=x, **args)
 
-    def view(self, x: Tensor, shape: Sequence[int], strides: Sequence[int]) -> Tensor:
+    def view(self, x: AtenTensor, shape: Sequence[int], strides: Sequence[int]) -> AtenTensor:
         return self("as_strided", look(x, shape, strides), self=x)
 
-    def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+    def reshape(self, x: AtenTensor, shape: Sequence[int]) -> AtenTensor:
         """The same elements with another shape: a view where the memory allows, else a copy."""
         strides = seen_as(x, shape)
         if strides is None:
             x, strides = self.like("clone", x), row_major(shape)
         return self.view(x, shape, strides)
 
-    def moved(self, x: Tensor, order: Sequence[int]) -> Tensor:
+    def moved(self, x: AtenTensor, order: Sequence[int]) -> AtenTensor:
         """The axes in another order."""
         return self.view(x, [x.shape[axis] for axis in order], [x.stride()[axis] for axis in order])
 
-    def turned(self, x: Tensor) -> Tensor:
+    def turned(self, x: AtenTensor) -> AtenTensor:
         """The last two axes exchanged."""
         rank = x.dim()
         return self.moved(x, [*range(rank - 2), rank - 1, rank - 2])
 
 
-def new(shape: Sequence[Any], like: Tensor, dtype: str = "") -> Described:
+def new(shape: Sequence[Any], like: AtenTensor, dtype: str = "") -> Described:
     """A new tensor, row by row."""
     return Described(tuple(shape), row_major(shape), dtype or type_name(like), like.device)
 
@@ -76,16 +76,16 @@ class Whole(Exception):
     """An operator is not taken apart."""
 
 
-COMPOSITES: OperatorTable[None] = OperatorTable("aten::")
+COMPOSITES: AtenTable[None] = AtenTable("aten::")
 """What operators consist of; a function is also given `do`, which collects the parts, and the first result as `y`."""
 
 
-def taken_apart(call: Call) -> list[ComposedStep] | None:
+def taken_apart(call: AtenCall) -> list[ComposedStep] | None:
     """The operators that a call consists of; None if it is not taken apart."""
     take = COMPOSITES.get(call.name)
     if take is None:
         return None
-    parts = Parts()
+    parts = OperatorParts()
     try:
         take(call, do=parts, y=call.outs[0])
     except Whole:
@@ -96,7 +96,7 @@ def taken_apart(call: Call) -> list[ComposedStep] | None:
 # -- products: linear layers, `matmul`, `einsum` and `tensordot` as one or more matrix products
 
 
-def _linear(do: Parts, y: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+def _linear(do: OperatorParts, y: AtenTensor, input: AtenTensor, weight: AtenTensor, bias: AtenTensor | None) -> None:
     columns = do.turned(weight) if weight.dim() == 2 else weight
     if bias is not None and (input.dim() <= 2 or is_contiguous(input)):
         do("addmm", y, self=bias, mat1=input, mat2=columns)
@@ -106,7 +106,7 @@ def _linear(do: Parts, y: Tensor, input: Tensor, weight: Tensor, bias: Tensor | 
         do("add.Tensor", y, self=made, other=bias)
 
 
-def product(do: Parts, a: Tensor, b: Tensor, y: Tensor) -> None:
+def product(do: OperatorParts, a: AtenTensor, b: AtenTensor, y: AtenTensor) -> None:
     """A product over the last axis of one and the last but one of the other, the others broadcast."""
     if a.dim() == 1 and b.dim() == 1:
         do("dot", y, self=a, tensor=b)
@@ -128,7 +128,7 @@ def product(do: Parts, a: Tensor, b: Tensor, y: Tensor) -> None:
         do("bmm", y, self=left, mat2=right)
 
 
-def _folds(large: Tensor, small: Tensor) -> bool:
+def _folds(large: AtenTensor, small: AtenTensor) -> bool:
     """Whether the axes before the last are taken as one, so that the other side need not be repeated.
 
     They are if they are one axis in memory; and, copied if need be, if the gradient of the other side will be needed.
@@ -138,7 +138,7 @@ def _folds(large: Tensor, small: Tensor) -> bool:
     return one_axis or small.requires_grad or not large.numel()
 
 
-def _stacked(do: Parts, x: Tensor, batch: Sequence[int]) -> Tensor:
+def _stacked(do: OperatorParts, x: AtenTensor, batch: Sequence[int]) -> AtenTensor:
     """A stack of matrices, repeated as the batch demands."""
     missing = len(batch) - (x.dim() - 2)
     own = zip((1,) * missing + tuple(x.shape[:-2]), (0,) * missing + tuple(x.stride()[:-2]), batch, strict=True)
@@ -147,7 +147,7 @@ def _stacked(do: Parts, x: Tensor, batch: Sequence[int]) -> Tensor:
     return do.reshape(wide, (prod(batch), *x.shape[-2:]))
 
 
-def _einsum(do: Parts, y: Tensor, equation: str, tensors: Sequence[Tensor]) -> None:
+def _einsum(do: OperatorParts, y: AtenTensor, equation: str, tensors: Sequence[AtenTensor]) -> None:
     """Operands are joined from the left, two by two; what only one of them has and no later one needs is summed first."""
     try:
         left, _, result = explicit(equation, [x.dim() for x in tensors]).partition("->")
@@ -165,7 +165,7 @@ def _einsum(do: Parts, y: Tensor, equation: str, tensors: Sequence[Tensor]) -> N
         do("as_strided", y, self=x)
 
 
-def _diagonal(do: Parts, x: Tensor, labels: str) -> tuple[Tensor, str]:
+def _diagonal(do: OperatorParts, x: AtenTensor, labels: str) -> tuple[AtenTensor, str]:
     """Axes of one label are walked along together."""
     once = "".join(dict.fromkeys(labels))
     if once == labels:
@@ -175,7 +175,9 @@ def _diagonal(do: Parts, x: Tensor, labels: str) -> tuple[Tensor, str]:
     return do.view(x, [x.shape[group[0]] for group in axes], strides), once
 
 
-def _joined(do: Parts, a: Tensor, of_a: str, b: Tensor, of_b: str, later: set[str]) -> tuple[Tensor, str]:
+def _joined(
+    do: OperatorParts, a: AtenTensor, of_a: str, b: AtenTensor, of_b: str, later: set[str]
+) -> tuple[AtenTensor, str]:
     a, of_a = _presummed(do, a, of_a, later | set(of_b))
     b, of_b = _presummed(do, b, of_b, later | set(of_a))
     size = {**dict(zip(of_a, a.shape, strict=True)), **{c: n for c, n in zip(of_b, b.shape, strict=True) if n != 1}}
@@ -197,7 +199,7 @@ def _joined(do: Parts, a: Tensor, of_a: str, b: Tensor, of_b: str, later: set[st
     return do.view(made, shape, row_major(shape)), "".join(labels)
 
 
-def _presummed(do: Parts, x: Tensor, labels: str, needed: set[str]) -> tuple[Tensor, str]:
+def _presummed(do: OperatorParts, x: AtenTensor, labels: str, needed: set[str]) -> tuple[AtenTensor, str]:
     gone = [axis for axis, label in enumerate(labels) if label not in needed]
     if not gone:
         return x, labels
@@ -205,7 +207,7 @@ def _presummed(do: Parts, x: Tensor, labels: str, needed: set[str]) -> tuple[Ten
     return do("sum.dim_IntList", new([x.shape[i] for i in kept], x), self=x, dim=gone), "".join(labels[i] for i in kept)
 
 
-def _ordered(do: Parts, x: Tensor, labels: str, order: Sequence[str]) -> Tensor:
+def _ordered(do: OperatorParts, x: AtenTensor, labels: str, order: Sequence[str]) -> AtenTensor:
     """The axes by label; one that the tensor does not have, or has only once, may be anywhere."""
     at = {label: axis for axis, label in enumerate(labels)}
     shape = [x.shape[at[c]] if c in at else 1 for c in order]
@@ -213,7 +215,9 @@ def _ordered(do: Parts, x: Tensor, labels: str, order: Sequence[str]) -> Tensor:
     return do.view(x, shape, strides)
 
 
-def _tensordot(do: Parts, y: Tensor, self: Tensor, other: Tensor, dims_self: Any, dims_other: Any) -> None:
+def _tensordot(
+    do: OperatorParts, y: AtenTensor, self: AtenTensor, other: AtenTensor, dims_self: Any, dims_other: Any
+) -> None:
     sides = []
     for x, dims in ((self, dims_self), (other, dims_other)):
         gone = [axis % x.dim() for axis in dims]
@@ -225,7 +229,14 @@ def _tensordot(do: Parts, y: Tensor, self: Tensor, other: Tensor, dims_self: Any
     do("mm", y, self=left, mat2=right)
 
 
-def _bilinear(do: Parts, y: Tensor, input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+def _bilinear(
+    do: OperatorParts,
+    y: AtenTensor,
+    input1: AtenTensor,
+    input2: AtenTensor,
+    weight: AtenTensor,
+    bias: AtenTensor | None,
+) -> None:
     if bias is None:
         raise Whole
     made = do("bilinear", new(y.shape, y), input1=input1, input2=input2, weight=weight, bias=None)
@@ -235,28 +246,34 @@ def _bilinear(do: Parts, y: Tensor, input1: Tensor, input2: Tensor, weight: Tens
 # -- losses, and small operators that are two or three others
 
 
-def _reduced(do: Parts, y: Tensor, operator: str, x: Tensor, reduction: int, **args: Any) -> None:
+def _reduced(do: OperatorParts, y: AtenTensor, operator: str, x: AtenTensor, reduction: int, **args: Any) -> None:
     """0: each value, 1: their mean, 2: their sum."""
     each = do(operator, new(x.shape, x) if reduction else y, self=x, **args)
     if reduction:
         do("mean" if reduction == 1 else "sum", y, self=each)
 
 
-def _nll_loss(do: Parts, y: Tensor, self: Tensor, target: Tensor, weight: Tensor | None) -> None:
+def _nll_loss(
+    do: OperatorParts, y: AtenTensor, self: AtenTensor, target: AtenTensor, weight: AtenTensor | None
+) -> None:
     do("nll_loss_forward", y, new((), self), self=self, target=target, weight=weight)
 
 
-def _cross_entropy(do: Parts, y: Tensor, self: Tensor, target: Tensor, weight: Any, label_smoothing: float) -> None:
+def _cross_entropy(
+    do: OperatorParts, y: AtenTensor, self: AtenTensor, target: AtenTensor, weight: Any, label_smoothing: float
+) -> None:
     if type_name(target) != "int64" or label_smoothing:
         raise Whole
     _nll_loss(do, y, do.like("_log_softmax", self, dim=1 if self.dim() > 1 else 0), target, weight)
 
 
-def _difference(do: Parts, a: Tensor, b: Tensor) -> Tensor:
+def _difference(do: OperatorParts, a: AtenTensor, b: AtenTensor) -> AtenTensor:
     return do("sub.Tensor", new(broadcast([a.shape, b.shape]), a), self=a, other=b)
 
 
-def _kl_div(do: Parts, y: Tensor, self: Tensor, target: Tensor, reduction: int, log_target: Any) -> None:
+def _kl_div(
+    do: OperatorParts, y: AtenTensor, self: AtenTensor, target: AtenTensor, reduction: int, log_target: Any
+) -> None:
     if log_target:
         difference = do.like("sub.Tensor", target, other=self)
         _reduced(do, y, "mul.Tensor", do.like("exp", target), reduction, other=difference)
@@ -265,7 +282,7 @@ def _kl_div(do: Parts, y: Tensor, self: Tensor, target: Tensor, reduction: int, 
         _reduced(do, y, "sub.Tensor", do.like("xlogy.Tensor", target, other=target), reduction, other=scaled)
 
 
-def _cosine_similarity(do: Parts, y: Tensor, x1: Tensor, x2: Tensor, dim: int) -> None:
+def _cosine_similarity(do: OperatorParts, y: AtenTensor, x1: AtenTensor, x2: AtenTensor, dim: int) -> None:
     if tuple(x1.shape) != tuple(x2.shape):
         raise Whole
     flat = [1 if axis == dim % x1.dim() else n for axis, n in enumerate(x1.shape)]
@@ -276,24 +293,24 @@ def _cosine_similarity(do: Parts, y: Tensor, x1: Tensor, x2: Tensor, dim: int) -
     do("sum.dim_IntList", y, self=do.like("mul.Tensor", scaled[0], other=scaled[1]), dim=[dim])
 
 
-def _pairwise_distance(do: Parts, y: Tensor, x1: Tensor, x2: Tensor) -> None:
+def _pairwise_distance(do: OperatorParts, y: AtenTensor, x1: AtenTensor, x2: AtenTensor) -> None:
     do("norm.ScalarOpt_dim", y, self=do.like("add.Scalar", _difference(do, x1, x2), other=0.0), dim=[-1])
 
 
-def _one_hot(do: Parts, y: Tensor, self: Tensor) -> None:
+def _one_hot(do: OperatorParts, y: AtenTensor, self: AtenTensor) -> None:
     classes = do("arange", new(y.shape[-1:], y))
     one = do.view(self, (*self.shape, 1), (*self.stride(), 1))
     do("_to_copy", y, self=do("eq.Tensor", new(y.shape, y, "bool"), self=one, other=classes))
 
 
-def _isfinite(do: Parts, y: Tensor, self: Tensor) -> None:
+def _isfinite(do: OperatorParts, y: AtenTensor, self: AtenTensor) -> None:
     size = do.like("abs", self)
     other = do("ne.Scalar", new(self.shape, self, "bool"), self=size, other=0.0)
     same = do("eq.Tensor", new(self.shape, self, "bool"), self=self, other=self)
     do("mul.Tensor", y, self=same, other=other)
 
 
-def _diff(do: Parts, y: Tensor, self: Tensor, n: int, dim: int, prepend: Any, append: Any) -> None:
+def _diff(do: OperatorParts, y: AtenTensor, self: AtenTensor, n: int, dim: int, prepend: Any, append: Any) -> None:
     parts = [part for part in (prepend, self, append) if part is not None]
     if n != 1:
         raise Whole
@@ -303,23 +320,23 @@ def _diff(do: Parts, y: Tensor, self: Tensor, n: int, dim: int, prepend: Any, ap
     do("logical_xor" if type_name(self) == "bool" else "sub.Tensor", y, self=sides[0], other=sides[1])
 
 
-def _where(do: Parts, call: Call, y: Tensor) -> None:
+def _where(do: OperatorParts, call: AtenCall, y: AtenTensor) -> None:
     """A number in the place of a tensor is made a tensor first."""
     if "Scalar" not in call.overload:
         raise Whole
     given = {name: call[name] for name in ("condition", "self", "other")}
-    tensors = {name: x if isinstance(x, Tensor) else do("scalar_tensor", new((), y)) for name, x in given.items()}
+    tensors = {name: x if isinstance(x, AtenTensor) else do("scalar_tensor", new((), y)) for name, x in given.items()}
     do("where.self", y, **tensors)
 
 
-def _repeat_interleave(do: Parts, call: Call, y: Tensor) -> None:
+def _repeat_interleave(do: OperatorParts, call: AtenCall, y: AtenTensor) -> None:
     """Every element repeated is a copy of a widened view."""
     if call.overload != "self_int":
         raise Whole
     do("clone", y, self=do.view(call["self"], y.shape, row_major(y.shape)))
 
 
-def _meshgrid(do: Parts, call: Call, tensors: Sequence[Tensor]) -> None:
+def _meshgrid(do: OperatorParts, call: AtenCall, tensors: Sequence[AtenTensor]) -> None:
     for x, y in zip(tensors, call.outs, strict=True):
         do("as_strided", y, self=x)
 

@@ -6,7 +6,7 @@ else than its name's default. An operator that is not here, or whose results dep
 
 from __future__ import annotations
 
-from opcost.frontends.aten.call import Call, Constant, NotKnown, Tensor, flat
+from opcost.frontends.aten.call import AtenCall, AtenTensor, Constant, NotKnown, flat
 from opcost.frontends.aten.outputs import (  # noqa: F401  (imported for their entries in the table)
     contraction,
     layer,
@@ -18,7 +18,7 @@ from opcost.frontends.aten.schema import Plan, Schema, is_view
 __all__ = ["outputs_of"]
 
 
-def outputs_of(schema: Schema, plan: Plan, call: Call) -> tuple[Tensor, ...]:
+def outputs_of(schema: Schema, plan: Plan, call: AtenCall) -> tuple[AtenTensor, ...]:
     """What a call returns; of views nothing, because they make nothing. `NotKnown` where the arguments do not say it."""
     if schema.returns and all(returned.writes for returned in schema.returns):
         written = {argument.alias: argument.name for argument in schema.arguments if argument.writes}

@@ -5,37 +5,37 @@ from __future__ import annotations
 from typing import Any
 
 from opcost.core.shapes import broadcast, reduced, spread, tensordot, windows
-from opcost.frontends.aten.call import Call, Described, Tensor, complex_of, per_axis, real_of, type_name
+from opcost.frontends.aten.call import AtenCall, AtenTensor, Described, complex_of, per_axis, real_of, type_name
 from opcost.frontends.aten.outputs.table import OUTPUTS, Results, like, made, only
 
 
-def _product(a: Tensor, b: Tensor, dtype: str | None = None) -> Described:
+def _product(a: AtenTensor, b: AtenTensor, dtype: str | None = None) -> Described:
     """A product over the last axis of one and the last but one of the other, the others broadcast."""
     columns = b.shape[-1:] if b.dim() > 1 else ()
     return made((*broadcast([a.shape[:-2], b.shape[:-2]]), *a.shape[-2:-1], *columns), dtype or a)
 
 
-def _with_last(x: Tensor, *extents: int) -> Described:
+def _with_last(x: AtenTensor, *extents: int) -> Described:
     """A new tensor of the shape of another, but for the last axis."""
     return made((*x.shape[:-1], *extents), x)
 
 
-def _plain(call: Call, out_dtype: str | None = None, dtype: str | None = None) -> Described:
+def _plain(call: AtenCall, out_dtype: str | None = None, dtype: str | None = None) -> Described:
     a, b = (call[name] for name in list(call.args)[:2])
     return _product(a, b, "int32" if call.base == "_int_mm" else out_dtype or dtype)
 
 
-def _added(call: Call, out_dtype: str | None = None) -> Described:
+def _added(call: AtenCall, out_dtype: str | None = None) -> Described:
     a, b = (call[name] for name in list(call.args)[1:3])
     return _product(a, b, out_dtype)
 
 
-def _grads(x: Tensor, weight: Tensor, grad_output: Tensor, axis: int, output_mask: Any) -> Results:
+def _grads(x: AtenTensor, weight: AtenTensor, grad_output: AtenTensor, axis: int, output_mask: Any) -> Results:
     """Gradients of input, weight and bias; `axis` is that of the output's features."""
     return only((like(x), like(weight), made((grad_output.shape[axis],), grad_output)), output_mask)
 
 
-def _trilinear(call: Call) -> Described:
+def _trilinear(call: AtenCall) -> Described:
     """Each operand gets axes of one element where it is expanded; the summed axes are gone."""
     shapes = []
     for name, where in (("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")):
@@ -46,13 +46,13 @@ def _trilinear(call: Call) -> Described:
     return made(reduced(broadcast(shapes), call["sumdim"]), call["i1"])
 
 
-def _affine_grid(call: Call, theta: Tensor) -> Described:
+def _affine_grid(call: AtenCall, theta: AtenTensor) -> Described:
     batch, _, *extents = call["size"] if "size" in call.args else (call["N"], 0, call["H"], call["W"])
     return made((batch, *extents, len(extents)), theta)
 
 
 def _convolution(
-    call: Call, weight: Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, output_padding: Any = 0
+    call: AtenCall, weight: AtenTensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, output_padding: Any = 0
 ) -> Described:
     x, axes = call.get("input", "self"), weight.dim() - 2
     if padding == "same":
@@ -105,15 +105,17 @@ OUTPUTS.rows(
 
 
 def _flash(
-    query: Tensor, values: Tensor, sums: tuple[int, ...], *, return_debug_mask: Any
-) -> tuple[Described | Tensor, ...]:
+    query: AtenTensor, values: AtenTensor, sums: tuple[int, ...], *, return_debug_mask: Any
+) -> tuple[Described | AtenTensor, ...]:
     """Values, logarithms of the sums, the state of the random numbers, and two tensors without elements."""
     if return_debug_mask:
         raise ValueError("the mask for debugging has a size of the kernel's choice")
     return values, made(sums, "float32"), made((2,), "uint64"), made((), "uint64"), made((0,), query)
 
 
-def _other_kernel(values: Tensor, sums: tuple[int, ...], *, packed: Any = None) -> tuple[Described | Tensor, ...]:
+def _other_kernel(
+    values: AtenTensor, sums: tuple[int, ...], *, packed: Any = None
+) -> tuple[Described | AtenTensor, ...]:
     """Values, logarithms of the sums, and two numbers that are the state of the random numbers."""
     if packed is not None:  # padded as their longest needs it, which is unknown
         raise ValueError("sequences are packed")
@@ -126,8 +128,8 @@ def _blocks(length: int, compute_log_sumexp: Any) -> int:
 
 
 def _cudnn(
-    query: Tensor, value: Tensor, return_debug_mask: Any, cum_seq_q: Tensor | None = None
-) -> tuple[Described | Tensor, ...]:
+    query: AtenTensor, value: AtenTensor, return_debug_mask: Any, cum_seq_q: AtenTensor | None = None
+) -> tuple[Described | AtenTensor, ...]:
     if return_debug_mask and cum_seq_q is None:
         raise ValueError("the mask for debugging has a size of the kernel's choice")
     batch, heads, length, _ = query.shape
@@ -167,11 +169,11 @@ OUTPUTS.rows(
 # -- results of factorisations and solvers
 
 
-def _per_matrix(x: Tensor, dtype: str | Tensor, *extents: int) -> Described:
+def _per_matrix(x: AtenTensor, dtype: str | AtenTensor, *extents: int) -> Described:
     return made((*x.shape[:-2], *extents), dtype)
 
 
-def _svd(A: Tensor, full_matrices: Any, compute_uv: Any) -> Results:
+def _svd(A: AtenTensor, full_matrices: Any, compute_uv: Any) -> Results:
     rows, columns = A.shape[-2:]
     rank = min(rows, columns)
     inner = (rows, columns) if full_matrices else (rank, rank)
@@ -180,7 +182,7 @@ def _svd(A: Tensor, full_matrices: Any, compute_uv: Any) -> Results:
     return u, _per_matrix(A, real_of(type_name(A)), rank), v
 
 
-def _triangles(call: Call) -> Results:
+def _triangles(call: AtenCall) -> Results:
     """A permutation and two triangles, each empty where it is not requested."""
     a = call[next(iter(call.args))]
     rows, columns = a.shape[-2:]
@@ -190,12 +192,12 @@ def _triangles(call: Call) -> Results:
     return [_per_matrix(a, a, *shape) if wanted else made((0,), a) for wanted, shape in shapes]
 
 
-def _solution(a: Tensor, b: Tensor) -> Described:
+def _solution(a: AtenTensor, b: AtenTensor) -> Described:
     """As many right-hand sides as were given, for each matrix of either batch."""
     return made((*broadcast([a.shape[:-2], b.shape[:-2]]), *b.shape[-2:]), b)
 
 
-def _solve(A: Tensor, B: Tensor) -> Results:
+def _solve(A: AtenTensor, B: AtenTensor) -> Results:
     is_vector = B.dim() == 1 or (B.dim() == A.dim() - 1 and tuple(B.shape) == tuple(A.shape[:-1]))
     solution = _per_matrix(A, B, B.shape[-1]) if is_vector else _solution(A, B)
     return solution, like(A), made(A.shape[:-1], "int32"), _per_matrix(A, "int32")

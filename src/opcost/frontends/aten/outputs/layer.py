@@ -7,41 +7,52 @@ from math import ceil
 from typing import Any
 
 from opcost.core import shapes
-from opcost.frontends.aten.call import Call, Described, NotKnown, OperatorTable, Tensor, per_axis, promoted, type_name
+from opcost.frontends.aten.call import (
+    AtenCall,
+    AtenTable,
+    AtenTensor,
+    Described,
+    NotKnown,
+    per_axis,
+    promoted,
+    type_name,
+)
 from opcost.frontends.aten.outputs.table import OUTPUTS, Results, axis_of, like, made, only, replaced
 
 
-def _normed(x: Tensor, *kept: int, statistics: int = 2) -> list[Described]:
+def _normed(x: AtenTensor, *kept: int, statistics: int = 2) -> list[Described]:
     """The result and statistics; those of half-precision numbers are kept in full."""
     dtype = "float32" if type_name(x) in ("float16", "bfloat16") else type_name(x)
     return [like(x), *(made(kept, dtype) for _ in range(statistics))]
 
 
-def _of_rows(input: Tensor, normalized_shape: Sequence[int], statistics: int) -> list[Described]:
+def _of_rows(input: AtenTensor, normalized_shape: Sequence[int], statistics: int) -> list[Described]:
     axes = len(normalized_shape)
     return _normed(input, *input.shape[: input.dim() - axes], *(1,) * axes, statistics=statistics)
 
 
-def _channel_norm_backward(input: Tensor, weight: Tensor | None, output_mask: Any) -> Results:
+def _channel_norm_backward(input: AtenTensor, weight: AtenTensor | None, output_mask: Any) -> Results:
     of_weight = made(input.shape[1:2], input) if weight is None else like(weight)
     return only((like(input), of_weight, of_weight), output_mask)
 
 
-def _layer_norm_backward(call: Call, output_mask: Any) -> Results:
+def _layer_norm_backward(call: AtenCall, output_mask: Any) -> Results:
     grads = tuple(call[name] for name in ("input", "weight", "bias") if name in call.args)
     return [like(x) for x in only(grads, output_mask) if x is not None]
 
 
-def _axes(call: Call) -> int:
+def _axes(call: AtenCall) -> int:
     return int(next(letter for letter in call.base if letter.isdigit()))
 
 
-def _over(x: Tensor, extents: Sequence[int]) -> Described:
+def _over(x: AtenTensor, extents: Sequence[int]) -> Described:
     """The same channels over other extents."""
     return made((*x.shape[: -len(extents)], *extents), x)
 
 
-def _pooled(call: Call, self: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any = 1) -> Described:
+def _pooled(
+    call: AtenCall, self: AtenTensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any = 1
+) -> Described:
     """As many windows as fit along each axis; one that begins in the padding behind the input is left out."""
     axes = _axes(call)
     settings = [per_axis(each, axes) for each in (kernel_size, stride or kernel_size, padding, dilation)]
@@ -52,7 +63,9 @@ def _pooled(call: Call, self: Tensor, kernel_size: Any, stride: Any, padding: An
     return _over(self, extents)
 
 
-def _resize(call: Call, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None = None) -> Described:
+def _resize(
+    call: AtenCall, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None = None
+) -> Described:
     """The requested extents, or the own ones times a factor, rounded down."""
     x = call.get("input", "self")
     if output_size is None:
@@ -60,7 +73,7 @@ def _resize(call: Call, output_size: Sequence[int] | None, scale_factors: Sequen
     return _over(x, output_size)
 
 
-def _recurrent(x: Tensor, states: Sequence[Tensor | None], bidirectional: Any) -> list[Described]:
+def _recurrent(x: AtenTensor, states: Sequence[AtenTensor | None], bidirectional: Any) -> list[Described]:
     """What every step gives out, and the last states."""
     width = states[0].shape[-1] * (2 if bidirectional else 1)  # type: ignore[union-attr]
     return [made((*x.shape[:-1], width), x), *(made((0,), x) if state is None else like(state) for state in states)]
@@ -129,7 +142,9 @@ def _with_places(y: Described) -> Results:
 # -- results of lookups, gathers, scatters and copies, and of what fills new tensors
 
 
-def _embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, include_last_offset: Any, mode: int) -> Results:
+def _embedding_bag(
+    weight: AtenTensor, indices: AtenTensor, offsets: AtenTensor, include_last_offset: Any, mode: int
+) -> Results:
     """The bags, to which bag each index belongs, how many there are in each, and where the largest elements were."""
     bags = offsets.shape[0] - bool(include_last_offset)
     y = made((bags, weight.shape[1]), weight)
@@ -137,7 +152,7 @@ def _embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, include_las
     return y, made((kept,), "int64"), made((bags,), "int64"), made(y.shape if mode == 2 else (bags,), "int64")
 
 
-def _cat(tensors: Sequence[Tensor], dim: int) -> Described:
+def _cat(tensors: Sequence[AtenTensor], dim: int) -> Described:
     """A tensor of one axis without elements may be beside any other, and adds nothing."""
     joined = [x for x in tensors if tuple(x.shape) != (0,)] or tensors
     if not all(type_name(x) for x in tensors):
@@ -145,14 +160,14 @@ def _cat(tensors: Sequence[Tensor], dim: int) -> Described:
     return made(shapes.concat([x.shape for x in joined], dim), promoted(*tensors))
 
 
-def _pad(call: Call, self: Tensor) -> Described:
+def _pad(call: AtenCall, self: AtenTensor) -> Described:
     """Pairs of what is added before and behind, from the last axis on."""
     added = call.get("pad", "padding") or ()
     pairs = [added[at : at + 2] for at in range(0, len(added) - 1, 2)][::-1]
     return made(shapes.padded(self.shape, [(0, 0)] * (self.dim() - len(pairs)) + pairs), self)
 
 
-def _im2col(self: Tensor, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Described:
+def _im2col(self: AtenTensor, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Described:
     """A column for every position of the window, with all elements under it."""
     *batch, channels, height, width = self.shape
     settings = (per_axis(each, 2) for each in (kernel_size, dilation, padding, stride))
@@ -163,16 +178,16 @@ def _im2col(self: Tensor, kernel_size: Any, dilation: Any, padding: Any, stride:
     return made((*batch, under, columns), self)
 
 
-def _col2im(self: Tensor, kernel_size: Any, output_size: Sequence[int]) -> Described:
+def _col2im(self: AtenTensor, kernel_size: Any, output_size: Sequence[int]) -> Described:
     down, across = per_axis(kernel_size, 2)
     return made((*self.shape[:-2], self.shape[-2] // (down * across), *output_size), self)
 
 
-def _shuffled(x: Tensor, channels: int, height: int, width: int) -> Described:
+def _shuffled(x: AtenTensor, channels: int, height: int, width: int) -> Described:
     return made((*x.shape[:-3], channels, height, width), x)
 
 
-def _diag_embed(self: Tensor, offset: int, dim1: int, dim2: int) -> Described:
+def _diag_embed(self: AtenTensor, offset: int, dim1: int, dim2: int) -> Described:
     """The last axis becomes the diagonal of two, at the requested axes."""
     side, rank = self.shape[-1] + abs(offset), self.dim() + 1
     shape: Any = self.shape[:-1]
@@ -181,7 +196,7 @@ def _diag_embed(self: Tensor, offset: int, dim1: int, dim2: int) -> Described:
     return made(shape, self)
 
 
-def _expand_copy(self: Tensor, size: Sequence[int]) -> Described:
+def _expand_copy(self: AtenTensor, size: Sequence[int]) -> Described:
     own = (*(1,) * (len(size) - self.dim()), *self.shape)
     return made((n if m == -1 else m for n, m in zip(own, size, strict=True)), self)
 
@@ -191,15 +206,15 @@ def _arange(end: Any, start: Any = 0, step: Any = 1, dtype: str | None = None) -
     return made((max(0, ceil((end - start) / step)),), dtype or ("int64" if whole else "float32"))
 
 
-def _normal(call: Call, dtype: str | None = None) -> Described:
+def _normal(call: AtenCall, dtype: str | None = None) -> Described:
     """Drawn for each mean and deviation, or as many as requested."""
     if "size" in call.args:
         return made(call["size"], dtype or "float32")
-    parameters = [value for value in call.args.values() if isinstance(value, Tensor)]
+    parameters = [value for value in call.args.values() if isinstance(value, AtenTensor)]
     return made(shapes.broadcast([x.shape for x in parameters]), parameters[0])
 
 
-def _dropout(call: Call, train: Any = True) -> Results:  # noqa: FBT002
+def _dropout(call: AtenCall, train: Any = True) -> Results:  # noqa: FBT002
     """What is left, and which elements those are; without training nothing is drawn."""
     if train is False:
         raise NotKnown("what a dropout that does nothing hands out")
@@ -263,10 +278,10 @@ OUTPUTS.rows(
 
 # -- results of operators that only programs name whole: a profiler shows what they consist of
 
-WHOLE_OUTPUTS: OperatorTable[Results] = OperatorTable()
+WHOLE_OUTPUTS: AtenTable[Results] = AtenTable()
 
 
-def _index(self: Tensor, indices: Sequence[Tensor | None]) -> Described:
+def _index(self: AtenTensor, indices: Sequence[AtenTensor | None]) -> Described:
     """Indices broadcast; they are where the first of them was, or in front where others are between."""
     given = {at: index for at, index in enumerate(indices) if index is not None}
     if any(type_name(index) in ("bool", "uint8") for index in given.values()):
@@ -276,26 +291,26 @@ def _index(self: Tensor, indices: Sequence[Tensor | None]) -> Described:
     return made((*rest[:first], *shapes.broadcast([index.shape for index in given.values()]), *rest[first:]), self)
 
 
-def _meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> Results:
+def _meshgrid(tensors: Sequence[AtenTensor], indexing: str = "ij") -> Results:
     shape = [max(x.numel(), 1) for x in tensors]
     if indexing == "xy":
         shape[:2] = shape[:2][::-1]
     return [made(shape, x) for x in tensors]
 
 
-def _repeat_interleave(self: Tensor, repeats: Any, dim: int | None) -> Described:
-    if isinstance(repeats, Tensor):
+def _repeat_interleave(self: AtenTensor, repeats: Any, dim: int | None) -> Described:
+    if isinstance(repeats, AtenTensor):
         raise NotKnown("how often elements are repeated")
     return made(shapes.repeated(self.shape, repeats, dim), self)
 
 
-def _diff(self: Tensor, n: int, dim: int, prepend: Tensor | None, append: Tensor | None) -> Described:
+def _diff(self: AtenTensor, n: int, dim: int, prepend: AtenTensor | None, append: AtenTensor | None) -> Described:
     axis = axis_of(self, dim)
     extent = sum(each.shape[axis] for each in (self, prepend, append) if each is not None)
     return made(replaced(self, axis, max(extent - n, 0)), self)
 
 
-def _einsum(equation: str, tensors: Sequence[Tensor]) -> Described:
+def _einsum(equation: str, tensors: Sequence[AtenTensor]) -> Described:
     written = shapes.explicit(equation, [x.dim() for x in tensors])
     return made(shapes.einsum(written, [tuple(x.shape) for x in tensors]), promoted(*tensors))
 

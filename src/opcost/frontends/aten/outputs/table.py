@@ -9,11 +9,11 @@ from opcost.core.parsing import packaged_table
 from opcost.core.shapes import broadcast
 from opcost.frontends.aten.call import (
     UNKNOWN_VALUE,
-    Call,
+    AtenCall,
+    AtenTable,
+    AtenTensor,
     Described,
     NotKnown,
-    OperatorTable,
-    Tensor,
     complex_of,
     floating,
     is_integer,
@@ -24,20 +24,20 @@ from opcost.frontends.aten.call import (
     type_name,
 )
 
-Results: TypeAlias = "Tensor | Iterable[Tensor]"
-OUTPUTS: OperatorTable[Results] = OperatorTable()  # By the name of an operator of aten, as its handler is registered
+Results: TypeAlias = "AtenTensor | Iterable[AtenTensor]"
+OUTPUTS: AtenTable[Results] = AtenTable()  # By the name of an operator of aten, as its handler is registered
 
 
-def made_by(table: Mapping[str, Callable[[Call], Results]], call: Call) -> tuple[Tensor, ...] | None:
+def made_by(table: Mapping[str, Callable[[AtenCall], Results]], call: AtenCall) -> tuple[AtenTensor, ...] | None:
     """The results of a call; None where its operator is not in the table."""
     function = table.get(call.base)
     if function is None:
         return None
     found = function(call)
-    return (found,) if isinstance(found, Tensor) else tuple(found)
+    return (found,) if isinstance(found, AtenTensor) else tuple(found)
 
 
-def made(shape: Iterable[Any], dtype: str | Tensor) -> Described:
+def made(shape: Iterable[Any], dtype: str | AtenTensor) -> Described:
     """A new tensor, row by row, of a type or of that of another tensor."""
     extents = tuple(shape)
     if any(extent < 0 for extent in extents):
@@ -45,12 +45,12 @@ def made(shape: Iterable[Any], dtype: str | Tensor) -> Described:
     return Described(extents, row_major(extents), dtype if isinstance(dtype, str) else type_name(dtype))
 
 
-def like(x: Tensor, dtype: str = "") -> Described:
+def like(x: AtenTensor, dtype: str = "") -> Described:
     """A new tensor of the shape of another, and of its type if none is given."""
     return made(x.shape, dtype or x)
 
 
-def axis_of(x: Tensor, dim: int) -> int:
+def axis_of(x: AtenTensor, dim: int) -> int:
     """An axis counted from the front; a tensor without axes takes 0 and -1 all the same."""
     rank = max(x.dim(), 1)
     if not -rank <= dim < rank:
@@ -58,7 +58,7 @@ def axis_of(x: Tensor, dim: int) -> int:
     return dim % rank
 
 
-def replaced(x: Tensor, dim: int, extent: int) -> tuple[int, ...]:
+def replaced(x: AtenTensor, dim: int, extent: int) -> tuple[int, ...]:
     """The shape with another extent along one axis."""
     axis = axis_of(x, dim)
     return tuple(extent if i == axis else n for i, n in enumerate(x.shape))
@@ -72,16 +72,16 @@ def only(values: Sequence[Any], mask: Sequence[Any]) -> tuple[Any, ...]:
 # -- results like arguments: `results.json` names these for each list of operators, as `self self:int64`
 
 
-def _like(words: str) -> Callable[[Call], Results]:
+def _like(words: str) -> Callable[[AtenCall], Results]:
     """Results like the arguments of these names, of their types or of those behind the colon."""
     wanted = [word.partition(":") for word in words.split()]
     return lambda call: [like(_first(call) if name == "(first)" else call[name], dtype) for name, _, dtype in wanted]
 
 
-def _first(call: Call) -> Tensor:
+def _first(call: AtenCall) -> AtenTensor:
     """The first argument, which is a tensor."""
     value = call[next(iter(call.args))]
-    if not isinstance(value, Tensor):
+    if not isinstance(value, AtenTensor):
         raise NotKnown("a tensor")
     return value
 
@@ -106,9 +106,9 @@ _NUMBERS = ("self", "other", "exponent", "x", "n", "end", "min", "max", "value")
 """The numbers that take part in the arithmetic; other plain arguments only say how it is done."""
 
 
-def elementwise(call: Call, fn: str = "") -> Described:
+def elementwise(call: AtenCall, fn: str = "") -> Described:
     """One result, as large as the operands together."""
-    operands = [value for value in call.args.values() if isinstance(value, Tensor)]
+    operands = [value for value in call.args.values() if isinstance(value, AtenTensor)]
     numbers = [call.args[name] for name in _NUMBERS if name in call.args]
     dtype = promoted(*operands, *(number for number in numbers if isinstance(number, (int, float, complex))))
     if fn in _TRUTHS:
@@ -120,12 +120,12 @@ def elementwise(call: Call, fn: str = "") -> Described:
     return together(*operands, dtype=real_of(dtype) if fn in _REAL else dtype)
 
 
-def together(*operands: Any, dtype: str | Tensor) -> Described:
+def together(*operands: Any, dtype: str | AtenTensor) -> Described:
     """A result of the common shape of the tensors among these."""
-    return made(broadcast([operand.shape for operand in operands if isinstance(operand, Tensor)]), dtype)
+    return made(broadcast([operand.shape for operand in operands if isinstance(operand, AtenTensor)]), dtype)
 
 
-def _float_power(call: Call) -> Described:
+def _float_power(call: AtenCall) -> Described:
     y = elementwise(call)
     return like(y, "complex128" if type_name(y).startswith("complex") else "float64")
 
@@ -151,7 +151,7 @@ OUTPUTS.rows(
 # -- results of reductions, running sums, sorting and selection
 
 
-def left(call: Call) -> tuple[int, ...]:
+def left(call: AtenCall) -> tuple[int, ...]:
     """The shape that is left when axes are reduced: one, several, or with None or an empty list all of them."""
     x, dims = call["self"], call["dim"] if "dim" in call.args else None
     keep = "keepdim" in call.args and call["keepdim"]
@@ -160,7 +160,7 @@ def left(call: Call) -> tuple[int, ...]:
     return tuple(1 if axis in gone else n for axis, n in enumerate(x.shape) if keep or axis not in gone)
 
 
-def _extreme(call: Call) -> Results:
+def _extreme(call: AtenCall) -> Results:
     """Of two tensors the larger elements; along an axis the largest and where it was; or the largest of all."""
     if "other" in call.args:
         return elementwise(call, "max")
@@ -170,7 +170,7 @@ def _extreme(call: Call) -> Results:
 
 def _found(values: Any, dtype: str) -> Described:
     """One answer for each value that is searched; a number is a single one."""
-    return like(values, dtype) if isinstance(values, Tensor) else made((), dtype)
+    return like(values, dtype) if isinstance(values, AtenTensor) else made((), dtype)
 
 
 OUTPUTS.rows(
@@ -209,11 +209,11 @@ def _reduced(reduction: int, each: Described) -> Described:
     return made((), each) if reduction else each
 
 
-def _pairs(x1: Tensor, x2: Tensor, *last: int) -> Described:
+def _pairs(x1: AtenTensor, x2: AtenTensor, *last: int) -> Described:
     return made((*broadcast([x1.shape[:-2], x2.shape[:-2]]), *last), x1)
 
 
-def _from_real(self: Tensor, dim: Sequence[int], onesided: Any) -> Described:
+def _from_real(self: AtenTensor, dim: Sequence[int], onesided: Any) -> Described:
     """Of a real signal half of the spectrum says all."""
     shape = replaced(self, dim[-1], self.shape[dim[-1]] // 2 + 1) if onesided else self.shape
     return made(shape, complex_of(type_name(self)))

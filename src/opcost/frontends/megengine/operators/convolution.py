@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from opcost.core.graph import Attr
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, product, spread, text, times
-from opcost.frontends.megengine.operators.table import DATA, FUNCTIONS, Means, OperatorCall, result
+from opcost.frontends.megengine.operators.table import DATA, FUNCTIONS, Means, MegEngineCall, result
 
 # -- layouts -----------------------------------------------------------------------------------------------------------
 
 
-class Layout(NamedTuple):
+class ImageLayout(NamedTuple):
     """An image's axes: channels (in packs that have an axis of their own at the end) and height, width, or depth too."""
 
     batch: int
@@ -49,11 +49,11 @@ class Layout(NamedTuple):
         return self.resized(shape, spatial)
 
 
-_IMAGES: dict[str, Layout] = {
-    "NCHW": Layout(0, 1, (2, 3)), "NHWC": Layout(0, 3, (1, 2)), "NCDHW": Layout(0, 1, (2, 3, 4)),
-    "NDHWC": Layout(0, 4, (1, 2, 3)), "NHWCD4": Layout(0, 2, (1, 3), 4), "CHWN4": Layout(3, 0, (1, 2), 4),
-    **{f"NCHW{pack}": Layout(0, 1, (2, 3), pack) for pack in (4, 8, 32, 64)},
-    "NCHW88": Layout(0, 1, (2, 3), 8), "NCHW44": Layout(0, 1, (2, 3), 4), "NCHW44_DOT": Layout(0, 1, (2, 3), 4),
+_IMAGES: dict[str, ImageLayout] = {
+    "NCHW": ImageLayout(0, 1, (2, 3)), "NHWC": ImageLayout(0, 3, (1, 2)), "NCDHW": ImageLayout(0, 1, (2, 3, 4)),
+    "NDHWC": ImageLayout(0, 4, (1, 2, 3)), "NHWCD4": ImageLayout(0, 2, (1, 3), 4), "CHWN4": ImageLayout(3, 0, (1, 2), 4),
+    **{f"NCHW{pack}": ImageLayout(0, 1, (2, 3), pack) for pack in (4, 8, 32, 64)},
+    "NCHW88": ImageLayout(0, 1, (2, 3), 8), "NCHW44": ImageLayout(0, 1, (2, 3), 4), "NCHW44_DOT": ImageLayout(0, 1, (2, 3), 4),
 }  # fmt: skip
 
 
@@ -69,14 +69,14 @@ _CHANGING = _changes("""
 _DOUBLY_PACKED = ("NCHW44", "NCHW44_DOT", "NCHW88")
 
 
-def image(form: str) -> Layout:
+def image(form: str) -> ImageLayout:
     """The layout of an image with this format."""
     if form not in _IMAGES:
         raise Mismatch(f"the format {form} is not known")
     return _IMAGES[form]
 
 
-def source_and_result(form: str, source_rank: int) -> tuple[Layout, Layout]:
+def source_and_result(form: str, source_rank: int) -> tuple[ImageLayout, ImageLayout]:
     """The layouts of a convolution's input and output; the first of a packed net takes a plain image."""
     before, after = _CHANGING.get(form, (form, form))
     if form in _DOUBLY_PACKED and source_rank == 4:
@@ -130,7 +130,7 @@ _FILTERS: dict[str, list[str]] = DATA["filters"]
 """Filters, dense or grouped: the axes after, each an old axis, `/n` in packs of n, `^n` filled up to a multiple, `=n` fixed."""
 
 
-def _converted(call: OperatorCall) -> list[Shape]:
+def _converted(call: MegEngineCall) -> list[Shape]:
     mode = call.word("mode")
     if mode in _FILTERS:
         forms = {1 + max(int(item[0]) for item in form.split() if item[0] != "="): form for form in _FILTERS[mode]}
@@ -177,18 +177,18 @@ _ACCUMULATORS = {
 """The type in which products of elements are summed and handed on, where it is another than theirs."""
 
 
-def sums(call: OperatorCall) -> list[str]:
+def sums(call: MegEngineCall) -> list[str]:
     """The type of the sums of products, unless the operator declares another."""
     return [_ACCUMULATORS.get(call.dtype(), call.dtype())] * call.count
 
 
-def _geometry(call: OperatorCall, kernel: Dims) -> dict[str, Attr]:
+def _geometry(call: MegEngineCall, kernel: Dims) -> dict[str, Attr]:
     """The attributes of a convolution; from kernel, stride and dilation the receptive field follows."""
     stride, _, dilation = zip(*call.sweep(len(kernel)), strict=True)
     return {"kernel": kernel, "stride": stride, "dilation": dilation}
 
 
-def _grouped(call: OperatorCall) -> dict[str, Attr]:
+def _grouped(call: MegEngineCall) -> dict[str, Attr]:
     return {"grouped": True} if call.grouped else {}
 
 
@@ -201,17 +201,17 @@ def _macs(elements: Shape, per_element: Extent, **more: Attr) -> dict[str, Attr]
 # -- plain images ------------------------------------------------------------------------------------------------------
 
 
-def _filter(call: OperatorCall, index: int = 1) -> Filter:
+def _filter(call: MegEngineCall, index: int = 1) -> Filter:
     """The filter that an input is; where each image has a filter of its own, it begins with the batch."""
     weight = call.dims(index)[1:] if call.type == "BatchConvBias" else call.dims(index)
     return filter_of(call.format, weight, grouped=call.grouped)
 
 
-def _image(call: OperatorCall, index: int) -> Dims:
+def _image(call: MegEngineCall, index: int) -> Dims:
     return call.ranked(index, *((5,) if call.type.startswith("Convolution3D") else (4, 5)))
 
 
-def _conv_shapes(call: OperatorCall) -> list[Shape]:
+def _conv_shapes(call: MegEngineCall) -> list[Shape]:
     source, found = _image(call, 0), _filter(call)
     before, after = source_and_result(call.format, len(source))
     channels = before.channel_count(source)
@@ -220,7 +220,7 @@ def _conv_shapes(call: OperatorCall) -> list[Shape]:
     return [after.shape(source[before.batch], found.out_channels, call.windows(before.plane(source), found.kernel))]
 
 
-def _conv(call: OperatorCall, then: tuple[str, ...] = (), *, bias: bool | None = None) -> Means:
+def _conv(call: MegEngineCall, then: tuple[str, ...] = (), *, bias: bool | None = None) -> Means:
     """A convolution that reads a filter; where the filter is packed, the attributes have its multiply-adds."""
     kernel = _filter(call).kernel
     attrs = _geometry(call, kernel)
@@ -232,20 +232,20 @@ def _conv(call: OperatorCall, then: tuple[str, ...] = (), *, bias: bool | None =
     return "conv", attrs | _macs(result(call), _per_output(call), **more)
 
 
-def _per_output(call: OperatorCall, index: int = 1) -> Extent:
+def _per_output(call: MegEngineCall, index: int = 1) -> Extent:
     """Products for one output element: the filter's elements shared out among the output channels."""
     weight = call.dims(index)[1:] if call.type == "BatchConvBias" else call.dims(index)
     channels, elements = _filter(call, index).out_channels, product(weight)
     return None if not channels or elements is None else elements // channels
 
 
-def _then(call: OperatorCall) -> tuple[str, ...] | None:
+def _then(call: MegEngineCall) -> tuple[str, ...] | None:
     """What is done to the result of a fused convolution; None where the mode is not known."""
     functions = THEN.get(call.word("nonlineMode"))
     return ("add", *functions) if functions is not None and len(call.ins) > 3 else functions
 
 
-def _biased(call: OperatorCall) -> Means:
+def _biased(call: MegEngineCall) -> Means:
     """Convolution, bias, a second tensor added, and an activation in one."""
     then = _then(call)
     return ("unknown", {}) if then is None else _conv(call, then)
@@ -254,7 +254,7 @@ def _biased(call: OperatorCall) -> Means:
 # -- transposed --------------------------------------------------------------------------------------------------------
 
 
-def _transposed_shapes(call: OperatorCall) -> list[Shape]:
+def _transposed_shapes(call: MegEngineCall) -> list[Shape]:
     """Filter, x, and sometimes a tensor whose shape the result takes."""
     if len(call.ins) > 2:
         return [call.dims(2)]
@@ -267,7 +267,7 @@ def _transposed_shapes(call: OperatorCall) -> list[Shape]:
     return [layout.shape(x[layout.batch], found.in_channels, grown)]
 
 
-def _transposed(call: OperatorCall) -> Means:
+def _transposed(call: MegEngineCall) -> Means:
     attrs = {"transposed": True, **_geometry(call, _filter(call, 0).kernel)}
     if call.format in ("NCHW", "NCDHW"):
         return "conv", attrs | _grouped(call)
@@ -278,7 +278,7 @@ def _transposed(call: OperatorCall) -> Means:
 # -- weights that are not shared, and others ---------------------------------------------------------------------------
 
 
-def _local_filter(call: OperatorCall) -> tuple[Dims, Extent, Extent, Dims]:
+def _local_filter(call: MegEngineCall) -> tuple[Dims, Extent, Extent, Dims]:
     """Plane, out channels, products for one output and kernel of a filter (group, oh, ow, in, kh, kw, out)."""
     grouped = call.grouped if call.type == "LocalShare" else call.type == "GroupLocal"
     weight = call.ranked(1, 7 if grouped else 6)
@@ -286,17 +286,17 @@ def _local_filter(call: OperatorCall) -> tuple[Dims, Extent, Extent, Dims]:
     return rest[:2], product((group, rest[5])), product(rest[2:5]), rest[3:5]
 
 
-def _local_shapes(call: OperatorCall) -> list[Shape]:
+def _local_shapes(call: MegEngineCall) -> list[Shape]:
     plane, channels, _, kernel = _local_filter(call)
     x = call.ranked(0, 4)
     return [(x[0], channels, *(call.windows(x[2:], kernel) if call.type == "LocalShare" else plane))]
 
 
-def _local(call: OperatorCall) -> Means:
+def _local(call: MegEngineCall) -> Means:
     return "conv", _macs(result(call), _local_filter(call)[2])
 
 
-def _batch_conv(call: OperatorCall) -> Means:
+def _batch_conv(call: MegEngineCall) -> Means:
     per_output, then = _per_output(call), _then(call)
     if then is None:
         return "unknown", {}

@@ -10,7 +10,7 @@ from opcost.core import shapes as sh
 from opcost.core.graph import NO_ATTRS
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, Unknown
 from opcost.frontends.megengine.model import SMALL
-from opcost.frontends.megengine.operators.table import DATA, FUNCTIONS, Means, Numbers, OperatorCall, result
+from opcost.frontends.megengine.operators.table import DATA, FUNCTIONS, Means, MegEngineCall, Numbers, result
 from opcost.frontends.megengine.schema import FLOATING, NO_AXIS, NO_OPTIONAL_AXIS, QUANTIZED
 from opcost.frontends.nodes.meaning import Content
 from opcost.frontends.rows import functions
@@ -24,7 +24,7 @@ _RESULTS = {"x32": "int32", "xI8": "int8", "x8": "int8", "xI16": "int16", "xF32"
 """The end of a mode that names its types, and the type of its result."""
 
 
-def _function(call: OperatorCall) -> Means:
+def _function(call: MegEngineCall) -> Means:
     """The quantized form of a function does what the function does; the types at the end of a mode say nothing more."""
     mode = call.word("mode")
     fn = MODES.get(mode)
@@ -33,7 +33,7 @@ def _function(call: OperatorCall) -> Means:
     return ("elementwise", {"fn": fn}) if fn else ("unknown", NO_ATTRS)
 
 
-def _multi_types(call: OperatorCall) -> list[str]:
+def _multi_types(call: MegEngineCall) -> list[str]:
     mode = call.word("mode")
     if mode in _BOOLEAN:
         return ["bool"]
@@ -68,7 +68,7 @@ FUNCTIONS.update(
 # -- other shapes of the same elements, joined and split tensors -------------------------------------------------------
 
 
-def _reshape_shape(call: OperatorCall) -> Shape:
+def _reshape_shape(call: MegEngineCall) -> Shape:
     """The target may leave one extent open: -1, or the axis that the operator names."""
     x, target = call.dims(0), list(call.target(1))
     axis = call.whole("axis")
@@ -77,7 +77,7 @@ def _reshape_shape(call: OperatorCall) -> Shape:
     return sh.reshaped(x, target)
 
 
-def _dimshuffle_shape(call: OperatorCall) -> Shape:
+def _dimshuffle_shape(call: MegEngineCall) -> Shape:
     """The axes in a new order; -1 is a new axis."""
     x = call.dims(0)
     shape: list[Extent] = []
@@ -88,7 +88,7 @@ def _dimshuffle_shape(call: OperatorCall) -> Shape:
     return tuple(shape)
 
 
-def _axis_shape(call: OperatorCall) -> Shape:
+def _axis_shape(call: MegEngineCall) -> Shape:
     """Axes of extent 1 are added and removed one after the other; MegEngine has no tensor without axes."""
     shape: Dims = call.dims(0)
     for method, axis in call.listed("desc"):
@@ -96,14 +96,14 @@ def _axis_shape(call: OperatorCall) -> Shape:
     return shape
 
 
-def _split_shapes(call: OperatorCall) -> list[Shape]:
+def _split_shapes(call: MegEngineCall) -> list[Shape]:
     """The extents of the parts come as inputs."""
     x = call.dims(0)
     axis = sh.axis_of(call.whole("axis"), len(x))
     return [sh.replaced(x, axis, call.first(index)) for index in range(1, len(call.ins))]
 
 
-def _padding_shape(call: OperatorCall) -> Shape:
+def _padding_shape(call: MegEngineCall) -> Shape:
     x = call.dims(0)
     sides = ("front_offset", "back_offset")
     return sh.padded(x, [[call.whole(f"{side}_dim{axis}") for side in sides] for axis in range(len(x))])
@@ -119,7 +119,7 @@ FUNCTIONS.update(
 # -- parts of tensors: slices, elements picked by index, and the same written to ---------------------------------------
 
 
-def indices(call: OperatorCall, rank: int) -> Iterator[tuple[int, int | None, int | None, int | None, int | None]]:
+def indices(call: MegEngineCall, rank: int) -> Iterator[tuple[int, int | None, int | None, int | None, int | None]]:
     """The axes that are indexed, in the order of the file, each with the inputs that hold begin, end, step and picks."""
     at = 1
     for axis, *present in call.listed("items"):
@@ -133,7 +133,7 @@ def indices(call: OperatorCall, rank: int) -> Iterator[tuple[int, int | None, in
         yield sh.axis_of(axis, rank), begin, end, step, picks
 
 
-def _indexed(call: OperatorCall) -> tuple[list[Extent], dict[int, int]]:
+def _indexed(call: MegEngineCall) -> tuple[list[Extent], dict[int, int]]:
     """The extents with slices taken, and the inputs that pick elements, by axis."""
     dims: list[Extent] = list(call.dims(0))
     picked: dict[int, int] = {}
@@ -148,13 +148,13 @@ def _indexed(call: OperatorCall) -> tuple[list[Extent], dict[int, int]]:
     return dims, picked
 
 
-def _part_shape(call: OperatorCall) -> Shape:
+def _part_shape(call: MegEngineCall) -> Shape:
     """Slices shorten an axis, a number removes it; the last axis stays, since MegEngine has no tensor without axes."""
     dims, picked = _indexed(call)
     return tuple(extent for axis, extent in enumerate(dims) if axis not in picked) or (1,)
 
 
-def _picked_shape(call: OperatorCall) -> Shape:
+def _picked_shape(call: MegEngineCall) -> Shape:
     """Axes with an index tensor are replaced by its axes, in their place if they are neighbours, else in front."""
     dims, picked = _indexed(call)
     if not picked:
@@ -166,7 +166,7 @@ def _picked_shape(call: OperatorCall) -> Shape:
     return (*rest[:at], *shape, *rest[at:])
 
 
-def _mesh_shape(call: OperatorCall) -> Shape:
+def _mesh_shape(call: MegEngineCall) -> Shape:
     """Every axis with an index keeps its place and takes the length of its own index."""
     dims, picked = _indexed(call)
     for axis, place in picked.items():
@@ -174,14 +174,14 @@ def _mesh_shape(call: OperatorCall) -> Shape:
     return tuple(dims)
 
 
-def _put(call: OperatorCall, fn: str) -> Means:
+def _put(call: MegEngineCall, fn: str) -> Means:
     """Only what is put moves; the order of the inputs is x, source, indices."""
     source = call.ins[1].shape if len(call.ins) > 1 else None
     elements = None if source is None else sh.product(source)
     return "scatter", {"fn": fn} if elements is None else {"fn": fn, "elements": elements}
 
 
-def _diagonal(call: OperatorCall) -> Shape:
+def _diagonal(call: MegEngineCall) -> Shape:
     """A vector becomes a matrix, a matrix gives its diagonal."""
     dims, offset = call.ranked(0, 1, 2), call.whole("k")
     if len(dims) == 1:
@@ -198,7 +198,7 @@ FUNCTIONS.update(
 )
 
 
-def _unknown(call: OperatorCall) -> Shape:
+def _unknown(call: MegEngineCall) -> Shape:
     raise Unknown
 
 
@@ -224,7 +224,7 @@ _REDUCTIONS: dict[str, Callable[[Numbers], float]] = {
 }  # fmt: skip
 
 
-def content_of(call: OperatorCall) -> Content | None:
+def content_of(call: MegEngineCall) -> Content | None:
     """The numbers of an operator's single result, or None."""
     rule, shape = _RULES.get(call.type), result(call) if call.count == 1 else None
     if rule is None or not sh.complete(shape) or math.prod(sh.known(shape)) > SMALL:
@@ -240,12 +240,12 @@ def content_of(call: OperatorCall) -> Content | None:
     return Content(sh.known(shape), found)
 
 
-def _shape_content(call: OperatorCall) -> Numbers | None:
+def _shape_content(call: MegEngineCall) -> Numbers | None:
     found, axis = sh.broadcast(call.every()), call.whole("axis")
     return sh.known(found if axis == NO_OPTIONAL_AXIS else (found[sh.axis_of(axis, len(found))],))
 
 
-def _stretched(call: OperatorCall, place: int) -> Numbers:
+def _stretched(call: MegEngineCall, place: int) -> Numbers:
     """The numbers of an input, stretched to the result's shape."""
     found = call.ins[place].content
     if found is None:
@@ -253,18 +253,18 @@ def _stretched(call: OperatorCall, place: int) -> Numbers:
     return found.stretched(sh.known(result(call))).items  # type: ignore[return-value]
 
 
-def _typed(call: OperatorCall, numbers: Numbers) -> Numbers:
+def _typed(call: MegEngineCall, numbers: Numbers) -> Numbers:
     """As the result's element type keeps them."""
     return numbers if call.outs[0].dtype in FLOATING else tuple(math.trunc(number) for number in numbers)
 
 
-def _elementwise(call: OperatorCall) -> Numbers | None:
+def _elementwise(call: MegEngineCall) -> Numbers | None:
     columns = [_stretched(call, place) for place in range(len(call.ins))]
     function = _EVALUATED.get(call.word("mode"))
     return _typed(call, tuple(function(*row) for row in zip(*columns, strict=True))) if function else None
 
 
-def _vector(call: OperatorCall, place: int = 0) -> Numbers:
+def _vector(call: MegEngineCall, place: int = 0) -> Numbers:
     """The numbers of an input that has one axis; matrices are never used to compute a shape."""
     numbers = call.value(place)
     if numbers is None or len(call.dims(0)) != 1:
@@ -272,7 +272,7 @@ def _vector(call: OperatorCall, place: int = 0) -> Numbers:
     return numbers
 
 
-def _slice_content(call: OperatorCall) -> Numbers | None:
+def _slice_content(call: MegEngineCall) -> Numbers | None:
     """A part of a vector."""
     numbers = _vector(call)
     for _, *slices, picks in indices(call, 1):
@@ -283,7 +283,7 @@ def _slice_content(call: OperatorCall) -> Numbers | None:
     return numbers
 
 
-def _reduced_content(call: OperatorCall) -> Numbers | None:
+def _reduced_content(call: MegEngineCall) -> Numbers | None:
     """A vector to one number."""
     numbers, function = _vector(call), _REDUCTIONS.get(call.word("mode"))
     if not numbers or function is None or call.whole("axis") not in (0, -1, NO_AXIS) or result(call) != (1,):
@@ -291,7 +291,7 @@ def _reduced_content(call: OperatorCall) -> Numbers | None:
     return (function(numbers),)
 
 
-_RULES: dict[str, Callable[[OperatorCall], Numbers | None]] = {
+_RULES: dict[str, Callable[[MegEngineCall], Numbers | None]] = {
     "GetVarShape": _shape_content,
     "Elemwise": _elementwise,
     "TypeCvt": lambda call: _typed(call, _stretched(call, 0)),

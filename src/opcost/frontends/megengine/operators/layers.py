@@ -8,7 +8,7 @@ from opcost.core import shapes as sh
 from opcost.core.graph import Attr, bits
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape
 from opcost.frontends.megengine.operators.convolution import image
-from opcost.frontends.megengine.operators.table import FUNCTIONS, Means, OperatorCall, result
+from opcost.frontends.megengine.operators.table import FUNCTIONS, Means, MegEngineCall, result
 from opcost.frontends.megengine.schema import NO_AXIS
 
 MOST_LAYERS = 1 << 10  # Layers of the deepest recurrent operator that is believed
@@ -18,7 +18,7 @@ MOST_LAYERS = 1 << 10  # Layers of the deepest recurrent operator that is believ
 _PACKS = {"MK4": 4, "MK4_DOT": 4, "MK8": 8}
 
 
-def _unpacked(call: OperatorCall) -> tuple[Dims, Dims, int]:
+def _unpacked(call: MegEngineCall) -> tuple[Dims, Dims, int]:
     """Both matrices, and the pack in which their elements are stored: (m/p, k/p, p, p) and (k/p, n, p)."""
     left, right = call.dims(0), call.dims(1)
     pack = _PACKS.get(call.word("format"), 1)
@@ -31,7 +31,7 @@ def _unpacked(call: OperatorCall) -> tuple[Dims, Dims, int]:
     return left, right, pack
 
 
-def _product_shape(call: OperatorCall) -> Shape:
+def _product_shape(call: MegEngineCall) -> Shape:
     left, right, pack = _unpacked(call)
     found = sh.matmul(left, right, transpose_a=call.flag("transposeA"), transpose_b=call.flag("transposeB"))
     if pack > 1:
@@ -39,7 +39,7 @@ def _product_shape(call: OperatorCall) -> Shape:
     return found
 
 
-def _product(call: OperatorCall) -> Means:
+def _product(call: MegEngineCall) -> Means:
     left, right, _ = _unpacked(call)
     depth = left[-2 if call.flag("transposeA") else -1]
     if depth is None:
@@ -47,14 +47,14 @@ def _product(call: OperatorCall) -> Means:
     return "matmul", {} if depth is None else {"depth": depth}
 
 
-def _square(call: OperatorCall) -> Shape:
+def _square(call: MegEngineCall) -> Shape:
     dims = call.dims(0)
     if len(dims) < 2 or (None not in dims[-2:] and dims[-1] != dims[-2]):
         raise Mismatch("a square matrix is needed")
     return dims
 
 
-def _svd_shapes(call: OperatorCall) -> list[Shape]:
+def _svd_shapes(call: MegEngineCall) -> list[Shape]:
     *batch, rows, columns = call.dims(0)
     least = None if rows is None or columns is None else min(rows, columns)
     if not call.flag("compute_uv"):
@@ -63,7 +63,7 @@ def _svd_shapes(call: OperatorCall) -> list[Shape]:
     return [(*batch, rows, rows if full else least), (*batch, least), (*batch, columns if full else least, columns)]
 
 
-def _cross_shape(call: OperatorCall) -> Shape:
+def _cross_shape(call: MegEngineCall) -> Shape:
     dims = call.dims(0)
     axis = sh.axis_of(call.whole("axisa"), len(dims))
     return sh.inserted(sh.replaced(dims, axis), call.whole("axisc"), dims[axis])
@@ -72,7 +72,7 @@ def _cross_shape(call: OperatorCall) -> Shape:
 # -- attention in one operator: projections, scores, their softmax, the weighted values, the last projection -----------
 
 
-def _attention(call: OperatorCall) -> tuple[list[Shape], list[Extent]]:
+def _attention(call: MegEngineCall) -> tuple[list[Shape], list[Extent]]:
     """The shapes of all results, and the products: scores, weighted values, projections; a size of 0 is no projection.
 
     Inputs are queries, keys and values as (batch, length, features), then all weights in one. The results are the values,
@@ -93,7 +93,7 @@ def _attention(call: OperatorCall) -> tuple[list[Shape], list[Extent]]:
     return [(batch, queries, out), (heads, queries, keys), (None,), (None,)], terms
 
 
-def _attention_products(call: OperatorCall) -> Means:
+def _attention_products(call: MegEngineCall) -> Means:
     """All products; the softmax between them is not among the FLOPs."""
     terms = _attention(call)[1]
     if None in terms:
@@ -106,11 +106,11 @@ def _attention_products(call: OperatorCall) -> Means:
 _PLAIN_CELLS = {"RELU": "rnn_relu", "TANH": "rnn_tanh"}
 
 
-def _directions(call: OperatorCall) -> int:
+def _directions(call: MegEngineCall) -> int:
     return 2 if call.flag("bidirectional") else 1
 
 
-def _layer_shapes(call: OperatorCall) -> list[Shape]:
+def _layer_shapes(call: MegEngineCall) -> list[Shape]:
     """x (time, batch, features) and the states; the results are y, the new states, and what a backward pass would need.
 
     For a backward pass a CPU sets aside the bytes of every state, given as that many elements.
@@ -123,7 +123,7 @@ def _layer_shapes(call: OperatorCall) -> list[Shape]:
     return [(steps, batch, sh.times(state[2], _directions(call))), *states, (sh.product((steps, batch, per_step)),)]
 
 
-def _layers(call: OperatorCall) -> Means:
+def _layers(call: MegEngineCall) -> Means:
     steps, batch, features = call.ranked(0, 3)
     hidden = call.ranked(1, 3)[2]
     elements = sh.product((steps, batch))
@@ -139,12 +139,12 @@ def _layers(call: OperatorCall) -> Means:
     return "recurrent", {"cell": _cell(call), "steps": elements, "layers": layers, "bias": call.flag("bias")}
 
 
-def _layer_results(call: OperatorCall) -> tuple[int, ...]:
+def _layer_results(call: MegEngineCall) -> tuple[int, ...]:
     known = None not in (*call.dims(0), call.dims(1)[2])
     return tuple(range(call.count - 1)) if known else (0,)
 
 
-def _cell(call: OperatorCall) -> str:
+def _cell(call: MegEngineCall) -> str:
     if call.type.startswith("LSTM"):
         return "lstm"
     mode = call.word("nonlineMode")
@@ -153,13 +153,13 @@ def _cell(call: OperatorCall) -> str:
     return _PLAIN_CELLS[mode]
 
 
-def _step_shapes(call: OperatorCall) -> list[Shape]:
+def _step_shapes(call: MegEngineCall) -> list[Shape]:
     """x, weight_ih, bias_ih, h, weight_hh, bias_hh, and c of an LSTM, which gives the two new states and the gates."""
     gates = (call.ranked(0, 2)[0], call.ranked(1, 2)[0])
     return [call.dims(3), call.dims(6), gates] if call.type == "LSTMCell" else [gates]
 
 
-def _step(call: OperatorCall) -> Means:
+def _step(call: MegEngineCall) -> Means:
     batch, features = call.ranked(0, 2)
     hidden: Extent = call.ranked(3, 2)[1]
     if batch is None or features is None or hidden is None:
@@ -175,7 +175,7 @@ def _step(call: OperatorCall) -> Means:
 # -- norms: results after the first, such as mean and deviation, are kept for a backward pass --------------------------
 
 
-def _norm_shapes(call: OperatorCall) -> list[Shape]:
+def _norm_shapes(call: MegEngineCall) -> list[Shape]:
     """The result, and a mean and a deviation for everything that is normalized together."""
     x, kept = call.dims(0), call.dims(0)[:2]
     if call.type == "LayerNorm":
@@ -193,7 +193,7 @@ def _norm_shapes(call: OperatorCall) -> list[Shape]:
 _AFFINE = {"LayerNorm": "layer", "GeneralNorm": "layer", "GroupNorm": "group", "InstanceNorm": "instance"}
 
 
-def _norm(call: OperatorCall) -> Means:
+def _norm(call: MegEngineCall) -> Means:
     return "norm", {"fn": _AFFINE[call.type], "affine": 2 if call.flag("affine") else 0}
 
 
@@ -202,13 +202,13 @@ def _norm(call: OperatorCall) -> Means:
 _WINDOWED = {"MAX": "max", "AVERAGE": "avg", "AVERAGE_COUNT_EXCLUDE_PADDING": "avg"}
 
 
-def _pool_shape(call: OperatorCall) -> Shape:
+def _pool_shape(call: MegEngineCall) -> Shape:
     x = call.ranked(0, 4, 5)
     layout = image(call.format)
     return layout.resized(x, call.windows(layout.plane(x), call.per_axis("window")))
 
 
-def _pool(call: OperatorCall) -> Means:
+def _pool(call: MegEngineCall) -> Means:
     kernel = call.per_axis("window")
     attrs: dict[str, Attr] = {"fn": _WINDOWED.get(call.word("mode"), "avg"), "window": prod(kernel)}
     if call.type == "PoolingBackward":  # x, y and the gradient of y are the inputs
@@ -223,17 +223,17 @@ def plane(target: Dims) -> Dims:
     return target
 
 
-def _adaptive_shape(call: OperatorCall) -> Shape:
+def _adaptive_shape(call: MegEngineCall) -> Shape:
     x = call.ranked(0, 4, 5)
     target = call.target(1)
     return image(call.format).resized(x, plane(target * 2 if len(target) == 1 else target))
 
 
-def _adaptive_fn(call: OperatorCall) -> str:
+def _adaptive_fn(call: MegEngineCall) -> str:
     return "adaptive_max" if call.word("mode") == "MAX" else "adaptive_avg"
 
 
-def _adaptive(call: OperatorCall) -> Means:
+def _adaptive(call: MegEngineCall) -> Means:
     layout, y = image(call.format), result(call)
     kernel, stride = sh.adaptive_windows(layout.plane(call.dims(0)), layout.plane(y) if y is not None else (None, None))
     if len(kernel) != 2:  # a size that depends on data makes the cost unknown, whatever the window is
@@ -241,13 +241,13 @@ def _adaptive(call: OperatorCall) -> Means:
     return "pool", {"fn": _adaptive_fn(call), "window": prod(kernel), "kernel": kernel, "stride": stride}
 
 
-def _pooled_regions(call: OperatorCall) -> list[Shape]:
+def _pooled_regions(call: MegEngineCall) -> list[Shape]:
     x, regions = call.ranked(0, 4), call.dims(1)
     shape = (regions[0], x[1], *plane(call.target(2)))
     return [shape, shape]
 
 
-def _region_pool(call: OperatorCall) -> Means:
+def _region_pool(call: MegEngineCall) -> Means:
     """Regions are in data; a window is taken as its share of the whole image."""
     x, y = call.dims(0), result(call)
     return "pool", {"fn": _adaptive_fn(call), "window": 1 if y is None else prod(sh.adaptive_windows(x[2:], y[2:])[0])}
@@ -259,24 +259,24 @@ _REDUCTIONS = {"SUM": "sum", "SUM_SQR": "dot", "PRODUCT": "prod", "MIN": "min", 
 _RESULTS = {"FLOAT_O32xC32": "float32", "FLOAT_O16xC32": "float16", "QUINT_I8xO32": "qint32", "QINT_I8xO32": "qint32"}
 
 
-def _along(call: OperatorCall) -> Shape:
+def _along(call: MegEngineCall) -> Shape:
     """One axis to extent 1."""
     return sh.reduced(call.dims(0), [call.whole("axis")], keepdims=True)
 
 
-def _reduce_shape(call: OperatorCall) -> Shape:
+def _reduce_shape(call: MegEngineCall) -> Shape:
     """One axis to extent 1, or all axes to the shape that a second input names."""
     if len(call.ins) > 1:
         return call.target(1)
     return (1,) if call.whole("axis") == NO_AXIS else _along(call)
 
 
-def _reduce(call: OperatorCall) -> Means:
+def _reduce(call: MegEngineCall) -> Means:
     fn = _REDUCTIONS.get(call.word("mode"))
     return ("reduce", {"fn": fn}) if fn else ("unknown", {})
 
 
-def _top_shapes(call: OperatorCall) -> list[Shape]:
+def _top_shapes(call: MegEngineCall) -> list[Shape]:
     """The best of each row; a negative number selects the largest."""
     rows, length = call.ranked(0, 2)
     if call.word("mode") == "KTH_ONLY":
@@ -286,7 +286,7 @@ def _top_shapes(call: OperatorCall) -> list[Shape]:
     return [(rows, kept), (rows, kept)]
 
 
-def _sort(call: OperatorCall) -> Means:
+def _sort(call: MegEngineCall) -> Means:
     length = call.dims(0)[-1]
     attrs: dict[str, Attr] = {"length": 1 if length is None else length}
     if call.type == "TopK" and (wanted := call.first(1)) is not None:
@@ -294,7 +294,7 @@ def _sort(call: OperatorCall) -> Means:
     return "sort", attrs
 
 
-def _suppression(call: OperatorCall) -> Means:
+def _suppression(call: MegEngineCall) -> Means:
     raise Mismatch("how many pairs of boxes are compared depends on data")
 
 

@@ -16,7 +16,7 @@ Numbers: TypeAlias = "tuple[int | float, ...]"
 
 
 @dataclass(slots=True, eq=False)
-class OperatorCall:
+class MegEngineCall:
     """An operator: its parameters, its input tensors, how many results it makes, and the results once they are known."""
 
     type: str
@@ -129,7 +129,7 @@ FUNCTIONS.update(
 )
 
 
-class Row:
+class MegEngineRow:
     """What is known about a type of operators, from the words of its row in `operators.json`; `@name` is a function.
 
     `means`: the kind, with its function behind where it has one (`reduce argmax`). `types`: the element types of the results, `x`
@@ -150,23 +150,23 @@ class Row:
             for places in (reads, results)
         )
 
-    def shapes(self, call: OperatorCall) -> list[Shape]:
+    def shapes(self, call: MegEngineCall) -> list[Shape]:
         """The shapes of all results."""
         found = self._shapes(call)
         return found if isinstance(found, list) else [found]
 
-    def meaning(self, call: OperatorCall) -> Means:
+    def meaning(self, call: MegEngineCall) -> Means:
         """Kind and attributes."""
         found: Means = self._means(call) if callable(self._means) else self._means
         return found
 
-    def read(self, call: OperatorCall) -> Places | None:
+    def read(self, call: MegEngineCall) -> Places | None:
         return self._reads(call) if callable(self._reads) else self._reads
 
-    def made(self, call: OperatorCall) -> Places | None:
+    def made(self, call: MegEngineCall) -> Places | None:
         return self._results(call) if callable(self._results) else self._results
 
-    def dtypes(self, call: OperatorCall) -> list[str]:
+    def dtypes(self, call: MegEngineCall) -> list[str]:
         """The element types of all results."""
         found = self._types(call) if callable(self._types) else self._types[: call.count]
         if len(found) != call.count:
@@ -174,6 +174,6 @@ class Row:
         return [call.dtype() if name == "x" else name for name in found]
 
 
-def result(call: OperatorCall, place: int = 0) -> Shape:
+def result(call: MegEngineCall, place: int = 0) -> Shape:
     """The shape of a result, as far as it is known."""
     return call.outs[place].shape

@@ -6,34 +6,34 @@ from opcost.core.graph import NO_ATTRS
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, product, replaced, swapped
 from opcost.frontends.megengine.operators.convolution import image
 from opcost.frontends.megengine.operators.layers import plane
-from opcost.frontends.megengine.operators.table import FUNCTIONS, Means, OperatorCall
+from opcost.frontends.megengine.operators.table import FUNCTIONS, Means, MegEngineCall
 
 _PLANE = {"NEAREST": "nearest", "LINEAR": "bilinear", "CUBIC": "bicubic", "AREA": "area"}
 _TAPS = {"NEAREST": 1, "LINEAR": 4, "CUBIC": 16, "LANCZOS4": 64}  # Source elements under one element of the result
 _BILINEAR_TAPS = 4
 
 
-def _resized(call: OperatorCall, target: Dims, batch: Extent) -> Shape:
+def _resized(call: MegEngineCall, target: Dims, batch: Extent) -> Shape:
     """x with a new height and width."""
     x, layout = call.ranked(0, 4, 5), image(call.format)
     return layout.resized(replaced(x, layout.batch, batch), plane(target))
 
 
-def _resize(call: OperatorCall) -> Means:
+def _resize(call: MegEngineCall) -> Means:
     mode = call.word("imode")
     if mode == "LANCZOS4":
         return "resize", {"fn": "bicubic", "taps": _TAPS[mode]}
     return "resize", {"fn": _PLANE.get(mode, "bilinear")}
 
 
-def _resize_3d_shape(call: OperatorCall) -> Shape:
+def _resize_3d_shape(call: MegEngineCall) -> Shape:
     x, target = call.ranked(0, 5), call.target(1)
     if len(target) != 3:
         raise Mismatch(f"depth, height and width are needed, not {len(target)} numbers")
     return (*x[:2], *target)
 
 
-def _warp_shape(call: OperatorCall) -> Shape:
+def _warp_shape(call: MegEngineCall) -> Shape:
     """x, a matrix for each result, [which image each matrix warps], and the size; packed layouts may change."""
     target, matrices = call.target(len(call.ins) - 1), call.ranked(1, 3)
     form = call.word("format")
@@ -45,7 +45,7 @@ def _warp_shape(call: OperatorCall) -> Shape:
     return _resized(call, target, matrices[0])
 
 
-def _sample(call: OperatorCall) -> Means:
+def _sample(call: MegEngineCall) -> Means:
     """Positions are worked out once for all channels; each element of the result is made of some of the source."""
     return "sample", {"taps": _TAPS.get(call.word("imode"), _BILINEAR_TAPS)}
 
@@ -53,7 +53,7 @@ def _sample(call: OperatorCall) -> Means:
 # -- regions -----------------------------------------------------------------------------------------------------------
 
 
-def _sampled_regions(call: OperatorCall) -> list[Shape]:
+def _sampled_regions(call: MegEngineCall) -> list[Shape]:
     """One small image for every region, and what a backward pass would need.
 
     Of position-sensitive regions each part reads its own channels, or all of them where nothing is shifted.
@@ -64,7 +64,7 @@ def _sampled_regions(call: OperatorCall) -> list[Shape]:
     return [shape, shape]
 
 
-def _sampled_region(call: OperatorCall) -> Means:
+def _sampled_region(call: MegEngineCall) -> Means:
     """Every result takes samples on a grid of its own, each interpolated."""
     if call.type == "ROIAlign":
         samples = call.whole("sample_height") * call.whole("sample_width")
@@ -76,13 +76,13 @@ def _sampled_region(call: OperatorCall) -> Means:
 # -- windows -----------------------------------------------------------------------------------------------------------
 
 
-def _window_shape(call: OperatorCall) -> Shape:
+def _window_shape(call: MegEngineCall) -> Shape:
     batch, channels, *space = call.ranked(0, 4)
     windows = call.per_axis("window")
     return (batch, channels, *call.windows(space, windows), *windows)
 
 
-def _overlap(call: OperatorCall) -> Means:
+def _overlap(call: MegEngineCall) -> Means:
     """Windows are added where they overlap."""
     elements = product(call.dims(0))
     return "elementwise", {"fn": "add"} if elements is None else {"fn": "add", "elements": elements}
@@ -91,7 +91,7 @@ def _overlap(call: OperatorCall) -> Means:
 # -- other -------------------------------------------------------------------------------------------------------------
 
 
-def _correlation_shape(call: OperatorCall) -> Shape:
+def _correlation_shape(call: MegEngineCall) -> Shape:
     batch, _, *space = call.ranked(0, 4)
     reach, kernel = call.whole("max_displacement"), call.whole("kernel_size")
     border = reach + (kernel - 1) // 2
@@ -100,7 +100,7 @@ def _correlation_shape(call: OperatorCall) -> Shape:
     return (batch, (2 * (reach // (call.whole("stride2") or 1)) + 1) ** 2, *counts)
 
 
-def _correlation(call: OperatorCall) -> Means:
+def _correlation(call: MegEngineCall) -> Means:
     """Each result sums products (or absolute differences) over all channels under a kernel."""
     channels = call.dims(0)[1]
     return "matmul", NO_ATTRS if channels is None else {"depth": channels * call.whole("kernel_size") ** 2}
@@ -111,7 +111,7 @@ _COLOURS = dict.fromkeys((0, 6, 8), 1) | dict.fromkeys((1, 2, 3, 4, 5, 7, 9, 11,
 _PLANAR_TO_GRAY = (10, 13, 16, 19)
 
 
-def _colour_shape(call: OperatorCall) -> Shape:
+def _colour_shape(call: MegEngineCall) -> Shape:
     batch, height, width, _ = call.ranked(0, 4)
     mode = call.whole("mode")
     if mode in _COLOURS:
@@ -120,20 +120,20 @@ def _colour_shape(call: OperatorCall) -> Shape:
     return (batch, rows, width, 1 if mode in _PLANAR_TO_GRAY else 3)
 
 
-def _colour(call: OperatorCall) -> Means:
+def _colour(call: MegEngineCall) -> Means:
     """A weighted sum of three channels for each element; where channels are only swapped or dropped, a copy."""
     if call.whole("mode") in (3, 4, 5, 7, 9, *_PLANAR_TO_GRAY):
         return "copy", NO_ATTRS
     return "elementwise", {"fn": "colour"}
 
 
-def _blur(call: OperatorCall) -> Means:
+def _blur(call: MegEngineCall) -> Means:
     """One pass along each axis."""
     taps = call.whole("kernel_height") + call.whole("kernel_width")
     return ("resize", {"fn": "bilinear", "taps": taps}) if taps else ("unknown", NO_ATTRS)
 
 
-def _transform_shape(call: OperatorCall) -> Shape:
+def _transform_shape(call: MegEngineCall) -> Shape:
     """Blocks of the image become channels; a mask selects some of them."""
     batch, channels, height, width = call.ranked(0, 4)
     block = call.whole("dct_block_size") or 1

@@ -6,13 +6,13 @@ from functools import cache
 from typing import Any
 
 from opcost.core.parsing import packaged_table
-from opcost.frontends.mxnet.ops.table import FUNCTIONS, Operator, row, table_of
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, MXNetOperator, row, table_of
 
 DATA: dict[str, Any] = packaged_table(__package__, "operators.json")
 
 
 @cache
-def all_operators() -> dict[str, Operator]:
+def all_operators() -> dict[str, MXNetOperator]:
     """Every operator that has a row, by each of its names."""
     from opcost.frontends.mxnet.ops import contraction, control, elementwise, index, layers, quantized, reshape, vision
 

@@ -7,13 +7,13 @@ from math import isqrt, prod
 from opcost.core import shapes as sh
 from opcost.core.graph import Attrs
 from opcost.core.shapes import Mismatch, Shape
-from opcost.frontends.mxnet.ops.table import FUNCTIONS, Call, Means, pattern
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, Means, SymbolCall, pattern
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
 # -- products ----------------------------------------------------------------------------------------------------------
 
 
-def _fully_connected(call: Call, bias: int = 2) -> Attrs:
+def _fully_connected(call: SymbolCall, bias: int = 2) -> Attrs:
     hidden = call.attrs.integer("num_hidden")
     flatten = call.attrs.flag("flatten", default=True)
     call.put_in(1, (hidden, None))
@@ -39,20 +39,20 @@ def _fully_connected(call: Call, bias: int = 2) -> Attrs:
     return {"depth": call.x(1)[1], **({"bias": True} if len(call.ins) > bias else {})}
 
 
-def _intgemm(call: Call) -> Attrs:
+def _intgemm(call: SymbolCall) -> Attrs:
     """A fully connected layer on bytes: a scale is between the weight and the bias."""
     call.put_in(2, (1,))
     return _fully_connected(call, 3)
 
 
-def _intgemm_types(call: Call) -> None:
+def _intgemm_types(call: SymbolCall) -> None:
     call.type_in(1, "int8")
     call.type_out(0, call.attrs.dtype("out_type", "float32"))
     for index in (2, 3):
         call.type_in(index, "float32")
 
 
-def _dot(call: Call) -> Attrs:
+def _dot(call: SymbolCall) -> Attrs:
     """The last axis of the first operand and the first of the second are summed; transposed, the other ones."""
     a, b = call.dims(0), call.dims(1)
     mine, other = 0 if call.attrs.flag("transpose_a") else -1, -1 if call.attrs.flag("transpose_b") else 0
@@ -60,13 +60,13 @@ def _dot(call: Call) -> Attrs:
     return {"depth": sh.known((a[mine],))[0]}
 
 
-def _batch_dot(call: Call) -> Attrs:
+def _batch_dot(call: SymbolCall) -> Attrs:
     left = "... k m" if call.attrs.flag("transpose_a") else "... m k"
     right = "... n k" if call.attrs.flag("transpose_b") else "... k n"
     return {"depth": sh.known((pattern(f"{left}, {right} -> ... m n")(call).get("k"),))[0]}
 
 
-def _gemm(call: Call) -> Attrs:
+def _gemm(call: SymbolCall) -> Attrs:
     """alpha A B (+ beta C): rows are along `axis`, columns along the last one."""
     a, b = call.dims(0), call.dims(1)
     axis = sh.axis_of(call.attrs.integer("axis", -2), len(a))
@@ -80,12 +80,12 @@ def _gemm(call: Call) -> Attrs:
     return {"depth": call.x()[axis if turned else -1], **({"bias": True} if len(call.ins) > 2 else {})}
 
 
-def _matmul(call: Call) -> Attrs:
+def _matmul(call: SymbolCall) -> Attrs:
     call.put_out(0, sh.matmul(*call.every()))
     return {"depth": call.x()[-1]}
 
 
-def _tensordot(call: Call) -> Attrs:
+def _tensordot(call: SymbolCall) -> Attrs:
     a, b = call.every()
     if "a_axes_summed" in call.attrs or "b_axes_summed" in call.attrs:
         mine, other = call.attrs.integers("a_axes_summed", ()), call.attrs.integers("b_axes_summed", ())
@@ -100,7 +100,7 @@ def _tensordot(call: Call) -> Attrs:
     return {"depth": prod(call.x()[axis] for axis in mine)}
 
 
-def _einsum(call: Call) -> Attrs:
+def _einsum(call: SymbolCall) -> Attrs:
     """The subscripts with an explicit output and a letter for every axis of an ellipsis."""
     operands = call.every()
     equation = sh.explicit(call.attrs.text("subscripts"), [len(shape) for shape in operands])
@@ -108,12 +108,12 @@ def _einsum(call: Call) -> Attrs:
     return {"equation": equation}
 
 
-def _numpy_dot(call: Call) -> Means:
+def _numpy_dot(call: SymbolCall) -> Means:
     """The last axis of the first with the last but one of the second; a scalar multiplies."""
     return ("matmul", {"depth": call.x()[-1]}) if call.x() and call.x(1) else ("elementwise", {"fn": "mul"})
 
 
-def _khatri_rao(call: Call) -> Shape:
+def _khatri_rao(call: SymbolCall) -> Shape:
     """Column by column the Kronecker product of matrices."""
     matrices = call.every()
     return (sh.product(rows for rows, _ in matrices), matrices[0][1]) if all(len(m) == 2 for m in matrices) else None
@@ -124,18 +124,18 @@ FUNCTIONS.update(numpy_dot_shape=lambda call: sh.dot(*call.every()))
 # -- attention on sliding windows --------------------------------------------------------------------------------------
 
 
-def _window(call: Call) -> int:
+def _window(call: SymbolCall) -> int:
     """Places that one query meets: w to each side and its own, or only those before."""
     reach = call.attrs.integer("w")
     return 2 * reach + 1 if call.attrs.flag("symmetric", default=True) else reach + 1
 
 
-def _window_scores(call: Call) -> Attrs:
+def _window_scores(call: SymbolCall) -> Attrs:
     pattern(f"b l h f, b l h f, h -> b l h {_window(call)}")(call)
     return {"depth": call.x()[3]}
 
 
-def _window_values(call: Call) -> Attrs:
+def _window_values(call: SymbolCall) -> Attrs:
     pattern(f"b l h {_window(call)}, b l h f, h -> b l h f")(call)
     return {"macs": prod(call.x()) * call.x(1)[3]}
 
@@ -147,7 +147,7 @@ BIASES = 2  # One for the input and one for the state, for every gate
 _MOST_LAYERS = 4096
 
 
-def _rnn(call: Call) -> Attrs:
+def _rnn(call: SymbolCall) -> Attrs:
     mode, hidden = call.attrs.text("mode"), call.attrs.integer("state_size")
     count, directions = call.attrs.integer("num_layers"), 2 if call.attrs.flag("bidirectional") else 1
     projection = call.attrs.maybe_integer("projection_size")
@@ -177,12 +177,12 @@ def _rnn_outputs(attrs: Attributes) -> int:
 # -- factorizations, solvers, diagonals and triangles of matrices; transforms ------------------------------------------
 
 
-def _det(call: Call) -> None:
+def _det(call: SymbolCall) -> None:
     *batch, _, _ = call.dims(0)
     call.put_all(tuple(batch) or call.scalar)
 
 
-def _triangular_product(call: Call) -> Attrs:
+def _triangular_product(call: SymbolCall) -> Attrs:
     """Half of a square times a matrix: n (n + 1) / 2 products for each column."""
     call.both(1)
     b, n = call.x(1), call.x(0)[-1]
@@ -190,7 +190,7 @@ def _triangular_product(call: Call) -> Attrs:
     return {"macs": prod(b[:-2]) * columns * n * (n + 1) // 2}
 
 
-def _symmetric(call: Call) -> Attrs:
+def _symmetric(call: SymbolCall) -> Attrs:
     """A times its own transpose."""
     *batch, rows, columns = call.dims(0)
     side, depth = (columns, -2) if call.attrs.flag("transpose") else (rows, -1)
@@ -198,24 +198,24 @@ def _symmetric(call: Call) -> Attrs:
     return {"depth": call.x()[depth]}
 
 
-def _qr(call: Call) -> list[Shape]:
+def _qr(call: SymbolCall) -> list[Shape]:
     *batch, rows, columns = call.dims(0)
     least = sh.diagonal(rows, columns)
     return [(*batch, rows, least), (*batch, least, columns)]
 
 
-def _diagonal(call: Call) -> Shape:
+def _diagonal(call: SymbolCall) -> Shape:
     *batch, rows, columns = call.dims(0)
     return (*batch, sh.diagonal(rows, columns, call.attrs.integer("offset", 0)))
 
 
-def _make_diagonal(call: Call) -> Shape:
+def _make_diagonal(call: SymbolCall) -> Shape:
     *batch, length = call.dims(0)
     side = sh.total((length, abs(call.attrs.integer("offset", 0))))
     return (*batch, side, side)
 
 
-def _diag(call: Call) -> Shape:
+def _diag(call: SymbolCall) -> Shape:
     """A diagonal of a matrix, or a matrix of a diagonal."""
     x = call.dims(0)
     k = call.attrs.integer("k", call.attrs.integer("offset", 0))
@@ -226,18 +226,18 @@ def _diag(call: Call) -> Shape:
     return (*sh.reduced(x, (first, second)), sh.diagonal(x[first], x[second], k))
 
 
-def _two_axes(call: Call) -> tuple[int, int]:
+def _two_axes(call: SymbolCall) -> tuple[int, int]:
     return call.attrs.integer("axis1", 0), call.attrs.integer("axis2", 1)
 
 
-def _triangle(call: Call) -> Shape:
+def _triangle(call: SymbolCall) -> Shape:
     """The elements of a triangle in one row."""
     *batch, _, columns = call.dims(0)
     side = sh.total((columns, -abs(call.attrs.integer("offset", 0))))
     return (*batch, None if side is None else side * (side + 1) // 2)
 
 
-def _make_triangle(call: Call) -> Shape:
+def _make_triangle(call: SymbolCall) -> Shape:
     *batch, length = call.dims(0)
     if length is None:
         return None

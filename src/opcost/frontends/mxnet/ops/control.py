@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from opcost.core.shapes import Extent, Mismatch, Shape
-from opcost.frontends.mxnet.ops.table import Call, Type, row
+from opcost.frontends.mxnet.ops.table import SymbolCall, Type, row
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes, Symbol
 
 
@@ -45,7 +45,7 @@ def fused_inputs(body: Symbol, inputs: int) -> int:
     return min(len(body.variables), inputs)
 
 
-def _body(call: Call, index: int = 0) -> Symbol:
+def _body(call: SymbolCall, index: int = 0) -> Symbol:
     if index >= len(call.subgraphs):
         raise AttributeFault("its subgraph is missing")
     return call.subgraphs[index]
@@ -55,7 +55,13 @@ _Tensors: TypeAlias = "list[tuple[Shape, Type]]"
 
 
 def _infer_body(
-    call: Call, body: Symbol, shapes: dict[int, Shape], types: dict[int, Type], heads: list[Shape], *, training: bool
+    call: SymbolCall,
+    body: Symbol,
+    shapes: dict[int, Shape],
+    types: dict[int, Type],
+    heads: list[Shape],
+    *,
+    training: bool,
 ) -> tuple[_Tensors, _Tensors]:
     """Variables and heads of a body, of which some are known, by their places."""
     assert call.infer is not None
@@ -70,7 +76,7 @@ def _infer_body(
     return variables, heads_found
 
 
-def _fused(call: Call) -> None:
+def _fused(call: SymbolCall) -> None:
     body, quantized = _body(call), call.attrs.flag("quantized")
     own = fused_inputs(body, len(call.ins))
     # The body computes in full precision also where bytes come in.
@@ -86,7 +92,7 @@ def _fused(call: Call) -> None:
         call.type_out(place, _quantized_type(call) if quantized and not place else dtype)
 
 
-def _quantized_type(call: Call) -> str:
+def _quantized_type(call: SymbolCall) -> str:
     """A fused operator gives bytes where its range was measured, without sign after an activation that has none."""
     attrs = call.attrs
     if attrs.flag("enable_float_output"):
@@ -97,7 +103,7 @@ def _quantized_type(call: Call) -> str:
     return "uint8" if ends_in_activation or attrs.flag("with_eltwise") else "int8"
 
 
-def _foreach(call: Call) -> None:
+def _foreach(call: SymbolCall) -> None:
     body = _body(call)
     loop = loop_of(call.attrs, body, len(call.ins))
     trips, sliced = trips_of(loop, call.ins, call.outs), len(loop.sliced)
@@ -135,10 +141,10 @@ def trips_of(loop: Loop, ins: list[Shape], outs: list[Shape]) -> Extent:
     return trips
 
 
-def _branches(names: tuple[str, ...]) -> Callable[[Call], None]:
+def _branches(names: tuple[str, ...]) -> Callable[[SymbolCall], None]:
     """The parameters inside branches and bodies that may not run, and shapes that all of them agree on."""
 
-    def refine(call: Call) -> None:
+    def refine(call: SymbolCall) -> None:
         for index, name in enumerate(names):
             body = _body(call, index)
             places = call.attrs.integers(name, ())
@@ -154,7 +160,7 @@ def _branches(names: tuple[str, ...]) -> Callable[[Call], None]:
     return refine
 
 
-def _nothing(call: Call) -> None:
+def _nothing(call: SymbolCall) -> None:
     """Neither shapes nor types are known."""
 
 

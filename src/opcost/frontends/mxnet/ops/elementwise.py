@@ -8,14 +8,14 @@ from math import ceil, prod
 from opcost.core import shapes as sh
 from opcost.core.graph import Attrs
 from opcost.core.shapes import Dims, Mismatch, Shape
-from opcost.frontends.mxnet.ops.table import FUNCTIONS, Call, Means, Operator, like_first, row, same_shapes
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, Means, MXNetOperator, SymbolCall, like_first, row, same_shapes
 from opcost.frontends.mxnet.symbol import AttributeFault
 from opcost.frontends.rows import functions
 
 # -- functions of one tensor, of two, of a tensor and a number ---------------------------------------------------------
 
 
-def rows_of_functions(tables: Mapping[str, Sequence[str]]) -> Iterator[Operator]:
+def rows_of_functions(tables: Mapping[str, Sequence[str]]) -> Iterator[MXNetOperator]:
     """The functions under the names of every dialect; some have the same name in several, of which the first counts.
 
     What is true or false is a float in MXNet's own operators, a truth value in NumPy's.
@@ -53,12 +53,12 @@ def _function_of(name: str, known: dict[str, str]) -> Attrs:
     return {"fn": known[name]}
 
 
-def _activation(call: Call) -> Attrs:
+def _activation(call: SymbolCall) -> Attrs:
     same_shapes(call)
     return _function_of(call.attrs.text("act_type"), _ACTIVATIONS)
 
 
-def _leaky(call: Call) -> Attrs:
+def _leaky(call: SymbolCall) -> Attrs:
     """The weight of `prelu` is one for each channel unless its variable says otherwise."""
     like_first(call)
     x, name = call.ins[0], call.attrs.text("act_type", "leaky")
@@ -67,18 +67,18 @@ def _leaky(call: Call) -> Attrs:
     return _function_of(name, _LEAKY)
 
 
-def _dropout(call: Call) -> Means:
+def _dropout(call: SymbolCall) -> Means:
     """At inference, dropout hands its input on."""
     drawn = call.training or call.attrs.text("mode", "training") == "always"
     return ("random", {"fn": "dropout"}) if drawn and call.attrs.number("p", 0.5) > 0 else ("view", {})
 
 
-def _add_n(call: Call) -> Attrs:
+def _add_n(call: SymbolCall) -> Attrs:
     same_shapes(call)
     return {"elements": (len(call.ins) - 1) * prod(call.y())}
 
 
-def _where(call: Call) -> None:
+def _where(call: SymbolCall) -> None:
     """A condition may be a vector that picks rows."""
     shape = sh.merge(sh.merge(call.ins[1], call.ins[2]), call.outs[0])
     for index in (1, 2):
@@ -92,7 +92,7 @@ def _where(call: Call) -> None:
 # -- reductions along axes, running sums, moments ----------------------------------------------------------------------
 
 
-def _left(call: Call, name: str = "axis") -> Dims:
+def _left(call: SymbolCall, name: str = "axis") -> Dims:
     """What is left of the first input; no axis named means all of them, and those named may be the ones that stay."""
     x = call.dims(0)
     axes = call.attrs.maybe_integers(name) or None
@@ -110,7 +110,7 @@ FUNCTIONS.update(
 )
 
 
-def _cumulative(call: Call) -> Shape:
+def _cumulative(call: SymbolCall) -> Shape:
     x = call.ins[0]
     if "axis" in call.attrs or (x is not None and len(x) == 1):
         same_shapes(call)
@@ -121,18 +121,18 @@ def _cumulative(call: Call) -> Shape:
 # -- sorts and the largest elements ------------------------------------------------------------------------------------
 
 
-def _sorted_axis(call: Call) -> int | None:
+def _sorted_axis(call: SymbolCall) -> int | None:
     """The sorted axis; None sorts all elements together."""
     if call.attrs.raw.get("axis") == "None":
         return None
     return sh.axis_of(call.attrs.integer("axis", -1), len(call.dims(0)))
 
 
-def _length(call: Call, axis: int | None) -> int:
+def _length(call: SymbolCall, axis: int | None) -> int:
     return prod(call.x()) if axis is None else call.x()[axis]
 
 
-def _sort(call: Call) -> Attrs:
+def _sort(call: SymbolCall) -> Attrs:
     axis = _sorted_axis(call)
     if axis is None:
         call.put_out(0, (sh.product(call.dims(0)),))
@@ -141,7 +141,7 @@ def _sort(call: Call) -> Attrs:
     return {"length": _length(call, axis)}
 
 
-def _topk(call: Call) -> Attrs:
+def _topk(call: SymbolCall) -> Attrs:
     x, axis, k = call.dims(0), _sorted_axis(call), call.attrs.integer("k", 1)
     length = sh.product(x) if axis is None else x[axis]
     kept = length if k <= 0 else k
@@ -155,7 +155,7 @@ def _topk(call: Call) -> Attrs:
     return {"length": length, "selected": k if k > 0 else length}
 
 
-def _topk_types(call: Call) -> None:
+def _topk_types(call: SymbolCall) -> None:
     indices = call.attrs.dtype("dtype", "float32")
     if call.attrs.text("ret_typ", "indices") == "indices":
         call.type_out(0, indices)
@@ -175,13 +175,13 @@ FUNCTIONS.update(
 )
 
 
-def _shaped(call: Call) -> Shape:
+def _shaped(call: SymbolCall) -> Shape:
     """The shape is an attribute; where it is absent or in part unknown, the rest follows from the readers of the tensor."""
     shape = call.attrs.integers("shape") if "shape" in call.attrs else ()
     return call.given(shape) if shape or ("shape" in call.attrs and call.np_shape) else None
 
 
-def _range(call: Call) -> Shape:
+def _range(call: SymbolCall) -> Shape:
     start, step = call.attrs.number("start"), call.attrs.number("step", 1.0)
     repeat = call.attrs.integer("repeat", 1)
     if step == 0 or repeat < 1:
@@ -198,24 +198,24 @@ def _range(call: Call) -> Shape:
     return (max(ceil(steps), 0) * repeat,)
 
 
-def _range_like(call: Call) -> Shape:
+def _range_like(call: SymbolCall) -> Shape:
     x, axis = call.dims(0), call.attrs.maybe_integer("axis")
     return x if axis is None else (x[sh.axis_of(axis, len(x))],)
 
 
-def _multinomial(call: Call) -> None:
+def _multinomial(call: SymbolCall) -> None:
     """Draws from distributions along the last axis."""
     x = call.dims(0)
     if x:
         call.put_all((*x[:-1], *call.attrs.integers("shape", ())) or (1,))
 
 
-def _multinomial_types(call: Call) -> None:
+def _multinomial_types(call: SymbolCall) -> None:
     call.type_out(0, call.attrs.dtype("dtype", "int32"))
     call.type_out(1, call.in_types[0])
 
 
-def _numpy_drawn(call: Call) -> Shape:
+def _numpy_drawn(call: SymbolCall) -> Shape:
     """`size` wins; without it the parameters' own shape, or a scalar."""
     size = call.attrs.maybe_integers("size")
     if size is not None:

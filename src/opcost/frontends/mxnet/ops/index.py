@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from opcost.core import shapes as sh
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape
-from opcost.frontends.mxnet.ops.table import FUNCTIONS, Call, like_first, parts_of, same_types
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, SymbolCall, like_first, parts_of, same_types
 from opcost.frontends.mxnet.symbol import Attributes
 
 # -- joined and cut ----------------------------------------------------------------------------------------------------
 
 
-def _join(call: Call, dim: int) -> None:
+def _join(call: SymbolCall, dim: int) -> None:
     """One axis adds up, the others are the same; an unknown part is what the whole leaves over."""
     ranked = next((shape for shape in (*call.ins, *call.outs) if shape is not None), None)
     if ranked is None:
@@ -34,14 +34,14 @@ def _join(call: Call, dim: int) -> None:
         call.put_in(unknown[0], sh.replaced(common, axis, left))
 
 
-def _concatenate(call: Call) -> Shape:
+def _concatenate(call: SymbolCall) -> Shape:
     if call.attrs.raw.get("axis") == "None":  # of all elements in one row
         return (sh.total(None if shape is None else sh.product(shape) for shape in call.ins),)
     _join(call, call.attrs.integer("axis", 0))
     return None
 
 
-def _pack(call: Call) -> None:
+def _pack(call: SymbolCall) -> None:
     """Weights of recurrent layers joined to one vector; up to two of one size may be worked out from the whole."""
     dim = call.attrs.integer("dim", 1)
     lengths = [None if shape is None else shape[sh.axis_of(dim, len(shape), "dim")] for shape in call.ins]
@@ -55,7 +55,7 @@ def _pack(call: Call) -> None:
     _join(call, dim)
 
 
-def _stack(call: Call) -> Shape:
+def _stack(call: SymbolCall) -> Shape:
     axis, y = call.attrs.integer("axis", 0), call.outs[0]
     common: Shape = None if y is None else sh.replaced(y, sh.axis_of(axis, len(y)))
     for shape in call.ins:
@@ -72,17 +72,17 @@ def at_least(rank: int, shape: Dims) -> Dims:
     return (*(1,) * (rank - len(shape)), *shape)
 
 
-def _numpy_stack(call: Call, least: int, axis: int) -> Shape:
+def _numpy_stack(call: SymbolCall, least: int, axis: int) -> Shape:
     """`vstack`, `hstack`, `dstack`: tensors get a few more axes and are joined along one."""
     parts = [at_least(least, shape) for shape in call.every()]
     return sh.concat(parts, min(axis, len(parts[0]) - 1))
 
 
-def _column_stack(call: Call) -> Shape:
+def _column_stack(call: SymbolCall) -> Shape:
     return sh.concat([(*shape, 1) if len(shape) == 1 else shape for shape in call.every()], 1)
 
 
-def _split_channels(call: Call) -> None:
+def _split_channels(call: SymbolCall) -> None:
     parts, squeeze = len(call.outs), call.attrs.flag("squeeze_axis")
     x, y = call.ins[0], None
     for shape in call.outs:
@@ -109,7 +109,7 @@ FUNCTIONS.update(
 )
 
 
-def _split(call: Call, axis: int | None = None) -> list[Shape]:
+def _split(call: SymbolCall, axis: int | None = None) -> list[Shape]:
     """Parts of almost equal length, or cut at given places; the axis is an attribute unless the operator fixes it."""
     x = call.dims(0)
     along = sh.axis_of(call.attrs.integer("axis", 0) if axis is None else min(axis, len(x) - 1), len(x))
@@ -126,13 +126,13 @@ def _split(call: Call, axis: int | None = None) -> list[Shape]:
 # -- looked up and put -------------------------------------------------------------------------------------------------
 
 
-def _embedding_types(call: Call) -> None:
+def _embedding_types(call: SymbolCall) -> None:
     dtype = call.in_types[1] or call.out_types[0] or call.attrs.dtype("dtype")
     call.type_in(1, dtype)
     call.type_out(0, dtype)
 
 
-def _pick(call: Call) -> None:
+def _pick(call: SymbolCall) -> None:
     x = call.dims(0)
     axes = (call.attrs.integer("axis", -1),)
     kept, left = sh.reduced(x, axes, keepdims=True), sh.reduced(x, axes) or call.scalar
@@ -141,7 +141,7 @@ def _pick(call: Call) -> None:
     call.put_in(1, kept if index is not None and len(index) == len(x) and len(x) > 1 else left)
 
 
-def _gather_nd(call: Call) -> Shape:
+def _gather_nd(call: SymbolCall) -> Shape:
     x, indices = call.every()
     if not indices or indices[0] is None:
         return None
@@ -151,7 +151,7 @@ def _gather_nd(call: Call) -> Shape:
     return (*indices[1:], *x[axes:])
 
 
-def _boolean_mask(call: Call) -> Shape:
+def _boolean_mask(call: SymbolCall) -> Shape:
     """How many elements the mask lets through depends on the data."""
     x, mask = call.ins
     if not x:
@@ -161,7 +161,7 @@ def _boolean_mask(call: Call) -> Shape:
     return sh.replaced(x, axis, None)
 
 
-def _index_type(call: Call) -> None:
+def _index_type(call: SymbolCall) -> None:
     call.type_in(1, "int32")
     same_types(call, [0])
 
@@ -178,14 +178,14 @@ FUNCTIONS.update(
 # -- batches of sequences of different lengths -------------------------------------------------------------------------
 
 
-def _batch(call: Call) -> Extent:
+def _batch(call: SymbolCall) -> Extent:
     """The batch, which has a length for each sequence; steps are along axis 0 and the batch along 1, or the reverse."""
     batch = call.dims(0)[0 if call.attrs.integer("axis", 0) else 1]
     call.put_in(1, (batch,))
     return batch
 
 
-def _masked(call: Call) -> None:
+def _masked(call: SymbolCall) -> None:
     like_first(call)
     _batch(call)
 

@@ -8,7 +8,7 @@ from opcost.core import shapes as sh
 from opcost.core.graph import Attr, Attrs
 from opcost.core.shapes import Dims, Extent, Last, Mismatch, Shape
 from opcost.frontends.mxnet.ops.reshape import image
-from opcost.frontends.mxnet.ops.table import Call, Means, like_first
+from opcost.frontends.mxnet.ops.table import Means, SymbolCall, like_first
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
 # -- convolutions ------------------------------------------------------------------------------------------------------
@@ -16,7 +16,7 @@ from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 BILINEAR_TAPS = 4  # Source elements of one value between the elements of an image
 
 
-class Window:
+class ConvolutionAttributes:
     """The attributes that every convolution has, with MXNet's defaults filled in."""
 
     __slots__ = ("dilate", "filters", "groups", "kernel", "last", "pad", "stride")
@@ -69,8 +69,8 @@ def channels_last(attrs: Attributes) -> bool:
     return attrs.text("layout", "NCHW").endswith("C")
 
 
-def _conv(call: Call, weight: int = 1) -> Attrs:
-    window = Window(call.attrs)
+def _conv(call: SymbolCall, weight: int = 1) -> Attrs:
+    window = ConvolutionAttributes(call.attrs)
     batch, channels, space = window.split(call.ins[0])
     out_batch, _, out_space = window.split(call.outs[0])
     inner = sh.divided(channels, window.groups, "channels", "groups")
@@ -88,8 +88,8 @@ def _conv(call: Call, weight: int = 1) -> Attrs:
     return window.geometry
 
 
-def _deconv(call: Call) -> Attrs:
-    window = Window(call.attrs)
+def _deconv(call: SymbolCall) -> Attrs:
+    window = ConvolutionAttributes(call.attrs)
     rank = len(window.kernel)
     target = call.attrs.integers("target_shape", ())
     adj = call.attrs.integers("adj", ()) or (0,) * rank
@@ -109,9 +109,9 @@ def _deconv(call: Call) -> Attrs:
     return {"transposed": True, **window.geometry}
 
 
-def _deformable(call: Call, offsets: int) -> Attrs:
+def _deformable(call: SymbolCall, offsets: int) -> Attrs:
     """A convolution whose kernel elements are at learned places; one input before the weight, or two, says where."""
-    geometry, window = _conv(call, 1 + offsets), Window(call.attrs)
+    geometry, window = _conv(call, 1 + offsets), ConvolutionAttributes(call.attrs)
     if call.outs[0] is not None:
         batch, _, space = window.split(call.outs[0])
         places = window.kernel[0] * window.kernel[-1] * call.attrs.integer("num_deformable_group", 1)
@@ -121,14 +121,14 @@ def _deformable(call: Call, offsets: int) -> Attrs:
     return {"sampled": BILINEAR_TAPS, **geometry}
 
 
-def _deformable_reads(call: Call, offsets: int) -> tuple[int, ...]:
+def _deformable_reads(call: SymbolCall, offsets: int) -> tuple[int, ...]:
     """Data, weight, bias, places; without a bias the places would be where a bias is, so they are left away."""
     weight = 1 + offsets
     order = (0, *range(weight, len(call.ins)), *range(1, weight))
     return order if len(call.ins) > weight + 1 else order[:2]
 
 
-def _correlation_shapes(call: Call) -> Shape:
+def _correlation_shapes(call: SymbolCall) -> Shape:
     pad, kernel = call.attrs.integer("pad_size", 0), call.attrs.integer("kernel_size", 1)
     reach = call.attrs.integer("max_displacement", 1)
     step, apart = call.attrs.integer("stride1", 1), call.attrs.integer("stride2", 1)
@@ -142,21 +142,21 @@ def _correlation_shapes(call: Call) -> Shape:
     return (batch, (2 * (reach // apart) + 1) ** 2, *swept)
 
 
-def _correlation(call: Call) -> Means:
+def _correlation(call: SymbolCall) -> Means:
     depth = call.x()[1] * call.attrs.integer("kernel_size", 1) ** 2
     if call.attrs.flag("is_multiply", default=True):
         return "matmul", {"depth": depth}
     return "elementwise", {"fn": "fma", "elements": depth * prod(call.y())}  # subtract, absolute
 
 
-def _unfold(call: Call) -> Shape:
+def _unfold(call: SymbolCall) -> Shape:
     """`im2col`: every place of the kernel becomes a column."""
-    window = Window(call.attrs, filters=1)
+    window = ConvolutionAttributes(call.attrs, filters=1)
     batch, channels, space = window.split(call.dims(0))
     return (batch, sh.times(channels, prod(window.kernel)), sh.product(window.swept(space)))
 
 
-def _fold(call: Call) -> Shape:
+def _fold(call: SymbolCall) -> Shape:
     """`col2im`: columns are added up into an image again."""
     x = call.dims(0)
     if len(x) != 3:
@@ -170,7 +170,7 @@ def _fold(call: Call) -> Shape:
 _POOLS = {"max": "max", "avg": "avg", "sum": "avg", "lp": "lp"}  # A sum costs what a mean does, but for one division
 
 
-def _pool(call: Call) -> Attrs:
+def _pool(call: SymbolCall) -> Attrs:
     attrs, x = call.attrs, call.ins[0]
     kind, convention = attrs.text("pool_type", "max"), attrs.text("pooling_convention", "valid")
     if kind not in _POOLS:
@@ -184,7 +184,7 @@ def _pool(call: Call) -> Attrs:
         ones = (1,) * len(space)
         call.put_out(0, (x[0], *ones, x[-1]) if channels_last(attrs) else (*x[:2], *ones))
     else:
-        window = Window(attrs, filters=1)
+        window = ConvolutionAttributes(attrs, filters=1)
         kernel, stride = window.kernel, window.stride
         if x is not None:
             batch, channels, space = window.split(x)
@@ -203,7 +203,7 @@ def _pool(call: Call) -> Attrs:
     }
 
 
-def _adaptive(call: Call) -> Attrs:
+def _adaptive(call: SymbolCall) -> Attrs:
     size = call.attrs.integers("output_size", ())
     size = size * 2 if len(size) == 1 else size
     call.put_out(0, (*image(call.dims(0))[:2], *(size if len(size) == 2 else (1, 1))))
@@ -218,7 +218,7 @@ def _adaptive(call: Call) -> Attrs:
 NUMPY_ERA = 20000  # The first version whose GroupNorm has a weight for every channel and not for every group
 
 
-def _batch_norm(call: Call) -> Attrs:
+def _batch_norm(call: SymbolCall) -> Attrs:
     training = call.training and not call.attrs.flag("use_global_stats")
     call.both()
     x = call.ins[0]
@@ -234,7 +234,7 @@ def _batch_norm(call: Call) -> Attrs:
     return {"training": True} if training else {}
 
 
-def _batch_norm_types(call: Call) -> None:
+def _batch_norm_types(call: SymbolCall) -> None:
     """Statistics of half precision are kept in single precision."""
     data = call.in_types[0] or call.out_types[0]
     call.type_in(0, data)
@@ -245,7 +245,7 @@ def _batch_norm_types(call: Call) -> None:
         call.out_types[1:] = [dtype or statistics for dtype in call.out_types[1:]]
 
 
-def _layer_norm(call: Call) -> None:
+def _layer_norm(call: SymbolCall) -> None:
     call.both()
     x = call.dims(0)
     axis = sh.axis_of(call.attrs.integer("axis", -1), len(x))
@@ -254,7 +254,7 @@ def _layer_norm(call: Call) -> None:
         call.put_out(slot, sh.replaced(x, axis, 1))
 
 
-def _group_norm(call: Call) -> None:
+def _group_norm(call: SymbolCall) -> None:
     call.both()
     x, groups = call.dims(0), call.attrs.integer("num_groups", 1)
     for slot in (1, 2):
@@ -265,7 +265,7 @@ def _group_norm(call: Call) -> None:
 # -- softmax and losses: forward the heads are an activation or hand their input on ------------------------------------
 
 
-def _softmax(call: Call) -> None:
+def _softmax(call: SymbolCall) -> None:
     """The second input says for every row how much of it counts."""
     if len(call.ins) > 1:
         call.type_in(1, "int32")
@@ -275,7 +275,7 @@ def _softmax(call: Call) -> None:
         call.put_in(1, sh.replaced(x, sh.axis_of(call.attrs.integer("axis", -1), len(x))))
 
 
-def _softmax_output(call: Call) -> None:
+def _softmax_output(call: SymbolCall) -> None:
     like_first(call)
     x, label = call.ins[0], call.ins[1] if len(call.ins) > 1 else None
     if x is None or len(call.ins) < 2 or (label is not None and label == x):
@@ -286,7 +286,7 @@ def _softmax_output(call: Call) -> None:
         call.put_in(1, (x[0], sh.product(x[2:])))
 
 
-def _regression(call: Call) -> None:
+def _regression(call: SymbolCall) -> None:
     """A label like the data, but a plain vector where there is one number for each sample."""
     like_first(call)
     x, label = call.ins[0], call.ins[1]

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from opcost.core.shapes import Unknown
-from opcost.frontends.mxnet.ops.table import Call, Means, Operator, Type, row
+from opcost.frontends.mxnet.ops.table import Means, MXNetOperator, SymbolCall, Type, row
 
 
-def _ranges(call: Call, tensors: int, dtype: Type) -> None:
+def _ranges(call: SymbolCall, tensors: int, dtype: Type) -> None:
     """What is behind the tensors, and behind the result of this type, are ranges: one element in single precision each."""
     for index in range(tensors, len(call.ins)):
         call.put_in(index, (1,))
@@ -22,30 +22,30 @@ def _ranges(call: Call, tensors: int, dtype: Type) -> None:
 
 
 def on_bytes(
-    table: Mapping[str, Operator], ops: str, like: str, types: str, tensors: int = 0, slots: str = ""
-) -> Operator:
+    table: Mapping[str, MXNetOperator], ops: str, like: str, types: str, tensors: int = 0, slots: str = ""
+) -> MXNetOperator:
     """What an operator of full precision computes, on tensors without their ranges; a third of the inputs unless given."""
     base = table[like]
 
-    def part(call: Call) -> Call:
+    def part(call: SymbolCall) -> SymbolCall:
         """The call as the operator of full precision sees it."""
         count = tensors or len(call.ins) // 3
-        return Call(
+        return SymbolCall(
             call.attrs, call.ins[:count], call.outs[:1], call.in_types[:count], call.out_types[:1],
             np_shape=call.np_shape, version=call.version, training=call.training,
         )  # fmt: skip
 
-    def shapes(call: Call) -> None:
+    def shapes(call: SymbolCall) -> None:
         plain = part(call)
         with suppress(Unknown):
             base.infer(plain)
         call.ins[: len(plain.ins)] = plain.ins
         call.outs[:1] = plain.outs
 
-    def means(call: Call) -> Means:
+    def means(call: SymbolCall) -> Means:
         return base.meaning(part(call))
 
-    def reads(call: Call) -> tuple[int, ...]:
+    def reads(call: SymbolCall) -> tuple[int, ...]:
         return base.read(part(call), means(call)[0])
 
     found = row(ops, shapes, base.kind, types, 3, slots, results=1)
@@ -53,7 +53,7 @@ def on_bytes(
     return replace(found, means=meaning, reads=reads, kind=base.kind, slots=found.slots or base.slots)
 
 
-def _byte_types(call: Call, dtype: str, tensors: int = 0, weights: str = "int8") -> None:
+def _byte_types(call: SymbolCall, dtype: str, tensors: int = 0, weights: str = "int8") -> None:
     """Bytes in, whole numbers out; `same`: the result is as narrow as the input."""
     count = tensors or len(call.ins) // 3
     for index in range(1, count):
@@ -61,12 +61,12 @@ def _byte_types(call: Call, dtype: str, tensors: int = 0, weights: str = "int8")
     _ranges(call, count, call.in_types[0] if dtype == "same" else dtype)
 
 
-def _joined_bytes(call: Call) -> None:
+def _joined_bytes(call: SymbolCall) -> None:
     tensors = call.in_types[: len(call.ins) // 3]
     _ranges(call, len(tensors), None if None in tensors else "int8" if "int8" in tensors else "uint8")
 
 
-def _narrowed(call: Call, default: str, source: Type = None) -> None:
+def _narrowed(call: SymbolCall, default: str, source: Type = None) -> None:
     """To bytes: signed unless the attribute says otherwise, or, left to itself, unless the range has no negatives."""
     call.type_in(0, source)
     wanted = call.attrs.text("out_type", default)
@@ -75,7 +75,7 @@ def _narrowed(call: Call, default: str, source: Type = None) -> None:
     _ranges(call, 1, wanted)
 
 
-def _calibrated(call: Call) -> None:
+def _calibrated(call: SymbolCall) -> None:
     """The sum of two bytes is one where its range was measured beforehand, else a longer number."""
     first, second = call.in_types[0], call.in_types[1]
     if "min_calib_range" not in call.attrs or "max_calib_range" not in call.attrs:
@@ -84,7 +84,7 @@ def _calibrated(call: Call) -> None:
         _ranges(call, 2, None if first is None or second is None else first if first == second else "int8")
 
 
-def _multiplied_bytes(call: Call) -> None:
+def _multiplied_bytes(call: SymbolCall) -> None:
     if call.attrs.flag("enable_float_output"):
         call.type_out(0, "float32")
     _calibrated(call)

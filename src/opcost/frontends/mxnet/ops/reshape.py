@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from opcost.core import shapes as sh
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape
 from opcost.frontends.mxnet.ops.index import at_least
-from opcost.frontends.mxnet.ops.table import FUNCTIONS, Call
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, SymbolCall
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
 # -- reshaping ---------------------------------------------------------------------------------------------------------
@@ -21,7 +21,7 @@ leaves out one of extent 1; `fill` and `open` are worked out from the number of 
 """
 
 
-def _reshape(call: Call) -> None:
+def _reshape(call: SymbolCall) -> None:
     x = call.dims(0)
     target = call.attrs.integers("shape", ())
     legacy = call.attrs.integers("target_shape", ())
@@ -42,7 +42,7 @@ def _reshape(call: Call) -> None:
         _settle(call, call.outs[0])
 
 
-def _settle(call: Call, shape: Shape) -> None:
+def _settle(call: SymbolCall, shape: Shape) -> None:
     """The output's shape, and an unknown extent of the input from the number of elements."""
     call.put_out(0, shape)
     x, y = call.ins[0], call.outs[0]
@@ -120,7 +120,7 @@ def _split_extent(extent: Extent, parts: Sequence[int]) -> tuple[Extent, Extent]
     return left, right
 
 
-def _numpy_reshape(call: Call) -> None:
+def _numpy_reshape(call: SymbolCall) -> None:
     """NumPy's reshape: -1 is worked out, nothing else."""
     target = call.attrs.integers("newshape", call.attrs.integers("shape", ()))
     if any(extent < -1 for extent in target) or target.count(-1) > 1:
@@ -128,20 +128,20 @@ def _numpy_reshape(call: Call) -> None:
     _settle(call, tuple(None if extent == -1 else extent for extent in target))
 
 
-def _coded_numpy_reshape(call: Call) -> None:
+def _coded_numpy_reshape(call: SymbolCall) -> None:
     """`npx.reshape`."""
     x, target = call.dims(0), call.attrs.integers("newshape")
     _settle(call, _coded(target, x, _NUMPY_CODES, reverse=call.attrs.flag("reverse")))
 
 
-def _reshape_like(call: Call) -> None:
+def _reshape_like(call: SymbolCall) -> None:
     """The shape of another tensor, or only some of its axes."""
     x, like = call.every()
     lhs, rhs = _axes_between(call, "lhs", len(x)), _axes_between(call, "rhs", len(like))
     _settle(call, (*x[: lhs[0]], *like[rhs[0] : rhs[1]], *x[lhs[1] :]))
 
 
-def _axes_between(call: Call, side: str, rank: int) -> tuple[int, int]:
+def _axes_between(call: SymbolCall, side: str, rank: int) -> tuple[int, int]:
     begin, end = call.attrs.maybe_integer(f"{side}_begin"), call.attrs.maybe_integer(f"{side}_end")
     first = 0 if begin is None else begin + rank if begin < 0 else begin
     last = rank if end is None else end + rank if end < 0 else end
@@ -150,7 +150,7 @@ def _axes_between(call: Call, side: str, rank: int) -> tuple[int, int]:
     return first, last
 
 
-def _flatten(call: Call) -> None:
+def _flatten(call: SymbolCall) -> None:
     x = call.dims(0)
     if not x:
         raise Mismatch("the data is a scalar")
@@ -159,7 +159,7 @@ def _flatten(call: Call) -> None:
         call.put_in(0, (call.outs[0][0], *(None,) * (len(x) - 1)))
 
 
-def _there_and_back(call: Call, there: Callable[[Dims], Dims], back: Callable[[Dims], Dims]) -> None:
+def _there_and_back(call: SymbolCall, there: Callable[[Dims], Dims], back: Callable[[Dims], Dims]) -> None:
     """The result follows from the input, and the input from the result."""
     if call.ins[0] is not None:
         call.put_out(0, there(call.ins[0]))
@@ -167,12 +167,12 @@ def _there_and_back(call: Call, there: Callable[[Dims], Dims], back: Callable[[D
         call.put_in(0, back(call.outs[0]))
 
 
-def _expand_dims(call: Call) -> None:
+def _expand_dims(call: SymbolCall) -> None:
     axis = call.attrs.integer("axis")
     _there_and_back(call, lambda x: sh.inserted(x, axis), lambda y: sh.replaced(y, sh.axis_of(axis, len(y))))
 
 
-def _squeeze(call: Call, least: int) -> Shape:
+def _squeeze(call: SymbolCall, least: int) -> Shape:
     """Axes of extent 1 go away; of at least this many axes one is left."""
     x, named, ones = call.dims(0), call.attrs.maybe_integers("axis"), (1,) * least
     if named is not None:
@@ -185,7 +185,7 @@ FUNCTIONS.update(each_at_least=lambda call, rank: [None if x is None else at_lea
 # -- elements repeated along axes --------------------------------------------------------------------------------------
 
 
-def _broadcast_to(call: Call) -> Shape:
+def _broadcast_to(call: SymbolCall) -> Shape:
     """0 in the target keeps an extent, but in NumPy's dialect, which aligns the last axes."""
     x = call.dims(0)
     target: Dims = call.attrs.integers("shape", ())
@@ -194,7 +194,7 @@ def _broadcast_to(call: Call) -> Shape:
     return sh.expanded(x, target)
 
 
-def _broadcast_axis(call: Call) -> Shape:
+def _broadcast_axis(call: SymbolCall) -> Shape:
     y = list(call.dims(0))
     for axis, size in zip(call.attrs.integers("axis", ()), call.attrs.integers("size", ()), strict=True):
         if y[sh.axis_of(axis, len(y))] not in (1, None):
@@ -203,7 +203,7 @@ def _broadcast_axis(call: Call) -> Shape:
     return tuple(y)
 
 
-def _broadcast_like(call: Call) -> Shape:
+def _broadcast_like(call: SymbolCall) -> Shape:
     x, like = call.every()
     mine, other = call.attrs.maybe_integers("lhs_axes"), call.attrs.maybe_integers("rhs_axes")
     if mine is None or other is None:
@@ -223,7 +223,7 @@ FUNCTIONS.update(
 # -- elements moved to other places ------------------------------------------------------------------------------------
 
 
-def _transpose(call: Call) -> None:
+def _transpose(call: SymbolCall) -> None:
     axes = call.attrs.integers("axes", ())
 
     def back(y: Dims) -> Dims:
@@ -233,12 +233,12 @@ def _transpose(call: Call) -> None:
     _there_and_back(call, lambda x: sh.permuted(x, axes), back)
 
 
-def _swap_axes(call: Call) -> None:
+def _swap_axes(call: SymbolCall) -> None:
     axes = call.attrs.integer("dim1", 0), call.attrs.integer("dim2", 0)
     _there_and_back(call, lambda x: sh.swapped(x, *axes), lambda y: sh.swapped(y, *axes))
 
 
-def _move_axis(call: Call) -> Shape:
+def _move_axis(call: SymbolCall) -> Shape:
     x = call.dims(0)
     source, target = (sh.axes_of(call.attrs.integers(name), len(x)) for name in ("source", "destination"))
     order = [axis for axis in range(len(x)) if axis not in source]
@@ -247,7 +247,7 @@ def _move_axis(call: Call) -> Shape:
     return sh.permuted(x, order)
 
 
-def _slice(call: Call) -> Shape:
+def _slice(call: SymbolCall) -> Shape:
     x = call.dims(0)
     begin, end = call.attrs.items("begin"), call.attrs.items("end")
     step = call.attrs.items("step", ()) or (None,) * len(begin)
@@ -259,7 +259,7 @@ def _slice(call: Call) -> Shape:
     return (*cut, *x[len(begin) :])
 
 
-def _slice_axis(call: Call) -> None:
+def _slice_axis(call: SymbolCall) -> None:
     x = call.dims(0)
     axis = sh.axis_of(call.attrs.integer("axis"), len(x))
     begin, end = call.attrs.integer("begin"), call.attrs.maybe_integer("end")
@@ -277,7 +277,7 @@ def _slice_axis(call: Call) -> None:
         call.put_in(0, sh.replaced(call.outs[0], axis, None))
 
 
-def _slice_like(call: Call) -> Shape:
+def _slice_like(call: SymbolCall) -> Shape:
     x, like = call.every()
     axes = sh.axes_of(call.attrs.integers("axes", ()) or None, len(x))
     if any(axis >= len(like) or (like[axis] or 0) > (x[axis] or like[axis] or 0) for axis in axes):
@@ -285,7 +285,7 @@ def _slice_like(call: Call) -> Shape:
     return tuple(like[axis] if axis in axes else extent for axis, extent in enumerate(x))
 
 
-def _pad(call: Call) -> Shape:
+def _pad(call: SymbolCall) -> Shape:
     """NumPy's dialect puts a pair of brackets around the widths of each axis."""
     plain = call.attrs.text("pad_width").translate(str.maketrans("", "", "()[]"))
     x, width = call.dims(0), Attributes({"pad_width": plain}).integers("pad_width")
@@ -301,18 +301,18 @@ def image(shape: Dims) -> Dims:
     return shape
 
 
-def _crop(call: Call) -> Shape:
+def _crop(call: SymbolCall) -> Shape:
     x = image(call.dims(0))
     return (*x[:2], *(image(call.dims(1))[2:] if len(call.ins) > 1 else call.attrs.integers("h_w", (0, 0))))
 
 
-def _multicast(call: Call) -> None:
+def _multicast(call: SymbolCall) -> None:
     for index in range(len(call.ins)):
         call.put_out(index, call.ins[index])
         call.put_in(index, call.outs[index])
 
 
-def _multicast_types(call: Call) -> None:
+def _multicast_types(call: SymbolCall) -> None:
     """All become the widest of the floating types that come in, or the narrowest."""
     ranks = ("float16", "bfloat16", "float32", "float64")
     found = [dtype for dtype in call.in_types if dtype in ranks]
@@ -322,7 +322,7 @@ def _multicast_types(call: Call) -> None:
         call.out_types[:] = [dtype or wanted for dtype in call.out_types]
 
 
-def _rot90(call: Call) -> Shape:
+def _rot90(call: SymbolCall) -> Shape:
     turned = call.attrs.integer("k", 1) % 2
     return sh.swapped(call.dims(0), *call.attrs.integers("axes", (0, 1))) if turned else call.dims(0)
 

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from opcost.core.graph import NO_ATTRS, Attrs
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, Unknown, broadcast, divided, known, merge, product, text
 from opcost.errors import GraphError
-from opcost.frontends.mxnet.symbol import MOST_OUTPUTS, AttributeFault, Attributes, Entry, Node, Symbol
+from opcost.frontends.mxnet.symbol import MOST_OUTPUTS, AttributeFault, Attributes, Entry, Symbol, SymbolNode
 from opcost.frontends.rows import RowFunctions
 
 Type: TypeAlias = "str | None"  # An element type; None where it is not known
@@ -40,9 +40,9 @@ class Inferred:
     def types_of(self, entries: Iterable[Entry]) -> list[Type]:
         return [self.types[node][output] for node, output in entries]
 
-    def call(self, node: Node, symbol: Symbol, *, training: bool, infer: InferGraph | None = None) -> Call:
+    def call(self, node: SymbolNode, symbol: Symbol, *, training: bool, infer: InferGraph | None = None) -> SymbolCall:
         """A node as its row sees it."""
-        return Call(
+        return SymbolCall(
             node.attrs, self.shapes_of(node.inputs), list(self.shapes[node.id]), self.types_of(node.inputs),
             list(self.types[node.id]), np_shape=symbol.np_shape, version=symbol.version, training=training,
             subgraphs=node.subgraphs, infer=infer,
@@ -53,7 +53,7 @@ InferGraph: TypeAlias = Callable[..., Inferred]  # Works out a graph: see `infer
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class SymbolCall:
     """One node with what is known of the tensors around it. A rule refines `ins` and `outs`, it never forgets."""
 
     attrs: Attributes
@@ -131,30 +131,30 @@ class Call:
 
 
 Means: TypeAlias = "tuple[str, Attrs]"  # Kind and attributes of an operator
-Shapes: TypeAlias = Callable[[Call], "Shape | list[Shape] | Mapping[str, Any]"]
+Shapes: TypeAlias = Callable[[SymbolCall], "Shape | list[Shape] | Mapping[str, Any]"]
 """Works out shapes. What it returns is the first output's, or those of all outputs as a list, or attributes of the kind and
 extents by their words; inputs it refines itself."""
-Types: TypeAlias = Callable[[Call], None]
+Types: TypeAlias = Callable[[SymbolCall], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class MXNetOperator:
     """What is known of an operator of MXNet's, which has several names."""
 
     names: tuple[str, ...]
     shapes: Shapes
-    means: str | Callable[[Call], Means]
+    means: str | Callable[[SymbolCall], Means]
     """The kind, with its function behind where it has one (`reduce sum`); or what works out kind and attributes."""
     types: Types
     outputs: Callable[[Attributes], int]
     """How many outputs are visible: hidden ones (masks, workspaces) depend on the build and are never read."""
     slots: tuple[str, ...] | Callable[[Attributes], tuple[str, ...]] = ()
     """MXNet's names of the inputs, where they say which is a weight; auxiliary states get their names from here, too."""
-    reads: tuple[int, ...] | Callable[[Call], tuple[int, ...]] | None = None  # None: all inputs, as they come
+    reads: tuple[int, ...] | Callable[[SymbolCall], tuple[int, ...]] | None = None  # None: all inputs, as they come
     results: int | None = None  # How many of the outputs the kind has; the ranges of quantized tensors are beside them
     kind: str = ""  # Empty where it depends on the call
 
-    def infer(self, call: Call) -> None:
+    def infer(self, call: SymbolCall) -> None:
         """Refine the shapes around a node, forwards and backwards, as far as they are known."""
         found = self.shapes(call)
         if isinstance(found, list):
@@ -163,11 +163,11 @@ class Operator:
         elif isinstance(found, tuple):
             call.put_out(0, found)
 
-    def meaning(self, call: Call) -> Means:
+    def meaning(self, call: SymbolCall) -> Means:
         """Kind and attributes."""
         return self.means(call) if callable(self.means) else _fixed(self.means)
 
-    def read(self, call: Call, kind: str) -> tuple[int, ...]:
+    def read(self, call: SymbolCall, kind: str) -> tuple[int, ...]:
         """The inputs that the kind takes."""
         count, places = len(call.ins), self.reads(call) if callable(self.reads) else self.reads
         if places is None:
@@ -202,7 +202,7 @@ FUNCTIONS.update(parts=lambda attrs: parts_of(attrs.integer("num_outputs", 1)))
 def row(
     ops: str | Sequence[str], shapes: str | Shapes, means: str, types: str | Types = "", outputs: int | str = 1, slots: str = "",
     reads: Sequence[int] | str | None = None, results: int | None = None,
-) -> Operator:  # fmt: skip
+) -> MXNetOperator:  # fmt: skip
     """An operator from the words of its row."""
     shaped = shapes if callable(shapes) else pattern(shapes) if "->" in shapes else FUNCTIONS.named(shapes)
     fixed = int(outputs) if str(outputs).isdecimal() else 0
@@ -211,7 +211,7 @@ def row(
         return fixed or int((_holding(attrs, str(outputs).split()) or ("1",))[0])
 
     named: Any = FUNCTIONS.named(slots) if slots.startswith("@") else lambda attrs: _holding(attrs, slots.split())
-    return Operator(
+    return MXNetOperator(
         tuple((ops if isinstance(ops, str) else " ".join(ops)).split()),
         shaped,
         FUNCTIONS.named(means) if means.startswith("@") else _worked_out(means, shaped),
@@ -236,7 +236,7 @@ def _holding(attrs: Attributes, words: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _worked_out(means: str, shapes: Shapes) -> str | Callable[[Call], Means]:
+def _worked_out(means: str, shapes: Shapes) -> str | Callable[[SymbolCall], Means]:
     """A meaning with attributes that depend on the call; one without is its text."""
     kind, *words = means.split()
     terms = [word.partition("=") for word in words if "=" in word]
@@ -245,7 +245,7 @@ def _worked_out(means: str, shapes: Shapes) -> str | Callable[[Call], Means]:
         return means
     fixed = {"fn": words[0]} if words[0].isidentifier() else {}
 
-    def meaning(call: Call) -> Means:
+    def meaning(call: SymbolCall) -> Means:
         found = shapes(call) if terms or "+" in words else {}
         extents = found if isinstance(found, Mapping) else {}
         attrs = {**fixed, **(extents if "+" in words else {})}
@@ -260,9 +260,9 @@ def _worked_out(means: str, shapes: Shapes) -> str | Callable[[Call], Means]:
     return meaning
 
 
-def table_of(*families: Iterable[Operator]) -> dict[str, Operator]:
+def table_of(*families: Iterable[MXNetOperator]) -> dict[str, MXNetOperator]:
     """Operators by all their names; a name with two rows is an error."""
-    found: dict[str, Operator] = {}
+    found: dict[str, MXNetOperator] = {}
     for family in families:
         for operator in family:
             for name in operator.names:
@@ -275,7 +275,7 @@ def table_of(*families: Iterable[Operator]) -> dict[str, Operator]:
 # -- shapes that many operators have -----------------------------------------------------------------------------------
 
 
-def same_shapes(call: Call) -> None:
+def same_shapes(call: SymbolCall) -> None:
     """All tensors around the node have one shape."""
     shape = None
     for known_shape in (*call.ins, *call.outs):
@@ -285,7 +285,7 @@ def same_shapes(call: Call) -> None:
         call.outs[:] = [merge(each, shape) for each in call.outs]
 
 
-def like_first(call: Call) -> None:
+def like_first(call: SymbolCall) -> None:
     """The first input and all outputs have one shape."""
     call.put_all(call.ins[0])
     for shape in call.outs:
@@ -296,12 +296,12 @@ FUNCTIONS.update(same=same_shapes, like=like_first, broadcast=lambda call: broad
 
 
 @cache
-def pattern(form: str) -> Pattern:
+def pattern(form: str) -> ShapePattern:
     """The pattern of a text, one for each."""
-    return Pattern(form)
+    return ShapePattern(form)
 
 
-class Pattern:
+class ShapePattern:
     """Shapes as they are written down: `l b 3*f, b*{heads} l l -> l b f`, the inputs before the arrow.
 
     A word is one extent wherever it occurs, `_` any, `...` any number of axes; `{name=7}` is an attribute and its default,
@@ -315,7 +315,7 @@ class Pattern:
             [part.split() for part in side.split(",") if part.strip()] for side in form.split("->")
         )
 
-    def __call__(self, call: Call) -> dict[str, Extent]:
+    def __call__(self, call: SymbolCall) -> dict[str, Extent]:
         """Refine the shapes; the extents of the words come back."""
         axes: Shape = None  # those of `...`
         extents: dict[str, Extent] = {}
@@ -353,7 +353,7 @@ class Pattern:
         return extents
 
     @staticmethod
-    def _terms(call: Call, word: str) -> list[tuple[Extent, list[str]]]:
+    def _terms(call: SymbolCall, word: str) -> list[tuple[Extent, list[str]]]:
         """The extents that a word is, each as a factor and words."""
         if word in ("_", "..."):
             return [(None, [word] if word == "..." else [])]
@@ -363,7 +363,7 @@ class Pattern:
         return [factors_of(call, word)]
 
 
-def factors_of(call: Call, term: str) -> tuple[int, list[str]]:
+def factors_of(call: SymbolCall, term: str) -> tuple[int, list[str]]:
     """The numbers and attributes in a product, multiplied, and its words."""
     parts = term.split("*")
     named = [part[1:-1].partition("=") for part in parts if part[0] == "{"]
@@ -383,7 +383,7 @@ def _types(words: str) -> Types:
     attribute = name[:1].isalpha()
     inputs = [0] if attribute else [int(place) for place in name.split()]
 
-    def types(call: Call) -> None:
+    def types(call: SymbolCall) -> None:
         if attribute and (equals or name in call.attrs):
             call.type_out(0, call.attrs.dtype(name) if name in call.attrs else default)
         elif equals:
@@ -394,7 +394,7 @@ def _types(words: str) -> Types:
     return types
 
 
-def same_types(call: Call, inputs: Sequence[int]) -> None:
+def same_types(call: SymbolCall, inputs: Sequence[int]) -> None:
     """These inputs and all outputs have one element type; the other inputs have their own."""
     types = call.in_types
     known_types = [types[index] for index in inputs if index < len(types)]

@@ -9,7 +9,7 @@ from opcost.core.graph import Attrs
 from opcost.core.shapes import Extent, Mismatch, Shape, adaptive_windows, divided, product, text, times, total
 from opcost.frontends.mxnet.ops.layers import BILINEAR_TAPS
 from opcost.frontends.mxnet.ops.reshape import image
-from opcost.frontends.mxnet.ops.table import FUNCTIONS, Call, Means
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, Means, SymbolCall
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 
 # -- interpolation -----------------------------------------------------------------------------------------------------
@@ -17,7 +17,7 @@ from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
 _MOST_INPUTS = 1024
 
 
-def _upsample_shapes(call: Call) -> Shape:
+def _upsample_shapes(call: SymbolCall) -> Shape:
     batch, channels, height, width = image(call.dims(0))
     scale = call.attrs.integer("scale")
     if scale < 1:
@@ -30,7 +30,7 @@ def _upsample_shapes(call: Call) -> Shape:
     return (batch, channels, times(height, scale), times(width, scale))
 
 
-def _upsample(call: Call) -> Means:
+def _upsample(call: SymbolCall) -> Means:
     """Bilinear upsampling is a transposed convolution of each channel with a learned kernel."""
     if call.attrs.text("sample_type") == "bilinear":
         return "conv", {"transposed": True}
@@ -48,7 +48,7 @@ _SHIFTS = {"to_even_down": (0, -1), "to_even_up": (0, 1), "to_odd_down": (1, -1)
 """Modes of a resize that make extents even or odd: the parity that is kept, and the step of others."""
 
 
-def _resize(call: Call) -> Shape:
+def _resize(call: SymbolCall) -> Shape:
     batch, channels, *space = image(call.dims(0))
     mode = call.attrs.text("mode", "size")
     if mode == "like":
@@ -67,7 +67,7 @@ def _resize(call: Call) -> Shape:
     return (batch, channels, *(n if n is None or n % 2 == parity else n + shift for n in space))
 
 
-def _grid(call: Call) -> Attrs:
+def _grid(call: SymbolCall) -> Attrs:
     """An affine place is two products and two sums, a warped one a sum."""
     if call.attrs.text("transform_type") != "affine":
         call.put_out(0, call.ins[0])
@@ -81,7 +81,7 @@ _INTERPOLATIONS = {0: "nearest", 1: "bilinear", 2: "bicubic", 3: "area", 4: "bic
 """OpenCV's numbers; of a Lanczos window, the nearest that has a cost."""
 
 
-def _picture_resize(call: Call) -> Attrs:
+def _picture_resize(call: SymbolCall) -> Attrs:
     """Pictures are height, width and channels, with a batch before them or not."""
     *batch, rows, columns, channels = call.dims(0)
     size = call.attrs.integers("size")
@@ -111,7 +111,7 @@ def _sorted(batch: tuple[int, ...], boxes: int, flops: int = 0) -> Attrs:
     return {"elements": (prod(batch) or 1) * (boxes * max(boxes - 1, 0).bit_length() + boxes * flops)}
 
 
-def _prior(call: Call) -> Shape:
+def _prior(call: SymbolCall) -> Shape:
     x = call.dims(0)
     if len(x) < 4:
         raise Mismatch(f"the data is {text(x)}, not batch, channels, height and width")
@@ -119,7 +119,7 @@ def _prior(call: Call) -> Shape:
     return (1, times(product(x[2:4]), each), 4)
 
 
-def _proposal(call: Call) -> Attrs:
+def _proposal(call: SymbolCall) -> Attrs:
     batch, channels, height, width = call.x()
     return _sorted((batch,), channels // 2 * height * width, DECODE_FLOPS)
 
@@ -135,7 +135,7 @@ FUNCTIONS.update(
 # -- pools over regions ------------------------------------------------------------------------------------------------
 
 
-def _regions(call: Call) -> dict[str, int]:
+def _regions(call: SymbolCall) -> dict[str, int]:
     """One small image for every region; its channels are the data's unless `output_dim` says otherwise.
 
     Regions are in data; a window is taken as its share of the whole image.
@@ -152,7 +152,7 @@ def _regions(call: Call) -> dict[str, int]:
     return {"window": prod(adaptive_windows(call.x()[2:], call.y()[2:])[0])}
 
 
-def _align(call: Call) -> Attrs:
+def _align(call: SymbolCall) -> Attrs:
     """Each output averages bilinear samples; a ratio that adapts itself to the region is taken as two."""
     ratio = call.attrs.integer("sample_ratio", call.attrs.integer("sampling_ratio", -1))
     return {"taps": BILINEAR_TAPS * (ratio * ratio if ratio > 0 else 4)}

@@ -50,7 +50,7 @@ _RATE = 16_000  # Samples of a second of speech
 _POINTS = 1024  # Steps of a sequence of measured values, or points of a cloud, where no attribute has a number
 
 
-class _Layer(NamedTuple):
+class _InputLayer(NamedTuple):
     """A layer that may read the inputs."""
 
     path: str
@@ -62,7 +62,7 @@ class _Layer(NamedTuple):
     swapped: bool = False  # A recurrent layer or attention whose inputs have the batch on the second axis
 
 
-class _Form(NamedTuple):
+class _InputForm(NamedTuple):
     """A shape without the batch, and what it is."""
 
     kind: str
@@ -92,7 +92,7 @@ def from_layers(model: nn.Module, maker: InputMaker, place: str | None = None) -
     layers = [layer for layer in _layers(model) if place in (None, layer.path)]
     layers.sort(key=lambda layer: axes is not None and layer.axes != axes)
     layers = list({layer[1:]: layer for layer in reversed(layers)}.values())[::-1][:_READERS]
-    sizes = _Sizes(model, maker, layers)
+    sizes = _ExpectedSizes(model, maker, layers)
     in_turn = zip_longest(*([(layer, form) for form in sizes.forms(layer)] for layer in layers))
     made = [pair for turn in in_turn for pair in turn if pair is not None]
     made.sort(key=lambda pair: kind is not None and pair[1].kind != kind)
@@ -118,7 +118,7 @@ def from_layers(model: nn.Module, maker: InputMaker, place: str | None = None) -
 
 
 def _arguments(
-    names: list[str], main: str, form: _Form, maker: InputMaker, made: list[tuple[_Layer, _Form]]
+    names: list[str], main: str, form: _InputForm, maker: InputMaker, made: list[tuple[_InputLayer, _InputForm]]
 ) -> Iterator[dict[str, torch.Tensor]]:
     """A tensor for each argument: the main one in this shape, others by their names, or in the same shape."""
     longest = max(form.shape, default=1)
@@ -142,7 +142,7 @@ def _arguments(
 # -- layers ------------------------------------------------------------------------------------------------------------
 
 
-def _layers(model: nn.Module) -> Iterator[_Layer]:
+def _layers(model: nn.Module) -> Iterator[_InputLayer]:
     """Layers that may read the inputs, in the order in which the model has them; recognised by their attributes."""
     cut: tuple[str, str, tuple[int, ...]] | None = None
     for path, module in model.named_modules():
@@ -153,14 +153,14 @@ def _layers(model: nn.Module) -> Iterator[_Layer]:
             extents = cut[2] if cut is not None else ()
             if cut is not None and not layer.patch and layer.axes != -1 and layer.width % prod(extents) == 0:
                 patch = () if cut[1] == "Unfold" else extents  # those of `nn.Unfold` overlap
-                whole = _Layer(cut[0], cut[1], layer.width // prod(extents), len(extents), patch)
+                whole = _InputLayer(cut[0], cut[1], layer.width // prod(extents), len(extents), patch)
                 yield whole
                 yield whole._replace(path=path)
             cut = None
             yield layer
 
 
-def _layer(module: nn.Module, path: str, label: str) -> _Layer | None:
+def _layer(module: nn.Module, path: str, label: str) -> _InputLayer | None:
     def number(name: str) -> int | None:
         return value if engine.is_size(value := getattr(module, name, None)) else None
 
@@ -168,23 +168,23 @@ def _layer(module: nn.Module, path: str, label: str) -> _Layer | None:
     if (width := number("in_channels")) is not None and isinstance(kernel, tuple) and 1 <= len(kernel) <= 3:
         stride = getattr(module, "stride", ())
         whole = kernel if stride == kernel and prod(kernel) > 1 and not getattr(module, "transposed", False) else ()
-        return _Layer(path, label, width, len(kernel), whole)
+        return _InputLayer(path, label, width, len(kernel), whole)
     if isinstance(module, torch.nn.modules.lazy.LazyModuleMixin):
         axes = re.search(r"Conv\w*([123])d", label)
-        return _Layer(path, label, 3, int(axes[1])) if axes else None
+        return _InputLayer(path, label, 3, int(axes[1])) if axes else None
     if (width := number("num_embeddings")) is not None:
-        return _Layer(path, label, width, -1)
+        return _InputLayer(path, label, width, -1)
     recurrent = number("input_size") if number("hidden_size") is not None else None
     attention = number("embed_dim") if isinstance(module, nn.MultiheadAttention) else None
     if (width := recurrent or attention) is not None:
-        return _Layer(path, label, width, -2, swapped=not getattr(module, "batch_first", True))
+        return _InputLayer(path, label, width, -2, swapped=not getattr(module, "batch_first", True))
     if (width := number("in_features") or getattr(getattr(module, "irreps_in", None), "dim", None)) is not None:
-        return _Layer(path, label, width, 0)
+        return _InputLayer(path, label, width, 0)
     axes = re.search(r"Norm([123])d", label)
     if (width := number("num_features")) is not None and axes:
-        return _Layer(path, label, width, int(axes[1]) if axes[1] != "1" else 0)
+        return _InputLayer(path, label, width, int(axes[1]) if axes[1] != "1" else 0)
     shape = getattr(module, "normalized_shape", None)
-    return _Layer(path, label, shape[0], -2) if isinstance(shape, tuple) and len(shape) == 1 else None
+    return _InputLayer(path, label, shape[0], -2) if isinstance(shape, tuple) and len(shape) == 1 else None
 
 
 def _cut(module: nn.Module) -> tuple[int, ...] | None:
@@ -205,10 +205,10 @@ def _cut(module: nn.Module) -> tuple[int, ...] | None:
 # -- sizes -------------------------------------------------------------------------------------------------------------
 
 
-class _Sizes:
+class _ExpectedSizes:
     """The extents that a model may expect: those of its attributes or its tables of positions, then usual ones."""
 
-    def __init__(self, model: nn.Module, maker: InputMaker, layers: list[_Layer]) -> None:
+    def __init__(self, model: nn.Module, maker: InputMaker, layers: list[_InputLayer]) -> None:
         self.requested = maker.sizes
         self.own = [module for module in model.modules() if not type(module).__module__.startswith("torch.nn")]
         self.positions: dict[int, None] = {}  # The lengths of tables of positions
@@ -225,7 +225,7 @@ class _Sizes:
         detects = isinstance(stride, torch.Tensor) and stride.numel() and stride.max() > 1
         self.usual = _DETECTED if detects else _SQUARES[0]
 
-    def forms(self, layer: _Layer) -> Iterator[_Form]:
+    def forms(self, layer: _InputLayer) -> Iterator[_InputForm]:
         width, side = layer.width, self.requested.image
         if layer.axes >= 2:
             found: list[tuple[int, ...]] = [*self._extents(layer.axes, layer.patch)]
@@ -236,29 +236,29 @@ class _Sizes:
                 found += [(usual, usual) for usual in (self.usual, *_SQUARES) if usual >= least]
             for extents in dict.fromkeys(found):
                 spatial = extents if side is None else (*extents[:-2], side, side)
-                yield _Form("volume" if layer.axes == 3 else "image", (width, *spatial), _IMAGE)
+                yield _InputForm("volume" if layer.axes == 3 else "image", (width, *spatial), _IMAGE)
             if layer.axes == 2:
-                yield _Form("image", (width, 1, 1))
+                yield _InputForm("image", (width, 1, 1))
         elif layer.axes == 1:  # a wave where there are one or two channels, else measured values
             rate = next(self._numbers("sample_rate", "samplerate", "sampling_rate"), _RATE)
             if width <= 2:
-                yield _Form("audio", (width, rate))
+                yield _InputForm("audio", (width, rate))
             if width == 1:
-                yield _Form("audio", (rate,))
+                yield _InputForm("audio", (rate,))
             for length in (*(extents[0] for extents in self._extents(1, layer.patch)), *self._lengths(_POINTS)):
-                yield _Form("features", (width, length), _TOKENS)
-                yield _Form("features", (length, width), _TOKENS)
+                yield _InputForm("features", (width, length), _TOKENS)
+                yield _InputForm("features", (length, width), _TOKENS)
         elif layer.axes == -1:
-            yield from (_Form("text", (length,), _TOKENS) for length in self._lengths())
-            yield _Form("text", ())
+            yield from (_InputForm("text", (length,), _TOKENS) for length in self._lengths())
+            yield _InputForm("text", ())
         else:
-            alone = _Form("features", (width,))
-            sequence = [_Form("features", (n, width), _TOKENS, int(layer.swapped)) for n in self._lengths(_POINTS)]
+            alone = _InputForm("features", (width,))
+            sequence = [_InputForm("features", (n, width), _TOKENS, int(layer.swapped)) for n in self._lengths(_POINTS)]
             yield from (*sequence, alone) if layer.axes else (alone, *sequence)
             for channels in () if self.spatial else (1, 3):
                 square = round((width / channels) ** 0.5)
                 if square > 3 and channels * square * square == width:
-                    yield _Form("image", (channels, square, square))
+                    yield _InputForm("image", (channels, square, square))
 
     def _extents(self, axes: int, patch: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Height and width, or also depth, from attributes and from the number of positions of patches."""

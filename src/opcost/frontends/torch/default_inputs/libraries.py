@@ -201,7 +201,7 @@ def torch_geometric(model: nn.Module, maker: InputMaker) -> Inputs | None:
         widths = [first]
     else:
         widths = [*dict.fromkeys(width for width in (first, first // 2, first - _SPACE) if width > 0)]
-    graphs = [_Graph(reader, maker, width) for width in widths]
+    graphs = [_GraphInputs(reader, maker, width) for width in widths]
     made = [graph.arguments(whole) for graph in graphs]
     if not made:
         return None
@@ -223,7 +223,7 @@ def _width(module: nn.Module) -> Width | None:
     return None
 
 
-class _Graph(ShapeWords):
+class _GraphInputs(ShapeWords):
     """One copy of a graph for each sample of the batch, without an edge between them."""
 
     def __init__(self, model: nn.Module, maker: InputMaker, width: Width) -> None:
@@ -284,15 +284,15 @@ class _Graph(ShapeWords):
         return steps.frac().reshape(nodes, _SPACE).to(self.maker.dtype)
 
 
-_GRAPH_ARGUMENTS: dict[str, str | Callable[[_Graph], Any]] = {
+_GRAPH_ARGUMENTS: dict[str, str | Callable[[_GraphInputs], Any]] = {
     "edge_attr": "edges edge_width",
     "edge_weight": "edges",
     "edge_type": "int edges",
     "adj": f"B {_NODES} {_NODES}",
     "z": "int=1 nodes",
-    **dict.fromkeys(("x", "x_0"), _Graph.features),
-    **dict.fromkeys(("edge_index", "hyperedge_index", "pos_edge_index", "neg_edge_index"), _Graph.edges),
-    "pos": _Graph.coordinates,
+    **dict.fromkeys(("x", "x_0"), _GraphInputs.features),
+    **dict.fromkeys(("edge_index", "hyperedge_index", "pos_edge_index", "neg_edge_index"), _GraphInputs.edges),
+    "pos": _GraphInputs.coordinates,
     "batch": lambda graph: torch.arange(graph.copies).repeat_interleave(graph.each),
 }
 

@@ -139,7 +139,7 @@ def _few_bits(values: torch.Tensor, shape: tuple[int, ...]) -> TensorSpec | None
 _untyped_storage = torch.Tensor.untyped_storage  # itself, not what replaces it during a count
 
 
-class _Span(NamedTuple):
+class _StorageSpan(NamedTuple):
     """The stretch of a storage that a tensor covers."""
 
     start: int
@@ -147,7 +147,7 @@ class _Span(NamedTuple):
     numel: int
     vid: int
 
-    def covers(self, other: _Span) -> bool:
+    def covers(self, other: _StorageSpan) -> bool:
         """Whether every element of the other is one of this."""
         return self.end - self.start == self.numel and self.start <= other.start and other.end <= self.end
 
@@ -156,7 +156,7 @@ class SharedMemory:
     """Finds the value whose memory a tensor shares."""
 
     def __init__(self) -> None:
-        self._spans: dict[int, list[_Span]] = {}
+        self._spans: dict[int, list[_StorageSpan]] = {}
 
     def place(self, tensor: torch.Tensor, vid: int) -> tuple[int, tuple[int, ...]]:
         """The value in whose memory a new value is, itself where it has its own, and the values that are in its."""
@@ -168,7 +168,7 @@ class SharedMemory:
             return vid, ()
         start, numel = tensor.storage_offset(), tensor.numel()
         last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-        span = _Span(start, start + (1 + last if numel else 0), numel, vid)
+        span = _StorageSpan(start, start + (1 + last if numel else 0), numel, vid)
         others = self._spans.setdefault(storage, [])
         for other in others:
             # The same elements, however they are laid out, or a part of them

@@ -22,8 +22,8 @@ from opcost.frontends.torch.ledger.parameters import (
 )
 from opcost.frontends.torch.ledger.tensors import (
     SMALL,
-    Entry,
     Mark,
+    OperatorEntry,
     OpRecord,
     Recorded,
     Signature,
@@ -325,7 +325,7 @@ class RecorderState(private.DispatchMode):
 
     # -- operators ----------------------------------------------------------------------------------------------
 
-    def emit(self, entry: Entry, states: list[State], contents: list[torch.Tensor | None] | None = None) -> Any:
+    def emit(self, entry: OperatorEntry, states: list[State], contents: list[torch.Tensor | None] | None = None) -> Any:
         """Record an operator whose entry is known, and make its outputs."""
         vids = [state.vid for state in states]
         storages = self.storages

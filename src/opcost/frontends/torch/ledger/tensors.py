@@ -284,7 +284,7 @@ class TensorRecord:
 State = Recorded | TensorRecord
 
 
-class Out(NamedTuple):
+class OutputSignature(NamedTuple):
     """One output of an operator: its signature and the input whose memory it shares (-1: none)."""
 
     sig: Signature
@@ -292,7 +292,7 @@ class Out(NamedTuple):
     same: bool  # It is that very input object: an in-place result
 
 
-class Entry(NamedTuple):
+class OperatorEntry(NamedTuple):
     """What is known of an operator with given signatures and arguments."""
 
     kind: str
@@ -300,7 +300,7 @@ class Entry(NamedTuple):
     attrs: Attrs
     order: tuple[int, ...] | None
     """Which tensor arguments are the inputs, in the order of the kind; None: all, as they come."""
-    outs: tuple[Out, ...]
+    outs: tuple[OutputSignature, ...]
     pack: Callable[[list[Any]], Any] | None  # Puts outputs into the operator's own structure; None for one plain tensor
     written: tuple[int, ...] = ()  # Tensor arguments that the operator writes to
 
@@ -308,7 +308,7 @@ class Entry(NamedTuple):
 class OpRecord(NamedTuple):
     """One executed operator."""
 
-    entry: Entry
+    entry: OperatorEntry
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     module: str

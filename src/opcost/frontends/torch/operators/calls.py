@@ -14,11 +14,11 @@ from opcost.core.graph import Attr
 from opcost.core.interrupts import is_delivered
 from opcost.errors import RuleError
 from opcost.frontends import aten
-from opcost.frontends.aten.call import Call as AtenCall
+from opcost.frontends.aten.call import AtenCall
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import has_package
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
-from opcost.frontends.torch.ledger.tensors import QUANTIZED, Entry, Out, State, TensorRecord
+from opcost.frontends.torch.ledger.tensors import QUANTIZED, OperatorEntry, OutputSignature, State, TensorRecord
 from opcost.frontends.torch.operators.closed_form import closed_form, overloads, plan_of
 
 META = torch.device("meta")
@@ -33,7 +33,7 @@ class Trial(NamedTuple):
     kwargs: dict[str, Any]
 
 
-class Call(NamedTuple):
+class DispatchedCall(NamedTuple):
     """One call of an operator as it reached the recorder."""
 
     ledger: RecorderState
@@ -164,12 +164,12 @@ def translate(
 _untyped_storage = torch.Tensor.untyped_storage  # itself, not what replaces it during a count
 
 
-def record(call: Call, trial: Trial, result: Any, contents: list[torch.Tensor | None] | None = None) -> Any:
+def record(call: DispatchedCall, trial: Trial, result: Any, contents: list[torch.Tensor | None] | None = None) -> Any:
     """Write a call down whose trial gave `result`, and make its outputs."""
     return call.ledger.emit(describe(call, trial, result), call.states, contents)
 
 
-def describe(call: Call, trial: Trial, result: Any, device: torch.device | None = None) -> Entry:
+def describe(call: DispatchedCall, trial: Trial, result: Any, device: torch.device | None = None) -> OperatorEntry:
     """The entry for a call whose trial gave `result`; `device` is where the result lies if the call does not tell."""
     ledger, func, states = call.ledger, call.func, call.states
     device = call.device if device is None else device
@@ -182,21 +182,21 @@ def describe(call: Call, trial: Trial, result: Any, device: torch.device | None 
     for tensor in flat:
         index = position.get(id(tensor))
         if index is not None:  # in place, where the shape may change as well
-            outs.append(Out(ledger.signatures.of(tensor, states[index].sig.device), index, same=True))
+            outs.append(OutputSignature(ledger.signatures.of(tensor, states[index].sig.device), index, same=True))
         else:
             base = memory.get(_storage(tensor), -1)
-            outs.append(Out(ledger.signatures.of(tensor, device), base, same=False))
+            outs.append(OutputSignature(ledger.signatures.of(tensor, device), base, same=False))
     translation = translate(func, trial.args, trial.kwargs, tuple(flat))
     if not flat and translation.outs:  # it returns nothing and writes into its arguments
         outs = [
-            Out(states[at].sig, at, same=True)
+            OutputSignature(states[at].sig, at, same=True)
             for tensor in translation.outs
             if (at := position.get(id(tensor))) is not None
         ]
     order = None
     if translation.ins is not None:
         order = tuple([position[id(tensor)] for tensor in translation.ins])
-    return Entry(
+    return OperatorEntry(
         translation.kind,
         name_of(func),
         translation.attrs,
@@ -286,7 +286,7 @@ def is_composite(func: Any) -> bool:
     return private.has_kernel(name, "CompositeImplicitAutograd") and not private.has_kernel(name, "CPU")
 
 
-def work_out(call: Call) -> Entry:
+def work_out(call: DispatchedCall) -> OperatorEntry:
     """Describe an operator: its kind and attributes, and its outputs' signatures and memory."""
     refuse(call.func, call.states)
     imported = len(sys.modules)
@@ -301,7 +301,7 @@ def work_out(call: Call) -> Entry:
     return entry
 
 
-def _tried_on_meta(call: Call) -> tuple[Trial, Any]:
+def _tried_on_meta(call: DispatchedCall) -> tuple[Trial, Any]:
     """A trial without memory, and what it gave; where the meta device refuses the operator, one on zeros."""
     trial = call.on_meta()
     result = closed_form(call.func, trial.args, trial.kwargs)
@@ -317,7 +317,7 @@ def _tried_on_meta(call: Call) -> tuple[Trial, Any]:
         return _tried_on_zeros(call, failure)
 
 
-def _tried_on_zeros(call: Call, failure: Exception | None) -> tuple[Trial, Any]:
+def _tried_on_zeros(call: DispatchedCall, failure: Exception | None) -> tuple[Trial, Any]:
     """Some operators (quantized, sparse, a user's own without a meta kernel) know only real tensors."""
     if call.func.namespace in RANKS:
         # A collective is never run, as the other ranks do not count. One of a process group writes to

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 
 from opcost.frontends import aten
-from opcost.frontends.aten.call import Tensor, row_major
+from opcost.frontends.aten.call import AtenTensor, row_major
 from opcost.frontends.aten.outputs import outputs_of
 from opcost.frontends.aten.schema import Schema, parse
 
-Tensor.register(torch.Tensor)
+AtenTensor.register(torch.Tensor)
 _FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64})
 _FULL_FLOATS = frozenset({torch.float32, torch.float64})
 _ROWS = torch.contiguous_format

@@ -12,8 +12,17 @@ from typing import Any
 import torch
 
 from opcost.frontends.torch.ledger.recorder_state import Choice
-from opcost.frontends.torch.ledger.tensors import SMALL, Entry, Signature, State
-from opcost.frontends.torch.operators.calls import CPU, RANKS, Call, Trial, describe, record, substitute, work_out
+from opcost.frontends.torch.ledger.tensors import SMALL, OperatorEntry, Signature, State
+from opcost.frontends.torch.operators.calls import (
+    CPU,
+    RANKS,
+    DispatchedCall,
+    Trial,
+    describe,
+    record,
+    substitute,
+    work_out,
+)
 from opcost.frontends.torch.operators.closed_form import overloads
 from opcost.frontends.torch.tree import tensors_passed
 
@@ -54,7 +63,7 @@ def depends_on_content(func: Any) -> bool:
     return torch.Tag.dynamic_output_shape in func.tags or torch.Tag.data_dependent_output in func.tags
 
 
-def is_small(entry: Entry) -> bool:
+def is_small(entry: OperatorEntry) -> bool:
     """Whether the results may carry their content: two small tensors can make a very large one (a mask of all pairs).
 
     A view is as small as what it looks into: a mask of tokens that is expanded to all their features stays known.
@@ -62,7 +71,7 @@ def is_small(entry: Entry) -> bool:
     return all(out.sig.spec.numel <= (SMALL if out.base < 0 else _SEEN) for out in entry.outs)
 
 
-def run(call: Call, entry: Entry | None = None) -> Any:
+def run(call: DispatchedCall, entry: OperatorEntry | None = None) -> Any:
     """Compute an operator on known contents, and record it; `entry` is what is known of it already."""
     trial = call.on([_content(state) for state in call.states], CPU)
     result = call.func(*trial.args, **trial.kwargs)
@@ -91,7 +100,7 @@ def _content(state: State) -> torch.Tensor:
     return state.content
 
 
-def _pass_assumption_on(call: Call, emitted: Any, how: str, choice: Choice | None) -> None:
+def _pass_assumption_on(call: DispatchedCall, emitted: Any, how: str, choice: Choice | None) -> None:
     """What is computed from an assumed content is assumed as well."""
     made = tensors_passed(emitted, [])
     if how == "chosen" and choice is not None:
@@ -110,7 +119,7 @@ def _pass_assumption_on(call: Call, emitted: Any, how: str, choice: Choice | Non
         call.ledger.decides(call.ledger.state(made[0]))
 
 
-def _compared_with(call: Call) -> list[int] | None:
+def _compared_with(call: DispatchedCall) -> list[int] | None:
     """The numbers with which an index is compared; None where they are winners as well."""
     others = [state for state in call.states if call.ledger.assumed([state]) is None]
     if len(call.states) > 1:
@@ -131,7 +140,7 @@ _SPREADING = frozenset(
 """Operators that make of the indices of winners how many tokens each candidate gets, and in which order."""
 
 
-def filled(call: Call) -> Any:
+def filled(call: DispatchedCall) -> Any:
     """`ones_like`, `new_zeros`: what they make is known, whatever their template holds."""
     sig = call.states[0].sig
     like = "_like" in call.func._schema.name
@@ -149,7 +158,7 @@ def filled(call: Call) -> Any:
 # Where such a number does decide something, the report says so (`ASSUMPTIONS`).
 
 
-def choice(call: Call) -> Any:
+def choice(call: DispatchedCall) -> Any:
     """`topk`, `sort`, `argmax` of unknown numbers: which ones win is unknown, so every candidate wins equally often.
 
     This is what makes a mixture of experts countable: each expert sees the same share of the tokens.
@@ -168,7 +177,7 @@ def choice(call: Call) -> Any:
     return result
 
 
-def _in_turn(call: Call, index: Signature) -> torch.Tensor:
+def _in_turn(call: DispatchedCall, index: Signature) -> torch.Tensor:
     """Indices of the winners if the candidates win one after the other."""
     shape = call.states[0].sig.shape
     axis = _axis(call, len(shape))
@@ -187,12 +196,12 @@ def _in_turn(call: Call, index: Signature) -> torch.Tensor:
     return turns.reshape(*others, winners).movedim(-1, axis).contiguous()
 
 
-def _axis(call: Call, rank: int) -> int:
+def _axis(call: DispatchedCall, rank: int) -> int:
     dim = call.argument("dim") if call.has("dim") else None
     return (rank - 1 if dim is None else int(dim)) % max(rank, 1)
 
 
-def drawn(call: Call) -> Any:
+def drawn(call: DispatchedCall) -> Any:
     """A single random number gets the middle of its range: whether a layer is dropped is then decided as it mostly is."""
     entry = work_out(call)
     sig = entry.outs[0].sig
@@ -203,7 +212,7 @@ def drawn(call: Call) -> Any:
     return result
 
 
-def _middle(call: Call) -> float:
+def _middle(call: DispatchedCall) -> float:
     func, args = call.func, call.args
     if func is _aten.randn.default:
         return 0.0

@@ -12,7 +12,7 @@ from opcost.errors import DataDependent
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
 from opcost.frontends.torch.ledger.tensors import Recorded
-from opcost.frontends.torch.operators.calls import META, Call, Trial, record, work_out
+from opcost.frontends.torch.operators.calls import META, DispatchedCall, Trial, record, work_out
 from opcost.frontends.torch.operators.closed_form import overloads
 from opcost.frontends.torch.tree import tensors_in
 
@@ -77,7 +77,7 @@ class whole_layers(TorchFunctionMode):  # noqa: N801 - used as a context manager
             return self._ledger.__torch_dispatch__(overload, (), args)
 
 
-def whole_layer(call: Call) -> Any:
+def whole_layer(call: DispatchedCall) -> Any:
     """Record a whole stack of layers. Its results have the shapes of its inputs and states, so no step is run.
 
     PyTorch has no kernel for the stack: running it without data would take it apart into time steps.
@@ -95,7 +95,7 @@ def whole_layer(call: Call) -> Any:
     return record(call, trial, (y, *[torch.empty_like(state) for state in hidden]))
 
 
-def cudnn(call: Call) -> Any:
+def cudnn(call: DispatchedCall) -> Any:
     """cuDNN's whole stack. Weights that lie apart are put into one memory, which the gradient asks for."""
     trial = call.on_meta()
     *made, together = call.func(*trial.args)
@@ -105,7 +105,7 @@ def cudnn(call: Call) -> Any:
     return record(call, trial, (*made, together))
 
 
-def cudnn_gradient(call: Call) -> Any:
+def cudnn_gradient(call: DispatchedCall) -> Any:
     """The gradients of cuDNN's whole stack, as large as what they are taken of; PyTorch has no kernel that says so."""
     trial = call.on_meta()
     given = _by_name(call, trial)
@@ -114,12 +114,12 @@ def cudnn_gradient(call: Call) -> Any:
     return record(call, trial, (torch.empty_like(given["input"]), *of_states, of_weights))
 
 
-def onednn_gradient(call: Call) -> Any:
+def onednn_gradient(call: DispatchedCall) -> Any:
     """The gradients of oneDNN's layer, worked out anew each time: no argument says which are requested."""
     return call.ledger.emit(work_out(call), call.states)
 
 
-def _by_name(call: Call, trial: Trial) -> dict[str, Any]:
+def _by_name(call: DispatchedCall, trial: Trial) -> dict[str, Any]:
     return dict(zip([argument.name for argument in call.func._schema.arguments], trial.args, strict=True))
 
 
@@ -131,7 +131,7 @@ STRIDED = (
 """What a report says of them: compiled code takes them apart, unseen."""
 
 
-def from_list(call: Call) -> Any:
+def from_list(call: DispatchedCall) -> Any:
     """A nested tensor of the strided layout from its components; it is made in the jagged one."""
     components, dtype, device = (call.argument(name) for name in ("list", "dtype", "device"))
     call.ledger.note("nested", STRIDED)
@@ -139,7 +139,7 @@ def from_list(call: Call) -> Any:
         return torch.nested.as_nested_tensor(list(components), dtype=dtype, device=device, layout=torch.jagged)
 
 
-def from_padded(call: Call) -> Any:
+def from_padded(call: DispatchedCall) -> Any:
     """The components out of a padded tensor, laid end to end: as long as the offsets say."""
     dense, offsets = call.states[0], call.states[1]
     total = call.argument("total_L")
@@ -228,7 +228,7 @@ def _flex_attention(
 ) -> Any:
     """One attention over the full square: a block mask skips work that depends on the mask's own function."""
     args = (query, key, value)
-    call = Call(ledger, func, args, {}, [ledger.state(tensor) for tensor in args])
+    call = DispatchedCall(ledger, func, args, {}, [ledger.state(tensor) for tensor in args])
     queries, values = call.states[0].sig, call.states[2].sig
     out = torch.empty((*queries.shape[:-1], values.shape[-1]), dtype=queries.dtype, device=META)
     extra = [torch.empty(queries.shape[:-1], dtype=torch.float32, device=META) for _ in range(2)]

@@ -10,7 +10,7 @@ import torch
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
 from opcost.frontends.torch.ledger.tensors import SMALL, State
 from opcost.frontends.torch.operators import contents, layers
-from opcost.frontends.torch.operators.calls import META, Call, Trial, record
+from opcost.frontends.torch.operators.calls import META, DispatchedCall, Trial, record
 from opcost.frontends.torch.operators.closed_form import overloads
 
 _MASKS = (torch.bool, torch.uint8)
@@ -22,12 +22,12 @@ zero, `quantile` that all quantiles lie between 0 and 1.
 """
 
 
-def item(call: Call) -> Any:
+def item(call: DispatchedCall) -> Any:
     """`.item()`, `bool(tensor)`, `int(tensor)`: known contents, or a weight that is really there."""
     return call.ledger.real_content(call.states[0], call.func).item()
 
 
-def equal(call: Call) -> Any:
+def equal(call: DispatchedCall) -> Any:
     """`equal` of a flag and a true made from it: so PyTorch's own operators check their numbers, which are taken to be right.
 
     Any other comparison of unknown numbers is the model's own, and only data could answer it.
@@ -42,7 +42,7 @@ def equal(call: Call) -> Any:
     return _PASSES_WHEN.get(checked.entry.raw, NotImplemented) if checked else NotImplemented
 
 
-def by_mask(call: Call) -> Any:
+def by_mask(call: DispatchedCall) -> Any:
     """`x[mask]`: as many elements as the mask has true."""
     masks = [state for state in call.states[1:] if state.sig.dtype in _MASKS]
     if not masks:
@@ -55,7 +55,7 @@ def by_mask(call: Call) -> Any:
     return record(call, trial, call.func(trial.tensors[0], list(_indices(call, trial.tensors))))
 
 
-def _indices(call: Call, metas: list[torch.Tensor]) -> Iterator[torch.Tensor | None]:
+def _indices(call: DispatchedCall, metas: list[torch.Tensor]) -> Iterator[torch.Tensor | None]:
     """The indices of a call, with the places in the place of every mask, which must have the shape of what it chooses from."""
     tensors = iter(zip(call.states[1:], metas[1:], strict=True))
     shape, axis = call.states[0].sig.shape, 0
@@ -79,7 +79,7 @@ def _indices(call: Call, metas: list[torch.Tensor]) -> Iterator[torch.Tensor | N
         axis += len(mask)
 
 
-def masked_select(call: Call) -> Any:
+def masked_select(call: DispatchedCall) -> Any:
     """`masked_select`: as many elements as the mask has true, in one row."""
     source, mask = call.states
     if mask.sig.dtype not in _MASKS:
@@ -92,18 +92,18 @@ def masked_select(call: Call) -> Any:
     return record(call, call.on_meta(), torch.empty((chosen,), dtype=source.sig.dtype, device=META))
 
 
-def _all_known(call: Call) -> bool:
+def _all_known(call: DispatchedCall) -> bool:
     """Whether the result can be computed, and not only its size."""
     return all(call.ledger.knows(state) for state in call.states)
 
 
-def _must_be_known(call: Call, mask: State) -> None:
+def _must_be_known(call: DispatchedCall, mask: State) -> None:
     if not call.ledger.knows(mask):
         raise call.ledger.unknown("the number of elements that a mask selects", call.func)
     call.ledger.decides(mask)
 
 
-def pack_padded(call: Call) -> Any:
+def pack_padded(call: DispatchedCall) -> Any:
     """Padded sequences laid end to end. The batch sizes have memory, since layers and gradients look into it."""
     padded, lengths = call.states
     if not call.ledger.knows(lengths):
@@ -115,7 +115,7 @@ def pack_padded(call: Call) -> Any:
     return record(call, call.on_meta(), (data, sizes), [None, sizes])[0], sizes
 
 
-def to_sparse(call: Call) -> Any:
+def to_sparse(call: DispatchedCall) -> Any:
     """How many values a sparse tensor stores decides what every operator on it costs."""
     dense = call.states[0]
     if not call.ledger.knows(dense) and dense.sig.stored is None:
@@ -128,12 +128,12 @@ def to_sparse(call: Call) -> Any:
 # -- the operators that shapes alone do not answer, by handler; NotImplemented leaves an operator to the recorder
 
 
-def _device(call: Call) -> Any:
+def _device(call: DispatchedCall) -> Any:
     """`.device`, which a fake tensor answers through the dispatcher."""
     return call.states[0].sig.device
 
 
-def _grouped(call: Call) -> Any:
+def _grouped(call: DispatchedCall) -> Any:
     """A grouped product counts all tokens, however they are spread over the groups; say how many that is."""
     tokens, weights = call.states[0].sig.shape, call.states[1].sig.shape
     if len(tokens) == 2 and len(weights) == 3:
@@ -145,7 +145,7 @@ def _grouped(call: Call) -> Any:
     return NotImplemented
 
 
-def _copy_to_itself(call: Call) -> Any:
+def _copy_to_itself(call: DispatchedCall) -> Any:
     """`matmul(..., out=x)` writes to `x.view(...)`, and copies back unless it sees that both are the same memory.
 
     Of tensors without data it cannot see that.
@@ -156,7 +156,7 @@ def _copy_to_itself(call: Call) -> Any:
     return call.args[0] if same and target.sig.spec.numel == source.sig.spec.numel else NotImplemented
 
 
-def _look_at(call: Call) -> Any:
+def _look_at(call: DispatchedCall) -> Any:
     """`set_`: a new tensor looks at memory that is there, as cuDNN's layers do at all their weights in one."""
     sig = call.states[0].sig
     size = call.args[3] if len(call.args) > 3 else (call.args[1].nbytes() // sig.dtype.itemsize,)
@@ -185,7 +185,7 @@ def _is_there(storage: torch.UntypedStorage) -> bool:
         return False
 
 
-_NAMED: dict[str, Callable[[Call], Any]] = {
+_NAMED: dict[str, Callable[[DispatchedCall], Any]] = {
     "_local_scalar_dense": item,
     "equal": equal,
     "index.Tensor _unsafe_index.Tensor": by_mask,
@@ -205,6 +205,6 @@ _NAMED: dict[str, Callable[[Call], Any]] = {
     "copy_": _copy_to_itself,
     "set_.source_Storage set_.source_Storage_storage_offset": _look_at,
 }  # fmt: skip
-HANDLERS: dict[Any, Callable[[Call], Any]] = {torch.ops.prim.device.default: _device} | {
+HANDLERS: dict[Any, Callable[[DispatchedCall], Any]] = {torch.ops.prim.device.default: _device} | {
     overload: handler for names, handler in _NAMED.items() for overload in overloads(names)
 }

@@ -27,7 +27,7 @@ from opcost.errors import InputError, OpcostError, UnknownName
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.recorder_state import Here, counting_thread, joined
 from opcost.frontends.torch.models.unwrap import type_name
-from opcost.frontends.torch.recording.recorder import Recorder
+from opcost.frontends.torch.recording.recorder import DatalessRecorder
 from opcost.frontends.torch.restore.process import replaced
 
 _active = threading.local()
@@ -97,7 +97,7 @@ class Threads:
     the same order every time, and the operators of a module call stay together.
     """
 
-    def __init__(self, recorder: Recorder, here: Here, enter: Callable[..., Any], *, backward: bool) -> None:
+    def __init__(self, recorder: DatalessRecorder, here: Here, enter: Callable[..., Any], *, backward: bool) -> None:
         self.recorder = recorder
         self._here = here
         self._enter = enter
@@ -155,7 +155,7 @@ class Threads:
 
     def _is_recording(self) -> bool:
         """Whether operators are recorded here now: not inside one of them."""
-        return any(isinstance(mode, Recorder) for mode in private.dispatch_modes())
+        return any(isinstance(mode, DatalessRecorder) for mode in private.dispatch_modes())
 
     def _wait(self, ended: threading.Event) -> None:
         recorder = self.recorder

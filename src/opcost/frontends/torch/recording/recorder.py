@@ -22,9 +22,9 @@ from opcost.errors import InputError
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import ForeignTensor, has_data, is_foreign
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
-from opcost.frontends.torch.ledger.tensors import Entry, OpRecord, Recorded, Signature, State, TensorRecord
+from opcost.frontends.torch.ledger.tensors import OperatorEntry, OpRecord, Recorded, Signature, State, TensorRecord
 from opcost.frontends.torch.operators import contents, layers, special
-from opcost.frontends.torch.operators.calls import Call, Trial, describe, is_composite, work_out
+from opcost.frontends.torch.operators.calls import DispatchedCall, Trial, describe, is_composite, work_out
 from opcost.frontends.torch.recording.repeated_calls import RepeatedCalls
 from opcost.frontends.torch.restore import WrittenMemory, written_by
 from opcost.frontends.torch.tree import PLAIN, tensors_passed
@@ -35,14 +35,14 @@ _HANDLERS = {id(func): handler for func, handler in special.HANDLERS.items()}
 _ITEM = torch.ops.aten._local_scalar_dense.default
 
 
-class Recorder(RecorderState):
+class DatalessRecorder(RecorderState):
     """Answers every operator with tensors without data."""
 
     without_data = True
 
     def __init__(self, device: torch.device) -> None:
         super().__init__(device)
-        self._memo: dict[tuple[Any, ...], Entry] = {}
+        self._memo: dict[tuple[Any, ...], OperatorEntry] = {}
         self.replay: RepeatedCalls | None = None  # Of a run that is long
         self.replays_after = REPLAYS_AFTER  # Operators from which on a run is long (see `repeated_calls`)
         self.ended = False  # Forward has: what threads that it started do is the user's own
@@ -81,23 +81,23 @@ class Recorder(RecorderState):
         if not isinstance(func, private.OpOverload):
             return layers.run(self, func, args, kwargs)
         if (handler := _HANDLERS.get(id(func))) is not None:
-            result = handler(Call(self, func, args, kwargs, states))
+            result = handler(DispatchedCall(self, func, args, kwargs, states))
             if result is not NotImplemented:
                 return result
         known = known and contents.computable(func, args, states)
         if known and contents.depends_on_content(func):
-            return contents.run(Call(self, func, args, kwargs, states))
+            return contents.run(DispatchedCall(self, func, args, kwargs, states))
         entry = None if key is None else self._memo.get(key)
         if entry is None:
             if is_composite(func):  # inside control flow operators arrive before autograd has taken them apart
                 with self:
                     return func.decompose(*args, **kwargs)
-            entry = work_out(Call(self, func, args, kwargs, states))
+            entry = work_out(DispatchedCall(self, func, args, kwargs, states))
             if key is not None:
                 self._memo[key] = entry
         if known and contents.is_small(entry):
             with suppress(NotImplementedError):  # a library may have no kernel for the CPU
-                return contents.run(Call(self, func, args, kwargs, states), entry)
+                return contents.run(DispatchedCall(self, func, args, kwargs, states), entry)
         result = self.emit(entry, states)
         if self.packages:
             self.add_packed(args)
@@ -156,7 +156,7 @@ class _RealTensor:
         self.sig, self.vid, self.content = sig, vid, None
 
 
-class RealRecorder(Recorder):
+class RealRecorder(DatalessRecorder):
     """Runs every operator for real and records it.
 
     If it `restores`, what an operator writes of the user's is saved first and put back by `restore`.
@@ -241,7 +241,9 @@ class RealRecorder(Recorder):
             if root in self.leaves and self.leaves[root][1] != "input":
                 self._written.keep(tensor)
         result = func(*args, **kwargs)
-        entry = describe(Call(self, func, args, kwargs, states), Trial(given, args, kwargs), result, self.device)
+        entry = describe(
+            DispatchedCall(self, func, args, kwargs, states), Trial(given, args, kwargs), result, self.device
+        )
         vids = [state.vid for state in states]
         made = []
         # An operator that returns nothing has outputs among its arguments.

@@ -21,8 +21,8 @@ from weakref import getweakrefcount
 import torch
 from torch.nn import functional
 
-from opcost.core.steps import Pattern, PatternOp, Step, Steps
-from opcost.frontends.torch.ledger.tensors import Entry, Mark, OpRecord, Recorded, Signature, recorded
+from opcost.core.steps import Pattern, PatternOp, PatternRun, Steps
+from opcost.frontends.torch.ledger.tensors import Mark, OperatorEntry, OpRecord, Recorded, Signature, recorded
 from opcost.frontends.torch.private import (
     ATTENTION_KERNELS,
     NoFunctionSubclass,
@@ -206,7 +206,7 @@ class StepRecords:
 
     def __init__(self, records: Iterable[OpRecord]) -> None:
         self.steps = Steps()
-        self._of_entry: dict[int, tuple[Entry, Pattern]] = {}
+        self._of_entry: dict[int, tuple[OperatorEntry, Pattern]] = {}
         for record in records:
             self.append(record)
 
@@ -232,7 +232,7 @@ class StepRecords:
 
     def __reversed__(self) -> Iterator[OpRecord]:
         for op in self.steps.latest_first():
-            entry = Entry(op.kind, op.raw, op.attrs, None, (), None)
+            entry = OperatorEntry(op.kind, op.raw, op.attrs, None, (), None)
             yield OpRecord(entry, op.inputs, op.outputs, op.module, op.phase)
 
 
@@ -281,7 +281,7 @@ _OWN_REFERENCES = 3  # Those of `spare`, of the local name, and of the argument 
 class SeenCall:
     """What a call of a function did, and what it returned."""
 
-    function: _Function
+    function: _RepeatedFunction
     key: list[Any]
     pattern: Pattern
     storages: tuple[int, ...]  # The positions of the values in whose memory the values are that it makes
@@ -293,7 +293,7 @@ class SeenCall:
     following: SeenCall | None = None  # The call that came next the last time: in a loop it mostly comes again
 
 
-class _Function:
+class _RepeatedFunction:
     """A function that is repeated, and its calls so far; None for a call that must run each time."""
 
     __slots__ = ("asking", "call", "calls")
@@ -313,12 +313,12 @@ class RepeatedCalls:
         self._ledger = ledger
         self._mark = ledger.mark
         self._dtype = torch.get_default_dtype()
-        self._functions: dict[Any, _Function] = {call: _Function(call) for call in REPLAYED}
+        self._functions: dict[Any, _RepeatedFunction] = {call: _RepeatedFunction(call) for call in REPLAYED}
         self._undo: Callable[[], None] = lambda: None
         self._records = StepRecords(ledger.ops)
         self._steps = self._records.steps
         self._specs = ledger.specs
-        self._latest = SeenCall(_Function(None), [], Pattern(0, (), (), ()), (), ())
+        self._latest = SeenCall(_RepeatedFunction(None), [], Pattern(0, (), (), ()), (), ())
 
     def start(self) -> None:
         """From here on, functions that get a tensor without data are caught."""
@@ -343,7 +343,7 @@ class RepeatedCalls:
             return self._run(func, types, args, kwargs)
         return self._answered(function, types, args, kwargs)
 
-    def _answered(self, function: _Function, types: Any, args: Any, kwargs: Any) -> Any:
+    def _answered(self, function: _RepeatedFunction, types: Any, args: Any, kwargs: Any) -> Any:
         vids: list[int] = []
         key: list[Any] = []
         # Gradients, autocast, other modes and transforms change what functions do.
@@ -429,7 +429,7 @@ class RepeatedCalls:
         return plain_function(func, types, args, kwargs or {})
 
     def _run_first(
-        self, function: _Function, key: list[Any], vids: list[int], types: Any, args: Any, kwargs: Any
+        self, function: _RepeatedFunction, key: list[Any], vids: list[int], types: Any, args: Any, kwargs: Any
     ) -> Any:
         """Run a call through the dispatcher, and keep what it did where a pattern says all of it."""
         ledger, steps = self._ledger, self._steps
@@ -467,7 +467,7 @@ class RepeatedCalls:
         elif results[0].sig is not None:
             seen.only = results[0]
         if pattern.length:
-            steps.replace(step, Step(pattern, vids, first, ledger.where()))
+            steps.replace(step, PatternRun(pattern, vids, first, ledger.where()))
         return result
 
 

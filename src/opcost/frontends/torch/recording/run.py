@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.core.graph import UNSEEN, Call, Graph, Module, Note, Op, TensorSpec, Value
+from opcost.core.graph import UNSEEN, Graph, Module, ModuleCall, Note, Op, TensorSpec, Value
 from opcost.core.interrupts import allow_signals, defer_signals, is_delivered, pending, raise_pending
 from opcost.core.steps import PatternedOps, PatternedValues
 from opcost.errors import ForwardError, InputError, OpcostError
@@ -32,7 +32,7 @@ from opcost.frontends.torch.operators.layers import STRIDED, whole_layers
 from opcost.frontends.torch.recording.environment import as_jagged, reading_contents, settings_for_run
 from opcost.frontends.torch.recording.failure import FailedCall, extra_of, forward_error, locate
 from opcost.frontends.torch.recording.module_calls import Checkpoints, Paths, Threads, intercept_calls, marked, markers
-from opcost.frontends.torch.recording.recorder import RealRecorder, Recorder
+from opcost.frontends.torch.recording.recorder import DatalessRecorder, RealRecorder
 from opcost.frontends.torch.recording.repeated_calls import StepRecords
 from opcost.frontends.torch.recording.training_step import RunOptions, TrainingPass, is_fully_sharded, note_of
 from opcost.frontends.torch.restore import restored
@@ -46,7 +46,7 @@ _Named = list[tuple[str, int]]  # Parameters or buffers of a module, by name
 class ModelRun:
     """One recorded run of a model."""
 
-    def __init__(self, model: nn.Module, recorder: Recorder, options: RunOptions) -> None:
+    def __init__(self, model: nn.Module, recorder: DatalessRecorder, options: RunOptions) -> None:
         self.model = model
         self.recorder = recorder
         self.options = options
@@ -322,7 +322,7 @@ class ModelRun:
                 for index, (e, inputs, outs, module, phase) in enumerate(recorder.ops)
             ]
             ops = tuple(self._training.repeated(each))
-        calls = tuple([Call(*call) for call in self.calls])
+        calls = tuple([ModuleCall(*call) for call in self.calls])
         with private.no_modes():  # an `extra_repr` may run operators, which are not the model's
             modules = tuple(self._modules(calls))
         return Graph(
@@ -346,8 +346,8 @@ class ModelRun:
             },
         )
 
-    def _modules(self, calls: tuple[Call, ...]) -> Iterator[Module]:
-        first: dict[str, Call] = {}
+    def _modules(self, calls: tuple[ModuleCall, ...]) -> Iterator[Module]:
+        first: dict[str, ModuleCall] = {}
         count: dict[str, int] = {}
         for call in calls:
             first.setdefault(call.path, call)
@@ -378,7 +378,7 @@ def _with_shape(module: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in module._parameters.items() if p is not None and not weights.is_uninitialized(p)}
 
 
-class Block:
+class RecordedBlock:
     """Records whatever runs inside a block of the user's code; modules that it calls go by `<Class>`, those below by name.
 
     Every operator runs as it would. Nothing is withheld or restored: what the block computes and changes is the user's doing.
@@ -393,7 +393,7 @@ class Block:
 
     def enter(self) -> None:
         """Begin to record."""
-        if any(isinstance(mode, Recorder) for mode in private.dispatch_modes()):
+        if any(isinstance(mode, DatalessRecorder) for mode in private.dispatch_modes()):
             raise InputError("a recording runs inside another recording or count", hint="end the outer one first")
         self._undo.enter_context(as_written())  # a compiler would trace the recorder, as flex attention's does
         self._undo.enter_context(intercept_calls(self._run.enter, engine=True))

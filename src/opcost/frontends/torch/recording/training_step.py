@@ -24,7 +24,7 @@ from opcost.errors import ForwardError, InputError, OpcostError
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import parts, rebuilt
 from opcost.frontends.torch.ledger.tensors import Recorded
-from opcost.frontends.torch.recording.recorder import Recorder
+from opcost.frontends.torch.recording.recorder import DatalessRecorder
 from opcost.frontends.torch.recording.repeated_calls import StepRecords
 from opcost.frontends.torch.restore.process import replaced
 from opcost.frontends.torch.tree import tensors_in, vars_of
@@ -139,7 +139,7 @@ class TrainingPass:
     """
 
     def __init__(
-        self, model: nn.Module, recorder: Recorder, options: RunOptions, forward: Where, backward: Where
+        self, model: nn.Module, recorder: DatalessRecorder, options: RunOptions, forward: Where, backward: Where
     ) -> None:
         self._model = model
         self._recorder = recorder

@@ -1,4 +1,4 @@
-"""Programs that start in milliseconds: a process that has loaded torch forks for each of them.
+"""Programs that start in milliseconds: a process that has loaded torch, and counted a model, forks for each of them.
 
 Its `python` and `opcost` are called as those of an environment are. Each call is a process of its own with its own streams,
 folder and environment; what one of them loads or changes does not reach the next.
@@ -45,7 +45,12 @@ def warm_programs() -> Iterator[Path]:
 
 def _serve(address: str) -> None:
     del sys.path[0]  # the folder of this file
-    import torch  # noqa: F401 - what every program would wait for
+    import torch  # what every program would wait for
+
+    import opcost
+    import opcost.cli.main
+
+    opcost.count(torch.nn.Linear(1, 1), torch.zeros(1, 1))
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     server = socket.socket(socket.AF_UNIX)

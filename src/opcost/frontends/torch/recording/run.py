@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +35,7 @@ from opcost.frontends.torch.recording.recorder import DatalessRecorder, RealReco
 from opcost.frontends.torch.recording.repeated_calls import StepRecords
 from opcost.frontends.torch.recording.training_step import RunOptions, TrainingPass, is_fully_sharded, note_of
 from opcost.frontends.torch.restore import restored
-from opcost.frontends.torch.restore.leftovers import empty_caches, remove_leftovers
+from opcost.frontends.torch.restore.leftovers import collect_garbage, empty_caches, remove_leftovers
 from opcost.frontends.torch.restore.process import as_written, one_at_a_time, replaced
 from opcost.frontends.torch.tree import map_tensors, tensors_in, tensors_passed
 
@@ -185,9 +184,9 @@ class ModelRun:
                     while behind is not None:
                         clear_frames(behind.__traceback__)
                         behind = behind.__cause__ or behind.__context__
-                    gc.collect(0)  # all that a run makes is young
+                    collect_garbage(self.recorder)
                 if not self.options.tentative or self.recorder.has_survivors():
-                    empty_caches()  # what its traceback holds besides goes with it
+                    empty_caches(self.recorder)  # what its traceback holds besides goes with it
                 raise
             self.failed = None  # an exception that the model itself caught; its frames hold tensors
             remove_leftovers(self.recorder)

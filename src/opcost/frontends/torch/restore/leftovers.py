@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import gc
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import CellType, FrameType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
 from weakref import finalize
@@ -29,16 +29,10 @@ _DEEPEST = 6  # The depth to which a result is searched for tensors
 
 def remove_leftovers(ledger: RecorderState) -> None:
     """Remove, or replace by real ones, all tensors of a run that still exist."""
-    attempts: tuple[Callable[[], Any], ...] = (
-        lambda: gc.collect(0),  # all that a run makes is young
-        empty_caches,
-        gc.collect,
-        lambda: _make_real(ledger),
-    )
-    for attempt in attempts:
+    for attempt in (collect_garbage, empty_caches, collect_garbage, _make_real):
         if not ledger.has_survivors():
             return
-        attempt()
+        attempt(ledger)
     if ledger.has_survivors():
         lost = _survivors(ledger)
         number = "a tensor" if len(lost) == 1 else f"{len(lost)} tensors"
@@ -49,11 +43,18 @@ def remove_leftovers(ledger: RecorderState) -> None:
         )
 
 
+def collect_garbage(ledger: RecorderState) -> None:
+    """Collect until no tensor of a run exists, the youngest first: what a run makes is young, and the heap may be large."""
+    for generation in range(3):
+        if ledger.has_survivors():
+            gc.collect(generation)
+
+
 def _survivors(ledger: RecorderState) -> list[Recorded]:
     return [one for one in gc.get_objects() if type(one) is Recorded and one.mark is ledger.mark]
 
 
-def empty_caches() -> None:
+def empty_caches(_: RecorderState) -> None:
     """Remove from every cache, and from the registered finalizers, what refers to a tensor without data."""
     without: dict[int, tuple[int, Any]] = {}
     registered = finalize._registry  # type: ignore[attr-defined]

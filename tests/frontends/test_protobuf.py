@@ -78,7 +78,7 @@ def test_what_is_large_is_found_and_not_read() -> None:
     file = Watched(message)
     found = list(fields(FilePiece(file, 0, len(message))))
     assert [(place, type(value).__name__) for place, value in found] == [
-        (1, "bytes"), (2, "Span"), (3, "int"), (4, "Span"), (5, "bytes"),
+        (1, "bytes"), (2, "FilePiece"), (3, "int"), (4, "FilePiece"), (5, "bytes"),
     ]  # fmt: skip
     assert file.taken <= 3 * BLOCK
 

@@ -186,8 +186,10 @@ class Walk:
                 self._known += len(content.items if content else items or ())
                 if self._known > MOST_KNOWN:
                     content = items = None
-                elif content and not all(map(_has_64_bits, content.items)):
-                    content = Content(content.shape, tuple([n if _has_64_bits(n) else None for n in content.items]))
+                elif content:  # numbers of more than 64 bits are not known
+                    wide = {n for n in content.items if isinstance(n, int) and not -(1 << 63) <= n < 1 << 64}
+                    if wide:
+                        content = Content(content.shape, tuple([None if n in wide else n for n in content.items]))
             spec = maker.spec(shape, plain(dtype))
             value = maker.value(name, spec, home=None if home is None else home.value)
             made.append(Operand(value, shape, spec.dtype, content, items))
@@ -341,10 +343,6 @@ def _unknown(ins: Operands, kind: str, attrs: Attrs) -> OperatorMeaning:
 
 def _shapes(ins: Operands) -> str:
     return f"its inputs are {', '.join(text(each.shape) if each else 'left out' for each in ins) or 'none'}"
-
-
-def _has_64_bits(number: Number) -> bool:
-    return not isinstance(number, int) or -(1 << 63) <= number < 1 << 64
 
 
 # -- loops whose condition looks at a counter ----------------------------------------------------------------------------

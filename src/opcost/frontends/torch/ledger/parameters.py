@@ -167,8 +167,10 @@ class SharedMemory:
         except (NotImplementedError, RuntimeError):  # there is no plain storage to ask
             return vid, ()
         start, numel = tensor.storage_offset(), tensor.numel()
-        last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-        span = _StorageSpan(start, start + (1 + last if numel else 0), numel, vid)
+        extent = numel
+        if numel and not tensor.is_contiguous():
+            extent = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+        span = _StorageSpan(start, start + extent, numel, vid)
         others = self._spans.setdefault(storage, [])
         for other in others:
             # The same elements, however they are laid out, or a part of them

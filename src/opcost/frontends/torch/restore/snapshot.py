@@ -111,7 +111,8 @@ class Snapshot:
             for key, value in zip(keys, values, strict=True):
                 exact.__setitem__(mapping, key, self._stand_in(value))
         self._follow(values)
-        self._follow(keys)
+        if not _FIXED.issuperset(map(id, map(type, keys))):  # names of attributes, nearly always
+            self._follow(keys)
         if type(mapping) is not exact:
             self._take_attributes(mapping)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import ThreadingHTTPServer
@@ -14,6 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 from html_page import HtmlPage
 
+from opcost.cli import view as serving
 from opcost.cli.view import WatchedPage, _handler, files_of, stamp_of
 
 LINEAR = "from torch import nn\ndef net(width=8):\n    return nn.Sequential(nn.Linear(width, 5, bias=False))\n"
@@ -143,6 +145,24 @@ def test_nothing_else_is_served_and_to_nobody_else(watched: tuple[WatchedPage, s
         with pytest.raises(HTTPError) as caught:
             urlopen(Request(f"{address}{path}", headers=headers))
         assert caught.value.code == code
+
+
+def test_no_more_clients_are_served_than_a_few_at_a_time(linear: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "MOST_CLIENTS", 2)
+    monkeypatch.setattr(serving, "ANSWERED_WITHIN", 0.2)
+    server = serving._Server(("127.0.0.1", 0), _handler(WatchedPage([linear], [])))
+    before = threading.active_count()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    silent = [socket.create_connection(("127.0.0.1", server.server_port)) for _ in range(8)]
+    try:
+        with urlopen(f"http://127.0.0.1:{server.server_port}/version", timeout=20) as answer:
+            assert answer.read() == b"0"
+        assert threading.active_count() <= before + 1 + 2
+    finally:
+        for each in silent:
+            each.close()
+        server.shutdown()
+        server.server_close()
 
 
 def test_folders_and_code_are_watched(tmp_path: Path, linear: str) -> None:

@@ -101,6 +101,7 @@ def page_of(sources: tuple[str, ...], options: dict[str, Any], *, quiet: bool) -
 
 HOST = "127.0.0.1"
 PAUSE = 0.5  # seconds between two looks at the files
+MOST_CLIENTS = 16
 ANSWERED_WITHIN = 5  # seconds after which an idle client is dropped
 Stamp = tuple[tuple[str, int, int], ...]
 
@@ -163,7 +164,7 @@ def serve_page(sources: Sequence[str], words: Sequence[str], port: int) -> int:
     if wrong := watched.refresh():
         raise OpcostError(wrong.removeprefix("opcost: "))
     try:
-        server = ThreadingHTTPServer((HOST, port), _handler(watched))
+        server = _Server((HOST, port), _handler(watched))
     except (OSError, OverflowError) as exc:
         raise InputError(f"port {port} cannot be used: {exc}", hint="--port 0 takes any that is free") from exc
     say(f"http://{HOST}:{server.server_port}/  (Ctrl-C ends it)")
@@ -179,6 +180,28 @@ def serve_page(sources: Sequence[str], words: Sequence[str], port: int) -> int:
     finally:
         server.shutdown()
         server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    """Answers a limited number of clients at a time; others wait."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._free = threading.BoundedSemaphore(MOST_CLIENTS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._free.acquire()
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
 
 def _handler(watched: WatchedPage) -> type[BaseHTTPRequestHandler]:

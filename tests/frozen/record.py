@@ -56,6 +56,12 @@ class Printed(NamedTuple):
     value: Any
 
 
+class Unordered(NamedTuple):
+    """A report whose rows are compared in any order: autocast on a processor casts arguments as PyTorch's compiler orders them."""
+
+    report: Any
+
+
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Without warnings and log messages."""
@@ -257,6 +263,10 @@ def _items(value: Any) -> list[Any]:
 
 def parts_of(result: Any) -> Parts:
     """The parts of whatever a source gives."""
+    if isinstance(result, Unordered):
+        parts = report_parts(result.report)
+        del parts["page"], parts["page_numbers"]
+        return {**parts, "rows": sorted(parts["rows"], key=canonical)}
     if isinstance(result, Printed):
         out = scrubbed(result.out)
         return {"totals": {"lines": out.count("\n")}, "printed": out, "returned": plain(result.value)}

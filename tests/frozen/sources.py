@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, TypeAlias
 
-from record import ROOT, command, page_data, plain, printed
+from record import ROOT, Unordered, command, page_data, plain, printed
 
 Sources: TypeAlias = dict[str, Callable[[], Any]]
 DATA = ROOT / "tests" / "data"
@@ -87,6 +87,11 @@ def analyzed(*words: object) -> Any:
     return command("analyze", *words, "--width", 120)
 
 
+def unordered(source: Callable[[], Any]) -> Callable[[], Any]:
+    """The same, with autocast on a processor."""
+    return lambda: Unordered(source())
+
+
 def scratch(name: str, content: bytes | str = b"") -> Path:
     """A file of this name in a new folder."""
     path = Path(mkdtemp(), name)
@@ -106,6 +111,7 @@ def torch_room() -> Sources:
     sources: Sources = {name: partial(run, *case) for name, case in nets.CASES.items()}
     for name, build in nets.stateful().items():
         sources[f"stateful {name}"] = partial(run, build, nets.ROWS, {})
+    sources["autocast"] = unordered(sources["autocast"])
     return sources
 
 
@@ -194,6 +200,7 @@ def transformers_room() -> Sources:
         "set": {"tokens": 16, "set": {"num_hidden_layers": 1}},
     }.items():
         sources[f"llama {name}"] = lambda options=options: count(config("llama", **causal), **options)
+    sources["llama training"] = unordered(sources["llama training"])
     return sources
 
 

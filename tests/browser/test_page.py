@@ -181,7 +181,8 @@ def test_tables_are_copied_as_markdown_and_csv(show: Show) -> None:
 def test_what_is_not_counted_stands_out(show: Show) -> None:
     page = show(HTML.render(report(uncounted=True)))
     assert "odd" in page.locator(".alert").inner_text()
-    assert page.locator(".totals .partial").count() == 4
+    # MACs, FLOPs, activations, bytes read and written, peak memory
+    assert page.locator(".totals .partial").count() == 6
     assert page.locator(f"{ROWS}.partial td:first-child").all_inner_texts()[0].endswith("Net")
     assert page.locator(f"{ROWS} td").nth(3).inner_text().startswith("≥")
 

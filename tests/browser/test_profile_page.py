@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 from opcost.analysis.query import query
 from opcost.core.profile import Gain, Kernel
 from opcost.core.units import format_count
-from opcost.profiles import priced
+from opcost.profiles import with_default_costs
 from opcost.views.html import HTML
 
 Show = Callable[..., Any]
@@ -94,7 +94,7 @@ def test_the_flame_view_of_a_profile_stands_on_its_root(show: Show) -> None:
 def test_what_to_do_next_stands_below_the_use_of_the_device(show: Show) -> None:
     asked = profile(word=HOSTILE)
     gain = Gain(what=f"idle: host-bound{HOSTILE}", share=0.25, time_ns=2_500_000, command="--view breakdown")
-    page = show(HTML.render(replace(query(asked), gains=(gain,)), profile=priced(asked)))
+    page = show(HTML.render(replace(query(asked), gains=(gain,)), profile=with_default_costs(asked)))
     told = page.locator(".gains li").inner_text()
     assert told.startswith("2.50 ms (25.0 %) idle: host-bound")
     assert "larger batch" in told

@@ -1,4 +1,4 @@
-"""Scripts that CI does not run, because they need a GPU or an hour, import only names that opcost has."""
+"""Scripts that CI does not run, because they need a GPU, a browser, another framework or an hour, import only names that opcost has."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = sorted(path for folder in ("benchmarks", "docs", "examples") for path in (ROOT / folder).rglob("*.py"))
+SCRIPTS = sorted(
+    path
+    for folder in ("benchmarks", "docs", "examples", "tests/browser", "tests/live", "tests/peers")
+    for path in (ROOT / folder).rglob("*.py")
+)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))

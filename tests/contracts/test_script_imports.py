@@ -1,4 +1,4 @@
-"""Scripts that CI does not run, because they need a GPU, a browser, another framework or an hour, import only names that opcost has."""
+"""Scripts that need a GPU, a browser, another framework or an hour import only names that opcost has."""
 
 from __future__ import annotations
 

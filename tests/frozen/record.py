@@ -57,7 +57,7 @@ class Printed(NamedTuple):
 
 
 class Unordered(NamedTuple):
-    """A report whose rows are compared in any order: autocast on a processor casts arguments as PyTorch's compiler orders them."""
+    """A report whose rows are compared in any order: PyTorch's compiler orders the casts of autocast on a processor."""
 
     report: Any
 

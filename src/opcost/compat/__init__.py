@@ -10,5 +10,6 @@ def add_submodules(peer: str, *names: str) -> None:
     module = sys.modules[peer]
     for name in names:
         sys.modules[f"{peer}.{name}"] = module
-        if not hasattr(module, name):
-            setattr(module, name, module)
+        own_name = name.rpartition(".")[2]
+        if not hasattr(module, own_name):
+            setattr(module, own_name, module)

@@ -169,17 +169,26 @@ def tensors(structure: Structure) -> Iterator[TensorSpec]:
         yield from tensors(list(structure.values()))
 
 
-def without_data(shape: Sequence[int], dtype: Any, model: nn.Module) -> torch.Tensor:
-    """An input without data; integers may decide what runs, so they are zeros.
+def inputs_of(
+    model: nn.Module, sizes: Sequence[Sequence[int]], dtypes: Sequence[Any] | None, batch: int | None = None,
+    batch_dim: int | None = 0,
+) -> tuple[torch.Tensor, ...]:  # fmt: skip
+    """Inputs without data of these sizes, with a batch put in; integers may decide what runs, so they are zeros.
 
-    The type is given as the peers take it: `torch.float32`, or a class of tensors such as `torch.LongTensor`.
+    Types are given as the peers take them: `torch.float32`, the default, or a class of tensors such as `torch.LongTensor`.
     """
-    dtype = getattr(dtype, "dtype", dtype)
-    if dtype.is_floating_point or dtype.is_complex:
-        return torch.empty(tuple(shape), dtype=dtype, device="meta")
     from opcost.frontends.torch.load import device_of
 
-    return torch.zeros(tuple(shape), dtype=dtype, device=device_of(model))
+    found = []
+    for size, given in zip(sizes, dtypes or [torch.float32] * len(sizes), strict=False):
+        shape, dtype = list(size), getattr(given, "dtype", given)
+        if batch is not None and batch_dim is not None:
+            shape.insert(batch_dim, batch)
+        if dtype.is_floating_point or dtype.is_complex:
+            found.append(torch.empty(shape, dtype=dtype, device="meta"))
+        else:
+            found.append(torch.zeros(shape, dtype=dtype, device=device_of(model)))
+    return tuple(found)
 
 
 def meta_tensors(specs: Iterable[TensorSpec]) -> tuple[torch.Tensor, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from inspect import getattr_static
 from typing import Any
 
@@ -54,6 +54,10 @@ class Names:
     def lineage(self, name: str) -> Iterator[str]:
         """A module's name and those of all that it is part of; a name with a dot in it may have no module above."""
         return (above for above in lineage(name) if above in self.modules)
+
+    def inside(self, name: str, kinds: Collection[type]) -> bool:
+        """Whether a module, or one that it is part of, is of one of these classes."""
+        return any(type(self.modules[above]) in kinds for above in self.lineage(name))
 
     def is_callable(self, name: str) -> bool:
         """Whether the module has a forward of its own that does something; containers are not meant to be called."""

@@ -364,22 +364,20 @@ def _fits(argument: object, kind: str) -> bool:
 
 # -- rows without a call: inside scripted modules and recurrent cells -------------------------------------------------
 
-_CALLED = {
-    "_adaptive_avg_pool2d": "adaptive_avg_pool2d", "_adaptive_avg_pool3d": "adaptive_avg_pool3d", "_fused_rms_norm": "rms_norm",
-    "_log_softmax": "log_softmax", "_native_batch_norm_legit": "batch_norm",
-    "_native_batch_norm_legit_no_training": "batch_norm", "_prelu_kernel": "prelu",
-    "_scaled_dot_product_flash_attention_for_cpu": "scaled_dot_product_attention",
-    "_scaled_dot_product_cudnn_attention": "scaled_dot_product_attention",
-    "_scaled_dot_product_efficient_attention": "scaled_dot_product_attention",
-    "_scaled_dot_product_flash_attention": "scaled_dot_product_attention",
-    "_scaled_dot_product_fused_attention_overrideable": "scaled_dot_product_attention", "_softmax": "softmax",
-    "_to_copy": "to", "_unsafe_view": "view", "alias": "detach", "clone": "contiguous", "convolution": "_convolution",
-    "cudnn_batch_norm": "batch_norm", "grid_sampler_2d": "grid_sampler", "grid_sampler_3d": "grid_sampler",
-    "index_put": "index_put_", "max_pool2d_with_indices": "max_pool2d", "max_pool3d_with_indices": "max_pool3d",
-    "native_batch_norm": "batch_norm", "native_dropout": "dropout", "native_group_norm": "group_norm",
-    "native_layer_norm": "layer_norm", "unsafe_split": "unsafe_chunk",
+_CALLS = {
+    "adaptive_avg_pool2d": "_adaptive_avg_pool2d", "adaptive_avg_pool3d": "_adaptive_avg_pool3d", "rms_norm": "_fused_rms_norm",
+    "batch_norm": "_native_batch_norm_legit _native_batch_norm_legit_no_training cudnn_batch_norm native_batch_norm",
+    "scaled_dot_product_attention": "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_cudnn_attention "
+    "_scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention "
+    "_scaled_dot_product_fused_attention_overrideable",
+    "log_softmax": "_log_softmax", "prelu": "_prelu_kernel", "softmax": "_softmax", "to": "_to_copy", "view": "_unsafe_view",
+    "detach": "alias", "contiguous": "clone", "_convolution": "convolution", "grid_sampler": "grid_sampler_2d grid_sampler_3d",
+    "index_put_": "index_put", "max_pool2d": "max_pool2d_with_indices", "max_pool3d": "max_pool3d_with_indices",
+    "dropout": "native_dropout", "group_norm": "native_group_norm", "layer_norm": "native_layer_norm",
+    "unsafe_chunk": "unsafe_split",
 }  # fmt: skip
-"""The operator of the dispatcher, and the call that becomes it."""
+"""Calls, and the operators of the dispatcher that each becomes."""
+_CALLED = {operator: call for call, operators in _CALLS.items() for operator in operators.split()}
 
 
 def _calls_of_rows(rows: Iterable[Row], made_by: dict[int, str]) -> Iterator[OperatorCall]:
@@ -417,28 +415,43 @@ def _arguments(kind: str, row: Row) -> tuple[object, ...]:
 # -- what peers count for operators without products ------------------------------------------------------------------
 
 
-class ElementCosts(NamedTuple):
-    """A peer's table: the cost of an operator for each element of its first argument or result."""
-
-    per_input: Mapping[str, int]
-    per_output: Mapping[str, int]
-    norms: Mapping[str, tuple[int, int, int]]
-    """The position of the weight among the arguments, the cost for each element with a weight, and without."""
-
-    def of(self, call: OperatorCall) -> int | None:
-        """The cost of a call; None where the table has no entry."""
-        name = call.name
-        if name in self.per_input:
-            return self.per_input[name] * call.inputs()[0].numel
-        if name in self.per_output:
-            return self.per_output[name] * call.outputs()[0].numel
-        if name in self.norms:
-            weight, affine, plain = self.norms[name]
-            inputs = call.inputs()
-            return inputs[0].numel * (affine if inputs[weight].isCompleteTensor() else plain)
-        return None
-
-
-POOLINGS = tuple(
+POOLINGS = " ".join(
     f"{adaptive}{kind}_pool{n}d" for adaptive in ("", "adaptive_") for kind in ("avg", "max") for n in (1, 2, 3)
 )
+RESIZINGS = (
+    "upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d "
+    "upsample_trilinear3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d "
+    "_upsample_bilinear2d_aa _upsample_bicubic2d_aa"
+)
+_NORMS = {"batch_norm": 1, "instance_norm": 1, "layer_norm": 2, "group_norm": 2}
+"""The position of a norm's weight among its arguments."""
+
+
+def by_name(table: Mapping[int, str]) -> dict[str, int]:
+    """The costs of operators, of a table that has the names for each cost."""
+    return {name: cost for cost, names in table.items() for name in names.split()}
+
+
+class ElementCosts:
+    """A peer's tables: what operators cost for each element of their first argument, or of their first result.
+
+    A norm has two costs, with a weight and without; and others, where they differ, for stored statistics (batch norm in use).
+    """
+
+    def __init__(
+        self, read: Mapping[int, str], made: Mapping[int, str], norm: tuple[int, int], stored: tuple[int, int] | None = None
+    ) -> None:  # fmt: skip
+        self._read, self._made = by_name(read), by_name(made)
+        self._norm, self._stored = norm, stored or norm
+
+    def of(self, call: OperatorCall) -> int | None:
+        """The cost of a call; None where the tables have no entry."""
+        name, inputs = call.name, call.inputs()
+        if name in self._read:
+            return self._read[name] * inputs[0].numel
+        if name in self._made:
+            return self._made[name] * call.outputs()[0].numel
+        if name not in _NORMS:
+            return None
+        affine, plain = self._stored if name == "batch_norm" and not inputs[5].toIValue() else self._norm
+        return inputs[0].numel * (affine if inputs[_NORMS[name]].isCompleteTensor() else plain)

@@ -107,25 +107,21 @@ def _results(
 
 
 def _text(costs: ModuleCosts, backward_factor: float, unit: str | None, precision: int, *, detailed: bool) -> str:
-    macs, flops, both = costs.macs[""], costs.flops[""], 1 + backward_factor
+    macs, flops = costs.macs[""], costs.flops[""]
     params = parameter_elements(costs.model, trainable=True)
 
     def words(name: str, own: str) -> str:
         here = parameter_elements(costs.names.modules[name], trainable=True)
         shown = [
-            f"{params_to_string(here)} = {deepspeed.share(here, params, precision)} Params",
-            f"{macs_to_string(costs.macs[name])} = {deepspeed.share(costs.macs[name], macs, precision)} MACs",
-            f"{flops_to_string(costs.flops[name])} = {deepspeed.share(costs.flops[name], flops, precision)} FLOPs",
+            f"{deepspeed.part_of(params_to_string, here, params, precision)} Params",
+            f"{deepspeed.part_of(macs_to_string, costs.macs[name], macs, precision)} MACs",
+            f"{deepspeed.part_of(flops_to_string, costs.flops[name], flops, precision)} FLOPs",
         ]
-        return ", ".join([*shown, own] if own else shown)
+        return ", ".join(filter(None, [*shown, own]))
 
-    lines = [
-        _HEAD.format(factor=backward_factor),
-        deepspeed.total_line("Total Training Params: ", params_to_string(params)),
-        deepspeed.total_line("fwd MACs: ", macs_to_string(macs, unit, precision)),
-        deepspeed.total_line("fwd FLOPs: ", flops_to_string(flops, unit, precision)),
-        deepspeed.total_line("fwd+bwd MACs: ", macs_to_string(macs * both, unit, precision)),
-        deepspeed.total_line("fwd+bwd FLOPs: ", flops_to_string(flops * both, unit, precision)),
-        *([_DETAILED, repr_with(costs.model, words)] if detailed else []),
-    ]
-    return "\n".join([*lines, _END])
+    totals = {"Total Training Params": params_to_string(params)}
+    for title, times in (("fwd", 1), ("fwd+bwd", 1 + backward_factor)):
+        totals[f"{title} MACs"] = macs_to_string(macs * times, unit, precision)
+        totals[f"{title} FLOPs"] = flops_to_string(flops * times, unit, precision)
+    modules = [_DETAILED, repr_with(costs.model, words)] if detailed else []
+    return "\n".join([_HEAD.format(factor=backward_factor), *deepspeed.total_lines(totals), *modules, _END])

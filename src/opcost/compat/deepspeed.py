@@ -19,7 +19,7 @@ from torch import nn
 
 from opcost.api import Recording, recording
 from opcost.compat._modules import Names, parameter_elements, repr_with, with_below
-from opcost.compat._operators import POOLINGS, ElementCosts, OperatorCall, OperatorRecorder, trace, with_rows
+from opcost.compat._operators import POOLINGS, RESIZINGS, ElementCosts, OperatorCall, OperatorRecorder, trace, with_rows
 from opcost.compat._recording import Clock, current_recorder, seconds_by_module, warn_uncounted
 from opcost.core.escaping import printable
 from opcost.core.files import write_text
@@ -28,14 +28,8 @@ from opcost.errors import InputError, UnknownName
 __all__ = ["FlopsProfiler", "get_model_profile"]
 
 _ELEMENT_COSTS = ElementCosts(
-    per_input=dict.fromkeys(
-        (
-            "relu", "relu_", "prelu", "elu", "elu_", "leaky_relu", "leaky_relu_", "relu6", "hardtanh", "hardtanh_", "silu",
-            "silu_", "gelu", "softmax", *POOLINGS,
-        ), 1,
-    ),
-    per_output=dict.fromkeys(("add", "add_", "mul", "mul_"), 1),
-    norms={"batch_norm": (1, 5, 4), "instance_norm": (1, 5, 4), "layer_norm": (2, 5, 4), "group_norm": (2, 5, 4)},
+    read={1: f"relu relu_ prelu elu elu_ leaky_relu leaky_relu_ relu6 hardtanh hardtanh_ silu silu_ gelu softmax {POOLINGS}"},
+    made={1: f"add add_ mul mul_ {RESIZINGS}"}, norm=(5, 4), stored=(2, 1),
 )  # fmt: skip
 _BIAS = {"_convolution": 2, "addmm": 0, "addmm_": 0, "baddbmm": 0}
 """Position of what is added to a product, one for each element of the result."""
@@ -48,10 +42,6 @@ def flops_of(call: OperatorCall) -> int:
     if macs := call.macs:
         added = name in _BIAS and inputs[_BIAS[name]].isCompleteTensor()
         return 2 * macs + (outputs[0].numel if added else 0)
-    if name.startswith(("upsample_", "_upsample_")):
-        return outputs[0].numel
-    if name == "batch_norm" and not inputs[5].toIValue():
-        return inputs[0].numel * (2 if inputs[1].isCompleteTensor() else 1)
     return _ELEMENT_COSTS.of(call) or 0
 
 
@@ -104,13 +94,13 @@ def duration_to_string(duration: float, units: str | None = None, precision: int
     return f"{number_to_string(duration, units, precision)}s"
 
 
-def share(part: float, whole: float, precision: int = 2) -> str:
-    """Percent, without zeros behind the point."""
-    return f"{round(100 * part / whole, precision) if whole else 0:g}%"
+def part_of(write: Callable[[float], str], part: float, whole: float, precision: int = 2) -> str:
+    """A number and its percentage of the whole, without zeros behind the point."""
+    return f"{write(part)} = {round(100 * part / whole, precision) if whole else 0:g}%"
 
 
-def total_line(title: str, value: str) -> str:
-    return f"{title:<70}  {value:<8}"
+def total_lines(totals: Mapping[str, str]) -> list[str]:
+    return [f"{f'{title}: ':<70}  {value:<8}" for title, value in totals.items()]
 
 
 # -- the printed profile: totals, the largest modules of every depth, the model's repr with numbers -------------------
@@ -149,16 +139,16 @@ class ModuleCosts:
     """
 
     def __init__(
-        self, model: nn.Module, calls: Iterable[OperatorCall], stem: str = "", ignored: Collection[type] = ()
-    ) -> None:
+        self, model: nn.Module, calls: Iterable[OperatorCall], stem: str = "", ignored: Collection[type] = (),
+        seconds: Mapping[int, float] | None = None,
+    ) -> None:  # fmt: skip
         self.model, self.names = model, Names(model)
-        self.seconds: Mapping[int, float] = {}
+        self.seconds = seconds or {}
         """Of each module's own forward, by its identity."""
-        own_macs: Counter[str] = Counter()
-        own_flops: Counter[str] = Counter()
+        own_macs, own_flops = Counter[str](), Counter[str]()
         for call in calls:
             name = self.names.registered(call.module.removeprefix(stem).removeprefix("."))
-            if not any(type(self.names.modules[above]) in ignored for above in self.names.lineage(name)):
+            if not self.names.inside(name, ignored):
                 own_macs[name] += call.macs
                 own_flops[name] += flops_of(call)
         self.macs, self.flops = with_below(own_macs), with_below(own_flops)
@@ -176,20 +166,17 @@ class ModuleCosts:
         """Everything that DeepSpeed prints."""
         macs, flops, latency = self.macs[""], self.flops[""], self._latency("")
         params = params_to_string(parameter_elements(self.model))
-        lines = [
-            _HEAD.format(step=step),
-            total_line("params per GPU: ", params),
-            total_line("params of model = params per GPU * mp_size: ", params),
-            total_line("fwd MACs per GPU: ", macs_to_string(macs)),
-            total_line("fwd flops per GPU: ", number_to_string(flops)),
-            total_line("fwd flops of model = fwd flops per GPU * mp_size: ", number_to_string(flops)),
-            total_line("fwd latency: ", duration_to_string(latency)),
-            total_line(
-                "fwd FLOPS per GPU = fwd flops per GPU / fwd latency: ", flops_to_string(latency and flops / latency)
-            ),
-            _AGGREGATED,
-            *self.aggregated(module_depth, top_modules),
-        ]
+        totals = {
+            "params per GPU": params,
+            "params of model = params per GPU * mp_size": params,
+            "fwd MACs per GPU": macs_to_string(macs),
+            "fwd flops per GPU": number_to_string(flops),
+            "fwd flops of model = fwd flops per GPU * mp_size": number_to_string(flops),
+            "fwd latency": duration_to_string(latency),
+            "fwd FLOPS per GPU = fwd flops per GPU / fwd latency": flops_to_string(latency and flops / latency),
+        }
+        lines = [_HEAD.format(step=step), *total_lines(totals), _AGGREGATED]
+        lines += self.aggregated(module_depth, top_modules)
         if detailed:
             lines += [_DETAILED, repr_with(self.model, self._words)]
         return "\n".join([*lines, _END, ""])
@@ -215,12 +202,12 @@ class ModuleCosts:
     def _words(self, name: str, own: str) -> str:
         params, latency = parameter_elements(self.names.modules[name]), self._latency(name)
         words = [
-            f"{params_to_string(params)} = {share(params, parameter_elements(self.model))} Params",
-            f"{macs_to_string(self.macs[name])} = {share(self.macs[name], self.macs[''])} MACs",
-            f"{duration_to_string(latency)} = {share(latency, self._latency(''))} latency",
+            f"{part_of(params_to_string, params, parameter_elements(self.model))} Params",
+            f"{part_of(macs_to_string, self.macs[name], self.macs[''])} MACs",
+            f"{part_of(duration_to_string, latency, self._latency(''))} latency",
             flops_to_string(round(self.flops[name] / latency, 2) if latency else 0),
         ]
-        return ", ".join([*words, own] if own else words)
+        return ", ".join(filter(None, [*words, own]))
 
     def _latency(self, name: str) -> float:
         """Seconds of a module with everything below it."""
@@ -252,6 +239,15 @@ def get_model_profile(
     return flops, macs, params
 
 
+def _total(number: Callable[[Any], float], write: Callable[[float], str]) -> Callable[..., Any]:
+    """A method that returns a number, or its text."""
+
+    def get_total(self: FlopsProfiler, as_string: bool = False) -> Any:
+        return write(number(self)) if as_string else number(self)
+
+    return get_total
+
+
 class FlopsProfiler:
     """Counts and times the forward passes that a training loop runs between `start_profile()` and `end_profile()`.
 
@@ -263,9 +259,6 @@ class FlopsProfiler:
         self.ds_engine = ds_engine
         self.recompute_fwd_factor = recompute_fwd_factor
         self._undo = ExitStack()
-        self._recording: Recording | None = None
-        self._operators: OperatorRecorder | None = None
-        self._ignored: Collection[type] = ()
         self.end_profile()
 
     def start_profile(self, ignore_list: Collection[type] | None = None) -> None:
@@ -292,27 +285,17 @@ class FlopsProfiler:
     def end_profile(self) -> None:
         """Stop recording, and drop the numbers."""
         self.stop_profile()
-        self._recording = self._operators = None
-        self._ignored = ()
+        self._recording: Recording | None = None
+        self._operators: OperatorRecorder | None = None
+        self._ignored: Collection[type] = ()
         self._clock = Clock()
         self._stem = ""
         self.started = False
 
-    def get_total_flops(self, as_string: bool = False) -> Any:
-        flops = self._costs().flops[""]
-        return number_to_string(flops) if as_string else flops
-
-    def get_total_macs(self, as_string: bool = False) -> Any:
-        macs = self._costs().macs[""]
-        return macs_to_string(macs) if as_string else macs
-
-    def get_total_duration(self, as_string: bool = False) -> Any:
-        seconds = sum(self._clock.seconds.values())
-        return duration_to_string(seconds) if as_string else seconds
-
-    def get_total_params(self, as_string: bool = False) -> Any:
-        params = parameter_elements(self.model)
-        return params_to_string(params) if as_string else params
+    get_total_flops = _total(lambda self: self._costs().flops[""], number_to_string)
+    get_total_macs = _total(lambda self: self._costs().macs[""], macs_to_string)
+    get_total_duration = _total(lambda self: sum(self._clock.seconds.values()), duration_to_string)
+    get_total_params = _total(lambda self: parameter_elements(self.model), params_to_string)
 
     def print_model_profile(
         self, profile_step: int = 1, module_depth: int = -1, top_modules: int = 1, detailed: bool = True,
@@ -334,9 +317,7 @@ class FlopsProfiler:
         warn_uncounted(report)
         calls = with_rows(report, self._operators.calls)
         forward = (call for call in calls if all(row.op.phase == "forward" for row in call.rows))
-        costs = ModuleCosts(self.model, forward, self._stem, self._ignored)
-        costs.seconds = self._clock.seconds
-        return costs
+        return ModuleCosts(self.model, forward, self._stem, self._ignored, self._clock.seconds)
 
 
 def _write(text: str, output_file: str | None) -> None:

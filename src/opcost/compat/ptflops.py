@@ -24,7 +24,7 @@ from torch import nn
 from opcost.compat import add_submodules
 from opcost.compat._layers import meta_tensors
 from opcost.compat._modules import Names, repr_with, with_below
-from opcost.compat._operators import POOLINGS, ElementCosts, OperatorCall, trace
+from opcost.compat._operators import POOLINGS, RESIZINGS, ElementCosts, OperatorCall, trace
 from opcost.core.report import Row
 from opcost.errors import InputError, StateError
 from opcost.rules.contractions import BIASES, CELLS
@@ -123,15 +123,11 @@ def get_model_complexity_info(
 # -- the cost of an operator ------------------------------------------------------------------------------------------
 
 _ELEMENT_COSTS = ElementCosts(
-    per_input=dict.fromkeys(POOLINGS, 1),
-    per_output=dict.fromkeys((
-        "relu", "relu_", "relu6", "relu6_", "prelu", "elu", "elu_", "leaky_relu", "leaky_relu_", "gelu", "gelu_", "silu",
-        "silu_", "softmax", "add", "add_", "mul", "mul_", "layer_norm", "upsample_nearest1d", "upsample_nearest2d",
-        "upsample_nearest3d", "upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d",
-        "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "_upsample_bilinear2d_aa",
-        "_upsample_bicubic2d_aa",
-    ), 1),
-    norms={"batch_norm": (1, 2, 1), "instance_norm": (1, 2, 1), "group_norm": (2, 2, 1)},
+    read={1: POOLINGS}, norm=(2, 1),
+    made={
+        1: "relu relu_ relu6 relu6_ prelu elu elu_ leaky_relu leaky_relu_ gelu gelu_ silu silu_ softmax add add_ mul mul_ "
+        f"layer_norm {RESIZINGS}"
+    },
 )  # fmt: skip
 _CELL_STATE_MACS = {"lstm": 10, "gru": 7, "rnn_tanh": 1, "rnn_relu": 1}
 """Per hidden element and step, besides the products and biases: how the gates meet the state."""
@@ -304,16 +300,18 @@ def count_operators(
 
 def flops_to_string(flops: float, units: str | None = None, precision: int = 2) -> str:
     """Multiply-adds with a unit: GMac, MMac, KMac, or the fitting one."""
-    for unit, size in (("GMac", 10**9), ("MMac", 10**6), ("KMac", 10**3)):
-        if units == unit or (units is None and flops // size > 0):
-            return f"{round(flops / size, precision)} {unit}"
-    return f"{flops} Mac"
+    return _in_unit(flops, {"GMac": 10**9, "MMac": 10**6, "KMac": 10**3}, units, precision) or f"{flops} Mac"
 
 
 def params_to_string(params_num: int, units: str | None = None, precision: int = 2) -> str:
     """A number of parameters with a unit: B, M, K, or the fitting one."""
     sizes = {"M": 10**6, "k": 10**3} if units is None else {"B": 10**9, "M": 10**6, "K": 10**3}
+    return _in_unit(params_num, sizes, units, precision) or str(params_num)
+
+
+def _in_unit(number: float, sizes: Mapping[str, int], units: str | None, precision: int) -> str:
+    """In the given unit, or in the largest of which there is at least one; empty without."""
     for unit, size in sizes.items():
-        if unit == units or (units is None and params_num // size > 0):
-            return f"{round(params_num / size, precision)} {unit}"
-    return str(params_num)
+        if unit == units or (units is None and number // size > 0):
+            return f"{round(number / size, precision)} {unit}"
+    return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 from torch import nn
 
 from opcost.compat import add_submodules
-from opcost.compat._layers import count_layers, inputs_first, without_data
+from opcost.compat._layers import count_layers, inputs_first, inputs_of
 from opcost.compat._tables import parameter_lines, size_lines
 from opcost.compat.torchinfo import FormattingOptions
 from opcost.compat.torchinfo.layer_info import LayerInfo, called_layers, defined_layers
@@ -48,7 +47,8 @@ def summary(
             raise ValueError(f"You must pass input_data in order to use column {column}")
     if device is not None:
         torch.device(device)
-    layout = SummaryLayout(depth, verbose, columns, col_width, (), branching=branching)
+    guides = ("|    ", "├─", "└─") if branching else ("", "", "")
+    layout = FormattingOptions(depth, verbose, columns, col_width, (), guides=guides)
     sizes: list[tuple[int, ...]] = []
     if input_data is None:
         infos, batch_dim = defined_layers(model), None
@@ -79,21 +79,7 @@ def _inputs(
     sizes = [tuple(input_data)] if input_data and isinstance(input_data[0], int) else [tuple(s) for s in input_data]
     if not sizes or any(extent <= 0 for size in sizes for extent in size):
         raise ValueError("Input_data is invalid, or negative size found in input_data.")
-    types = dtypes or [torch.float] * len(sizes)
-    shapes = [size if batch_dim is None else (*size[:batch_dim], _BATCH, *size[batch_dim:]) for size in sizes]
-    return sizes, tuple(without_data(shape, dtype, model) for shape, dtype in zip(shapes, types, strict=False))
-
-
-@dataclass
-class SummaryLayout(FormattingOptions):
-    """How the table is laid out; without `branching`, names have no guides and all depths are shown."""
-
-    branching: bool = True
-
-    def get_start_str(self, depth: int) -> str:
-        if not self.branching:
-            return ""
-        return "├─" if depth <= 1 else "|    " * (depth - 1) + "└─"
+    return sizes, inputs_of(model, sizes, dtypes, _BATCH, batch_dim)
 
 
 class LayerLine:
@@ -120,9 +106,11 @@ class ModelStatistics:
     """The lines of a summary and their totals; `print` shows the table."""
 
     def __init__(
-        self, summary_list: list[LayerLine], input_size: list[tuple[int, ...]], formatting: SummaryLayout
+        self, summary_list: list[LayerLine], input_size: list[tuple[int, ...]], formatting: FormattingOptions
     ) -> None:
         self.summary_list, self.input_size, self.formatting = summary_list, input_size, formatting
+        self.branching = any(formatting.guides or ())
+        """Without it names have no guides, and all depths are shown."""
         self.total_input = sum(map(prod, input_size))
         root = summary_list[0].info
         while root.parent_info is not None:
@@ -146,7 +134,7 @@ class ModelStatistics:
         rule = "=" * layout.get_total_width()
         text = [rule, layout.format_row("Layer (type:depth-idx)", HEADER_TITLES), rule]
         for line in self.summary_list:
-            if line.depth <= layout.max_depth or not layout.branching:
+            if line.depth <= layout.max_depth or not self.branching:
                 text += self._rows(line)
         text += [rule, *parameter_lines(self.total_params, self.trainable_params)]
         if self.input_size:
@@ -157,7 +145,7 @@ class ModelStatistics:
 
     def _rows(self, line: LayerLine) -> Iterator[str]:
         info, layout = line.info, self.formatting
-        last = layout.branching and line.depth == layout.max_depth
+        last = self.branching and line.depth == layout.max_depth
         below = {id(child) for child in info.children} if last else set()
         mult_adds = line.mult_adds + sum(other.mult_adds for other in self.summary_list if id(other.info) in below)
         weight = next((p.shape for p in info.parameters if p.name == "weight"), ())
@@ -173,7 +161,7 @@ class ModelStatistics:
             "num_params": params,
             "mult_adds": f"{mult_adds:,}" if info.num_params and (last or line.is_leaf) else "--",
         }
-        yield layout.format_row(f"{layout.get_start_str(line.depth)}{line.get_layer_name()}", values)
+        yield layout.format_row(f"{layout.get_start_str(max(line.depth, 1))}{line.get_layer_name()}", values)
         if layout.verbose > 1:
             start = layout.get_start_str(line.depth + 1) or "  "
             for parameter in info.parameters:

@@ -10,19 +10,15 @@ from typing import Any
 from torch import nn
 
 from opcost.compat import add_submodules
-from opcost.compat._operators import POOLINGS, ElementCosts, OperatorCall, OperatorValue, trace
+from opcost.compat._operators import ElementCosts, OperatorCall, OperatorValue, trace
 
 __all__ = ["Node", "profile_macs"]
 add_submodules(__name__, "profile")
 
+_POOLINGS = "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"
 _ELEMENT_COSTS = ElementCosts(
-    per_input={},
-    per_output={
-        "mul": 1, "mul_": 1, "mean": 1, "leaky_relu": 1, "upsample_bilinear2d": 4,
-        **{name: 1 for name in POOLINGS if "avg" in name},
-    },
-    norms={"batch_norm": (1, 1, 0), "instance_norm": (1, 1, 0), "layer_norm": (2, 1, 0), "group_norm": (2, 1, 0)},
-)  # fmt: skip
+    read={}, made={1: f"mul mul_ mean leaky_relu {_POOLINGS}", 4: "upsample_bilinear2d"}, norm=(1, 0)
+)
 _PER_SAMPLE = {0: 4, 1: 0, 2: 16}  # Of `grid_sample`, by its mode: bilinear, nearest, bicubic
 
 

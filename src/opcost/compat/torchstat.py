@@ -12,7 +12,8 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import module_from_spec, spec_from_file_location
 from math import prod
 from typing import NamedTuple
@@ -57,12 +58,8 @@ class ModelStat:
             for table in ("MAdd", "Flops", "Memory"):
                 print(f"[{table}]: {missing.raw} is not supported!")
         x = torch.empty(1, *self._input_size, dtype=dtype, device="meta")
-        root, model = StatNode("root"), layers.model
-        top = root if any(model.children()) else StatNode("", root)
-        _TreeBuilder(layers, seconds_by_module(model, (x,))).fill(top, "", model)
-        if top is not root:
-            root.add_child(top)
-        return StatTree(root).get_collected_stat_nodes(self._query_granularity)
+        tree = StatTree(_tree_of(layers, seconds_by_module(layers.model, (x,))))
+        return tree.get_collected_stat_nodes(self._query_granularity)
 
     def show_report(self) -> None:
         print(report_format(self._analyze_model()))
@@ -123,21 +120,20 @@ def cost_of_call(call: LayerCall) -> LayerCost:
 # -- the tree of layers, and the cut through it that a table shows ----------------------------------------------------
 
 
+@dataclass(eq=False, repr=False)
 class StatNode:
     """A layer, or a module that holds layers; its properties include everything below it."""
 
-    def __init__(self, name: str = "", parent: StatNode | None = None) -> None:
-        self.name = name
-        self.parent = parent
-        self.children: list[StatNode] = []
-        self.mark = ""
-        """Printed behind the name."""
-        self.input_shape: Sequence[int] = (0, 0, 0)
-        self.output_shape: Sequence[int] = (0, 0, 0)
-        self.own_parameters = 0
-        self.own_memory_bytes = 0
-        self.own_cost = LayerCost()
-        self.own_seconds = 0.0
+    name: str = ""
+    parent: StatNode | None = None
+    children: list[StatNode] = field(default_factory=list, init=False)
+    mark: str = field(default="", init=False)  # Printed behind the name
+    input_shape: Sequence[int] = field(default=(0, 0, 0), init=False)
+    output_shape: Sequence[int] = field(default=(0, 0, 0), init=False)
+    own_parameters: int = field(default=0, init=False)
+    own_memory_bytes: int = field(default=0, init=False)
+    own_cost: LayerCost = field(default=LayerCost(), init=False)
+    own_seconds: float = field(default=0.0, init=False)
 
     @property
     def depth(self) -> int:
@@ -186,57 +182,52 @@ class StatTree:
         ]
 
 
-class _TreeBuilder:
-    """Fills nodes; a module or parameter that occurs in several places is counted in the first."""
+def _tree_of(layers: Layers, seconds: Mapping[int, float]) -> StatNode:
+    """The nodes of a model; a module or parameter that occurs in several places is counted in the first."""
+    calls_of: dict[int, list[LayerCall]] = {}
+    for call in layers.calls:
+        calls_of.setdefault(id(call.module), []).append(call)
+    unused = {name for parameter in layers.report.unused for name in parameter.names}
+    counted, placed = set[int](), set[int]()
 
-    def __init__(self, layers: Layers, seconds: dict[int, float]) -> None:
-        self._layers = layers
-        self._calls: dict[int, list[LayerCall]] = {}
-        for call in layers.calls:
-            self._calls.setdefault(id(call.module), []).append(call)
-        self._seconds = seconds
-        self._unused = {name for parameter in layers.report.unused for name in parameter.names}
-        self._counted: set[int] = set()
-        self._placed: set[int] = set()
-
-    def fill(self, node: StatNode, path: str, module: nn.Module) -> None:
+    def fill(node: StatNode, path: str, module: nn.Module) -> StatNode:
         """Put a module's layers below its node, or, where it is a layer, its numbers into it."""
-        self._placed.add(id(module))
-        calls = self._calls.get(id(module), [])
+        placed.add(id(module))
+        calls = calls_of.get(id(module), [])
         if calls:
-            node.input_shape, node.output_shape = (
-                tensors[0].dims[1:] if tensors else () for tensors in (calls[-1].inputs, calls[-1].outputs)
-            )
-        if not any(module.children()):
-            self._fill_own(node, module, calls)
+            given, made = calls[-1].inputs, calls[-1].outputs
+            node.input_shape, node.output_shape = (tensors[0].dims[1:] if tensors else () for tensors in (given, made))
+        for name, child in module.named_children():
+            if id(child) not in placed:
+                below = joined(path, name)
+                node.add_child(fill(StatNode(below, node), below, child))
+        is_layer = not any(module.children())
+        # What the module's own forward costs, and the parameters that it holds itself
+        own = node if is_layer else StatNode(f"{path} {OWN}".lstrip(), node)
+        parameters = layers.parameters.of(module, recurse=False)
+        new = take_new(parameters, counted)
+        own.own_parameters = sum(p.numel for p in new)
+        own.own_cost = LayerCost.sum(map(cost_of_call, calls))
+        own.own_seconds = seconds.get(id(module), 0.0)
+        if parameters and not new:
+            own.mark += " (shared)"
+        if is_layer:
             node.own_memory_bytes = sum(spec.nbytes for call in calls for spec in call.outputs)
-            parameters = self._layers.parameters.of(module)
-            if not calls and all(joined(path, p.name) in self._unused for p in parameters):
+            if not calls and all(joined(path, p.name) in unused for p in parameters):
                 node.mark += " (unused)"
             elif len(calls) > 1:
                 node.mark += f" (x{len(calls)})"
-            return
-        for name, child in module.named_children():
-            if id(child) not in self._placed:
-                below = StatNode(joined(path, name), node)
-                self.fill(below, below.name, child)
-                node.add_child(below)
-        own = StatNode(f"{path} {OWN}".lstrip(), node)
-        self._fill_own(own, module, calls)
-        if own.own_parameters or own.own_cost != LayerCost():
+        elif own.own_parameters or own.own_cost != LayerCost():
             own.input_shape, own.output_shape = node.input_shape, node.output_shape
             own.own_memory_bytes = sum(row.activation_bytes * row.op.repeat for call in calls for row in call.rows)
             node.add_child(own)
+        return node
 
-    def _fill_own(self, node: StatNode, module: nn.Module, calls: list[LayerCall]) -> None:
-        """What the module's own forward costs, and the parameters that it holds itself."""
-        own = self._layers.parameters.of(module, recurse=False)
-        new = take_new(own, self._counted)
-        node.own_parameters = sum(p.numel for p in new)
-        if own and not new:
-            node.mark += " (shared)"
-        node.own_cost = LayerCost.sum(map(cost_of_call, calls))
-        node.own_seconds = self._seconds.get(id(module), 0.0)
+    root = StatNode("root")
+    if any(layers.model.children()):
+        return fill(root, "", layers.model)
+    root.add_child(fill(StatNode("", root), "", layers.model))
+    return root
 
 
 # -- the table, laid out as pandas prints a data frame ----------------------------------------------------------------
@@ -245,14 +236,16 @@ class _TreeBuilder:
 def report_format(collected_nodes: Sequence[StatNode]) -> str:
     """The table of some nodes, with their totals below it."""
     nodes = collected_nodes
-    costs = [node.cost for node in nodes]
-    total = LayerCost.sum(costs)
-    seconds = [node.duration for node in nodes]
+    total = LayerCost.sum(node.cost for node in nodes)
+    costs = [*(node.cost for node in nodes), total]
+    params, megabytes, seconds = (
+        [*numbers, sum(numbers)]
+        for numbers in (
+            [getattr(node, name) for node in nodes] for name in ("parameter_quantity", "inference_memory", "duration")
+        )
+    )
     # A little more than the sum, so that a model that takes no time divides by something.
-    shares = [part / (sum(seconds) + 1e-7) for part in seconds]
-    params = [node.parameter_quantity for node in nodes]
-    megabytes = [node.inference_memory for node in nodes]
-    moved = total.read + total.written
+    shares = [part / (seconds[-1] + 1e-7) for part in seconds]
 
     def shapes(name: str) -> list[str]:
         return [*(" ".join(["", *(f"{extent:>3d}" for extent in getattr(node, name))]) for node in nodes), "  "]
@@ -263,24 +256,24 @@ def report_format(collected_nodes: Sequence[StatNode]) -> str:
             ("module name", [*(f" {printable(f'{node.name}{node.mark}')}" for node in nodes), "  "]),
             ("input shape", shapes("input_shape")),
             ("output shape", shapes("output_shape")),
-            (" params", float_cells([*params, sum(params)])),
-            ("memory(MB)", [f" {value:.2f}" for value in (*megabytes, sum(megabytes))]),
-            ("MAdd", [f" {float(cost.madd):,}" for cost in (*costs, total)]),
-            ("Flops", [f" {float(cost.flops):,}" for cost in (*costs, total)]),
-            (" MemRead(B)", float_cells(cost.read for cost in (*costs, total))),
-            (" MemWrite(B)", float_cells(cost.written for cost in (*costs, total))),
-            ("duration[%]", [f" {share:.2%}" for share in (*shares, sum(shares))]),
-            (" MemR+W(B)", float_cells(cost.read + cost.written for cost in (*costs, total))),
+            (" params", float_cells(params)),
+            ("memory(MB)", [f" {value:.2f}" for value in megabytes]),
+            ("MAdd", [f" {float(cost.madd):,}" for cost in costs]),
+            ("Flops", [f" {float(cost.flops):,}" for cost in costs]),
+            (" MemRead(B)", float_cells(cost.read for cost in costs)),
+            (" MemWrite(B)", float_cells(cost.written for cost in costs)),
+            ("duration[%]", [f" {share:.2%}" for share in shares]),
+            (" MemR+W(B)", float_cells(cost.read + cost.written for cost in costs)),
         ],
     )
     totals = [
         "=" * len(header),
-        f"Total params: {sum(params):,}",
+        f"Total params: {params[-1]:,}",
         "-" * len(header),
-        f"Total memory: {sum(megabytes):.2f}MB",
+        f"Total memory: {megabytes[-1]:.2f}MB",
         f"Total MAdd: {round_value(total.madd)}MAdd",
         f"Total Flops: {round_value(total.flops)}Flops",
-        f"Total MemR+W: {round_value(moved, True)}B",
+        f"Total MemR+W: {round_value(total.read + total.written, True)}B",
     ]
     return "\n".join([header, *lines, *totals, ""])
 

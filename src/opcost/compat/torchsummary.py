@@ -51,11 +51,9 @@ def summary_string(
     if str(device).partition(":")[0].lower() not in {"cuda", "cpu"}:
         raise AssertionError("Input device is not valid, please specify 'cuda' or 'cpu'")
     sizes = [tuple(input_size)] if isinstance(input_size, tuple) else [tuple(size) for size in input_size]
-    types = [torch.float32] * len(sizes) if dtypes is None else dtypes
-    inputs = [
-        _layers.without_data((_BATCH_THAT_RUNS, *size), dtype, model) for size, dtype in zip(sizes, types, strict=True)
-    ]
-    layers = _layers.count_layers(model, tuple(inputs))
+    if dtypes is not None and len(dtypes) != len(sizes):
+        raise ValueError(f"{len(dtypes)} dtypes are given for {len(sizes)} inputs")
+    layers = _layers.count_layers(model, _layers.inputs_of(model, sizes, dtypes, _BATCH_THAT_RUNS))
     every = layers.parameters.of(layers.model)
     total, trainable = _layers.total_and_trainable(every)
     # Plain containers are no layers, nor is the model itself, unless it is one layer.

@@ -22,17 +22,14 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _IGNORED_OPS: set[str] = {
-    "aten::Int", "aten::ScalarImplicit", "aten::__and__", "aten::arange", "aten::bitwise_not", "aten::cat",
-    "aten::chunk", "aten::clamp", "aten::clamp_", "aten::constant_pad_nd", "aten::contiguous", "aten::copy_",
-    "aten::detach", "aten::dropout", "aten::empty", "aten::eq", "aten::expand", "aten::flatten", "aten::floor",
-    "aten::floor_divide", "aten::full", "aten::full_like", "aten::gather", "aten::ge", "aten::gt", "aten::index",
-    "aten::index_put_", "aten::masked_fill", "aten::max", "aten::narrow", "aten::new_empty", "aten::new_full",
-    "aten::new_zeros", "aten::nonzero", "aten::ones", "aten::permute", "aten::relu", "aten::relu_", "aten::remainder",
-    "aten::reshape", "aten::roll", "aten::select", "aten::size", "aten::slice", "aten::split",
-    "aten::split_with_sizes", "aten::squeeze", "aten::stack", "aten::t", "aten::to", "aten::transpose",
-    "aten::type_as", "aten::unbind", "aten::unsqueeze", "aten::unsqueeze_", "aten::view", "aten::zeros",
-    "aten::zeros_like",
-}  # fmt: skip
+    f"aten::{name}"
+    for name in (
+        "Int ScalarImplicit __and__ arange bitwise_not cat chunk clamp clamp_ constant_pad_nd contiguous copy_ detach "
+        "dropout empty eq expand flatten floor floor_divide full full_like gather ge gt index index_put_ masked_fill max "
+        "narrow new_empty new_full new_zeros nonzero ones permute relu relu_ remainder reshape roll select size slice "
+        "split split_with_sizes squeeze stack t to transpose type_as unbind unsqueeze unsqueeze_ view zeros zeros_like"
+    ).split()
+}
 """Operators that fvcore neither counts nor calls unsupported; public code imports them by this name."""
 
 _UNCALLED = (

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from opcost.compat import add_submodules
-from opcost.compat._layers import count_layers, without_data
+from opcost.compat._layers import count_layers, inputs_of
 from opcost.compat._tables import size_lines
 from opcost.compat.torchinfo.layer_info import ColumnSettings, LayerInfo, called_layers, defined_layers, flat
 from opcost.core.escaping import printable
@@ -114,13 +114,8 @@ def _inputs(
         if not input_size or any(extent <= 0 for extent in flat(input_size)):
             raise ValueError("Input_data is invalid, or negative size found in input_data.")
         sizes = [tuple(input_size)] if isinstance(input_size[0], int) else list(input_size)
-        tensors = []
-        for size, dtype in zip(sizes, dtypes or [torch.float] * len(sizes), strict=False):
-            shape = list(size)
-            if batch_dim is not None:
-                shape.insert(batch_dim if batch_dim >= 0 else len(shape) + 1 + batch_dim, 1)
-            tensors.append(without_data(shape, dtype, model))
-        return sizes, tuple(tensors), {}
+        tensors = inputs_of(model, sizes, dtypes)
+        return sizes, tensors if batch_dim is None else tuple(x.unsqueeze(batch_dim) for x in tensors), {}
     sizes = _traverse(input_data, lambda tensor: tensor.size())
     if isinstance(input_data, Mapping):
         return sizes, (), dict(input_data)
@@ -158,6 +153,8 @@ class FormattingOptions:
     params_units: Units = Units.NONE
     macs_units: Units = Units.AUTO
     layer_name_width: int = _NARROWEST_NAME
+    guides: tuple[str, str, str] | None = None
+    """What is in front of a layer: a bar for every depth but the last, the corner of the first depth and of others."""
 
     def __post_init__(self) -> None:
         self.ascii_only = RowSettings.ASCII_ONLY in self.row_settings
@@ -167,7 +164,8 @@ class FormattingOptions:
 
     def get_start_str(self, depth: int) -> str:
         """The guide in front of a layer of this depth."""
-        bar, first, corner = ("|    ", "+ ", "+ ") if self.ascii_only else ("│    ", "├─", "└─")
+        usual = ("|    ", "+ ", "+ ") if self.ascii_only else ("│    ", "├─", "└─")
+        bar, first, corner = self.guides or usual
         return bar * (depth - 1) + corner if depth > 1 else first * depth
 
     def set_layer_name_width(self, summary_list: Iterable[Any]) -> None:

@@ -1,1 +1,0 @@
-"""thop.vision: the rules that custom rules are built from."""

@@ -56,6 +56,12 @@ class LayerCall:
     def outputs(self) -> list[TensorSpec]:
         return list(tensors(self.result))
 
+    def lineage(self) -> Iterator[LayerCall]:
+        """This call and the calls that it is part of, the model's own last."""
+        yield self
+        if self.parent is not None:
+            yield from self.parent.lineage()
+
     def in_order_of_exit(self) -> Iterator[LayerCall]:
         """This call and the calls inside it, each when it is done."""
         for call in self.nested:

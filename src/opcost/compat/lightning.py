@@ -30,6 +30,7 @@ LEFTOVER_PARAMS_NAME = "other params"
 NOT_APPLICABLE = "n/a"
 _BITS = {"64": 64, "32": 32, "16": 16, "bf16": 16, "16-true": 16, "bf16-true": 16, "32-true": 32, "64-true": 64}
 _UNITS = (" ", "K", "M", "B", "T")
+_TITLES = (" ", "Name", "Type", "Params", "Mode", "FLOPs", "In sizes", "Out sizes")
 
 
 def summarize(lightning_module: nn.Module, max_depth: int = 1) -> ModelSummary:
@@ -76,16 +77,16 @@ class ModelSummary:
         self._layers = None if example is None else count_layers(model, args, kwargs, mode="eval")
         self._flops: dict[str, Counter[str]] = {}
         """FLOPs by operator of every module with everything that it calls."""
+        self._first: dict[int, LayerCall] = {}
+        """The first call of each module, by its identity."""
         for call in self._layers.calls if self._layers is not None else ():
-            flops = [
-                (row.op.raw.replace("::", "."), 2 * row.cost.macs * row.op.repeat) for row in call.rows if row.cost
-            ]
-            caller: LayerCall | None = call
-            while caller is not None:
-                for operator, number in flops:
-                    if number:
-                        self._flops.setdefault(caller.path, Counter())[operator] += number
-                caller = caller.parent
+            self._first.setdefault(id(call.module), call)
+            flops = Counter[str]()
+            for row in call.rows:
+                if row.cost and row.cost.macs:
+                    flops[row.op.raw.replace("::", ".")] += 2 * row.cost.macs * row.op.repeat
+            for caller in call.lineage() if flops else ():
+                self._flops.setdefault(caller.path, Counter()).update(flops)
         self._layer_summary = self.summarize()
         trainer = getattr(model, "_trainer", None)
         precision = "32" if trainer is None else str(trainer.precision)
@@ -99,10 +100,7 @@ class ModelSummary:
 
     def summarize(self) -> dict[str, LayerSummary]:
         """A summary of every module that is shown."""
-        first: dict[int, LayerCall] = {}
-        for call in self._layers.calls if self._layers is not None else ():
-            first.setdefault(id(call.module), call)
-        return {name: LayerSummary(module, first.get(id(module))) for name, module in self.named_modules}
+        return {name: LayerSummary(module, self._first.get(id(module))) for name, module in self.named_modules}
 
     @property
     def named_modules(self) -> list[tuple[str, nn.Module]]:
@@ -161,25 +159,18 @@ class ModelSummary:
         return {name: dict(self._flops.get(name, {})) for name in self.layer_names}
 
     def __str__(self) -> str:
-        data = {
-            " ": [str(at) for at in range(len(self._layer_summary))],
-            "Name": self.layer_names,
-            "Type": self.layer_types,
-            "Params": [human_readable(number) for number in self.param_nums],
-            "Mode": ["train" if mode else "eval" for mode in self.training_modes],
-            "FLOPs": [human_readable(sum(counts.values())) for counts in self.flop_counts.values()],
-        }
-        if self._layers is not None:
-            data |= {"In sizes": list(map(str, self.in_sizes)), "Out sizes": list(map(str, self.out_sizes))}
+        rows = []
+        for number, (name, layer) in enumerate(self._layer_summary.items()):
+            flops = human_readable(sum(self._flops.get(name, Counter()).values()))
+            mode, params = "train" if layer.training else "eval", human_readable(layer.num_parameters)
+            rows.append([number, name, layer.layer_type, params, mode, flops, layer.in_size, layer.out_size])
         other = self.total_parameters - self.total_layer_params
         if other > 0:
-            known = {" ": " ", "Name": LEFTOVER_PARAMS_NAME, "Params": human_readable(other)}
-            for title, cells in data.items():
-                cells.append(known.get(title, NOT_APPLICABLE))
-        columns = [TableColumn(title, itemgetter(at), gap=" | ") for at, title in enumerate(data)]
-        header, *rows = lay_out(columns, zip(*data.values(), strict=True))
-        rule = "-" * (len(header) + 6)
-        modes = self.total_training_modes
+            rows.append([" ", LEFTOVER_PARAMS_NAME, NOT_APPLICABLE, human_readable(other), *[NOT_APPLICABLE] * 4])
+        shown = len(_TITLES) if self._layers is not None else -2
+        columns = [TableColumn(title, itemgetter(at), gap=" | ") for at, title in enumerate(_TITLES[:shown])]
+        header, *lines = lay_out(columns, rows)
+        rule, modes = "-" * (len(header) + 6), self.total_training_modes
         totals = {
             "Trainable params": human_readable(self.trainable_parameters),
             "Non-trainable params": human_readable(self.total_parameters - self.trainable_parameters),
@@ -189,7 +180,7 @@ class ModelSummary:
             "Modules in eval mode": str(modes["eval"]),
             "Total Flops": human_readable(self.total_flops),
         }
-        return "\n".join([header, rule, *rows, rule, *(f"{number:<10}{title}" for title, number in totals.items())])
+        return "\n".join([header, rule, *lines, rule, *(f"{number:<10}{title}" for title, number in totals.items())])
 
     __repr__ = __str__
 

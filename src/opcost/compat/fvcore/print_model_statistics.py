@@ -6,7 +6,7 @@ Statistics are kept as {name: {column: number}}, where a name is that of a modul
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
 
 from torch import nn
@@ -62,27 +62,27 @@ def parameter_rows(model: nn.Module, max_depth: int) -> list[tuple[str, str]]:
     """The parameter table: modules with their size, parameters with their shape, down to a depth."""
     shapes = parameter_shapes(model)
     count = count_elements(shapes)
-    below = children(count)
-    rows = [("model", _rough_size(count[""]))]
-
-    def fill(parent: str, level: int) -> None:
-        indent = " " * level
-        for name in below.get(parent, ()) if level <= max_depth else ():
-            rows.append((indent + name, indent + (str(shapes[name]) if name in shapes else _rough_size(count[name]))))
-            if name not in shapes:
-                fill(name, level + 1)
-
-    fill("", 1)
-    return rows
+    sizes = {name: str(shapes[name]) if name in shapes else _rough_size(number) for name, number in count.items()}
+    below = _indented(_children(count), "", max_depth)
+    return [("model", sizes[""]), *((indent + name, indent + sizes[name]) for indent, name in below)]
 
 
-def children(names: Iterable[str]) -> dict[str, list[str]]:
+def _children(names: Iterable[str]) -> dict[str, list[str]]:
     """The names directly below each name, in their order."""
     found: dict[str, list[str]] = {}
-    for name in names:
-        if name:
-            found.setdefault(name.rpartition(".")[0], []).append(name)
+    for name in filter(None, names):
+        found.setdefault(name.rpartition(".")[0], []).append(name)
     return found
+
+
+def _indented(
+    below: Mapping[str, list[str]], parent: str, max_depth: int, shown: Callable[[str], str] = str, level: int = 1
+) -> Iterator[tuple[str, str]]:
+    """What is below a name down to a depth, each with its indent; `shown` is the name that is shown for another."""
+    for child in below.get(parent, ()) if level <= max_depth else ():
+        name = shown(child)
+        yield " " * level, name
+        yield from _indented(below, name, max_depth, shown, level + 1)
 
 
 def _rough_size(number: int) -> str:
@@ -163,28 +163,22 @@ def complexity_rows(
             texts[name][parameters] = str(shapes[name])
         else:
             del texts[name]
-    columns, below = [parameters, *analyses], children(texts)
+    columns, below = [parameters, *analyses], _children(texts)
 
-    def joined(name: str) -> tuple[str, dict[str, str]]:
+    def joined(name: str) -> str:
         """A module, or the one below it that has the same numbers and shares one row with it."""
-        row = texts[name]
         while len(only := below.get(name, [])) == 1:
-            other = texts[only[0]]
+            row, other = texts[name], texts[only[0]]
             if row.keys() != other.keys() or any(row[c] != other[c] and row[c] and other[c] for c in row):
                 break
-            name, row = only[0], {column: row[column] or other[column] for column in row}
-        return name, row
+            name = only[0]
+            texts[name] = {column: row[column] or other[column] for column in row}
+        return name
 
-    root, row = joined("")
+    root = joined("")
     stem = f"{root}." if root else ""  # what all names begin with is left out
-    rows = [[root or "model", *(row.get(column, "") for column in columns)]]
-
-    def fill(parent: str, level: int) -> None:
-        indent = " " * level
-        for child in below.get(parent, ()) if level <= max_depth else ():
-            name, row = joined(child)
-            rows.append([indent + name.removeprefix(stem), *(indent + row[c] if c in row else "" for c in columns)])
-            fill(name, level + 1)
-
-    fill(root, 1)
+    rows = [[root or "model", *(texts[root].get(column, "") for column in columns)]]
+    for indent, name in _indented(below, root, max_depth, joined):
+        cells = (indent + texts[name][column] if column in texts[name] else "" for column in columns)
+        rows.append([indent + name.removeprefix(stem), *cells])
     return ["module", *columns], rows

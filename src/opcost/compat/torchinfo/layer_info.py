@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
 from typing import Any
@@ -18,8 +19,6 @@ from opcost.core.graph import TensorSpec, bits
 
 _RECURSIVE = "(recursive)"
 _NOTHING = "--"
-
-
 ColumnSettings = Enum(
     "ColumnSettings",
     {
@@ -31,39 +30,35 @@ ColumnSettings = Enum(
 """The columns there are."""
 
 
+@dataclass(eq=False, repr=False)
 class LayerInfo:
     """One call of a layer, or a container that is shown above the layers that it holds."""
 
-    def __init__(
-        self, var_name: str, module: nn.Module, depth: int, parent_info: LayerInfo | None,
-        parameters: Iterable[ModuleParameter],
-    ) -> None:  # fmt: skip
-        self.layer_id, self.module = id(module), module
+    var_name: str
+    module: nn.Module
+    depth: int
+    parent_info: LayerInfo | None
+    parameters: Sequence[ModuleParameter]
+    depth_index: int | None = None
+    call: LayerCall | None = None  # None for a container that is not called
+    children: list[LayerInfo] = field(default_factory=list)  # All rows below this one, at any depth
+    is_recursive: bool = False
+    input_size: list[Any] = field(default_factory=list)
+    output_size: list[Any] = field(default_factory=list)
+    output_bytes: int = 0
+    macs: int = 0  # Mult-adds of the whole call, the layers that it calls included
+    own_macs: int = 0  # Mult-adds of the operators that run in this layer's own forward
+    claimed: list[ModuleParameter] = field(default_factory=list)  # The parameters that this row shows, and no other
+
+    def __post_init__(self) -> None:
+        module = self.module
+        self.layer_id = id(module)
         scripted = isinstance(module, torch.jit.ScriptModule)
         self.class_name = str(module.original_name) if scripted else type(module).__name__
-        self.var_name = var_name
-        self.depth = depth
-        self.depth_index: int | None = None
-        self.parent_info = parent_info
-        self.call: LayerCall | None = None
-        """None for a container that is not called."""
-        self.children: list[LayerInfo] = []
-        """All rows below this one, at any depth."""
         self.is_leaf_layer = not any(module.children())
-        self.is_recursive = False
-        self.input_size: list[Any] = []
-        self.output_size: list[Any] = []
-        self.output_bytes = 0
         self.kernel_size = self.get_kernel_size(module)
-        self.macs = 0
-        """Mult-adds of the whole call, the layers that it calls included."""
-        self.own_macs = 0
-        """Mult-adds of the operators that run in this layer's own forward."""
-        self.parameters = tuple(parameters)
         self.num_params, self.trainable_params = _layers.total_and_trainable(self.parameters)
         self.param_bytes = sum(p.nbytes for p in self.parameters)
-        self.claimed: list[ModuleParameter] = []
-        """The parameters that this row shows: those that no other row shows."""
 
     def __repr__(self) -> str:
         return f"{self.class_name}: {self.depth}"
@@ -84,21 +79,19 @@ class LayerInfo:
     @staticmethod
     def get_kernel_size(module: nn.Module) -> int | list[int] | None:
         size = getattr(module, "kernel_size", None)
-        if isinstance(size, torch.Tensor):
-            size = size.tolist()
+        size = size.tolist() if isinstance(size, torch.Tensor) else size
         return list(size) if isinstance(size, Iterable) else size
 
     @property
     def inner_layers(self) -> dict[str, dict[ColumnSettings, str]]:
         """The parameters as rows of their own; of the model itself only those that it holds directly."""
         shown = [p for p in self.parameters if self.parent_info is not None or "." not in p.name]
-        return {
-            p.name: {
-                ColumnSettings.KERNEL_SIZE: str(_layers.inputs_first(p.shape) if p.name == "weight" else list(p.shape)),
-                ColumnSettings.NUM_PARAMS: f"{'└─' if p is shown[-1] else '├─'}{p.numel:,}",
-            }
-            for p in shown
-        }
+        found = {}
+        for p in shown:
+            kernel = _layers.inputs_first(p.shape) if p.name == "weight" else list(p.shape)
+            number = f"{'└─' if p is shown[-1] else '├─'}{p.numel:,}"
+            found[p.name] = {ColumnSettings.KERNEL_SIZE: str(kernel), ColumnSettings.NUM_PARAMS: number}
+        return found
 
     def get_layer_name(self, show_var_name: bool, show_depth: bool) -> str:
         name = self.class_name

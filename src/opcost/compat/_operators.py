@@ -35,39 +35,33 @@ if TYPE_CHECKING:
 # a list with `value.node().inputs()`; the method names are therefore those of `torch._C.Value` and `torch._C.Node`.
 
 
-@dataclass(frozen=True, slots=True)
-class TensorType:
-    """The type of a tensor value."""
-
-    _spec: TensorSpec
-
-    def sizes(self) -> list[int]:
-        return list(self._spec.dims)
-
-    def dim(self) -> int:
-        return len(self._spec.dims)
-
-    def dtype(self) -> torch.dtype:
-        return getattr(torch, self._spec.dtype)  # type: ignore[no-any-return]
-
-    def kind(self) -> str:
-        return "TensorType"
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class OperatorValue:
     """One argument or result of an operator: a tensor's shape and type, a constant, or a list of either."""
 
-    _content: object
+    _content: Any
     _made_by: OperatorCall | None = None
 
     def isCompleteTensor(self) -> bool:
         return isinstance(self._content, TensorSpec) and self._content.known
 
-    def type(self) -> TensorType:
+    def type(self) -> OperatorValue:
+        """A tensor itself, which has the methods of its type too: `sizes` and the following."""
         if not isinstance(self._content, TensorSpec):
             raise OpcostError(f"the value {self._content!r} of an operator is no tensor and has no sizes")
-        return TensorType(self._content)
+        return self
+
+    def sizes(self) -> list[int]:
+        return list(self._content.dims)
+
+    def dim(self) -> int:
+        return len(self._content.dims)
+
+    def dtype(self) -> torch.dtype:
+        return getattr(torch, self._content.dtype)  # type: ignore[no-any-return]
+
+    def kind(self) -> str:
+        return "TensorType"
 
     def toIValue(self) -> object:
         """The constant; None for a tensor, as in the jit."""

@@ -227,26 +227,21 @@ def count_modules(
                 undo.callback(names.modules[name].register_forward_hook(partial(after, name=name)).remove)
         found = trace(model, *given, mode="eval")
     left_out = {*ignored, *hooks}
-
-    def is_counted(name: str) -> bool:
-        return left_out.isdisjoint(kinds[above] for above in names.lineage(name))
-
     for call in found.calls:
         name = names.registered(call.module)
         if not functional and not kinds[name].__module__.startswith("torch.nn."):
             continue
         # Inside a cell the arithmetic of the state has a number of its own.
-        if is_counted(name) and (kinds[name] not in _CELLS or call.macs):
+        if not names.inside(name, left_out) and (kinds[name] not in _CELLS or call.macs):
             own[name] += _call_macs(call)
     for module_call in found.report.calls:
         name = names.registered(module_call.path)
-        if kinds[name] in _CELLS and is_counted(name):
+        if kinds[name] in _CELLS and not names.inside(name, left_out):
             x, hidden = module_call.inputs[0], names.modules[name].hidden_size
             own[name] += x.numel // x.dims[-1] * hidden * _CELLS[kinds[name]]  # type: ignore[operator]
     for name in list(own):
         # A hook below a hooked or ignored module adds nothing more.
-        above = [kinds[above] for above in names.lineage(name) if above != name]
-        if not left_out.isdisjoint(above) or kinds[name] in ignored:
+        if kinds[name] in ignored or (name and names.inside(name.rpartition(".")[0], left_out)):
             del own[name]
     called = frozenset(above for call in found.report.calls for above in names.lineage(names.registered(call.path)))
     return ModuleMacs(names, with_below(own), called)

@@ -196,6 +196,18 @@ def windowed(d: Draw) -> Case:
     return Case("bmm", given, torch.bmm, "turned", flops, lambda q, k: (q, k.transpose(1, 2)))
 
 
+def attention_case(q: CaseTensor, kv: CaseTensor, *mask: CaseTensor, causal: bool = False) -> Case:
+    """Attention of queries to keys and values, whose heads may each serve several of the queries."""
+    b, heads, s, e = q.shape
+    grouped = {"enable_gqa": True} if heads != kv.shape[1] else {}
+
+    def run(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, **grouped)
+
+    settings = "causal" if causal else "masked" if mask else ""
+    return Case("attention", (q, kv, kv, *mask), run, settings, 4 * b * heads * s * kv.shape[2] * e)
+
+
 def attention(d: Draw) -> Case:
     """Attention, and one step of it against a cache; causal, masked or neither."""
     b, heads, e, causal = d.pick(BATCHES), d.pick((3, 6, 8, 12, 16, 32)), d.pick(HEADS), d.chance(0.4)
@@ -203,15 +215,9 @@ def attention(d: Draw) -> Case:
     t = s
     if d.chance(0.2):  # one step against a cache, or a text that attends to an image
         s, causal = d.pick((1, 1, 77, s)), False
-    given = [d.tensor(b, heads, s, e), d.tensor(b, heads, t, e), d.tensor(b, heads, t, e)]
-    if masked := not causal and d.chance(0.3):
-        given.append(d.tensor(b, 1 if d.chance(0.5) else heads, s, t))
-
-    def run(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-        return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
-
-    settings = "causal" if causal else "masked" if masked else ""
-    return Case("attention", tuple(given), run, settings, 4 * b * heads * s * t * e)
+    masked = not causal and d.chance(0.3)
+    mask = [d.tensor(b, 1 if d.chance(0.5) else heads, s, t)] if masked else []
+    return attention_case(d.tensor(b, heads, s, e), d.tensor(b, heads, t, e), *mask, causal=causal)
 
 
 def hidden(d: Draw) -> Case:
@@ -219,8 +225,7 @@ def hidden(d: Draw) -> Case:
     b, heads, e = d.pick(BATCHES[:8]), d.pick((8, 12, 12, 14, 16, 16, 32)), d.pick(HEADS)
     s = d.pick(PATCHES) if d.chance(0.3) else d.power(5, 11)
     part = d.tensor(b, heads, s, e)
-    given = part, part, part, d.tensor(b, 1, s, s, dtype=torch.bool)
-    return Case("attention", given, F.scaled_dot_product_attention, "masked", 4 * b * heads * s * s * e)
+    return attention_case(part, part, d.tensor(b, 1, s, s, dtype=torch.bool))
 
 
 def attention_gradient(d: Draw) -> Case:
@@ -398,20 +403,20 @@ def group_norm(d: Draw) -> Case:
 def softmax(d: Draw) -> Case:
     """Softmax over the last axis, and its backward pass."""
     many, places = d.pick(BATCHES) * d.pick((3, 8, 12, 16)), d.pick(PATCHES[:14])
-    shape = many, places, places
-    if not d.chance(0.3):
-        return Case("softmax", (d.tensor(*shape),), lambda x: torch.softmax(x, -1))
-    gradient = aten._softmax_backward_data  # noqa: SLF001 - its only name
-    return Case("softmax gradient", (d.tensor(*shape), d.cold(*shape)), lambda y, x: gradient(y, x, -1, d.dtype))
+    return _softmax(d, "softmax", (many, places, places), gradient=d.chance(0.3))
+
+
+def _softmax(d: Draw, name: str, shape: tuple[int, ...], *, gradient: bool) -> Case:
+    if not gradient:
+        return Case(name, (d.tensor(*shape),), lambda x: getattr(torch, name)(x, -1))
+    back = getattr(aten, f"_{name}_backward_data")
+    return Case(f"{name} gradient", (d.tensor(*shape), d.cold(*shape)), lambda y, x: back(y, x, -1, d.dtype))
 
 
 def loss(d: Draw) -> Case:
     """The logarithm of a softmax over classes or words, and its backward pass."""
     shape = d.pick(BATCHES) * d.pick((1, 128, 512)), d.pick(CLASSES)
-    if d.chance(0.5):
-        return Case("log_softmax", (d.tensor(*shape),), lambda x: torch.log_softmax(x, -1))
-    gradient = aten._log_softmax_backward_data  # noqa: SLF001 - its only name
-    return Case("log_softmax gradient", (d.tensor(*shape), d.cold(*shape)), lambda y, x: gradient(y, x, -1, d.dtype))
+    return _softmax(d, "log_softmax", shape, gradient=not d.chance(0.5))
 
 
 COMPUTING: dict[Family, int] = {

@@ -209,14 +209,8 @@ def step(d: Draw) -> Case:
     b, heads, e, t = _cache(d)
     masked = d.chance(0.25)
     groups = 1 if masked else d.pick(_QUERIES)
-    cache = d.cold(b, heads, t, e)
     mask = [d.tensor(b, 1, 1, t, dtype=torch.bool)] if masked else []
-    given = d.tensor(b, heads * groups, 1, e), cache, cache, *mask
-
-    def run(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-        return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=groups > 1)
-
-    return Case("attention", given, run, "masked" if masked else "", 4 * b * heads * groups * t * e)
+    return cases.attention_case(d.tensor(b, heads * groups, 1, e), d.cold(b, heads, t, e), *mask)
 
 
 def grown(d: Draw) -> Case:

@@ -74,23 +74,23 @@ def pipe_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def simple_table(headers: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> str:
     """Columns with a rule of dashes below their headers; `align` has a "<" or ">" for each."""
     widths, header, lines = _texts(headers, rows, align, "  ", _HEADER_ROOM)
-    rule = "  ".join("-" * width for width in widths)
-    return "\n".join([header.rstrip(), rule, *(line.rstrip() for line in lines)])
+    dashes = "  ".join("-" * width for width in widths)
+    return "\n".join([header.rstrip(), dashes, *(line.rstrip() for line in lines)])
 
 
 def box_table(headers: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> str:
     """A table in a frame of ASCII characters, with an optional centred title; ends with a line break."""
     widths, header, lines = _texts(headers, rows, "<" * len(headers), " | ")
-    rule = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
-    titles = [f"{title:^{len(rule)}}"] if title else []
-    return "\n".join([*titles, rule, f"| {header} |", rule, *(f"| {line} |" for line in lines), rule, ""])
+    line = rule([width + 2 for width in widths], "+-++")
+    titles = [f"{title:^{len(line)}}"] if title else []
+    return "\n".join([*titles, line, f"| {header} |", line, *(f"| {text} |" for text in lines), line, ""])
 
 
 def ruled_table(rows: Sequence[Sequence[Cell]]) -> str:
     """Columns between two rules; a header, where there is one, is the first row."""
     columns = [_column_texts(column) for column in zip(*rows, strict=True)]
-    rule = "  ".join("-" * width_of(column[0]) for column in columns)
-    return "\n".join([rule, *("  ".join(cells).rstrip() for cells in zip(*columns, strict=True)), rule])
+    dashes = "  ".join("-" * width_of(column[0]) for column in columns)
+    return "\n".join([dashes, *("  ".join(cells).rstrip() for cells in zip(*columns, strict=True)), dashes])
 
 
 def boxed_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -101,14 +101,17 @@ def boxed_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         for place, header in enumerate(headers)
     ]
 
-    def rule(left: str, fill: str, cross: str, right: str) -> str:
-        return left + cross.join(fill * (width + 2) for width in widths) + right
-
+    looks = ("╒═╤╕", "╞═╪╡", "├─┼┤", "╘═╧╛")
+    top, below_head, between, bottom = (rule([width + 2 for width in widths], look) for look in looks)
     head = _row_lines([[header] for header in headers], widths, "│")
-    between = "\n" + rule("├", "─", "┼", "┤") + "\n"
-    body = between.join("\n".join(_row_lines(row, widths, "│")) for row in tall)
-    rules = rule("╒", "═", "╤", "╕"), rule("╞", "═", "╪", "╡"), rule("╘", "═", "╧", "╛")
-    return "\n".join([rules[0], *head, rules[1], *([body] if body else []), rules[2]])
+    body = f"\n{between}\n".join("\n".join(_row_lines(row, widths, "│")) for row in tall)
+    return "\n".join([top, *head, below_head, *([body] if body else []), bottom])
+
+
+def rule(widths: Iterable[int], look: str) -> str:
+    """A line over columns of these widths, of the look's four letters: its left end, the filling, crossings, its right end."""
+    left, fill, cross, right = look
+    return left + cross.join(fill * width for width in widths) + right
 
 
 def wiki_table(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
@@ -124,7 +127,7 @@ def wiki_table(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
         for header, column in zip(headers, texts, strict=True)
     ]
     head = [pad(header, width, left=not right) for header, width, right in zip(headers, widths, numeric, strict=True)]
-    lines = [f"| {' | '.join(head)} |", f"|{'|'.join('-' * (width + 2) for width in widths)}|"]
+    lines = [f"| {' | '.join(head)} |", rule([width + 2 for width in widths], "|-||")]
     for cells in zip(*texts, strict=True):
         lines += _row_lines([cell.split("\n") for cell in cells], widths, "|")
     return "\n".join(lines)

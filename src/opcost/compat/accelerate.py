@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from opcost.compat._tables import rule
 from opcost.core.escaping import printable
 from opcost.errors import UnknownSource
 from opcost.frontends.torch.models.unwrap import unwrap
@@ -104,11 +105,9 @@ def create_ascii_table(headers: Sequence[str], rows: Sequence[Sequence[str]], ti
     def line(cells: Sequence[str]) -> str:
         return "│" + "│".join(cell.center(width) for cell, width in zip(cells, widths, strict=True)) + "│"
 
-    def rule(left: str, middle: str, right: str) -> str:
-        return left + middle.join("─" * width for width in widths) + right
-
-    head = [rule("┌", "─", "┐"), f"│{title.center(inside)}│", rule("├", "┬", "┤"), line(headers), rule("├", "┼", "┤")]
-    return "\n".join([*head, *map(line, rows), rule("└", "┴", "┘")])
+    top, below_title, below_head, bottom = (rule(widths, look) for look in ("┌──┐", "├─┬┤", "├─┼┤", "└─┴┘"))
+    head = [top, f"│{title.center(inside)}│", below_title, line(headers), below_head]
+    return "\n".join([*head, *map(line, rows), bottom])
 
 
 def estimate_command_parser(subparsers: Any = None) -> ArgumentParser:

@@ -259,6 +259,9 @@ class FlopsProfiler:
         self.ds_engine = ds_engine
         self.recompute_fwd_factor = recompute_fwd_factor
         self._undo = ExitStack()
+        self._recording: Recording | None = None
+        self._operators: OperatorRecorder | None = None
+        self._ignored: Collection[type] = ()
         self.end_profile()
 
     def start_profile(self, ignore_list: Collection[type] | None = None) -> None:
@@ -285,9 +288,8 @@ class FlopsProfiler:
     def end_profile(self) -> None:
         """Stop recording, and drop the numbers."""
         self.stop_profile()
-        self._recording: Recording | None = None
-        self._operators: OperatorRecorder | None = None
-        self._ignored: Collection[type] = ()
+        self._recording = self._operators = None
+        self._ignored = ()
         self._clock = Clock()
         self._stem = ""
         self.started = False

@@ -271,10 +271,9 @@ class Throughput:
             if lengths < samples:
                 raise ValueError(f"Expected lengths ({lengths}) to be greater or equal than samples ({samples})")
             append(self._lengths, lengths)
-            if len(self._samples) != len(self._lengths):
+            if (given := len(self._lengths)) != (needed := len(self._samples)):
                 raise RuntimeError(
-                    f"If lengths are passed ({len(self._lengths)}), there needs to be the same number of samples"
-                    f" ({len(self._samples)})"
+                    f"If lengths are passed ({given}), there needs to be the same number of samples ({needed})"
                 )
         if flops is not None:
             self._flops.append(flops * self.world_size)

@@ -110,8 +110,7 @@ def boxed_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def rule(widths: Iterable[int], look: str) -> str:
     """A line over columns of these widths, of the look's four letters: its left end, the filling, crossings, its right end."""
-    left, fill, cross, right = look
-    return left + cross.join(fill * width for width in widths) + right
+    return look[0] + look[2].join(look[1] * width for width in widths) + look[3]
 
 
 def wiki_table(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:

@@ -13,17 +13,11 @@ from opcost.frontends.torch.default_inputs import engine
 from opcost.frontends.torch.default_inputs.engine import InputMaker, Inputs, ShapeWords
 
 _MAIN = ("hidden_states", "sample", "latents", "x")
-_TEXT = 77  # Tokens of a prompt
 _LATENT, _PICTURE = 64, 256
 """Height and width of what is denoised and of what is encoded, where the configuration has neither."""
 _FRAMES = (17, 16)
 """Of a video: most autoencoders take one more than a multiple of their temporal stride, the others a multiple."""
 _SAMPLES = 65_536
-_TEXT_WIDTH = (
-    "encoder_hid_dim|caption_channels|text_embed_dim|text_dim|cap_feat_dim|cross_attention_input_dim|in_text_dim|text_in_dim|"
-    "text_hidden_dim|context_in_dim|joint_attention_dim|cross_attention_dim|embedding_dim|width_of_text_layer"
-)
-"""The width of a token's embedding: entries of the configuration, the more exact first."""
 _TIMES = frozenset({"timestep", "timesteps", "t"})  # A model with one of these arguments denoises
 _TEXT_PARTS = ("text", "txt", "caption", "context", "cond")
 
@@ -108,7 +102,7 @@ class _Words(ShapeWords):
             channels = self.config["in_channels"]
             kwargs[main] = [self.maker.empty(channels, *self.grid) for _ in range(self.maker.batch)]
         optional = [name for name in self.names if name == "text_embedding_mask" or not name.endswith("_mask")]
-        self.give([name for name in self.names if name in (*self.needed, *optional)], _ARGUMENTS, kwargs)
+        self.give([name for name in self.names if name in (*self.needed, *optional)], engine.table("diffusers"), kwargs)
         return kwargs
 
     def entry(self, name: str) -> int | None:
@@ -138,20 +132,20 @@ class _Words(ShapeWords):
         return () if known or self.config.get("num_class_embeds") else None
 
     words: ClassVar[dict[str, str | Callable[[Any], Any]]] = {
-        "T": lambda self: self.maker.tokens(self.value(f"max_text_seq_length|num_embeddings|text_len|{_TEXT}")),
+        **engine.table("words of diffusers"),
+        "T": lambda self: self.maker.tokens(self.value("prompt")),
         "frames": lambda self: self.grid[0],
         "height": lambda self: self.grid[1],
         "width": lambda self: self.grid[2],
         "sequence": lambda self: self.shape[0],
-        "patches": patches,
-        "text_layers": "num_text_layers|none",
         "none": lambda self: (),
-        "width_of_text_layer": width_of_text_layer,
         "t5": lambda self: self.entry("caption_channels" if "llama_layers" in self.config else "cross_attention_dim_t5"),
         "axes": lambda self: len(self.config["axes_dims_rope"]) if self.config.get("axes_dims_rope") else None,
-        "motion": motion,
         "if_guided": lambda self: () if self.config.get("guidance_embeds") else None,
-        "if_labelled": if_labelled,
+        "captions": lambda self: [self.make("T cap_feat_dim") for _ in range(self.maker.batch)],
+        "grids": lambda self: [[self.grid]] * self.maker.batch,
+        "chunks": lambda self: [self.grid[0]],
+        "places_in_text": lambda self: torch.arange(self.value("T")),
     }  # fmt: skip
 
     def text_of_each_layer(self) -> list[torch.Tensor] | None:
@@ -193,47 +187,3 @@ class _Words(ShapeWords):
             sizes = {"resolution": 2, "aspect_ratio": 1}
             return {name: maker.floats(size) if wanted else None for name, size in sizes.items()}
         return None
-
-
-_ARGUMENTS: dict[str, str | Callable[[_Words], Any]] = {
-    **engine.by_name({
-        "B": "t",
-        "int B": "timestep r_timestep timesteps style",
-        f"B T text_layers {_TEXT_WIDTH}": "encoder_hidden_states text_bth audio_encoder_hidden_states",
-        "bool=1 B T": "encoder_attention_mask encoder_hidden_states_mask encoder_attention_mask_2 "
-                      "text_embedding_mask text_embedding_mask_t5",
-        "int=T B": "text_lens",
-        "B T text_embed_2_dim": "encoder_hidden_states_2",
-        "B T t5": "encoder_hidden_states_t5",
-        "B pooled_projection_dim|text_emb_dim|in_text_dim2": "pooled_embeds pooled_projections",
-        "B 1 global_states_input_dim": "global_hidden_states",
-        "B T image_embed_dim": "image_embeds",
-        "B embedding_proj_dim|embedding_dim": "proj_embedding",
-        "B 126 audio_in_channels": "audio_hidden_states",  # five seconds of the sound of a video
-        "=126": "audio_num_frames",
-        "B vace_in_channels frames height width": "control_hidden_states",
-        "int B patches": "prior_token_id",
-        "bool B": "prior_token_drop",
-        "B motion": "added_time_ids",
-        "B if_guided": "guidance",
-        "int B if_labelled": "class_labels",
-        "B 2": "original_size target_size crop_coords",
-        "B 6": "image_meta_size",
-        "=frames": "num_frames",
-        "=height": "height",
-        "=width": "width",
-        "1 1 height width": "padding_mask",
-        "sequence axes": "img_ids",
-        "T axes": "txt_ids",
-        "T+sequence axes": "position_ids",
-    }),
-    "cap_feats": lambda words: [words.make("T cap_feat_dim") for _ in range(words.maker.batch)],
-    "encoder_hidden_states_llama3": _Words.text_of_llama,
-    "text_encoder_layers": _Words.text_of_each_layer,
-    "controlnet_cond": _Words.control_picture,
-    "added_cond_kwargs": _Words.conditions,
-    "img_shapes": lambda words: [[words.grid]] * words.maker.batch,
-    "chunk_partition": lambda words: [words.grid[0]],
-    "visual_rope_pos": _Words.positions_of_patches,
-    "text_rope_pos": lambda words: torch.arange(words.value("T")),
-}  # fmt: skip

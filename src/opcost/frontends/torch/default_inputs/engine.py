@@ -1,7 +1,7 @@
 """The engine of default inputs: candidates, words for shapes, and tensors that need no memory.
 
-A library has a table from the name of an argument to a shape in words, such as `B T hidden_size` (see `ShapeWords.make`), and a
-subclass of `ShapeWords` that knows the library's own words.
+A library has a section of `arguments.txt`, with a shape in words for each argument, such as `B T hidden_size` (see
+`ShapeWords.make`), and a subclass of `ShapeWords` that knows the library's own words.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib.resources import files
 from itertools import chain
 from math import prod
 from typing import Any, ClassVar, NamedTuple, TypeGuard
@@ -100,7 +102,7 @@ _SPEC = re.compile(r"(int|bool)?(?:=(\S+))? ?(.*)")
 
 
 class ShapeWords:
-    """What words in shapes mean for one model: one of `words`, else an entry of the model's configuration."""
+    """What words in shapes mean for one model: a method, one of `words`, else an entry of the model's configuration."""
 
     words: ClassVar[Mapping[str, str | Callable[[Any], Any]]] = {}
     """The library's own words, by other words or a function; upper-case where the user can request the size."""
@@ -116,16 +118,17 @@ class ShapeWords:
     def make(self, spec: str | Callable[[Any], Any]) -> Any:
         """What is specified in words or by a function, or None where a word has no value for this model.
 
-        `B T width` is a tensor of floats, `int=1 B T` one of ones, `bool B` one of False, and `=T` the number itself. A word may
-        join others: `a|b` is the first that has a value, `a*b` the product, `a+b` the sum. A tuple adds several axes.
+        `B T width` is a tensor of floats, `int=1 B T` one of ones, `int=H,W B` one of such rows, `bool B` one of False, and `=T`
+        the number itself. A word may join others: `a|b` is the first that has a value, `a*b` the product, `a+b` the sum. A tuple
+        adds several axes. `@name` adds none, and has a value where forward has this argument.
         """
         if not isinstance(spec, str):
             return spec(self)
         kind, value, shape = _SPEC.fullmatch(spec).groups()  # type: ignore[union-attr]
-        words = shape.split()
+        words, values = shape.split(), value.split(",") if value else []
         found: dict[str, Any] = {}
         # Sizes that can be requested are read last, so that they count as used only where all else is known.
-        for word in sorted([*words, value] if value else words, key=str.isupper):
+        for word in sorted([*words, *values], key=str.isupper):
             if (extent := self.value(word)) is None:
                 return None
             found[word] = extent
@@ -135,8 +138,9 @@ class ShapeWords:
         size = tuple(chain.from_iterable(each if isinstance(each, tuple) else (each,) for each in extents))
         if kind is None:
             return self.maker.empty(*size)
-        dtype = torch.bool if kind == "bool" else torch.int64
-        return torch.full(size, found[value] if value else 0, dtype=dtype, device="cpu")
+        row = [found[each] for each in values] or [0]
+        rows = torch.tensor(row, dtype=torch.bool if kind == "bool" else torch.int64, device="cpu").repeat(*size, 1)
+        return rows if len(row) > 1 else rows[..., 0]
 
     def value(self, word: str) -> Any:
         """The number, or the tuple of numbers, that a word means; None where it has none for this model."""
@@ -150,7 +154,9 @@ class ShapeWords:
             return int(word)
         if word == "B":
             return self.maker.batch
-        meaning = self.words.get(word)
+        if word.startswith("@"):
+            return () if word[1:] in self.names else None
+        meaning = self.words.get(word) or getattr(type(self), word, None)
         if meaning is None:
             return self.entry(word)
         return self.value(meaning) if isinstance(meaning, str) else meaning(self)
@@ -175,9 +181,15 @@ def is_size(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def by_name(shapes: Mapping[str, str]) -> dict[str, str]:
-    """A table from shapes to the names of arguments, turned into one from each name to its shape."""
-    return {name: shape for shape, names in shapes.items() for name in names.split()}
+@cache
+def table(section: str) -> dict[str, str]:
+    """What a section of `arguments.txt` has, by the name of each argument."""
+    found: dict[str, str] = {}
+    text = (files(__package__) / "arguments.txt").read_text(encoding="ascii")
+    for line in text.partition(f"[{section}]\n")[2].partition("\n\n")[0].splitlines():
+        shape, _, names = line.partition(": ")
+        found |= dict.fromkeys(names.split() if line[0] != "#" else (), shape)
+    return found
 
 
 # -- the signature of a model ------------------------------------------------------------------------------------------

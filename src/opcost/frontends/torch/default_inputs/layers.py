@@ -20,18 +20,7 @@ from opcost.frontends.torch.default_inputs.engine import InputMaker, Inputs
 
 _MOST = 32  # Attempts at one model
 _READERS = 6  # Layers whose shapes are tried
-_KINDS = {
-    "image": "image images img imgs picture rgb pixel_values left right img1 img2 image1 image2",
-    "volume": "volume vol video videos frames clip clips",
-    "audio": "audio wav wavs waveform waveforms wave mix mixture signal speech sound",
-    "text": "input_ids tokens token_ids ids idx text texts src tgt",
-    "time": "t time times timestep timesteps sigma noise_level",
-    "lengths": "lengths length lens input_lengths x_lens xlens",
-    "mask": "mask attention_mask padding_mask",
-    "label": "y label labels class_labels classes",
-}
-"""Names of arguments by what they bring."""
-_KIND_OF = engine.by_name(_KINDS)
+_KIND_OF = engine.table("kinds")
 _AXES = {"image": 2, "volume": 3, "audio": 1, "text": -1}  # Of the layers that read these
 _BESIDE = ("time", "lengths", "mask", "label")  # Kinds of arguments that go with another
 _IMAGE_SIZES = (

@@ -13,10 +13,10 @@ from torch.nn.parameter import is_lazy
 
 from opcost.errors import InputError
 from opcost.frontends.torch.default_inputs import engine
+from opcost.frontends.torch.default_inputs.configuration import Configuration
 from opcost.frontends.torch.default_inputs.diffusers import diffusers
 from opcost.frontends.torch.default_inputs.engine import InputMaker, Inputs, ShapeWords
 from opcost.frontends.torch.default_inputs.layers import example, from_layers
-from opcost.frontends.torch.default_inputs.modalities import Configuration
 from opcost.frontends.torch.default_inputs.transformers import transformers
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 
@@ -191,7 +191,7 @@ def torch_geometric(model: nn.Module, maker: InputMaker) -> Inputs | None:
     reader = encoder if isinstance(encoder, nn.Module) and not engine.arguments(model) else model
     wanted = engine.needed(reader)
     whole = wanted[0] if len(wanted) == 1 and wanted[0] in ("data", "graph") else None
-    if not wanted or (whole is None and wanted[0] not in _GRAPH_ARGUMENTS):
+    if not wanted or (whole is None and wanted[0] not in engine.table("torch_geometric")):
         return None
     # The features of a node, the likeliest number first: a layer of edges reads both ends, one of points coordinates too.
     own, first = _width(reader), _first_width(reader)
@@ -235,8 +235,10 @@ class _GraphInputs(ShapeWords):
 
     words: ClassVar[dict[str, str | Callable[[Any], Any]]] = {
         "nodes": lambda self: self.each * self.copies,
+        "nodes_of_one": lambda self: _NODES,
         "edges": lambda self: _EDGES * self.copies,
-        "edge_width": lambda self: self.edge_width() or 1,
+        "edge_features": lambda self: self.edge_width() or 1,
+        "samples": lambda self: torch.arange(self.copies).repeat_interleave(self.each),
     }
 
     def arguments(self, whole: str | None) -> dict[str, Any]:
@@ -245,7 +247,7 @@ class _GraphInputs(ShapeWords):
         optional = {"edge_attr": self.edge_width(), "edge_type": self._attribute("num_relations")}
         known = [name for name, width in optional.items() if width is not None and name in self.names]
         names = ["x", "edge_index", "edge_attr", "pos", "batch"] if whole else [*self.needed, *known]
-        self.give(names, _GRAPH_ARGUMENTS, made)
+        self.give(names, engine.table("torch_geometric"), made)
         if whole is None:
             return made
         from torch_geometric.data import Data
@@ -254,9 +256,8 @@ class _GraphInputs(ShapeWords):
 
     def _attribute(self, *names: str) -> int | None:
         """The first number of such a name that the model or a layer of it has."""
-        return next(
-            filter(engine.is_size, (getattr(part, name, None) for part in self.model.modules() for name in names)), None
-        )
+        found = (getattr(part, name, None) for part in self.model.modules() for name in names)
+        return next(filter(engine.is_size, found), None)
 
     def edge_width(self) -> int | None:
         """What the model has for its edges, or what the net reads that makes a layer's weights of them."""
@@ -272,7 +273,7 @@ class _GraphInputs(ShapeWords):
             return tuple(self.make(f"nodes {width}") for width in self.width)
         return self.make(f"B {_NODES} {self.width}" if "adj" in self.names else f"nodes {self.width}")
 
-    def edges(self) -> torch.Tensor:
+    def ends(self) -> torch.Tensor:
         ends = torch.arange(_EDGES)
         one = torch.stack([ends % self.each, (ends * 7 + 1) % self.each])
         return torch.cat([one + copy * self.each for copy in range(self.copies)], dim=1)
@@ -282,19 +283,6 @@ class _GraphInputs(ShapeWords):
         nodes = self.value("nodes")
         steps = torch.arange(nodes * _SPACE, dtype=torch.float64) * 0.6180339887498949
         return steps.frac().reshape(nodes, _SPACE).to(self.maker.dtype)
-
-
-_GRAPH_ARGUMENTS: dict[str, str | Callable[[_GraphInputs], Any]] = {
-    "edge_attr": "edges edge_width",
-    "edge_weight": "edges",
-    "edge_type": "int edges",
-    "adj": f"B {_NODES} {_NODES}",
-    "z": "int=1 nodes",
-    **dict.fromkeys(("x", "x_0"), _GraphInputs.features),
-    **dict.fromkeys(("edge_index", "hyperedge_index", "pos_edge_index", "neg_edge_index"), _GraphInputs.edges),
-    "pos": _GraphInputs.coordinates,
-    "batch": lambda graph: torch.arange(graph.copies).repeat_interleave(graph.each),
-}
 
 
 _LIBRARIES: tuple[Callable[[nn.Module, InputMaker], Inputs | None], ...] = (

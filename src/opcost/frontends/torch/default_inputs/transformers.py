@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from itertools import product
 from math import prod
 from typing import Any, ClassVar
 
@@ -12,20 +13,14 @@ from torch import nn
 
 from opcost.errors import InputError, OpcostError
 from opcost.frontends.torch.default_inputs import engine
-from opcost.frontends.torch.default_inputs.engine import InputMaker, Inputs
-from opcost.frontends.torch.default_inputs.modalities import STEPS, Configuration, Form, Modalities
+from opcost.frontends.torch.default_inputs.configuration import Configuration
+from opcost.frontends.torch.default_inputs.engine import InputMaker, Inputs, ShapeWords
 
 _CHOICES = 4  # Endings of a text in a multiple choice: as many as the best known benchmarks have
-_ACTIONS = 20  # Steps of an agent's past, as for a decision transformer
-_OBJECTS = 36  # Detected objects in an image, as such models were trained with
-_ENTITIES, _MENTION = 2, 30
-"""Entities of which a text speaks, as many as are compared, and the tokens of a mention at most."""
-_QUERIES, _PATCHES = 32, 257
-"""Of a model that queries an image: learnt queries, and patches of the encoded image (16 by 16 and one for the whole)."""
+_WINDOW = 448  # Of an image for a model that takes any size: 32 by 32 patches of 14
+_STRIDES = 53_760  # Samples that nearly all strides of models of sound divide: 2⁹·3·5·7
 
 _CROSS_ATTENTION = frozenset({"crossattention", "cross_attn", "cross_attention", "encoder_attn"})
-_FORMS = ("pixel_values", "pixel_values_images", "input_features", "input_values")
-"""Arguments that come in several shapes."""
 _KINDS = {
     "text": ("input_ids",),
     "image": ("pixel_values", "pixel_values_images", "flattened_patches"),
@@ -36,25 +31,12 @@ _KINDS = {
 """Which argument brings which kind of input."""
 _OF_TEXT = frozenset({"input_ids", "decoder_input_ids", "attention_mask", "token_type_ids"})
 _ORDER = {
-    **dict.fromkeys(_FORMS, -1),
+    **dict.fromkeys(("pixel_values", "pixel_values_images", "input_features", "input_values"), -1),
     **dict.fromkeys(("input_ids", "prompt_pixel_values", "prompt_masks"), 1),
     **dict.fromkeys(("attention_mask", "token_type_ids", "mm_token_type_ids", "bbox", "image_embeds_position_mask"), 2),
 }
 """Arguments that are made of others are made after them."""
-_COMPANIONS = engine.by_name({
-    "": "decoder_input_ids",
-    "input_ids": "bbox visual_feats visual_pos visual_embeds entity_ids entity_position_ids entity_start_positions "
-                 "entity_end_positions protein_input_ids protein_attention_mask moshi_audio_codes user_audio_codes",
-    "pixel_values": "mm_token_type_ids image_embeds_position_mask",
-    "past_values": "past_time_features past_observed_mask future_values future_time_features "
-                   "static_categorical_features static_real_features",
-    "query_embeds": "encoder_hidden_states",
-    "flattened_patches": "attention_mask",
-    "states": "actions rewards returns_to_go timesteps",
-    "input_ids input_values": "decoder_input_values",
-    "state": "timestep",
-})  # fmt: skip
-"""Arguments that are given with others, though they have a default."""
+_Made = dict[str, Any]  # Arguments: an image or a sound, and what goes with it
 
 
 def transformers(model: nn.Module, maker: InputMaker) -> Inputs | None:
@@ -75,8 +57,11 @@ def transformers(model: nn.Module, maker: InputMaker) -> Inputs | None:
     return Inputs((), dict(dummy), "its dummy_inputs")
 
 
-class TransformersInputs(Modalities):
-    """The inputs of one model."""
+class TransformersInputs(ShapeWords):
+    """The inputs of one model.
+
+    An entry is of the configuration itself, or, as in `images.patch_size`, of what reads images, sound or text.
+    """
 
     def __init__(self, model: nn.Module, maker: InputMaker) -> None:
         super().__init__(model, maker)
@@ -93,35 +78,109 @@ class TransformersInputs(Modalities):
             brought = any(name in self.names and name not in others for name in _KINDS[kind])
             reads = (brought and self.config.has_part(kind)) or self._method(kind) is not None
             self.kinds |= {kind} if reads and not self.config.lacks(kind) else set()
-        self.made: Form = {}
-        self.left: list[Form] = []
+        layers = (layer for layer in model.modules() if isinstance(layer, (nn.Linear, nn.Conv1d)))
+        self.first_layer = next(layers, None)
+        self.made: _Made = {}
+        self.left: list[_Made] = []
         """Other forms of an image or a sound, where only a run of the whole model shows which is meant."""
         self.features: dict[str, int] = {}
         """How many features the model makes of each kind of input."""
 
+    def entry(self, name: str) -> int | None:
+        return self.config.size(name)
+
+    def has(self, *entries: str) -> bool:
+        """Whether the configuration has one of these entries, of whatever type."""
+        return any(value is not None for value in self.config.entries(*entries))
+
+    def side(self, *names: str) -> int | None:
+        """Of a square in images: one number, or the first of two."""
+        found = self.config.entries(*[f"images.{name}" for name in names])
+        sides = (size[0] if isinstance(size, (list, tuple)) and size else size for size in found)
+        return next(filter(engine.is_size, sides), None)
+
+    def shape_of(self, name: str) -> tuple[int, ...] | None:
+        """The shape of another argument; None where it is not made."""
+        return tuple(self.made[name].shape) if name in self.made else None
+
+    def channels(self) -> tuple[int, ...]:
+        """The axis of channels of a series, where there is one."""
+        channels, width = self.entry("num_input_channels"), self.entry("input_size") or 1
+        return (channels,) if channels is not None else (width,) if width > 1 else ()
+
+    def image_size(self) -> tuple[int, int]:
+        """Height and width, such that whole windows of patches fill them where the model has a number of windows."""
+        requested, patch = self.maker.sizes.image is not None, self.value("P")
+        # The smallest of several sizes still is a patch.
+        ratios = getattr(self.config.own, "scaled_images_ratios", None)
+        usual = 800 if self.has("num_queries") else round(patch / min(ratios)) if ratios else 224
+        height, width = self.maker.image(self.config.image_size(usual))
+        if "prompt_pixel_values" in self.names and not requested:  # both are in one image
+            height //= 2
+        step = patch * (0 if requested else self.value("images.num_windows_side|images.num_windows|0"))
+        return (height // step * step or step, width // step * step or step) if step else (height, width)
+
+    def grid(self, group: int) -> list[int]:
+        """Rows and columns of patches, in whole groups of those that become one token."""
+        step = self.value("P") * group
+        return [max(extent // step, 1) * group for extent in self.maker.image(self.config.image_size(_WINDOW))]
+
+    def pinpoint(self) -> torch.Tensor | None:
+        """The size of an image as a whole that is cut into tiles."""
+        pinpoints = getattr(self.config.own, "image_grid_pinpoints", None)
+        return self.maker.rows(list(pinpoints[0])) if pinpoints else None
+
+    def tiles(self) -> int | None:
+        """As many as such an image is cut into, and the whole once more."""
+        whole, (height, width) = self.pinpoint(), self.image_size()
+        return None if whole is None else int(whole[0, 0]) // height * (int(whole[0, 1]) // width) + 1
+
     words: ClassVar[dict[str, str | Callable[[Any], Any]]] = {
-        **Modalities.words,
+        **engine.table("words of transformers"),
+        "T": lambda self: self.maker.tokens(self.config.positions()),
+        "any_tokens": lambda self: self.maker.tokens(None),
         "word": lambda self: self.config.word(),
-        "text": lambda self: self._shape_of("input_ids"),
-        "image": lambda self: self._shape_of("pixel_values"),
-        "row_of_patches": lambda self: self._shape_of("flattened_patches", 2),
+        "text": lambda self: self.shape_of("input_ids"),
         "decoder_tokens": lambda self: self.maker.tokens(
             self.value("text.max_target_positions|text.max_decoder_position_embeddings") or self.config.positions()
         ),
-        "qformer_tokens": lambda self: self._tokens_of("qformer_config"),
-        "protein_tokens": lambda self: self._tokens_of("protein_encoder_config"),
+        "qformer_tokens": lambda self: self.maker.tokens(self.entry("qformer_config.max_position_embeddings")),
+        "protein_tokens": lambda self: self.maker.tokens(self.entry("protein_encoder_config.max_position_embeddings")),
+        # images
+        "H": lambda self: self.image_size()[0],
+        "W": lambda self: self.image_size()[1],
+        "P": lambda self: self.side("patch_size") or 14,
+        "rows": lambda self: self.image_size()[0] // self.value("P"),
+        "columns": lambda self: self.image_size()[1] // self.value("P"),
+        "merge": lambda self: self.side("spatial_merge_size", "merge_size", "merge_kernel_size") or 1,
+        "grid_rows": lambda self: self.grid(self.value("merge"))[0],
+        "grid_columns": lambda self: self.grid(self.value("merge"))[1],
+        "pooled": lambda self: prod(self.grid(self.side("pooling_kernel_size") or 1)),
+        "side_of_patches": lambda self: int(self.value("patches") ** 0.5),
+        "if_frames": lambda self: () if "video" in self.kinds or self.value("known_frames") is not None else None,
+        "if_only_video": lambda self: () if "video" in self.kinds and "image" not in self.kinds else None,
+        "if_no_text": lambda self: () if "input_ids" not in self.names else None,
+        "if_queries": lambda self: () if self.has("num_queries") else None,
+        "image": lambda self: self.shape_of("pixel_values"),
+        "row_of_patches": lambda self: (self.shape_of("flattened_patches") or ())[:2] or None,
+        # sound
+        "more_mels": lambda self: 128 if self.value("bins") is None else None,  # those of younger models
+        "fused_steps": lambda self: area // self.value("mels") if (area := self.value("fused_area")) else None,
+        "heard": lambda self: self.value("sound.input_channels|1") if self.has("sound.conv_channels") else 1,
+        "read_by_linear": lambda self: getattr(self.first_layer, "in_features", None),
+        "read_by_convolution": lambda self: getattr(self.first_layer, "in_channels", None),
+        "whole_strides": lambda self: -(-self.value("samples") // _STRIDES) * _STRIDES,
+        "if_mixed": lambda self: () if self.has("audio_channels", "codebook_size") else None,
+        "if_not_mixed": lambda self: () if not self.has("audio_channels", "codebook_size") else None,
+        # series in time
+        "lag": lambda self: int(max(getattr(self.config.own, "lags_sequence", None) or [0])),
+        "future": lambda self: self.entry("prediction_length") if self.has("lags_sequence") else None,
+        "time_features": lambda self: self.value("num_time_features|0") + self.value("num_dynamic_real_features|0"),
     }
-
-    def _tokens_of(self, part: str) -> int:
-        return self.maker.tokens(self.config.number([getattr(self.config.own, part, None)], "max_position_embeddings"))
-
-    def _shape_of(self, name: str, axes: int | None = None) -> tuple[int, ...] | None:
-        """The shape of another argument, or its first axes; None where it is not made."""
-        return tuple(self.made[name].shape[:axes]) if name in self.made else None
 
     # -- which arguments -----------------------------------------------------------------------------------------------
 
-    def all(self) -> Form:
+    def all(self) -> _Made:
         """The arguments, those on which others depend first."""
         main: Any = getattr(self.model, "main_input_name", "input_ids")
         main = [main] if isinstance(main, str) else main
@@ -133,15 +192,16 @@ class TransformersInputs(Modalities):
             wanted.pop("pixel_values_videos", None)
         if "pixel_values" in wanted and "inputs" not in self.needed:
             wanted.pop("inputs", None)
-        given = {name for name, others in _COMPANIONS.items() if not wanted.keys().isdisjoint(others.split())}
+        companions = engine.table("companions")
+        given = {name for name, others in companions.items() if not wanted.keys().isdisjoint(others.split())}
         if getattr(self.config.own, "is_encoder_decoder", False):
             given.add("decoder_input_ids")
         modules = (path.rpartition(".")[2] for path, _ in self.model.named_modules())
         if "input_ids" in self.names and not _CROSS_ATTENTION.isdisjoint(modules):
             given.add("encoder_hidden_states")  # of a decoder that reads what an encoder has made
-        wanted |= dict.fromkeys([name for name in _COMPANIONS if name in given and name in self.names])
+        wanted |= dict.fromkeys([name for name in companions if name in given and name in self.names])
         for name in sorted(wanted, key=lambda name: _ORDER.get(name, 0)):
-            if name in _FORMS:
+            if _ORDER.get(name) == -1:
                 self._choose(name)
             self.give([name], _ARGUMENTS, self.made)
         return self.made
@@ -154,10 +214,9 @@ class TransformersInputs(Modalities):
     def _choose(self, name: str) -> None:
         """The first form of an image or a sound that the model can make features of."""
         kind = "image" if name.startswith("pixel_values") else "audio"
-        forms: Iterator[Form] = self.sound_forms(name)
-        if kind == "image":
-            forms = ({name: form.pop("pixel_values"), **form} for form in self.image_forms())
-        first, *others = ({n: value for n, value in form.items() if n in self.names} for form in forms)
+        groups = _FORMS.get(name, _FORMS["pixel_values"])
+        every = next(forms for group in groups if (forms := [*self._forms(name, group)]))
+        first, *others = ({n: value for n, value in form.items() if n in self.names} for form in every)
         method = self._method(kind)
         known = {} if method is None else inspect.signature(method).parameters
         for form in (first, *others) if method is not None else ():
@@ -170,6 +229,22 @@ class TransformersInputs(Modalities):
             break
         self.made.update(first)
         self.left += others
+
+    def _forms(self, name: str, group: Mapping[str, Mapping[str, str]]) -> Iterator[_Made]:
+        """What may be meant by an image or a sound, with masks that hide no step of a sound where the model takes such."""
+        named = ("input_features_mask", "feature_attention_mask") if name == "input_features" else ()
+        masks = [mask for mask in named if mask in self.names]
+        for spec, companions in group.items():
+            if (made := self.make(spec)) is None:
+                continue
+            beside = {other: self.make(its) for other, its in companions.items() if other in self.names}
+            form = {name: made, **{other: value for other, value in beside.items() if value is not None}}
+            if not masks:
+                yield form
+                continue
+            bins_first = made.dim() == 3 and made.shape[1] == self.value("bins")
+            ones = self.make(f"int=1 B {made.shape[-1] if bins_first else made.shape[1]}")
+            yield from ({**form, **dict.fromkeys(masks, mask)} for mask in (ones.bool(), ones, None))
 
     # -- alternatives --------------------------------------------------------------------------------------------------
 
@@ -184,7 +259,7 @@ class TransformersInputs(Modalities):
             found.append(text._replace(note="a text alone because the model fails with more"))
         return tuple(found)
 
-    def _texts(self) -> Iterator[Form]:
+    def _texts(self) -> Iterator[_Made]:
         """What some models need of a text: a mask, another for the decoder, an end, several to choose from, or fewer tokens."""
         ids = self.made.get("input_ids")
         if ids is None:
@@ -203,12 +278,12 @@ class TransformersInputs(Modalities):
             for fewer in self.config.shorter(ids.shape[1]):
                 yield {name: value[:, :fewer] for name, value in alike.items()}
 
-    def _codebooks(self) -> Iterator[Form]:
+    def _codebooks(self) -> Iterator[_Made]:
         """Tokens of sound: at every step as many as there are codebooks, or one row for each of those."""
         own = self.config.own
-        decoders = [getattr(own, name, None) for name in ("decoder_config", "decoder")]
-        for name, places in (("decoder_input_ids", decoders), ("input_ids", [own])):
-            count = self.config.number(places, "num_codebooks", "num_channels", "n_codes_total")
+        for name, places in (("decoder_input_ids", ("decoder_config.", "decoder.")), ("input_ids", ("",))):
+            kinds = ("num_codebooks", "num_channels", "n_codes_total")
+            count = self.config.size(*[place + kind for kind, place in product(kinds, places)])
             if name in self.made and count is not None:
                 tokens = self.made[name]
                 each, rows = tokens[..., None].repeat(1, 1, count), tokens.repeat(count, 1)
@@ -217,7 +292,7 @@ class TransformersInputs(Modalities):
 
     # -- single arguments ----------------------------------------------------------------------------------------------
 
-    def tokens(self) -> torch.Tensor:
+    def row_of_tokens(self) -> torch.Tensor:
         """The tokens of a text, with the place of each image or sound among them.
 
         It has one special token for each feature, or a single one if only forward makes features, between borders.
@@ -255,78 +330,125 @@ class TransformersInputs(Modalities):
         return self.make(_ARGUMENTS["decoder_input_ids"])
 
     def hidden(self) -> Any:
-        """What another model has made of its input."""
-        if self.has_grid():
+        """What another model has made of its input; where forward needs just that, images or sound that are convolved first.
+
+        A convolution over time reads samples where there is one channel, else what another model made of them.
+        """
+        if "image_grid_thw" in self.names or "grid_thw" in self.names:
             return self.images()
-        sound = self.convolved() if "hidden_states" in self.needed else None
-        return self.make("B T hidden_size|d_model|n_embd") if sound is None else sound
+        if "hidden_states" in self.needed and isinstance(self.first_layer, nn.Conv1d):
+            steps = 160_000 if self.first_layer.in_channels == 1 else "any_tokens"  # ten seconds of a wave
+            return self.make(f"B {self.first_layer.in_channels} {steps}")
+        return self.make("B T hidden_size|d_model|n_embd")
 
     def encoded(self) -> Any:
         """What the encoder of images, or of another text, has made."""
-        known = self.make(f"B {_PATCHES} encoder_hidden_size")
+        known = self.make("B encoded_patches encoder_hidden_size")
         return self.hidden() if known is None else known
+
+    def images(self) -> Any:
+        """The most usual form of images."""
+        return next(made for spec in _USUAL if (made := self.make(spec)) is not None)
+
+    def whole_images(self) -> Any:
+        """A mask that hides nothing: neither a patch, nor a point of several images."""
+        images = self.images()
+        if images.dim() == 3:
+            return self.make(f"int=1 B {images.shape[1]}")
+        return torch.ones((*images.shape[:2], *images.shape[-2:]), dtype=torch.bool, device="cpu")
+
+    def first_tile(self) -> torch.Tensor:
+        """Which tiles of an image there are."""
+        mask: torch.Tensor = self.make("int B 1 max_tiles")
+        mask[..., 0] = 1
+        return mask
+
+    def grids(self) -> torch.Tensor:
+        """The grid of each image: of one that is given and one to be made where a sample has several."""
+        grid: torch.Tensor = self.make("int=1,grid_rows,grid_columns B")
+        return grid.repeat_interleave(2, 0) if "images_per_sample" in self.names else grid
+
+    def places(self) -> torch.Tensor:
+        """The column and row of each patch."""
+        extents = self.grid(self.side("pooling_kernel_size") or 1)
+        return torch.cartesian_prod(*map(torch.arange, extents)).flip(-1).expand(self.maker.batch, -1, -1)
+
+    def past_actions(self) -> torch.Tensor:
+        """The steps of an agent's past."""
+        return self.maker.rows([*range(self.value("actions"))])
+
+    def masked(self) -> torch.Tensor:
+        """Which patches are hidden, to be predicted: the first half."""
+        depth = self.value("images.tubelet_size")
+        patches = self.value("rows*columns") * (self.value("frames") // depth if depth else 1)
+        return self.maker.rows([int(2 * patch < patches) for patch in range(patches)]).bool()
 
     def entity_positions(self) -> torch.Tensor:
         """In which tokens the text mentions each entity: in the first, and in no other."""
-        places: torch.Tensor = self.make(f"int B {_ENTITIES} max_mention_length|{_MENTION}") - 1
+        places: torch.Tensor = self.make("int B entities max_mention_length|30") - 1
         places[..., 0] = 0
         return places
 
 
-_ARGUMENTS: dict[str, str | Callable[[TransformersInputs], Any]] = {
-    **engine.by_name({
-        # text
-        "int=word B decoder_tokens": "decoder_input_ids",
-        "int=word B qformer_tokens": "qformer_input_ids",
-        "int=1 B protein_tokens": "protein_input_ids protein_attention_mask",
-        "int B num_codebooks T": "moshi_audio_codes user_audio_codes",
-        "int B task_seq_len|77": "task_inputs",
-        f"int B {_ENTITIES}": "entity_ids entity_start_positions entity_end_positions",
-        "=n_codes_given": "codebook_idx",
-        "int=1 row_of_patches|text": "attention_mask",  # which hides none
-        "int=1 text": "global_attention_mask",
-        "int text": "token_type_ids",
-        "int text 4": "bbox",  # left, upper, right and lower edge on the page
-        # images
-        "B frames C H W": "pixel_values_videos",
-        "B any_tokens 2+flat_patch": "flattened_patches",  # each begins with its row and column
-        "image": "prompt_pixel_values prompt_masks",
-        "int=merge B": "merge_sizes",  # how many patches of a row become one token
-        f"B {_QUERIES} hidden_size": "query_embeds",
-        f"B {_OBJECTS} visual_feat_dim": "visual_feats",
-        f"B {_OBJECTS} visual_pos_dim": "visual_pos",
-        f"B {_OBJECTS} visual_embedding_dim": "visual_embeds",
-        # sound
-        f"B {STEPS} num_mel_bins": "decoder_input_values",
-        f"B {STEPS} model_in_dim": "spectrogram",
-        f"B {STEPS} input_feat_size": "audio_mel",
-        f"bool B {STEPS}": "audio_mel_mask",
-        # series in time
-        "B past channels": "past_values",
-        "bool=1 B past channels": "past_observed_mask",
-        "B past time_features": "past_time_features",
-        "B past": "past_values_padding",
-        "B future channels": "future_values",
-        "B prediction_length time_features": "future_time_features",
-        "int B num_static_categorical_features": "static_categorical_features",
-        "B num_static_real_features": "static_real_features",
-        "int B 1": "freq",
-        # agents
-        "B": "timestep",
-        "B max_state_dim": "state",
-        f"B {_ACTIONS} state_dim": "states",
-        f"B {_ACTIONS} act_dim": "actions",
-        f"B {_ACTIONS} 1": "rewards returns_to_go",
-    }),
-    "timesteps": lambda inputs: inputs.maker.rows([*range(_ACTIONS)]),
-    "input_ids": TransformersInputs.tokens,
-    "inputs": TransformersInputs.any_kind,
-    "mm_token_type_ids": TransformersInputs.image_tokens,
-    "bool_masked_pos": TransformersInputs.masked,
-    "grid_thw": TransformersInputs.grid,
-    "image_embeds_position_mask": TransformersInputs.replaced_tokens,
-    **dict.fromkeys(("inputs_embeds", "hidden_states"), TransformersInputs.hidden),
-    "encoder_hidden_states": TransformersInputs.encoded,
-    "entity_position_ids": TransformersInputs.entity_positions,
+_GRID = "@image_grid_thw|@grid_thw"
+_OF_GRID = {
+    "image_grid_thw": "=grids", "grid_thw": "int=1,grid_rows,grid_columns B", "merge_sizes": "int=merge B",
+    "image_merge_sizes": "int=merge B", "images_per_sample": "int=2 B @image_grid_thw",
 }  # fmt: skip
-"""How an argument of this name is made; None where the model goes without."""
+_SIZES = dict.fromkeys(("target_sizes", "tgt_sizes"), "int=rows,columns B")
+_USUAL = (
+    f"B*grid_rows*grid_columns depth*C*P*P {_GRID}", "B patches C*P*P @spatial_shapes", "B frames C H W if_only_video",
+    "B 1 C H W @pixel_attention_mask @input_ids", "B tiles C H W @image_sizes", "B C H W",
+)  # fmt: skip
+_FORMS: dict[str, tuple[dict[str, dict[str, str]], ...]] = {
+    "pixel_values": (
+        {  # patches of all images in one row, and the rows and columns of each image: flat, or as small images
+            f"B*grid_rows*grid_columns depth*C*P*P {_GRID}": _OF_GRID,
+            f"B*grid_rows*grid_columns C P P {_GRID}": _OF_GRID,
+            f"B grid_rows*grid_columns depth*C*P*P {_GRID}": _OF_GRID,
+        },
+        {
+            "B pooled C*P*P @image_position_ids|@pixel_position_ids":
+                {"image_position_ids": "=places", "pixel_position_ids": "=places"},
+            # an image that fills the first of several tiles, and their arrangement
+            "B 1 max_tiles C H W @aspect_ratio_ids": {"aspect_ratio_ids": "int=1 B 1", "aspect_ratio_mask": "=first_tile"},
+        },
+        {
+            "=images": {
+                "pixel_mask": "int=1 B H W if_queries",
+                "pixel_attention_mask": "=whole_images",
+                "spatial_shapes": "int=side_of_patches,side_of_patches B",
+                "high_res_pixel_values": "B C high_res_vision_config.image_size high_res_vision_config.image_size",
+                "image_sizes": "=pinpoint",
+            },
+            "B C H W @image_sizes": {"image_sizes": "int=H,W B"},
+            "B C H W @target_sizes|@tgt_sizes": _SIZES,
+            "1 C P B*rows*W @target_sizes|@tgt_sizes": _SIZES,  # all patches of all images in one row
+            "B num_images C H W": {},
+            "B frames C H W if_frames": {},
+            "B*frames C H W if_frames": {},
+            # one of several images of a text, which every token sees, or one of several cameras
+            "B 1 C H W @input_ids": {"image_attention_mask": "int=1 B T 1"},
+            "B 1 C H W @input_ids @pixel_attention_mask": {"pixel_attention_mask": "bool=1 B 1"},
+            "B*rows*columns C*P*P @input_ids": {},
+            "B 2 C H W if_no_text": {},  # which are compared
+            "B rows*columns C*P*P": {},
+        },
+    ),
+    "input_features": (
+        {"B 1 fused_steps mels": {}},
+        {spec: {} for spec in (
+            "B sound.num_mel_bins 2*sound.max_source_positions",  # as Whisper has it, whose length is fixed
+            "B steps mels*heard", "B mels steps", "B steps mels*sound.num_stacked_frames", "B steps more_mels",
+            "B steps read_by_linear", "B read_by_convolution steps",
+        )},
+    ),
+    "input_values": (
+        {"B sound.max_length sound.num_mel_bins": {}},  # a spectrogram where the model has a number of frequencies
+        {spec: {} for spec in (
+            "B audio_channels|1 samples if_mixed", "B samples", "B 1 samples if_not_mixed", "B whole_strides",
+        )},
+    ),
+}  # fmt: skip
+"""Forms of images and sounds, the most usual first, and what goes with each; of the first group that applies."""
+_ARGUMENTS = engine.table("transformers")

@@ -19,8 +19,8 @@ from opcost.core.graph import Graph, Note, nbytes
 from opcost.core.option import Text
 from opcost.errors import InputError
 from opcost.frontends.options import CountOptions
+from opcost.frontends.torch.default_inputs.configuration import Configuration
 from opcost.frontends.torch.default_inputs.engine import Inputs, comes_from
-from opcost.frontends.torch.default_inputs.modalities import Configuration
 from opcost.frontends.torch.models.inputs import argument_names
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.tree import tensors_in
@@ -186,7 +186,7 @@ def windows(model: nn.Module) -> tuple[int, ...]:
     """Lengths of a cache at which a step may change, because the window of a layer is full then."""
     found = {
         value + more
-        for place in Configuration(model).text
+        for place in Configuration(model).places["text"]
         for name, value in vars(place).items()
         if ("window" in name or "chunk" in name) and isinstance(value, int) and not isinstance(value, bool)
         for more in (-1, 0, 1)

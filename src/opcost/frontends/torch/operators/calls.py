@@ -20,6 +20,7 @@ from opcost.frontends.torch.ledger.parameters import has_package
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
 from opcost.frontends.torch.ledger.tensors import QUANTIZED, OperatorEntry, OutputSignature, State, TensorRecord
 from opcost.frontends.torch.operators.closed_form import closed_form, overloads, plan_of
+from opcost.frontends.torch.restore import written_by
 
 META = torch.device("meta")
 CPU = torch.device("cpu")
@@ -54,15 +55,11 @@ class DispatchedCall(NamedTuple):
         return self.states[0].sig.device if self.states else self.ledger.default_device
 
     def argument(self, name: str) -> Any:
-        """An argument by its name in the schema, or its default."""
+        """An argument by its name in the schema, or its default; None where the schema has no such argument."""
         for index, argument in enumerate(self.func._schema.arguments):
             if argument.name == name:
                 return self.args[index] if index < len(self.args) else self.kwargs.get(name, argument.default_value)
-        raise KeyError(name)
-
-    def has(self, name: str) -> bool:
-        """Whether the schema knows an argument of this name."""
-        return any(argument.name == name for argument in self.func._schema.arguments)
+        return None
 
     def on_meta(self) -> Trial:
         """The call on the meta device."""
@@ -203,7 +200,7 @@ def describe(call: DispatchedCall, trial: Trial, result: Any, device: torch.devi
         order,
         tuple(outs),
         pack,
-        _written(func, trial.args, trial.kwargs, position),
+        tuple(position[id(tensor)] for tensor in written_by(func, trial.args, trial.kwargs)),
     )
 
 
@@ -213,20 +210,6 @@ def name_of(func: Any) -> str:
     return (
         str(schema.name) if schema is not None else f"higher_order::{func.name() if callable(func.name) else func.name}"
     )
-
-
-def _written(func: Any, args: Any, kwargs: dict[str, Any], position: dict[int, int]) -> tuple[int, ...]:
-    """The tensor arguments that the schema says are written."""
-    schema = getattr(func, "_schema", None)
-    if schema is None or not schema.is_mutable:
-        return ()
-    found: list[int] = []
-    for index, argument in enumerate(schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            given = args[index] if index < len(args) else kwargs.get(argument.name)
-            for tensor in given if isinstance(given, (list, tuple)) else (given,):
-                found += [position[id(tensor)]] if isinstance(tensor, torch.Tensor) else []
-    return tuple(found)
 
 
 def _storage(tensor: torch.Tensor) -> int:

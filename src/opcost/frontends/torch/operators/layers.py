@@ -19,19 +19,13 @@ from opcost.frontends.torch.tree import tensors_in
 _own = private.functions._pad_packed_sequence  # type: ignore[attr-defined]
 
 
-def readable(sizes: torch.Tensor) -> torch.Tensor:
-    """The batch sizes as a tensor with memory, where their content is known."""
-    return sizes.content if type(sizes) is Recorded and sizes.content is not None else sizes
+def pad_packed(data: torch.Tensor, batch_sizes: torch.Tensor, *how: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `pad_packed_sequence` calls; its own code asks for a new tensor and writes the lengths to its memory.
 
-
-def pad_packed(data: torch.Tensor, *rest: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """What `pad_packed_sequence` calls; its own code asks for a new tensor and writes the lengths to its memory."""
-    result: tuple[torch.Tensor, torch.Tensor] = (_pad if type(data) is Recorded else _own)(data, *rest)
-    return result
-
-
-def _pad(data: torch.Tensor, batch_sizes: torch.Tensor, *how: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """What PyTorch does: one copy for each stretch of steps in which equally many sequences run."""
+    PyTorch makes one copy for each stretch of steps in which equally many sequences run, and so does this.
+    """
+    if type(data) is not Recorded:
+        return _own(data, batch_sizes, *how)  # type: ignore[no-any-return]
     batch_first, padding_value, total_length = how
     sizes = batch_sizes.tolist()
     padded = data.new_full((max(len(sizes), total_length), sizes[0], *data.shape[1:]), padding_value)
@@ -71,7 +65,8 @@ class whole_layers(TorchFunctionMode):  # noqa: N801 - used as a context manager
         # The packed form has the batch sizes as its second argument, and so one tensor more before the weights.
         packed = isinstance(args[3], (list, tuple)) and isinstance(args[3][0], torch.Tensor)
         if self._apart:
-            return func(args[0], readable(args[1]), *args[2:]) if packed else func(*args)
+            sizes = args[1].content if packed and type(args[1]) is Recorded else None
+            return func(*args) if sizes is None else func(args[0], sizes, *args[2:])
         overload = overloads[1] if packed else overloads[0]
         with private.NoDispatch():  # type: ignore[attr-defined]
             return self._ledger.__torch_dispatch__(overload, (), args)

@@ -23,7 +23,7 @@ from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import ForeignTensor, has_data, is_foreign
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
 from opcost.frontends.torch.ledger.tensors import OperatorEntry, OpRecord, Recorded, Signature, State, TensorRecord
-from opcost.frontends.torch.operators import contents, layers, special
+from opcost.frontends.torch.operators import contents, layers
 from opcost.frontends.torch.operators.calls import DispatchedCall, Trial, describe, is_composite, work_out
 from opcost.frontends.torch.recording.repeated_calls import RepeatedCalls
 from opcost.frontends.torch.restore import WrittenMemory, written_by
@@ -31,7 +31,7 @@ from opcost.frontends.torch.tree import PLAIN, tensors_passed
 
 REPLAYS_AFTER = 4000  # Most models run fewer operators than that, and those that run more repeat themselves
 
-_HANDLERS = {id(func): handler for func, handler in special.HANDLERS.items()}
+_HANDLERS = {id(func): handler for func, handler in contents.HANDLERS.items()}
 _ITEM = torch.ops.aten._local_scalar_dense.default
 
 
@@ -227,7 +227,7 @@ class RealRecorder(DatalessRecorder):
         if layers.is_control_flow(func):
             return layers.run(self, func, args, kwargs)
         given = tensors_passed((args, kwargs), [])
-        if func not in special.HANDLERS and isinstance(func, private.OpOverload) and is_composite(func):
+        if func not in contents.HANDLERS and isinstance(func, private.OpOverload) and is_composite(func):
             if any(map(is_foreign, given)):
                 return NotImplemented
             with self:

@@ -199,7 +199,7 @@ class _Count:
         args, kwargs = map_tensors((inputs.args, inputs.kwargs), _outside)
         on_gpu = options.as_on_gpu and not real and device.type == "cpu"
         with ExitStack() as around:
-            around.enter_context(one_at_a_time)
+            around.enter_context(one_at_a_time())
             around.enter_context(in_mode(model, options.mode))
             if on_gpu:
                 around.enter_context(as_on_a_gpu())

@@ -9,20 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.frontends.torch.default_inputs.engine import is_size
+from opcost.frontends.torch.default_inputs.engine import is_size, named
 
-_TEXT = ("text_config", "llm_config", "language_config", "decoder", "text_encoder")
-_IMAGES = (
-    "vision_config", "vit_config", "image_config", "backbone_config", "encoder", "image_encoder", "perceptual_encoder",
-)  # fmt: skip
-_SOUND = (
-    "audio_config", "audio_encoder", "speech_config", "encoder_config", "audio_encoder_config", "semantic_model_config",
-)  # fmt: skip
-_PARTS = {"image": _IMAGES, "video": _IMAGES, "audio": _SOUND}
-_POSITIONS = (
-    "max_text_len", "max_text_positions", "max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length",
-    "max_seq_length", "n_ctx", "seq_length", "max_target_positions", "block_size",
-)  # fmt: skip
+_PARTS = {"image": "images", "video": "images", "audio": "sound"}
 
 
 class Configuration:
@@ -35,11 +24,11 @@ class Configuration:
         self._whole = [self.own] if around is None else [around, self.own]
         self.places = {"": [self.own], "whole": self._whole}
         """Where entries are searched: the configuration, also that of a model with images around which another is built."""
-        for place, names in {"text": _TEXT, "images": _IMAGES, "sound": _SOUND}.items():
-            self.places[place] = [*self._inner(names), *self._whole]
+        self.places |= {place: [*self._inner(place), *self._whole] for place in ("text", "images", "sound")}
 
-    def _inner(self, names: tuple[str, ...]) -> Iterator[Any]:
+    def _inner(self, place: str) -> Iterator[Any]:
         """Configurations of parts, the innermost first."""
+        names = named("parts", place)
         for whole, name in product(self._whole, names):
             found = getattr(whole, name, None)
             if hasattr(found, "to_dict"):
@@ -62,7 +51,7 @@ class Configuration:
 
     def lacks(self, kind: str) -> bool:
         """Whether the model was made without what reads images or sound: its configuration has an entry for it that is None."""
-        names = [name for name in _PARTS.get(kind, ()) if name.endswith("_config")]
+        names = [name for name in named("parts", _PARTS.get(kind, "")) if name.endswith("_config")]
         found = [getattr(whole, name) for whole, name in product(self._whole, names) if hasattr(whole, name)]
         return bool(found) and all(part is None for part in found)
 
@@ -80,7 +69,7 @@ class Configuration:
         return most
 
     def _longest(self, place: str) -> int | None:
-        return self.size(*[f"{place}.{name}" for name in _POSITIONS])
+        return self.size(*[f"{place}.{name}" for name in named("parts", "positions")])
 
     def shorter(self, than: int) -> list[int]:
         """Smaller numbers of tokens: that of another part of the model, or two less, if the model adds a begin and an end."""
@@ -111,7 +100,7 @@ class Configuration:
                 return size[-2] if len(size) > 1 else size[0], size[-1]
             if is_size(size):
                 return size
-        of_parts = (getattr(module, "img_size", None) for module in self.model.modules())
+        of_parts: Iterator[Any] = (getattr(module, "img_size", None) for module in self.model.modules())
         return next(((size[0], size[1]) for size in of_parts if _is_row(size) and len(size) == 2), usual)
 
 

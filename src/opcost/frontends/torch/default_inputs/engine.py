@@ -182,14 +182,23 @@ def is_size(value: Any) -> TypeGuard[int]:
 
 
 @cache
-def table(section: str) -> dict[str, str]:
-    """What a section of `arguments.txt` has, by the name of each argument."""
-    found: dict[str, str] = {}
+def rows(section: str) -> list[tuple[str, list[str]]]:
+    """The lines of a section of `arguments.txt`: a shape, and the names that have it."""
     text = (files(__package__) / "arguments.txt").read_text(encoding="ascii")
-    for line in text.partition(f"[{section}]\n")[2].partition("\n\n")[0].splitlines():
-        shape, _, names = line.partition(": ")
-        found |= dict.fromkeys(names.split() if line[0] != "#" else (), shape)
-    return found
+    lines = text.partition(f"[{section}]\n")[2].partition("\n\n")[0].splitlines()
+    split = (line.partition(": ") for line in lines if not line.startswith("#"))
+    return [(shape, names.split()) for shape, _, names in split]
+
+
+@cache
+def table(section: str) -> dict[str, str]:
+    """The shapes of a section by the names that have them."""
+    return {name: shape for shape, names in rows(section) for name in names}
+
+
+def named(section: str, what: str) -> list[str]:
+    """The names in the lines of a section that begin so."""
+    return [name for first, names in rows(section) for name in names if first == what]
 
 
 # -- the signature of a model ------------------------------------------------------------------------------------------

@@ -21,15 +21,9 @@ from opcost.frontends.torch.default_inputs.engine import InputMaker, Inputs
 _MOST = 32  # Attempts at one model
 _READERS = 6  # Layers whose shapes are tried
 _KIND_OF = engine.table("kinds")
+_IMAGE_SIZES, _LENGTHS = (engine.named("attributes", kind) for kind in ("image", "length"))
 _AXES = {"image": 2, "volume": 3, "audio": 1, "text": -1}  # Of the layers that read these
 _BESIDE = ("time", "lengths", "mask", "label")  # Kinds of arguments that go with another
-_IMAGE_SIZES = (
-    "image_size", "img_size", "imgsz", "input_image_size", "in_size", "crop_size", "sample_size", "input_size", "resolution",
-)  # fmt: skip
-_LENGTHS = (
-    "max_seq_len", "max_length", "block_size", "context_length", "seq_len", "seq_length", "n_ctx", "max_len",
-    "max_position_embeddings", "n_positions",
-)  # fmt: skip
 _SQUARES = (224, 256, 32, 28, 299, 331, 64, 84, 96, 128, 384, 512)
 _VOLUMES = ((96,) * 3, (64,) * 3, (128,) * 3, (32,) * 3)
 _VIDEOS = ((16, 112, 112), (16, 224, 224), (8, 224, 224), (32, 256, 256))

@@ -36,6 +36,13 @@ _ORDER = {
     **dict.fromkeys(("attention_mask", "token_type_ids", "mm_token_type_ids", "bbox", "image_embeds_position_mask"), 2),
 }
 """Arguments that are made of others are made after them."""
+_FORMS = {
+    "input_features": ("spectrograms of several lengths", "spectrograms"),
+    "input_values": ("spectrograms of waves", "waves"),
+    "pixel_values": ("images of a grid", "images with places", "images"),
+}
+"""The sections in which the forms of an argument are."""
+_ARGUMENTS = engine.table("transformers")
 _Made = dict[str, Any]  # Arguments: an image or a sound, and what goes with it
 
 
@@ -214,8 +221,8 @@ class TransformersInputs(ShapeWords):
     def _choose(self, name: str) -> None:
         """The first form of an image or a sound that the model can make features of."""
         kind = "image" if name.startswith("pixel_values") else "audio"
-        groups = _FORMS.get(name, _FORMS["pixel_values"])
-        every = next(forms for group in groups if (forms := [*self._forms(name, group)]))
+        sections = _FORMS.get(name, _FORMS["pixel_values"])
+        every = next(forms for section in sections if (forms := [*self._forms(name, section)]))
         first, *others = ({n: value for n, value in form.items() if n in self.names} for form in every)
         method = self._method(kind)
         known = {} if method is None else inspect.signature(method).parameters
@@ -230,14 +237,15 @@ class TransformersInputs(ShapeWords):
         self.made.update(first)
         self.left += others
 
-    def _forms(self, name: str, group: Mapping[str, Mapping[str, str]]) -> Iterator[_Made]:
+    def _forms(self, name: str, section: str) -> Iterator[_Made]:
         """What may be meant by an image or a sound, with masks that hide no step of a sound where the model takes such."""
         named = ("input_features_mask", "feature_attention_mask") if name == "input_features" else ()
         masks = [mask for mask in named if mask in self.names]
-        for spec, companions in group.items():
+        for spec, companions in engine.rows(section):
             if (made := self.make(spec)) is None:
                 continue
-            beside = {other: self.make(its) for other, its in companions.items() if other in self.names}
+            others = [pair for each in companions for pair in engine.table(each).items() if pair[0] in self.names]
+            beside = {other: self.make(its) for other, its in others}
             form = {name: made, **{other: value for other, value in beside.items() if value is not None}}
             if not masks:
                 yield form
@@ -348,7 +356,7 @@ class TransformersInputs(ShapeWords):
 
     def images(self) -> Any:
         """The most usual form of images."""
-        return next(made for spec in _USUAL if (made := self.make(spec)) is not None)
+        return next(made for spec, _ in engine.rows("usual images") if (made := self.make(spec)) is not None)
 
     def whole_images(self) -> Any:
         """A mask that hides nothing: neither a patch, nor a point of several images."""
@@ -388,67 +396,3 @@ class TransformersInputs(ShapeWords):
         places: torch.Tensor = self.make("int B entities max_mention_length|30") - 1
         places[..., 0] = 0
         return places
-
-
-_GRID = "@image_grid_thw|@grid_thw"
-_OF_GRID = {
-    "image_grid_thw": "=grids", "grid_thw": "int=1,grid_rows,grid_columns B", "merge_sizes": "int=merge B",
-    "image_merge_sizes": "int=merge B", "images_per_sample": "int=2 B @image_grid_thw",
-}  # fmt: skip
-_SIZES = dict.fromkeys(("target_sizes", "tgt_sizes"), "int=rows,columns B")
-_USUAL = (
-    f"B*grid_rows*grid_columns depth*C*P*P {_GRID}", "B patches C*P*P @spatial_shapes", "B frames C H W if_only_video",
-    "B 1 C H W @pixel_attention_mask @input_ids", "B tiles C H W @image_sizes", "B C H W",
-)  # fmt: skip
-_FORMS: dict[str, tuple[dict[str, dict[str, str]], ...]] = {
-    "pixel_values": (
-        {  # patches of all images in one row, and the rows and columns of each image: flat, or as small images
-            f"B*grid_rows*grid_columns depth*C*P*P {_GRID}": _OF_GRID,
-            f"B*grid_rows*grid_columns C P P {_GRID}": _OF_GRID,
-            f"B grid_rows*grid_columns depth*C*P*P {_GRID}": _OF_GRID,
-        },
-        {
-            "B pooled C*P*P @image_position_ids|@pixel_position_ids":
-                {"image_position_ids": "=places", "pixel_position_ids": "=places"},
-            # an image that fills the first of several tiles, and their arrangement
-            "B 1 max_tiles C H W @aspect_ratio_ids": {"aspect_ratio_ids": "int=1 B 1", "aspect_ratio_mask": "=first_tile"},
-        },
-        {
-            "=images": {
-                "pixel_mask": "int=1 B H W if_queries",
-                "pixel_attention_mask": "=whole_images",
-                "spatial_shapes": "int=side_of_patches,side_of_patches B",
-                "high_res_pixel_values": "B C high_res_vision_config.image_size high_res_vision_config.image_size",
-                "image_sizes": "=pinpoint",
-            },
-            "B C H W @image_sizes": {"image_sizes": "int=H,W B"},
-            "B C H W @target_sizes|@tgt_sizes": _SIZES,
-            "1 C P B*rows*W @target_sizes|@tgt_sizes": _SIZES,  # all patches of all images in one row
-            "B num_images C H W": {},
-            "B frames C H W if_frames": {},
-            "B*frames C H W if_frames": {},
-            # one of several images of a text, which every token sees, or one of several cameras
-            "B 1 C H W @input_ids": {"image_attention_mask": "int=1 B T 1"},
-            "B 1 C H W @input_ids @pixel_attention_mask": {"pixel_attention_mask": "bool=1 B 1"},
-            "B*rows*columns C*P*P @input_ids": {},
-            "B 2 C H W if_no_text": {},  # which are compared
-            "B rows*columns C*P*P": {},
-        },
-    ),
-    "input_features": (
-        {"B 1 fused_steps mels": {}},
-        {spec: {} for spec in (
-            "B sound.num_mel_bins 2*sound.max_source_positions",  # as Whisper has it, whose length is fixed
-            "B steps mels*heard", "B mels steps", "B steps mels*sound.num_stacked_frames", "B steps more_mels",
-            "B steps read_by_linear", "B read_by_convolution steps",
-        )},
-    ),
-    "input_values": (
-        {"B sound.max_length sound.num_mel_bins": {}},  # a spectrogram where the model has a number of frequencies
-        {spec: {} for spec in (
-            "B audio_channels|1 samples if_mixed", "B samples", "B 1 samples if_not_mixed", "B whole_strides",
-        )},
-    ),
-}  # fmt: skip
-"""Forms of images and sounds, the most usual first, and what goes with each; of the first group that applies."""
-_ARGUMENTS = engine.table("transformers")

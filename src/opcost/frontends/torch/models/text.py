@@ -76,9 +76,8 @@ class CachedText:
             if isinstance(module, nn.Embedding) and ("pos" in name or name.endswith("wpe")):
                 positions = module.num_embeddings - int(getattr(module, "offset", 0))
                 if positions < tokens:
-                    raise InputError(
-                        f"{type_name(self.model)} has positions for {positions} tokens ({name}), and {tokens} were requested"
-                    )
+                    fault = f"{type_name(self.model)} has positions for {positions} tokens ({name})"
+                    raise InputError(f"{fault}, and {tokens} were requested")
         given = self._given(new, self.filled(before) if before else self._watched())
         if text.prefill and "logits_to_keep" in self.names:
             given["logits_to_keep"] = 1
@@ -175,20 +174,13 @@ def with_cache(graph: Graph, text: Text, passes: CachedText) -> Graph:
     }  # fmt: skip
     notes = graph.notes
     if text.cache_dtype is not None:
-        what = (
-            f"the cache is reported in {text.cache_dtype}; the operators are those of a cache in the model's own type"
-        )
-        notes = (*notes, Note("cache-type", what))
+        what = f"reported in {text.cache_dtype}; the operators are those of a cache in the model's own type"
+        notes = (*notes, Note("cache-type", f"the cache is {what}"))
     return replace(graph, meta={**graph.meta, **{name: str(value) for name, value in meta.items()}}, notes=notes)
 
 
 def windows(model: nn.Module) -> tuple[int, ...]:
     """Lengths of a cache at which a step may change, because the window of a layer is full then."""
-    found = {
-        value + more
-        for place in Configuration(model).places["text"]
-        for name, value in vars(place).items()
-        if ("window" in name or "chunk" in name) and isinstance(value, int) and not isinstance(value, bool)
-        for more in (-1, 0, 1)
-    }
-    return tuple(sorted(found))
+    entries = (entry for place in Configuration(model).places["text"] for entry in vars(place).items())
+    found = {value for name, value in entries if ("window" in name or "chunk" in name) and type(value) is int}
+    return tuple(sorted({value + more for value in found for more in (-1, 0, 1)}))

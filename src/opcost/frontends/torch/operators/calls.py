@@ -185,31 +185,20 @@ def describe(call: DispatchedCall, trial: Trial, result: Any, device: torch.devi
             outs.append(OutputSignature(ledger.signatures.of(tensor, device), base, same=False))
     translation = translate(func, trial.args, trial.kwargs, tuple(flat))
     if not flat and translation.outs:  # it returns nothing and writes into its arguments
-        outs = [
-            OutputSignature(states[at].sig, at, same=True)
-            for tensor in translation.outs
-            if (at := position.get(id(tensor))) is not None
-        ]
+        places = [position[id(tensor)] for tensor in translation.outs if id(tensor) in position]
+        outs = [OutputSignature(states[at].sig, at, same=True) for at in places]
     order = None
     if translation.ins is not None:
         order = tuple([position[id(tensor)] for tensor in translation.ins])
-    return OperatorEntry(
-        translation.kind,
-        name_of(func),
-        translation.attrs,
-        order,
-        tuple(outs),
-        pack,
-        tuple(position[id(tensor)] for tensor in written_by(func, trial.args, trial.kwargs)),
-    )
+    written = tuple([position[id(tensor)] for tensor in written_by(func, trial.args, trial.kwargs)])
+    return OperatorEntry(translation.kind, name_of(func), translation.attrs, order, tuple(outs), pack, written)
 
 
 def name_of(func: Any) -> str:
     """The operator's name as traces and schemas write it, without the overload."""
-    schema = getattr(func, "_schema", None)
-    return (
-        str(schema.name) if schema is not None else f"higher_order::{func.name() if callable(func.name) else func.name}"
-    )
+    if (schema := getattr(func, "_schema", None)) is not None:
+        return str(schema.name)
+    return f"higher_order::{func.name() if callable(func.name) else func.name}"
 
 
 def _storage(tensor: torch.Tensor) -> int:
@@ -305,9 +294,8 @@ def _tried_on_zeros(call: DispatchedCall, failure: Exception | None) -> tuple[Tr
     if call.func.namespace in RANKS:
         # A collective is never run, as the other ranks do not count. One of a process group writes to
         # arguments and returns work
-        if call.func.namespace != "c10d" or [str(out.type).rpartition(".")[2] for out in call.func._schema.returns] != [
-            "Work"
-        ]:
+        returned = [str(out.type).rpartition(".")[2] for out in call.func._schema.returns]
+        if call.func.namespace != "c10d" or returned != ["Work"]:
             raise failure or NotImplementedError(f"{call.func} on sparse or quantized tensors needs the other ranks")
         return call.on_meta(), private.distributed().FakeWork().boxed()
     if sum(state.sig.spec.nbytes for state in call.states if _replaceable(state)) > _ZEROS_LIMIT:
@@ -327,6 +315,5 @@ def _tried_on_zeros(call: DispatchedCall, failure: Exception | None) -> tuple[Tr
 
 def _replaceable(state: State) -> bool:
     """A tensor that a stand-in of the same shape and strides can replace."""
-    return not isinstance(state, TensorRecord) or (
-        state.tensor.layout is torch.strided and not state.tensor.is_quantized
-    )
+    tensor = state.tensor if isinstance(state, TensorRecord) else None
+    return tensor is None or (tensor.layout is torch.strided and not tensor.is_quantized)

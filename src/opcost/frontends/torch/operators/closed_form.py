@@ -189,11 +189,8 @@ def _batch_norm(args: Any) -> Any:
 def _layer_norm(args: Any) -> Any:
     x, normalized = args[0], tuple(args[1])
     start = x.dim() - len(normalized)
-    return (
-        _norm(args, *x.shape[:start], *[1] * len(normalized))
-        if tuple(x.shape[start:]) == normalized
-        else NotImplemented
-    )
+    fit = tuple(x.shape[start:]) == normalized
+    return _norm(args, *x.shape[:start], *[1] * len(normalized)) if fit else NotImplemented
 
 
 def _embedding(args: Any) -> Any:

@@ -30,11 +30,9 @@ _GRIDS = overloads("eye eye.m tril_indices triu_indices")
 
 def computable(func: Any, args: Any, states: list[State]) -> bool:
     """Whether an operator on known contents has a known result: not where it draws random numbers, or asks other ranks."""
-    return (
-        bool(states or _is_known_factory(func, args))
-        and torch.Tag.nondeterministic_seeded not in func.tags
-        and func.namespace not in calls.RANKS
-    )
+    if torch.Tag.nondeterministic_seeded in func.tags or func.namespace in calls.RANKS:
+        return False
+    return bool(states) or _is_known_factory(func, args)
 
 
 def _is_known_factory(func: Any, args: Any) -> bool:
@@ -93,15 +91,14 @@ def _pass_assumption_on(call: DispatchedCall, emitted: Any, how: str, choice: Ch
     """What is computed from an assumed content is assumed as well."""
     made = tensors_passed(emitted, [])
     if how == "chosen" and choice is not None:
-        name = call.func._schema.name
+        name = call.func._schema.name.removeprefix("aten::")
         if name in _SPREADING:
             how = "balanced"
         elif name in _COMPARING and (numbers := _compared_with(call)) is not None:
             how = "compared"
             choice.compared.update(number for number in numbers if 0 <= number < choice.candidates)
-            choice.won = choice.won or any(
-                content is not None and bool(content.any()) for content in map(call.ledger.content_of, made)
-            )
+            contents = map(call.ledger.content_of, made)
+            choice.won = choice.won or any(content is not None and bool(content.any()) for content in contents)
     for item in made:
         call.ledger.assume(item, how, choice)
     if torch.Tag.dynamic_output_shape in call.func.tags and call.func is not _aten.index.Tensor:
@@ -117,16 +114,12 @@ def _compared_with(call: DispatchedCall) -> list[int] | None:
     return [int(call.args[1])] if isinstance(call.args[1], (int, float)) else None
 
 
-_COMPARING = frozenset({"aten::eq", "aten::ne", "aten::isin"})
+_COMPARING = frozenset({"eq", "ne", "isin"})
 _SPREADING = frozenset(
-    {
-        "aten::scatter", "aten::scatter_", "aten::scatter_add", "aten::scatter_add_", "aten::scatter_reduce",
-        "aten::scatter_reduce_", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::index_add",
-        "aten::index_add_", "aten::index_fill", "aten::index_fill_", "aten::bincount", "aten::histc",
-        "aten::_unique2", "aten::unique_dim", "aten::unique_consecutive", "aten::sort", "aten::argsort", "aten::topk",
-        "aten::searchsorted", "aten::nonzero",
-    }
-)  # fmt: skip
+    "scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_ index_put index_put_ _index_put_impl_ index_add "
+    "index_add_ index_fill index_fill_ bincount histc _unique2 unique_dim unique_consecutive sort argsort topk searchsorted "
+    "nonzero".split()
+)
 """Operators that make of the indices of winners how many tokens each candidate gets, and in which order."""
 
 
@@ -271,9 +264,8 @@ def _indices(call: DispatchedCall, metas: list[torch.Tensor]) -> Iterator[torch.
             continue
         mask = state.sig.shape
         if mask != shape[axis : axis + len(mask)]:
-            raise IndexError(
-                f"The shape of the mask {list(mask)} does not match that of the indexed tensor {list(shape)}"
-            )
+            found = f"The shape of the mask {list(mask)} does not match that of the indexed tensor {list(shape)}"
+            raise IndexError(found)
         chosen = torch.empty((int(state.content.count_nonzero()),), dtype=torch.int64, device=META)
         yield from [chosen] * len(mask)
         axis += len(mask)
@@ -319,9 +311,8 @@ def to_sparse(call: DispatchedCall) -> Any:
     """How many values a sparse tensor stores decides what every operator on it costs."""
     dense = call.states[0]
     if not call.ledger.knows(dense) and dense.sig.stored is None:
-        raise call.ledger.unknown(
-            "how many values of a dense tensor are not zero, and stored by a sparse one", call.func
-        )
+        stored = "how many values of a dense tensor are not zero, and stored by a sparse one"
+        raise call.ledger.unknown(stored, call.func)
     return NotImplemented
 
 

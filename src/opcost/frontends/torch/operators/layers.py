@@ -155,9 +155,8 @@ def run(ledger: RecorderState, func: Any, args: Any, kwargs: dict[str, Any]) -> 
     name = _name(func)
     handler = _HANDLERS.get(name)
     if handler is None:
-        raise DataDependent(
-            f"the higher-order operator {name} cannot be taken apart without data", module=ledger.where()
-        )
+        fault = f"the higher-order operator {name} cannot be taken apart without data"
+        raise DataDependent(fault, module=ledger.where())
     return handler(ledger, func, *args, **kwargs)
 
 
@@ -180,10 +179,8 @@ def _truth(ledger: RecorderState, value: Any) -> bool | None:
 def _cond(ledger: RecorderState, func: Any, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
     chosen = _truth(ledger, pred)
     if chosen is None:
-        ledger.note(
-            "branch",
-            "torch.cond depends on data: the true branch is counted; real=True takes the branch that the data takes",
-        )
+        taken = "the true branch is counted; real=True takes the branch that the data takes"
+        ledger.note("branch", f"torch.cond depends on data: {taken}")
     with ledger:
         return (false_fn if chosen is False else true_fn)(*operands)
 
@@ -227,9 +224,8 @@ def _flex_attention(
     queries, values = call.states[0].sig, call.states[2].sig
     out = torch.empty((*queries.shape[:-1], values.shape[-1]), dtype=queries.dtype, device=META)
     extra = [torch.empty(queries.shape[:-1], dtype=torch.float32, device=META) for _ in range(2)]
-    ledger.note(
-        "flex", "flex_attention is counted over the full square of queries and keys; its score function is not counted"
-    )
+    counted = "over the full square of queries and keys; its score function is not counted"
+    ledger.note("flex", f"flex_attention is counted {counted}")
     return record(call, call.on_meta(), (out, *extra))
 
 

@@ -196,7 +196,7 @@ class ModelRun:
         """The graph of one run, with everything put back that the run has changed."""
         recorder = self.recorder
         with ExitStack() as undo:
-            undo.enter_context(one_at_a_time)
+            undo.enter_context(one_at_a_time())
             undo.enter_context(restored(self.model, args, kwargs))
             undo.enter_context(settings_for_run())
             undo.enter_context(torch.inference_mode(mode=False))

@@ -42,7 +42,7 @@ def real_runs(model: nn.Module, *others: Any) -> Iterator[Callable[[], AbstractC
     are made without it. Interrupts are deferred until the caller lets them through.
     """
     with defer_signals(), ExitStack() as undo:
-        undo.enter_context(process.one_at_a_time)
+        undo.enter_context(process.one_at_a_time())
         # Switches are entered first and so restored last, because what is freed before may change them too.
         undo.enter_context(process.switches())
         before = undo.enter_context(restored(model, *others))

@@ -105,13 +105,11 @@ def _make_real(ledger: RecorderState) -> None:
         tuples = [holder for holder in holders if issubclass(type(holder), tuple)]
         for holder in holders:
             _replace(holder, changed)
-        news = [_rebuilt(one, changed) for one in tuples]
+        news = []
+        for one in tuples:
+            items = [changed.get(id(item), item) for item in tuple.__iter__(one)]
+            news.append(type(one)(*items) if hasattr(type(one), "_fields") else tuple(items))
         olds = tuples
-
-
-def _rebuilt(old: tuple[Any, ...], changed: dict[int, Any]) -> tuple[Any, ...]:
-    items = [changed.get(id(item), item) for item in tuple.__iter__(old)]
-    return type(old)(*items) if hasattr(type(old), "_fields") else tuple(items)
 
 
 def _replace(holder: Any, changed: dict[int, Any]) -> None:
@@ -132,32 +130,7 @@ def _replace(holder: Any, changed: dict[int, Any]) -> None:
         _replace(attributes, changed)
 
 
-# -- the path to an object, for errors ----------------------------------------------------------------------------------
-
-_STEPS = 20_000  # Objects that are visited before the search is given up
-
-
-def path_to(wanted: Any, roots: Iterable[Any]) -> str:
-    """The attributes and keys by which an object is reached from a model, else its type."""
-    todo = [(root, type(root).__name__) for root in roots]
-    seen: set[int] = set()
-    for value, path in todo:
-        if value is wanted:
-            return path
-        kind = type(value)
-        if id(value) in seen or issubclass(kind, (str, int, float, bytes, type, ModuleType)) or len(todo) > _STEPS:
-            continue
-        seen.add(id(value))
-        if issubclass(kind, dict):
-            todo += [(item, f"{path}[{_key_text(key)}]") for key, item in list(dict.items(value))]
-        elif exact := next((exact for exact in (list, tuple, set, frozenset) if issubclass(kind, exact)), None):
-            todo += [(item, f"{path}[{index}]") for index, item in enumerate(exact.__iter__(value))]
-        elif attributes := dictionary_of(value):
-            todo += [(item, f"{path}.{name}") for name, item in list(attributes.items())]
-            for group in ("_modules", "_buffers", "_parameters"):  # a module's parts go by their own names
-                if issubclass(type(found := attributes.get(group)), dict):
-                    todo += [(item, f"{path}.{name}") for name, item in dict.items(found)]  # type: ignore[arg-type]
-    return f"a {type(wanted).__name__}"
+# -- what an object is kept in, for errors --------------------------------------------------------------------------------
 
 
 def _key_text(key: Any) -> str:

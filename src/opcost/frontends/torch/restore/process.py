@@ -73,17 +73,9 @@ def _set_loggers(before: dict[logging.Logger, tuple[Any, ...]]) -> None:
     logging.root.manager._clear_cache()  # type: ignore[attr-defined]
 
 
-def _decimal() -> dict[str, Any]:
-    if (decimal := sys.modules.get("decimal")) is None:
-        return {}
-    context = decimal.getcontext()
-    numbers = {name: getattr(context, name) for name in ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")}
-    return {**numbers, "traps": dict(context.traps), "flags": dict(context.flags)}
-
-
-def _set_decimal(state: dict[str, Any]) -> None:
-    for name, value in state.items():
-        setattr(sys.modules["decimal"].getcontext(), name, value)
+def _decimal() -> Any:
+    """What `pickle` keeps of the context: all arguments of its constructor."""
+    return "decimal" in sys.modules and sys.modules["decimal"].getcontext().__reduce__()[1]
 
 
 def _autocasts() -> int:
@@ -142,7 +134,7 @@ _SWITCHES: tuple[_Switch, ...] = (
     (gc.get_threshold, lambda thresholds: gc.set_threshold(*thresholds)),
     (gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
     (handlers, _set_handlers),
-    (_decimal, _set_decimal),
+    (_decimal, lambda before: before and sys.modules["decimal"].getcontext().__init__(*before)),
     (lambda: frozenset(sys.modules), _remove_modules),
     (sys.getrecursionlimit, sys.setrecursionlimit),
     (lambda: list(warnings.filters), _set_filters),
@@ -188,23 +180,22 @@ def random_state() -> Iterator[None]:
         yield
 
 
-class _InterruptibleLock:
-    """A lock that signals can interrupt while a thread waits for it."""
-
-    def __init__(self) -> None:
-        self._lock = RLock()
-
-    def __enter__(self) -> None:
-        while not self._lock.acquire(timeout=0.05):
-            with allow_signals():
-                pass
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+_COUNTING = RLock()
 
 
-one_at_a_time = _InterruptibleLock()
-"""Counts change switches of the whole process, so those of several threads run one after another."""
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Counts change switches of the whole process, so those of several threads run one after another.
+
+    Signals can interrupt a thread that waits.
+    """
+    while not _COUNTING.acquire(timeout=0.05):
+        with allow_signals():
+            pass
+    try:
+        yield
+    finally:
+        _COUNTING.release()
 
 
 # -- functions of PyTorch replaced during a count, because they would hide operators or outlast a run -------------------

@@ -23,17 +23,14 @@ from opcost.errors import StateError
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.restore.code import Code, restorer_of
-from opcost.frontends.torch.restore.leftovers import path_to
 from opcost.frontends.torch.restore.values import SUSPENDED, Keeper, copied_types, keeper_of, position, twin
 from opcost.frontends.torch.tree import ABSENT, dictionary_of, slot_value, slots_of
 
-_FIXED = frozenset(
-    map(id, (
-        int, float, complex, bool, str, bytes, range, slice, type(None), type(Ellipsis),
-        types.GenericAlias, types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodWrapperType, types.ModuleType,
-        types.UnionType, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.ScriptObject,
-    ))
-)  # fmt: skip
+_FIXED = frozenset(map(id, (
+    int, float, complex, bool, str, bytes, range, slice, type(None), type(Ellipsis),
+    types.GenericAlias, types.GetSetDescriptorType, types.MemberDescriptorType, types.MethodWrapperType, types.ModuleType,
+    types.UnionType, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.ScriptObject,
+)))  # fmt: skip
 """The types of objects that cannot change, by identity."""
 _EMPTY = frozenset(map(id, (dict, OrderedDict, set)))
 _LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Event, threading.Thread)
@@ -46,9 +43,7 @@ _CLASS: Any = vars(object)["__class__"]
 _CELL: Any = vars(types.CellType)["cell_contents"]
 _DEFAULTS: tuple[Any, ...] = tuple(vars(types.FunctionType)[f"__{name}__"] for name in ("defaults", "kwdefaults"))
 _ARGUMENTS: Any = vars(BaseException)["args"]
-_OPERATORS = frozenset(
-    {"aten", "prim", "prims", "quantized"}
-)  # Namespaces of torch.ops with torch's own operators alone
+_OPERATORS = frozenset({"aten", "prim", "prims", "quantized"})  # Namespaces of torch.ops without operators of a user's
 
 _Take = Callable[["Snapshot", Any], None]
 
@@ -57,10 +52,9 @@ class Snapshot:
     """The present state of some objects, and of all that is reached from them."""
 
     def __init__(self, roots: Iterable[Any]) -> None:
-        self._roots = tuple(roots)
         self._seen: dict[int, Any] = {}
         """Everything visited, referenced so that its id stays its own."""
-        self._todo: list[Any] = [*self._roots]
+        self._todo: list[Any] = [*roots]
         self._kinds: dict[int, _Take | None] = dict.fromkeys(_FIXED)
         """How objects are kept, by the identity of their class."""
         self._copied = copied_types()
@@ -69,7 +63,6 @@ class Snapshot:
         """What restores a piece of state, one of the functions below, and its arguments."""
         self._empty: list[Any] = []
         self._twins: dict[int, Any] = {}
-        self._suspended: list[tuple[Any, tuple[Any, ...]]] = []
         self._code = Code(self._todo.append, self._kept.append)
         self.tensors: list[KeptTensor] = []
         """All tensors that were reached."""
@@ -107,30 +100,31 @@ class Snapshot:
         """`exact` is the class whose own methods are used, where a subclass changed what they do."""
         keys, values = list(exact.keys(mapping)), list(exact.values(mapping))
         self._kept.append((_restore_mapping, mapping, exact, keys, values))
-        if not self._copied.isdisjoint(map(id, map(type, values))):
-            for key, value in zip(keys, values, strict=True):
-                exact.__setitem__(mapping, key, self._stand_in(value))
+        self._replace_iterators(mapping, exact, keys, values)
         self._follow(values)
         if not _FIXED.issuperset(map(id, map(type, keys))):  # names of attributes, nearly always
             self._follow(keys)
         if type(mapping) is not exact:
             self._take_attributes(mapping)
 
-    def _stand_in(self, value: Any) -> Any:
-        """During the run, a copy in place of an iterator, which could not be rewound."""
-        if id(type(value)) not in self._copied:
-            return value
-        made = self._twins.get(id(value))
-        if made is None:
-            made = self._twins[id(value)] = twin(value) or value
-        return made
+    def _replace_iterators(self, container: Any, exact: Any, keys: Iterable[Any], values: list[Any]) -> None:
+        """During the run, copies in place of iterators, which could not be rewound."""
+        if not self._copied.isdisjoint(map(id, map(type, values))):
+            for key, value in zip(keys, values, strict=True):
+                if id(type(value)) in self._copied:
+                    exact.__setitem__(container, key, self._copy_of(value))
+
+    def _copy_of(self, iterator: Any) -> Any:
+        if id(iterator) not in self._twins:
+            self._twins[id(iterator)] = twin(iterator) or iterator
+        return self._twins[id(iterator)]
 
     def _keep(self, place: Any, owner: Any) -> None:
         """Keep the value of a descriptor."""
         value = slot_value(place, owner)
         self._kept.append((_restore_place, place, owner, value))
         if id(type(value)) in self._copied:
-            place.__set__(owner, self._stand_in(value))
+            place.__set__(owner, self._copy_of(value))
         else:
             self._todo.append(value)
 
@@ -139,9 +133,7 @@ class Snapshot:
         content = list(exact.__iter__(sequence))
         if exact is list or exact is deque:
             self._kept.append((_restore_sequence, sequence, exact, content))
-            for index, value in enumerate(content):
-                if id(type(value)) in self._copied:
-                    exact.__setitem__(sequence, index, self._stand_in(value))
+            self._replace_iterators(sequence, exact, range(len(content)), content)
         self._follow(content)
         if type(sequence) is not exact:
             self._take_attributes(sequence)
@@ -225,8 +217,6 @@ class Snapshot:
             # In-place operators count up a tensor's version before they reach the recorder, which then does not write.
             changed = [kept for kept in self.tensors if kept.restore()]
             private.set_version(tuple(kept.tensor for kept in changed), tuple(kept.version for kept in changed))
-            moved = [generator for generator, before in self._suspended if position(generator) != before]
-            lost += [f"a suspended generator that it keeps ({path_to(one, self._roots)})" for one in moved]
         if lost:
             fault = f"the model changed {lost[0]}, which cannot be put back"
             raise StateError(fault, hint="count a copy of the model that may be thrown away: copy.deepcopy(model)")
@@ -274,6 +264,10 @@ def _restore_mapping(mapping: Any, exact: type[dict[Any, Any]], keys: list[Any],
     return None
 
 
+def _compare_position(generator: Any, before: tuple[Any, ...]) -> str | None:
+    return f"a suspended generator of {generator.__qualname__} that it keeps" if position(generator) != before else None
+
+
 _TAKERS: tuple[tuple[Any, _Take | None], ...] = (
     (Recorded, None),  # of a count around this one
     (nn.parameter.UninitializedTensorMixin, None),  # lazy models run as a copy
@@ -291,7 +285,7 @@ _TAKERS: tuple[tuple[Any, _Take | None], ...] = (
     (types.BuiltinFunctionType, lambda snapshot, method: snapshot._todo.append(method.__self__)),  # `some_list.append`
     (functools.partial, Snapshot._take_partial),
     (functools._lru_cache_wrapper, Snapshot._take_cache),
-    (SUSPENDED, lambda snapshot, generator: snapshot._suspended.append((generator, position(generator)))),
+    (SUSPENDED, lambda snapshot, generator: snapshot._kept.append((_compare_position, generator, position(generator)))),
     (memoryview, lambda snapshot, view: snapshot._todo.append(view.obj)),
     (BaseException, Snapshot._take_error),
 )
@@ -324,12 +318,10 @@ _data, _grad, _hooks, _is_leaf, _requires_grad, _dtype, _shape, _layout, _versio
     for name in "data grad _backward_hooks is_leaf requires_grad dtype shape layout _version is_nested".split()
 )
 """Those of the base class, which a subclass may override."""
-_NUMBERS = frozenset(
-    {
-        torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.int64,
-        torch.uint8, torch.bool,
-    }
-)  # fmt: skip
+_NUMBERS = frozenset({
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.uint8, torch.bool,
+})  # fmt: skip
 """Element types of tensors that are plain views of memory: others are scaled, or conjugated."""
 
 

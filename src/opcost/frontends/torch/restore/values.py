@@ -41,17 +41,13 @@ def _buffers(base: Any) -> Keeper:
 
 
 def _streams(base: Any) -> Keeper:
-    def read(stream: Any) -> tuple[Any, int] | None:
-        return None if base.closed.__get__(stream) else (base.getvalue(stream), base.tell(stream))
+    def read(stream: Any) -> Any:
+        """All that `pickle` keeps of a stream, but for the attributes of a user's class."""
+        return None if base.closed.__get__(stream) else base.__getstate__(stream)[:-1]
 
-    def write(stream: Any, state: tuple[Any, int]) -> None:
-        if base.closed.__get__(stream):
-            return
-        if base.getvalue(stream) != state[0]:
-            base.seek(stream, 0)
-            base.truncate(stream)
-            base.write(stream, state[0])
-        base.seek(stream, state[1])
+    def write(stream: Any, state: Any) -> None:
+        if read(stream) not in (None, state):
+            base.__setstate__(stream, (*state, None))
 
     return read, write
 
@@ -142,13 +138,11 @@ def keeper_of(cls: type) -> Keeper | None:
 
 SUSPENDED = (GeneratorType, CoroutineType, AsyncGeneratorType)  # What can be neither copied nor rewound
 
-_ITERATORS = frozenset(
-    map(id, (
-        *(type(iter(some)) for some in ([1], (1,), "1", b"1", bytearray(1), range(1), range(1 << 70), {1: 1}, {1})),
-        type(iter({1: 1}.values())), type(iter({1: 1}.items())), type(reversed([1])), type(reversed({1: 1})),
-        enumerate, zip, map, filter, reversed, accumulate, chain, count, cycle, islice, repeat, takewhile, zip_longest,
-    ))
-)  # fmt: skip
+_ITERATORS = frozenset(map(id, (
+    *(type(iter(some)) for some in ([1], (1,), "1", b"1", bytearray(1), range(1), range(1 << 70), {1: 1}, {1})),
+    type(iter({1: 1}.values())), type(iter({1: 1}.items())), type(reversed([1])), type(reversed({1: 1})),
+    enumerate, zip, map, filter, reversed, accumulate, chain, count, cycle, islice, repeat, takewhile, zip_longest,
+)))  # fmt: skip
 """Types of iterators that describe themselves to `copy`, by identity."""
 
 

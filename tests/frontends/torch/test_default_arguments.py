@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import opcost
-from opcost.frontends.torch.default_inputs.engine import features_in
+from opcost.frontends.torch.default_inputs.engine import features_in, rows
+from opcost.frontends.torch.default_inputs.transformers import _FORMS
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.zoo
@@ -711,3 +712,9 @@ def test_an_image_is_given_and_no_video_beside_it() -> None:
     assert shapes(opcost.count(Either(config()).eval())) == {
         "pixel_values_images": (1, 3, SIDE, SIDE), "input_ids": (1, TOKENS),
     }  # fmt: skip
+
+
+def test_every_section_that_forms_of_images_and_sounds_name_has_lines() -> None:
+    forms = [section for sections in _FORMS.values() for section in sections]
+    beside = [name for section in forms for _, names in rows(section) for name in names]
+    assert all(rows(section) for section in (*forms, *beside, "usual images"))

@@ -181,11 +181,13 @@ def is_size(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
+_TABLES = (files(__package__) / "arguments.txt").read_text(encoding="ascii")
+
+
 @cache
 def rows(section: str) -> list[tuple[str, list[str]]]:
     """The lines of a section of `arguments.txt`: a shape, and the names that have it."""
-    text = (files(__package__) / "arguments.txt").read_text(encoding="ascii")
-    lines = text.partition(f"[{section}]\n")[2].partition("\n\n")[0].splitlines()
+    lines = _TABLES.partition(f"[{section}]\n")[2].partition("\n\n")[0].splitlines()
     split = (line.partition(": ") for line in lines if not line.startswith("#"))
     return [(shape, names.split()) for shape, _, names in split]
 

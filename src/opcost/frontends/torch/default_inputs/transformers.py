@@ -21,14 +21,7 @@ _WINDOW = 448  # Of an image for a model that takes any size: 32 by 32 patches o
 _STRIDES = 53_760  # Samples that nearly all strides of models of sound divide: 2⁹·3·5·7
 
 _CROSS_ATTENTION = frozenset({"crossattention", "cross_attn", "cross_attention", "encoder_attn"})
-_KINDS = {
-    "text": ("input_ids",),
-    "image": ("pixel_values", "pixel_values_images", "flattened_patches"),
-    "audio": ("input_features", "input_values"),
-    "video": ("pixel_values_videos", "pixel_values"),
-    "time": ("past_values",),
-}
-"""Which argument brings which kind of input."""
+_KINDS = dict(engine.rows("kinds of transformers"))  # Which arguments bring which kind of input
 _OF_TEXT = frozenset({"input_ids", "decoder_input_ids", "attention_mask", "token_type_ids"})
 _ORDER = {
     **dict.fromkeys(("pixel_values", "pixel_values_images", "input_features", "input_values"), -1),

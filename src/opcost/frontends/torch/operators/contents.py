@@ -215,11 +215,6 @@ zero, `quantile` that all quantiles lie between 0 and 1.
 """
 
 
-def item(call: DispatchedCall) -> Any:
-    """`.item()`, `bool(tensor)`, `int(tensor)`: known contents, or a weight that is really there."""
-    return call.ledger.real_content(call.states[0], call.func).item()
-
-
 def equal(call: DispatchedCall) -> Any:
     """`equal` of a flag and a true made from it: so PyTorch's own operators check their numbers, which are taken to be right.
 
@@ -316,11 +311,6 @@ def to_sparse(call: DispatchedCall) -> Any:
     return NotImplemented
 
 
-def _device(call: DispatchedCall) -> Any:
-    """`.device`, which a fake tensor answers through the dispatcher."""
-    return call.states[0].sig.device
-
-
 def _grouped(call: DispatchedCall) -> Any:
     """A grouped product counts all tokens, however they are spread over the groups; say how many that is."""
     tokens, weights = call.states[0].sig.shape, call.states[1].sig.shape
@@ -358,23 +348,20 @@ def _look_at(call: DispatchedCall) -> Any:
 
 def _content_of(ledger: RecorderState, memory: Any, dtype: torch.dtype, elements: int) -> torch.Tensor | None:
     """Memory that is really there tells what is in it, where that is little: so a tensor that was pickled comes back."""
-    if memory[0].device.type != "cpu" or elements > SMALL or not _is_there(memory[0]):
+    try:  # the storage of a tensor without data only says how large it would be
+        known = memory[0].device.type == "cpu" and elements <= SMALL and bool(memory[0].data_ptr())
+    except RuntimeError:
+        return None
+    if not known:
         return None
     content = torch.empty(0, dtype=dtype).set_(*memory)
     ours = any(shared.untyped_storage()._cdata == memory[0]._cdata for shared in ledger.shared.values())
     return content if ours else content.clone()
 
 
-def _is_there(storage: torch.UntypedStorage) -> bool:
-    """Whether it is memory, and not the storage of a tensor without data, which only says how large it would be."""
-    try:
-        return bool(storage.data_ptr())
-    except RuntimeError:
-        return False
-
-
 _NAMED: dict[str, Callable[[DispatchedCall], Any]] = {
-    "_local_scalar_dense": item,
+    # `.item()`, `bool(tensor)`, `int(tensor)`: known contents, or a weight that is really there
+    "_local_scalar_dense": lambda call: call.ledger.real_content(call.states[0], call.func).item(),
     "equal": equal,
     "index.Tensor _unsafe_index.Tensor": by_mask,
     "masked_select": masked_select,
@@ -388,11 +375,11 @@ _NAMED: dict[str, Callable[[DispatchedCall], Any]] = {
     "lstm.input lstm.data gru.input gru.data rnn_tanh.input rnn_tanh.data rnn_relu.input rnn_relu.data": layers.whole_layer,
     "_cudnn_rnn": layers.cudnn,
     "_cudnn_rnn_backward": layers.cudnn_gradient,
-    "mkldnn_rnn_layer_backward": layers.onednn_gradient,
+    # worked out anew each time: no argument says which gradients of oneDNN's layer are requested
+    "mkldnn_rnn_layer_backward": lambda call: call.ledger.emit(calls.work_out(call), call.states),
     "_grouped_mm": _grouped,
     "copy_": _copy_to_itself,
     "set_.source_Storage set_.source_Storage_storage_offset": _look_at,
 }  # fmt: skip
-HANDLERS: dict[Any, Callable[[DispatchedCall], Any]] = {torch.ops.prim.device.default: _device} | {
-    overload: handler for names, handler in _NAMED.items() for overload in overloads(names)
-}
+HANDLERS = {overload: handler for names, handler in _NAMED.items() for overload in overloads(names)}
+HANDLERS[torch.ops.prim.device.default] = lambda call: call.states[0].sig.device  # of a fake tensor

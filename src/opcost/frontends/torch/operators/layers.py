@@ -12,7 +12,7 @@ from opcost.errors import DataDependent
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
 from opcost.frontends.torch.ledger.tensors import Recorded
-from opcost.frontends.torch.operators.calls import META, DispatchedCall, Trial, record, work_out
+from opcost.frontends.torch.operators.calls import META, DispatchedCall, Trial, record
 from opcost.frontends.torch.operators.closed_form import overloads
 from opcost.frontends.torch.tree import tensors_in
 
@@ -107,11 +107,6 @@ def cudnn_gradient(call: DispatchedCall) -> Any:
     of_states = [None if given[name] is None else torch.empty_like(given[name]) for name in ("hx", "cx")]
     of_weights = [torch.empty_like(weight) for weight in given["weight"]] if given["output_mask"][3] else []
     return record(call, trial, (torch.empty_like(given["input"]), *of_states, of_weights))
-
-
-def onednn_gradient(call: DispatchedCall) -> Any:
-    """The gradients of oneDNN's layer, worked out anew each time: no argument says which are requested."""
-    return call.ledger.emit(work_out(call), call.states)
 
 
 def _by_name(call: DispatchedCall, trial: Trial) -> dict[str, Any]:

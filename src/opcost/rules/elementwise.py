@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from opcost.core.graph import COMPLEX, Cost, bits
 from opcost.core.kinds import ELEMENTARY
 from opcost.core.parsing import packaged_table
 from opcost.rules.registry import OpView, Rule, reals
 
-_TABLE: dict[str, dict[str, tuple[int, str]]] = packaged_table(__package__, "elementwise.json")
-"""FLOPs of each composite function, and the operations that they are; the same for complex numbers."""
+_TABLE: dict[str, dict[str, list[Any]]] = packaged_table(__package__, "elementwise.json")
+"""FLOPs of each function, and last the operations that they are: those of the gradient come after a semicolon, too."""
+
+
+def _numbers(name: str) -> dict[str, tuple[int, ...]]:
+    return {fn: tuple(row[:-1]) for fn, row in _TABLE[name].items()}
 
 
 def _flops(name: str) -> dict[str, int]:
-    return {fn: flops for fn, (flops, _) in _TABLE[name].items()}
+    return {fn: flops for fn, (flops,) in _numbers(name).items()}
 
 
 FLOPS_PER_ELEMENT: dict[str, int] = {**dict.fromkeys(ELEMENTARY, 1), **_flops("composite")}
@@ -89,18 +93,7 @@ class Norm(NamedTuple):
     affine_backward: int  # sums for the gradients of weight and bias that the backward pass does not need for itself
 
 
-_MOMENTS = 4  # mean: add; variance: subtract, square, add
-_CENTRED = 10  # x̂ (2), Σ g, Σ g x̂ (1 + 2), (g w - mean - x̂ mean) × rstd (5)
-
-NORMS = {
-    "batch": Norm(_MOMENTS, 2, _CENTRED, 0),  # its sums run over the same axes as those of weight and bias
-    "instance": Norm(_MOMENTS, 2, _CENTRED, 3),
-    "layer": Norm(_MOMENTS, 2, _CENTRED, 3),  # x: subtract, multiply; weight: multiply, add; bias: add
-    "group": Norm(_MOMENTS, 2, _CENTRED, 3),
-    "rms": Norm(2, 1, 7, 2),  # square, add; multiply; x̂, Σ g w x̂ (3), (g w - x̂ mean) × rstd (3)
-    "weight": Norm(2, 1, 5, 0),  # square, add; multiply by g / |v|; Σ g v (2), subtract, two products
-    "lp": Norm(2, 1, 5, 0),  # power, add; divide
-}
+NORMS = {fn: Norm(*flops) for fn, flops in _numbers("norms").items()}
 
 FIXED_STATISTICS_BACKWARD = 6
 """Batch norm with stored statistics: x̂ (2), Σ g, Σ g x̂ (1 + 2) for weight and bias, g × (w rstd)."""
@@ -152,23 +145,8 @@ def softmax(op: OpView) -> Cost:
 # -- pools and reductions ----------------------------------------------------------------------------------------------
 
 
-class Window(NamedTuple):
-    """FLOPs for each element of a window and once for each output; the same of the gradient for each element of grad_y."""
-
-    per_element: int
-    once: int
-    backward_per_element: int
-    backward_once: int
-
-
-_MAX = Window(1, 0, 0, 1)  # a comparison each, the first with minus infinity; added at the stored place
-_AVERAGE = Window(1, 0, 1, 1)  # window - 1 additions and a division; divided once, added at every place of the window
-
-POOLS = {
-    "max": _MAX, "adaptive_max": _MAX, "avg": _AVERAGE, "adaptive_avg": _AVERAGE,
-    "lp": Window(2, 1, 3, 1),  # power, add; root; power, multiply, add; multiply
-    "unpool": Window(0, 0, 0, 0),  # puts values at stored places, or picks them there
-}  # fmt: skip
+POOLS: dict[str, tuple[int, ...]] = _numbers("pools")
+"""FLOPs for each element of a window and once for each output; the same of the gradient for each element of grad_y."""
 
 
 def pool(op: OpView) -> Cost:
@@ -185,24 +163,8 @@ def pool(op: OpView) -> Cost:
     return op.cost(flops=elements * (per_element * window + once))
 
 
-REDUCTIONS: dict[str, tuple[int, int]] = {
-    # FLOPS_PER_INPUT element, and FLOPS_PER_OUTPUT element where something is left to do after the reduction
-    "sum": (1, 0), "mean": (1, 1), "prod": (1, 0), "trace": (1, 0),  # mean: divide
-    "max": (1, 0), "min": (1, 0), "argmax": (1, 0), "argmin": (1, 0), "any": (1, 0), "all": (1, 0),
-    "cumsum": (1, 0), "cumprod": (1, 0), "cummax": (1, 0), "cummin": (1, 0),
-    "minmax": (2, 0),  # two comparisons
-    "nansum": (2, 0), "nanmean": (2, 1),  # check, add; divide
-    "count_nonzero": (2, 0),  # compare, add
-    "equal": (2, 0),  # compare, combine
-    "norm": (2, 1),  # power or absolute value, add or compare; root
-    "dot": (2, 0),  # multiply, add
-    "dist": (3, 1),  # subtract, power, add; root
-    "hash": (1, 0),
-    "var": (4, 2), "std": (4, 3), "var_mean": (4, 2), "std_mean": (4, 3),
-    # mean: add; then subtract, square, add; divide for the mean, divide for the variance, and the root
-    "logsumexp": (4, 2), "logcumsumexp": (4, 2),  # compare, subtract, exp, add; log, add the maximum
-    "histogram": (3, 0),  # subtract, divide, add to the bin
-}  # fmt: skip
+REDUCTIONS: dict[str, tuple[int, ...]] = _numbers("reductions")
+"""FLOPS_PER_INPUT element, and FLOPS_PER_OUTPUT element where something is left to do after the reduction."""
 
 
 def reduce(op: OpView) -> Cost:
@@ -221,25 +183,8 @@ def reduce(op: OpView) -> Cost:
 
 # -- losses that a framework computes in one operator ------------------------------------------------------------------
 
-LOSSES: dict[str, tuple[int, int]] = {
-    # FLOPs for each element before they are added up, and for each element of the gradient
-    "mse": (2, 3),  # subtract, square; subtract, two products
-    "l1": (2, 3),  # subtract, absolute; subtract, sign, multiply
-    "smooth_l1": (6, 5),  # subtract, absolute, compare, square, scale, select; 5 of them for its slope
-    "huber": (6, 5),  # the same
-    "bce": (8, 5),  # two logarithms, two differences, two products, add, negate; the five of its slope
-    "bce_with_logits": (8, 6),  # logsigmoid (6), multiply, subtract; sigmoid (4), subtract, multiply
-    "kl_div": (3, 2),  # log, subtract, multiply; negate, multiply
-    "soft_margin": (4, 6),  # multiply, negate, exp, log1p; multiply, exp, add, divide, two products
-    "multi_margin": (3, 3),  # subtract, add, max; compare, select, multiply
-    "multilabel_margin": (3, 3),  # the same for each pair of classes
-    "hinge": (3, 3),  # subtract or multiply, add, max; compare, select, multiply
-    "poisson_nll": (3, 3),  # exp, multiply, subtract; exp, subtract, multiply
-    "nll": (2, 1),  # for each target: negate, multiply by its class weight; multiply
-    "cross_entropy": (5, 7),  # log_softmax; softmax (5), subtract the target, multiply
-    "ctc": (12, 24),  # for each time step and state: max (2), subtract (3), exp (3), add (2), log, add the input;
-    # the same from the end, and to join the two
-}
+LOSSES: dict[str, tuple[int, ...]] = _numbers("losses")
+"""FLOPs for each element before they are added up, and for each element of the gradient."""
 
 
 def loss(op: OpView) -> Cost:

@@ -1,14 +1,21 @@
-"""Graph + rules -> Report: the cost of each distinct operator, rolled up the module tree in linear time."""
+"""Graph + rules -> Report: the cost of each distinct operator, rolled up the module tree in linear time.
+
+A long run is stored as steps, and there each pattern is counted once for every size of the memory that it reads. What else a
+report needs (peak memory, memory that is read, sums) is found step by step as well, so that no operator is made only to be added
+up. A test compares the two reports.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from itertools import chain, compress, count, repeat
+from typing import NamedTuple, TypeAlias
 
-from opcost.analysis.memory import DeviceMemory, memory, storage_bytes
-from opcost.analysis.patterned import CostAndRule, walk
+from opcost.analysis.memory import NEVER, DeviceMemory, follow, memory, storage_bytes
 from opcost.core.graph import (
     ASSUMED,
     UNSEEN,
@@ -22,6 +29,7 @@ from opcost.core.graph import (
     TensorSpec,
     UnknownExtent,
     Value,
+    packed,
 )
 from opcost.core.interrupts import garbage_collector_paused, is_delivered
 from opcost.core.kinds import check_operator
@@ -39,12 +47,11 @@ from opcost.core.report import (
     cost_of,
     stats_of,
 )
-from opcost.core.steps import PatternedOps, PatternedValues
+from opcost.core.steps import Expanded, Pattern, PatternedOps, PatternedValues, Steps
 from opcost.errors import RuleError, shortened
 from opcost.rules.registry import DEFAULT, Convention, OpView, Rules
 
-Specs: TypeAlias = tuple[TensorSpec, ...]
-FindCost: TypeAlias = Callable[[Op, Specs, Specs, "int | None"], tuple[Cost | None, str, str]]
+Sizes: TypeAlias = "Mapping[int, int] | Sequence[int]"  # bytes by storage
 
 
 @garbage_collector_paused()
@@ -52,26 +59,15 @@ def cost_graph(graph: Graph, rules: Rules, convention: Convention = DEFAULT, on:
     """The cost of every operator of a graph, rolled up; memory as a device allocates it, where one is named."""
     rows: Sequence[Row]
     phases: dict[Phase, Cost]
-
-    def found_cost(op: Op, ins: Specs, outs: Specs, reads: int | None) -> tuple[Cost | None, str, str]:
-        check_operator(op.kind, op.raw, op.attrs, len(ins), len(outs))
-        # A rule for this very operator knows the framework's words; the rule of a kind must not meet them.
-        attrs = op.all_attrs if op.raw in rules or op.kind == "unknown" else op.attrs
-        return apply_rule(rules, OpView(op.kind, op.raw, ins, outs, attrs, convention, reads))
-
+    reasons: dict[int, str] = {}
     if isinstance(graph.ops, PatternedOps):  # a run that is stored as patterns, all of it forward
-        reasons: dict[int, str] = {}
-
-        def cost_op(op: Op, ins: Specs, outs: Specs, reads: int | None) -> CostAndRule:
-            cost, rule, reasons[op.id] = found_cost(op, ins, outs, reads)
-            return cost, rule
-
-        rows, sums, missed, read, account = walk(graph, cost_op)
+        rows, sums, missed, read, account = _walk(graph, rules, convention, reasons)
         own = {module.path: sums.get(module.path) or Stats() for module in graph.modules}
         phases = {"forward": cost_of(sum(own.values(), Stats()))}
     else:
         sizes = storage_bytes(graph)
-        rows, reasons = _cost_rows(graph, found_cost, sizes)
+        written = {value.storage for value in graph.values if value.role != "activation"}
+        rows = tuple(map(_row_maker(graph.values, sizes, written, rules, convention, reasons), graph.ops))
         if graph.choices:
             rows = decided(graph, rows)
             graph = replace(graph, ops=tuple(row.op for row in rows))
@@ -116,15 +112,16 @@ def _accounted(account: Callable[[], Memory], on: DeviceMemory | None) -> tuple[
     return found, (Note("memory", text),)
 
 
-def _cost_rows(
-    graph: Graph, found_cost: FindCost, storage_sizes: dict[int, int]
-) -> tuple[tuple[Row, ...], dict[int, str]]:
-    """The rows, and by operator the reason where there is no cost."""
-    values = graph.values
-    written: set[int] = {value.storage for value in values if value.role != "activation"}
+def _row_maker(
+    values: Sequence[Value], storage_sizes: Sizes, written: set[int], rules: Rules, convention: Convention,
+    reasons: dict[int, str],
+) -> Callable[[Op], Row]:  # fmt: skip
+    """A function that makes the row of an operator, in the order of execution.
+
+    It adds to `written` the storages that have been written, and to `reasons`, by operator, why there is no cost.
+    """
     known: dict[object, tuple[Cost | None, str, str]] = {}
     sizes: dict[int, tuple[int, int] | None] = {}  # elements and bytes of specs by identity: specs are shared, and slow
-    reasons: dict[int, str] = {}
     behind: dict[int, str] = {}  # by value: the operator without a cost that leaves its size open
 
     def size_of(spec: TensorSpec) -> tuple[int, int] | None:
@@ -144,8 +141,7 @@ def _cost_rows(
             total += min(size[1], storage_sizes[value.storage])
         return total
 
-    rows = []
-    for op in graph.ops:
+    def row_of(op: Op) -> Row:
         ids = op.inputs
         ins = tuple([values[i].spec for i in ids])
         outs = tuple([values[i].spec for i in op.outputs])
@@ -154,7 +150,10 @@ def _cost_rows(
         key = (op.kind, op.raw, id(op.attrs), id(op.native), reads, len(ins), *map(id, ins), *map(id, outs))
         found = known.get(key)
         if found is None:
-            found = known[key] = found_cost(op, ins, outs, reads)
+            check_operator(op.kind, op.raw, op.attrs, len(ins), len(outs))
+            # A rule for this very operator knows the framework's words; the rule of a kind must not meet them.
+            attrs = op.all_attrs if op.raw in rules or op.kind == "unknown" else op.attrs
+            found = known[key] = apply_rule(rules, OpView(op.kind, op.raw, ins, outs, attrs, convention, reads))
         cost, rule, reason = found
         source = next((behind[i] for i in ids if i in behind), "") if behind else ""
         if reason:
@@ -172,8 +171,9 @@ def _cost_rows(
                 if op.phase == "forward" and op.kind != "view" and (size := size_of(value.spec)) is not None:
                     elements += size[0]
                     nbytes += size[1]
-        rows.append(Row(op, ins, outs, cost, rule, elements, nbytes))
-    return tuple(rows), reasons
+        return Row(op, ins, outs, cost, rule, elements, nbytes)
+
+    return row_of
 
 
 def apply_rule(rules: Rules, view: OpView) -> tuple[Cost | None, str, str]:
@@ -264,9 +264,9 @@ def _coverage(rows: int, missed: Iterable[tuple[Row, str, int]], reasons: dict[i
     """How many rows have a cost, given those that have none, each with its module and how often it counts."""
     counts: dict[tuple[str, str], int] = {}
     modules: dict[tuple[str, str], dict[str, None]] = {}
-    for row, module, count in missed:
+    for row, module, times in missed:
         key = (row.op.raw, reasons.get(row.op.id) or NO_RULE)
-        counts[key] = counts.get(key, 0) + count
+        counts[key] = counts.get(key, 0) + times
         modules.setdefault(key, {})[module] = None
     uncounted = tuple(Uncounted(raw, count, tuple(modules[raw, why]), why) for (raw, why), count in counts.items())
     return Coverage(rows - sum(counts.values()), uncounted)
@@ -286,3 +286,176 @@ def decided(graph: Graph, rows: tuple[Row, ...]) -> tuple[Row, ...]:
             if place != taken:
                 found[begin:end] = [row._replace(op=row.op._replace(repeat=0)) for row in found[begin:end]]
     return tuple(found)
+
+
+# -- a run that is stored as steps -----------------------------------------------------------------------------------------
+
+
+class PatternedRows(Expanded[Row]):
+    """The operators of a run with their costs."""
+
+    __slots__ = ("_numbers", "_ops", "_rows")
+
+    def __init__(self, ops: PatternedOps, rows: Sequence[tuple[Row, ...]], numbers: Sequence[int]) -> None:
+        self._ops = ops
+        self._rows = rows
+        """Of steps that are alike, whose operators have the numbers and modules of the first."""
+        self._numbers = numbers
+        """Of every step the position of its rows."""
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def _item(self, index: int) -> Row:
+        step, place = self._ops.place(index)
+        return self._rows[self._numbers[step]][place]._replace(op=self._ops[index])
+
+    def __iter__(self) -> Iterator[Row]:
+        rows = (row for number in self._numbers for row in self._rows[number])
+        for op, row in zip(self._ops, rows, strict=True):
+            yield row._replace(op=op)
+
+
+class WalkResult(NamedTuple):
+    """What one walk over the steps of a run finds."""
+
+    rows: PatternedRows
+    own: dict[str, Stats]  # What the operators of each module cost
+    missed: list[tuple[Row, str, int]]
+    """The operators without a cost, by the module that runs them and how often, in the order of the first time."""
+    read: set[int]  # The memory of parameters, buffers, inputs and constants that some operator reads
+    memory: Callable[[], Memory]  # Adds up the memory
+
+
+def _walk(graph: Graph, rules: Rules, convention: Convention, reasons: dict[int, str]) -> WalkResult:
+    """Find the cost of every step and follow the memory."""
+    ops, values = graph.ops, graph.values
+    assert isinstance(ops, PatternedOps)
+    assert isinstance(values, PatternedValues)
+    steps, specs, storages = ops.steps, values.specs, values.storages
+    sizes, differing = _storage_bytes(values)
+    kept = {storages[vid] for vid in values.roles}
+    begin = min(steps.firsts, default=0)
+    taken_over = {storage for storage in kept if storage >= begin}
+    """Memory that a parameter took over from the operator that made it, so that it was there from the beginning."""
+    row_of = _row_maker(values, sizes, written := set(kept), rules, convention, reasons)
+    rows: list[tuple[Row, ...]] = []
+    numbers = array("i")
+    known: dict[object, int] = {}
+    uses = {pattern: _memory_use(pattern) for pattern in {pattern for pattern, _ in steps.kinds}}
+    use_of_kind = [uses[pattern] for pattern, _ in steps.kinds]
+    row_of_kind = [-1] * len(steps.kinds)  # where all values are as the pattern says
+    born = array("i", [NEVER]) * len(specs)
+    gone = array("i", [0]) * len(specs)
+    read = bytearray(len(specs))
+    given = steps.arguments
+    differing_arguments = chain(compress(count(), map(differing.__getitem__, given)), repeat(len(given)))
+    taken_values = chain(sorted(taken_over), repeat(len(specs)))
+    next_differing, next_taken = next(differing_arguments), next(taken_values)
+    index = at_argument = 0
+    for kind, first in zip(steps.numbers, steps.firsts, strict=True):
+        arity, length, values_made, made, used = use_of_kind[kind]
+        for at, offset in made:
+            born[first + at] = index + offset
+        for end, at, reads in used:  # in the order of their ends, so that the last one counts
+            storage = storages[first + at if at >= 0 else given[at_argument + ~at]]
+            gone[storage] = index + end
+            if reads:
+                read[storage] = 1
+        begin, at_argument = at_argument, at_argument + arity
+        same_pair = arity == 2 and given[begin] == given[begin + 1]
+        repeated = same_pair or (arity > 2 and len(set(given[begin:at_argument])) < arity)
+        found = row_of_kind[kind]
+        if found < 0 or repeated or next_differing < at_argument or next_taken < first + values_made:
+            pattern, module = steps.kinds[kind]
+            arguments = given[begin:at_argument]
+            key: list[object] = [pattern]
+            if next_differing < at_argument:
+                key += [(id(specs[vid]), sizes[storages[vid]]) for vid in arguments]
+            if repeated:  # An operator that reads the same twice reads it once.
+                key += ["repeated", *map(arguments.index, arguments)]
+            if taken := [at for at in pattern.new if first + at in taken_over]:
+                key += ["taken", *taken]
+            while next_differing < at_argument:
+                next_differing = next(differing_arguments)
+            while next_taken < first + values_made:
+                next_taken = next(taken_values)
+            found = known.setdefault(tuple(key), len(rows))
+            if len(key) == 1:
+                row_of_kind[kind] = found
+            if found == len(rows):
+                written.update(storages[vid] for vid in arguments)
+                ran = (op.run(index + offset, arguments, first, module) for offset, op in enumerate(pattern.ops))
+                rows.append(tuple(map(row_of, ran)))
+        numbers.append(found)
+        index += length
+    for storage in taken_over:
+        born[storage] = NEVER
+    for vid in graph.outputs:
+        gone[storages[vid]] = index
+    return WalkResult(
+        PatternedRows(ops, rows, numbers),
+        *_summed(steps, rows, numbers),
+        {storage for storage in kept if read[storage]},
+        partial(follow, graph, sizes, kept, born, gone),
+    )
+
+
+def _memory_use(pattern: Pattern) -> tuple[int, int, int, list[tuple[int, int]], list[tuple[int, int, bool]]]:
+    """How many arguments, operators and values a pattern has, and what it does to memory wherever it runs.
+
+    That is each value in memory of its own with the operator that makes it; then, of every value, after how many operators it is
+    not used any more, and whether an operator reads it.
+    """
+    new = set(pattern.new)
+    made: list[tuple[int, int]] = []
+    read: set[int] = set()
+    last: dict[int, int] = {}
+    for offset, op in enumerate(pattern.ops):
+        made += [(at, offset) for at in op.outputs if at in new]
+        last.update(dict.fromkeys((*op.inputs, *op.outputs), offset + 1))
+        read.update(op.inputs)
+    used = sorted((end, at, at in read) for at, end in last.items())
+    return pattern.arity, pattern.length, len(pattern.specs), made, used
+
+
+def _summed(
+    steps: Steps, rows: Sequence[tuple[Row, ...]], numbers: Sequence[int]
+) -> tuple[dict[str, Stats], list[tuple[Row, str, int]]]:
+    """The sums of each module, and the operators without a cost."""
+    sums = [stats_of(step) for step in rows]
+    parts: dict[str, list[Stats]] = {}
+    missed: list[tuple[Row, str, int]] = []
+    for (kind, number), times in Counter(zip(steps.numbers, numbers, strict=True)).items():
+        module, stats = steps.kinds[kind][1], sums[number]
+        parts.setdefault(module, []).append(Stats._make([quantity * times for quantity in stats]))
+        if stats.uncounted:
+            missed += [(row, module, times) for row in rows[number] if row.cost is None]
+    return {module: Stats._make(map(sum, zip(*found, strict=True))) for module, found in parts.items()}, missed
+
+
+def _storage_bytes(values: PatternedValues) -> tuple[Sequence[int], bytearray]:
+    """Bytes of each storage, and which values differ in bytes from what their pattern and signature say, or may do so.
+
+    A storage has the bytes of the value that made it, else of the first that is in it. A value that is expanded has more bytes
+    than its storage.
+    """
+    distinct = dict(zip(map(id, values.specs), values.specs, strict=True))
+    known = {key: spec.nbytes if spec.known else 0 for key, spec in distinct.items()}
+    sizes = packed([0], max(known.values(), default=0)) * len(values)
+    seen = bytearray(len(values))
+    differing = bytearray(len(values))
+    late: set[int] = set()
+    for vid, (spec, storage) in enumerate(zip(values.specs, values.storages, strict=True)):
+        nbytes = known[id(spec)]
+        if vid == storage or not seen[storage]:
+            if seen[storage]:
+                late.add(storage)
+            sizes[storage] = nbytes
+            seen[storage] = 1
+        elif nbytes > sizes[storage]:
+            differing[vid] = 1
+    for vid in values.packed if not late else range(len(values)):
+        if vid in values.packed or values.storages[vid] in late:
+            differing[vid] = 1
+    return sizes, differing

@@ -14,7 +14,7 @@ from os import PathLike, fspath
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_type_hints
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import asdict, astuple
 
 from opcost.core.escaping import json_text
 from opcost.core.files import keep_pipes, read_whole
@@ -39,12 +39,16 @@ PhaseNumber = Annotated[int, msgspec.Meta(ge=0, le=len(PHASES) - 1)]
 # -- what a file is made of --------------------------------------------------------------------------------------------
 
 
-class StoredColumns(msgspec.Struct):
-    """A table as lists of one length."""
-
+class _StoredColumns(msgspec.Struct):
     def __post_init__(self) -> None:
         if len({len(column) for column in astuple(self) if column is not msgspec.UNSET}) > 1:
             raise ValueError("the columns differ in length")
+
+
+def stored_columns(title: str, /, **types: Any) -> Any:
+    """A struct for a table as lists of one length, given the type of the items of each."""
+    fields = [(column, list[kind]) for column, kind in types.items()]  # type: ignore[valid-type]
+    return msgspec.defstruct(title, fields, bases=(_StoredColumns,))
 
 
 def required(form: type, chosen: str = "", /, **types: Any) -> Any:
@@ -119,22 +123,45 @@ class Interned(Generic[T]):
         self.entries: list[T] = []
         self._numbers: dict[object, int] = {}
 
-    def number(self, key: object, make: Callable[[], T]) -> int:
+    def number(self, key: Any, make: Callable[[], T] | None = None) -> int:
+        """The number of an entry, made from its key where it is not the key itself."""
         found = self._numbers.get(key)
         if found is None:
             found = self._numbers[key] = len(self.entries)
-            self.entries.append(make())
+            self.entries.append(key if make is None else make())
+        return found
+
+    def numbers(self, keys: Iterable[T]) -> list[int]:
+        return [self.number(key) for key in keys]
+
+
+class RowTables:
+    """What rows of measured operators have in common: texts, tensors and attributes, to which their columns refer."""
+
+    def __init__(self) -> None:
+        self.texts, self.specs, self.attrs = Interned[str](), Interned[TensorSpec](), Interned[dict[str, Any]]()
+
+    def columns(self, rows: Sequence[Any], names: Iterable[str], texts: Iterable[str]) -> dict[str, list[Any]]:
+        """The rows as columns, some of them of texts."""
+        found: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in names}
+        for name in texts:
+            found[name] = self.texts.numbers(found[name])
+        for name in ("ins", "outs"):
+            found[name] = list(map(self.specs.numbers, found[name]))
+        written = list(map(write_attrs, found["attrs"]))
+        found["attrs"] = [self.attrs.number(repr(attrs), attrs.copy) for attrs in written]
         return found
 
 
-class Specs(Interned[TensorSpec]):
-    """The distinct tensors."""
-
-    def of(self, spec: TensorSpec) -> int:
-        return self.number(spec, lambda: spec)
-
-    def all_of(self, specs: Sequence[TensorSpec]) -> list[int]:
-        return [self.of(spec) for spec in specs]
+def read_columns(data: Any, texts: Iterable[str]) -> dict[str, Any]:
+    """The columns of the rows of a file, with what their numbers refer to."""
+    columns, specs = asdict(data.rows), read_specs(data.specs)
+    tables = {**dict.fromkeys(texts, data.texts), "attrs": list(map(read_attrs, data.attrs))}
+    for name, table in tables.items():
+        columns[name] = entries(table, columns[name], f"rows.{name}")
+    for name in ("ins", "outs"):
+        columns[name] = [entries(specs, numbers, f"rows.{name}") for numbers in columns[name]]
+    return columns
 
 
 def entry(table: Sequence[T], number: int, where: str) -> T:

@@ -5,8 +5,6 @@ A run repeats itself, so each distinct tensor, text and operator is written once
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
@@ -14,7 +12,7 @@ import msgspec
 
 from opcost.core import document
 from opcost.core.document import Number, entries, entry
-from opcost.core.graph import Attrs, Note
+from opcost.core.graph import Note
 from opcost.core.profile import Kernel, Profile, ProfileRow, Spread
 
 SCHEMA = "opcost.profile/1"
@@ -35,17 +33,18 @@ class _Kernel(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     spread: _Times = ()
 
 
-_FORM: dict[str, Any] = {
-    "id": list[Number], **dict.fromkeys(TEXTS, list[Number]), "phase": list[document.PhaseNumber], "rank": list[Number],
-    "step": list[Number | None], "count": list[Number], **dict.fromkeys(TIMES, list[document.Time | None]),
-    "kernels": list[list[_Kernel]], "ins": list[list[Number]], "outs": list[list[Number]], "attrs": list[Number],
-    "cost": list[Number | None],
-}  # fmt: skip
-# Only of a profile that was added up while it was read.
-_SPREAD = list[tuple[_Times, _Times] | None] | msgspec.UnsetType
+# `spread` only of a profile that was added up while it was read.
 _Rows: Any = msgspec.defstruct(
-    "Rows", [*_FORM.items(), ("spread", _SPREAD, msgspec.UNSET)], bases=(document.StoredColumns,)
-)
+    "Rows",
+    [("spread", list[tuple[_Times, _Times] | None] | msgspec.UnsetType, msgspec.UNSET)],
+    bases=(
+        document.stored_columns(
+            "RowsWithoutSpread", id=Number, **dict.fromkeys(TEXTS, Number), phase=document.PhaseNumber, rank=Number,
+            step=Number | None, count=Number, **dict.fromkeys(TIMES, document.Time | None), kernels=list[_Kernel],
+            ins=list[Number], outs=list[Number], attrs=Number, cost=Number | None,
+        ),
+    ),
+)  # fmt: skip
 
 
 class _Profile(msgspec.Struct):
@@ -71,53 +70,38 @@ def dumps(profile: Profile) -> str:
 
 def to_dict(profile: Profile) -> dict[str, Any]:
     """The profile as dictionaries, lists, strings and integers."""
-    specs = document.Specs()
-    texts, attrs, costs, kernels = (document.Interned[Any]() for _ in range(4))
-
-    def number_of_text(text: str) -> int:
-        return texts.number(text, lambda: text)
-
-    def number_of_attrs(row: ProfileRow) -> int:
-        written = document.write_attrs(row.attrs)
-        return attrs.number(json.dumps(written), lambda: written)
+    tables, costs, kernels = document.RowTables(), document.Interned[Any](), document.Interned[Any]()
+    texts = tables.texts
 
     def written_kernel(kernel: Kernel) -> Any:
         key = kernel[:3]
-        number = kernels.number(key, lambda: tuple(map(number_of_text, key)))
+        number = kernels.number(key, lambda: texts.numbers(key))
         record: list[Any] = [number, kernel.start_ns, kernel.duration_ns]
         many = kernel.count != 1 or kernel.rank is not None or len(kernel.spread) > 0
         if kernel.launched_ns is None and not kernel.why and not many:
             return record
-        record += [kernel.launched_ns, number_of_text(kernel.why)]
+        record += [kernel.launched_ns, texts.number(kernel.why)]
         return [*record, kernel.count, kernel.rank, list(kernel.spread)] if many else record
 
-    rows = profile.rows
-    columns: dict[str, list[Any]] = {"id": [row.id for row in rows]}
-    for name in TEXTS:
-        columns[name] = [number_of_text(getattr(row, name)) for row in rows]
-    columns["phase"] = [document.PHASES.index(row.phase) for row in rows]
-    for name in ("rank", "step", "count", *TIMES):
-        columns[name] = [getattr(row, name) for row in rows]
-    columns["kernels"] = [[written_kernel(kernel) for kernel in row.kernels] for row in rows]
-    columns["ins"] = [specs.all_of(row.ins) for row in rows]
-    columns["outs"] = [specs.all_of(row.outs) for row in rows]
-    columns["attrs"] = [number_of_attrs(row) for row in rows]
-    columns["cost"] = [cost if (cost := row.cost) is None else costs.number(cost, lambda: cost) for row in rows]
-    if any(row.spread for row in rows):
-        columns["spread"] = [row.spread and [list(times) for times in row.spread] for row in rows]
+    columns = tables.columns(profile.rows, ProfileRow._fields, TEXTS)
+    columns["phase"] = list(map(document.PHASES.index, columns["phase"]))
+    columns["kernels"] = [list(map(written_kernel, found)) for found in columns["kernels"]]
+    columns["cost"] = [cost if cost is None else costs.number(cost) for cost in columns["cost"]]
+    spread = columns.pop("spread")
+    if any(spread):
+        columns["spread"] = [times and [list(each) for each in times] for times in spread]
     unattributed = [written_kernel(kernel) for kernel in profile.unattributed]
     record = _Profile(
         schema=SCHEMA, meta=dict(profile.meta), wall_ns=profile.wall_ns, timed_ns=profile.timed_ns, notes=profile.notes,
         extra=dict(profile.extra), rows=_Rows(**columns), unattributed=unattributed, kernels=kernels.entries,
-        texts=texts.entries, specs=specs.entries, attrs=attrs.entries, costs=costs.entries,
+        texts=texts.entries, specs=tables.specs.entries, attrs=tables.attrs.entries, costs=costs.entries,
     )  # fmt: skip
     return document.builtins_of(record)
 
 
 def _read(data: _Profile) -> Profile:
-    texts, specs = data.texts, document.read_specs(data.specs)
+    columns, texts = document.read_columns(data, TEXTS), data.texts
     costs = [document.read_cost(record, f"costs[{number}]") for number, record in enumerate(data.costs)]
-    attrs: list[Attrs] = [document.read_attrs(mapping) for mapping in data.attrs]
     names = [entries(texts, numbers, "kernels") for numbers in data.kernels]
 
     def kernels(records: list[_Kernel], where: str) -> tuple[Kernel, ...]:
@@ -129,12 +113,7 @@ def _read(data: _Profile) -> Profile:
             for record in records
         )  # fmt: skip
 
-    columns = msgspec.structs.asdict(data.rows)
-    tables: dict[str, Sequence[Any]] = {**dict.fromkeys(TEXTS, texts), "attrs": attrs, "phase": document.PHASES}
-    for name, table in tables.items():
-        columns[name] = entries(table, columns[name], f"rows.{name}")
-    for name in ("ins", "outs"):
-        columns[name] = [entries(specs, numbers, f"rows.{name}") for numbers in columns[name]]
+    columns["phase"] = entries(document.PHASES, columns["phase"], "rows.phase")
     columns["cost"] = [number if number is None else entry(costs, number, "rows.cost") for number in columns["cost"]]
     columns["kernels"] = [kernels(records, "rows.kernels") for records in columns["kernels"]]
     spread = columns["spread"]

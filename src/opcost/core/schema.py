@@ -17,13 +17,11 @@ from opcost.core.document import Number, entries, entry
 from opcost.core.graph import (
     NO_ATTRS,
     Attrs,
-    How,
     Memory,
     MemoryPart,
     ModuleCall,
     Note,
     Op,
-    PeakHolder,
     Phase,
     TensorSpec,
     packed,
@@ -43,35 +41,30 @@ _SomeStats: Any = msgspec.defstruct("SomeStats", [], bases=(_AllStats,), omit_de
 # -- what is in the file -----------------------------------------------------------------------------------------------
 
 
-class _NamedSpec(msgspec.Struct):
-    name: str
-    spec: Number
-
-
+_NamedSpec: Any = msgspec.defstruct("NamedSpec", [("name", str), ("spec", Number)])
 _Names = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 _Parameter: Any = document.required(Parameter, names=_Names, spec=Number, values=tuple[Number, ...])
 _Module: Any = document.required(
     ModuleCost, "path type calls extra same_as inputs outputs parameters own total",
     calls=Number, inputs=list[Number], outputs=list[Number], own=_SomeStats, total=_SomeStats,
 )  # fmt: skip
-
-
-class _Rows(document.StoredColumns):
-    id: list[Number]
-    operator: list[Number]
-    module: list[Number]
-    inputs: list[tuple[Number, ...]]
-    outputs: list[tuple[Number, ...]]
-    repeat: list[Number]
-    phase: list[document.PhaseNumber]
-
-
-class _Calls(document.StoredColumns):
-    module: list[Number]
-    inputs: list[list[Number]]
-    outputs: list[list[Number]]
-    first: list[Number]
-    end: list[Number]
+_Rows: Any = document.stored_columns(
+    "Rows", id=Number, operator=Number, module=Number, inputs=tuple[Number, ...], outputs=tuple[Number, ...],
+    repeat=Number, phase=document.PhaseNumber,
+)  # fmt: skip
+_Calls: Any = document.stored_columns(
+    "Calls", module=Number, inputs=list[Number], outputs=list[Number], first=Number, end=Number
+)
+_Memory: Any = msgspec.defstruct(
+    "Memory",
+    [("reserved_bytes", Number | None, None), ("fixed_bytes", Number | None, None)],
+    bases=(
+        document.required(
+            Memory, "base_bytes at how parts holders curve device",
+            base_bytes=Number, at=Number, parts=dict[MemoryPart, Number], curve=list[Number],
+        ),
+    ),
+)  # fmt: skip
 
 
 class _Operator(msgspec.Struct, kw_only=True):
@@ -85,18 +78,6 @@ class _Operator(msgspec.Struct, kw_only=True):
     cost: document.CostRecord | None
     activations: int
     activation_bytes: int
-
-
-class _Memory(msgspec.Struct):
-    base_bytes: Number
-    at: Number
-    how: How
-    parts: dict[MemoryPart, Number]
-    holders: tuple[PeakHolder, ...]
-    curve: list[Number]
-    device: str
-    reserved_bytes: Number | None = None
-    fixed_bytes: Number | None = None
 
 
 class _Report(msgspec.Struct):
@@ -130,7 +111,7 @@ def dumps(report: Report) -> str:
 
 def to_dict(report: Report) -> dict[str, Any]:
     """The report as dictionaries, lists, strings and integers."""
-    specs, operators = document.Specs(), document.Interned[_Operator]()
+    specs, operators = document.Interned[TensorSpec](), document.Interned[_Operator]()
     attrs_seen: dict[tuple[int, int], str] = {}
     numbers = {module.path: number for number, module in enumerate(report.modules)}
 
@@ -150,7 +131,7 @@ def to_dict(report: Report) -> dict[str, Any]:
         return operators.number(
             (op.kind, op.raw, attrs, row.ins, row.outs, row.cost, row.rule, row.activations, row.activation_bytes),
             lambda: _Operator(
-                kind=op.kind, raw=op.raw, rule=row.rule, ins=specs.all_of(row.ins), outs=specs.all_of(row.outs),
+                kind=op.kind, raw=op.raw, rule=row.rule, ins=specs.numbers(row.ins), outs=specs.numbers(row.outs),
                 attrs=document.write_attrs(op.attrs),
                 native=document.write_attrs(op.native) if op.native else msgspec.UNSET,
                 cost=row.cost, activations=row.activations, activation_bytes=row.activation_bytes,
@@ -166,14 +147,14 @@ def to_dict(report: Report) -> dict[str, Any]:
     )
     calls = _Calls(
         module=[module_of(call.path, "a call") for call in report.calls],
-        inputs=[specs.all_of(call.inputs) for call in report.calls],
-        outputs=[specs.all_of(call.outputs) for call in report.calls],
+        inputs=[specs.numbers(call.inputs) for call in report.calls],
+        outputs=[specs.numbers(call.outputs) for call in report.calls],
         first=[call.first for call in report.calls],
         end=[call.end for call in report.calls],
     )
     modules = [
         _Module(
-            m.path, m.type, m.calls, m.extra, m.same_as, specs.all_of(m.inputs), specs.all_of(m.outputs), m.parameters,
+            m.path, m.type, m.calls, m.extra, m.same_as, specs.numbers(m.inputs), specs.numbers(m.outputs), m.parameters,
             own=_SomeStats(*m.own), total=_SomeStats(*m.total),
         )
         for m in report.modules
@@ -183,10 +164,12 @@ def to_dict(report: Report) -> dict[str, Any]:
         fields = {name: getattr(found, name) for name in _Memory.__struct_fields__}
         memory = _Memory(**fields | {"parts": dict(found.parts), "curve": list(found.curve)})
     same = ("peak_bytes", "coverage", "notes", "input_values", "output_values")
-    params = [_Parameter(p.names, specs.of(p.spec), p.trainable, p.used, p.buffer, p.values) for p in report.parameters]
+    params = [
+        _Parameter(p.names, specs.number(p.spec), p.trainable, p.used, p.buffer, p.values) for p in report.parameters
+    ]
     record = _Report(
         schema=SCHEMA, meta=dict(report.meta), totals=_AllStats(*report.totals), phases=dict(report.phases),
-        inputs=[_NamedSpec(name, specs.of(spec)) for name, spec in report.inputs], outputs=specs.all_of(report.outputs),
+        inputs=[_NamedSpec(name, specs.number(spec)) for name, spec in report.inputs], outputs=specs.numbers(report.outputs),
         parameters=params, modules=modules, rows=rows, calls=calls, operators=operators.entries,
         specs=specs.entries, memory=memory, **{name: getattr(report, name) for name in same},
     )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from opcost.core import document
-from opcost.core.document import Number, entries
+from opcost.core.document import Number
 from opcost.core.graph import Attrs, TensorSpec
 from opcost.core.rendering import Listed, brief, brief_record
 
@@ -55,15 +55,11 @@ class Calibration:
         return brief(self, [f"{len(self.rows):,} operators timed", self.meta.get("made", "")], self.device)
 
 
-class _MeasuredRows(document.StoredColumns):
-    kind: list[Number]
-    raw: list[Number]
-    attrs: list[Number]
-    ins: list[list[Number]]
-    outs: list[list[Number]]
-    device_ns: list[Number]
-    host_ns: list[Number]
-    workspace: list[Number]
+_TEXTS = ("kind", "raw")
+_Rows: Any = document.stored_columns(
+    "MeasuredRows", kind=Number, raw=Number, attrs=Number, ins=list[Number], outs=list[Number], device_ns=Number,
+    host_ns=Number, workspace=Number,
+)  # fmt: skip
 
 
 class _CalibrationFile(msgspec.Struct, kw_only=True):
@@ -74,42 +70,22 @@ class _CalibrationFile(msgspec.Struct, kw_only=True):
     texts: list[str]
     specs: list[document.SpecRecord]
     attrs: list[dict[str, Any]]
-    rows: _MeasuredRows
+    rows: _Rows
 
 
 def dumps(calibration: Calibration) -> str:
     """The text of the file: each distinct tensor, name and set of attributes is written once."""
-    specs, texts, attrs = document.Specs(), document.Interned[str](), document.Interned[dict[str, Any]]()
-
-    def number_of_attrs(row: Measured) -> int:
-        written = document.write_attrs(row.attrs)
-        return attrs.number(str(written), written.copy)
-
-    measured = calibration.rows
-    columns: dict[str, list[Any]] = {
-        name: [getattr(row, name) for row in measured] for name in ("device_ns", "host_ns", "workspace")
-    }
-    for name in ("kind", "raw"):
-        words: list[str] = [getattr(row, name) for row in measured]
-        columns[name] = [texts.number(word, word.__str__) for word in words]
-    for name in ("ins", "outs"):
-        columns[name] = [specs.all_of(getattr(row, name)) for row in measured]
-    columns["attrs"] = [number_of_attrs(row) for row in measured]
+    tables = document.RowTables()
+    columns = tables.columns(calibration.rows, Measured._fields, _TEXTS)
     made = _CalibrationFile(
         schema=SCHEMA, device=calibration.device, meta=dict(calibration.meta), position=calibration.position,
-        texts=texts.entries, specs=[document.SpecRecord(spec.shape, spec.dtype) for spec in specs.entries],
-        attrs=attrs.entries, rows=_MeasuredRows(**columns),
+        texts=tables.texts.entries, specs=tables.specs.entries, attrs=tables.attrs.entries, rows=_Rows(**columns),
     )  # fmt: skip
     return document.dumps(document.builtins_of(made))
 
 
 def _read(file: _CalibrationFile) -> Calibration:
-    specs, attrs = document.read_specs(file.specs), [document.read_attrs(each) for each in file.attrs]
-    columns = msgspec.structs.asdict(file.rows)
-    for name, table in (("kind", file.texts), ("raw", file.texts), ("attrs", attrs)):
-        columns[name] = entries(table, columns[name], f"rows.{name}")
-    for name in ("ins", "outs"):
-        columns[name] = [entries(specs, numbers, f"rows.{name}") for numbers in columns[name]]
+    columns = document.read_columns(file, _TEXTS)
     rows = map(Measured, *(columns[name] for name in Measured._fields))
     return Calibration(device=file.device, meta=file.meta, position=file.position, rows=tuple(rows))
 

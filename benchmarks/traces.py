@@ -20,7 +20,7 @@ from pathlib import Path
 
 import opcost
 from harness import ROOT, Table, arguments, in_process
-from opcost.analysis.bounds import devices
+from opcost.analysis.breakdown import devices
 from opcost.analysis.critical_path import BETWEEN, COMMUNICATION, COMPUTE, COPIES, HOST, LAUNCH, Dependencies
 from opcost.core.profile import CopySummary, extra_entries
 from opcost.profiles import with_default_costs

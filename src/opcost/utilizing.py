@@ -16,7 +16,7 @@ from opcost.core.units import format_count, format_time
 from opcost.errors import InputError, MissingFramework, UnknownName
 
 if TYPE_CHECKING:
-    from opcost.analysis.utilization import StepFlops
+    from opcost.analysis.join import StepFlops
     from opcost.api import Recording
 
 WINDOW = 100  # the time of a step is the median of this many last ones, which a pause for an evaluation does not change
@@ -28,14 +28,14 @@ class StepMeter:
     The first step is recorded as it runs, so that what it multiplies is counted once and exactly: forward, backward, recomputed
     activations. From then on the time from the end of one step to the end of the next is taken, with all waiting for data.
     `device` is a name of the table of devices, or a device of your own. A step that was counted before can be given as a report.
-    `convention`: "executed", or a name of `opcost.analysis.utilization.CONVENTIONS`, which need `step`.
+    `convention`: "executed", or a name of `opcost.analysis.join.CONVENTIONS`, which need `step`.
     """
 
     def __init__(
         self, device: str | Device, *, step: Report | None = None, convention: str = "executed", tf32: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:  # fmt: skip
-        from opcost.analysis.utilization import CONVENTIONS
+        from opcost.analysis.join import CONVENTIONS
 
         if convention not in CONVENTIONS:
             raise UnknownName("convention", convention, CONVENTIONS)
@@ -56,7 +56,7 @@ class StepMeter:
             self._take(step)
 
     def _take(self, report: Report) -> None:
-        from opcost.analysis.utilization import step_flops
+        from opcost.analysis.join import step_flops
 
         self.work = step_flops(report, self.device, self.convention, tf32=self.tf32)
 

@@ -416,7 +416,7 @@ def test_operators_below_a_group_say_what_they_are(profile: Profile) -> None:
 
 @pytest.mark.parametrize("side", ["device", "host"])
 def test_every_header_is_a_name_that_columns_and_order_take(profile: Profile, side: str) -> None:
-    from opcost.analysis.aggregate import sort_key
+    from opcost.analysis.part import sort_key
     from opcost.views.profile import answer_columns, list_answer
 
     answer = query(profile, side=side, percentiles=(50,), device="h200")

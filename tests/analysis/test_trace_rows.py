@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from opcost.analysis.aggregate import combine, delays_of, percentile, union
-from opcost.analysis.bounds import computes, devices
-from opcost.analysis.breakdown import breakdown, communication, gains_of
+from opcost.analysis.breakdown import breakdown, communication, computes, devices, gains_of
 from opcost.analysis.critical_path import LaunchedKernel, _launched, launches
-from opcost.analysis.part import Part
+from opcost.analysis.join import step_flops, tokens_of
+from opcost.analysis.part import Part, combine, delays_of, percentile, union
 from opcost.analysis.query import query
-from opcost.analysis.utilization import step_flops, tokens_of
 from opcost.core.devices import device
 from opcost.core.graph import Cost, Memory, Op, TensorSpec
 from opcost.core.profile import Busy, Kernel, Profile, ProfileRow, RankWait

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import opcost
-from opcost.analysis.utilization import step_flops
+from opcost.analysis.join import step_flops
 from opcost.core.devices import Device, measured
 from opcost.errors import InputError, MissingFramework
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import opcost
-from opcost.analysis import bounds
+from opcost.analysis.breakdown import devices
 from opcost.analysis.query import query
 from opcost.core.profile import Busy, extra_entries
 from opcost.traces.kineto.reader import read_table
@@ -44,7 +44,7 @@ def launch(number: int, start: int) -> dict[str, Any]:
 def use_of(events: list[dict[str, Any]], path: Path) -> Busy:
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
     (use,) = query(opcost.read_profile(path)).devices
-    assert bounds.devices(read_table(path).profile) == (use,)
+    assert devices(read_table(path).profile) == (use,)
     return use
 
 

@@ -8,7 +8,7 @@ import pytest
 from sampling import sampled
 
 import opcost
-from opcost.analysis import bounds
+from opcost.analysis.breakdown import devices
 from opcost.analysis.join import with_costs
 from opcost.cli.main import run
 from opcost.core.profile import Profile
@@ -91,7 +91,7 @@ def test_busy_and_idle_time_are_those_of_tracelens() -> None:
     for line in (DATA / "kineto" / "tracelens" / "gpu_timeline.csv").read_text("utf-8").splitlines()[1:]:
         name, milliseconds, _ = line.split(",")
         stated[name] = float(milliseconds) * 1e6
-    (use,) = bounds.devices(read_table(DATA / "kineto" / "cuda_fwd_stack.json.gz").profile)
+    (use,) = devices(read_table(DATA / "kineto" / "cuda_fwd_stack.json.gz").profile)
     span, busy = use.span_ns, use.busy_ns
     # It works with floats that have steps of half a nanosecond.
     assert abs(busy - stated["busy_time"]) < 92
@@ -124,7 +124,7 @@ def test_overlapping_work_is_busy_once(tmp_path: Path) -> None:
     ]
     path = tmp_path / "t.json"
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
-    (use,) = bounds.devices(read_table(path).profile)
+    (use,) = devices(read_table(path).profile)
     assert (use.device, use.span_ns, use.busy_ns) == ("gpu:0", 25_000, 20_000)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias
 
-from opcost.analysis import bounds
+from opcost.analysis.breakdown import devices
 from opcost.analysis.part import LABELS, NOWHERE, parts_of, shapes_text, unattributed_parts, usual_side
 from opcost.core.graph import note_texts
 from opcost.core.limits import QUANTITIES, Limit, Quantity, amounts_of, find_quantity
@@ -277,7 +277,7 @@ def diff_profiles(
     side: Side = "device" if usual_side(before) == usual_side(after) == "device" else "host"
     time = TIME._replace(title=f"{side} time")
     predicted = by is None and (before.meta.get("format") == "prediction") != (after.meta.get("format") == "prediction")
-    uses = [bounds.devices(profile) for profile in both]
+    uses = [devices(profile) for profile in both]
     # Sums are divided by the runs that opcost recorded, else by the steps where both profiles have some
     steps = [max((use.steps for use in each), default=0) for each in uses]
     divisors = [profile.runs for profile in both] if any(p.runs > 1 for p in both) or not all(steps) else steps

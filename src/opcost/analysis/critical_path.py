@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
-from opcost.analysis.aggregate import percentile
-from opcost.analysis.bounds import devices, kernels_by_device
+from opcost.analysis.breakdown import devices, kernels_by_device
+from opcost.analysis.part import percentile
 from opcost.core.names import is_collective, is_copy
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.sheet import Cell, Sheet, Table, columns

@@ -8,12 +8,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
-from opcost.analysis import bounds
-from opcost.analysis.aggregate import check_how, check_keys, combine, group, sort_key, sort_lines
-from opcost.analysis.bounds import Judge
-from opcost.analysis.breakdown import gains_of
+from opcost.analysis.breakdown import Judge, devices, gains_of, in_steps
 from opcost.analysis.join import against_peak, is_causal, product_share, runs_tf32, with_costs
-from opcost.analysis.part import LABELS, Part, fields, label, parts_of, self_host_ns, unattributed_parts, usual_side
+from opcost.analysis.part import (
+    LABELS,
+    Part,
+    check_how,
+    check_keys,
+    combine,
+    fields,
+    group,
+    label,
+    parts_of,
+    self_host_ns,
+    sort_key,
+    sort_lines,
+    unattributed_parts,
+    usual_side,
+)
 from opcost.analysis.where import compile_where
 from opcost.core.devices import Device, named_by_driver
 from opcost.core.devices import device as find_device
@@ -122,13 +134,13 @@ def ask(profile: Profile, question: Question) -> Answer:
     total = device_total if side == "device" else host_total
     keys = (*question.group_by, *question.aggregate_by)
     parts = parts_of(profile, side, question.measure, keys=keys)
-    devices = bounds.devices(profile)
+    uses = devices(profile)
     tf32 = profile.meta.get("tf32", "").casefold() in ("1", "on", "true", "yes")
     if by_time:
-        judge = Judge(question.device, devices, tf32=tf32)
+        judge = Judge(question.device, uses, tf32=tf32)
         parts, loose = ([judge.judged(part) for part in each] for each in (parts, loose))
     waited = tuple(extra_entries(profile.extra, "ranks", RankWait))
-    gains = () if question.filters or side == "host" else gains_of(bounds.in_steps(profile), parts, waited, devices)
+    gains = () if question.filters or side == "host" else gains_of(in_steps(profile), parts, waited, uses)
     if "kernel" in keys:
         # By kernel, work without an operator is as good as any other.
         parts, loose = [*parts, *loose], []
@@ -151,7 +163,7 @@ def ask(profile: Profile, question: Question) -> Answer:
         lines=tuple(lines), percentiles=question.percentiles, total_ns=over_runs(total, divided),
         host_ns=over_runs(host_total, divided), device_ns=over_runs(device_total, divided),
         unattributed_ns=over_runs(sum(kernel.duration_ns for kernel in profile.unattributed), divided) or 0,
-        wall_ns=over_runs(profile.wall_ns, divided), runs=runs, is_per_run=is_per_run, devices=devices,
+        wall_ns=over_runs(profile.wall_ns, divided), runs=runs, is_per_run=is_per_run, devices=uses,
         waited=waited, gains=gains, peak=question.device.description if question.device else "",
         notes=(*profile.notes, *_notes(profile, question, lines, on_device=on_device)),
     )  # fmt: skip

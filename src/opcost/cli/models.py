@@ -140,7 +140,7 @@ def mfu(
     flags: CostFlags = None,
 ) -> int:  # fmt: skip
     """Show how much of a device's peak a step uses, under each convention that applies."""
-    from opcost.analysis.utilization import CONVENTIONS, step_flops
+    from opcost.analysis.join import CONVENTIONS, step_flops
 
     seconds = parse_time(step_time) / 1e9
     if seconds <= 0 or devices < 1:

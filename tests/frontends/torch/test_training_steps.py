@@ -145,7 +145,7 @@ def test_mixed_gradients_are_added_in_the_type_of_the_weight() -> None:
 
 
 def test_conventions_of_papers_count_the_tokens_of_all_passes() -> None:
-    from opcost.analysis.utilization import step_flops
+    from opcost.analysis.join import step_flops
     from opcost.core.devices import device
 
     model = nn.Sequential(nn.Embedding(K, K), nn.Linear(K, K))

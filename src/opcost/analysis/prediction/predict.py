@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import NamedTuple
 
-from opcost.analysis.aggregate import check_keys
-from opcost.analysis.part import label, parts_of, usual_side
+from opcost.analysis.part import check_keys, label, parts_of, usual_side
 from opcost.analysis.prediction.fusion import merged
 from opcost.analysis.prediction.lengths import StepRange
 from opcost.analysis.prediction.speeds import OperatorTime, Speeds

@@ -106,48 +106,44 @@ LONG_NS = 50_000
 """A kernel of this length has filled the device: neither its launch nor its first and last wave explain its time."""
 
 
-class Judge:
-    """Decides what bounds parts of a profile, on a device whose peaks may be known."""
-
-    def __init__(self, device: Device | None, uses: Iterable[Busy], *, tf32: bool) -> None:
-        self._device = device
-        self._tf32 = tf32
-        self._launch_every = {(use.rank, use.device): use.launch_every_ns for use in uses}
-
-    def judged(self, part: Part) -> Part:
-        """The part with its ideal time and what bounds it."""
+def judged(parts: Iterable[Part], device: Device | None, uses: Iterable[Busy], *, tf32: bool) -> list[Part]:
+    """The parts with their ideal time and what bounds them, on a device whose peaks may be known."""
+    launch_every = {(use.rank, use.device): use.launch_every_ns for use in uses}
+    found = []
+    for part in parts:
         kernels, spent = part.kernels, part.device_ns or 0
-        if not kernels:
-            return part
-        peak, ideal = self._least(part)
-        every = None if part.row is None else self._launch_every.get((part.row.rank, kernels[0].device))
-        if all(is_collective(kernel.name) for kernel in kernels):
-            bound = "communication"
-        elif all(is_transfer(kernel.name) for kernel in kernels):
-            bound = "transfer"
-        elif ideal is not None and ideal >= NEAR * spent:
-            bound = peak
-        elif every is not None and spent < every * part.launches:
-            bound = "launch"
-        elif ideal is None:
-            bound = ""
-        else:
-            bound = peak if ideal >= FAR * spent and spent >= LONG_NS * part.launches else "latency"
-        return part._replace(ideal_ns=ideal, bound=bound)
+        if kernels:
+            peak, ideal = _least(part, device, tf32=tf32)
+            every = None if part.row is None else launch_every.get((part.row.rank, kernels[0].device))
+            if all(is_collective(kernel.name) for kernel in kernels):
+                bound = "communication"
+            elif all(is_transfer(kernel.name) for kernel in kernels):
+                bound = "transfer"
+            elif ideal is not None and ideal >= NEAR * spent:
+                bound = peak
+            elif every is not None and spent < every * part.launches:
+                bound = "launch"
+            elif ideal is None:
+                bound = ""
+            else:
+                bound = peak if ideal >= FAR * spent and spent >= LONG_NS * part.launches else "latency"
+            part = part._replace(ideal_ns=ideal, bound=bound)  # noqa: PLW2901 - the same, judged
+        found.append(part)
+    return found
 
-    def _least(self, part: Part) -> tuple[str, float | None]:
-        """Whether compute or memory takes longer at the device's peaks, and how many nanoseconds."""
-        device = self._device
-        if device is None or part.memory is None or part.computation is None or part.row is None:
-            return "memory", None
-        moved = part.memory * SECOND_NS / device.bandwidth if device.bandwidth else None
-        if part.row.kind not in CONTRACTIONS:
-            return "memory", moved
-        peak = device.peak_flops(LABELS["dtype"](part), tf32=self._tf32 or runs_tf32(part.kernels))
-        if not peak:
-            return "memory", None
-        computed = part.computation * product_share([part]) * SECOND_NS / peak
-        return "compute" if computed >= (moved or 0.0) else "memory", max(computed, moved or 0.0)
+
+def _least(part: Part, device: Device | None, *, tf32: bool) -> tuple[str, float | None]:
+    """Whether compute or memory takes longer at the device's peaks, and how many nanoseconds."""
+    if device is None or part.memory is None or part.computation is None or part.row is None:
+        return "memory", None
+    moved = part.memory * SECOND_NS / device.bandwidth if device.bandwidth else None
+    if part.row.kind not in CONTRACTIONS:
+        return "memory", moved
+    peak = device.peak_flops(LABELS["dtype"](part), tf32=tf32 or runs_tf32(part.kernels))
+    if not peak:
+        return "memory", None
+    computed = part.computation * product_share([part]) * SECOND_NS / peak
+    return "compute" if computed >= (moved or 0.0) else "memory", max(computed, moved or 0.0)
 
 
 def computes(part: Part) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, compress, count, repeat
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from opcost.analysis.memory import NEVER, DeviceMemory, follow, memory, storage_bytes
 from opcost.core.graph import (
@@ -234,17 +234,13 @@ def _roll_up(graph: Graph, own: dict[str, Stats], parameters: Iterable[Parameter
         owner = parameter.name.rpartition(".")[0]
         while owner and owner not in own:  # a name with a dot in it
             owner = owner.rpartition(".")[0]
-        spec, stats = parameter.spec, own[owner]
+        spec = parameter.spec
         numel, nbytes = (spec.numel, spec.nbytes) if spec.known else (0, 0)
         if parameter.buffer:
-            own[owner] = stats._replace(buffers=stats.buffers + numel, buffer_bytes=stats.buffer_bytes + nbytes)
+            own[owner] += Stats(buffers=numel, buffer_bytes=nbytes)
         else:
-            own[owner] = stats._replace(
-                params=stats.params + numel,
-                param_bytes=stats.param_bytes + nbytes,
-                trainable_params=stats.trainable_params + (numel if parameter.trainable else 0),
-                unused_params=stats.unused_params + (0 if parameter.used else numel),
-            )
+            trainable, unused = numel * parameter.trainable, numel * (not parameter.used)
+            own[owner] += Stats(numel, trainable, unused, param_bytes=nbytes)
     total = dict(own)
     for module in reversed(graph.modules[1:]):
         parent = module.path.rpartition(".")[0]
@@ -262,14 +258,11 @@ def _roll_up(graph: Graph, own: dict[str, Stats], parameters: Iterable[Parameter
 
 def _coverage(rows: int, missed: Iterable[tuple[Row, str, int]], reasons: dict[int, str]) -> Coverage:
     """How many rows have a cost, given those that have none, each with its module and how often it counts."""
-    counts: dict[tuple[str, str], int] = {}
-    modules: dict[tuple[str, str], dict[str, None]] = {}
+    found: dict[tuple[str, str], Counter[str]] = {}
     for row, module, times in missed:
-        key = (row.op.raw, reasons.get(row.op.id) or NO_RULE)
-        counts[key] = counts.get(key, 0) + times
-        modules.setdefault(key, {})[module] = None
-    uncounted = tuple(Uncounted(raw, count, tuple(modules[raw, why]), why) for (raw, why), count in counts.items())
-    return Coverage(rows - sum(counts.values()), uncounted)
+        found.setdefault((row.op.raw, reasons.get(row.op.id) or NO_RULE), Counter())[module] += times
+    uncounted = tuple(Uncounted(raw, by.total(), tuple(by), why) for (raw, why), by in found.items())
+    return Coverage(rows - sum(each.count for each in uncounted), uncounted)
 
 
 # -- choice: Branches of which data takes one: the most expensive counts, and the others are shown as run no times.
@@ -316,19 +309,13 @@ class PatternedRows(Expanded[Row]):
             yield row._replace(op=op)
 
 
-class WalkResult(NamedTuple):
-    """What one walk over the steps of a run finds."""
+def _walk(
+    graph: Graph, rules: Rules, convention: Convention, reasons: dict[int, str]
+) -> tuple[PatternedRows, dict[str, Stats], list[tuple[Row, str, int]], set[int], Callable[[], Memory]]:
+    """The rows of a run; what the operators of each module cost; and those without a cost, with their modules and how often.
 
-    rows: PatternedRows
-    own: dict[str, Stats]  # What the operators of each module cost
-    missed: list[tuple[Row, str, int]]
-    """The operators without a cost, by the module that runs them and how often, in the order of the first time."""
-    read: set[int]  # The memory of parameters, buffers, inputs and constants that some operator reads
-    memory: Callable[[], Memory]  # Adds up the memory
-
-
-def _walk(graph: Graph, rules: Rules, convention: Convention, reasons: dict[int, str]) -> WalkResult:
-    """Find the cost of every step and follow the memory."""
+    Then the memory of parameters, buffers, inputs and constants that some operator reads, and what adds up the memory.
+    """
     ops, values = graph.ops, graph.values
     assert isinstance(ops, PatternedOps)
     assert isinstance(values, PatternedValues)
@@ -393,7 +380,7 @@ def _walk(graph: Graph, rules: Rules, convention: Convention, reasons: dict[int,
         born[storage] = NEVER
     for vid in graph.outputs:
         gone[storages[vid]] = index
-    return WalkResult(
+    return (
         PatternedRows(ops, rows, numbers),
         *_summed(steps, rows, numbers),
         {storage for storage in kept if read[storage]},

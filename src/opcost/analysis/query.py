@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
-from opcost.analysis.breakdown import Judge, devices, gains_of, in_steps
+from opcost.analysis.breakdown import devices, gains_of, in_steps, judged
 from opcost.analysis.join import against_peak, is_causal, product_share, runs_tf32, with_costs
 from opcost.analysis.part import (
     LABELS,
@@ -137,8 +137,7 @@ def ask(profile: Profile, question: Question) -> Answer:
     uses = devices(profile)
     tf32 = profile.meta.get("tf32", "").casefold() in ("1", "on", "true", "yes")
     if by_time:
-        judge = Judge(question.device, uses, tf32=tf32)
-        parts, loose = ([judge.judged(part) for part in each] for each in (parts, loose))
+        parts, loose = (judged(each, question.device, uses, tf32=tf32) for each in (parts, loose))
     waited = tuple(extra_entries(profile.extra, "ranks", RankWait))
     gains = () if question.filters or side == "host" else gains_of(in_steps(profile), parts, waited, uses)
     if "kernel" in keys:

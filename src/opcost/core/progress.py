@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from math import inf
 from typing import NamedTuple
@@ -117,10 +117,7 @@ def working(what: What, *, share: Share | None = None, quiet: bool = False) -> I
 def sharing(share: Share) -> Iterator[None]:
     """Give the share that is done of the current work; without a progress line this does nothing."""
     line = _line.get()
-    if line is None:
-        yield
-        return
-    with _inside(line, None, share):
+    with nullcontext() if line is None else _inside(line, None, share):
         yield
 
 

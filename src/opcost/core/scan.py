@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from opcost.core.graph import Note
@@ -40,6 +41,7 @@ class StoredTensor(NamedTuple):
         return _type(self.role, self.dtype, self.scheme)
 
 
+@cache
 def _type(role: Role, dtype: str, scheme: str) -> str:
     """Element type, with the scheme where it does not imply it, and with the role where it is no weight."""
     if role != "weight":
@@ -140,13 +142,7 @@ class Scan(Rendered):
 
     def by_type(self) -> tuple[TensorGroup, ...]:
         """Element types, the largest first."""
-        kinds: dict[tuple[Role, str, str], str] = {}
-
-        def key(tensor: StoredTensor) -> str:
-            kind = (tensor.role, tensor.dtype, tensor.scheme)
-            return kinds.get(kind) or kinds.setdefault(kind, _type(*kind))
-
-        return Listed(sorted(_grouped(self.tensors, key), key=lambda group: -group.bytes))
+        return Listed(sorted(_grouped(self.tensors, lambda tensor: tensor.type), key=lambda group: -group.bytes))
 
     def __repr__(self) -> str:
         totals = self.totals
@@ -184,10 +180,9 @@ def _grouped(tensors: Iterable[StoredTensor], key: Callable[[StoredTensor], str]
         found[2] += tensor.bytes
         if found[3] != tensor.shape:
             found[3] = None
-        types, kind = found[4], (tensor.role, tensor.dtype, tensor.scheme)
+        types, kind = found[4], tensor.type
         types[kind] = types.get(kind, 0) + tensor.bytes
-    groups = []
-    for name, (count, params, stored, shape, types) in sums.items():
-        named = tuple(_type(*kind) for kind in sorted(types, key=types.__getitem__, reverse=True))
-        groups.append(TensorGroup(name, count, params, stored, shape, named))
-    return tuple(groups)
+    return tuple(
+        TensorGroup(name, *counts, tuple(sorted(types, key=types.__getitem__, reverse=True)))
+        for name, (*counts, types) in sums.items()
+    )

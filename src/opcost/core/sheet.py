@@ -107,7 +107,12 @@ class Table:
     @property
     def rows(self) -> list[tuple[Cell, ...]]:
         """The lines without sums."""
-        return [line.values for line in self.lines if line.role == "row"]
+        return [line.values for line in self._rows_and_sums[0]]
+
+    @property
+    def _rows_and_sums(self) -> tuple[list[Line], list[Line]]:
+        rows = [line for line in self.lines if line.role == "row"]
+        return rows, [line for line in self.lines if line.role != "row"]
 
     @property
     def total(self) -> tuple[Cell, ...] | None:
@@ -144,10 +149,9 @@ class Table:
         more = 0 if top is None else len(self.rows) - top
         if more <= 0:
             return self
-        rows = [line for line in self.lines if line.role == "row"][:top]
-        sums = [line for line in self.lines if line.role != "row"]
+        rows, sums = self._rows_and_sums
         remark = f"and {more:,} more {'line' if more == 1 else 'lines'}"
-        return replace(self, lines=(*rows, *sums), remarks=(*self.remarks, remark))
+        return replace(self, lines=(*rows[:top], *sums), remarks=(*self.remarks, remark))
 
     def select(self, names: Sequence[str]) -> Table | None:
         """Those of these columns that it has, in this order; None where it has none."""
@@ -163,16 +167,13 @@ class Table:
         place = self.place(name)
         if place is None:
             return self
-        parts: dict[bool, list[Line]] = {True: [], False: []}
-        for line in self.lines:
-            if line.role == "row":
-                parts[line.values[place] not in (None, "")].append(line)
-        known, missing = parts[True], parts[False]
+        rows, sums = self._rows_and_sums
+        known = [line for line in rows if line.values[place] not in (None, "")]
+        missing = [line for line in rows if line.values[place] in (None, "")]
         try:
             known.sort(key=lambda line: line.values[place], reverse=not rising)  # type: ignore[arg-type, return-value]
         except TypeError as exc:
             raise OpcostError(f"{name} cannot be sorted by: it holds texts and numbers") from exc
-        sums = [line for line in self.lines if line.role != "row"]
         return replace(self, lines=(*known, *missing, *sums))
 
 

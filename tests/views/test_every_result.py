@@ -10,7 +10,7 @@ from tests.shared.page_subjects import checkpoint, comparison, profile, report, 
 from opcost.analysis.query import query
 from opcost.core.plugin import OWN, VIEWS, load
 from opcost.core.results import Fit, ModelCheck, Verdict
-from opcost.core.sheet import Amount, Field, Sheet, Table
+from opcost.core.sheet import Amount, Field, Line, Sheet, Table
 
 RESULTS: dict[str, Any] = {
     "report": report(uncounted=True),
@@ -56,7 +56,8 @@ def test_every_view_names_the_results_that_it_shows() -> None:
 
 def test_a_column_is_left_out_where_it_is_dull_or_blank_unless_it_is_chosen() -> None:
     fields = (Field("rank", "number", dull=True), Field("name"), Field("note", blank=("",)), Field("time", "time"))
-    table = Table.of(title="t", fields=fields, lines=[(0, "a", "", 1), (0, "b", "", 2)], total=("", "total", "", 3))
+    lines = (Line((0, "a", "", 1)), Line((0, "b", "", 2)), Line(("", "total", "", 3), "total"))
+    table = Table(title="t", fields=fields, lines=lines)
     assert table.visible == [1, 3]
     assert table.total == ("", "total", "", 3)
     chosen = table.select(["rank", "time"])
@@ -70,7 +71,7 @@ def test_a_column_is_left_out_where_it_is_dull_or_blank_unless_it_is_chosen() ->
 
 def test_an_amount_is_a_plain_number_for_programs() -> None:
     lines = [("peak", Amount(1024, "bytes")), ("time", Amount(1500, "time", partial=True))]
-    table = Table.of(title="t", fields=(Field("what"), Field("amount", "number")), lines=lines)
+    table = Table.of("t", "what:text amount:number", lines)
     sheet = Sheet(name="mixed", meta={"source": "net"}, tables=(table,))
     assert sheet.to_dict()["amount"] == [1024, 1500]
     assert "1.00 KiB" in sheet.render("table")

@@ -28,7 +28,7 @@ from opcost.core.profile import (
     RankWait,
     extra_entries,
 )
-from opcost.core.sheet import Cell, Sheet, Table, columns
+from opcost.core.sheet import Cell, Sheet, Table
 from opcost.core.timeline import LONG_GAP, long_gaps
 from opcost.core.units import format_bytes, format_time
 
@@ -160,15 +160,11 @@ LONG_GAPS = "long gaps"
 
 def breakdown(profile: Profile) -> Sheet:
     """The time of each device from its first kernel to its last, by what it was spent on."""
-    uses = devices(profile)
+    uses, copies = devices(profile), extra_entries(profile.extra, "copies", CopySummary)
     return Sheet(
         name="breakdown",
         meta=profile.meta,
-        tables=(
-            _times(uses, in_steps(profile)),
-            _beside(uses),
-            _copies(extra_entries(profile.extra, "copies", CopySummary)),
-        ),
+        tables=(_times(uses, in_steps(profile)), _beside(uses), _copies(copies)),
         notes=profile.notes,
     )
 
@@ -210,13 +206,9 @@ def _times(uses: Sequence[Busy], in_steps: Sequence[Busy]) -> Table:
         )
     if steps and any(use.steps > own.steps for use in uses if (own := steps.get((use.rank, use.device)))):
         remarks.append("per_step: the mean of the steps after the first")
-    return Table.of(
-        title=TIME,
-        fields=columns(f"{WHOSE} part:text time:time share:share per_step:time?"),
-        lines=tuple(lines),
-        total=("", "total", "", total, 1.0 if total else None, each_step),
-        remarks=tuple(remarks),
-    )
+    sums = "", "total", "", total, 1.0 if total else None, each_step
+    columns = f"{WHOSE} part:text time:time share:share per_step:time?"
+    return Table.of(TIME, columns, lines, total=sums, remarks=remarks)
 
 
 def _beside(uses: Sequence[Busy]) -> Table:
@@ -229,18 +221,16 @@ def _beside(uses: Sequence[Busy]) -> Table:
         for what, time, whole in zip(names, hidden, wholes, strict=True):
             if whole and use.compute_ns is not None:
                 lines.append((use.rank, use.device, what, time, time / whole))
-    fields = columns(f"{WHOSE} what:text time:time share:share")
     remarks = ("share: of all communication, of all copies, of the durations of all kernels",) if lines else ()
-    return Table.of(title=BESIDE, fields=fields, lines=lines, remarks=remarks)
+    return Table.of(BESIDE, f"{WHOSE} what:text time:time share:share", lines, remarks=remarks)
 
 
 def _copies(found: Sequence[CopySummary]) -> Table:
-    fields = columns(f"{WHOSE} copy:text calls:number time:time bytes:bytes bandwidth:bytes/s")
     lines = []
     for each in sorted(found, key=lambda each: (each.rank, each.device, -each.time_ns)):
         rate = each.bytes * SECOND_NS / each.time_ns if each.bytes is not None and each.time_ns else None
         lines.append((each.rank, each.device, each.name, each.number, each.time_ns, each.bytes, rate))
-    return Table.of(title=COPIES, fields=fields, lines=lines)
+    return Table.of(COPIES, f"{WHOSE} copy:text calls:number time:time bytes:bytes bandwidth:bytes/s", lines)
 
 
 # -- memory -------------------------------------------------------------------------------------------------------------
@@ -269,18 +259,11 @@ def memory(profile: Profile) -> Sheet:
         share = each.bytes / peak if peak else None
         live.append((each.rank, each.device, each.type, each.module, each.number, each.bytes, share))
     read = attrgetter("rank", "device", "part", "peak_bytes", "last_bytes", "reserved_bytes")
+    over_time = extra_entries(profile.extra, "memory_over_time", AllocatorMemoryOverTime)
     tables = (
-        Table.of(title=PEAK, fields=columns(f"{WHOSE} {sizes}"), lines=map(attrgetter(*names), peaks), remarks=remarks),
-        Table.of(
-            title=LIVE,
-            fields=columns(f"{WHOSE} operator:name module:name? tensors:number bytes:bytes share:share"),
-            lines=live,
-        ),
-        Table.of(
-            title=OVER,
-            fields=columns(f"{WHOSE} part:text peak:bytes last:bytes reserved:bytes?"),
-            lines=map(read, extra_entries(profile.extra, "memory_over_time", AllocatorMemoryOverTime)),
-        ),
+        Table.of(PEAK, f"{WHOSE} {sizes}", map(attrgetter(*names), peaks), remarks=remarks),
+        Table.of(LIVE, f"{WHOSE} operator:name module:name? tensors:number bytes:bytes share:share", live),
+        Table.of(OVER, f"{WHOSE} part:text peak:bytes last:bytes reserved:bytes?", map(read, over_time)),
     )
     return Sheet(name="memory", meta=profile.meta, tables=tables, notes=missing)
 
@@ -408,7 +391,7 @@ def _collectives(found: Sequence[CollectiveSummary]) -> Table:
     for each in found:
         kind = collective_kind(each.name) or each.name
         groups.setdefault((kind, each.group, each.ranks, each.bytes, each.dtype, each.algorithm), []).append(each)
-    fields = columns(
+    columns = (
         "collective:text bytes:bytes calls:number time:time bus_bandwidth:bytes/s median:time ranks:number? group:text? "
         "dtype:text? algorithm:text? algorithm_bandwidth:bytes/s"
     )
@@ -425,7 +408,7 @@ def _collectives(found: Sequence[CollectiveSummary]) -> Table:
     lines.sort(key=lambda line: -line[0])
     how = "bandwidth as nccl-tests define it, at the shortest time: the rank that comes last waits for no other rank"
     ordered = [line for _, line in lines]
-    return Table.of(title=COLLECTIVES, fields=fields, lines=ordered, remarks=(how,) if lines else ())
+    return Table.of(COLLECTIVES, columns, ordered, remarks=(how,) if lines else ())
 
 
 def _ranks(waited: Sequence[RankWait]) -> Table:
@@ -438,5 +421,4 @@ def _ranks(waited: Sequence[RankWait]) -> Table:
         worst = max(waited, key=lambda each: each.held_up_ns)
         spent = f"others waited {format_time(worst.held_up_ns)} for it, {100 * worst.held_up_ns / whole:.0f} % of all waiting"
         remarks = (f"rank {worst.rank} came last in {worst.last:,} collectives: {spent}",)
-    fields = columns("rank:number collectives:time waiting:time held_up:time last:number")
-    return Table.of(title=RANKS, fields=fields, lines=lines, remarks=remarks)
+    return Table.of(RANKS, "rank:number collectives:time waiting:time held_up:time last:number", lines, remarks=remarks)

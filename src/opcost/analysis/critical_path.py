@@ -11,7 +11,7 @@ from opcost.analysis.breakdown import devices, kernels_by_device
 from opcost.analysis.part import percentile
 from opcost.core.names import is_collective, is_copy
 from opcost.core.profile import Kernel, Profile, ProfileRow
-from opcost.core.sheet import Cell, Sheet, Table, columns
+from opcost.core.sheet import Cell, Sheet, Table
 from opcost.core.units import format_time
 from opcost.errors import OpcostError
 
@@ -40,17 +40,10 @@ def critical_path(profile: Profile) -> Sheet:
     if outside:
         what = "lie between operators of the host and count as nothing: the program itself, or waits that the trace does not show"
         remarks.append(f"{format_time(outside)} more {what}")
-    operators = columns(f"rank:number? operator:name bound:text links:number {spent}")
-    tables = (
-        Table.of(
-            title=BOUNDS,
-            fields=columns(f"rank:number? bound:text {spent}"),
-            lines=bounds,
-            total=total if bounds else None,
-            remarks=tuple(remarks),
-        ),
-        Table.of(title=PARTS, fields=operators, lines=parts),
-    )
+    columns = f"rank:number? bound:text {spent}"
+    by_bound = Table.of(BOUNDS, columns, bounds, total=total if bounds else None, remarks=remarks)
+    by_operator = Table.of(PARTS, f"rank:number? operator:name bound:text links:number {spent}", parts)
+    tables = by_bound, by_operator
     return Sheet(name="critical path", meta=profile.meta, tables=tables, notes=profile.notes)
 
 
@@ -343,24 +336,15 @@ def launches(profile: Profile) -> Sheet:
             over_time += [(rank, device, part, *_launched(work, *span)) for part, *span in _parts(rows, kernels)]
             regions += [(idle, (rank, device, *region)) for idle, region in _regions(work, rows)]
     regions.sort(key=lambda found: -found[0])
-    over = Table.of(
-        title=OVER_TIME,
-        fields=columns(
-            "rank:number? device:text part:text launches:number queue:ratio queue_max:number empty:share delay:time "
-            "delay_p90:time late:share"
-        ),
-        lines=over_time,
-        remarks=_REMARKS if over_time else (),
+    columns = (
+        "rank:number? device:text part:text launches:number queue:ratio queue_max:number empty:share delay:time "
+        "delay_p90:time late:share"
     )
+    over = Table.of(OVER_TIME, columns, over_time, remarks=_REMARKS if over_time else ())
     ran = "host_ran: the operator that the host spent most time in, without what it called"
-    behind = Table.of(
-        title=BEHIND,
-        fields=columns(
-            "rank:number? device:text from:time time:time kernels:number idle:time host_ran:name host_time:time"
-        ),
-        lines=[line for _, line in regions[:MOST_REGIONS]],
-        remarks=(ran,) if regions else (),
-    )
+    columns = "rank:number? device:text from:time time:time kernels:number idle:time host_ran:name host_time:time"
+    longest = [line for _, line in regions[:MOST_REGIONS]]
+    behind = Table.of(BEHIND, columns, longest, remarks=(ran,) if regions else ())
     return Sheet(name="launches", meta=profile.meta, tables=(over, behind), notes=profile.notes)
 
 

@@ -62,12 +62,6 @@ class Field:
         return self.unit in ("name", "text", "shapes")
 
 
-def columns(text: str) -> tuple[Field, ...]:
-    """Fields as words `name:unit`; one with `?` behind it is left out where it is the same in every line."""
-    words = [word.partition(":") for word in text.split()]
-    return tuple([Field(name, cast("Unit", unit.rstrip("?")), dull=unit.endswith("?")) for name, _, unit in words])
-
-
 class Line(NamedTuple):
     """One line: values in the order of the fields."""
 
@@ -94,12 +88,17 @@ class Table:
 
     @classmethod
     def of(
-        cls, *, title: str, fields: tuple[Field, ...], lines: Iterable[tuple[Cell, ...]],
-        total: tuple[Cell, ...] | None = None, remarks: tuple[str, ...] = (),
+        cls, title: str, columns: str, lines: Iterable[tuple[Cell, ...]], *, total: tuple[Cell, ...] | None = None,
+        remarks: Sequence[str] = (),
     ) -> Table:  # fmt: skip
-        """A table of plain rows and, where given, what they add up to."""
+        """A table of plain rows and, where given, what they add up to.
+
+        Its columns are words `name:unit`; one with `?` behind it is left out where it is the same in every line.
+        """
+        words = [word.partition(":") for word in columns.split()]
+        fields = tuple(Field(name, cast("Unit", unit.rstrip("?")), dull=unit.endswith("?")) for name, _, unit in words)
         sums = () if total is None else (Line(total, "total"),)
-        return cls(title=title, fields=fields, lines=(*map(Line, lines), *sums), remarks=remarks)
+        return cls(title=title, fields=fields, lines=(*map(Line, lines), *sums), remarks=tuple(remarks))
 
     def __repr__(self) -> str:
         return brief(self, [_count(self), ", ".join(field.name for field in self.fields)], self.title)

@@ -15,11 +15,12 @@ import msgspec
 from opcost.core import document
 from opcost.core.document import Number
 from opcost.core.graph import Attrs, TensorSpec
-from opcost.core.rendering import Listed, brief, brief_record
+from opcost.core.rendering import ListsTuples, brief, brief_repr
 
 SCHEMA = "opcost.calibration/1"
 
 
+@brief_repr
 class Measured(NamedTuple):
     """One operator on one set of sizes, and what one call of it takes."""
 
@@ -32,12 +33,9 @@ class Measured(NamedTuple):
     host_ns: int = 0  # what the host needs to start it
     workspace: int = 0  # bytes allocated while it runs, beyond its outputs
 
-    def __repr__(self) -> str:
-        return brief_record(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
+class Calibration(ListsTuples):
     """What was timed on a device."""
 
     device: str
@@ -47,9 +45,6 @@ class Calibration:
     position: int
     """How many cases of the plan are done: an interrupted calibration resumes here."""
     rows: tuple[Measured, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", Listed(self.rows))
 
     def __repr__(self) -> str:
         return brief(self, [f"{len(self.rows):,} operators timed", self.meta.get("made", "")], self.device)

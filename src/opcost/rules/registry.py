@@ -40,8 +40,7 @@ class OpView:
     reads: int | None = None
     """Bytes of the distinct inputs; worked out from `ins` where the caller knows no better."""
 
-    def __repr__(self) -> str:
-        return brief_record(self)
+    __repr__ = brief_record
 
     def get(self, name: str, default: Attr = None) -> Attr:
         return self.attrs.get(name, default)

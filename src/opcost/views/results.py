@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from opcost.core import schema
 from opcost.core.escaping import csv_cell, json_text
 from opcost.core.results import Comparison, Fit, Sweep, Verdict
-from opcost.core.sheet import LONG_LINE, Cell, Field, Sheet, Table, plain_cell
+from opcost.core.sheet import LONG_LINE, Cell, Field, Line, Sheet, Table, plain_cell
 from opcost.errors import shortened, some
 from opcost.views import comparison, profile, report, scan, sizing
 from opcost.views.comparison import TablesOptions
@@ -66,7 +66,7 @@ def _sheet_records(sheet: Sheet) -> Table:
         for table in sheet.tables
         for record in table.records()
     ]
-    return Table.of(title="", fields=(Field("table"), *fields.values()), lines=lines)
+    return Table(fields=(Field("table"), *fields.values()), lines=tuple(map(Line, lines)))
 
 
 def _sheet_data(sheet: Sheet) -> dict[str, Any]:

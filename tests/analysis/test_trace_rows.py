@@ -11,13 +11,14 @@ import pytest
 from opcost.analysis.breakdown import breakdown, communication, computes, devices, gains_of
 from opcost.analysis.critical_path import LaunchedKernel, _launched, launches
 from opcost.analysis.join import step_flops, tokens_of
-from opcost.analysis.part import Part, combine, delays_of, percentile, union
+from opcost.analysis.part import Part, combine, delays_of, percentile
 from opcost.analysis.query import query
 from opcost.core.devices import device
 from opcost.core.graph import Cost, Memory, Op, TensorSpec
 from opcost.core.profile import Busy, Kernel, Profile, ProfileRow, RankWait
 from opcost.core.report import Coverage, Report, Row, Stats
 from opcost.core.sheet import Sheet
+from opcost.core.timeline import covered
 from opcost.errors import InputError
 
 
@@ -58,7 +59,7 @@ def test_a_percentile_lies_between_its_neighbours(
 
 
 def test_spans_that_overlap_count_once() -> None:
-    assert union([(0, 10), (5, 12), (20, 25), (21, 22)]) == 12 + 5
+    assert covered([(0, 10), (5, 12), (20, 25), (21, 22)]) == 12 + 5
 
 
 def test_kernels_of_one_name_are_one_and_five_are_named() -> None:
@@ -463,7 +464,7 @@ def test_the_convention_of_the_other_pass_is_refused(convention: str, phases: tu
 
 def test_work_that_begins_with_its_launch_has_a_delay_of_nothing() -> None:
     kernels = [Kernel("k", "0", "7", start, 5, launched) for start, launched in ((9, 2), (4, 4), (3, 8), (1, None))]
-    assert delays_of(kernels) == [(0, 1), (7, 1)]  # the third began before its launch: two clocks
+    assert delays_of(kernels) == (2, 3.5, 6.3)  # the third began before its launch: two clocks
 
 
 @pytest.mark.parametrize(

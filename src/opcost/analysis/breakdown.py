@@ -8,7 +8,7 @@ from operator import attrgetter
 from statistics import median
 
 from opcost.analysis.join import product_share, runs_tf32
-from opcost.analysis.part import LABELS, Part, delays_of, percentile, union
+from opcost.analysis.part import LABELS, Part, delays_of
 from opcost.core.devices import Device
 from opcost.core.graph import Note
 from opcost.core.kinds import CONTRACTIONS
@@ -29,7 +29,7 @@ from opcost.core.profile import (
     extra_entries,
 )
 from opcost.core.sheet import Cell, Sheet, Table
-from opcost.core.timeline import LONG_GAP, long_gaps
+from opcost.core.timeline import LONG_GAP, covered, long_gaps
 from opcost.core.units import format_bytes, format_time
 
 
@@ -75,21 +75,18 @@ def in_steps(profile: Profile) -> tuple[Busy, ...]:
 
 
 def _busy(rank: int, device: str, kernels: Sequence[Kernel]) -> Busy:
-    delays = delays_of(kernels)
+    launches, delay, delay_p90 = delays_of(kernels)
     spans = sorted((kernel.start_ns, kernel.start_ns + kernel.duration_ns) for kernel in kernels)
     begin, end = spans[0][0], max(end for _, end in spans)
     gaps = long_gaps(spans, begin, end, len(spans), len(spans))
     since, until = gaps[0] if gaps else (begin, begin)
     return Busy(
-        device=device, rank=rank, span_ns=end - begin, busy_ns=union(spans), gaps=len(gaps),
+        device=device, rank=rank, span_ns=end - begin, busy_ns=covered(spans), gaps=len(gaps),
         gap_ns=sum(until - since for since, until in gaps),
         longest_gap_ns=until - since, longest_gap_at_ns=since - begin,
-        work_ns=sum(kernel.duration_ns for kernel in kernels),
-        kernels=len(kernels),
+        work_ns=sum(kernel.duration_ns for kernel in kernels), kernels=len(kernels),
         median_ns=median(kernel.duration_ns for kernel in kernels),
-        launches=len(delays),
-        delay_ns=percentile(delays, 50) if delays else None,
-        delay_p90_ns=percentile(delays, 90) if delays else None,
+        launches=launches, delay_ns=delay, delay_p90_ns=delay_p90,
     )  # fmt: skip
 
 

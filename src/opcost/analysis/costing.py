@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, compress, count, repeat
-from typing import TypeAlias
 
 from opcost.analysis.memory import NEVER, DeviceMemory, follow, memory, storage_bytes
 from opcost.core.graph import (
@@ -50,8 +49,6 @@ from opcost.core.report import (
 from opcost.core.steps import Expanded, Pattern, PatternedOps, PatternedValues, Steps
 from opcost.errors import RuleError, shortened
 from opcost.rules.registry import DEFAULT, Convention, OpView, Rules
-
-Sizes: TypeAlias = "Mapping[int, int] | Sequence[int]"  # bytes by storage
 
 
 @garbage_collector_paused()
@@ -113,8 +110,8 @@ def _accounted(account: Callable[[], Memory], on: DeviceMemory | None) -> tuple[
 
 
 def _row_maker(
-    values: Sequence[Value], storage_sizes: Sizes, written: set[int], rules: Rules, convention: Convention,
-    reasons: dict[int, str],
+    values: Sequence[Value], storage_sizes: Mapping[int, int] | Sequence[int], written: set[int], rules: Rules,
+    convention: Convention, reasons: dict[int, str],
 ) -> Callable[[Op], Row]:  # fmt: skip
     """A function that makes the row of an operator, in the order of execution.
 

@@ -10,7 +10,7 @@ from itertools import accumulate, islice
 from typing import NamedTuple
 
 from opcost.core.devices import LIBRARY_BYTES, PROCESS_BYTES
-from opcost.core.graph import PARTS, Graph, Lives, Memory, MemoryPart, PeakHolder, packed
+from opcost.core.graph import PARTS, Graph, Lifetimes, Lives, Memory, MemoryPart, PeakHolder, packed
 from opcost.core.report import Row
 from opcost.devices.allocator import allocated_blocks
 
@@ -114,11 +114,8 @@ def follow(
 
     `workspaces` is what each operator takes for itself.
     """
-    ops, lifetimes = graph.ops, graph.lifetimes
-    nothing = frozenset[int]()
-    state, carried, gradients = (
-        (lifetimes.state, lifetimes.carried, lifetimes.gradients) if lifetimes else (nothing, nothing, nothing)
-    )
+    ops, lifetimes = graph.ops, graph.lifetimes or Lifetimes((), ())
+    state, carried = lifetimes.state, lifetimes.carried
     base = sum(sizes[storage] for storage in state.union(permanent) - carried)
     begun = base + sum(sizes[storage] for storage in carried)
     most = begun + sum(sizes.values() if isinstance(sizes, Mapping) else sizes) + sum(workspaces)
@@ -140,7 +137,9 @@ def follow(
     parts = dict.fromkeys(PARTS, 0) | {"workspace": workspaces[at] if workspaces else 0}
     there = (storage for storage in permanent if storage not in graph.released or gone[storage] > at)
     for storage in state.union(there):
-        lasting: MemoryPart = "gradients" if storage in gradients else "inputs" if storage in inputs else "weights"
+        lasting: MemoryPart = (
+            "gradients" if storage in lifetimes.gradients else "inputs" if storage in inputs else "weights"
+        )
         parts["optimizer" if storage in state else lasting] += sizes[storage]
     part_of = _part_of_storage(graph, born, gone)
     found: dict[str, list[int]] = {}
@@ -154,7 +153,7 @@ def follow(
         peak_bytes=max(curve, default=base),
         base_bytes=base,
         at=at,
-        how="last reader" if lifetimes is None else "lifetimes",
+        how="lifetimes" if graph.lifetimes else "last reader",
         parts={part: size for part, size in parts.items() if size},
         holders=tuple(sorted(holders, key=lambda holder: (-holder.bytes, holder.module))),
         curve=curve,
@@ -164,9 +163,9 @@ def follow(
 
 def _part_of_storage(graph: Graph, born: Sequence[int], gone: Sequence[int]) -> Callable[[int], MemoryPart]:
     """What a storage is that some operator made."""
-    ops, lifetimes = graph.ops, graph.lifetimes
+    ops = graph.ops
     outputs = {graph.values[i].storage for i in graph.outputs}
-    gradients = lifetimes.gradients if lifetimes else frozenset[int]()
+    gradients = graph.lifetimes.gradients if graph.lifetimes else frozenset[int]()
     trains = len(ops) > 0 and ops[-1].phase != "forward"
     forward_ends = next(step for step, op in enumerate(ops) if op.phase != "forward") if trains else 0
 

@@ -173,16 +173,11 @@ def _by_kernel(name: str) -> Callable[[Part], str]:
 
 
 LABELS: dict[str, Callable[[Part], str]] = {
-    "name": _of_row(lambda row: row.name),
-    "type": _of_row(lambda row: row.type),
-    "kind": _of_row(lambda row: row.kind),
-    "module": _of_row(lambda row: row.module),
-    "phase": _of_row(lambda row: row.phase),
+    **{name: _of_row(attrgetter(name)) for name in ("name", "type", "kind", "module", "phase", "provider")},
     "bound": lambda part: part.bound or ("" if part.row else _loose(part)),
     "shape": _of_row(lambda row: shapes_text(row.ins)),
     "out_shape": _of_row(lambda row: shapes_text(row.outs)),
     "dtype": _of_row(lambda row: next((spec.dtype for spec in (*row.ins, *row.outs)), "")),
-    "provider": _of_row(lambda row: row.provider),
     "rank": lambda part: _loose(part) if (rank := _rank(part)) is None else str(rank),
     "step": _of_row(lambda row: "" if row.step is None else str(row.step)),
     "kernel": lambda part: (
@@ -305,13 +300,13 @@ def combine(
         part.row and (part.row.ins, part.row.outs) == (first.ins, first.outs) for part in parts
     )
     kernels = [kernel for part in parts for kernel in part.kernels]
-    delays = delays_of(kernels)
+    _, delay, delay_p90 = delays_of(kernels)
     # How long they waited: what waits at the same time waits once, where it is known when
     waits = _times([(part.wait_ns, part.count, ()) for part in parts], how)
     if how == "sum":
         given = [part.wait_ns for part in parts if part.wait_ns is not None and part.waiting is None]
         spans = [part.waiting for part in parts if part.waiting is not None]
-        waits = sum(given) + union(spans) if given or spans else None
+        waits = sum(given) + covered(sorted(spans)) if given or spans else None
     # The time in which the work was done, of each execution where it is known, and of that what has no cost model
     worked = [(part.work_ns, part.count, part.singles[1 if part.device_ns is None else 2]) for part in parts]
     priced = [time if part.priced else (None, part.count, ()) for part, time in zip(parts, worked, strict=True)]
@@ -342,16 +337,10 @@ def combine(
         ins=first.ins if first is not None and alike else (), outs=first.outs if first is not None and alike else (),
         percentiles=tuple(percentile(ordered, percent) for percent in percentiles),
         kernels=tuple(sorted(uses, key=lambda use: -use.time_ns)[:TOP_KERNELS]),
-        launches=sum(part.launches for part in parts), delay_ns=percentile(delays, 50) if delays else None,
-        delay_p90_ns=percentile(delays, 90) if delays else None,
+        launches=sum(part.launches for part in parts), delay_ns=delay, delay_p90_ns=delay_p90,
         ideal_ns=_costs([(part.ideal_ns, part.count) for part in parts], how),
         bound=max(spent, key=spent.__getitem__, default=""),
     )  # fmt: skip
-
-
-def union(spans: Iterable[tuple[int, int]]) -> int:
-    """Length of the time that at least one span covers."""
-    return covered(sorted(spans))
 
 
 def percentile(weighted: Sequence[tuple[float, int]], percent: float) -> float:
@@ -370,10 +359,11 @@ def percentile(weighted: Sequence[tuple[float, int]], percent: float) -> float:
     return low + (high - low) * (place - floor(place))
 
 
-def delays_of(kernels: Sequence[Kernel]) -> list[tuple[int, int]]:
-    """How long each kernel waited after its launch, sorted; two clocks that disagree give nothing."""
+def delays_of(kernels: Sequence[Kernel]) -> tuple[int, float | None, float | None]:
+    """How many kernels began after their launch, two clocks that disagree left out; and their delay, median and 90 %."""
     found = [kernel.start_ns - kernel.launched_ns for kernel in kernels if kernel.launched_ns is not None]
-    return sorted((delay, 1) for delay in found if delay >= 0)
+    delays = sorted((delay, 1) for delay in found if delay >= 0)
+    return (len(delays), percentile(delays, 50), percentile(delays, 90)) if delays else (0, None, None)
 
 
 def _times(values: Sequence[tuple[int | None, int, Sequence[int]]], how: str) -> float | None:

@@ -91,6 +91,10 @@ class Question:
             raise OpcostError(f"top is {self.top!r}, which is not a whole number", hint="give the number itself: top=5")
 
     @property
+    def how(self) -> str:
+        return self.aggregate or "sum"
+
+    @property
     def filters(self) -> bool:
         """Whether something of the profile may be left out."""
         chosen = (self.where, self.type, self.kind, self.module, self.name, self.input_dtype)
@@ -143,7 +147,7 @@ def ask(profile: Profile, question: Question) -> Answer:
     if "kernel" in keys:
         # By kernel, work without an operator is as good as any other.
         parts, loose = [*parts, *loose], []
-    asker = _Asker(question, total, tf32=tf32)
+    asker = _Asker(question, total, tf32)
     condition = compile_where(question.where, fields(total, asker.single)) if question.where else lambda _: True
     parts, loose = ([part for part in each if _passes(part, question) and condition(part)] for each in (parts, loose))
     lines = asker.grouped(parts) if question.group_by else asker.listed(parts)
@@ -156,9 +160,9 @@ def ask(profile: Profile, question: Question) -> Answer:
     is_per_run = runs > 1 and bool(keys or question.aggregate) and not by_step
     divided = runs if is_per_run else 1
     if is_per_run:
-        lines = [line.per_run(runs) if line.role != "row" or asker.how == "sum" else line for line in lines]
+        lines = [line.per_run(runs) if line.role != "row" or question.how == "sum" else line for line in lines]
     return Answer(
-        meta=profile.meta, side=side, keys=keys, how=asker.how if keys or question.aggregate else "",
+        meta=profile.meta, side=side, keys=keys, how=question.how if keys or question.aggregate else "",
         lines=tuple(lines), percentiles=question.percentiles, total_ns=over_runs(total, divided),
         host_ns=over_runs(host_total, divided), device_ns=over_runs(device_total, divided),
         unattributed_ns=over_runs(sum(kernel.duration_ns for kernel in profile.unattributed), divided) or 0,
@@ -196,23 +200,22 @@ def _notes(profile: Profile, question: Question, lines: Iterable[AnswerLine], *,
         yield Note("above_peak", f"{above} lines exceed the device's peak: {causes}")
 
 
+@dataclass(slots=True)
 class _Asker:
     """Lines for parts that have passed, in one way of grouping and sorting."""
 
-    def __init__(self, question: Question, total: float | None, *, tf32: bool) -> None:
-        self.question = question
-        self.total = total
-        self.tf32 = tf32
-        self.how = question.aggregate or "sum"
+    question: Question
+    total: float | None
+    tf32: bool
 
     def listed(self, parts: Sequence[Part]) -> list[AnswerLine]:
         """The requested lines, and one for all the others."""
         question = self.question
         pairs: list[tuple[AnswerLine, Sequence[Part]]]
         if question.aggregate_by:
-            pairs = self._groups(parts, question.aggregate_by, self.how)
+            pairs = self._groups(parts, question.aggregate_by, question.how)
         elif question.aggregate:
-            pairs = [(self._finished(parts, self.how, {"name": "all"}), parts)] if parts else []
+            pairs = [(self._finished(parts, question.how, {"name": "all"}), parts)] if parts else []
         else:
             pairs = [(self.single(part), [part]) for part in parts]
         ordered = sort_lines(pairs, question.sort, question.percentiles)

@@ -183,6 +183,6 @@ def _grouped(tensors: Iterable[StoredTensor], key: Callable[[StoredTensor], str]
         types, kind = found[4], tensor.type
         types[kind] = types.get(kind, 0) + tensor.bytes
     return tuple(
-        TensorGroup(name, *counts, tuple(sorted(types, key=types.__getitem__, reverse=True)))
-        for name, (*counts, types) in sums.items()
+        TensorGroup(name, count, params, stored, shape, tuple(sorted(types, key=types.__getitem__, reverse=True)))
+        for name, (count, params, stored, shape, types) in sums.items()
     )

@@ -13,12 +13,13 @@ _TABLE: dict[str, dict[str, list[Any]]] = packaged_table(__package__, "elementwi
 """FLOPs of each function, and last the operations that they are: those of the gradient come after a semicolon, too."""
 
 
-def _numbers(name: str) -> dict[str, tuple[int, ...]]:
+def flops_table(name: str) -> dict[str, tuple[int, ...]]:
+    """The FLOPs of the functions of one family."""
     return {fn: tuple(row[:-1]) for fn, row in _TABLE[name].items()}
 
 
 def _flops(name: str) -> dict[str, int]:
-    return {fn: flops for fn, (flops,) in _numbers(name).items()}
+    return {fn: flops for fn, (flops,) in flops_table(name).items()}
 
 
 FLOPS_PER_ELEMENT: dict[str, int] = {**dict.fromkeys(ELEMENTARY, 1), **_flops("composite")}
@@ -93,7 +94,7 @@ class Norm(NamedTuple):
     affine_backward: int  # sums for the gradients of weight and bias that the backward pass does not need for itself
 
 
-NORMS = {fn: Norm(*flops) for fn, flops in _numbers("norms").items()}
+NORMS = {fn: Norm(*flops) for fn, flops in flops_table("norms").items()}
 
 FIXED_STATISTICS_BACKWARD = 6
 """Batch norm with stored statistics: x̂ (2), Σ g, Σ g x̂ (1 + 2) for weight and bias, g × (w rstd)."""
@@ -145,7 +146,7 @@ def softmax(op: OpView) -> Cost:
 # -- pools and reductions ----------------------------------------------------------------------------------------------
 
 
-POOLS: dict[str, tuple[int, ...]] = _numbers("pools")
+POOLS: dict[str, tuple[int, ...]] = flops_table("pools")
 """FLOPs for each element of a window and once for each output; the same of the gradient for each element of grad_y."""
 
 
@@ -163,7 +164,7 @@ def pool(op: OpView) -> Cost:
     return op.cost(flops=elements * (per_element * window + once))
 
 
-REDUCTIONS: dict[str, tuple[int, ...]] = _numbers("reductions")
+REDUCTIONS: dict[str, tuple[int, ...]] = flops_table("reductions")
 """FLOPS_PER_INPUT element, and FLOPS_PER_OUTPUT element where something is left to do after the reduction."""
 
 
@@ -183,7 +184,7 @@ def reduce(op: OpView) -> Cost:
 
 # -- losses that a framework computes in one operator ------------------------------------------------------------------
 
-LOSSES: dict[str, tuple[int, ...]] = _numbers("losses")
+LOSSES: dict[str, tuple[int, ...]] = flops_table("losses")
 """FLOPs for each element before they are added up, and for each element of the gradient."""
 
 

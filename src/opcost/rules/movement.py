@@ -6,16 +6,10 @@ from fractions import Fraction
 from math import prod
 
 from opcost.core.graph import ZERO, Cost, nbytes
+from opcost.rules.elementwise import flops_table
 from opcost.rules.registry import OpView, Rule, reals
 
-BAGS = {
-    # FLOPs for each element looked up, and for each element of the output
-    "none": (0, 0),
-    "sum": (1, 0),
-    "max": (1, 0),
-    "mean": (1, 1),
-}
-
+BAGS = flops_table("bags")  # for each element looked up, and for each element of the output
 SCATTERS = {"copy": 0, "add": 1, "mul": 1, "max": 1, "min": 1, "mean": 2}  # FLOPs per element; a mean divides
 
 
@@ -88,15 +82,8 @@ def view(op: OpView) -> Cost:
 
 # -- interpolation on a regular grid, and sampling at computed positions -----------------------------------------------
 
-RESIZES: dict[str, tuple[int, int]] = {
-    # FLOPS_PER_OUTPUT element: a step along one axis with weights known for each position is two products and an addition;
-    # and for each element of grad_y, which is added to every source element: a product (none for nearest) and an addition.
-    "nearest": (0, 1),
-    "linear": (3, 2 * 2),
-    "bilinear": (3 * 3, 2 * 4),  # two steps along one axis, one along the other
-    "trilinear": (7 * 3, 2 * 8),
-    "bicubic": (5 * 7, 2 * 16),  # five steps over four elements: four products, three additions
-}
+RESIZES = flops_table("resizes")
+"""FLOPS_PER_OUTPUT element, with weights known for each position; and for each element of grad_y, added to all its sources."""
 
 FLOPS_PER_TAP = 2  # multiply by the weight, add
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from opcost.core.graph import ZERO, Cost, Op, TensorSpec
+from opcost.core.graph import ZERO, Cost, TensorSpec
 from opcost.core.report import Row
 
 MERGED = frozenset({"elementwise", "copy", "norm", "softmax", "reduce", "create", "random"})
@@ -41,8 +41,9 @@ def merged(rows: Iterable[Row], results: Collection[int]) -> list[Row]:
         simple = op.kind in MERGED and op.repeat > 0
         extent = max((spec.numel for spec in (*row.ins, *row.outs) if spec.known), default=0)
         makers = {maker[value].number: maker[value] for value in ins if value in maker}
-        group = _home(makers.values(), op, extent) if simple else None
-        if group is None:
+        # It is merged into the last group that it reads of, if that loops over as many elements.
+        group = max(makers.values(), key=lambda each: each.number, default=None) if simple else None
+        if group is None or not group.open or group.runs != (op.phase, op.repeat) or extent > group.extent:
             group = groups[number] = _MergedGroup(number, (op.phase, op.repeat), simple, extent)
         group.rows.append(row)
         for other in makers.values():
@@ -73,13 +74,6 @@ def merged(rows: Iterable[Row], results: Collection[int]) -> list[Row]:
         row._replace(op=row.op._replace(attrs={**row.op.attrs, "channels_last": True})) if _convolves(row) else row
         for row in found
     ]
-
-
-def _home(makers: Collection[_MergedGroup], op: Op, extent: int) -> _MergedGroup | None:
-    """The group that an operator is merged into: the last one that it reads of, if that loops over as many elements."""
-    last = max(makers, key=lambda group: group.number, default=None)
-    fits = last is not None and last.open and last.runs == (op.phase, op.repeat) and extent <= last.extent
-    return last if fits else None
 
 
 def _fits(one: _MergedGroup, other: _MergedGroup) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from opcost.analysis.growth import SizeShares, weights
@@ -52,16 +53,8 @@ class StepRange(NamedTuple):
 
     def holds(self, tokens: int, report: Report) -> bool:
         """Whether a step that was counted is the one by the lines."""
-        rows = self._rows(tokens)
-        return (
-            rows is not None
-            and len(rows) == len(report.rows)
-            and all(
-                (a.op.raw, a.op.module, a.op.attrs, a.ins, a.outs, a.cost)
-                == (b.op.raw, b.op.module, b.op.attrs, b.ins, b.outs, b.cost)
-                for a, b in zip(rows, report.rows, strict=True)
-            )
-        )
+        rows, same = self._rows(tokens), attrgetter("op.raw", "op.module", "op.attrs", "ins", "outs", "cost")
+        return rows is not None and list(map(same, rows)) == list(map(same, report.rows))
 
     def samples(self, most: int) -> tuple[tuple[int, int], ...]:
         """Some of the steps with twice their weights: what is a line between each two of them adds up exactly."""

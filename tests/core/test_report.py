@@ -12,7 +12,6 @@ from opcost.core.report import (
     Row,
     Stats,
     Uncounted,
-    cost_of,
     stats_of,
 )
 from opcost.errors import UnknownName
@@ -60,7 +59,7 @@ REPORT = Report(
     modules=tuple(module(path, TYPES[path], OWN[path], TOTAL[path]) for path in OWN),
     parameters=(WEIGHT, UNUSED, BUFFER),
     totals=TOTAL[""],
-    phases={"forward": cost_of(TOTAL[""])},
+    phases={"forward": TOTAL[""].cost},
     memory=Memory(peak_bytes=0, base_bytes=0, at=0, how="lifetimes"),
     coverage=Coverage(3, (Uncounted("lib::odd", 1, ("c",)),)),
 )
@@ -86,7 +85,7 @@ def test_a_sum_of_rows_repeats_what_is_repeated_and_counts_what_has_no_price() -
 
 
 def test_the_cost_part_of_a_sum() -> None:
-    assert cost_of(stats_of(ROWS)) == CONV + NORM + CONV * 3
+    assert stats_of(ROWS).cost == CONV + NORM + CONV * 3
 
 
 def test_rows_are_grouped_by_kind_the_costliest_first() -> None:

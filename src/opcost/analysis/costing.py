@@ -15,21 +15,7 @@ from functools import partial
 from itertools import chain, compress, count, repeat
 
 from opcost.analysis.memory import NEVER, DeviceMemory, follow, memory, storage_bytes
-from opcost.core.graph import (
-    ASSUMED,
-    UNSEEN,
-    ZERO,
-    Cost,
-    Graph,
-    Memory,
-    Note,
-    Op,
-    Phase,
-    TensorSpec,
-    UnknownExtent,
-    Value,
-    packed,
-)
+from opcost.core.graph import INEXACT, Cost, Graph, Memory, Note, Op, Phase, TensorSpec, UnknownExtent, Value, packed
 from opcost.core.interrupts import garbage_collector_paused, is_delivered
 from opcost.core.kinds import check_operator
 from opcost.core.report import (
@@ -43,7 +29,6 @@ from opcost.core.report import (
     Row,
     Stats,
     Uncounted,
-    cost_of,
     stats_of,
 )
 from opcost.core.steps import Expanded, Pattern, PatternedOps, PatternedValues, Steps
@@ -60,7 +45,7 @@ def cost_graph(graph: Graph, rules: Rules, convention: Convention = DEFAULT, on:
     if isinstance(graph.ops, PatternedOps):  # a run that is stored as patterns, all of it forward
         rows, sums, missed, read, account = _walk(graph, rules, convention, reasons)
         own = {module.path: sums.get(module.path) or Stats() for module in graph.modules}
-        phases = {"forward": cost_of(sum(own.values(), Stats()))}
+        phases = {"forward": sum(own.values(), Stats()).cost}
     else:
         sizes = storage_bytes(graph)
         written = {value.storage for value in graph.values if value.role != "activation"}
@@ -74,7 +59,7 @@ def cost_graph(graph: Graph, rules: Rules, convention: Convention = DEFAULT, on:
             own_rows[row.op.module].append(row)
             by_phase.setdefault(row.op.phase, []).append(row)
         own = {path: stats_of(found) for path, found in own_rows.items()}
-        phases = {phase: cost_of(stats_of(found)) for phase, found in by_phase.items()}
+        phases = {phase: stats_of(found).cost for phase, found in by_phase.items()}
         missed = [(row, row.op.module, 1) for row in rows if row.cost is None]
         read = {graph.values[i].storage for op in graph.ops for i in op.inputs}
         account = partial(memory, graph, sizes, on, rows)
@@ -86,8 +71,8 @@ def cost_graph(graph: Graph, rules: Rules, convention: Convention = DEFAULT, on:
     return Report(
         meta={"source": graph.source, "framework": graph.framework, **graph.meta, "causal": convention.causal},
         rows=rows, modules=modules, parameters=parameters, totals=modules[0].total,
-        phases=phases or {"forward": ZERO}, memory=peak,
-        coverage=replace(coverage, exact=all(note.code not in (ASSUMED, UNSEEN) for note in graph.notes)),
+        phases=phases or {"forward": Cost()}, memory=peak,
+        coverage=replace(coverage, exact=all(note.code not in INEXACT for note in graph.notes)),
         inputs=tuple((graph.values[i].name, graph.values[i].spec) for i in graph.inputs),
         outputs=tuple(graph.values[i].spec for i in graph.outputs),
         input_values=graph.inputs, output_values=graph.outputs, calls=graph.calls, notes=(*graph.notes, *notes),

@@ -289,7 +289,7 @@ class ModuleCall(NamedTuple):
     end: int
 
 
-ASSUMED, UNSEEN = "assumed", "unseen"
+ASSUMED, UNSEEN = INEXACT = "assumed", "unseen"
 """The codes of notes about values that decide what runs and were assumed, and about operators that ran unseen: then the
 totals are not exact."""
 

@@ -8,8 +8,9 @@ Adding a kind is a reviewed change: an entry of `kinds.json` and a rule; the pag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from opcost.core.parsing import packaged_table
@@ -70,48 +71,38 @@ def _attribute(holds: str, meaning: str, among: Any = None) -> Attribute:
 
 
 @dataclass(frozen=True, slots=True)
-class Tensors:
-    """The tensors on one side of an operator, in their order: the optional ones come last, and `...` is any number more."""
-
-    text: str
-    least: int
-    most: float
-
-    @classmethod
-    def of(cls, text: str) -> Tensors:
-        """From a text as `x, weight, [bias]`."""
-        names = text.split(", ") if text else []
-        named = [name for name in names if name != "..."]
-        least = sum(not name.startswith("[") for name in named)
-        return cls(text, least, float("inf") if "..." in names else len(named))
-
-    def fault(self, count: int, side: str) -> str:
-        """What is wrong with this number of tensors; the empty text where nothing is."""
-        if self.least <= count <= self.most:
-            return ""
-        return f"it has {count or 'no'} {side}{'s' * (count != 1)} instead of {self.text or 'none'}"
-
-
-@dataclass(frozen=True, slots=True)
 class Form:
-    """One form of a kind's operators: its tensors, the attributes it needs, the attribute that marks it."""
+    """One form of a kind's operators: its tensors, the attributes it needs, the attribute that marks it.
 
-    ins: Tensors
-    outs: Tensors
-    needs: tuple[str, ...] = ()
+    Tensors are a text as `x, weight, [bias] -> y`: the optional ones come last, and `...` is any number more.
+    """
+
+    tensors: str
+    needs: Sequence[str] = ()
     marked_by: str = ""
-
-    @classmethod
-    def of(cls, tensors: str, needs: tuple[str, ...] = (), marked_by: str = "") -> Form:
-        """From a text as `x, weight, [bias] -> y`."""
-        ins, outs = tensors.split("->")
-        return cls(Tensors.of(ins.strip()), Tensors.of(outs.strip()), tuple(needs), marked_by)
 
     def described(self) -> str:
         """The tensors, with what distinguishes this form from others and what it needs."""
-        tensors = f"{self.ins.text or 'none'} -> {self.outs.text or 'none'}"
+        tensors = " -> ".join(side.strip() or "none" for side in self.tensors.split("->"))
         needs = f" (needs {', '.join(self.needs)})" if self.needs else ""
         return f"with {self.marked_by}: {tensors}{needs}" if self.marked_by else f"{tensors}{needs}"
+
+    def fault(self, ins: int, outs: int) -> str:
+        """What is wrong with these numbers of tensors; the empty text where nothing is."""
+        for side, count, tensors in zip(("input", "output"), (ins, outs), self.tensors.split("->"), strict=True):
+            least, most = _numbers(tensors)
+            if not least <= count <= most:
+                wanted = tensors.strip() or "none"
+                return f"it has {count or 'no'} {side}{'s' * (count != 1)} instead of {wanted}"
+        return ""
+
+
+@cache
+def _numbers(tensors: str) -> tuple[int, float]:
+    """How many tensors there are at least and at most."""
+    names = tensors.strip().split(", ") if tensors.strip() else []
+    named = [name for name in names if name != "..."]
+    return sum(not name.startswith("[") for name in named), float("inf") if "..." in names else len(named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +141,7 @@ class Kind:
             if name not in attrs:
                 wanted = self.attributes[name]
                 return f"the attribute {name!r} is missing, {wanted.holds}: {wanted.meaning}"
-        return form.ins.fault(ins, "input") or form.outs.fault(outs, "output")
+        return form.fault(ins, outs)
 
 
 _TABLE = packaged_table(__package__, "kinds.json")
@@ -165,7 +156,7 @@ KINDS: Mapping[str, Kind] = {
     name: Kind(
         name,
         entry["meaning"],
-        tuple(Form.of(**form) for form in entry["forms"]),
+        tuple(Form(**form) for form in entry["forms"]),
         {attribute: _attribute(*described) for attribute, described in entry.get("attributes", {}).items()},
     )
     for name, entry in _TABLE["kinds"].items()

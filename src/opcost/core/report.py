@@ -58,6 +58,10 @@ class Stats(NamedTuple):
     def __add__(self, other: Stats) -> Stats:  # type: ignore[override]
         return Stats._make(map(int.__add__, self, other))
 
+    @property
+    def cost(self) -> Cost:
+        return Cost(self.macs, self.flops, self.bytes_read, self.bytes_written)
+
 
 STATS: tuple[str, ...] = Stats._fields
 
@@ -309,11 +313,6 @@ def stats_of(rows: Iterable[Row]) -> Stats:
         read += cost.bytes_read
         written += cost.bytes_written
     return Stats(0, 0, 0, 0, 0, 0, macs, flops, read, written, activations, activation_bytes, ops, uncounted)
-
-
-def cost_of(stats: Stats) -> Cost:
-    """The cost part of a sum."""
-    return Cost(stats.macs, stats.flops, stats.bytes_read, stats.bytes_written)
 
 
 def stats_texts(stats: Stats) -> list[str]:

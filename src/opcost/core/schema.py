@@ -14,18 +14,7 @@ from msgspec.structs import asdict, astuple
 
 from opcost.core import document
 from opcost.core.document import Number, entries, entry
-from opcost.core.graph import (
-    NO_ATTRS,
-    Attrs,
-    Memory,
-    MemoryPart,
-    ModuleCall,
-    Note,
-    Op,
-    Phase,
-    TensorSpec,
-    packed,
-)
+from opcost.core.graph import NO_ATTRS, Attrs, Memory, MemoryPart, ModuleCall, Note, Op, Phase, TensorSpec, packed
 from opcost.core.parsing import Bad
 from opcost.core.report import STATS, Coverage, ModuleCost, Parameter, Report, Row, Stats
 from opcost.errors import GraphError

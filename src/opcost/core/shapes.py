@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_letters
-from typing import Literal, TypeAlias, overload
+from typing import Literal, TypeAlias, TypeVar
 
 Extent: TypeAlias = "int | None"
+E = TypeVar("E", int, "int | None")
 Dims: TypeAlias = "tuple[Extent, ...]"
 Shape: TypeAlias = "Dims | None"  # none is an unknown extent, or a whole shape that is unknown
 
@@ -185,13 +186,9 @@ def reshaped(shape: Sequence[Extent], target: Sequence[Extent], *, zero_copies: 
     return tuple(found)
 
 
-@overload
-def broadcast(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]: ...
-@overload
-def broadcast(shapes: Sequence[Sequence[Extent]]) -> Dims: ...
-def broadcast(shapes: Sequence[Sequence[Extent]]) -> Dims:
+def broadcast(shapes: Sequence[Sequence[E]]) -> tuple[E, ...]:
     """The shape to which all of these stretch, aligned at their last axes; an unknown extent stretches to any."""
-    found: Dims = tuple(shapes[0]) if shapes else ()
+    found: Sequence[E] = tuple(shapes[0]) if shapes else ()
     for shape in shapes[1:]:
         if shape == found:
             continue
@@ -205,7 +202,7 @@ def broadcast(shapes: Sequence[Sequence[Extent]]) -> Dims:
             elif extent not in (1, None, have):
                 raise Mismatch(f"{' and '.join(text(tuple(each)) for each in shapes)} do not broadcast")
         found = tuple(wide)
-    return found
+    return tuple(found)
 
 
 def expanded(shape: Sequence[Extent], target: Sequence[Extent]) -> Dims:
@@ -346,13 +343,9 @@ def explicit(equation: str, ranks: Sequence[int]) -> str:
     return f"{inputs}->{output.replace('...', dots)}"
 
 
-@overload
-def label_extents(terms: Sequence[str], shapes: Sequence[Sequence[int]]) -> Mapping[str, int]: ...
-@overload
-def label_extents(terms: Sequence[str], shapes: Sequence[Sequence[Extent]]) -> Mapping[str, Extent]: ...
-def label_extents(terms: Sequence[str], shapes: Sequence[Sequence[Extent]]) -> Mapping[str, Extent]:
+def label_extents(terms: Sequence[str], shapes: Sequence[Sequence[E]]) -> Mapping[str, E]:
     """The extent of every label of an explicit equation; an axis of extent 1 is stretched."""
-    extents: dict[str, Extent] = {}
+    extents: dict[str, E] = {}
     for labels, shape in zip(terms, shapes, strict=True):
         for label, extent in zip(labels, shape, strict=True):
             try:

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Generic, NamedTuple, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from opcost.core.graph import Attrs, Op, Role, TensorSpec, Value
 from opcost.core.rendering import brief_sequence
@@ -128,11 +128,7 @@ class Expanded(Sequence[T_co], Generic[T_co]):
     def _item(self, index: int) -> T_co:
         raise NotImplementedError
 
-    @overload
-    def __getitem__(self, index: int) -> T_co: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[T_co, ...]: ...
-    def __getitem__(self, index: int | slice) -> T_co | tuple[T_co, ...]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return tuple([self._item(i) for i in range(*index.indices(len(self)))])
         at = index + len(self) if index < 0 else index

@@ -100,7 +100,7 @@ def compare(
     """Every quantity of the whole and, by kind or by module down to a depth, those that are named."""
     wanted = tuple(find_quantity(name) for name in quantities)
     whole = wanted if wanted and by is None else tuple(QUANTITIES[name] for name in WHOLE)
-    entries = _totals(sources, whole)
+    entries = [*_totals(sources, whole)]
     limit = float("inf") if depth is None else depth
     if by is not None:
         found = [source.places.get(by) for source in sources]
@@ -119,7 +119,7 @@ def diff(before: Costs, after: Costs, *, by: By | None = None) -> Comparison:
     Of a module that only one of them has, everything below it is added up, and not listed again.
     """
     both = (before, after)
-    entries = _totals(both, [QUANTITIES[name] for name in WHOLE])
+    entries = [*_totals(both, [QUANTITIES[name] for name in WHOLE])]
     parts: tuple[By, ...] = ("kind", "module") if by is None else (by,)
     for part in parts:
         names = OF_OPERATORS if part == "kind" else STATS
@@ -132,18 +132,12 @@ def diff(before: Costs, after: Costs, *, by: By | None = None) -> Comparison:
     return Comparison(sources=_numbered(both), entries=tuple(kept)).changed()
 
 
-def _totals(sources: Sequence[Costs], quantities: Iterable[Quantity]) -> list[Entry]:
-    return [
-        Entry(
-            part="total",
-            name="",
-            quantity=quantity,
-            amounts=tuple(source.totals.get(quantity.name) for source in sources),
-            present=(True,) * len(sources),
-            partial=tuple(bool(source.missed) and quantity.needs_costs for source in sources),
-        )
-        for quantity in quantities
-    ]
+def _totals(sources: Sequence[Costs], quantities: Iterable[Quantity]) -> Iterator[Entry]:
+    for quantity in quantities:
+        amounts = tuple(source.totals.get(quantity.name) for source in sources)
+        partial = tuple(bool(source.missed) and quantity.needs_costs for source in sources)
+        present = (True,) * len(sources)
+        yield Entry(part="total", quantity=quantity, amounts=amounts, present=present, partial=partial)
 
 
 def depth_of(path: str) -> int:
@@ -264,9 +258,7 @@ class Key(NamedTuple):
 
 TIME = Quantity("time", "time", "time")
 CALLS = Quantity("calls", "calls", "number")
-_OF_DEVICES = {
-    "from first to last kernel": "span", "idle time": "idle", "exposed communication": "communication",
-}  # fmt: skip
+_OF_DEVICES = {"from first to last kernel": "span", "idle time": "idle", "exposed communication": "communication"}
 
 
 def diff_profiles(

@@ -137,13 +137,16 @@ class Dependencies:
         work += [(kernel, kernel.name) for kernel in profile.unattributed if kernel.rank in (None, rank)]
         work.sort(key=lambda item: (item[0].start_ns, item[0].duration_ns))
         # Points of kernels come first: what a host call waited for comes before its end, also where both are at one time.
-        starts = [self._points(kernel.start_ns, kernel.start_ns + kernel.duration_ns) for kernel, _ in work]
-        ends = sorted((self._times[start + 1], start + 1) for start in starts)
+        started = [
+            (kernel, owner, self._points(kernel.start_ns, kernel.start_ns + kernel.duration_ns))
+            for kernel, owner in work
+        ]
+        ends = sorted((self._times[start + 1], start + 1) for _, _, start in started)
         calls = _LaunchCalls(rows, ends if inferred else ())
         launches: dict[int, int] = {}
         for events in calls.threads.values():
             self._follow_calls(events, calls, launches)
-        self._follow_kernels(work, starts, launches, sorted(calls.graphs))
+        self._follow_kernels(started, launches, sorted(calls.graphs))
         places = [0] * len(self._times)
         for place, point in enumerate(sorted(range(len(self._times)), key=self._times.__getitem__)):
             places[point] = place
@@ -225,15 +228,12 @@ class Dependencies:
     # -- devices -------------------------------------------------------------------------------------------------------
 
     def _follow_kernels(
-        self,
-        work: Sequence[tuple[Kernel, str]],
-        starts: Sequence[int],
-        launches: Mapping[int, int],
-        graphs: Sequence[int],
+        self, work: Iterable[tuple[Kernel, str, int]], launches: Mapping[int, int], graphs: Sequence[int]
     ) -> None:
+        """The links of each kernel, given with its operator and the point where it starts."""
         before: dict[tuple[str, str], int] = {}
         ended: list[tuple[int, int, tuple[str, str]]] = []  # of kernels that began before: ends, points and streams
-        for (kernel, owner), start in zip(work, starts, strict=True):
+        for kernel, owner, start in work:
             stream = kernel.device, kernel.stream
             sort = COMMUNICATION if is_collective(kernel.name) else COPIES if is_copy(kernel.name) else COMPUTE
             self._join(start, start + 1, (sort, owner))

@@ -150,15 +150,12 @@ def follow(
                 found.setdefault(ops[step].module, []).append(size)
     holders = [PeakHolder(module=module, bytes=sum(own), tensors=len(own)) for module, own in found.items()]
     return Memory(
-        peak_bytes=max(curve, default=base),
-        base_bytes=base,
-        at=at,
+        peak_bytes=max(curve, default=base), base_bytes=base, at=at, curve=curve,
         how="lifetimes" if graph.lifetimes else "last reader",
         parts={part: size for part, size in parts.items() if size},
         holders=tuple(sorted(holders, key=lambda holder: (-holder.bytes, holder.module))),
-        curve=curve,
         layers=_layers(graph, sizes, born, gone, most) if len(ops) <= LONG_RUN else {},
-    )
+    )  # fmt: skip
 
 
 def _part_of_storage(graph: Graph, born: Sequence[int], gone: Sequence[int]) -> Callable[[int], MemoryPart]:

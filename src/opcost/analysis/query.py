@@ -274,14 +274,9 @@ class _Asker:
         kinds = {LABELS["kind"](part) for part in parts}
         dtypes = {LABELS["dtype"](part) for part in parts}
         # A group of one kind and type has one peak; a mixed one has none.
-        return against_peak(
-            line,
-            self.question.device,
-            kind=kinds.pop() if len(kinds) == 1 else "",
-            dtype=dtypes.pop() if len(dtypes) == 1 else "",
-            tf32=self.tf32 or any(runs_tf32(part.kernels) for part in parts),
-            products=product_share(parts),
-        )
+        kind, dtype = (found.pop() if len(found) == 1 else "" for found in (kinds, dtypes))
+        tf32, share = self.tf32 or any(runs_tf32(part.kernels) for part in parts), product_share(parts)
+        return against_peak(line, self.question.device, kind=kind, dtype=dtype, tf32=tf32, products=share)
 
 
 OPENED_SHARE = 0.05

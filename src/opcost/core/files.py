@@ -35,12 +35,7 @@ LARGEST_PIPE = 2 << 30  # bytes that are kept of a pipe; a trace of a gigabyte m
 WRITER_TIMEOUT_S = 0.5  # how long a pipe may have no writer before that is an error
 
 _BLOCK = 1 << 20
-_KINDS = (
-    (stat.S_ISDIR, "a directory, not a file"),
-    (stat.S_ISCHR, "a device, not a file"),
-    (stat.S_ISBLK, "a device, not a file"),
-    (stat.S_ISSOCK, "a socket, not a file"),
-)
+_KINDS = {stat.S_IFDIR: "directory", stat.S_IFCHR: "device", stat.S_IFBLK: "device", stat.S_IFSOCK: "socket"}
 _HINT = "name a file; `-` reads what is piped in"
 
 _kept: ContextVar[dict[tuple[int, int], _Pipe] | None] = ContextVar("_kept", default=None)
@@ -135,9 +130,8 @@ def _checked(path: Named) -> Iterator[BinaryIO]:
 
 
 def _refuse(path: Named, mode: int) -> None:
-    for holds, what in _KINDS:
-        if holds(mode):
-            raise SourceError(f"{fspath(path)} cannot be read: it is {what}", hint=_HINT)
+    if (what := _KINDS.get(stat.S_IFMT(mode))) is not None:
+        raise SourceError(f"{fspath(path)} cannot be read: it is a {what}, not a file", hint=_HINT)
 
 
 @contextmanager

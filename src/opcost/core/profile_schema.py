@@ -33,18 +33,14 @@ class _Kernel(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     spread: _Times = ()
 
 
-# `spread` only of a profile that was added up while it was read.
-_Rows: Any = msgspec.defstruct(
-    "Rows",
-    [("spread", list[tuple[_Times, _Times] | None] | msgspec.UnsetType, msgspec.UNSET)],
-    bases=(
-        document.stored_columns(
-            "RowsWithoutSpread", id=Number, **dict.fromkeys(TEXTS, Number), phase=document.PhaseNumber, rank=Number,
-            step=Number | None, count=Number, **dict.fromkeys(TIMES, document.Time | None), kernels=list[_Kernel],
-            ins=list[Number], outs=list[Number], attrs=Number, cost=Number | None,
-        ),
-    ),
+_Columns: Any = document.stored_columns(
+    "Columns", id=Number, **dict.fromkeys(TEXTS, Number), phase=document.PhaseNumber, rank=Number, step=Number | None,
+    count=Number, **dict.fromkeys(TIMES, document.Time | None), kernels=list[_Kernel], ins=list[Number],
+    outs=list[Number], attrs=Number, cost=Number | None,
 )  # fmt: skip
+# Only of a profile that was added up while it was read.
+_SPREAD = ("spread", list[tuple[_Times, _Times] | None] | msgspec.UnsetType, msgspec.UNSET)
+_Rows: Any = msgspec.defstruct("Rows", [_SPREAD], bases=(_Columns,))
 
 
 class _Profile(msgspec.Struct):

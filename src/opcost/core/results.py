@@ -32,7 +32,7 @@ class Entry:
     """One quantity of one thing, with an amount for each source: None where it is not known, or the thing not there."""
 
     part: EntryPart
-    name: str  # the kind or the path of the module; empty for the whole, and for the module at the root
+    name: str = ""  # the kind or the path of the module; empty for the whole, and for the module at the root
     type: str = ""
     detail: str = ""  # what else distinguishes it from others of its name, such as the shapes of an operator
     quantity: Quantity

@@ -44,16 +44,12 @@ _Rows: Any = document.stored_columns(
 _Calls: Any = document.stored_columns(
     "Calls", module=Number, inputs=list[Number], outputs=list[Number], first=Number, end=Number
 )
-_Memory: Any = msgspec.defstruct(
-    "Memory",
-    [("reserved_bytes", Number | None, None), ("fixed_bytes", Number | None, None)],
-    bases=(
-        document.required(
-            Memory, "base_bytes at how parts holders curve device",
-            base_bytes=Number, at=Number, parts=dict[MemoryPart, Number], curve=list[Number],
-        ),
-    ),
+_Peak: Any = document.required(
+    Memory, "base_bytes at how parts holders curve device",
+    base_bytes=Number, at=Number, parts=dict[MemoryPart, Number], curve=list[Number],
 )  # fmt: skip
+_OF_DEVICE = [(name, Number | None, None) for name in ("reserved_bytes", "fixed_bytes")]
+_Memory: Any = msgspec.defstruct("Memory", _OF_DEVICE, bases=(_Peak,))
 
 
 class _Operator(msgspec.Struct, kw_only=True):

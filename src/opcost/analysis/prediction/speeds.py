@@ -114,15 +114,11 @@ class Speeds:
     """The times of operators on a device: the calibrated one, or another by its shares of the peaks."""
 
     def __init__(self, laws: Laws, device: Device | None = None) -> None:
-        self.tf32 = {
-            "conv": laws.meta.get("tf32_convolutions") == "on",
-            "product": laws.meta.get("tf32_products") == "on",
-        }
-        self.laws = laws.laws
-        self._home = laws.home
+        switches = {"conv": "tf32_convolutions", "product": "tf32_products"}
+        self.tf32 = {name: laws.meta.get(switch) == "on" for name, switch in switches.items()}
+        self.laws, self._home, self._hosts = laws.laws, laws.home, laws.host_ns
         self.device = device or self._home
         self._times: dict[Work, OperatorTime] = {}
-        self._hosts = laws.host_ns
 
     def without_bias(self, work: Work, taken: int) -> int:
         """The time of a convolution without its bias; a kernel that fuses the bias leaves at least a quarter."""
@@ -204,11 +200,9 @@ def _spread(near: tuple[Near, ...]) -> float:
 # A library of convolutions brings images and weights into another order first, in memory as large as all of them together, or
 # does not, depending on sizes; so the share of an operator's own tensors is what neighbours have in common.
 
-MEASURED = frozenset(
-    {
-        "aten::convolution", "aten::convolution_backward", "aten::roll", "aten::_softmax_backward_data",
-        "aten::embedding_dense_backward",
-    }
+MEASURED = (
+    "aten::convolution", "aten::convolution_backward", "aten::roll", "aten::_softmax_backward_data",
+    "aten::embedding_dense_backward",
 )  # fmt: skip
 """Operators that take memory beside what they hand back. Of others it is what a calibration does not ask back from them, as the
 means of a normalisation, which a count has among the results."""

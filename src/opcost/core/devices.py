@@ -65,13 +65,9 @@ def _read(entry: dict[str, Any]) -> Device:
     tera = entry.pop("tera")
     if entry.pop("bfloat16", True) and "float16" in tera:
         tera["bfloat16"] = tera["float16"]
-    mebibytes = entry.pop("mebibytes", None)
-    return Device(
-        flops={dtype: round(peak * TERA) for dtype, peak in tera.items()},
-        bandwidth=round(entry.pop("bandwidth") * GIGA),
-        memory=None if mebibytes is None else mebibytes << 20,
-        **entry,
-    )
+    memory = entry.pop("mebibytes") << 20 if "mebibytes" in entry else None
+    flops, bandwidth = {dtype: round(peak * TERA) for dtype, peak in tera.items()}, round(entry.pop("bandwidth") * GIGA)
+    return Device(flops=flops, bandwidth=bandwidth, memory=memory, **entry)
 
 
 DEVICES: Mapping[str, Device] = {entry["name"]: _read(entry) for entry in packaged_table(__package__, "devices.json")}

@@ -76,9 +76,8 @@ def brief_sequence(items: Sequence[Any]) -> str:
 
 def _fields(thing: Any) -> Iterator[tuple[str, Any, Any]]:
     """Name, value and usual value of each field of a named tuple or a dataclass."""
-    if isinstance(thing, tuple):
-        usual = thing._field_defaults  # type: ignore[attr-defined]
-        yield from ((name, getattr(thing, name), usual.get(name, MISSING)) for name in thing._fields)  # type: ignore[attr-defined]
+    if (usual := getattr(thing, "_field_defaults", None)) is not None:
+        yield from ((name, getattr(thing, name), usual.get(name, MISSING)) for name in thing._fields)
         return
     for field in fields(thing):
         if field.repr:

@@ -132,10 +132,8 @@ def to_dict(report: Report) -> dict[str, Any]:
     )
     calls = _Calls(
         module=[module_of(call.path, "a call") for call in report.calls],
-        inputs=[specs.numbers(call.inputs) for call in report.calls],
-        outputs=[specs.numbers(call.outputs) for call in report.calls],
-        first=[call.first for call in report.calls],
-        end=[call.end for call in report.calls],
+        **{name: [specs.numbers(getattr(call, name)) for call in report.calls] for name in ("inputs", "outputs")},
+        **{name: [getattr(call, name) for call in report.calls] for name in ("first", "end")},
     )
     modules = [
         _Module(
@@ -243,14 +241,9 @@ def _operator(record: _Operator, specs: list[TensorSpec]) -> tuple[str, str, Att
 
 def _module(module: _Module, specs: list[TensorSpec]) -> ModuleCost:
     where = f"the module {module.path!r}"
-    read = {
-        "depth": module.path.count(".") + 1 if module.path else 0,
-        "own": _stats(module.own, where),
-        "total": _stats(module.total, where),
-        "inputs": entries(specs, module.inputs, where),
-        "outputs": entries(specs, module.outputs, where),
-    }
-    return ModuleCost(**asdict(module) | read)
+    read: dict[str, Any] = {name: _stats(getattr(module, name), where) for name in ("own", "total")}
+    read |= {name: entries(specs, getattr(module, name), where) for name in ("inputs", "outputs")}
+    return ModuleCost(**asdict(module) | read, depth=module.path.count(".") + 1 if module.path else 0)
 
 
 def _stats(record: msgspec.Struct, where: str) -> Stats:

@@ -72,14 +72,12 @@ def dumps(laws: Laws) -> bytes:
 def loads(packed: bytes) -> Laws:
     """What such a file holds."""
     found = msgspec.json.decode(gzip.decompress(packed), type=_LawsFile)
+    laws = {(family, dtype): law for family, dtype, law in found.laws}
+    workspaces = {(family, dtype): near for family, dtype, near in found.workspaces}
     return Laws(
-        home=find_device(found.device),
-        meta=found.meta,
-        operators=found.operators,
-        laws={(family, dtype): law for family, dtype, law in found.laws},
-        host_ns=found.host_ns,
-        workspaces={(family, dtype): near for family, dtype, near in found.workspaces},
-    )
+        home=find_device(found.device), meta=found.meta, operators=found.operators, laws=laws, host_ns=found.host_ns,
+        workspaces=workspaces,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=4)

@@ -83,12 +83,8 @@ class OpView:
         """A cost whose FLOPs are the MACs' own plus `flops`; all inputs are read and all outputs written by default."""
         is_complex = bool(self.outs) and self.outs[0].dtype in COMPLEX
         per_mac = FLOPS_PER_COMPLEX_MAC if is_complex else FLOPS_PER_MAC
-        return Cost(
-            macs,
-            per_mac * macs + flops,
-            self.bytes_in if bytes_read is None else bytes_read,
-            self.bytes_out if bytes_written is None else bytes_written,
-        )
+        read = self.bytes_in if bytes_read is None else bytes_read
+        return Cost(macs, per_mac * macs + flops, read, self.bytes_out if bytes_written is None else bytes_written)
 
 
 def reals(spec: TensorSpec) -> int:

@@ -216,13 +216,17 @@ def _roll_up(graph: Graph, own: dict[str, Stats], parameters: Iterable[Parameter
         owner = parameter.name.rpartition(".")[0]
         while owner and owner not in own:  # a name with a dot in it
             owner = owner.rpartition(".")[0]
-        spec = parameter.spec
+        spec, stats = parameter.spec, own[owner]
         numel, nbytes = (spec.numel, spec.nbytes) if spec.known else (0, 0)
         if parameter.buffer:
-            own[owner] += Stats(buffers=numel, buffer_bytes=nbytes)
+            own[owner] = stats._replace(buffers=stats.buffers + numel, buffer_bytes=stats.buffer_bytes + nbytes)
         else:
-            trainable, unused = numel * parameter.trainable, numel * (not parameter.used)
-            own[owner] += Stats(numel, trainable, unused, param_bytes=nbytes)
+            own[owner] = stats._replace(
+                params=stats.params + numel,
+                param_bytes=stats.param_bytes + nbytes,
+                trainable_params=stats.trainable_params + (numel if parameter.trainable else 0),
+                unused_params=stats.unused_params + (0 if parameter.used else numel),
+            )
     total = dict(own)
     for module in reversed(graph.modules[1:]):
         parent = module.path.rpartition(".")[0]

@@ -89,20 +89,24 @@ class Form:
 
     def fault(self, ins: int, outs: int) -> str:
         """What is wrong with these numbers of tensors; the empty text where nothing is."""
-        for side, count, tensors in zip(("input", "output"), (ins, outs), self.tensors.split("->"), strict=True):
-            least, most = _numbers(tensors)
+        for side, count, (text, least, most) in zip(
+            ("input", "output"), (ins, outs), _sides(self.tensors), strict=True
+        ):
             if not least <= count <= most:
-                wanted = tensors.strip() or "none"
-                return f"it has {count or 'no'} {side}{'s' * (count != 1)} instead of {wanted}"
+                return f"it has {count or 'no'} {side}{'s' * (count != 1)} instead of {text or 'none'}"
         return ""
 
 
 @cache
-def _numbers(tensors: str) -> tuple[int, float]:
-    """How many tensors there are at least and at most."""
-    names = tensors.strip().split(", ") if tensors.strip() else []
-    named = [name for name in names if name != "..."]
-    return sum(not name.startswith("[") for name in named), float("inf") if "..." in names else len(named)
+def _sides(tensors: str) -> list[tuple[str, int, float]]:
+    """The tensors of each side, and how many there are at least and at most."""
+    sides = []
+    for text in map(str.strip, tensors.split("->")):
+        names = text.split(", ") if text else []
+        named = [name for name in names if name != "..."]
+        least = sum(not name.startswith("[") for name in named)
+        sides.append((text, least, float("inf") if "..." in names else len(named)))
+    return sides
 
 
 @dataclass(frozen=True, slots=True)

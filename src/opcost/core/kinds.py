@@ -89,9 +89,8 @@ class Form:
 
     def fault(self, ins: int, outs: int) -> str:
         """What is wrong with these numbers of tensors; the empty text where nothing is."""
-        for side, count, (text, least, most) in zip(
-            ("input", "output"), (ins, outs), _sides(self.tensors), strict=True
-        ):
+        left, right = _sides(self.tensors)
+        for side, count, (text, least, most) in (("input", ins, left), ("output", outs, right)):
             if not least <= count <= most:
                 return f"it has {count or 'no'} {side}{'s' * (count != 1)} instead of {text or 'none'}"
         return ""

@@ -551,42 +551,6 @@ TENSORRT = """[ { "count" : 10 }
 ]"""
 
 
-def _rocprof() -> Path:
-    def record(kind: int, operation: int, start: int, end: int, number: int, **more: Any) -> dict[str, Any]:
-        times = {"start_timestamp": 10**15 + start, "end_timestamp": 10**15 + end}
-        ties = {"correlation_id": {"internal": number, "external": 0}}
-        return {"kind": kind, "operation": operation, "thread_id": 9, **times, **ties, **more}
-
-    gpu, host = {"handle": 77}, {"handle": 5}
-    words = [
-        {"kind": "NONE", "operations": []},
-        {"kind": "HIP_RUNTIME_API", "operations": ["hipLaunchKernel", "hipMemcpyAsync"]},
-        {"kind": "MARKER_CORE_API", "operations": ["roctxMarkA", "roctxThreadRangeA"]},
-        {"kind": "MEMORY_COPY", "operations": ["MEMORY_COPY_NONE", "MEMORY_COPY_HOST_TO_DEVICE"]},
-    ]
-    dispatch = {"kernel_id": 3, "agent_id": gpu, "queue_id": {"handle": 2}}
-    records = {
-        "marker_api": [record(2, 1, 0, 100, 1)],
-        "hip_api": [record(1, 0, 10, 20, 2), record(1, 1, 30, 35, 3)],
-        "kernel_dispatch": [record(0, 0, 60, 90, 2, dispatch_info=dispatch)],
-        "memory_copy": [record(3, 1, 40, 55, 3, bytes=4096, dst_agent_id=gpu, src_agent_id=host)],
-    }
-    agents = [
-        {"id": host, "type": 1, "name": "EPYC"},
-        {"id": gpu, "type": 2, "name": "gfx942", "product_name": "AMD Instinct MI300X"},
-    ]
-    strings = {"buffer_records": words, "marker_api": [{"key": 1, "value": "layer 0"}]}
-    symbols = [{"kernel_id": 3, "formatted_kernel_name": "gemm(float*)", "kernel_name": "_Z4gemmPf.kd"}]
-    run = {
-        "metadata": {"pid": 41},
-        "agents": agents,
-        "strings": strings,
-        "kernel_symbols": symbols,
-        "buffer_records": records,
-    }
-    return scratch("results.json", json.dumps({"rocprofiler-sdk-tool": [run]}))
-
-
 EXAMPLE = ROOT / "examples" / "trace.json.gz"
 QUERIES: dict[str, dict[str, Any]] = {
     "by kind": {"aggregate_by": "kind"}, "by module": {"aggregate_by": "module", "depth": 2},
@@ -615,7 +579,6 @@ def traces_room() -> Sources:
         sources[f"nsight {path.name.split('.')[0]}"] = lambda path=path: traced(_unpacked(path))
     sources["rank"] = lambda: traced(_ranks() / "worker9.json")
     sources["tensorrt"] = lambda: traced(scratch("profile.json", TENSORRT))
-    sources["rocprof"] = lambda: traced(_rocprof())
     sources["kineto example timeline"] = partial(traced, EXAMPLE, timeline=True, executions=True)
     sources |= {f"query {name}": partial(asked, EXAMPLE, **options) for name, options in QUERIES.items()}
     for view in "breakdown communication memory critical-path launches".split():

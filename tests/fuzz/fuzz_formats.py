@@ -417,10 +417,6 @@ FORMATS: dict[str, Format] = {
             changes=(change.some_bytes,), door=partial(profile, halves=True),
         ),
         Format(
-            name="rocprof", file="results.json", seeds=partial(seeds_of, fuzz_traces.rocprof), changes=_JSON, door=profile,
-            rare=_bombs(b'{"rocprofiler-sdk-tool": [', b"{},") + _LARGE,
-        ),
-        Format(
             name="xla", file="vm.xplane.pb", seeds=partial(traces, "traces/xla/*.pb.gz"), changes=(change.some_bytes,),
             door=profile,
         ),

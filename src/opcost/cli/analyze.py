@@ -87,8 +87,8 @@ _OF_READING = ("partial", "reader", "capture", "scheduler", "rank_cache", "model
 def analyze(
     *profiles: Annotated[Path, parameter(
         group=SOURCE,
-        help="A trace of PyTorch, JAX, ONNX Runtime, MegEngine, MXNet, OpenVINO, TensorRT, Nsight Systems or rocprof "
-        "(experimental), or a profile of opcost, plain or gzipped; several files, or a folder, are ranks.")],
+        help="A trace of PyTorch, JAX, ONNX Runtime, MegEngine, MXNet, OpenVINO, TensorRT or Nsight Systems, "
+        "or a profile of opcost, plain or gzipped; several files, or a folder, are ranks.")],
     flags: AnalyzeFlags = None,
 ) -> int:  # fmt: skip
     """Ask a profile or a trace where the time goes: which operators, modules, kinds, kernels or ranks."""

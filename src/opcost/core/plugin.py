@@ -47,7 +47,7 @@ OWN: dict[str, dict[str, str]] = {
     },
     TRACES: {
         name: f"opcost.traces.{name}:READER"
-        for name in "kineto megengine mxnet nsight onnxruntime openvino rocprof tensorrt xla".split()
+        for name in "kineto megengine mxnet nsight onnxruntime openvino tensorrt xla".split()
     } | {"own": "opcost.traces.registry:SAVED_PROFILES"},
 }  # fmt: skip
 """The project's own parts, by name, so that a copy of the source on the path is all it takes to have them."""

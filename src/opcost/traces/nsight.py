@@ -19,7 +19,8 @@ from opcost.core.profile import Profile
 from opcost.errors import SourceError
 from opcost.traces.file import TraceFile
 from opcost.traces.kineto.decoding import Args
-from opcost.traces.launched import LaunchEvent, LaunchEvents, launched_profile
+from opcost.traces.kineto.reader import is_large, profile_of
+from opcost.traces.launched import CALL, MARKED_OPERATOR, RANGE, LaunchColumns
 from opcost.traces.registry import Reader
 
 _KIND = b"CUPTI_ACTIVITY_KIND_"
@@ -46,9 +47,18 @@ class NsightReader:
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
         with garbage_collector_paused(), tables_of(file) as tables:
-            found, make = _Export(tables), LaunchEvents()
-            meta = {"source": file.name, "format": "nsight", **_meta(tables)}
-            return launched_profile(file, found.events(make), make, meta=meta, ranges="nvtx", notes=found.notes())
+            found = _Export(tables)
+            faulty = found.launches.faulty
+            trace = found.launches.trace()
+            if trace.columns.empty:
+                none = f"none of its {faulty} events has a beginning and an end"
+                fault = none if faulty else "no call and no device work in it"
+                raise SourceError(f"{file.path}: {fault}", hint="record the trace again, while the model runs")
+            trace.meta = {"source": file.name, "format": "nsight", **_meta(tables)}
+            trace.file_notes = [*found.notes()]
+            if faulty:
+                trace.file_notes.append(Note("faulty", f"{faulty} events without valid times are left out"))
+            return profile_of(trace, large=is_large(file))
 
 
 READER: Reader = NsightReader()
@@ -65,19 +75,18 @@ class _Export:
         )
         self._unordered = 0  # ranges that begin and end anywhere
         self._open = 0  # ranges without an end
-
-    def events(self, make: LaunchEvents) -> Iterator[LaunchEvent]:
-        yield from self._ranges(make)
+        self._numbers: dict[tuple[int, int], int] = {}
+        self.launches = LaunchColumns("nvtx")
+        self._add_ranges()
         for start, end, name, thread, number in self._tables.rows(
             "CUPTI_ACTIVITY_KIND_RUNTIME", "start", "end", "nameId", optional=("globalTid", "correlationId")
         ):
             where = _thread(thread)
             called = self._text(name).partition("_v")[0]  # cudaLaunchKernel_v7000 is of the interface of CUDA 7.0
-            yield from make.call(called, where, start, end, make.correlation(where[0], number))
-        yield from self._work(make)
+            self.launches.add(CALL, called, where, start, end, Args(correlation=self._correlation(where[0], number)))
+        self._add_work()
 
     def notes(self) -> Iterator[Note]:
-        """To be read after all events."""
         if self._unordered:
             text = f"{self._unordered} NVTX ranges were started and ended, not pushed and popped, and own nothing"
             yield Note("ranges", f"{text}: they may cross one another")
@@ -87,7 +96,11 @@ class _Export:
     def _text(self, number: object) -> str:
         return self._strings.get(number, "")
 
-    def _ranges(self, make: LaunchEvents) -> Iterator[LaunchEvent]:
+    def _correlation(self, process: int, number: object) -> int:
+        """One number for a process and a number of its own; below zero, which links nothing, where there is none."""
+        return self._numbers.setdefault((process, number), len(self._numbers)) if type(number) is int else -1
+
+    def _add_ranges(self) -> None:
         optional = ("eventType", "text", "textId", "globalTid")
         for start, end, sort, text, number, thread in self._tables.rows(
             "NVTX_EVENTS", "start", "end", optional=optional
@@ -106,9 +119,9 @@ class _Export:
                     # thread is unknown.
                     backward = 1 if _NODE.search(name) else None
                     args = Args(sequence=-1 if sequence is None else int(sequence), forward_thread=backward)
-                yield from make.range(name, _thread(thread), start, end, args)
+                self.launches.add(MARKED_OPERATOR if args else RANGE, name, _thread(thread), start, end, args)
 
-    def _work(self, make: LaunchEvents) -> Iterator[LaunchEvent]:
+    def _add_work(self) -> None:
         """Kernels, copies and fills; and graphs that were traced as a whole, whose kernels are not in the file."""
         memory = self._memories.get
 
@@ -129,8 +142,8 @@ class _Export:
                 f"CUPTI_ACTIVITY_KIND_{table}", "start", "end", "deviceId", optional=optional
             ):
                 queue = device if type(device) is int else 0, stream if type(stream) is int else 0
-                correlation = make.correlation(_thread(process)[0], number)
-                yield from make.work(name_of(*named), queue, start, end, correlation, moved)
+                correlation = self._correlation(_thread(process)[0], number)
+                self.launches.add_work(name_of(*named), queue, start, end, moved, correlation)
 
 
 def _thread(identifier: object) -> tuple[int, int]:

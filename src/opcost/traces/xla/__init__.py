@@ -19,7 +19,8 @@ from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.errors import SourceError
 from opcost.frontends.protobuf import Field, MessageFields, Piece, fields, piece, signed, text, varint, whole
 from opcost.traces.file import LATEST_NS, NS_PER_US, TraceFile, args_of, events_of, hashable, nanoseconds, wall_of
-from opcost.traces.launched import LaunchEvents, device_extra
+from opcost.traces.kineto.device_use import collectives_of, extra_of
+from opcost.traces.launched import LaunchColumns
 from opcost.traces.registry import Reader
 from opcost.traces.xla.hlo import Instruction, instructions, place_of
 
@@ -154,20 +155,18 @@ def _profile(file: TraceFile, trace: XlaTrace, notes: tuple[Note, ...]) -> Profi
         name = work.name if in_graph else work.operator
         instruction = (kernels if in_graph else trace.programs).get(work.program, {}).get(name, Instruction(""))
         rows.append(_row(len(rows), name, work, own_ns, instruction, steps[found][1] if found >= 0 else None))
-    make = LaunchEvents()
-    on_device = (
-        event
-        for work in trace.executed
-        if work.device != HOST
-        for event in make.work(work.name, (work.device, work.line), work.start_ns, work.end_ns, -1, work.moved)
-    )
+    launches = LaunchColumns()
+    for work in trace.executed:
+        if work.device != HOST:
+            launches.add_work(work.name, (work.device, work.line), work.start_ns, work.end_ns, work.moved)
+    linked = launches.trace()
     meta = {"source": file.name, "format": "xla", **trace.versions}
     if trace.devices:
         meta["device"] = ", ".join(dict.fromkeys(trace.devices))
     return Profile(
         meta=meta, rows=tuple(rows), unattributed=tuple(unattributed),
         wall_ns=wall_of((work.start_ns, work.duration_ns) for work in trace.executed),
-        notes=notes, extra=device_extra(on_device),
+        notes=notes, extra=extra_of(linked, collectives_of(linked)) if linked.has_device else {},
     )  # fmt: skip
 
 

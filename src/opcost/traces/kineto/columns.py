@@ -22,8 +22,8 @@ from opcost.frontends.aten.known import known
 from opcost.traces.kineto.decoding import (
     ANNOTATION,
     BACKEND,
+    CATEGORIES,
     DEVICE,
-    IGNORED,
     MEMORY,
     MODULE,
     NO_ARGS,
@@ -32,7 +32,6 @@ from opcost.traces.kineto.decoding import (
     OVERHEAD,
     PROVIDERS,
     RUNTIME,
-    UNREAD,
     Args,
     Event,
     Number,
@@ -170,7 +169,10 @@ class _SignatureNumbers(dict[tuple[str, bytes], int]):
 class Columns:
     """Everything that is kept of a trace."""
 
-    def __init__(self, *, owners: Sequence[int] = (OPERATOR,), providers: Mapping[int, str] = PROVIDERS) -> None:
+    def __init__(
+        self, *, owners: Sequence[int] = (OPERATOR,), providers: Mapping[int, str] = PROVIDERS, memory: bool = False
+    ) -> None:
+        self.sorts = {category: sort for category, sort in CATEGORIES.items() if memory or sort != MEMORY}
         self.owners = owners  # kinds of events that own the device work launched in them
         self.providers = providers  # the provider that rows of each kind name
         self.threads: dict[tuple[Number, Number], dict[int, Lane]] = {}
@@ -200,10 +202,12 @@ class Columns:
     def add(self, events: Iterable[Event]) -> None:
         """Sort a block of events in."""
         sorts: dict[int, list[Event]] = {}
-        for sort, run in groupby(events, _SORT):
-            if sort != IGNORED:
-                sorts.setdefault(sort, []).extend(run)
-        unread = len(sorts.pop(UNREAD, ()))
+        unread = 0
+        for category, run in groupby(events, _CATEGORY):
+            if category in self.sorts:
+                sorts.setdefault(self.sorts[category], []).extend(run)
+            elif category is None:
+                unread += sum(event.args is not None and event.args.task is not NOTHING for event in run)
         if BACKEND in sorts:
             on_device = [event.args is not None and event.args.stream is not None for event in sorts[BACKEND]]
             sorts.setdefault(DEVICE, []).extend(compress(sorts[BACKEND], on_device))
@@ -269,11 +273,12 @@ class Columns:
 
     def fits(self, event: Event) -> bool:
         """Whether columns can have the times of an event; those that they cannot are counted."""
-        if event.sort == IGNORED or event.ts is None or (event.sort != MEMORY and event.dur is None):
+        sort = None if event.cat is None else self.sorts.get(event.cat)
+        if sort is None or event.ts is None or (sort != MEMORY and event.dur is None):
             return True
         try:
             _nanoseconds([event.ts], LATEST)
-            _nanoseconds([0 if event.sort == MEMORY else event.dur], LONGEST)
+            _nanoseconds([0 if sort == MEMORY else event.dur], LONGEST)
         except OverflowError:
             self.beyond += 1
             return False
@@ -366,7 +371,7 @@ class Columns:
 
 
 _NO_THREAD = frozenset({None, 0, "0"})
-_SORT = attrgetter("sort")
+_CATEGORY = attrgetter("cat")
 _THREAD = attrgetter("pid", "tid")
 _CHANGE = attrgetter("address", "changed", "allocated", "reserved", "device_type", "device_id")
 

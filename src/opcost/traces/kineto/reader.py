@@ -123,8 +123,8 @@ def profile_of(
 
 def _read(file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> Trace:
     """One file read and linked; changes of memory if requested, or of a file that is not large."""
-    stream = KinetoStream(file, partial=partial, memory=not is_large(file) if memory is None else memory)
-    columns = Columns()
+    stream = KinetoStream(file, partial=partial)
+    columns = Columns(memory=not is_large(file) if memory is None else memory)
     for events in stream.blocks():
         try:
             columns.add(events)

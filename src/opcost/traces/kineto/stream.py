@@ -68,14 +68,14 @@ class KinetoStream:
     and `partial` allowed that.
     """
 
-    def __init__(self, file: TraceFile, *, partial: bool = False, memory: bool = False) -> None:
+    def __init__(self, file: TraceFile, *, partial: bool = False) -> None:
         self.file = file
         self.partial = partial
         self.fields: dict[str, Any] = {}
         self.damage = ""
         self.left_out: dict[str, array[int]] = {}
         self.events = 0
-        self._decoder = EventDecoder(memory)
+        self._decoder = EventDecoder()
         self._position = 0  # offset of the buffer's first byte in the unpacked file, for messages
         self._read = 0
         self._broken = ""  # why the file cannot be unpacked further
@@ -171,7 +171,7 @@ class KinetoStream:
         if not is_last and len(buffer) < SIFTED_BYTES and (not separator or separator not in buffer):
             return _Decoded([], 0)
         sieve = _Sieve(buffer, separator, self._decoder)
-        events = sieve.good(list(sieve.pieces()), by_category=True)
+        events = sieve.good(list(sieve.pieces()))
         for place, fault in sorted(sieve.faults):
             self.left_out.setdefault(fault, array("q")).append(self._position + place)
         if sum(map(len, self.left_out.values())) > MOST_FAULTS:
@@ -274,13 +274,13 @@ class _Sieve:
                 self.faults.append((start, "that are no objects"))
             self.place = _behind_blanks(text, end)
 
-    def good(self, pieces: list[tuple[int, int]], *, by_category: bool = False) -> list[Event]:
+    def good(self, pieces: list[tuple[int, int]]) -> list[Event]:
         """The events of these pieces; the bad ones are found by halving."""
         if not pieces:
             return []
         text = b"[%b]" % b",".join([self.text[start:end] for start, end in pieces])
         try:
-            return self.decoder.decode(text, by_category=by_category)
+            return self.decoder.decode(text)
         except FAULTS as exc:
             if len(pieces) == 1:
                 self.faults.append((pieces[0][0], _fault_of(exc)))
@@ -313,7 +313,7 @@ class _Sieve:
             end = _end_of_value(self.text, place)
             if end is not None and _MARK in self.text[place:end]:
                 try:
-                    self.decoder.decode(b"[%b]" % self.text[place:end], by_category=False)
+                    self.decoder.decode(b"[%b]" % self.text[place:end])
                 except FAULTS:
                     continue
                 return place

@@ -18,6 +18,7 @@ from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.profile import Profile
 from opcost.errors import SourceError
 from opcost.traces.file import TraceFile
+from opcost.traces.kineto.columns import Numbers
 from opcost.traces.kineto.decoding import Args
 from opcost.traces.kineto.reader import is_large, profile_of
 from opcost.traces.launched import CALL, MARKED_OPERATOR, RANGE, LaunchColumns
@@ -75,7 +76,7 @@ class _Export:
         )
         self._unordered = 0  # ranges that begin and end anywhere
         self._open = 0  # ranges without an end
-        self._numbers: dict[tuple[int, int], int] = {}
+        self._numbers = Numbers[tuple[int, int]]()
         self.launches = LaunchColumns("nvtx")
         self._add_ranges()
         for start, end, name, thread, number in self._tables.rows(
@@ -98,7 +99,7 @@ class _Export:
 
     def _correlation(self, process: int, number: object) -> int:
         """One number for a process and a number of its own; below zero, which links nothing, where there is none."""
-        return self._numbers.setdefault((process, number), len(self._numbers)) if type(number) is int else -1
+        return self._numbers[process, number] if type(number) is int else -1
 
     def _add_ranges(self) -> None:
         optional = ("eventType", "text", "textId", "globalTid")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from os import PathLike
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from opcost.core.files import keep_pipes
 from opcost.core.plugin import TRACES, faults_attributed, usable, warn_of_fault
@@ -25,27 +25,6 @@ class Reader(Protocol):
 
     def read(self, file: TraceFile, *, partial: bool = False) -> Profile:
         """The profile; with `partial`, of a damaged file what is before the damage."""
-        ...
-
-
-@runtime_checkable
-class ReadsMore(Protocol):
-    """A reader of large files, which reads some of them only if requested."""
-
-    def read_more(
-        self,
-        file: TraceFile,
-        *,
-        partial: bool,
-        memory: bool | None,
-        timeline: bool,
-        executions: bool,
-        capture: TraceFile | None,
-    ) -> Profile:
-        """The profile, with memory over time (None: the reader decides), with a timeline, or with each execution.
-
-        The operators of replayed graphs are found in the trace of their capture.
-        """
         ...
 
 
@@ -108,21 +87,17 @@ def read(
     *,
     partial: bool = False,
     reader: str | None = None,
-    memory: bool | None = None,
-    timeline: bool = False,
-    executions: bool = False,
     capture: str | PathLike[str] | None = None,
+    **more: Any,
 ) -> Profile:
-    """The profile in a file of any tool; the options are those of `opcost.read_profile`."""
+    """The profile in a file of any tool; the options are those of `opcost.read_profile`, `more` those of the Kineto reader."""
     with keep_pipes():
         file = TraceFile(path)
         captured = None if capture is None else TraceFile(capture)
         found = reader_of(file, reader)
         with faults_attributed(found, "reading a trace"):
-            if isinstance(found, ReadsMore):
-                profile = found.read_more(
-                    file, partial=partial, memory=memory, timeline=timeline, executions=executions, capture=captured
-                )
+            if (read_more := getattr(found, "read_more", None)) is not None:
+                profile: Profile = read_more(file, partial=partial, capture=captured, **more)
             elif captured is not None:
                 hint = "leave capture= (`opcost analyze --capture`) out"
                 raise OpcostError(f"{file.path}: traces of {found.name} have no captures", hint=hint)

@@ -15,7 +15,7 @@ from functools import cache, partial
 from itertools import compress, groupby, islice
 from math import floor
 from operator import attrgetter, itemgetter, lt, not_
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from opcost.core.names import is_collective
 from opcost.frontends.aten.known import known
@@ -50,11 +50,20 @@ COLLECTIVE_OPERATOR = "record_param_comms"
 """The operator around the launch of a collective, whose arguments describe it."""
 COLLECTIVE_FIELDS = ("collective", "group_name", "in_elements", "out_elements", "group_size", "element")
 """The fields of arguments that describe a collective."""
+K = TypeVar("K")
 APART = b"\0"  # between the parts of a signature; no JSON text has this byte in it
 LARGEST = 2**63
 LATEST, LONGEST = 2**52, 2**42
 """Microseconds: 142 years are later than every clock, and thousands of 50 days are still below 64 bits of nanoseconds."""
 HALVES_BELOW = 2**42  # microseconds; a thousand times that, a float still has half a nanosecond
+
+
+class Numbers(dict[K, int]):
+    """The numbers of distinct things, in the order in which they are first met."""
+
+    def __missing__(self, key: K) -> int:
+        self[key] = number = len(self)
+        return number
 
 
 @dataclass(slots=True)
@@ -127,8 +136,8 @@ class MemoryColumns:
     changed: array[int] = field(default_factory=LONGS)  # bytes, below zero where they were freed
     allocated: array[int] = field(default_factory=LONGS)
     reserved: array[int] = field(default_factory=LONGS)
-    threads: dict[tuple[Number, Number], int] = field(default_factory=dict)
-    devices: dict[tuple[Number, Number], int] = field(default_factory=dict)
+    threads: Numbers[tuple[Number, Number]] = field(default_factory=Numbers)
+    devices: Numbers[tuple[Number, Number]] = field(default_factory=Numbers)
     """By type and number, as the profiler writes them."""
 
 
@@ -180,15 +189,15 @@ class Columns:
         self.device = DeviceColumns()
         self.memory = MemoryColumns()
         self.signatures: list[TracedSignature] = []
-        self.kernel_names: dict[str, int] = {}
-        self.queues: dict[tuple[Number, Number], int] = {}  # device and stream
+        self.kernel_names = Numbers[str]()
+        self.queues = Numbers[tuple[Number, Number]]()  # device and stream
         self.steps: list[tuple[int, int, int]] = []
         """Start, end and number of each step that the profiler's schedule marked."""
         self.collectives: dict[int, int] = {}
         """By place in the device columns, the number of a collective's description."""
-        self.messages: dict[tuple[bytes, ...], int] = {}
+        self.messages = Numbers[tuple[bytes, ...]]()
         """The descriptions of collectives, as the trace spells them, and their numbers."""
-        self.launches: dict[bytes, int] = {}
+        self.launches = Numbers[bytes]()
         """The kernels that runtime calls name, as the trace spells them, and their numbers."""
         self.moved: dict[tuple[int, int], int] = {}
         """Bytes that copies of one queue and name moved, where the trace has them."""
@@ -202,39 +211,30 @@ class Columns:
     def add(self, events: Iterable[Event]) -> None:
         """Sort a block of events in."""
         sorts: dict[int, list[Event]] = {}
-        unread = 0
+        sort_of = self.sorts.get
         for category, run in groupby(events, _CATEGORY):
-            if category in self.sorts:
-                sorts.setdefault(self.sorts[category], []).extend(run)
+            if (sort := sort_of(category)) is not None:
+                sorts.setdefault(sort, []).extend(run)
             elif category is None:
-                unread += sum(event.args is not None and event.args.task is not NOTHING for event in run)
+                self.unread += sum(event.args is not None and event.args.task is not NOTHING for event in run)
         if BACKEND in sorts:
             on_device = [event.args is not None and event.args.stream is not None for event in sorts[BACKEND]]
             sorts.setdefault(DEVICE, []).extend(compress(sorts[BACKEND], on_device))
             sorts[BACKEND] = [*compress(sorts[BACKEND], map(not_, on_device))]
-        # All times first: they may be beyond what a column can have, and then nothing of this block is kept.
-        memory = [
-            event
-            for event in sorts.pop(MEMORY, [])
-            if event.name == "[memory]" and event.ts is not None and event.args is not None
-        ]
-        memory_times = _nanoseconds([event.ts for event in memory], LATEST)
-        device = self._timed(sorts.pop(DEVICE, []))
+        changes = [e for e in sorts.pop(MEMORY, []) if e.name == "[memory]" and e.args and e.ts is not None]
+        for change in changes:
+            change.dur = 0
+        self._add_memory(*self._timed(changes))
+        self._add_device(*self._timed(sorts.pop(DEVICE, [])))
         if MODULE in sorts:  # of the calls of Python functions those that are modules, a few of very many
             sorts[MODULE] = [event for event in sorts[MODULE] if event.name and event.name.startswith(MODULE_PREFIX)]
-        timed = []
         for sort, found in sorts.items():
             threads: dict[tuple[Number, Number], list[Event]] = {}
             for thread, run in groupby(found, _THREAD):
                 threads.setdefault(thread, []).extend(run)
-            timed += [(sort, thread, self._timed(bucket)) for thread, bucket in threads.items()]
-        self.unread += unread
-        if memory:
-            self._add_memory(memory, memory_times)
-        self._add_device(*device)
-        for sort, thread, columns in timed:
-            lane = self.threads.setdefault(thread, {}).setdefault(_LANES[sort], Lane())
-            self._add_calls(lane, sort, *columns)
+            for thread, bucket in threads.items():
+                lane = self.threads.setdefault(thread, {}).setdefault(_LANES[sort], Lane())
+                self._add_calls(lane, sort, *self._timed(bucket))
 
     def move_device_work(self) -> None:
         """Take work of third-party backends off threads of processes that run no operator: those are their devices."""
@@ -247,9 +247,8 @@ class Columns:
             del lanes[LEAVES]
             work, names = self.device, self.kernel_names
             called = [self.signatures[signature].name for signature in lane.signature]
-            queue = self.queues.setdefault((pid, tid), len(self.queues))
-            work.name.extend([names.setdefault(name, len(names)) for name in called])
-            work.queue.extend([queue] * len(called))
+            work.name.extend([names[name] for name in called])
+            work.queue.extend([self.queues[pid, tid]] * len(called))
             work.correlation.extend(lane.link)
             work.external.extend(lane.external)
             work.start.extend(lane.start)
@@ -271,45 +270,45 @@ class Columns:
         """The names of kernels that runtime calls launch, by their numbers."""
         return [text if isinstance(text := decoded(name), str) else "" for name in self.launches]
 
-    def fits(self, event: Event) -> bool:
-        """Whether columns can have the times of an event; those that they cannot are counted."""
-        sort = None if event.cat is None else self.sorts.get(event.cat)
-        if sort is None or event.ts is None or (sort != MEMORY and event.dur is None):
-            return True
-        try:
-            _nanoseconds([event.ts], LATEST)
-            _nanoseconds([0 if sort == MEMORY else event.dur], LONGEST)
-        except OverflowError:
-            self.beyond += 1
-            return False
-        return True
-
-    def _add_memory(self, bucket: list[Event], times: array[int]) -> None:
+    def _add_memory(self, bucket: list[Event], times: array[int], _: object) -> None:
+        if not bucket:
+            return
         memory = self.memory
         changes = zip(*(_CHANGE(event.args) for event in bucket), strict=True)
         address, changed, allocated, reserved, kinds, numbers = changes
         memory.time.extend(times)
-        memory.thread.extend(_numbered(list(map(_THREAD, bucket)), memory.threads))
-        memory.place.extend(_numbered(list(zip(kinds, numbers, strict=True)), memory.devices))
+        memory.thread.extend(map(memory.threads.__getitem__, map(_THREAD, bucket)))
+        memory.place.extend(map(memory.devices.__getitem__, zip(kinds, numbers, strict=True)))
         # A difference; what is no number, or beyond 63 bits, is none
         memory.changed.extend([each if type(each) is int and -LARGEST <= each < LARGEST else 0 for each in changed])
         for column, values in ((memory.address, address), (memory.allocated, allocated), (memory.reserved, reserved)):
             column.extend(_identifiers(values))
 
     def _timed(self, events: list[Event]) -> tuple[list[Event], array[int], array[int]]:
-        """The events that have a beginning and a duration, and both in nanoseconds."""
+        """The events that have a beginning and a duration which columns can have, and both in nanoseconds."""
         spent = [event.dur for event in events]
         try:
             starts = _nanoseconds([event.ts for event in events], LATEST)
             durations = _nanoseconds(spent, LONGEST)
-        except TypeError:  # None is neither smaller nor larger than a time
-            complete = [event for event in events if event.ts is not None and event.dur is not None]
-            self.untimed += len(events) - len(complete)
-            return self._timed(complete)
+        except (TypeError, OverflowError):  # None is neither smaller nor larger than a time
+            return self._timed([event for event in events if self._has_times(event)])
         if min(spent, default=0) < 0:  # type: ignore[type-var, operator]
             self.negative += sum(duration < 0 for duration in durations)
             durations = array("q", [max(duration, 0) for duration in durations])
         return events, starts, durations
+
+    def _has_times(self, event: Event) -> bool:
+        """Whether columns can have the times of an event; those that they cannot are counted."""
+        if event.ts is None or event.dur is None:
+            self.untimed += 1
+            return False
+        try:
+            _nanoseconds([event.ts], LATEST)
+            _nanoseconds([event.dur], LONGEST)
+        except OverflowError:
+            self.beyond += 1
+            return False
+        return True
 
     def _add_calls(self, lane: Lane, sort: int, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
         numbers, count = self._numbers[sort], len(bucket)
@@ -333,10 +332,7 @@ class Columns:
             # The number of the kernel that a call launches, where the trace names it
             kernels = [NOTHING if event.args is None else event.args.kernel for event in bucket]
             launched = [each if each is NOTHING else bytes(each) for each in kernels]
-            numbered = self.launches.setdefault
-            external = array(
-                "q", [NONE if each is NOTHING else numbered(each, len(self.launches)) for each in launched]
-            )
+            external = array("q", [NONE if each is NOTHING else self.launches[each] for each in launched])
         if sort in (RUNTIME, BACKEND):
             link = _identifiers([NONE if event.args is None else event.args.correlation for event in bucket])
         for name, column in (
@@ -352,15 +348,15 @@ class Columns:
     def _add_device(self, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
         columns, names, queues = self.device, self.kernel_names, self.queues
         arguments = [event.args or NO_ARGS for event in bucket]
-        columns.name.extend([names.setdefault(event.name or "", len(names)) for event in bucket])
+        columns.name.extend([names[event.name or ""] for event in bucket])
         for place, (event, args) in enumerate(zip(bucket, arguments, strict=True), len(columns.start)):
             device = event.pid if args.device is None else args.device
             stream = event.tid if args.stream is None else args.stream
-            queue = queues.setdefault((device, stream), len(queues))
+            queue = queues[device, stream]
             columns.queue.append(queue)
             if args.collective is not NOTHING:
                 message = tuple(map(bytes, self._describe(args)))
-                self.collectives[place] = self.messages.setdefault(message, len(self.messages))
+                self.collectives[place] = self.messages[message]
             if args.bytes is not None:
                 key = queue, columns.name[place]
                 self.moved[key] = self.moved.get(key, 0) + max(_identifier(args.bytes), 0)
@@ -376,9 +372,8 @@ _THREAD = attrgetter("pid", "tid")
 _CHANGE = attrgetter("address", "changed", "allocated", "reserved", "device_type", "device_id")
 
 
-def _nanoseconds(microseconds: Sequence[float | Decimal | None], limit: int) -> array[int]:
+def _nanoseconds(times: list[Any], limit: int) -> array[int]:
     """Floats, integers or decimals, each to the nearest nanosecond; the quick path needs a bit for the half."""
-    times: list[Any] = list(microseconds)
     if not times:
         return array("q")
     is_exact = type(times[0]) is Decimal
@@ -413,10 +408,3 @@ def _identifiers(values: Sequence[Number]) -> array[int]:
         return array("q", values)  # type: ignore[arg-type]  # that they are numbers is what is tried
     except (TypeError, OverflowError):
         return array("q", map(_identifier, values))
-
-
-def _numbered(keys: list[tuple[Number, Number]], numbers: dict[tuple[Number, Number], int]) -> list[int]:
-    """The number of each of these, given when it is first met; mostly all are the same."""
-    if keys.count(keys[0]) == len(keys):
-        return [numbers.setdefault(keys[0], len(numbers))] * len(keys)
-    return [numbers.setdefault(key, len(numbers)) for key in keys]

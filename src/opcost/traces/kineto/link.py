@@ -16,7 +16,7 @@ from array import array
 from collections import Counter
 
 from opcost.core.timeline import PIECES
-from opcost.traces.kineto.columns import CALLS, LEAVES, MODULE_PREFIX, MODULES, NONE, Columns, Lane
+from opcost.traces.kineto.columns import CALLS, LEAVES, MODULE_PREFIX, MODULES, NONE, Columns, Lane, Numbers
 from opcost.traces.kineto.decoding import ANNOTATION, OPERATOR, OVERHEAD, Number
 from opcost.traces.kineto.modules import NEVER, ModuleTree, modules_at, steps_of, training_of
 from opcost.traces.kineto.trace import CapturedLaunch, Trace, Unowned
@@ -65,7 +65,7 @@ class _Linker:
     def __init__(self, trace: Trace, calls: list[Lane]) -> None:
         columns = trace.columns
         names = [signature.name for signature in columns.signatures]
-        numbers: dict[str, int] = {}
+        numbers = Numbers[str]()
 
         def numbers_of(pattern: str) -> set[int]:
             return {number for number, name in enumerate(names) if re.search(pattern, name)}
@@ -76,7 +76,7 @@ class _Linker:
         self.owner: dict[int, int] = {}
         """By correlation, the row that launched something: of calls inside each other the outer one's, or why there is none."""
         self.repeated: list[int] = []  # rows inside one of the same name
-        self.names = [numbers.setdefault(name, len(numbers)) for name in names]
+        self.names = [numbers[name] for name in names]
         """Of each signature, the number of its name."""
         self.module_names = [name[len(MODULE_PREFIX) :] for name in names]
         self.is_owner = [signature.sort in columns.owners for signature in columns.signatures]
@@ -257,10 +257,10 @@ def _separate_processes(columns: Columns) -> None:
                 own[correlation] = min(start, own.get(correlation, start))
     if sum(map(len, calls.values())) == len(set().union(*calls.values())):
         return
-    numbers: dict[tuple[Number, int], int] = {}
+    numbers = Numbers[tuple[Number, int]]()
 
     def number(process: Number, correlation: int) -> int:
-        return numbers.setdefault((process, correlation), len(numbers)) if correlation >= 0 else correlation
+        return numbers[process, correlation] if correlation >= 0 else correlation
 
     for pid, lane in lanes:
         lane.link = array("q", [number(pid, correlation) for correlation in lane.link])

@@ -126,10 +126,7 @@ def _read(file: TraceFile, *, partial: bool = False, memory: bool | None = None)
     stream = KinetoStream(file, partial=partial)
     columns = Columns(memory=not is_large(file) if memory is None else memory)
     for events in stream.blocks():
-        try:
-            columns.add(events)
-        except OverflowError:
-            columns.add([event for event in events if columns.fits(event)])
+        columns.add(events)
     # What was left out of a file, and what was lost of a damaged one
     notes = []
     if stream.damage:

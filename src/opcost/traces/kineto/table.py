@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from opcost.core.graph import Note
 from opcost.core.profile import Kernel, Profile, ProfileRow, Spread
 from opcost.core.timeline import DEEPEST, LaneColumns, kernel_sort, lane_title, lanes_as_columns, thinned_lanes
-from opcost.traces.kineto.columns import NONE, DeviceColumns
+from opcost.traces.kineto.columns import NONE, DeviceColumns, Numbers
 from opcost.traces.kineto.device_use import Collective, collectives_of, extra_of
 from opcost.traces.kineto.trace import REASONS, HostRows, Trace
 
@@ -71,10 +71,9 @@ def _grouped_rows(trace: Trace) -> tuple[list[ProfileRow], list[array[int]]]:
     states = bytearray(trace.nested.covered)
     for owner in {owner for _, owner in trace.owned()}:
         states[owner] += LAUNCHING
-    numbers: dict[tuple[int, int, int, int | None, str, int], int] = {}
-    number_of = numbers.setdefault
+    numbers = Numbers[tuple[int, int, int, int | None, str, int]]()
     keys = zip(rows.signature, rows.module, rows.phase, steps, trace.thread_of_rows(), states, strict=False)
-    group_of = array("i", [number_of(key, len(numbers)) for key in keys])
+    group_of = array("i", map(numbers.__getitem__, keys))
     members: list[array[int]] = [array("i") for _ in numbers]
     add = [own.append for own in members]
     for row, number in enumerate(group_of):

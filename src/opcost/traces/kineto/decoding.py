@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from functools import cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -73,6 +74,11 @@ class Args(msgspec.Struct, gc=False, rename=_NAMES):
     correlation: Number = ABSENT  # what links a call of the device's runtime to the work that it launched
     kernel: Raw = NOTHING  # the name of the launched kernel, which ROCm writes
     bytes: Number = None
+
+
+class MemoryArgs(Args, gc=False, rename=_NAMES):
+    """The same, and what changes of memory have beside."""
+
     address: Number = ABSENT
     changed: Number = None
     device_id: Number = None
@@ -96,13 +102,6 @@ class Event(msgspec.Struct, gc=False):
     args: Args | None = None
 
 
-class DecimalEvent(Event, gc=False):
-    """The same with times that keep every decimal."""
-
-    ts: Decimal | None = None  # type: ignore[assignment]
-    dur: Decimal | None = None  # type: ignore[assignment]
-
-
 # -- how it is decoded
 
 EXACT_BELOW = 2.0**43
@@ -122,13 +121,19 @@ FAULTS: tuple[type[Exception], ...] = (MALFORMED, UnicodeDecodeError, RecursionE
 """All that decoding may raise: text that is no JSON (MALFORMED), of which JSON that is no event (INVALID), and the others."""
 
 
-_FLOATS, _DECIMALS = msgspec.json.Decoder(list[Event]), msgspec.json.Decoder(list[DecimalEvent])
+@cache
+def _decoder(args: type[Args], time: Any) -> Any:
+    """Of lists of events with such arguments and times."""
+    fields = [("ts", time | None, None), ("dur", time | None, None), ("args", args | None, None)]
+    return msgspec.json.Decoder(list[msgspec.defstruct("Event", fields, bases=(Event,), gc=False)])  # type: ignore[misc]
 
 
 class EventDecoder:
-    """Decodes the blocks of one file, and remembers whether its times need decimals."""
+    """Decodes the blocks of one file, with changes of memory or without, and remembers whether its times need decimals."""
 
-    exact = False
+    def __init__(self, *, memory: bool) -> None:
+        self.args = MemoryArgs if memory else Args
+        self.exact = False
 
     def decode(self, text: bytes) -> list[Event]:
         """The events of a list; NaN and infinity, which some writers put into arguments, count as missing."""
@@ -145,7 +150,7 @@ class EventDecoder:
         """Decode with floats, and once a time of the file needs decimals, with those."""
         if not self.exact:
             try:
-                found = _FLOATS.decode(text)
+                found: list[Any] = _decoder(self.args, int | float).decode(text)
             except INVALID as exc:
                 if _QUOTED_TIME.search(str(exc)) is None:
                     raise
@@ -155,6 +160,6 @@ class EventDecoder:
                 # A float may be the wrong nanosecond, as on a clock that counts from 1970.
                 if not any(time >= EXACT_BELOW or UNSURE[0] <= time < UNSURE[1] for time in times):
                     return found
-        exact: list[Any] = _DECIMALS.decode(text)
+        exact: list[Any] = _decoder(self.args, Decimal).decode(text)
         self.exact = True
         return exact

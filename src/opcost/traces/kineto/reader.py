@@ -123,8 +123,8 @@ def profile_of(
 
 def _read(file: TraceFile, *, partial: bool = False, memory: bool | None = None) -> Trace:
     """One file read and linked; changes of memory if requested, or of a file that is not large."""
-    stream = KinetoStream(file, partial=partial)
-    columns = Columns(memory=not is_large(file) if memory is None else memory)
+    memory = not is_large(file) if memory is None else memory
+    stream, columns = KinetoStream(file, partial=partial, memory=memory), Columns(memory=memory)
     for events in stream.blocks():
         columns.add(events)
     # What was left out of a file, and what was lost of a damaged one

@@ -68,14 +68,14 @@ class KinetoStream:
     and `partial` allowed that.
     """
 
-    def __init__(self, file: TraceFile, *, partial: bool = False) -> None:
+    def __init__(self, file: TraceFile, *, partial: bool = False, memory: bool = False) -> None:
         self.file = file
         self.partial = partial
         self.fields: dict[str, Any] = {}
         self.damage = ""
         self.left_out: dict[str, array[int]] = {}
         self.events = 0
-        self._decoder = EventDecoder()
+        self._decoder = EventDecoder(memory=memory)
         self._position = 0  # offset of the buffer's first byte in the unpacked file, for messages
         self._read = 0
         self._broken = ""  # why the file cannot be unpacked further

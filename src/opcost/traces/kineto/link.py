@@ -18,7 +18,7 @@ from collections import Counter
 from opcost.core.timeline import PIECES
 from opcost.traces.kineto.columns import CALLS, LEAVES, MODULE_PREFIX, MODULES, NONE, Columns, Lane, Numbers
 from opcost.traces.kineto.decoding import ANNOTATION, OPERATOR, OVERHEAD, Number
-from opcost.traces.kineto.modules import NEVER, ModuleTree, modules_at, steps_of, training_of
+from opcost.traces.kineto.modules import NEVER, ModuleTree, open_at, steps_of, training_of
 from opcost.traces.kineto.trace import CapturedLaunch, Trace, Unowned
 
 SLACK_NS = 100_000  # clocks of host and device are compared now and then, and may be off by less between
@@ -92,14 +92,14 @@ class _Linker:
     def add_thread(self, lanes: dict[int, Lane]) -> None:
         """Add the rows of one thread: what holds others, then the runtime calls inside; its lanes are used up."""
         calls, leaves = lanes.get(CALLS, Lane()), lanes.get(LEAVES, Lane())
-        changes = self.tree.changes(lanes.get(MODULES, Lane()), self.module_names)
+        module_calls = lanes.get(MODULES, Lane())
         lanes.clear()
         calls.sort()
         leaves.sort()
         trace, rows, first = self.trace, self.trace.rows, len(self.trace)
         parents, call_ends, self_time, repeated = _nest(calls, self.names)
         self.repeated += [first + row for row in repeated]
-        around = _open_at(leaves.start, calls.start, parents, call_ends)
+        around = open_at(leaves.start, calls.start, parents, call_ends)
         self._link_launches(leaves, around, calls, parents, first)
         leaf_ends = [start + spent for start, spent in zip(leaves.start, leaves.duration, strict=True)]
         # By another clock a runtime call may seem to end after what contains it, and is not taken off its time.
@@ -111,14 +111,13 @@ class _Linker:
                 trace.first = min(trace.first, starts[0])
                 latest = max(ends)
                 trace.last = max(trace.last, latest)
-        modules = modules_at(changes, calls.start)
+        modules = self.tree.at((calls.start, leaves.start), module_calls, self.module_names)
         if self.training is None:
             rows.phase.extend(array("b", bytes(len(parents) + len(around))))
         else:
             phases, nodes = self.training.sweep(calls, parents, modules, first)
             self.training.note([nodes[row] for row in around], first + len(parents))
             rows.phase.extend(array("b", [*phases[:-1], *(phases[row] for row in around)]))
-        modules += modules_at(changes, leaves.start)
         for name in ("start", "duration", "signature", "external"):
             column = getattr(rows, name)
             column.extend(getattr(calls, name))
@@ -181,22 +180,6 @@ def _nest(calls: Lane, names: list[int]) -> tuple[list[int], list[int], list[int
         top, parent, around = end, row, name
         row += 1  # noqa: SIM113 - `enumerate` would make a pair for every row
     return parents, ends, self_time, repeated
-
-
-def _open_at(times: array[int], call_starts: array[int], parents: list[int], ends: list[int]) -> list[int]:
-    """The innermost call that is open at each of these times, which only grow."""
-    found = []
-    starts = iter(call_starts)
-    call, next_start = NONE, next(starts, NEVER)
-    for time in times:
-        while next_start <= time:
-            call += 1
-            next_start = next(starts, NEVER)
-        row = call
-        while row != NONE and ends[row] <= time:
-            row = parents[row]
-        found.append(row)
-    return found
 
 
 def _join(trace: Trace, repeated: list[int]) -> None:

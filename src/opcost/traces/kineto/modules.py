@@ -10,11 +10,11 @@ import re
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 from opcost.core.graph import Phase
-from opcost.traces.kineto.columns import CALLS, INTS, LONGS, NONE, Columns, Lane, TracedSignature
+from opcost.traces.kineto.columns import CALLS, INTS, LONGS, NONE, Columns, Lane, Numbers, TracedSignature
 from opcost.traces.kineto.decoding import ANNOTATION, OPERATOR
 
 NEVER = 2**64  # later than every time
@@ -22,17 +22,19 @@ NEVER = 2**64  # later than every time
 # -- modules
 
 
-def modules_at(changes: Iterable[tuple[int, int]], times: array[int]) -> list[int]:
-    """The innermost module at each of these times, given when another becomes that, and which; all times only grow."""
-    found: list[int] = []
-    upcoming = chain(changes, [(NEVER, NONE)])
-    module = NONE
-    next_change, next_module = next(upcoming)
+def open_at(times: array[int], call_starts: array[int], parents: list[int], ends: list[int]) -> list[int]:
+    """The innermost call that is open at each of these times, which only grow; NONE where none is."""
+    found = []
+    starts = iter(call_starts)
+    call, next_start = NONE, next(starts, NEVER)
     for time in times:
-        while next_change <= time:
-            module = next_module
-            next_change, next_module = next(upcoming)
-        found.append(module)
+        while next_start <= time:
+            call += 1
+            next_start = next(starts, NEVER)
+        row = call
+        while row != NONE and ends[row] <= time:
+            row = parents[row]
+        found.append(row)
     return found
 
 
@@ -42,31 +44,30 @@ class ModuleTree:
 
     paths: list[str] = field(default_factory=list)
     """By number: the classes and numbers from the outermost, as `ResNet_0.Conv2d_3`."""
-    _numbers: dict[tuple[int, str], int] = field(default_factory=dict)
+    _numbers: Numbers[tuple[int, str]] = field(default_factory=Numbers)
 
-    def changes(self, calls: Lane, names: list[str]) -> list[tuple[int, int]]:
-        """When another module becomes the innermost one on a thread, and which; `names` are those of all signatures."""
+    def at(self, times: Iterable[array[int]], calls: Lane, names: list[str]) -> list[int]:
+        """The innermost module at each of these times, given its calls on a thread; `names` are those of all signatures.
+
+        A call that seems to end after the one around it is inside it all the same.
+        """
         calls.sort()
-        found: list[tuple[int, int]] = []
-        opened: list[tuple[int, int]] = [(NEVER, NONE)]
-        """The end and the number of each module that is being called, the outermost first."""
-
-        def close(until: int) -> None:
-            """End what ends by this time; a call that seems to end after the one around it ends with that one."""
-            while opened[-1][0] <= until:
-                end, _ = opened.pop()
-                found.append((max(end, found[-1][0]), opened[-1][1]))
-
-        for start, duration, signature in zip(calls.start, calls.duration, calls.signature, strict=True):
-            close(start)
-            key = around, name = opened[-1][1], names[signature]
-            if key not in self._numbers:
-                self._numbers[key] = len(self.paths)
+        parents: list[int] = []
+        modules: list[int] = []
+        ends = [start + duration for start, duration in zip(calls.start, calls.duration, strict=True)]
+        row = NONE
+        for call, (start, signature) in enumerate(zip(calls.start, calls.signature, strict=True)):
+            while row != NONE and ends[row] <= start:
+                row = parents[row]
+            around, name = NONE if row == NONE else modules[row], names[signature]
+            module = self._numbers[around, name]
+            if module == len(self.paths):
                 self.paths.append(name if around == NONE else f"{self.paths[around]}.{name}")
-            opened.append((start + duration, self._numbers[key]))
-            found.append((start, self._numbers[key]))
-        close(NEVER - 1)
-        return found
+            parents.append(row)
+            modules.append(module)
+            row = call
+        modules.append(NONE)  # where no call is open
+        return [modules[row] for each in times for row in open_at(each, calls.start, parents, ends)]
 
 
 # -- phases

@@ -114,7 +114,7 @@ def _node(kind: str, inputs: Sequence[str | list[int]], outputs: int, fields: Ma
         ins.append(
             Operand(place, shape, dtype, Content((len(given),), tuple(given)) if isinstance(given, list) else None)
         )
-    return MegEngineCall(kind, param.fields, ins, outputs)
+    return MegEngineCall.of(kind, param.fields, ins, outputs)
 
 
 def extents(text: str) -> tuple[int | None, ...] | None:

@@ -13,9 +13,9 @@ import pytest
 
 from opcost.core.shapes import Mismatch, Unknown
 from opcost.frontends.megengine.operators import ROWS
-from opcost.frontends.megengine.operators.table import MegEngineCall, MegEngineRow
+from opcost.frontends.megengine.operators.table import MegEngineCall
 from opcost.frontends.megengine.schema import NO_AXIS
-from opcost.frontends.nodes.meaning import Out
+from opcost.frontends.rows import RowOperator
 
 
 class Meaning(NamedTuple):
@@ -27,7 +27,7 @@ class Meaning(NamedTuple):
     outputs: tuple[int, ...] | None = None
 
 
-def meaning_of(row: MegEngineRow, call: MegEngineCall) -> Meaning:
+def meaning_of(row: RowOperator, call: MegEngineCall) -> Meaning:
     kind, attrs = row.meaning(call)
     return Meaning(kind, dict(attrs), None if kind == "unknown" else row.read(call), row.made(call))
 
@@ -400,10 +400,11 @@ def test_an_operator_makes_and_means(case: Case, node: Callable[..., MegEngineCa
     row = ROWS[case.op]
     expected = [shape_of(text) for text in case.outs.split()]
     found = node(case.op, case.ins, len(expected), case.fields)
-    assert row.shapes(found)[: len(expected)] == expected
+    row.infer(found)
+    assert found.outs == expected
     if case.dtypes:
-        assert row.dtypes(found) == case.dtypes.split()
-    found.outs = [Out(shape, "float32") for shape in expected]
+        row.infer_types(found)
+        assert found.out_types == case.dtypes.split()
     meaning = meaning_of(row, found)
     if meaning.inputs is None and case.meaning.inputs is not None:
         meaning = meaning._replace(inputs=tuple(range(len(found.ins))))
@@ -440,7 +441,7 @@ def test_what_does_not_fit_is_refused(
     op: str, ins: Any, fields: dict[str, Any], node: Callable[..., MegEngineCall]
 ) -> None:
     with pytest.raises(Mismatch):
-        ROWS[op].shapes(node(op, ins, 4, fields))
+        ROWS[op].infer(node(op, ins, 4, fields))
 
 
 @pytest.mark.parametrize(
@@ -451,11 +452,13 @@ def test_a_conversion_computes_where_numbers_are_quantized(
     given: str, made: str, kind: str, node: Callable[..., MegEngineCall]
 ) -> None:
     found = node("TypeCvt", ["3x5"], 1, {"dtype": made})
-    found.ins[0].dtype = given
+    found.in_types[0] = given
     row = ROWS["TypeCvt"]
-    assert row.dtypes(found) == [made]
-    assert row.dtypes(node("TypeCvt", ["3x5", "1"], 1, {})) == ["qint8"]
-    found.outs = [Out((3, 5), made)]
+    row.infer_types(found)
+    assert found.out_types == [made]
+    same = node("TypeCvt", ["3x5", "1"], 1, {})
+    row.infer_types(same)
+    assert same.out_types == ["qint8"]
     assert row.meaning(found) == (kind, {})
 
 
@@ -477,5 +480,5 @@ def test_layers_are_as_many_as_can_be_believed(count: int, node: Callable[..., M
 def test_what_only_data_or_other_code_tells_stays_unknown(op: str, node: Callable[..., MegEngineCall]) -> None:
     given = node(op, ["1", "3x5"], 1, {})
     with pytest.raises(Unknown):
-        ROWS[op].shapes(given)
+        ROWS[op].infer(given)
     assert ROWS[op].meaning(given) == ("unknown", {})

@@ -14,10 +14,11 @@ from opcost.analysis.costing import cost_graph
 from opcost.core.graph import TensorSpec
 from opcost.frontends.mxnet.load import Opened, load_graph
 from opcost.frontends.mxnet.ops import all_operators
-from opcost.frontends.mxnet.ops.table import MXNetOperator, SymbolCall
+from opcost.frontends.mxnet.ops.table import SymbolCall
 from opcost.frontends.mxnet.roles import upgraded
 from opcost.frontends.mxnet.symbol import Attributes, parse_symbol
 from opcost.frontends.options import CountOptions
+from opcost.frontends.rows import RowOperator
 from opcost.rules import default_rules
 from opcost.rules.registry import OpView
 
@@ -455,7 +456,7 @@ def test_an_operator_costs_what_it_computes(row: Row) -> None:
 UNSHAPED = {"unknown", *MOVED, "elementwise", "softmax", "reduce", "random", "quantize"}
 
 
-def handler(operator: MXNetOperator) -> int:
+def handler(operator: RowOperator) -> int:
     """What tells two operators apart: what works out their kind, or the row itself."""
     return id(operator.means if callable(operator.means) else operator)
 

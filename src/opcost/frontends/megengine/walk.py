@@ -6,8 +6,9 @@ other inputs, and in FBS v1, everything is worked out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TypeAlias
 
 from opcost.core.graph import NO_ATTRS, Attrs, Graph, Role
 from opcost.core.shapes import Mismatch, Shape, Unknown, complete, text
@@ -16,12 +17,12 @@ from opcost.frontends.building import GraphBuilder
 from opcost.frontends.megengine.model import HOLDERS, MAX_RANK, SOURCES, FileOperator, Model, input_names
 from opcost.frontends.megengine.operators import ROWS
 from opcost.frontends.megengine.operators.elements import content_of
-from opcost.frontends.megengine.operators.table import MegEngineCall, MegEngineRow
+from opcost.frontends.megengine.operators.table import MegEngineCall
 from opcost.frontends.megengine.scopes import DumpScopes, role_of
 from opcost.frontends.nodes.meaning import Content, GraphNode, NodeGraph, Operand, Out
 from opcost.frontends.nodes.walk import FAULTS, Walk
+from opcost.frontends.rows import Places, RowOperator
 
-_T = TypeVar("_T")
 DOMAIN = "mge"  # The word before the names of its operators
 
 _STATE = {"BatchNorm": (3, 4), "FakeQuant": (1, 2), "TQT": (1,), "LSQ": (1, 2, 3)}
@@ -34,9 +35,10 @@ _LOOKS = (
 """Operators whose results are in the memory of their first input."""
 
 
-_Meaning: TypeAlias = "tuple[str, Attrs, list[Operand] | None, tuple[int, ...] | None]"
-"""Kind and attributes, the tensors that are read and the results that the kind speaks of; None: all of them."""
+_Meaning: TypeAlias = "tuple[str, Attrs, Places | None, Places | None]"
+"""Kind and attributes, the inputs that are read and the results that the kind speaks of; None: all of them."""
 _UNKNOWN: _Meaning = ("unknown", NO_ATTRS, None, None)
+_SHAPES: _Meaning = ("view", {"shapes": True}, None, None)
 
 
 class DumpWalk(Walk):
@@ -99,16 +101,18 @@ class DumpWalk(Walk):
         self, node: GraphNode, ins: Sequence[Operand | None], graph: NodeGraph, env: dict[str, Operand]
     ) -> Sequence[Operand]:
         """Every node is MegEngine's own: its row says all of it."""
-        op, row = self._operator, ROWS.get(self._operator.type)
-        call = MegEngineCall(op.type, op.param.fields, [env[name] for name in node.inputs], len(op.outputs))
-        dtypes, shapes = self._dtypes(row, call), self._shapes(row, call)
-        for variable, shape, dtype in zip(op.outputs, shapes, dtypes, strict=True):
-            stored = self.model.variables[variable]
-            known = self.known(shape, stored.shape) if self.trusted else shape
-            call.outs.append(Out(known, stored.dtype.name if stored.dtype else dtype))
-        kind, attrs, reads, results = self._meaning_of(row, call) if row is not None else _UNKNOWN
+        op, row, given = self._operator, ROWS.get(self._operator.type), [env[name] for name in node.inputs]
+        call = MegEngineCall.of(op.type, op.param.fields, given, len(op.outputs))
+        self._work_out(row, call)
+        content, home = content_of(call), None
+        if content is not None:  # known before anything runs, as part of working out shapes
+            kind, attrs, reads, results = _SHAPES
+        else:
+            kind, attrs, reads, results = self._meaning_of(row, call) if row is not None else _UNKNOWN
+            home = given[0] if op.type in _LOOKS and given else None
+        outs = [Out(*of, content, home) for of in zip(call.outs, call.out_types, strict=True)]  # type: ignore[arg-type]
         path, names = self.scopes.of_op[op.index], [self._named(variable) for variable in op.outputs]
-        made = self.emit(node, path, kind, attrs, call.ins if reads is None else reads, call.outs, names)
+        made = self.emit(node, path, kind, attrs, given if reads is None else [given[i] for i in reads], outs, names)
         outputs = op.outputs
         if results is not None:  # those that the kind speaks of, and others only if they are read
             first = [op.outputs[place] for place in results]
@@ -124,19 +128,13 @@ class DumpWalk(Walk):
 
     # -- one operator -------------------------------------------------------------------------------------------------
 
-    def _meaning_of(self, row: MegEngineRow, call: MegEngineCall) -> _Meaning:
-        """What an operator does; the content and the memory of its results are set."""
-        op, outs, ins = self._operator, call.outs, call.ins
+    def _meaning_of(self, row: RowOperator, call: MegEngineCall) -> _Meaning:
+        """What an operator does."""
+        op, outs, count = self._operator, call.outs, len(call.ins)
         # Where a shape begins to depend on data; not what follows from it, and not side results
-        if outs and not complete(outs[0].shape) and all(complete(made.shape) for made in ins):
-            shapes = ", ".join(text(out.shape) for out in outs)
+        if outs and not complete(outs[0]) and all(map(complete, call.ins)):
+            shapes = ", ".join(map(text, outs))
             self.maker.note("dynamic", f"the result of {label(op)} ({shapes}) has a size that depends on data")
-        content = content_of(call)
-        if content is not None:  # known before anything runs, as part of working out shapes
-            call.outs = [outs[0]._replace(content=content)]
-            return "view", {"shapes": True}, None, None
-        if op.type in _LOOKS and ins:
-            call.outs = [out._replace(home=ins[0]) for out in outs]
         try:
             kind, attrs = row.meaning(call)
             reads, results = None if kind == "unknown" else row.read(call), row.made(call)
@@ -147,40 +145,35 @@ class DumpWalk(Walk):
             return _UNKNOWN
         except FAULTS as fault:
             raise SourceError(f"{label(op)} has inputs that do not fit such an operator ({fault})") from fault
-        if reads is not None and any(place >= len(ins) for place in reads):
-            raise SourceError(f"{label(op)} has {len(ins)} inputs, and needs {max(reads) + 1}")
-        return kind, attrs, None if reads is None else [ins[place] for place in reads], results
+        if reads is not None and any(place >= count for place in reads):
+            raise SourceError(f"{label(op)} has {count} inputs, and needs {max(reads) + 1}")
+        return kind, attrs, reads, results
 
-    def _shapes(self, row: MegEngineRow | None, call: MegEngineCall) -> Sequence[Shape]:
+    def _work_out(self, row: RowOperator | None, call: MegEngineCall) -> None:
+        """Shapes and element types of the results: by the rule, and as the file has them."""
+        outs, types, declared = call.outs, call.out_types, self._operator.output_dtype
+        if declared is not None and len(outs) == 1:
+            types[0] = declared.name
         try:
-            found = self._guarded(call, row.shapes) if row is not None else [None] * call.count
-        except Unknown:
-            return [None] * call.count
-        if len(found) != call.count:
-            raise self._wrong(call, f"it makes {call.count} results, not {len(found)}")
-        if any(len(shape or ()) > MAX_RANK for shape in found):
-            raise self._wrong(call, f"a result would have more than {MAX_RANK} axes")
-        if any(extent is not None and extent < 0 for shape in found for extent in shape or ()):
-            raise self._wrong(call, f"a result would be {', '.join(map(text, found))}")
-        return found
-
-    def _dtypes(self, row: MegEngineRow | None, call: MegEngineCall) -> list[str]:
-        """What the operator declares for its result; else what its type of operators does."""
-        declared = self._operator.output_dtype
-        if declared is not None and call.count == 1:
-            return [declared.name]
-        return [call.dtype()] * call.count if row is None else self._guarded(call, row.dtypes)
-
-    def _guarded(self, call: MegEngineCall, rule: Callable[[MegEngineCall], list[_T]]) -> list[_T]:
-        try:
-            return rule(call)
+            if row is not None:
+                with suppress(Unknown):
+                    row.infer(call)
+                row.infer_types(call)
         except Mismatch as fault:
             raise self._wrong(call, str(fault)) from None
         except FAULTS as fault:
             raise self._wrong(call, f"its inputs are not those of such an operator ({fault})") from fault
+        if any(len(shape or ()) > MAX_RANK for shape in outs):
+            raise self._wrong(call, f"a result would have more than {MAX_RANK} axes")
+        if any(extent is not None and extent < 0 for shape in outs for extent in shape or ()):
+            raise self._wrong(call, f"a result would be {', '.join(map(text, outs))}")
+        for place, variable in enumerate(self._operator.outputs):
+            stored = self.model.variables[variable]
+            outs[place] = self.known(outs[place], stored.shape) if self.trusted else outs[place]
+            types[place] = stored.dtype.name if stored.dtype else types[place] or call.dtype()
 
     def _wrong(self, call: MegEngineCall, fault: str) -> OpcostError:
-        shapes = ", ".join(text(made.shape) for made in call.ins)
+        shapes = ", ".join(map(text, call.ins))
         message = f"{label(self._operator)} cannot take inputs of {shapes or 'nothing'}: {fault}"
         if not self.trusted:
             return InputError(message, hint="some shapes are written into the dump: keep them, or dump the model again")

@@ -13,9 +13,10 @@ from opcost.core.shapes import Unknown
 from opcost.frontends.building import GraphBuilder, with_above
 from opcost.frontends.mxnet.infer import DEFAULT_TYPE, Naming, infer
 from opcost.frontends.mxnet.ops import all_operators, control
-from opcost.frontends.mxnet.ops.table import Inferred
+from opcost.frontends.mxnet.ops.table import Inferred, inputs_of
 from opcost.frontends.mxnet.roles import Roles
 from opcost.frontends.mxnet.symbol import Entry, Symbol, SymbolNode
+from opcost.frontends.rows import Places
 
 SCOPE = "scope"  # The type of a module that is only a common prefix of names
 
@@ -121,12 +122,13 @@ class _Level:
             self.value(node, output, home if output == 0 else None)
             for output in range(len(self.inferred.shapes[node.id]))
         ]
-        self.op(node, kind, inputs, outputs[:results], attrs)
-        if results is not None and outputs[results:]:
-            self.op(node, "create", (), outputs[results:])
+        first = outputs if results is None else [outputs[place] for place in results]
+        self.op(node, kind, inputs, first, attrs)
+        if others := [output for output in outputs if output not in first]:
+            self.op(node, "create", (), others)
 
-    def _meaning(self, node: SymbolNode) -> tuple[str, Attrs, tuple[int, ...], int | None]:
-        """Kind and attributes of a node, the inputs that the kind takes, and how many of the outputs it has."""
+    def _meaning(self, node: SymbolNode) -> tuple[str, Attrs, Places, Places | None]:
+        """Kind and attributes of a node, the inputs that the kind takes, and the outputs that it has."""
         operator, every = all_operators().get(node.op), tuple(range(len(node.inputs)))
         if operator is None:
             return "unknown", NO_ATTRS, every, None
@@ -134,12 +136,12 @@ class _Level:
         try:
             with Naming(node, call.ins):
                 kind, attrs = operator.meaning(call)
-                places = operator.read(call, kind)
+                places = inputs_of(operator, call, kind)
         except Unknown:
             return "unknown", NO_ATTRS, every, None
         if kind == "unknown" and node.op in _WHY:
             self.maker.note("not-in-file", f"{_raw(node)}: {_WHY[node.op]}", node.name)
-        return kind, attrs, places, operator.results
+        return kind, attrs, places, operator.made(call)
 
     # -- graphs inside nodes ------------------------------------------------------------------------------------------
 

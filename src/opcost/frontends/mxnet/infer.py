@@ -14,9 +14,10 @@ from opcost.core.shapes import Mismatch, Shape, Unknown, merge, text
 from opcost.errors import InputError, SourceError
 from opcost.frontends.building import check_extents
 from opcost.frontends.mxnet.ops import all_operators
-from opcost.frontends.mxnet.ops.table import Inferred, MXNetOperator, SymbolCall, Type
+from opcost.frontends.mxnet.ops.table import Inferred, SymbolCall
 from opcost.frontends.mxnet.roles import OLD_NAMES
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes, Symbol, SymbolNode
+from opcost.frontends.rows import RowOperator, Type
 
 MOST_AXES = 32
 DEFAULT_TYPE = "float32"  # The element type of a variable of which no other is known
@@ -63,7 +64,7 @@ class _Inference:
     def __init__(self, symbol: Symbol, *, training: bool, origins: Mapping[int, str]) -> None:
         self.symbol, self.training, self.origins = symbol, training, origins
         table = all_operators()
-        self.rules: list[MXNetOperator | None] = [table.get(node.op) for node in symbol.nodes]
+        self.rules: list[RowOperator | None] = [table.get(node.op) for node in symbol.nodes]
         counts = [1] * len(symbol.nodes)
         for source, output in (*symbol.heads, *(entry for node in symbol.nodes for entry in node.inputs)):
             counts[source] = max(counts[source], output + 1)
@@ -114,7 +115,7 @@ class _Inference:
         with Naming(node, call.ins, self._hint):
             with suppress(Unknown):
                 rule.infer(call)
-            rule.types(call)
+            rule.infer_types(call)
             if call.ins != ins or call.in_types != in_types:
                 for place, (source, output) in enumerate(node.inputs):
                     if call.ins[place] is not ins[place] or call.in_types[place] is not in_types[place]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.graph import Attr, TensorSpec
@@ -20,7 +21,7 @@ from opcost.frontends.megengine.operators import ROWS
 from opcost.frontends.megengine.operators.table import MegEngineCall
 from opcost.frontends.megengine.schema import NAMES, DType, Param, plain
 from opcost.frontends.megengine.scopes import DumpScopes
-from opcost.frontends.nodes.meaning import Operand, Out
+from opcost.frontends.nodes.meaning import Operand
 from opcost.traces.file import as_dict, is_shape
 
 Json: TypeAlias = "dict[str, Any]"
@@ -157,10 +158,10 @@ class _GraphReader:
         row = ROWS.get(name)
         if row is not None:
             given_types = [Operand(place, None, dtype) for place, dtype in enumerate(types if given else ())]
-            try:
-                return row.dtypes(MegEngineCall(name, self._param(key), given_types, count))
-            except (Unknown, Mismatch, IndexError, KeyError, TypeError, ValueError):
-                pass
+            call = MegEngineCall.of(name, self._param(key), given_types, count)
+            with suppress(Unknown, Mismatch, *_FLAWS):
+                row.infer_types(call)
+                return [dtype or types[0] for dtype in call.out_types]
         return [types[0]] * count
 
     # -- modules: from the names of variables ----------------------------------------------------------------------
@@ -300,7 +301,8 @@ def translate(
     if row is None:
         return Translated("", dict(param), tuple(ins), tuple(outs))
     given = [Operand(place, spec.shape, spec.dtype) for place, spec in enumerate(ins)]
-    call = MegEngineCall(name, param, given, len(outs), [Out(spec.shape, spec.dtype) for spec in outs])
+    call = MegEngineCall.of(name, param, given, len(outs))
+    call.outs, call.out_types = [spec.shape for spec in outs], [spec.dtype for spec in outs]
     try:
         kind, attrs = row.meaning(call)
         reads, results = row.read(call), row.made(call) or ()

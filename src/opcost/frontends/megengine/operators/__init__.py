@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from opcost.frontends.megengine.operators import convolution, elements, layers, vision
-from opcost.frontends.megengine.operators.table import DATA, FUNCTIONS, MegEngineRow
+from opcost.frontends.megengine.operators.table import DATA, FUNCTIONS
+from opcost.frontends.rows import RowOperator
 
 FUNCTIONS.enter(convolution, elements, layers, vision)
 
-ROWS: dict[str, MegEngineRow] = {
-    name: MegEngineRow(**words)
-    for family in DATA["rows"].values()
-    for words in family
-    for name in words.pop("ops").split()
-}
+_OPERATORS = [FUNCTIONS.row(**words) for family in DATA["rows"].values() for words in family]
+ROWS: dict[str, RowOperator] = {name: operator for operator in _OPERATORS for name in operator.names}
 """The row of every type of operators that is known."""

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from opcost.core.graph import Attr
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, product, spread, text, times
-from opcost.frontends.megengine.operators.table import DATA, FUNCTIONS, Means, MegEngineCall, result
+from opcost.frontends.megengine.operators.table import DATA, FUNCTIONS, MegEngineCall
+from opcost.frontends.rows import Means, Type
 
 # -- layouts -----------------------------------------------------------------------------------------------------------
 
@@ -131,7 +132,7 @@ _FILTERS: dict[str, list[str]] = DATA["filters"]
 
 
 def _converted(call: MegEngineCall) -> list[Shape]:
-    mode = call.word("mode")
+    mode = call.attrs.text("mode")
     if mode in _FILTERS:
         forms = {1 + max(int(item[0]) for item in form.split() if item[0] != "="): form for form in _FILTERS[mode]}
         dims = call.ranked(0, *forms)
@@ -142,10 +143,10 @@ def _converted(call: MegEngineCall) -> list[Shape]:
     dims = call.ranked(0, before.rank)
     channels = before.channel_count(dims)
     if mode == "NCHW_NCHW4" and channels is not None:  # every group fills its own packs
-        groups = call.whole("group") or 1
+        groups = call.attrs.integer("group") or 1
         channels = groups * (-(-channels // groups // 4) * 4)
-    if mode in ("NCHW4_NCHW", "NCHW64_NCHW") and call.whole("oc"):
-        channels = call.whole("oc")
+    if mode in ("NCHW4_NCHW", "NCHW64_NCHW") and call.attrs.integer("oc"):
+        channels = call.attrs.integer("oc")
     return [after.shape(dims[before.batch], channels, [dims[axis] for axis in before.spatial])]
 
 
@@ -177,9 +178,9 @@ _ACCUMULATORS = {
 """The type in which products of elements are summed and handed on, where it is another than theirs."""
 
 
-def sums(call: MegEngineCall) -> list[str]:
+def sums(call: MegEngineCall) -> list[Type]:
     """The type of the sums of products, unless the operator declares another."""
-    return [_ACCUMULATORS.get(call.dtype(), call.dtype())] * call.count
+    return [_ACCUMULATORS.get(call.dtype(), call.dtype())] * len(call.outs)
 
 
 def _geometry(call: MegEngineCall, kernel: Dims) -> dict[str, Attr]:
@@ -229,7 +230,7 @@ def _conv(call: MegEngineCall, then: tuple[str, ...] = (), *, bias: bool | None 
     if call.format in ("NCHW", "NCDHW"):
         return "conv", attrs | _grouped(call)
     more: dict[str, Attr] = {} if len(kernel) == 3 else {"bias": len(call.ins) > 2 if bias is None else bias}
-    return "conv", attrs | _macs(result(call), _per_output(call), **more)
+    return "conv", attrs | _macs(call.outs[0], _per_output(call), **more)
 
 
 def _per_output(call: MegEngineCall, index: int = 1) -> Extent:
@@ -241,7 +242,7 @@ def _per_output(call: MegEngineCall, index: int = 1) -> Extent:
 
 def _then(call: MegEngineCall) -> tuple[str, ...] | None:
     """What is done to the result of a fused convolution; None where the mode is not known."""
-    functions = THEN.get(call.word("nonlineMode"))
+    functions = THEN.get(call.attrs.text("nonlineMode"))
     return ("add", *functions) if functions is not None and len(call.ins) > 3 else functions
 
 
@@ -271,7 +272,7 @@ def _transposed(call: MegEngineCall) -> Means:
     attrs = {"transposed": True, **_geometry(call, _filter(call, 0).kernel)}
     if call.format in ("NCHW", "NCDHW"):
         return "conv", attrs | _grouped(call)
-    x = call.ins[1].shape
+    x = call.ins[1]
     return "conv", attrs | (_macs(x, _per_output(call, 0)) if x is not None else {})
 
 
@@ -293,14 +294,14 @@ def _local_shapes(call: MegEngineCall) -> list[Shape]:
 
 
 def _local(call: MegEngineCall) -> Means:
-    return "conv", _macs(result(call), _local_filter(call)[2])
+    return "conv", _macs(call.outs[0], _local_filter(call)[2])
 
 
 def _batch_conv(call: MegEngineCall) -> Means:
     per_output, then = _per_output(call), _then(call)
     if then is None:
         return "unknown", {}
-    return "conv", {"then": then, **_macs(result(call), per_output, bias=len(call.ins) > 2)}
+    return "conv", {"then": then, **_macs(call.outs[0], per_output, bias=len(call.ins) > 2)}
 
 
 FUNCTIONS.update(

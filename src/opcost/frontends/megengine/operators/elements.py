@@ -10,10 +10,10 @@ from opcost.core import shapes as sh
 from opcost.core.graph import NO_ATTRS
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, Unknown
 from opcost.frontends.megengine.model import SMALL
-from opcost.frontends.megengine.operators.table import DATA, FUNCTIONS, Means, MegEngineCall, Numbers, result
+from opcost.frontends.megengine.operators.table import DATA, FUNCTIONS, MegEngineCall, Numbers
 from opcost.frontends.megengine.schema import FLOATING, NO_AXIS, NO_OPTIONAL_AXIS, QUANTIZED
 from opcost.frontends.nodes.meaning import Content
-from opcost.frontends.rows import functions
+from opcost.frontends.rows import Means, Type, functions
 
 # -- arithmetic, type conversion and quantization ----------------------------------------------------------------------
 
@@ -26,15 +26,15 @@ _RESULTS = {"x32": "int32", "xI8": "int8", "x8": "int8", "xI16": "int16", "xF32"
 
 def _function(call: MegEngineCall) -> Means:
     """The quantized form of a function does what the function does; the types at the end of a mode say nothing more."""
-    mode = call.word("mode")
+    mode = call.attrs.text("mode")
     fn = MODES.get(mode)
     if fn is None and call.type == "ElemwiseMultiType":
         fn = MODES.get(mode[1:] if mode.startswith("Q") else mode.rpartition("_")[0])
     return ("elementwise", {"fn": fn}) if fn else ("unknown", NO_ATTRS)
 
 
-def _multi_types(call: MegEngineCall) -> list[str]:
-    mode = call.word("mode")
+def _multi_types(call: MegEngineCall) -> list[Type]:
+    mode = call.attrs.text("mode")
     if mode in _BOOLEAN:
         return ["bool"]
     found = (dtype for end, dtype in _RESULTS.items() if mode.endswith(end) and not mode.startswith("Q"))
@@ -42,13 +42,11 @@ def _multi_types(call: MegEngineCall) -> list[str]:
 
 
 FUNCTIONS.update(
-    function_types=lambda call: ["bool" if call.word("mode") in ("ISNAN", "ISINF") else call.dtype()],
+    function_types=lambda call: ["bool" if call.attrs.text("mode") in ("ISNAN", "ISINF") else call.dtype()],
     # between numbers and their quantized form something is computed, between other types not
-    conversion=lambda call: ("quantize" if {call.dtype(), call.outs[0].dtype} & QUANTIZED else "copy", NO_ATTRS),
-    converted_type=lambda call: [call.word("dtype") or call.dtype()],
+    conversion=lambda call: ("quantize" if {call.in_types[0], call.out_types[0]} & QUANTIZED else "copy", NO_ATTRS),
     where_shape=lambda call: sh.broadcast([call.dims(at) for at in range(3)]),
-    second_type=lambda call: [call.dtype(1)],
-    checked_shapes=lambda call: [*(made.shape for made in call.ins), (1,)],
+    checked_shapes=lambda call: [*call.ins, (1,)],
     checked_types=lambda call: [*(["float32"] * len(call.ins)), "int32"],
 )
 
@@ -56,12 +54,9 @@ FUNCTIONS.update(
 
 
 FUNCTIONS.update(
-    declared=lambda call: [call.word("dtype") or "float32"],
     target_shape=lambda call: call.target(0),
     eye=lambda call: (call.target(0) * 2)[:2],
     linspace=lambda call: (call.first(2),),
-    multinomial=lambda call: (*call.dims(0)[:-1], call.whole("num_samples")),
-    shuffled=lambda call: [call.dims(0), call.dims(0)[:1]],
     dropped_out=lambda call: [call.dims(0), (sh.product(call.dims(0)),)],  # the mask has a byte for each element
 )
 
@@ -71,8 +66,8 @@ FUNCTIONS.update(
 def _reshape_shape(call: MegEngineCall) -> Shape:
     """The target may leave one extent open: -1, or the axis that the operator names."""
     x, target = call.dims(0), list(call.target(1))
-    axis = call.whole("axis")
-    if axis != NO_OPTIONAL_AXIS and "axis" in call.params:
+    axis = call.attrs.integer("axis")
+    if axis != NO_OPTIONAL_AXIS and "axis" in call.attrs:
         target[sh.axis_of(axis, len(target))] = -1
     return sh.reshaped(x, target)
 
@@ -81,7 +76,7 @@ def _dimshuffle_shape(call: MegEngineCall) -> Shape:
     """The axes in a new order; -1 is a new axis."""
     x = call.dims(0)
     shape: list[Extent] = []
-    for axis in call.listed("pattern"):
+    for axis in call.attrs.integers("pattern"):
         if not isinstance(axis, int) or axis >= len(x):
             raise Mismatch(f"axis {axis} does not exist in {sh.text(x)}")
         shape.append(1 if axis < 0 else x[axis])
@@ -91,7 +86,7 @@ def _dimshuffle_shape(call: MegEngineCall) -> Shape:
 def _axis_shape(call: MegEngineCall) -> Shape:
     """Axes of extent 1 are added and removed one after the other; MegEngine has no tensor without axes."""
     shape: Dims = call.dims(0)
-    for method, axis in call.listed("desc"):
+    for method, axis in call.attrs.integers("desc"):
         shape = sh.inserted(shape, axis) if method == "add" else sh.squeezed(shape, [axis]) or (1,)
     return shape
 
@@ -99,21 +94,23 @@ def _axis_shape(call: MegEngineCall) -> Shape:
 def _split_shapes(call: MegEngineCall) -> list[Shape]:
     """The extents of the parts come as inputs."""
     x = call.dims(0)
-    axis = sh.axis_of(call.whole("axis"), len(x))
+    axis = sh.axis_of(call.attrs.integer("axis"), len(x))
     return [sh.replaced(x, axis, call.first(index)) for index in range(1, len(call.ins))]
 
 
 def _padding_shape(call: MegEngineCall) -> Shape:
     x = call.dims(0)
     sides = ("front_offset", "back_offset")
-    return sh.padded(x, [[call.whole(f"{side}_dim{axis}") for side in sides] for axis in range(len(x))])
+    return sh.padded(x, [[call.attrs.integer(f"{side}_dim{axis}") for side in sides] for axis in range(len(x))])
 
 
 FUNCTIONS.update(
     broadcast_to=lambda call: sh.expanded(call.dims(0), call.target(1)),
-    concat=lambda call: sh.concat(call.every(), call.whole("axis")),
+    concat=lambda call: sh.concat(call.every(), call.attrs.integer("axis")),
     # of the input's shape, of several inputs' common one, or one extent of it
-    shape_length=lambda call: (1 if call.whole("axis") != NO_OPTIONAL_AXIS else len(sh.broadcast(call.every())),),
+    shape_length=lambda call: (
+        1 if call.attrs.integer("axis") != NO_OPTIONAL_AXIS else len(sh.broadcast(call.every())),
+    ),
 )
 
 # -- parts of tensors: slices, elements picked by index, and the same written to ---------------------------------------
@@ -122,7 +119,7 @@ FUNCTIONS.update(
 def indices(call: MegEngineCall, rank: int) -> Iterator[tuple[int, int | None, int | None, int | None, int | None]]:
     """The axes that are indexed, in the order of the file, each with the inputs that hold begin, end, step and picks."""
     at = 1
-    for axis, *present in call.listed("items"):
+    for axis, *present in call.attrs.integers("items"):
         places: list[int | None] = []
         for given in present[:4]:
             places.append(at if given else None)
@@ -176,14 +173,14 @@ def _mesh_shape(call: MegEngineCall) -> Shape:
 
 def _put(call: MegEngineCall, fn: str) -> Means:
     """Only what is put moves; the order of the inputs is x, source, indices."""
-    source = call.ins[1].shape if len(call.ins) > 1 else None
+    source = call.ins[1] if len(call.ins) > 1 else None
     elements = None if source is None else sh.product(source)
     return "scatter", {"fn": fn} if elements is None else {"fn": fn, "elements": elements}
 
 
 def _diagonal(call: MegEngineCall) -> Shape:
     """A vector becomes a matrix, a matrix gives its diagonal."""
-    dims, offset = call.ranked(0, 1, 2), call.whole("k")
+    dims, offset = call.ranked(0, 1, 2), call.attrs.integer("k")
     if len(dims) == 1:
         side = sh.total((dims[0], abs(offset)))
         return (side, side)
@@ -193,8 +190,7 @@ def _diagonal(call: MegEngineCall) -> Shape:
 FUNCTIONS.update(
     put_copy=lambda call: _put(call, "copy"),
     put_add=lambda call: _put(call, "add"),
-    remapped=lambda call: call.dims(1)[:-1],
-    let_through=lambda call: [made.dims for made in call.ins[1:]],  # behind a condition
+    let_through=lambda call: call.every()[1:],  # behind a condition
 )
 
 
@@ -226,7 +222,7 @@ _REDUCTIONS: dict[str, Callable[[Numbers], float]] = {
 
 def content_of(call: MegEngineCall) -> Content | None:
     """The numbers of an operator's single result, or None."""
-    rule, shape = _RULES.get(call.type), result(call) if call.count == 1 else None
+    rule, shape = _RULES.get(call.type), call.outs[0] if len(call.outs) == 1 else None
     if rule is None or not sh.complete(shape) or math.prod(sh.known(shape)) > SMALL:
         return None
     try:
@@ -241,26 +237,26 @@ def content_of(call: MegEngineCall) -> Content | None:
 
 
 def _shape_content(call: MegEngineCall) -> Numbers | None:
-    found, axis = sh.broadcast(call.every()), call.whole("axis")
+    found, axis = sh.broadcast(call.every()), call.attrs.integer("axis")
     return sh.known(found if axis == NO_OPTIONAL_AXIS else (found[sh.axis_of(axis, len(found))],))
 
 
 def _stretched(call: MegEngineCall, place: int) -> Numbers:
     """The numbers of an input, stretched to the result's shape."""
-    found = call.ins[place].content
+    found = call.contents[place]
     if found is None:
         raise Unknown
-    return found.stretched(sh.known(result(call))).items  # type: ignore[return-value]
+    return found.stretched(sh.known(call.outs[0])).items  # type: ignore[return-value]
 
 
 def _typed(call: MegEngineCall, numbers: Numbers) -> Numbers:
     """As the result's element type keeps them."""
-    return numbers if call.outs[0].dtype in FLOATING else tuple(math.trunc(number) for number in numbers)
+    return numbers if call.out_types[0] in FLOATING else tuple(math.trunc(number) for number in numbers)
 
 
 def _elementwise(call: MegEngineCall) -> Numbers | None:
     columns = [_stretched(call, place) for place in range(len(call.ins))]
-    function = _EVALUATED.get(call.word("mode"))
+    function = _EVALUATED.get(call.attrs.text("mode"))
     return _typed(call, tuple(function(*row) for row in zip(*columns, strict=True))) if function else None
 
 
@@ -285,8 +281,8 @@ def _slice_content(call: MegEngineCall) -> Numbers | None:
 
 def _reduced_content(call: MegEngineCall) -> Numbers | None:
     """A vector to one number."""
-    numbers, function = _vector(call), _REDUCTIONS.get(call.word("mode"))
-    if not numbers or function is None or call.whole("axis") not in (0, -1, NO_AXIS) or result(call) != (1,):
+    numbers, function = _vector(call), _REDUCTIONS.get(call.attrs.text("mode"))
+    if not numbers or function is None or call.attrs.integer("axis") not in (0, -1, NO_AXIS) or call.outs[0] != (1,):
         return None
     return (function(numbers),)
 

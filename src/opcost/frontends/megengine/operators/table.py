@@ -1,44 +1,68 @@
-"""One operator of a dump with what is known of its tensors, and the row of data that says what a type of operators does."""
+"""One operator of a dump as the rows of `operators.json` see it; see `frontends.rows` for their words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeAlias
 
-from opcost.core.graph import NO_ATTRS, Attr, Attrs
+from opcost.core.graph import Attr
 from opcost.core.parsing import packaged_table
-from opcost.core.shapes import Dims, Extent, Mismatch, Shape, Unknown, broadcast, text, windows
-from opcost.frontends.nodes.meaning import Operand, Out
-from opcost.frontends.rows import RowFunctions
+from opcost.core.shapes import Dims, Extent, Mismatch, Unknown, text, windows
+from opcost.frontends.nodes.meaning import Content, Operand
+from opcost.frontends.rows import RowCall, RowFunctions
 
 Numbers: TypeAlias = "tuple[int | float, ...]"
 
 
-@dataclass(slots=True, eq=False)
-class MegEngineCall:
-    """An operator: its parameters, its input tensors, how many results it makes, and the results once they are known."""
+class Parameters(dict[str, Attr]):
+    """The parameters of an operator; one that is absent is 0, false, or empty."""
 
+    def integer(self, name: str, default: int | None = None) -> int:
+        found = self.get(name, default)
+        return found if isinstance(found, int) else 0
+
+    def integers(self, name: str, default: Any = ()) -> tuple[Any, ...]:
+        """A list of any numbers or words."""
+        found = self.get(name, default)
+        return found if isinstance(found, tuple) else ()
+
+    def text(self, name: str, default: str | None = None) -> str:
+        found = self.get(name, default)
+        return found if isinstance(found, str) else ""
+
+    dtype = text
+
+    def flag(self, name: str) -> bool:
+        return bool(self.get(name))
+
+
+@dataclass(slots=True, eq=False)
+class MegEngineCall(RowCall):
+    """An operator with what is known of its tensors, the numbers of small ones included."""
+
+    attrs: Parameters
+    _: KW_ONLY
     type: str
-    params: Mapping[str, Attr]
-    ins: Sequence[Operand]
-    count: int
-    outs: list[Out] = field(default_factory=list)
+    contents: Sequence[Content | None]
+
+    @classmethod
+    def of(cls, kind: str, params: Mapping[str, Attr], given: Sequence[Operand], count: int) -> MegEngineCall:
+        """An operator on these tensors that makes `count` results."""
+        shapes, types, contents = [x.shape for x in given], [x.dtype for x in given], [x.content for x in given]
+        unknown = [None] * count
+        return cls(Parameters(params), shapes, [*unknown], [*types], [*unknown], type=kind, contents=contents)
 
     # -- inputs -------------------------------------------------------------------------------------------------------
 
-    def _input(self, index: int) -> Operand:
+    def _place(self, index: int) -> int:
         if index >= len(self.ins):
             raise Mismatch(f"it has {len(self.ins)} inputs and needs {index + 1}")
-        return self.ins[index]
+        return index
 
     def dims(self, index: int) -> Dims:
         """The shape of an input, of which the rank at least must be known."""
-        return self._input(index).dims
-
-    def every(self) -> list[Dims]:
-        """The shapes of all inputs."""
-        return [made.dims for made in self.ins]
+        return RowCall.dims(self, self._place(index))
 
     def ranked(self, index: int, *ranks: int) -> Dims:
         """The shape of an input that must have one of these ranks."""
@@ -49,11 +73,11 @@ class MegEngineCall:
 
     def dtype(self, index: int = 0) -> str:
         """The element type of an input; float32 where there are no inputs."""
-        return self.ins[index].dtype if self.ins or index else "float32"
+        return self.in_types[index] or "float32" if self.in_types or index else "float32"
 
     def value(self, index: int) -> Numbers | None:
         """The numbers of an input, if they are known without data."""
-        content = self._input(index).content
+        content = self.contents[self._place(index)]
         return None if content is None else content.items  # type: ignore[return-value]
 
     def first(self, index: int) -> int | None:
@@ -73,36 +97,18 @@ class MegEngineCall:
 
     # -- parameters ---------------------------------------------------------------------------------------------------
 
-    def whole(self, name: str) -> int:
-        """A parameter that is a whole number."""
-        found = self.params.get(name, 0)
-        return found if isinstance(found, int) else 0
-
-    def word(self, name: str) -> str:
-        """A parameter that is a word."""
-        found = self.params.get(name, "")
-        return found if isinstance(found, str) else ""
-
-    def listed(self, name: str) -> tuple[Any, ...]:
-        """A parameter that is a list, empty where it is none."""
-        found = self.params.get(name)
-        return found if isinstance(found, tuple) else ()
-
-    def flag(self, name: str) -> bool:
-        return bool(self.params.get(name))
-
     @property
     def format(self) -> str:
         """The layout of images."""
-        return self.word("format") or "NCHW"
+        return self.attrs.text("format") or "NCHW"
 
     @property
     def grouped(self) -> bool:
-        return self.word("sparse") == "GROUP"
+        return self.attrs.text("sparse") == "GROUP"
 
     def per_axis(self, name: str, axes: int = 2) -> tuple[int, ...]:
         """A parameter that is a whole number for height and width, or for depth as well."""
-        return tuple([self.whole(f"{name}_{axis}") for axis in "dhw"[-axes:]])
+        return tuple([self.attrs.integer(f"{name}_{axis}") for axis in "dhw"[-axes:]])
 
     def sweep(self, axes: int) -> list[tuple[int, int, int]]:
         """Stride, padding and dilation along each axis."""
@@ -117,63 +123,5 @@ class MegEngineCall:
         ]
 
 
-Means: TypeAlias = "tuple[str, Attrs]"  # Kind and attributes of an operator
-Places: TypeAlias = "tuple[int, ...]"
-
 DATA: dict[str, Any] = packaged_table(__package__, "operators.json")
 FUNCTIONS = RowFunctions()
-FUNCTIONS.update(
-    same=lambda call: call.dims(0),
-    like=lambda call, index: call.dims(index),
-    broadcast=lambda call: broadcast(call.every()),
-)
-
-
-class MegEngineRow:
-    """What is known about a type of operators, from the words of its row in `operators.json`; `@name` is a function.
-
-    `means`: the kind, with its function behind where it has one (`reduce argmax`). `types`: the element types of the results, `x`
-    that of the first input, which all have unless given. `reads`: the inputs that the kind takes, in its order; without it, all.
-    `results`: those that the kind speaks of; others (kept for a backward pass) count only if something reads them.
-    """
-
-    def __init__(
-        self, shapes: str, means: str, types: str = "", reads: str | Sequence[int] | None = None,
-        results: str | Sequence[int] | None = None,
-    ) -> None:  # fmt: skip
-        self._shapes = FUNCTIONS.named(shapes)
-        kind, _, fn = means.partition(" ")
-        self._means: Any = FUNCTIONS.named(means) if means[0] == "@" else (kind, {"fn": fn} if fn else NO_ATTRS)
-        self._types: Any = FUNCTIONS.named(types) if types[:1] == "@" else types.split()
-        self._reads, self._results = (
-            FUNCTIONS.named(places) if isinstance(places, str) else places if places is None else tuple(places)
-            for places in (reads, results)
-        )
-
-    def shapes(self, call: MegEngineCall) -> list[Shape]:
-        """The shapes of all results."""
-        found = self._shapes(call)
-        return found if isinstance(found, list) else [found]
-
-    def meaning(self, call: MegEngineCall) -> Means:
-        """Kind and attributes."""
-        found: Means = self._means(call) if callable(self._means) else self._means
-        return found
-
-    def read(self, call: MegEngineCall) -> Places | None:
-        return self._reads(call) if callable(self._reads) else self._reads
-
-    def made(self, call: MegEngineCall) -> Places | None:
-        return self._results(call) if callable(self._results) else self._results
-
-    def dtypes(self, call: MegEngineCall) -> list[str]:
-        """The element types of all results."""
-        found = self._types(call) if callable(self._types) else self._types[: call.count]
-        if len(found) != call.count:
-            return [call.dtype()] * call.count
-        return [call.dtype() if name == "x" else name for name in found]
-
-
-def result(call: MegEngineCall, place: int = 0) -> Shape:
-    """The shape of a result, as far as it is known."""
-    return call.outs[place].shape

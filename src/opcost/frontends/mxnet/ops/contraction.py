@@ -7,8 +7,9 @@ from math import isqrt, prod
 from opcost.core import shapes as sh
 from opcost.core.graph import Attrs
 from opcost.core.shapes import Mismatch, Shape
-from opcost.frontends.mxnet.ops.table import FUNCTIONS, Means, SymbolCall, pattern
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, SymbolCall
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
+from opcost.frontends.rows import Means, pattern
 
 # -- products ----------------------------------------------------------------------------------------------------------
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from opcost.core.shapes import Extent, Mismatch, Shape
-from opcost.frontends.mxnet.ops.table import SymbolCall, Type, row
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, SymbolCall
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes, Symbol
+from opcost.frontends.rows import Type
 
 
 class Loop(NamedTuple):
@@ -176,10 +177,11 @@ CONDITIONAL = ("_cond", "_npx_cond")
 WHILE = ("_while_loop", "_npx_while_loop")
 CUSTOM = ("Custom", "_npi_Custom", "_Native", "_NDArray")
 
+_row = FUNCTIONS.row
 ROWS = [
-    row(FUSED, _fused, "unknown", _nothing, "1?enable_float_output 3?quantized"),
-    row(FOREACH, _foreach, "unknown", _nothing, "@parts"),
-    row(CONDITIONAL, _branches(("cond_input_locs", "then_input_locs", "else_input_locs")), "unknown", _nothing, "@parts"),
-    row(WHILE, _branches(("cond_input_locs", "func_input_locs")), "unknown", _nothing, "@parts"),
-    row(CUSTOM, _nothing, "unknown", _nothing),
+    _row(FUSED, _fused, "unknown", _nothing, "1?enable_float_output 3?quantized"),
+    _row(FOREACH, _foreach, "unknown", _nothing, "@parts"),
+    _row(CONDITIONAL, _branches(("cond_input_locs", "then_input_locs", "else_input_locs")), "unknown", _nothing, "@parts"),
+    _row(WHILE, _branches(("cond_input_locs", "func_input_locs")), "unknown", _nothing, "@parts"),
+    _row(CUSTOM, _nothing, "unknown", _nothing),
 ]  # fmt: skip

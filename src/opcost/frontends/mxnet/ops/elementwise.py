@@ -8,14 +8,14 @@ from math import ceil, prod
 from opcost.core import shapes as sh
 from opcost.core.graph import Attrs
 from opcost.core.shapes import Dims, Mismatch, Shape
-from opcost.frontends.mxnet.ops.table import FUNCTIONS, Means, MXNetOperator, SymbolCall, like_first, row, same_shapes
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, SymbolCall
 from opcost.frontends.mxnet.symbol import AttributeFault
-from opcost.frontends.rows import functions
+from opcost.frontends.rows import Means, RowOperator, functions, like_first, same_shapes
 
 # -- functions of one tensor, of two, of a tensor and a number ---------------------------------------------------------
 
 
-def rows_of_functions(tables: Mapping[str, Sequence[str]]) -> Iterator[MXNetOperator]:
+def rows_of_functions(tables: Mapping[str, Sequence[str]]) -> Iterator[RowOperator]:
     """The functions under the names of every dialect; some have the same name in several, of which the first counts.
 
     What is true or false is a float in MXNet's own operators, a truth value in NumPy's.
@@ -30,16 +30,18 @@ def rows_of_functions(tables: Mapping[str, Sequence[str]]) -> Iterator[MXNetOper
     unary, tests, binary, compare = (functions(tables[name]) for name in ("unary", "tests", "binary", "compare"))
     for name, fn in {**unary, **tests}.items():
         numpy_types = "=bool" if name in tests or fn == "logical" else ""
-        yield row(fresh(name, f"_sparse_{name}"), "same", f"elementwise {fn}")
-        yield row(fresh(f"_npi_{name}", f"_np_{name}", f"_npx_{name}"), "same", f"elementwise {fn}", numpy_types)
+        yield FUNCTIONS.row(fresh(name, f"_sparse_{name}"), "same", f"elementwise {fn}")
+        yield FUNCTIONS.row(
+            fresh(f"_npi_{name}", f"_np_{name}", f"_npx_{name}"), "same", f"elementwise {fn}", numpy_types
+        )
     for name, fn in {**binary, **compare}.items():
         kind, numpy_types = f"elementwise {fn}", "=bool" if name in compare else ""
         same = fresh(f"elemwise_{name}", f"_sparse_elemwise_{name}", f"_{name}")
-        yield row(same, "same", kind, slots="lhs rhs")
-        yield row(fresh(f"broadcast_{name}", f"_sparse_broadcast_{name}"), "broadcast", kind, slots="lhs rhs")
-        yield row(fresh(f"_npi_{name}"), "broadcast", kind, numpy_types, slots="lhs rhs")
-        yield row(fresh(f"_{name}_scalar", f"_r{name}_scalar"), "same", kind)
-        yield row(fresh(f"_npi_{name}_scalar", f"_npi_r{name}_scalar"), "same", kind, numpy_types)
+        yield FUNCTIONS.row(same, "same", kind, slots="lhs rhs")
+        yield FUNCTIONS.row(fresh(f"broadcast_{name}", f"_sparse_broadcast_{name}"), "broadcast", kind, slots="lhs rhs")
+        yield FUNCTIONS.row(fresh(f"_npi_{name}"), "broadcast", kind, numpy_types, slots="lhs rhs")
+        yield FUNCTIONS.row(fresh(f"_{name}_scalar", f"_r{name}_scalar"), "same", kind)
+        yield FUNCTIONS.row(fresh(f"_npi_{name}_scalar", f"_npi_r{name}_scalar"), "same", kind, numpy_types)
 
 
 _ACTIVATIONS = functions(["relu sigmoid softrelu=softplus softsign tanh log_sigmoid=logsigmoid mish silu"])

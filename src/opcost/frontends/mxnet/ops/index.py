@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from opcost.core import shapes as sh
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape
-from opcost.frontends.mxnet.ops.table import FUNCTIONS, SymbolCall, like_first, parts_of, same_types
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, SymbolCall, parts_of
 from opcost.frontends.mxnet.symbol import Attributes
+from opcost.frontends.rows import like_first, same_types
 
 # -- joined and cut ----------------------------------------------------------------------------------------------------
 

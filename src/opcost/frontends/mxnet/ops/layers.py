@@ -8,8 +8,9 @@ from opcost.core import shapes as sh
 from opcost.core.graph import Attr, Attrs
 from opcost.core.shapes import Dims, Extent, Last, Mismatch, Shape
 from opcost.frontends.mxnet.ops.reshape import image
-from opcost.frontends.mxnet.ops.table import Means, SymbolCall, like_first
+from opcost.frontends.mxnet.ops.table import SymbolCall
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
+from opcost.frontends.rows import Means, like_first
 
 # -- convolutions ------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from opcost.core.shapes import Unknown
-from opcost.frontends.mxnet.ops.table import Means, MXNetOperator, SymbolCall, Type, row
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, SymbolCall, inputs_of
+from opcost.frontends.rows import Means, Places, RowOperator, Type
 
 
 def _ranges(call: SymbolCall, tensors: int, dtype: Type) -> None:
@@ -22,8 +23,8 @@ def _ranges(call: SymbolCall, tensors: int, dtype: Type) -> None:
 
 
 def on_bytes(
-    table: Mapping[str, MXNetOperator], ops: str, like: str, types: str, tensors: int = 0, slots: str = ""
-) -> MXNetOperator:
+    table: Mapping[str, RowOperator], ops: str, like: str, types: str, tensors: int = 0, slots: str = ""
+) -> RowOperator:
     """What an operator of full precision computes, on tensors without their ranges; a third of the inputs unless given."""
     base = table[like]
 
@@ -45,10 +46,10 @@ def on_bytes(
     def means(call: SymbolCall) -> Means:
         return base.meaning(part(call))
 
-    def reads(call: SymbolCall) -> tuple[int, ...]:
-        return base.read(part(call), means(call)[0])
+    def reads(call: SymbolCall) -> Places:
+        return inputs_of(base, part(call), means(call)[0])
 
-    found = row(ops, shapes, base.kind, types, 3, slots, results=1)
+    found = FUNCTIONS.row(ops, shapes, base.kind, types, 3, slots, results=[0])
     meaning = means if callable(base.means) else base.means
     return replace(found, means=meaning, reads=reads, kind=base.kind, slots=found.slots or base.slots)
 

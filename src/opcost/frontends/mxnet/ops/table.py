@@ -1,30 +1,15 @@
-"""What an operator of MXNet does: a row of `operators.json`, the words in it, and the call that its functions see.
-
-`ops`: names. `shapes`: a pattern (`l b 3*f -> l b f`, see `Pattern`), or a function of a family's module, `_split` as `split`,
-with numbers that it takes behind its name (`split 1`). `means`: the kind, its function (`reduce sum`), attributes as products
-of numbers, attributes of the node and words of the pattern (`matmul depth=f`; `#y` are the elements of the result), `+` for all
-attributes that the function of the shapes returns, `@name` for those that another returns; `@name` alone gives the kind as
-well. `types`: inputs that have the type of the outputs (`0 1`; all unless given), or an attribute of the node and its default
-(`dtype=int32`; without one, the first input's type), or a type (`=int64`). `outputs`: how many are visible. `slots`: MXNet's
-names of the inputs. `reads`: the inputs that the kind takes, in its order; without it, all. `word?flag`, `word?!flag` and
-`word?name=value` hold under a condition.
-"""
+"""One node of a symbol as the rows of `operators.json` see it; see `frontends.rows` for their words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
-from functools import cache
-from math import prod
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from opcost.core.graph import NO_ATTRS, Attrs
-from opcost.core.shapes import Dims, Extent, Mismatch, Shape, Unknown, broadcast, divided, known, merge, product, text
+from opcost.core.shapes import Shape
 from opcost.errors import GraphError
 from opcost.frontends.mxnet.symbol import MOST_OUTPUTS, AttributeFault, Attributes, Entry, Symbol, SymbolNode
-from opcost.frontends.rows import RowFunctions
-
-Type: TypeAlias = "str | None"  # An element type; None where it is not known
+from opcost.frontends.rows import Places, RowCall, RowFunctions, RowOperator, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,41 +38,16 @@ InferGraph: TypeAlias = Callable[..., Inferred]  # Works out a graph: see `infer
 
 
 @dataclass(slots=True, eq=False)
-class SymbolCall:
-    """One node with what is known of the tensors around it. A rule refines `ins` and `outs`, it never forgets."""
+class SymbolCall(RowCall):
+    """One node with what is known of the tensors around it."""
 
     attrs: Attributes
-    ins: list[Shape]
-    outs: list[Shape]
-    in_types: list[Type]
-    out_types: list[Type]
     _: KW_ONLY
     np_shape: bool = False
     version: int = 10901
     training: bool = False
     subgraphs: tuple[Symbol, ...] = ()
     infer: InferGraph | None = None  # For the graphs inside; set while shapes are worked out
-
-    # -- what is known ------------------------------------------------------------------------------------------------
-
-    def dims(self, index: int) -> Dims:
-        """The shape of an input, of which the rank at least is known; else a rule ends here, and runs again later."""
-        shape = self.ins[index]
-        if shape is None:
-            raise Unknown
-        return shape
-
-    def every(self) -> list[Dims]:
-        """The shapes of all inputs."""
-        return [self.dims(index) for index in range(len(self.ins))]
-
-    def x(self, index: int = 0) -> tuple[int, ...]:
-        """The extents of an input, all of them known."""
-        return known(self.ins[index] if index < len(self.ins) else None)
-
-    def y(self, index: int = 0) -> tuple[int, ...]:
-        """The extents of an output."""
-        return known(self.outs[index])
 
     def given(self, shape: Iterable[int]) -> Shape:
         """A shape from an attribute, in which an unknown extent is written 0, or -1 with NumPy's shapes."""
@@ -98,93 +58,6 @@ class SymbolCall:
         """The shape of a single number."""
         return () if self.np_shape else (1,)
 
-    # -- what a rule finds --------------------------------------------------------------------------------------------
-
-    def put_in(self, index: int, shape: Shape) -> None:
-        """Set what the shape of an input must be."""
-        if index < len(self.ins):
-            self.ins[index] = merge(self.ins[index], shape)
-
-    def put_out(self, index: int, shape: Shape) -> None:
-        """Set what the shape of an output must be."""
-        if index < len(self.outs):
-            self.outs[index] = merge(self.outs[index], shape)
-
-    def put_all(self, shape: Shape) -> None:
-        """Set one shape for every output."""
-        for index in range(len(self.outs)):
-            self.put_out(index, shape)
-
-    def both(self, index: int = 0) -> Shape:
-        """Give an input and the first output one shape, which comes back."""
-        self.put_out(0, self.ins[index])
-        self.put_in(index, self.outs[0])
-        return self.outs[0]
-
-    def type_in(self, index: int, dtype: Type) -> None:
-        if index < len(self.in_types) and self.in_types[index] is None:
-            self.in_types[index] = dtype
-
-    def type_out(self, index: int, dtype: Type) -> None:
-        if index < len(self.out_types) and self.out_types[index] is None:
-            self.out_types[index] = dtype
-
-
-Means: TypeAlias = "tuple[str, Attrs]"  # Kind and attributes of an operator
-Shapes: TypeAlias = Callable[[SymbolCall], "Shape | list[Shape] | Mapping[str, Any]"]
-"""Works out shapes. What it returns is the first output's, or those of all outputs as a list, or attributes of the kind and
-extents by their words; inputs it refines itself."""
-Types: TypeAlias = Callable[[SymbolCall], None]
-
-
-@dataclass(frozen=True, slots=True)
-class MXNetOperator:
-    """What is known of an operator of MXNet's, which has several names."""
-
-    names: tuple[str, ...]
-    shapes: Shapes
-    means: str | Callable[[SymbolCall], Means]
-    """The kind, with its function behind where it has one (`reduce sum`); or what works out kind and attributes."""
-    types: Types
-    outputs: Callable[[Attributes], int]
-    """How many outputs are visible: hidden ones (masks, workspaces) depend on the build and are never read."""
-    slots: tuple[str, ...] | Callable[[Attributes], tuple[str, ...]] = ()
-    """MXNet's names of the inputs, where they say which is a weight; auxiliary states get their names from here, too."""
-    reads: tuple[int, ...] | Callable[[SymbolCall], tuple[int, ...]] | None = None  # None: all inputs, as they come
-    results: int | None = None  # How many of the outputs the kind has; the ranges of quantized tensors are beside them
-    kind: str = ""  # Empty where it depends on the call
-
-    def infer(self, call: SymbolCall) -> None:
-        """Refine the shapes around a node, forwards and backwards, as far as they are known."""
-        found = self.shapes(call)
-        if isinstance(found, list):
-            for index, shape in enumerate(found):
-                call.put_out(index, shape)
-        elif isinstance(found, tuple):
-            call.put_out(0, found)
-
-    def meaning(self, call: SymbolCall) -> Means:
-        """Kind and attributes."""
-        return self.means(call) if callable(self.means) else _fixed(self.means)
-
-    def read(self, call: SymbolCall, kind: str) -> tuple[int, ...]:
-        """The inputs that the kind takes."""
-        count, places = len(call.ins), self.reads(call) if callable(self.reads) else self.reads
-        if places is None:
-            return tuple(range(min(count, 1) if kind == "view" else count))
-        return tuple([place for place in places if place < count])
-
-    def slot_names(self, attrs: Attributes) -> tuple[str, ...]:
-        return self.slots(attrs) if callable(self.slots) else self.slots
-
-
-@cache
-def _fixed(means: str) -> Means:
-    kind, _, fn = means.partition(" ")
-    return kind, {"fn": fn} if fn else NO_ATTRS
-
-
-# -- the words of rows -------------------------------------------------------------------------------------------------
 
 FUNCTIONS = RowFunctions()
 
@@ -199,70 +72,17 @@ def parts_of(count: int) -> int:
 FUNCTIONS.update(parts=lambda attrs: parts_of(attrs.integer("num_outputs", 1)))
 
 
-def row(
-    ops: str | Sequence[str], shapes: str | Shapes, means: str, types: str | Types = "", outputs: int | str = 1, slots: str = "",
-    reads: Sequence[int] | str | None = None, results: int | None = None,
-) -> MXNetOperator:  # fmt: skip
-    """An operator from the words of its row."""
-    shaped = shapes if callable(shapes) else pattern(shapes) if "->" in shapes else FUNCTIONS.named(shapes)
-    fixed = int(outputs) if str(outputs).isdecimal() else 0
-
-    def counted(attrs: Attributes) -> int:
-        return fixed or int((_holding(attrs, str(outputs).split()) or ("1",))[0])
-
-    named: Any = FUNCTIONS.named(slots) if slots.startswith("@") else lambda attrs: _holding(attrs, slots.split())
-    return MXNetOperator(
-        tuple((ops if isinstance(ops, str) else " ".join(ops)).split()),
-        shaped,
-        FUNCTIONS.named(means) if means.startswith("@") else _worked_out(means, shaped),
-        types if callable(types) else _types(types),
-        FUNCTIONS.named(str(outputs)) if str(outputs).startswith("@") else counted,
-        named if "@" in slots or "?" in slots else tuple(slots.split()),
-        FUNCTIONS.named(reads) if isinstance(reads, str) else None if reads is None else tuple(reads),
-        results,
-        "" if means.startswith("@") else means.split(maxsplit=1)[0],
-    )
+def inputs_of(operator: RowOperator, call: SymbolCall, kind: str) -> Places:
+    """The inputs that the kind takes; a view has one, and inputs behind the last may be left out."""
+    count, places = len(call.ins), operator.read(call)
+    if places is None:
+        return tuple(range(min(count, 1) if kind == "view" else count))
+    return tuple([place for place in places if place < count])
 
 
-def _holding(attrs: Attributes, words: Iterable[str]) -> tuple[str, ...]:
-    """The words whose condition holds."""
-    found = []
-    for word in words:
-        name, _, condition = word.partition("?")
-        attribute, equals, value = condition.lstrip("!").partition("=")
-        holds = not condition or (attrs.text(attribute, "") == value if equals else attrs.flag(attribute))
-        if holds != condition.startswith("!"):
-            found.append(name)
-    return tuple(found)
-
-
-def _worked_out(means: str, shapes: Shapes) -> str | Callable[[SymbolCall], Means]:
-    """A meaning with attributes that depend on the call; one without is its text."""
-    kind, *words = means.split()
-    terms = [word.partition("=") for word in words if "=" in word]
-    functions = [FUNCTIONS.named(word) for word in words if word.startswith("@")]
-    if not terms and not functions and "+" not in words:
-        return means
-    fixed = {"fn": words[0]} if words[0].isidentifier() else {}
-
-    def meaning(call: SymbolCall) -> Means:
-        found = shapes(call) if terms or "+" in words else {}
-        extents = found if isinstance(found, Mapping) else {}
-        attrs = {**fixed, **(extents if "+" in words else {})}
-        for function in functions:
-            attrs |= function(call)
-        for name, _, term in terms:
-            number, factors = factors_of(call, term)
-            elements = {"#x": prod(call.x()), "#y": prod(call.y())} if "#" in term else {}
-            attrs[name] = known((product((number, *[elements.get(each, extents.get(each)) for each in factors])),))[0]
-        return kind, attrs
-
-    return meaning
-
-
-def table_of(*families: Iterable[MXNetOperator]) -> dict[str, MXNetOperator]:
+def table_of(*families: Iterable[RowOperator]) -> dict[str, RowOperator]:
     """Operators by all their names; a name with two rows is an error."""
-    found: dict[str, MXNetOperator] = {}
+    found: dict[str, RowOperator] = {}
     for family in families:
         for operator in family:
             for name in operator.names:
@@ -270,135 +90,3 @@ def table_of(*families: Iterable[MXNetOperator]) -> dict[str, MXNetOperator]:
                     raise GraphError(f"the MXNet operator {name!r} has two rows")
                 found[name] = operator
     return found
-
-
-# -- shapes that many operators have -----------------------------------------------------------------------------------
-
-
-def same_shapes(call: SymbolCall) -> None:
-    """All tensors around the node have one shape."""
-    shape = None
-    for known_shape in (*call.ins, *call.outs):
-        shape = merge(shape, known_shape)
-    if shape is not None:
-        call.ins[:] = [merge(each, shape) for each in call.ins]
-        call.outs[:] = [merge(each, shape) for each in call.outs]
-
-
-def like_first(call: SymbolCall) -> None:
-    """The first input and all outputs have one shape."""
-    call.put_all(call.ins[0])
-    for shape in call.outs:
-        call.put_in(0, shape)
-
-
-FUNCTIONS.update(same=same_shapes, like=like_first, broadcast=lambda call: broadcast(call.every()))
-
-
-@cache
-def pattern(form: str) -> ShapePattern:
-    """The pattern of a text, one for each."""
-    return ShapePattern(form)
-
-
-class ShapePattern:
-    """Shapes as they are written down: `l b 3*f, b*{heads} l l -> l b f`, the inputs before the arrow.
-
-    A word is one extent wherever it occurs, `_` any, `...` any number of axes; `{name=7}` is an attribute and its default,
-    `{*name}` the extents of one that is a tuple (`{*name=}` where it may be absent), `*` a tensor of any shape. What is known of
-    some tensors settles the others, forwards and backwards.
-    """
-
-    def __init__(self, form: str) -> None:
-        self.form = form
-        self.inputs, self.outputs = (
-            [part.split() for part in side.split(",") if part.strip()] for side in form.split("->")
-        )
-
-    def __call__(self, call: SymbolCall) -> dict[str, Extent]:
-        """Refine the shapes; the extents of the words come back."""
-        axes: Shape = None  # those of `...`
-        extents: dict[str, Extent] = {}
-        tensors = [
-            (known_shapes, at, put, [term for word in words for term in self._terms(call, word)])
-            for known_shapes, put, sides in (
-                (call.ins, call.put_in, self.inputs),
-                (call.outs, call.put_out, self.outputs),
-            )
-            for at, words in enumerate(sides[: len(known_shapes)])
-            if words != ["*"]
-        ]
-        for known_shapes, at, _, axis_terms in tensors * 2:  # twice: a product may need a word of a later tensor
-            shape = known_shapes[at]
-            if shape is None:
-                continue
-            first = next((place for place, (_, words) in enumerate(axis_terms) if words == ["..."]), None)
-            more = len(shape) - len(axis_terms)
-            if more < -1 or (first is None and more):
-                raise Mismatch(f"{text(shape)} does not fit {self.form}")
-            if first is not None:
-                axes = merge(axes, shape[first : first + more + 1])
-                shape = (*shape[:first], None, *shape[first + more + 1 :])
-            for extent, (factor, words) in zip(shape, axis_terms, strict=True):
-                unknown = [word for word in words if extents.get(word) is None]
-                if extent is not None and len(unknown) == 1:
-                    others = [extents[word] for word in words if word != unknown[0]]
-                    extents[unknown[0]] = divided(extent, product((factor, *others)) or 1)
-        for _, at, put, axis_terms in tensors:  # `put` refuses what contradicts a known extent
-            if axes is not None or all(words != ["..."] for _, words in axis_terms):
-                found: list[Extent] = []
-                for factor, words in axis_terms:
-                    found += axes or () if words == ["..."] else (product((factor, *map(extents.get, words))),)
-                put(at, tuple(found))
-        return extents
-
-    @staticmethod
-    def _terms(call: SymbolCall, word: str) -> list[tuple[Extent, list[str]]]:
-        """The extents that a word is, each as a factor and words."""
-        if word in ("_", "..."):
-            return [(None, [word] if word == "..." else [])]
-        if word.startswith("{*"):
-            name, optional, _ = word[2:-1].partition("=")
-            return [(extent, []) for extent in call.attrs.integers(name, () if optional else None)]
-        return [factors_of(call, word)]
-
-
-def factors_of(call: SymbolCall, term: str) -> tuple[int, list[str]]:
-    """The numbers and attributes in a product, multiplied, and its words."""
-    parts = term.split("*")
-    named = [part[1:-1].partition("=") for part in parts if part[0] == "{"]
-    numbers = [call.attrs.integer(name, int(default) if default else None) for name, _, default in named]
-    numbers += [int(part) for part in parts if part.isdecimal()]
-    return prod(numbers), [part for part in parts if part[0].isalpha() or part[0] == "#"]
-
-
-# -- element types -----------------------------------------------------------------------------------------------------
-
-
-def _types(words: str) -> Types:
-    """Sets the element types that the words of a row say."""
-    if words.startswith("@"):
-        return FUNCTIONS.named(words)
-    name, equals, default = words.partition("=")
-    attribute = name[:1].isalpha()
-    inputs = [0] if attribute else [int(place) for place in name.split()]
-
-    def types(call: SymbolCall) -> None:
-        if attribute and (equals or name in call.attrs):
-            call.type_out(0, call.attrs.dtype(name) if name in call.attrs else default)
-        elif equals:
-            call.out_types[:] = [dtype or default for dtype in call.out_types]
-        else:
-            same_types(call, inputs or range(len(call.ins)))
-
-    return types
-
-
-def same_types(call: SymbolCall, inputs: Sequence[int]) -> None:
-    """These inputs and all outputs have one element type; the other inputs have their own."""
-    types = call.in_types
-    known_types = [types[index] for index in inputs if index < len(types)]
-    found = next((dtype for dtype in (*known_types, *call.out_types) if dtype is not None), None)
-    if found is not None and None in (*known_types, *call.out_types):
-        types[:] = [dtype or (found if index in inputs else None) for index, dtype in enumerate(types)]
-        call.out_types[:] = [dtype or found for dtype in call.out_types]

@@ -9,8 +9,9 @@ from opcost.core.graph import Attrs
 from opcost.core.shapes import Extent, Mismatch, Shape, adaptive_windows, divided, product, text, times, total
 from opcost.frontends.mxnet.ops.layers import BILINEAR_TAPS
 from opcost.frontends.mxnet.ops.reshape import image
-from opcost.frontends.mxnet.ops.table import FUNCTIONS, Means, SymbolCall
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, SymbolCall
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
+from opcost.frontends.rows import Means
 
 # -- interpolation -----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
+
+import msgspec
 
 from opcost.core.files import read_whole
 from opcost.core.parsing import parse, replace_lone_surrogates
@@ -92,106 +94,72 @@ def parse_symbol(text: str, where: str = "the symbol") -> Symbol:
     except ValueError as exc:
         raise SourceError(f"{where} is not valid JSON: {exc}", hint=_DAMAGED) from exc
     try:
-        version, np_shape = _graph_attribute(content, "mxnet_version"), _graph_attribute(content, "is_np_shape")
+        graph = msgspec.convert(content, _FileGraph)
+        version, np_shape = graph.attribute("mxnet_version"), graph.attribute("is_np_shape")
         known = isinstance(version, int) and 0 < version < 10_000_000
-        return _graph(content, (version if known else OLDEST, bool(np_shape)))
-    except _Malformed as exc:
+        return _graph(graph, (version if known else OLDEST, bool(np_shape)))
+    except (msgspec.ValidationError, UnicodeEncodeError, _Malformed) as exc:
         raise SourceError(f"{where} is not an MXNet symbol: {exc}", hint=_DAMAGED) from exc
 
 
 class _Malformed(Exception):
-    """Something in the file is not where or what it should be."""
+    """A node reads what it cannot read."""
 
 
-def _graph(content: Any, dialect: tuple[int, bool], depth: int = 0) -> Symbol:
+_FileEntry = Annotated[list[int], msgspec.Meta(min_length=2, max_length=3)]  # The third number is bookkeeping
+_FileAttributes = dict[str, str | bool | int | float]
+
+
+class _FileNode(msgspec.Struct):
+    op: str
+    name: Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)] = ""
+    inputs: list[_FileEntry] = []
+    param: _FileAttributes | None = None
+    attr: _FileAttributes | None = None
+    attrs: _FileAttributes | None = None
+    subgraphs: list[_FileGraph] = []
+
+
+class _FileGraph(msgspec.Struct):
+    nodes: Annotated[list[_FileNode], msgspec.Meta(min_length=1)]
+    heads: Annotated[list[_FileEntry], msgspec.Meta(min_length=1)]
+    attrs: Any = None
+
+    def attribute(self, name: str) -> Any:
+        """A graph's own attribute, written as `["int", 10901]`."""
+        match self.attrs.get(name) if isinstance(self.attrs, dict) else None:
+            case [_, value]:
+                return value
+        return None
+
+
+def _graph(content: _FileGraph, dialect: tuple[int, bool], depth: int = 0) -> Symbol:
     """A graph, and those inside its nodes; the dialect is the version, and whether shapes have NumPy's meaning."""
     if depth > DEEPEST:
         raise _Malformed(f"its graphs are nested more than {DEEPEST} deep")
-    if not isinstance(content, dict):
-        raise _Malformed(f"a graph is {_kind(content)}, not an object with nodes and heads")
-    listed = content.get("nodes")
-    if not isinstance(listed, list) or not listed:
-        raise _Malformed("it has no list of nodes")
     nodes: list[SymbolNode] = []
-    for index, item in enumerate(listed):
-        try:
-            nodes.append(_node(item, index, dialect, depth))
-        except _Malformed as exc:
-            raise _Malformed(f"node {index}: {exc}") from None
-    heads = _entries(content.get("heads"), len(nodes), "heads")
-    if not heads:
-        raise _Malformed("it has no heads, so nothing is computed")
-    for source, output in (*heads, *(entry for node in nodes for entry in node.inputs)):
-        if output and nodes[source].is_variable:
-            name = nodes[source].name
-            raise _Malformed(f"output {output} of the variable {name!r} is read, and a variable has only one")
-    return Symbol(tuple(nodes), heads, *dialect)
+    for index, item in enumerate(content.nodes):
+        inputs = _entries(item.inputs, nodes, f"node {index}: its inputs")
+        if item.op == VARIABLE and inputs:
+            raise _Malformed(f"node {index}: a variable cannot read other nodes")
+        written = {**(item.param or {}), **(item.attr or {}), **(item.attrs or {})}  # wherever its version puts them
+        attrs = {name: value if isinstance(value, str) else str(value) for name, value in written.items()}
+        inner = tuple([_graph(graph, dialect, depth + 1) for graph in item.subgraphs])
+        nodes.append(SymbolNode(index, item.op, item.name, Attributes(attrs), inputs, inner))
+    return Symbol(tuple(nodes), _entries(content.heads, nodes, "its heads"), *dialect)
 
 
-def _node(item: Any, index: int, dialect: tuple[int, bool], depth: int) -> SymbolNode:
-    if not isinstance(item, dict):
-        raise _Malformed(f"it is {_kind(item)}, not an object")
-    op, name = item.get("op"), item.get("name", "")
-    if not isinstance(op, str) or not isinstance(name, str):
-        raise _Malformed("its op and name must be words")
-    if len(name) > LONGEST_NAME:
-        raise _Malformed(f"its name is said to have {len(name)} characters")
-    inputs = _entries(item.get("inputs", []), index, "inputs")
-    if op == VARIABLE and inputs:
-        raise _Malformed("a variable cannot read other nodes")
-    subgraphs = item.get("subgraphs", [])
-    if not isinstance(subgraphs, list):
-        raise _Malformed(f"its subgraphs are {_kind(subgraphs)}, not a list")
-    inner = tuple(_graph(graph, dialect, depth + 1) for graph in subgraphs)
-    return SymbolNode(index, op, name, Attributes(_attributes(item)), inputs, inner)
-
-
-def _attributes(item: Mapping[str, Any]) -> dict[str, str]:
-    """All that the file says about a node, wherever its version puts it."""
-    found: dict[str, str] = {}
-    for key in ("param", "attr", "attrs"):
-        part = item.get(key)
-        if part is None:
-            continue
-        if not isinstance(part, dict):
-            raise _Malformed(f"its {key} is {_kind(part)}, not an object")
-        for name, value in part.items():
-            if not isinstance(value, (str, int, float)):
-                raise _Malformed(f"its attribute {name!r} is {_kind(value)}, not a text")
-            found[name] = value if isinstance(value, str) else str(value)
-    return found
-
-
-def _entries(listed: Any, nodes: int, what: str) -> tuple[Entry, ...]:
-    """References to outputs of earlier nodes; the third number of an entry is bookkeeping."""
-    if not isinstance(listed, list):
-        raise _Malformed(f"its {what} are {_kind(listed)}, not a list")
-    found = []
-    for item in listed:
-        match item:
-            case [int(node), int(output), *_] if len(item) <= 3:
-                if not 0 <= node < nodes:
-                    raise _Malformed(f"its {what} name node {node}, which is not one of the {nodes} before it")
-                if not 0 <= output < MOST_OUTPUTS:
-                    raise _Malformed(f"its {what} name output {output} of node {node}")
-                found.append((node, output))
-            case _:
-                raise _Malformed(f"its {what} hold {_kind(item)}, not pairs of node and output")
-    return tuple(found)
-
-
-def _graph_attribute(content: Any, name: str) -> Any:
-    """A graph's own attribute, written as `["int", 10901]`."""
-    attrs = content.get("attrs") if isinstance(content, dict) else None
-    match attrs.get(name) if isinstance(attrs, dict) else None:
-        case [_, value]:
-            return value
-    return None
-
-
-def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
-    return names.get(type(value), "a number")
+def _entries(listed: list[list[int]], nodes: list[SymbolNode], what: str) -> tuple[Entry, ...]:
+    """References to outputs of nodes that are known."""
+    for node, output, *_ in listed:
+        if not 0 <= node < len(nodes):
+            raise _Malformed(f"{what} name node {node}, which is not one of the {len(nodes)} before it")
+        if not 0 <= output < MOST_OUTPUTS:
+            raise _Malformed(f"{what} name output {output} of node {node}")
+        if output and nodes[node].is_variable:
+            name = nodes[node].name
+            raise _Malformed(f"{what} name output {output} of the variable {name!r}, and a variable has only one")
+    return tuple([(node, output) for node, output, *_ in listed])
 
 
 # -- attributes: text in the file, read as numbers, tuples and words ----------------------------------------------------

@@ -94,7 +94,7 @@ def parse_symbol(text: str, where: str = "the symbol") -> Symbol:
     except ValueError as exc:
         raise SourceError(f"{where} is not valid JSON: {exc}", hint=_DAMAGED) from exc
     try:
-        graph = msgspec.convert(content, _FileGraph)
+        graph = msgspec.convert(content, _WrittenSymbol)
         version, np_shape = graph.attribute("mxnet_version"), graph.attribute("is_np_shape")
         known = isinstance(version, int) and 0 < version < 10_000_000
         return _graph(graph, (version if known else OLDEST, bool(np_shape)))
@@ -106,23 +106,23 @@ class _Malformed(Exception):
     """A node reads what it cannot read."""
 
 
-_FileEntry = Annotated[list[int], msgspec.Meta(min_length=2, max_length=3)]  # The third number is bookkeeping
-_FileAttributes = dict[str, str | bool | int | float]
+_WrittenEntry = Annotated[list[int], msgspec.Meta(min_length=2, max_length=3)]  # The third number is bookkeeping
+_WrittenAttributes = dict[str, str | bool | int | float]
 
 
-class _FileNode(msgspec.Struct):
+class _WrittenNode(msgspec.Struct):
     op: str
     name: Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)] = ""
-    inputs: list[_FileEntry] = []
-    param: _FileAttributes | None = None
-    attr: _FileAttributes | None = None
-    attrs: _FileAttributes | None = None
-    subgraphs: list[_FileGraph] = []
+    inputs: list[_WrittenEntry] = []
+    param: _WrittenAttributes | None = None
+    attr: _WrittenAttributes | None = None
+    attrs: _WrittenAttributes | None = None
+    subgraphs: list[_WrittenSymbol] = []
 
 
-class _FileGraph(msgspec.Struct):
-    nodes: Annotated[list[_FileNode], msgspec.Meta(min_length=1)]
-    heads: Annotated[list[_FileEntry], msgspec.Meta(min_length=1)]
+class _WrittenSymbol(msgspec.Struct):
+    nodes: Annotated[list[_WrittenNode], msgspec.Meta(min_length=1)]
+    heads: Annotated[list[_WrittenEntry], msgspec.Meta(min_length=1)]
     attrs: Any = None
 
     def attribute(self, name: str) -> Any:
@@ -133,7 +133,7 @@ class _FileGraph(msgspec.Struct):
         return None
 
 
-def _graph(content: _FileGraph, dialect: tuple[int, bool], depth: int = 0) -> Symbol:
+def _graph(content: _WrittenSymbol, dialect: tuple[int, bool], depth: int = 0) -> Symbol:
     """A graph, and those inside its nodes; the dialect is the version, and whether shapes have NumPy's meaning."""
     if depth > DEEPEST:
         raise _Malformed(f"its graphs are nested more than {DEEPEST} deep")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from opcost.core.graph import Attr
-from opcost.core.shapes import Dims, Extent, Mismatch, Shape, product, spread, text, times
+from opcost.core.shapes import Dims, Extent, Mismatch, Shape, product, text, times
 from opcost.frontends.megengine.operators.table import DATA, FUNCTIONS, MegEngineCall
 from opcost.frontends.rows import Means, Type
 
@@ -183,12 +183,6 @@ def sums(call: MegEngineCall) -> list[Type]:
     return [_ACCUMULATORS.get(call.dtype(), call.dtype())] * len(call.outs)
 
 
-def _geometry(call: MegEngineCall, kernel: Dims) -> dict[str, Attr]:
-    """The attributes of a convolution; from kernel, stride and dilation the receptive field follows."""
-    stride, _, dilation = zip(*call.sweep(len(kernel)), strict=True)
-    return {"kernel": kernel, "stride": stride, "dilation": dilation}
-
-
 def _grouped(call: MegEngineCall) -> dict[str, Attr]:
     return {"grouped": True} if call.grouped else {}
 
@@ -218,13 +212,15 @@ def _conv_shapes(call: MegEngineCall) -> list[Shape]:
     channels = before.channel_count(source)
     if None not in (channels, found.in_channels) and channels != found.in_channels and before.pack == 1:
         raise Mismatch(f"a filter for {found.in_channels} channels does not fit {channels} channels")
-    return [after.shape(source[before.batch], found.out_channels, call.windows(before.plane(source), found.kernel))]
+    return [
+        after.shape(source[before.batch], found.out_channels, call.window(before.plane(source), found.kernel).swept())
+    ]
 
 
 def _conv(call: MegEngineCall, then: tuple[str, ...] = (), *, bias: bool | None = None) -> Means:
     """A convolution that reads a filter; where the filter is packed, the attributes have its multiply-adds."""
     kernel = _filter(call).kernel
-    attrs = _geometry(call, kernel)
+    attrs = call.window(kernel, kernel).geometry
     if then:
         attrs["then"] = then
     if call.format in ("NCHW", "NCDHW"):
@@ -262,14 +258,14 @@ def _transposed_shapes(call: MegEngineCall) -> list[Shape]:
     x = _image(call, 1)
     layout, _ = source_and_result(call.format, len(x))
     found = _filter(call, 0)
-    axes = zip(layout.plane(x), found.kernel, call.sweep(len(found.kernel)), strict=True)
     # The extents from which a convolution makes these, the smallest there are
-    grown = [spread(n, size, stride=stride, padding=(pad, pad), dilation=by) for n, size, (stride, pad, by) in axes]
+    grown = call.window(layout.plane(x), found.kernel).spread()
     return [layout.shape(x[layout.batch], found.in_channels, grown)]
 
 
 def _transposed(call: MegEngineCall) -> Means:
-    attrs = {"transposed": True, **_geometry(call, _filter(call, 0).kernel)}
+    kernel = _filter(call, 0).kernel
+    attrs = {"transposed": True, **call.window(kernel, kernel).geometry}
     if call.format in ("NCHW", "NCDHW"):
         return "conv", attrs | _grouped(call)
     x = call.ins[1]
@@ -290,7 +286,7 @@ def _local_filter(call: MegEngineCall) -> tuple[Dims, Extent, Extent, Dims]:
 def _local_shapes(call: MegEngineCall) -> list[Shape]:
     plane, channels, _, kernel = _local_filter(call)
     x = call.ranked(0, 4)
-    return [(x[0], channels, *(call.windows(x[2:], kernel) if call.type == "LocalShare" else plane))]
+    return [(x[0], channels, *(call.window(x[2:], kernel).swept() if call.type == "LocalShare" else plane))]
 
 
 def _local(call: MegEngineCall) -> Means:

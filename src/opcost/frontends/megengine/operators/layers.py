@@ -190,7 +190,7 @@ _WINDOWED = {"MAX": "max", "AVERAGE": "avg", "AVERAGE_COUNT_EXCLUDE_PADDING": "a
 def _pool_shape(call: MegEngineCall) -> Shape:
     x = call.ranked(0, 4, 5)
     layout = image(call.format)
-    return layout.resized(x, call.windows(layout.plane(x), call.per_axis("window")))
+    return layout.resized(x, call.window(layout.plane(x), call.per_axis("window")).swept())
 
 
 def _pool(call: MegEngineCall) -> Means:

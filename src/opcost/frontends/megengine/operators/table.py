@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 
 from opcost.core.graph import Attr
 from opcost.core.parsing import packaged_table
-from opcost.core.shapes import Dims, Extent, Mismatch, Unknown, text, windows
+from opcost.core.shapes import Dims, Extent, Mismatch, Unknown, text
 from opcost.frontends.nodes.meaning import Content, Operand
+from opcost.frontends.nodes.results import SlidingWindow
 from opcost.frontends.rows import RowCall, RowFunctions
 
 Numbers: TypeAlias = "tuple[int | float, ...]"
@@ -110,17 +111,11 @@ class MegEngineCall(RowCall):
         """A parameter that is a whole number for height and width, or for depth as well."""
         return tuple([self.attrs.integer(f"{name}_{axis}") for axis in "dhw"[-axes:]])
 
-    def sweep(self, axes: int) -> list[tuple[int, int, int]]:
-        """Stride, padding and dilation along each axis."""
-        dilation = [dilate or 1 for dilate in self.per_axis("dilate", axes)]
-        return list(zip(self.per_axis("stride", axes), self.per_axis("pad", axes), dilation, strict=True))
-
-    def windows(self, spatial: Sequence[Extent], kernel: Sequence[Extent]) -> list[Extent]:
-        """How many windows fit along each axis, with the stride, padding and dilation of the operator."""
-        return [
-            windows(extent, size, stride=stride, padding=(pad, pad), dilation=dilation)
-            for extent, size, (stride, pad, dilation) in zip(spatial, kernel, self.sweep(len(kernel)), strict=True)
-        ]
+    def window(self, space: Sequence[Extent], kernel: Sequence[Extent]) -> SlidingWindow:
+        """A kernel over these axes, with the stride, padding and dilation of the operator."""
+        stride, pads, dilation = (self.per_axis(name, len(kernel)) for name in ("stride", "pad", "dilate"))
+        more = {"dilation": [by or 1 for by in dilation], "pads": [(pad, pad) for pad in pads]}
+        return SlidingWindow(tuple(kernel), tuple(space), stride=stride, **more)
 
 
 DATA: dict[str, Any] = packaged_table(__package__, "operators.json")

@@ -72,7 +72,7 @@ def _sampled_region(call: MegEngineCall) -> Means:
 def _window_shape(call: MegEngineCall) -> Shape:
     batch, channels, *space = call.ranked(0, 4)
     windows = call.per_axis("window")
-    return (batch, channels, *call.windows(space, windows), *windows)
+    return (batch, channels, *call.window(space, windows).swept(), *windows)
 
 
 def _overlap(call: MegEngineCall) -> Means:
@@ -140,5 +140,5 @@ FUNCTIONS.update(
     resize_shape=lambda call: _resized(call, call.target(1), call.dims(0)[0]),
     resize_3d=lambda call: ("resize", {"fn": "nearest" if call.attrs.text("imode") == "NEAREST" else "trilinear"}),
     remap_shape=lambda call: _resized(call, call.ranked(1, 4)[1:3], call.dims(0)[0]),
-    mask_shape=lambda call: tuple(call.windows(call.ranked(0, 2), call.per_axis("kernel"))),
+    mask_shape=lambda call: call.window(call.ranked(0, 2), call.per_axis("kernel")).swept(),
 )

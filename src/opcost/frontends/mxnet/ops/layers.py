@@ -6,10 +6,11 @@ from math import prod
 
 from opcost.core import shapes as sh
 from opcost.core.graph import Attr, Attrs
-from opcost.core.shapes import Dims, Extent, Last, Mismatch, Shape
+from opcost.core.shapes import Dims, Extent, Mismatch, Shape
 from opcost.frontends.mxnet.ops.reshape import image
 from opcost.frontends.mxnet.ops.table import SymbolCall
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
+from opcost.frontends.nodes.results import SlidingWindow
 from opcost.frontends.rows import Means, like_first
 
 # -- convolutions ------------------------------------------------------------------------------------------------------
@@ -38,20 +39,10 @@ class ConvolutionAttributes:
                 "kernel, stride, dilate, num_group and num_filter are at least 1, and pad is at least 0"
             )
 
-    @property
-    def geometry(self) -> dict[str, Attr]:
-        """What a receptive field follows from."""
-        return {"kernel": self.kernel, "stride": self.stride, "dilation": self.dilate}
-
-    def swept(self, space: Dims, last: Last = "whole") -> Dims:
-        """How many places the kernel takes along each axis."""
-        axes = zip(space, self.kernel, self.stride, self.pad, self.dilate, strict=True)
-        return tuple([sh.windows(n, k, stride=s, padding=(p, p), dilation=d, last=last) for n, k, s, p, d in axes])
-
-    def spread(self, space: Dims, extra: tuple[int, ...]) -> Dims:
-        """From how many places the kernel takes these, and some more."""
-        axes = zip(space, self.kernel, self.stride, self.pad, self.dilate, extra, strict=True)
-        return tuple([sh.spread(n, k, stride=s, padding=(p, p), dilation=d, extra=e) for n, k, s, p, d, e in axes])
+    def over(self, space: Dims) -> SlidingWindow:
+        """The kernel over these axes."""
+        pads = [(pad, pad) for pad in self.pad]
+        return SlidingWindow(self.kernel, space, stride=self.stride, dilation=self.dilate, pads=pads)
 
     def split(self, shape: Shape, what: str = "data") -> tuple[Extent, Extent, Dims]:
         """Batch, channels and space of an image, whatever its layout; all unknown where its shape is."""
@@ -81,12 +72,12 @@ def _conv(call: SymbolCall, weight: int = 1) -> Attrs:
     if channels is None and kernels is not None:
         channels = sh.times(window.split(kernels, "weight")[1], window.groups)
     call.put_in(weight + 1, (window.filters,))
-    call.put_out(0, window.join(batch, window.filters, window.swept(space)))
+    call.put_out(0, window.join(batch, window.filters, window.over(space).swept()))
     # With a larger stride several extents give the same number of places.
     certain = tuple([out if step == 1 else None for out, step in zip(out_space, window.stride, strict=True)])
-    spread = window.spread(certain, (0,) * len(window.kernel))
+    spread = window.over(certain).spread()
     call.put_in(0, window.join(out_batch if batch is None else batch, channels, spread))
-    return window.geometry
+    return window.over(window.kernel).geometry
 
 
 def _deconv(call: SymbolCall) -> Attrs:
@@ -104,10 +95,10 @@ def _deconv(call: SymbolCall) -> Attrs:
     channels = sh.merge((channels,), (weight[0] if weight is not None else None,))[0]  # type: ignore[index]
     sh.divided(channels, window.groups, "channels", "groups")
     call.put_in(1, window.join(channels, per_group, window.kernel))
-    call.put_out(0, window.join(batch, window.filters, target if any(target) else window.spread(space, adj)))
+    call.put_out(0, window.join(batch, window.filters, target if any(target) else window.over(space).spread(adj)))
     if call.outs[0] is not None:
         call.put_in(0, window.join(call.outs[0][0], channels, (None,) * rank))
-    return {"transposed": True, **window.geometry}
+    return {"transposed": True, **window.over(window.kernel).geometry}
 
 
 def _deformable(call: SymbolCall, offsets: int) -> Attrs:
@@ -154,7 +145,7 @@ def _unfold(call: SymbolCall) -> Shape:
     """`im2col`: every place of the kernel becomes a column."""
     window = ConvolutionAttributes(call.attrs, filters=1)
     batch, channels, space = window.split(call.dims(0))
-    return (batch, sh.times(channels, prod(window.kernel)), sh.product(window.swept(space)))
+    return (batch, sh.times(channels, prod(window.kernel)), sh.product(window.over(space).swept()))
 
 
 def _fold(call: SymbolCall) -> Shape:
@@ -189,10 +180,12 @@ def _pool(call: SymbolCall) -> Attrs:
         kernel, stride = window.kernel, window.stride
         if x is not None:
             batch, channels, space = window.split(x)
-            swept = window.swept(space, "any" if convention == "full" else "whole")
-            if convention == "same":
-                axes = zip(space, window.stride, window.pad, strict=True)
-                swept = tuple(sh.same_windows(sh.total((n, 2 * p)), s) for n, s, p in axes)
+            swept = window.over(space).swept()
+            axes = zip(space, kernel, stride, window.pad, strict=True)
+            if convention == "full":
+                swept = tuple(sh.windows(n, k, stride=s, padding=(p, p), last="any") for n, k, s, p in axes)
+            elif convention == "same":
+                swept = tuple(sh.same_windows(sh.total((n, 2 * p)), s) for n, _, s, p in axes)
             call.put_out(0, window.join(batch, channels, swept))
     if x is not None and call.outs[0] is not None:
         call.put_in(0, (call.outs[0][0], *(None,) * (len(x) - 1)))

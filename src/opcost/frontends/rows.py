@@ -24,6 +24,7 @@ from opcost.core.graph import NO_ATTRS, Attrs
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, Unknown, broadcast, divided, known, merge, product, text
 
 Type: TypeAlias = "str | None"  # An element type; None where it is not known
+Tensor: TypeAlias = "tuple[Shape, Type]"
 Means: TypeAlias = "tuple[str, Attrs]"  # Kind and attributes of an operator
 Places: TypeAlias = "tuple[int, ...]"
 
@@ -81,6 +82,15 @@ class RowCall:
         self.put_out(0, self.ins[index])
         self.put_in(index, self.outs[0])
         return self.outs[0]
+
+    def learn(self, ins: Iterable[tuple[int, Tensor]], outs: Iterable[tuple[int, Tensor]] = ()) -> None:
+        """Set shapes and element types of inputs and outputs, by their places."""
+        for index, (shape, dtype) in ins:
+            self.put_in(index, shape)
+            self.type_in(index, dtype)
+        for index, (shape, dtype) in outs:
+            self.put_out(index, shape)
+            self.type_out(index, dtype)
 
     def type_in(self, index: int, dtype: Type) -> None:
         if index < len(self.in_types) and self.in_types[index] is None:

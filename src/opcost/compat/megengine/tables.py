@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
@@ -111,7 +110,6 @@ _CODES = {
     "float64": "d", "float32": "f", "float16": "e", "int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint64": "Q",
     "uint32": "I", "uint16": "H", "uint8": "B", "bool": "B",
 }  # fmt: skip
-_CHUNK = 1 << 16  # Elements that are unpacked at once
 
 
 def mean_and_std(data: memoryview | bytes, dtype: str) -> tuple[float, float] | None:
@@ -129,17 +127,10 @@ def mean_and_std(data: memoryview | bytes, dtype: str) -> tuple[float, float] | 
 
 def _plainly(data: memoryview | bytes, code: str) -> tuple[float, float]:
     """The same without numpy."""
-    size = struct.calcsize(f"<{code}")
-
-    def chunks() -> Iterator[Iterable[float]]:
-        for start in range(0, len(data), _CHUNK * size):
-            piece = data[start : start + _CHUNK * size]
-            yield array("d", struct.unpack(f"<{len(piece) // size}{code}", piece))
-
-    count = len(data) // size
-    mean = sum(map(sum, chunks())) / count
-    spread = sum(sum((number - mean) ** 2 for number in chunk) for chunk in chunks())
-    return mean, math.sqrt(spread / count)
+    layout = struct.Struct(f"<{code}")
+    count = len(data) // layout.size
+    mean = sum(number for (number,) in layout.iter_unpack(data)) / count
+    return mean, math.sqrt(sum((number - mean) ** 2 for (number,) in layout.iter_unpack(data)) / count)
 
 
 # -- records of a report -----------------------------------------------------------------------------------------------

@@ -78,7 +78,6 @@ def read_before_damage(file: TraceFile) -> Json:
     if depth >= _RECORD and isinstance(table, dict) and table:
         table.popitem()
     # With a nameless operator for every one that has times and no description
-    lost = "nothing is before the damage"
     if isinstance(data, dict):
         profiler, graph = data.setdefault("profiler", {}), data.setdefault("graph_exec", {})
         if isinstance(profiler, dict) and isinstance(graph, dict):
@@ -91,12 +90,7 @@ def read_before_damage(file: TraceFile) -> Json:
                     nameless = {"id": key, "name": f"operator {key}", "type": LOST, "input": [], "output": []}
                     operators.setdefault(key, nameless)
                 return data
-            lost = (
-                "no time of an operator is before the damage"
-                if isinstance(operators, dict)
-                else "no operator is before the damage"
-            )
-    raise SourceError(f"{file.path}: {lost}")
+    raise SourceError(f"{file.path}: no time of an operator is before the damage")
 
 
 def _salvaged(text: str) -> tuple[Any, int]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from opcost.core.shapes import Extent, Mismatch, Shape
 from opcost.frontends.mxnet.ops.table import FUNCTIONS, SymbolCall
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes, Symbol
-from opcost.frontends.rows import Type
+from opcost.frontends.rows import Tensor, Type
 
 
 class Loop(NamedTuple):
@@ -52,9 +52,6 @@ def _body(call: SymbolCall, index: int = 0) -> Symbol:
     return call.subgraphs[index]
 
 
-_Tensors: TypeAlias = "list[tuple[Shape, Type]]"
-
-
 def _infer_body(
     call: SymbolCall,
     body: Symbol,
@@ -63,7 +60,7 @@ def _infer_body(
     heads: list[Shape],
     *,
     training: bool,
-) -> tuple[_Tensors, _Tensors]:
+) -> tuple[list[Tensor], list[Tensor]]:
     """Variables and heads of a body, of which some are known, by their places."""
     assert call.infer is not None
     nodes = [node.id for node in body.variables]
@@ -85,12 +82,9 @@ def _fused(call: SymbolCall) -> None:
     shapes, heads = dict(enumerate(call.ins[:own])), call.outs[: len(body.heads)]
     variables, results = _infer_body(call, body, shapes, dict(enumerate(types)), heads, training=False)
     ranges = [((1,), "float32")] * max(len(call.ins), len(call.outs))
-    for place, (shape, dtype) in enumerate([*variables[:own], *ranges]):
-        call.put_in(place, shape)
-        call.type_in(place, dtype)
-    for place, (shape, dtype) in enumerate([*results, *ranges]):
-        call.put_out(place, shape)
-        call.type_out(place, _quantized_type(call) if quantized and not place else dtype)
+    if quantized:
+        results[:1] = [(shape, _quantized_type(call)) for shape, _ in results[:1]]
+    call.learn(enumerate([*variables[:own], *ranges]), enumerate([*results, *ranges]))
 
 
 def _quantized_type(call: SymbolCall) -> str:
@@ -154,9 +148,7 @@ def _branches(names: tuple[str, ...]) -> Callable[[SymbolCall], None]:
             shapes = {variable: call.ins[place] for variable, place in enumerate(places)}
             types = {variable: call.in_types[place] for variable, place in enumerate(places)}
             variables, _ = _infer_body(call, body, shapes, types, [], training=call.training)
-            for place, (shape, dtype) in zip(places, variables, strict=False):
-                call.put_in(place, shape)
-                call.type_in(place, dtype)
+            call.learn(zip(places, variables, strict=False))
 
     return refine
 

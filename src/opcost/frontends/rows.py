@@ -211,8 +211,9 @@ class RowFunctions(dict[str, Callable[..., Any]]):
             types if callable(types) else self.named(types) if types.startswith("@") else _types(types),
             self.named(str(outputs)) if str(outputs).startswith("@") else counted,
             named if "@" in slots or "?" in slots else tuple(slots.split()),
-            *places,
-            kind="" if means.startswith("@") else means.split(maxsplit=1)[0],
+            places[0],
+            places[1],
+            "" if means.startswith("@") else means.split(maxsplit=1)[0],
         )
 
     def _worked_out(self, means: str, shapes: Shapes) -> str | Callable[[Any], Means]:

@@ -114,7 +114,7 @@ class MegEngineCall(RowCall):
     def window(self, space: Sequence[Extent], kernel: Sequence[Extent]) -> SlidingWindow:
         """A kernel over these axes, with the stride, padding and dilation of the operator."""
         stride, pads, dilation = (self.per_axis(name, len(kernel)) for name in ("stride", "pad", "dilate"))
-        more = {"dilation": [by or 1 for by in dilation], "pads": [(pad, pad) for pad in pads]}
+        more: dict[str, Any] = {"dilation": [by or 1 for by in dilation], "pads": [(pad, pad) for pad in pads]}
         return SlidingWindow(tuple(kernel), tuple(space), stride=stride, **more)
 
 

@@ -208,7 +208,7 @@ def _field(op: FileOperator, found: DumpWalk, before: list[_Field]) -> _Field:
         weight = found.tensor(op.inputs[1]).shape or ()
         kernel = weight[-2:] if len(weight) >= 4 else (1, 1)
         size = tuple(s + ((k or 1) - 1) * step for s, k, step in zip(size, kernel, stride, strict=True))
-        steps = (op.param.fields.get("stride_h", 1), op.param.fields.get("stride_w", 1))
+        steps = (op.param.get("stride_h", 1), op.param.get("stride_w", 1))
         stride = tuple(s * (step if isinstance(step, int) else 1) for s, step in zip(stride, steps, strict=True))
     return {"receptive_field": size, "stride": stride}
 

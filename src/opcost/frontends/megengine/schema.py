@@ -69,11 +69,26 @@ _TABLES: dict[int, tuple[str, list[str]]] = {
 _DIMSHUFFLE, _AXIS_ADD_REMOVE, _INDEX_MASK, _SERIALIZED_DTYPE = 64, 65, 66, 67
 
 
-class Param(NamedTuple):
-    """The parameters of an operator: the table's name and its fields."""
+class Parameters(dict[str, Attr]):
+    """The parameters of an operator; one that is absent is 0, false, or empty."""
 
-    table: str
-    fields: dict[str, Attr]
+    def integer(self, name: str, default: int | None = None) -> int:
+        found = self.get(name, default)
+        return found if isinstance(found, int) else 0
+
+    def integers(self, name: str, default: Any = ()) -> tuple[Any, ...]:
+        """A list of any numbers or words."""
+        found = self.get(name, default)
+        return found if isinstance(found, tuple) else ()
+
+    def text(self, name: str, default: str | None = None) -> str:
+        found = self.get(name, default)
+        return found if isinstance(found, str) else ""
+
+    dtype = text
+
+    def flag(self, name: str) -> bool:
+        return bool(self.get(name))
 
 
 _FORMS = {"u": U32, "i": I32, "q": U64, "f": F32, "d": F64, "b": U8, "t": I8}
@@ -86,16 +101,16 @@ def _fields(tag: int) -> tuple[tuple[str, str, float], ...]:
     return tuple((name, kind, float(default) if kind in ("f", "d") else int(default)) for name, kind, default in found)
 
 
-def read_param(tag: int, table: FlatTable) -> Param:
-    """The fields of a parameter table; a table that is not known has none, and its name says which it was."""
+def read_param(tag: int, table: FlatTable) -> Parameters:
+    """The fields of a parameter table; one that is not known has none."""
     if tag == _DIMSHUFFLE:
-        return Param("Dimshuffle", {"pattern": table.numbers(0, "i", 4), "ndim": table.number(1, U32)})
+        return Parameters({"pattern": table.numbers(0, "i", 4), "ndim": table.number(1, U32)})
     if tag == _AXIS_ADD_REMOVE:
         # Axes that are added or removed one after the other: structs of a method, three bytes of padding and an axis
         at, count = table.vector(0, 8) or (0, 0)
         number, places = table.buffer.number, range(at, at + 8 * count, 8)
         changes = tuple([("remove" if number(I8, place) else "add", number(I32, place + 4)) for place in places])
-        return Param("AxisAddRemove", {"desc": changes})
+        return Parameters({"desc": changes})
     if tag == _INDEX_MASK:
         # For each indexed axis: the axis, and whether begin, end, step and an index come as inputs
         at, count = table.vector(0, 5) or (0, 0)
@@ -104,14 +119,14 @@ def read_param(tag: int, table: FlatTable) -> Param:
         for start in range(at, at + 5 * count, 5):
             axis, begin, end, step, index = buffer.data.unpack(_MASK, buffer.check(start, 5))
             masks.append((axis, begin != 0, end != 0, step != 0, index != 0))
-        return Param("IndexDescMaskDump", {"items": tuple(masks)})
+        return Parameters({"items": tuple(masks)})
     if tag == _SERIALIZED_DTYPE:
         found = read_dtype(table)
-        return Param("DType", {"dtype": found.name, "scale": found.scale} if found else {})
+        return Parameters({"dtype": found.name, "scale": found.scale} if found else {})
     if tag not in _TABLES:
-        return Param(f"tag{tag}", {})
+        return Parameters()
     fields = enumerate(_fields(tag))
-    return Param(_TABLES[tag][0], {name: _value(kind, default, slot, table) for slot, (name, kind, default) in fields})
+    return Parameters({name: _value(kind, default, slot, table) for slot, (name, kind, default) in fields})
 
 
 def _value(kind: str, default: float, slot: int, table: FlatTable) -> Attr:
@@ -209,29 +224,28 @@ def _rotate(value: int, by: int) -> int:
     return (value << by | value >> (64 - by)) & _ALL_BITS
 
 
-def output_count(kind: str, inputs: int, tensors: int, param: Param) -> int:
+def output_count(kind: str, inputs: int, tensors: int, param: Parameters) -> int:
     """The number of variables that an operator of this type makes, which FBS v1 does not store.
 
     Workspaces and outputs that are switched off do not count. An operator that is not listed makes one.
     """
-    fields = param.fields
     match kind:
         case "MultipleDeviceTensorHolder" | "MultipleDeviceTensorWithFormatHolder":
             return tensors
         case "Split":
             return max(inputs - 1, 0)
         case "TopK":
-            return 1 if fields.get("mode") == "KTH_ONLY" else 2
+            return 1 if param.get("mode") == "KTH_ONLY" else 2
         case "SVD":
-            return 3 if fields.get("compute_uv") else 1
+            return 3 if param.get("compute_uv") else 1
         case "BatchNorm":  # running statistics only where they are updated
-            return 6 if inputs == 5 and fields.get("fwd_mode") == "TRAINING" else 4
+            return 6 if inputs == 5 and param.get("fwd_mode") == "TRAINING" else 4
         case "CheckNonFinite":
             return inputs + 1
         case "CondExecMark" | "CondExecMarkIfNeed":
             return max(inputs - 1, 1)
         case "CondExecMerge":
-            merged = fields.get("nr_output", 1)
+            merged = param.get("nr_output", 1)
             return min(merged, LONGEST_LIST) if isinstance(merged, int) else 1
         case _:
             return int(FORMAT["results"].get(kind, 1))

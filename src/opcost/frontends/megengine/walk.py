@@ -102,7 +102,7 @@ class DumpWalk(Walk):
     ) -> Sequence[Operand]:
         """Every node is MegEngine's own: its row says all of it."""
         op, row, given = self._operator, ROWS.get(self._operator.type), [env[name] for name in node.inputs]
-        call = MegEngineCall.of(op.type, op.param.fields, given, len(op.outputs))
+        call = MegEngineCall.of(op.type, op.param, given, len(op.outputs))
         self._work_out(row, call)
         content, home = content_of(call), None
         if content is not None:  # known before anything runs, as part of working out shapes
@@ -117,7 +117,7 @@ class DumpWalk(Walk):
         if results is not None:  # those that the kind speaks of, and others only if they are read
             first = [op.outputs[place] for place in results]
             outputs = (*first, *(i for i in op.outputs if i not in first and i in self._read))
-        native = {**op.param.fields, "name": op.name} if op.name else op.param.fields
+        native = {**op.param, "name": op.name} if op.name else op.param
         self.maker.ops[-1] = self.maker.ops[-1]._replace(outputs=outputs, native=native)
         return made
 

@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeAlias
 
-from opcost.core.graph import Attr
 from opcost.core.parsing import packaged_table
 from opcost.core.shapes import Dims, Extent, Mismatch, Unknown, text
+from opcost.frontends.megengine.schema import Parameters
 from opcost.frontends.nodes.meaning import Content, Operand
 from opcost.frontends.nodes.results import SlidingWindow
 from opcost.frontends.rows import RowCall, RowFunctions
 
 Numbers: TypeAlias = "tuple[int | float, ...]"
-
-
-class Parameters(dict[str, Attr]):
-    """The parameters of an operator; one that is absent is 0, false, or empty."""
-
-    def integer(self, name: str, default: int | None = None) -> int:
-        found = self.get(name, default)
-        return found if isinstance(found, int) else 0
-
-    def integers(self, name: str, default: Any = ()) -> tuple[Any, ...]:
-        """A list of any numbers or words."""
-        found = self.get(name, default)
-        return found if isinstance(found, tuple) else ()
-
-    def text(self, name: str, default: str | None = None) -> str:
-        found = self.get(name, default)
-        return found if isinstance(found, str) else ""
-
-    dtype = text
-
-    def flag(self, name: str) -> bool:
-        return bool(self.get(name))
 
 
 @dataclass(slots=True, eq=False)
@@ -48,11 +26,11 @@ class MegEngineCall(RowCall):
     contents: Sequence[Content | None]
 
     @classmethod
-    def of(cls, kind: str, params: Mapping[str, Attr], given: Sequence[Operand], count: int) -> MegEngineCall:
+    def of(cls, kind: str, params: Parameters, given: Sequence[Operand], count: int) -> MegEngineCall:
         """An operator on these tensors that makes `count` results."""
         shapes, types, contents = [x.shape for x in given], [x.dtype for x in given], [x.content for x in given]
         unknown = [None] * count
-        return cls(Parameters(params), shapes, [*unknown], [*types], [*unknown], type=kind, contents=contents)
+        return cls(params, shapes, [*unknown], [*types], [*unknown], type=kind, contents=contents)
 
     # -- inputs -------------------------------------------------------------------------------------------------------
 

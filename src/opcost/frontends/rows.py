@@ -135,8 +135,9 @@ class RowOperator:
 
     def infer_types(self, call: RowCall) -> None:
         """The same for the element types."""
-        for index, dtype in enumerate(self.types(call) or ()):
-            call.type_out(index, dtype)
+        if found := self.types(call):
+            for index, dtype in enumerate(found):
+                call.type_out(index, dtype)
 
     def meaning(self, call: RowCall) -> Means:
         """Kind and attributes."""

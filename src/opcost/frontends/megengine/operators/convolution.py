@@ -169,8 +169,6 @@ def _repacked(dims: Dims, pattern: str) -> Shape:
 THEN = {"IDENTITY": (), "RELU": ("relu",), "SIGMOID": ("sigmoid",), "H_SWISH": ("hardswish",)}
 """What a fused convolution does to its result."""
 
-TAPS = 4  # Source elements of one sample of a deformable convolution: bilinear interpolation
-
 _ACCUMULATORS = {
     "int8": "int32", "uint8": "int32", "qint8": "qint32", "quint8": "qint32", "qint4": "qint32", "quint4": "qint32",
     "qint1": "qint32",
@@ -304,5 +302,4 @@ FUNCTIONS.update(
     # Without a bias; where masks say where to compute, the count is that of a whole convolution
     first_two=lambda call: _conv(call, bias=False),
     filter_gradient=lambda call: ("conv", {"grads": ("weight",), **_grouped(call)}),
-    deformable=lambda call: ("conv", {"sampled": TAPS, **_grouped(call)}),
 )

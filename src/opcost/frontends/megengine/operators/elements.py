@@ -188,8 +188,6 @@ def _diagonal(call: MegEngineCall) -> Shape:
 
 
 FUNCTIONS.update(
-    put_copy=lambda call: _put(call, "copy"),
-    put_add=lambda call: _put(call, "add"),
     let_through=lambda call: call.every()[1:],  # behind a condition
 )
 

@@ -39,6 +39,11 @@ class ConvolutionAttributes:
                 "kernel, stride, dilate, num_group and num_filter are at least 1, and pad is at least 0"
             )
 
+    @property
+    def geometry(self) -> dict[str, Attr]:
+        """What a receptive field follows from."""
+        return {"kernel": self.kernel, "stride": self.stride, "dilation": self.dilate}
+
     def over(self, space: Dims) -> SlidingWindow:
         """The kernel over these axes."""
         pads = [(pad, pad) for pad in self.pad]
@@ -77,7 +82,7 @@ def _conv(call: SymbolCall, weight: int = 1) -> Attrs:
     certain = tuple([out if step == 1 else None for out, step in zip(out_space, window.stride, strict=True)])
     spread = window.over(certain).spread()
     call.put_in(0, window.join(out_batch if batch is None else batch, channels, spread))
-    return window.over(window.kernel).geometry
+    return window.geometry
 
 
 def _deconv(call: SymbolCall) -> Attrs:
@@ -98,7 +103,7 @@ def _deconv(call: SymbolCall) -> Attrs:
     call.put_out(0, window.join(batch, window.filters, target if any(target) else window.over(space).spread(adj)))
     if call.outs[0] is not None:
         call.put_in(0, window.join(call.outs[0][0], channels, (None,) * rank))
-    return {"transposed": True, **window.over(window.kernel).geometry}
+    return {"transposed": True, **window.geometry}
 
 
 def _deformable(call: SymbolCall, offsets: int) -> Attrs:

@@ -16,7 +16,7 @@ from opcost.frontends.flatbuffer import Buffer, FlatTable, Pages
 from opcost.frontends.megengine.load import build_graph
 from opcost.frontends.megengine.model import DumpedTensor, FileOperator, Model, Variable
 from opcost.frontends.megengine.operators.table import MegEngineCall
-from opcost.frontends.megengine.schema import _TABLES, DType, Parameters, read_param
+from opcost.frontends.megengine.schema import _TABLES, DType, ParamFields, read_param
 from opcost.frontends.nodes.meaning import Content, Operand
 from opcost.frontends.options import CountOptions
 from opcost.rules import default_rules
@@ -72,12 +72,12 @@ def _apply(
         held = DType("int32" if constant else dtype)
         tensor = DumpedTensor(f"x{place}", shape, held, 64, nbytes(prod(shape), held.name) if constant else 0)
         source = "ImmutableTensor" if constant else "Host2DeviceCopy"
-        operators.append(FileOperator(place, source, "", Parameters(), (), (place,), (tensor,)))
+        operators.append(FileOperator(place, source, "", ParamFields(), (), (place,), (tensor,)))
         if constant:
             numbers[place] = tuple(given)
     count = len(inputs)
     made = tuple(range(count, count + outputs))
-    param = Parameters({**_defaults(table), **fields})
+    param = ParamFields({**_defaults(table), **fields})
     declared = DType(result) if result else None
     operators.append(FileOperator(count, kind, "tested", param, tuple(range(count)), made, (), declared))
     model = Model(
@@ -106,7 +106,7 @@ def node() -> Callable[..., MegEngineCall]:
 
 def _node(kind: str, inputs: Sequence[str | list[int]], outputs: int, fields: Mapping[str, Any]) -> MegEngineCall:
     table = fields.get("table", "Empty")
-    param = Parameters({**_defaults(table), **{name: value for name, value in fields.items() if name != "table"}})
+    param = ParamFields({**_defaults(table), **{name: value for name, value in fields.items() if name != "table"}})
     dtypes = ["qint8", "float16", "float64", "int64", "uint8", "bool", "int8", "bfloat16"]
     ins = []
     for place, (given, dtype) in enumerate(zip(inputs, dtypes, strict=False)):

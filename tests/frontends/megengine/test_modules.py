@@ -101,19 +101,19 @@ def test_running_statistics_are_buffers() -> None:
     from opcost.core.graph import Value
     from opcost.frontends.megengine.load import build_graph
     from opcost.frontends.megengine.model import DumpedTensor, FileOperator, Model, Variable
-    from opcost.frontends.megengine.schema import DType, Parameters
+    from opcost.frontends.megengine.schema import DType, ParamFields
     from opcost.frontends.options import CountOptions
 
     held = DType("float32")
     shape = (1, 4, 1, 1)
-    empty = Parameters()
+    empty = ParamFields()
     operators = [
         FileOperator(0, "Host2DeviceCopy", "", empty, (), (0,), (DumpedTensor("x", (1, 4, 5, 5), held, 0, 0),))
     ]
     for index in range(1, 5):
         tensor = DumpedTensor("", shape, held, 64 * index, 16)
         operators.append(FileOperator(index, "ImmutableTensor", "", empty, (), (index,), (tensor,)))
-    param = Parameters({"fwd_mode": "INFERENCE"})
+    param = ParamFields({"fwd_mode": "INFERENCE"})
     operators.append(FileOperator(5, "BatchNorm", "", param, (0, 1, 2, 3, 1), (5, 6, 7, 8), ()))
     names = ("x", "bn.weight", "bn.bias", "bn.running_mean", "unused", "", "", "", "bn.y")
     model = Model(

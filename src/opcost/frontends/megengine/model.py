@@ -21,7 +21,7 @@ from typing import NamedTuple
 from opcost.core.graph import nbytes
 from opcost.errors import SourceError
 from opcost.frontends.flatbuffer import U8, U32, U64, Buffer, FlatTable, Pages, pages_of
-from opcost.frontends.megengine.schema import DType, Parameters, by_hash, output_count, plain, read_dtype, read_param
+from opcost.frontends.megengine.schema import DType, ParamFields, by_hash, output_count, plain, read_dtype, read_param
 
 MOST_VARIABLES = 1 << 18  # Variables of the largest model that is believed: a small file must not describe a huge one
 MAX_RANK = 7  # MegEngine's tensors have at most seven axes
@@ -61,7 +61,7 @@ class FileOperator:
     index: int
     type: str
     name: str
-    param: Parameters
+    param: ParamFields
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     tensors: tuple[DumpedTensor, ...]
@@ -209,7 +209,7 @@ class _ModelReader:
         )  # fmt: skip
 
     def add(
-        self, table: FlatTable, made: Sequence[Variable], kind: str, name: str, param: Parameters, inputs: tuple[int, ...],
+        self, table: FlatTable, made: Sequence[Variable], kind: str, name: str, param: ParamFields, inputs: tuple[int, ...],
         tensors: tuple[DumpedTensor, ...], output_dtype: DType | None,
     ) -> None:  # fmt: skip
         """Make an operator with the variables that it makes, and keep the numbers of small constants."""
@@ -232,10 +232,10 @@ class _ModelReader:
             if count <= (SMALL if code in "bBhHi" else 1):
                 self.numbers[variable] = self.buffer.data.unpack(struct.Struct(f"<{count}{code}"), tensor.offset)
 
-    def param(self, table: FlatTable, slot: int) -> Parameters:
+    def param(self, table: FlatTable, slot: int) -> ParamFields:
         """The main parameter, a union of tag and table; no shape and no cost depends on those after it."""
         tag, found = table.number(slot, U8), table.table(slot + 1)
-        return read_param(tag, found) if found is not None else Parameters()
+        return read_param(tag, found) if found is not None else ParamFields()
 
     def shape(self, table: FlatTable) -> tuple[int, ...]:
         shape = table.numbers(1, "I", 4)

@@ -69,7 +69,7 @@ _TABLES: dict[int, tuple[str, list[str]]] = {
 _DIMSHUFFLE, _AXIS_ADD_REMOVE, _INDEX_MASK, _SERIALIZED_DTYPE = 64, 65, 66, 67
 
 
-class Parameters(dict[str, Attr]):
+class ParamFields(dict[str, Attr]):
     """The parameters of an operator; one that is absent is 0, false, or empty."""
 
     def integer(self, name: str, default: int | None = None) -> int:
@@ -101,16 +101,16 @@ def _fields(tag: int) -> tuple[tuple[str, str, float], ...]:
     return tuple((name, kind, float(default) if kind in ("f", "d") else int(default)) for name, kind, default in found)
 
 
-def read_param(tag: int, table: FlatTable) -> Parameters:
+def read_param(tag: int, table: FlatTable) -> ParamFields:
     """The fields of a parameter table; one that is not known has none."""
     if tag == _DIMSHUFFLE:
-        return Parameters({"pattern": table.numbers(0, "i", 4), "ndim": table.number(1, U32)})
+        return ParamFields({"pattern": table.numbers(0, "i", 4), "ndim": table.number(1, U32)})
     if tag == _AXIS_ADD_REMOVE:
         # Axes that are added or removed one after the other: structs of a method, three bytes of padding and an axis
         at, count = table.vector(0, 8) or (0, 0)
         number, places = table.buffer.number, range(at, at + 8 * count, 8)
         changes = tuple([("remove" if number(I8, place) else "add", number(I32, place + 4)) for place in places])
-        return Parameters({"desc": changes})
+        return ParamFields({"desc": changes})
     if tag == _INDEX_MASK:
         # For each indexed axis: the axis, and whether begin, end, step and an index come as inputs
         at, count = table.vector(0, 5) or (0, 0)
@@ -119,14 +119,14 @@ def read_param(tag: int, table: FlatTable) -> Parameters:
         for start in range(at, at + 5 * count, 5):
             axis, begin, end, step, index = buffer.data.unpack(_MASK, buffer.check(start, 5))
             masks.append((axis, begin != 0, end != 0, step != 0, index != 0))
-        return Parameters({"items": tuple(masks)})
+        return ParamFields({"items": tuple(masks)})
     if tag == _SERIALIZED_DTYPE:
         found = read_dtype(table)
-        return Parameters({"dtype": found.name, "scale": found.scale} if found else {})
+        return ParamFields({"dtype": found.name, "scale": found.scale} if found else {})
     if tag not in _TABLES:
-        return Parameters()
+        return ParamFields()
     fields = enumerate(_fields(tag))
-    return Parameters({name: _value(kind, default, slot, table) for slot, (name, kind, default) in fields})
+    return ParamFields({name: _value(kind, default, slot, table) for slot, (name, kind, default) in fields})
 
 
 def _value(kind: str, default: float, slot: int, table: FlatTable) -> Attr:
@@ -224,7 +224,7 @@ def _rotate(value: int, by: int) -> int:
     return (value << by | value >> (64 - by)) & _ALL_BITS
 
 
-def output_count(kind: str, inputs: int, tensors: int, param: Parameters) -> int:
+def output_count(kind: str, inputs: int, tensors: int, param: ParamFields) -> int:
     """The number of variables that an operator of this type makes, which FBS v1 does not store.
 
     Workspaces and outputs that are switched off do not count. An operator that is not listed makes one.

@@ -19,7 +19,7 @@ from opcost.errors import SourceError
 from opcost.frontends.megengine.model import SOURCES, DumpedTensor, FileOperator, Model, Variable
 from opcost.frontends.megengine.operators import ROWS
 from opcost.frontends.megengine.operators.table import MegEngineCall
-from opcost.frontends.megengine.schema import NAMES, DType, Parameters, plain
+from opcost.frontends.megengine.schema import NAMES, DType, ParamFields, plain
 from opcost.frontends.megengine.scopes import DumpScopes
 from opcost.frontends.nodes.meaning import Operand
 from opcost.traces.file import as_dict, is_shape
@@ -158,7 +158,7 @@ class _GraphReader:
         row = ROWS.get(name)
         if row is not None:
             given_types = [Operand(place, None, dtype) for place, dtype in enumerate(types if given else ())]
-            call = MegEngineCall.of(name, Parameters(self._param(key)), given_types, count)
+            call = MegEngineCall.of(name, ParamFields(self._param(key)), given_types, count)
             with suppress(Unknown, Mismatch, *_FLAWS):
                 row.infer_types(call)
                 return [dtype or types[0] for dtype in call.out_types]
@@ -177,7 +177,9 @@ class _GraphReader:
             )
             holds = name == "ImmutableTensor" or name.endswith(("DeviceTensor", "TensorHolder"))
             tensors = (DumpedTensor("", (), _NO_TYPE, 0, 0),) * len(outputs) if holds else ()
-            operators.append(FileOperator(index, name, self._text(key, "name"), Parameters(), inputs, outputs, tensors))
+            operators.append(
+                FileOperator(index, name, self._text(key, "name"), ParamFields(), inputs, outputs, tensors)
+            )
         names = [variable.get("name") for variable in self.variables.values()]
         variables = tuple(Variable(name if isinstance(name, str) else "") for name in names)
         model = Model(
@@ -299,7 +301,7 @@ def translate(
     if row is None:
         return Translated("", dict(param), tuple(ins), tuple(outs))
     given = [Operand(place, spec.shape, spec.dtype) for place, spec in enumerate(ins)]
-    call = MegEngineCall.of(name, Parameters(param), given, len(outs))
+    call = MegEngineCall.of(name, ParamFields(param), given, len(outs))
     call.outs, call.out_types = [spec.shape for spec in outs], [spec.dtype for spec in outs]
     try:
         kind, attrs = row.meaning(call)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from opcost.core.parsing import packaged_table
 from opcost.core.shapes import Dims, Extent, Mismatch, Unknown, text
-from opcost.frontends.megengine.schema import Parameters
+from opcost.frontends.megengine.schema import ParamFields
 from opcost.frontends.nodes.meaning import Content, Operand
 from opcost.frontends.nodes.results import SlidingWindow
 from opcost.frontends.rows import RowCall, RowFunctions
@@ -20,13 +20,13 @@ Numbers: TypeAlias = "tuple[int | float, ...]"
 class MegEngineCall(RowCall):
     """An operator with what is known of its tensors, the numbers of small ones included."""
 
-    attrs: Parameters
+    attrs: ParamFields
     _: KW_ONLY
     type: str
     contents: Sequence[Content | None]
 
     @classmethod
-    def of(cls, kind: str, params: Parameters, given: Sequence[Operand], count: int) -> MegEngineCall:
+    def of(cls, kind: str, params: ParamFields, given: Sequence[Operand], count: int) -> MegEngineCall:
         """An operator on these tensors that makes `count` results."""
         shapes, types, contents = [x.shape for x in given], [x.dtype for x in given], [x.content for x in given]
         unknown = [None] * count

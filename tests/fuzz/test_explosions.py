@@ -52,7 +52,7 @@ def test_memory_that_does_not_suffice_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from opcost.cli.main import run
-    from opcost.frontends.torchscript import run as reading
+    from opcost.frontends.torchscript import walk as reading
 
     words = explosions.script(tmp_path, "return x")
     monkeypatch.chdir(tmp_path)

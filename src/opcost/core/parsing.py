@@ -58,6 +58,14 @@ def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
+class Bad(Exception):
+    """Something in a file is not what it must be; the text says what."""
+
+
+class BadArchive(Bad):
+    """Not an archive, or a damaged one."""
+
+
 # -- zip archives ------------------------------------------------------------------------------------------------------
 
 LARGEST_DIRECTORY = 8 << 20  # bytes of an archive's list of members: a hundred thousand of them
@@ -66,10 +74,6 @@ _ARCHIVE_FAULTS = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, NotImplementedError, RuntimeError, EOFError, ValueError,
 )  # fmt: skip
 """Raised by a damaged archive while it is opened or a member is read; OSError comes from the disk."""
-
-
-class BadArchive(Exception):
-    """Not an archive, or a damaged one; the text says why."""
 
 
 @contextmanager
@@ -119,10 +123,6 @@ class _CheckedFile:
 LARGEST = 2**128  # no count of a real model comes near this; a larger one is damage, and could take for ever to print
 
 T = TypeVar("T")
-
-
-class Bad(Exception):
-    """Something in the file is not what the schema says; the text names it."""
 
 
 def instance(value: object, kind: type[T]) -> T:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from opcost.core.files import opened
 from opcost.core.graph import Module, ModuleCall, Role
-from opcost.core.parsing import Bad, BadArchive, archive_in, short
+from opcost.core.parsing import Bad, archive_in, short
 from opcost.frontends.aten import Plan, Translation, plan_of, plan_without_schema, translate
-from opcost.frontends.aten.call import AtenCall, Described, flat, layout_name
+from opcost.frontends.aten.call import AtenCall, AtenTensor, Described, flat, layout_name
 from opcost.frontends.aten.composite import taken_apart
 from opcost.frontends.aten.schema import Schema, is_view, shipped
 from opcost.frontends.building import GraphBuilder, above, check_extents, tree_order
@@ -24,7 +24,7 @@ def holds_code(path: Path) -> bool:
     try:
         with opened(path) as file, archive_in(file) as archive:
             return any("/code/" in name for name in archive.namelist())
-    except BadArchive:
+    except Bad:
         return False
 
 
@@ -120,46 +120,6 @@ class ProgramModules:
 
 
 MOST_AXES = 64
-
-
-class ProgramTensor(NamedTuple):
-    """A tensor and its value; extents that depend on data are None."""
-
-    tensor: Described
-    value: int
-
-
-class ProgramBuilder(GraphBuilder):
-    """Makes values and operators in the order of the program."""
-
-    def __init__(self, symbols: Mapping[str, int] | None = None) -> None:
-        super().__init__()
-        self.symbols = symbols or {}
-        self.modules = ProgramModules()
-        self._possible: set[tuple[int | None, ...]] = set()
-
-    def made(self, name: str, tensor: Described, role: Role = "activation", **place: Any) -> ProgramTensor:
-        """A new value for a tensor; `place` as for `value`."""
-        shape = tuple(tensor.shape)
-        if shape not in self._possible:
-            check_extents(shape, name or "a result", MOST_AXES)
-            self._possible.add(shape)
-        return ProgramTensor(tensor, self.value(name, self.spec(shape, tensor.dtype), role, **place))
-
-
-def made_in(values: Iterable[Any]) -> Iterator[ProgramTensor]:
-    """What was made among nested arguments, in order."""
-    for value in values:
-        if isinstance(value, ProgramTensor):
-            yield value
-        elif isinstance(value, list):
-            yield from made_in(value)
-        elif isinstance(value, dict):
-            yield from made_in(value.values())
-
-
-# -- operators, translated by the table of `frontends.aten` ------------------------------------------------------------
-
 _FLAWS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, NotImplementedError, StopIteration, TypeError, ValueError,
 )  # fmt: skip
@@ -173,7 +133,7 @@ class ProgramOperator(NamedTuple):
     plan: Plan
     schema: Schema | None
 
-    def call(self, arguments: dict[str, Any], outs: tuple[Any, ...] = ()) -> AtenCall:
+    def call(self, arguments: dict[str, Any], outs: tuple[AtenTensor, ...] = ()) -> AtenCall:
         return AtenCall(self.plan.name, self.plan.overload, arguments, outs, in_place=self.plan.in_place)
 
 
@@ -184,37 +144,50 @@ def operator_named(name: str, overload: str) -> ProgramOperator:
     return ProgramOperator(name, plan_of(schema) if schema is not None else plan_without_schema(name, overload), schema)
 
 
-class EmittedStep(NamedTuple):
-    """One operator that goes into the graph."""
+class ProgramBuilder(GraphBuilder):
+    """Makes values and operators in the order of the program; a tensor that has a value knows its number."""
 
-    operator: ProgramOperator
-    arguments: dict[str, Any]
-    outs: tuple[Any, ...]
-    found: Translation
+    def __init__(self, symbols: Mapping[str, int] | None = None) -> None:
+        super().__init__()
+        self.symbols = symbols or {}
+        self.modules = ProgramModules()
+        self._possible: set[tuple[int | None, ...]] = set()
 
+    def made(self, name: str, tensor: Described, role: Role = "activation", **place: Any) -> Described:
+        """The tensor with a new value; `place` as for `value`."""
+        shape = tuple(tensor.shape)
+        if shape not in self._possible:
+            check_extents(shape, name or "a result", MOST_AXES)
+            self._possible.add(shape)
+        tensor.value = self.value(name, self.spec(shape, tensor.dtype), role, **place)
+        return tensor
 
-class Emitter:
-    """Puts operators into a graph; `module` and `repeat` say where and how often they run."""
-
-    def __init__(self, builder: ProgramBuilder, module: str = "", repeat: int = 1) -> None:
-        self.builder, self.module, self.repeat = builder, module, repeat
-
-    def plain(
-        self, operator: ProgramOperator, named: Mapping[str, Any], outs: Mapping[str, Described]
-    ) -> list[ProgramTensor]:
-        """An operator as the table knows it, or those that it consists of; `outs` are its results by their names."""
-        known = {id(given.tensor): given.value for given in made_in(named.values())}
-        arguments = {**dict(operator.plan.parameters), **{name: tensors_of(value) for name, value in named.items()}}
+    def emit(
+        self, operator: ProgramOperator, named: Mapping[str, Any], outs: Mapping[str, Described], module: str, repeat: int = 1
+    ) -> list[Described]:  # fmt: skip
+        """An operator as the table of `frontends.aten` has it, or those that it consists of; `outs` are its results by name."""
+        results = tuple(outs.values())
         names = {id(tensor): name for name, tensor in outs.items()}
-        for step in self._steps(operator, arguments, tuple(outs.values())):
-            self._step(step, known, names)
-        if any(id(tensor) not in known for tensor in outs.values()):
+        for inner, arguments, made, found in self._steps(
+            operator, {**dict(operator.plan.parameters), **named}, results
+        ):
+            given = flat(arguments.values()) if found.ins is None else found.ins
+            reads = [tensor.value for tensor in given]  # type: ignore[attr-defined]
+            for place, tensor in enumerate(made):
+                home = _home(inner, arguments, found, place)
+                if home is not None:  # a look at a weight takes its gradients too
+                    tensor.requires_grad |= home.requires_grad
+                self.made(names.get(id(tensor), ""), tensor, home=None if home is None else home.value)
+            writes = [tensor.value for tensor in made or found.outs or ()]  # type: ignore[attr-defined]
+            self.op(found.kind, found.attrs, inner.name, reads, writes, module, repeat)
+        if any(tensor.value < 0 for tensor in results):
             raise Bad(f"{operator.name} has {len(outs)} results, more than it makes")
-        return [ProgramTensor(tensor, known[id(tensor)]) for tensor in outs.values()]
+        return [*results]
 
     def _steps(
         self, operator: ProgramOperator, arguments: dict[str, Any], outs: tuple[Described, ...]
-    ) -> list[EmittedStep]:
+    ) -> list[tuple[ProgramOperator, dict[str, Any], tuple[Any, ...], Translation]]:
+        """Operators, each with its arguments, its results, and what it computes."""
         tensors = [*flat(arguments.values()), *outs]
         kind = "unknown"
         if any(None in tensor.shape or None in tensor.stride() for tensor in tensors):
@@ -224,57 +197,29 @@ class Emitter:
             try:
                 parts = taken_apart(call)
                 if parts is None:
-                    return [EmittedStep(operator, arguments, outs, translate(operator.plan, call))]
+                    return [(operator, arguments, outs, translate(operator.plan, call))]
                 steps = []
                 for part in parts:
                     base, _, overload = part.operator.partition(".")
                     inner = operator_named(f"aten::{base}", overload)
                     given = {**dict(inner.plan.parameters), **part.args}
-                    found = translate(inner.plan, inner.call(given, part.outs))
-                    steps.append(EmittedStep(inner, given, part.outs, found))
+                    steps.append((inner, given, part.outs, translate(inner.plan, inner.call(given, part.outs))))
                 return steps
             except _FLAWS:
-                self.builder.note("unknown", f"{operator.name} is not counted: its arguments do not fit it")
-        return [EmittedStep(operator, arguments, outs, Translation(kind, {}))]
-
-    def _step(self, step: EmittedStep, known: dict[int, int], names: Mapping[int, str]) -> None:
-        found, builder = step.found, self.builder
-        given = [known[id(tensor)] for tensor in flat(step.arguments.values())]
-        reads = given if found.ins is None else [known[id(tensor)] for tensor in found.ins]
-        writes = []
-        for place, tensor in enumerate(step.outs):
-            home = _home(step, place)
-            if home is not None:  # a look at a weight takes its gradients too
-                tensor.requires_grad |= home.requires_grad
-            place_of = None if home is None else known[id(home)]
-            known[id(tensor)] = builder.made(names.get(id(tensor), ""), tensor, home=place_of).value
-            writes.append(known[id(tensor)])
-        if not writes and found.outs:
-            writes = [known[id(tensor)] for tensor in found.outs]
-        builder.op(found.kind, found.attrs, step.operator.name, reads, writes, self.module, self.repeat)
+                self.note("unknown", f"{operator.name} is not counted: its arguments do not fit it")
+        return [(operator, arguments, outs, Translation(kind, {}))]
 
 
-def _home(step: EmittedStep, place: int) -> Any:
+def _home(operator: ProgramOperator, arguments: Mapping[str, Any], found: Translation, place: int) -> Any:
     """The tensor in whose memory a result is: the one that the schema names, or for a view the first; None: in its own."""
-    schema, found = step.operator.schema, step.found
+    schema = operator.schema
     if schema is None or not schema.returns:
         return None
     returned = schema.returns[min(place, len(schema.returns) - 1)]
     if returned.alias and (returned.writes or found.kind == "view"):
-        shared = list(flat(step.arguments[a.name] for a in schema.arguments if a.alias == returned.alias))
+        shared = list(flat(arguments[a.name] for a in schema.arguments if a.alias == returned.alias))
         if shared:
             return shared[min(place, len(shared) - 1)]
     if found.kind != "view" or "empty" in schema.name:
         return None
-    return next(flat(step.arguments.values()), None)
-
-
-def tensors_of(value: Any) -> Any:
-    """An argument with tensors in the place of what was made."""
-    if isinstance(value, ProgramTensor):
-        return value.tensor
-    if isinstance(value, list):
-        return [tensors_of(item) for item in value]
-    if isinstance(value, dict):
-        return {name: tensors_of(item) for name, item in value.items()}
-    return value
+    return next(flat(arguments.values()), None)

@@ -184,6 +184,7 @@ class Described(AtenTensor):
     device: str = "cpu"
     layout: str = "strided"
     requires_grad: bool = field(default=False, kw_only=True)
+    value: int = field(default=-1, kw_only=True)  # Its number in the graph that is made, once it has one
 
     def stride(self) -> tuple[int, ...]:
         return self.strides

@@ -8,11 +8,13 @@ pickle that would call anything else is refused by the name of that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import BytesIO
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
+from zipfile import ZipFile
 
 from opcost.core.graph import Note
-from opcost.core.parsing import Bad, short
+from opcost.core.parsing import Bad, read_member, short
 from opcost.core.scan import Scan, StoredTensor
 from opcost.core.units import format_count
 from opcost.errors import shortened, some
@@ -123,6 +125,16 @@ class TensorUnpickler(SafeUnpickler):
                 if dtype is not None:
                     return Storage(str(key), dtype, elements)
         raise Bad("it asks for data in a way that PyTorch does not")
+
+
+def main_pickle(archive: ZipFile) -> tuple[str, object]:
+    """What the pickle of an archive describes, and the folder in which that is."""
+    names = [name for name in archive.namelist() if name.count("/") == 1 and name.endswith("/data.pkl")]
+    if len(names) != 1:
+        raise Bad(f"it holds {len(names)} files data.pkl")
+    return names[0].removesuffix("data.pkl"), TensorUnpickler.read(
+        BytesIO(read_member(archive, names[0], LARGEST_PICKLE))
+    )
 
 
 def tensors_in(root: object) -> Iterator[tuple[Keys, PickledTensor]]:

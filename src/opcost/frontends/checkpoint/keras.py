@@ -14,7 +14,7 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 from opcost.core.files import opened
 from opcost.core.graph import BITS
-from opcost.core.parsing import Bad, BadArchive, archive_in
+from opcost.core.parsing import Bad, archive_in
 from opcost.errors import MissingFramework, OpcostError
 from opcost.frontends.checkpoint import MOST_TENSORS
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw, first_member
@@ -46,7 +46,7 @@ class KerasReader(CheckpointReader):
                 if file.read(2) == b"PK":
                     file = _inside(stack.enter_context(archive_in(file)), file)
                 return Contents(_datasets(stack.enter_context(h5py.File(file, "r"))))
-        except (OpcostError, BadArchive):
+        except (OpcostError, Bad):
             raise
         except Exception as exc:
             raise Bad(str(exc) or type(exc).__name__) from exc
@@ -57,7 +57,7 @@ def _inside(archive: ZipFile, file: BinaryIO) -> Any:
     try:
         info = archive.getinfo(_WEIGHTS)
     except KeyError:
-        raise BadArchive(f"it holds no {_WEIGHTS}") from None
+        raise Bad(f"it holds no {_WEIGHTS}") from None
     if info.compress_type != ZIP_STORED:
         return archive.open(info)
     return io.BufferedReader(_MemberFile(file, info))

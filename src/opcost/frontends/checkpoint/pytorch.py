@@ -10,11 +10,18 @@ from typing import BinaryIO
 
 from opcost.core.files import length_of, opened
 from opcost.core.graph import BITS, nbytes
-from opcost.core.parsing import Bad, archive_in, read_member
+from opcost.core.parsing import Bad, archive_in
 from opcost.core.scan import Role
 from opcost.errors import shortened
 from opcost.frontends.checkpoint import MOST_TENSORS
-from opcost.frontends.checkpoint.described import LARGEST_PICKLE, Keys, PickledTensor, TensorUnpickler, tensors_in
+from opcost.frontends.checkpoint.described import (
+    LARGEST_PICKLE,
+    Keys,
+    PickledTensor,
+    TensorUnpickler,
+    main_pickle,
+    tensors_in,
+)
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw, first_member
 
 _MAGIC = b"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
@@ -46,14 +53,9 @@ class PyTorchReader(CheckpointReader):
 def _archive(file: BinaryIO) -> tuple[object, dict[str, int]]:
     """What the pickle of an archive describes, and the bytes of each piece of data."""
     with archive_in(file) as archive:
-        names = [name for name in archive.namelist() if name.count("/") == 1 and name.endswith("/data.pkl")]
-        if len(names) != 1:
-            raise Bad(f"the archive holds {len(names)} files data.pkl")
-        content = read_member(archive, names[0], LARGEST_PICKLE)
-        begin = names[0].removesuffix("data.pkl") + "data/"
-        inside = [each for each in archive.infolist() if each.filename.startswith(begin)]
-        sizes = {each.filename.removeprefix(begin): each.file_size for each in inside}
-    return TensorUnpickler.read(BytesIO(content)), sizes
+        top, found = main_pickle(archive)
+        inside = [each for each in archive.infolist() if each.filename.startswith(f"{top}data/")]
+        return found, {each.filename.removeprefix(f"{top}data/"): each.file_size for each in inside}
 
 
 def _stack(file: BinaryIO) -> tuple[object, dict[str, int]]:

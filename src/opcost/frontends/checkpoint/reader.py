@@ -5,17 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 from opcost.core.files import head_of, is_nameless
 from opcost.core.graph import Note
-from opcost.core.parsing import Bad, BadArchive
+from opcost.core.parsing import Bad
 from opcost.core.plugin import FRONTENDS, usable
 from opcost.core.scan import Role
 from opcost.errors import AmbiguousSource, SourceError, UnknownSource
 
 HEAD_BYTES = 4096
-Content: TypeAlias = bytes
 
 
 class Raw(NamedTuple):
@@ -28,7 +27,7 @@ class Raw(NamedTuple):
     role: Role = "weight"
     storage: object = None
     """Equal for tensors that are the same piece of the file; None where each is stored on its own."""
-    content: Content = b""  # Of the few that describe others: their content
+    content: bytes = b""  # Of the few that describe others: their content
 
 
 class Contents(NamedTuple):
@@ -88,7 +87,7 @@ def contents_of(path: Path, reader: CheckpointReader) -> Contents:
     """What the file holds."""
     try:
         return reader.read(path)
-    except (Bad, BadArchive, RecursionError) as exc:
+    except (Bad, RecursionError) as exc:
         hint = "" if isinstance(exc, NotRead) else "the file is damaged or cut short: fetch it again"
         raise SourceError(f"{path} is not {reader.what} that can be read: {exc}", hint=hint) from exc
 

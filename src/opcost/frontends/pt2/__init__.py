@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from opcost.frontends.inputs import DIM
-from opcost.frontends.registry import FrontEnd
-
-if TYPE_CHECKING:
-    from opcost.core.graph import Graph
-    from opcost.frontends.options import CountOptions
+from opcost.frontends.registry import FileFrontEnd, FrontEnd
 
 
-class Pt2FrontEnd(FrontEnd):
+class Pt2FrontEnd(FileFrontEnd):
     """Files written by `torch.export.save`; a program in memory is the torch front end's."""
 
-    name = "pt2"
+    name, what = "pt2", "an exported program"
     framework = "torch"
     options = (DIM,)
     understands = frozenset({"sizes"})
@@ -27,11 +22,6 @@ class Pt2FrontEnd(FrontEnd):
         from opcost.frontends.programs import holds_code
 
         return head.startswith(b"PK\x03\x04") and (path.suffix == ".pt2" or not holds_code(path))
-
-    def load(self, source: Any, options: CountOptions) -> Graph:
-        from opcost.frontends.pt2.load import load
-
-        return load(source, options)
 
 
 FRONTEND: FrontEnd = Pt2FrontEnd()

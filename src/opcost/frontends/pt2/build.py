@@ -7,8 +7,8 @@ from typing import Any
 
 from opcost.core.parsing import LARGEST, Bad, get, instance, objects, short
 from opcost.frontends.aten.call import Described, row_major
-from opcost.frontends.programs import Emitter, ProgramBuilder, ProgramOperator, ProgramTensor, operator_named, stack_of
-from opcost.frontends.pt2.program import Meta, Scope, Subgraph
+from opcost.frontends.programs import ProgramBuilder, ProgramOperator, operator_named, stack_of
+from opcost.frontends.pt2.program import Scope, Subgraph
 
 _ARITHMETIC = ("_operator.", "math.", "torch.sym_", "torch._sym_")
 """What a program may call besides operators: arithmetic on sizes, whose results are in the file."""
@@ -30,22 +30,16 @@ class GraphPass:
     """One pass over a graph whose inputs are made; a graph inside another is a pass of its own."""
 
     def __init__(
-        self,
-        builder: ProgramBuilder,
-        graph: Mapping[str, Any],
-        made: dict[str, ProgramTensor],
-        *,
-        module: str = "",
-        repeat: int = 1,
-        depth: int = 0,
-    ) -> None:
+        self, builder: ProgramBuilder, graph: Mapping[str, Any], made: dict[str, Described],
+        *, module: str = "", repeat: int = 1, depth: int = 0,
+    ) -> None:  # fmt: skip
         if depth > DEEPEST or repeat > LARGEST:
             raise Bad(f"its graphs are nested more than {DEEPEST} deep, or run too often")
         self.builder, self.graph, self.made = builder, graph, made
         self.scope = Scope(graph, builder.symbols)
         self.module, self.repeat, self.depth = module, repeat, depth
 
-    def __call__(self) -> list[ProgramTensor]:
+    def __call__(self) -> list[Described]:
         """Make the operators; what comes back are the tensors that the graph returns."""
         around = self.module
         for node in objects(self.graph, "nodes"):  # type: ignore[arg-type]
@@ -56,7 +50,7 @@ class GraphPass:
                 self.node(operator, node)
         return [self.tensor(name) for name in self.names(get(self.graph, "outputs", list)) if name in self.made]
 
-    def tensor(self, name: str) -> ProgramTensor:
+    def tensor(self, name: str) -> Described:
         if name not in self.made:
             raise Bad(f"the tensor {short(name)} is read before it is made")
         return self.made[name]
@@ -68,7 +62,7 @@ class GraphPass:
             self.scope.argument(argument, found.append)
             yield from found
 
-    def inside(self, graph: Subgraph, operands: list[Any], *, turns: int = 1) -> list[ProgramTensor]:
+    def inside(self, graph: Subgraph, operands: list[Any], *, turns: int = 1) -> list[Described]:
         """The operators of a graph that an operator is given, and what it returns; its inputs are the operands in order."""
         inner = GraphPass(
             self.builder, graph.content, {}, module=self.module, repeat=self.repeat * turns, depth=self.depth + 1
@@ -77,7 +71,7 @@ class GraphPass:
         if len(inputs) != len(operands):
             raise Bad(f"a graph takes {len(inputs)} inputs and is given {len(operands)}")
         for given, operand in zip(inputs, operands, strict=True):
-            inner.made.update((name, operand) for name in inner.names([given]) if isinstance(operand, ProgramTensor))
+            inner.made.update((name, operand) for name in inner.names([given]) if isinstance(operand, Described))
         return inner()
 
     def node(self, operator: ProgramOperator, node: Mapping[str, Any]) -> None:
@@ -97,15 +91,9 @@ class GraphPass:
             unknown = f"{operator.name} is not counted: what it runs is not known"
             self.builder.note(*_NOTES.get(base, ("control", unknown)))
         # The results are those that the file describes.
-        outs = {name: described(self.scope.meta(name)) for name in results}
-        made = Emitter(self.builder, self.module, self.repeat).plain(operator, named, outs)
-        self.made.update(zip(results, made, strict=True))
-
-
-def described(meta: Meta) -> Described:
-    """A tensor for the table."""
-    shape, strides, dtype, device, layout, requires_grad = meta
-    return Described(shape, strides, dtype, device, layout, requires_grad=requires_grad)  # type: ignore[arg-type]
+        outs = {name: self.scope.described(name) for name in results}
+        self.builder.emit(operator, named, outs, self.module, self.repeat)
+        self.made.update(outs)
 
 
 # -- operators that are given graphs: branches, loops, and wrappers that only say how their graph is to run
@@ -119,7 +107,7 @@ def _expect(operator: str, arguments: list[Any], *kinds: type) -> list[Any]:
     return given[: len(kinds)]
 
 
-def _wrap(outer: GraphPass, operator: str, arguments: list[Any]) -> list[ProgramTensor]:
+def _wrap(outer: GraphPass, operator: str, arguments: list[Any]) -> list[Described]:
     """One graph, run once on all that follows it."""
     at = next((place for place, argument in enumerate(arguments) if isinstance(argument, Subgraph)), None)
     if at is None:
@@ -128,33 +116,33 @@ def _wrap(outer: GraphPass, operator: str, arguments: list[Any]) -> list[Program
     return outer.inside(arguments[at], [item for each in rest for item in (each if isinstance(each, list) else [each])])
 
 
-def _cond(outer: GraphPass, operator: str, arguments: list[Any]) -> list[ProgramTensor]:
+def _cond(outer: GraphPass, operator: str, arguments: list[Any]) -> list[Described]:
     chosen, true, false, operands = _expect(operator, arguments, object, Subgraph, Subgraph, list)
     if not isinstance(chosen, bool):
         outer.builder.note("branch", "torch.cond depends on data: the true branch is counted")
     return outer.inside(false if chosen is False else true, operands)
 
 
-def _scan(outer: GraphPass, operator: str, arguments: list[Any]) -> list[ProgramTensor]:
+def _scan(outer: GraphPass, operator: str, arguments: list[Any]) -> list[Described]:
     """A graph that is run for each step of some tensors, with what the step before carries; `map` carries nothing."""
     if operator.endswith("scan"):
         body, start, xs, rest = _expect(operator, arguments, Subgraph, list, list, list)
     else:
         body, xs, rest = _expect(operator, arguments, Subgraph, list, list)
         start = []
-    if not xs or not all(isinstance(x, ProgramTensor) and x.tensor.shape and x.tensor.shape[0] is not None for x in xs):
+    if not xs or not all(isinstance(x, Described) and x.shape and x.shape[0] is not None for x in xs):
         raise Bad(f"{operator} has nothing to walk along")
-    turns = xs[0].tensor.shape[0]
+    turns = xs[0].shape[0]
     steps = []
     for x in xs:
-        tensor = Described(tuple(x.tensor.shape[1:]), tuple(x.tensor.stride()[1:]), x.tensor.dtype, x.tensor.device)
+        tensor = Described(x.shape[1:], x.strides[1:], x.dtype, x.device)
         steps.append(outer.builder.made("", tensor, home=x.value))
         outer.builder.op("view", {}, operator, [x.value], [steps[-1].value], outer.module, outer.repeat * turns)
     made = outer.inside(body, [*start, *steps, *rest], turns=turns)
     found = made[: len(start)]
     for part in made[len(start) :]:  # the results of all turns, each copied to its place
-        shape = (turns, *part.tensor.shape)
-        found.append(outer.builder.made("", Described(shape, row_major(shape), part.tensor.dtype, part.tensor.device)))
+        shape = (turns, *part.shape)
+        found.append(outer.builder.made("", Described(shape, row_major(shape), part.dtype, part.device)))
         outer.builder.op("copy", {}, operator, [part.value], [found[-1].value], outer.module, outer.repeat)
     return found
 
@@ -163,7 +151,7 @@ _WRAPPERS = (
     "wrap_with_set_grad_enabled", "wrap_with_autocast", "wrap", "tag_activation_checkpoint", "wrap_activation_checkpoint",
     "strict_mode", "hints_wrapper", "invoke_subgraph", "inductor_compiled_code",
 )  # fmt: skip
-_HANDLERS: dict[str, Callable[[GraphPass, str, list[Any]], list[ProgramTensor]]] = {
+_HANDLERS: dict[str, Callable[[GraphPass, str, list[Any]], list[Described]]] = {
     "cond": _cond, "map": _scan, "map_impl": _scan, "scan": _scan, **dict.fromkeys(_WRAPPERS, _wrap),
 }  # fmt: skip
 _NOTES = {

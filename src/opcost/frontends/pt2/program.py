@@ -10,8 +10,11 @@ from typing import Any, NamedTuple
 from zipfile import ZipFile
 
 from opcost.core.files import opened
-from opcost.core.parsing import Bad, BadArchive, archive_in, get, instance, read_member, short
+from opcost.core.parsing import Bad, archive_in, get, instance, read_member, short
 from opcost.errors import SourceError
+from opcost.frontends.aten.call import Described
+from opcost.frontends.building import check_extents
+from opcost.frontends.programs import MOST_AXES
 from opcost.frontends.pt2.sizes import UnknownSymbol, evaluate
 
 LARGEST_TEXT = 64 << 20  # No program's description comes near this; the largest language models take a fifth of it
@@ -21,27 +24,16 @@ _OLD = "serialized_exported_program.json"
 _CONFIGURATIONS = ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
 
 
-class Archive(NamedTuple):
-    """The texts of an archive that describe the program."""
-
-    program: dict[str, Any]
-    weights: dict[str, Any]
-    """Where each weight and constant lies, which tells the ones that are the same; empty in old archives."""
-
-
-def read_archive(path: Path) -> Archive:
-    """What an archive says of its program."""
-    try:
-        with opened(path) as file, archive_in(file) as archive:
-            names = archive.namelist()
-            program = _json(archive, _program_name(path, names))
-            weights: dict[str, Any] = {}
-            for name in names:
-                if name.endswith(_CONFIGURATIONS):
-                    weights |= instance(_json(archive, name).get("config"), dict)
-    except (Bad, BadArchive, OSError) as exc:
-        raise SourceError(f"{path} is not an exported program: {exc}") from exc
-    return Archive(program, weights)
+def read_archive(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The program of an archive, and where each weight lies, by which equal ones are known; old archives do not say that."""
+    weights: dict[str, Any] = {}
+    with opened(path) as file, archive_in(file) as archive:
+        names = archive.namelist()
+        program = _json(archive, _program_name(path, names))
+        for name in names:
+            if name.endswith(_CONFIGURATIONS):
+                weights |= instance(_json(archive, name).get("config"), dict)
+    return program, weights
 
 
 def _program_name(path: Path, names: list[str]) -> str:
@@ -93,19 +85,7 @@ LAYOUTS = {
 _FORMATS = {1: "contiguous_format", 2: "channels_last", 3: "channels_last_3d", 4: "preserve_format"}
 _FLOATS = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 
-MOST_AXES = 64
 LARGEST_EXTENT = 1 << 63
-
-
-class Meta(NamedTuple):
-    """A tensor as the file describes it; extents that depend on data are None."""
-
-    shape: tuple[int | None, ...]
-    strides: tuple[int | None, ...]
-    dtype: str
-    device: str
-    layout: str
-    requires_grad: bool
 
 
 class Subgraph(NamedTuple):
@@ -140,20 +120,21 @@ class Scope:
         for kind in ("int", "bool", "float"):
             self.numbers |= instance(graph.get(f"sym_{kind}_values", {}), dict)
 
-    def meta(self, name: str) -> Meta:
-        """What the file says of a tensor, checked."""
+    def described(self, name: str) -> Described:
+        """A tensor as the file describes it, checked; extents that depend on data are None."""
         if name not in self.tensors:
             raise Bad(f"the tensor {short(name)} is not described")
         data = self.tensors[name]
         shape = tuple(self.extent(size) for size in get(data, "sizes", list))
         strides = tuple(self.extent(size) for size in get(data, "strides", list))
-        if len(shape) > MOST_AXES or len(strides) not in (0, len(shape)):
+        check_extents(shape, short(name), MOST_AXES)
+        if len(strides) not in (0, len(shape)):
             raise Bad(f"a tensor has {len(shape)} axes and {len(strides)} strides")
-        if None not in shape and math.prod(shape) > LARGEST_EXTENT:  # type: ignore[arg-type]
-            raise Bad(f"a tensor has the shape {short(shape)}, which no memory holds")
         dtype = _word(TYPES, get(data, "dtype", int), "element type")
         layout = _word(LAYOUTS, get(data, "layout", int), "layout")
-        return Meta(shape, strides, dtype, _device(get(data, "device", dict)), layout, get(data, "requires_grad", bool))
+        trains = get(data, "requires_grad", bool)
+        device = _device(get(data, "device", dict))
+        return Described(shape, strides, dtype, device, layout, requires_grad=trains)  # type: ignore[arg-type]
 
     def extent(self, data: object) -> int | None:
         """A size or a stride."""

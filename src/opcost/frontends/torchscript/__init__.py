@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from opcost.frontends.registry import FrontEnd
-
-if TYPE_CHECKING:
-    from opcost.core.graph import Graph
-    from opcost.frontends.options import CountOptions
+from opcost.frontends.registry import FileFrontEnd, FrontEnd
 
 
-class TorchScriptFrontEnd(FrontEnd):
+class TorchScriptFrontEnd(FileFrontEnd):
     """Files written by `torch.jit.save`; a scripted module in memory is the torch front end's."""
 
-    name = "torchscript"
+    name, what = "torchscript", "a TorchScript archive"
     framework = "torch"
     suffixes = (".pt", ".pth", ".ptl", ".torchscript", ".jit", ".ts")
 
@@ -24,11 +19,6 @@ class TorchScriptFrontEnd(FrontEnd):
         from opcost.frontends.programs import holds_code
 
         return head.startswith(b"PK\x03\x04") and holds_code(path)
-
-    def load(self, source: Any, options: CountOptions) -> Graph:
-        from opcost.frontends.torchscript.run import load
-
-        return load(Path(source), options)
 
 
 FRONTEND: FrontEnd = TorchScriptFrontEnd()

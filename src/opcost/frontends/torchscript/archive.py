@@ -16,10 +16,10 @@ from opcost.core.files import opened
 from opcost.core.graph import Role
 from opcost.core.parsing import Bad, BadArchive, archive_in, read_member
 from opcost.errors import counted
-from opcost.frontends.aten.call import AtenCall, Described, row_major
+from opcost.frontends.aten.call import AtenCall, Described, flat, row_major
 from opcost.frontends.aten.schema import is_view
-from opcost.frontends.checkpoint.described import LARGEST_PICKLE, PickledTensor, TensorUnpickler
-from opcost.frontends.programs import ProgramBuilder, ProgramOperator, ProgramTensor, made_in
+from opcost.frontends.checkpoint.described import LARGEST_PICKLE, PickledTensor, TensorUnpickler, main_pickle
+from opcost.frontends.programs import ProgramBuilder, ProgramOperator
 from opcost.frontends.torchscript.results import Number
 
 LARGEST_CODE = 4 << 20  # Bytes of one file of code; those of the largest models have some hundred thousand
@@ -93,29 +93,22 @@ class Script:
 
 def read_script(path: Path) -> Script:
     """Read an archive."""
-    try:
-        with opened(path) as file, archive_in(file) as archive:
-            names = archive.namelist()
-            roots = [name for name in names if name.count("/") == 1 and name.endswith("/data.pkl")]
-            if len(roots) != 1:
-                raise Bad(f"it holds {len(roots)} files data.pkl")
-            top = roots[0].removesuffix("data.pkl")
-            texts, size = {}, 0
-            for name in names:
-                if name.startswith(f"{top}code/") and name.endswith(".py"):
-                    content = read_member(archive, name, LARGEST_CODE)
-                    size += len(content)
-                    if size > MOST_CODE:
-                        raise Bad(f"its code has more than {MOST_CODE >> 20} MiB")
-                    texts[name.removeprefix(f"{top}code/")] = content.decode("utf-8", "replace")
-            root = _Plain()(TensorUnpickler.read(BytesIO(read_member(archive, roots[0], LARGEST_PICKLE))))
-            constants: list[Any] = []
-            if f"{top}constants.pkl" in names:
-                found = TensorUnpickler.read(BytesIO(read_member(archive, f"{top}constants.pkl", LARGEST_PICKLE)))
-                listed = found if isinstance(found, (list, tuple)) else []
-                constants = [_constant(archive, top, each) for each in listed]
-    except BadArchive as exc:
-        raise Bad(str(exc)) from exc
+    with opened(path) as file, archive_in(file) as archive:
+        top, pickled = main_pickle(archive)
+        texts, size = {}, 0
+        for name in archive.namelist():
+            if name.startswith(f"{top}code/") and name.endswith(".py"):
+                content = read_member(archive, name, LARGEST_CODE)
+                size += len(content)
+                if size > MOST_CODE:
+                    raise Bad(f"its code has more than {MOST_CODE >> 20} MiB")
+                texts[name.removeprefix(f"{top}code/")] = content.decode("utf-8", "replace")
+        root = _Plain()(pickled)
+        constants: list[Any] = []
+        if f"{top}constants.pkl" in archive.namelist():
+            found = TensorUnpickler.read(BytesIO(read_member(archive, f"{top}constants.pkl", LARGEST_PICKLE)))
+            listed = found if isinstance(found, (list, tuple)) else []
+            constants = [_constant(archive, top, each) for each in listed]
     if not isinstance(root, Object):
         raise Bad("its pickle holds no module")
     return Script(texts, root, constants)
@@ -216,8 +209,8 @@ class ScriptWeights:
 
     def __init__(self, script: Script, builder: ProgramBuilder) -> None:
         self.script, self.builder = script, builder
-        self._homes: dict[tuple[str, int, tuple[int, ...]], ProgramTensor] = {}
-        self._frozen: dict[str, ProgramTensor] = {}
+        self._homes: dict[tuple[str, int, tuple[int, ...]], Described] = {}
+        self._frozen: dict[str, Described] = {}
         """Constants and attributes that no class calls a parameter, in a module that was frozen."""
         self._uses: dict[int, set[str]] = {}
         """What reads them, by their memory."""
@@ -247,7 +240,7 @@ class ScriptWeights:
             elif isinstance(value, Object) and value.kind.startswith("__torch__."):
                 self._module(value, full)
 
-    def _made(self, stored: PickledTensor, name: str, role: Role) -> ProgramTensor:
+    def _made(self, stored: PickledTensor, name: str, role: Role) -> Described:
         key = (stored.storage.key if stored.storage else name, stored.offset, stored.shape)
         if key not in self._homes:
             tensor = Described(stored.shape, row_major(stored.shape), stored.dtype, requires_grad=role == "param")
@@ -297,8 +290,8 @@ class ScriptWeights:
             return
         for name, value in arguments.items():
             use = "statistic" if name in _STATISTICS else "mask" if call.base in _COMPARISONS else "weight"
-            for made in made_in([value]):
-                uses = self._uses.get(self.builder.values[made.value].storage)
+            for made in flat([value]):
+                uses = self._uses.get(self.builder.values[made.value].storage)  # type: ignore[attr-defined]
                 if uses is not None:
                     uses.add(use)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from opcost.frontends.aten.call import AtenCall, AtenTensor, Described, NotKnown, row_major, type_name
+from opcost.frontends.aten.call import AtenCall, AtenTensor, Described, NotKnown, look, row_major
 from opcost.frontends.aten.outputs import outputs_of
 from opcost.frontends.aten.outputs.layer import WHOLE_OUTPUTS
 from opcost.frontends.aten.outputs.table import made_by
@@ -74,22 +74,20 @@ def _fits(argument: Argument, value: Any) -> bool:
     return isinstance(value, (int, float, bool, complex)) or not kind.startswith(("Scalar", "float", "SymInt"))
 
 
-def results_of(operator: ProgramOperator, call: AtenCall) -> tuple[AtenTensor, ...]:
+def results_of(operator: ProgramOperator, call: AtenCall) -> tuple[Described, ...]:
     """The tensors that come out of a call; `NotKnown` where they do not follow from the arguments."""
     schema = operator.schema
     if schema is None:
         raise NotKnown(f"results of {operator.name}")
-    own = made_by(WHOLE_OUTPUTS, call)
-    if own is None and (is_view(schema) or not schema.writes):
-        own = made_by(VIEWS, call)
-    if own is not None:
-        return own
-    found = outputs_of(schema, operator.plan, call)
-    if not found and schema.returns_tensor:
-        raise NotKnown(f"views of {operator.name}")
-    if schema.writes:  # what was written to is the same tensor, and another value
-        return tuple(Described(tuple(x.shape), x.stride(), type_name(x), x.device) for x in found)
-    return found
+    found: Sequence[Any] | None = made_by(WHOLE_OUTPUTS, call)
+    if found is None and (is_view(schema) or not schema.writes):
+        found = made_by(VIEWS, call)
+    if found is None:
+        found = outputs_of(schema, operator.plan, call)
+        if not found and schema.returns_tensor:
+            raise NotKnown(f"views of {operator.name}")
+    # What was written to is the same tensor, and another value.
+    return tuple(look(x, x.shape, x.stride()) if x.value >= 0 else x for x in found)
 
 
 # -- what the code of an archive does with plain values: numbers, texts, lists and dicts, and what it asks of a tensor

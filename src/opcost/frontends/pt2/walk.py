@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from opcost.core.graph import Graph, Role
 from opcost.core.parsing import Bad, get, instance, short
-from opcost.errors import InputError, SourceError
+from opcost.errors import InputError
+from opcost.frontends.aten.call import Described
 from opcost.frontends.inputs import check_one, parse_dims, requested_inputs
-from opcost.frontends.options import CountOptions, refuse_running
-from opcost.frontends.programs import ProgramBuilder, ProgramTensor, again_removed
-from opcost.frontends.pt2.build import GraphPass, described
-from opcost.frontends.pt2.program import TYPES, Archive, Meta, Scope, name_of, one, read_archive
+from opcost.frontends.options import CountOptions
+from opcost.frontends.programs import ProgramBuilder, again_removed
+from opcost.frontends.pt2.build import GraphPass
+from opcost.frontends.pt2.program import TYPES, Scope, name_of, one, read_archive
 from opcost.frontends.pt2.sizes import UnknownSymbol, evaluate, symbols_in
 
 SCHEMA = 8  # The major version of the format that is read
 
 
-def load(source: Path, options: CountOptions) -> Graph:
+def load(path: Path, options: CountOptions) -> Graph:
     """Read an exported program and make it ready to be counted."""
-    path = Path(source)
-    refuse_running(options, f"{path} is an exported program")
-    archive = read_archive(path)
-    try:
-        return _graph(archive, options, path.name)
-    except Bad as exc:
-        raise SourceError(f"{path} is not an exported program that can be read: {exc}") from exc
-
-
-def _graph(archive: Archive, options: CountOptions, source: str) -> Graph:
-    program = archive.program
+    program, weights = read_archive(path)
     version = get(get(program, "schema_version", dict), "major", int)
     torch = instance(program.get("torch_version", "<=2.4"), str)
     if version != SCHEMA:
@@ -55,40 +46,37 @@ def _graph(archive: Archive, options: CountOptions, source: str) -> Graph:
     for entry in get(module, "module_call_graph", list):
         builder.modules.declare(again_removed(get(entry, "fqn", str)))
     # A value for every weight, buffer, constant and input; weights that are one tensor are one value
-    made: dict[str, ProgramTensor] = {}
-    known: dict[tuple[str, Meta], ProgramTensor] = {}
+    made: dict[str, Described] = {}
+    known: dict[tuple[object, ...], Described] = {}
     homes: dict[str, int] = {}
     for kind, spec in signature:
         if kind == "user_input":
             form, argument = one(get(spec, "arg", dict))
             if form == "as_tensor":
                 name = name_of(argument)
-                made[name] = builder.made(name, described(scope.meta(name)), "input")
+                made[name] = builder.made(name, scope.described(name), "input")
         elif kind in _ROLES:
             role = _ROLES[kind]
             name, full = name_of(get(spec, "arg", dict)), get(spec, f"{kind}_name", str)
-            meta = scope.meta(name)
-            entry, file = archive.weights.get(full), f"={full}"  # one that the archive does not list is stored alone
+            tensor = scope.described(name)
+            entry, file = weights.get(full), f"={full}"  # one that the archive does not list is stored alone
             if entry is not None:
                 file = f"{'param' if get(entry, 'is_param', bool) else 'other'}/{get(entry, 'path_name', str)}"
-            if (file, meta) not in known:
-                trainable = role == "param" and meta.requires_grad
-                known[file, meta] = builder.made(full, described(meta), role, home=homes.get(file), trainable=trainable)
-                homes.setdefault(file, known[file, meta].value)
-            made[name] = known[file, meta]
+            key = (file, *astuple(tensor))
+            if key not in known:
+                trainable = role == "param" and tensor.requires_grad
+                known[key] = builder.made(full, tensor, role, home=homes.get(file), trainable=trainable)
+                homes.setdefault(file, tensor.value)
+            made[name] = known[key]
             if role != "const":
                 builder.modules.hold(full, made[name].value, parameter=role == "param")
     outputs = GraphPass(builder, graph, made)()
     builder.modules.leave(len(builder.ops))
     return builder.graph(
-        source,
-        "torch",
-        {"version": torch},
-        modules=builder.modules.all(),
-        calls=builder.modules.calls,
+        path.name, "torch", {"version": torch}, modules=builder.modules.all(), calls=builder.modules.calls,
         inputs=(made[entry.name].value for entry in inputs if entry.tensor is not None),
         outputs=dict.fromkeys(output.value for output in outputs),
-    )
+    )  # fmt: skip
 
 
 def _argument_names(module: Mapping[str, Any]) -> list[str]:

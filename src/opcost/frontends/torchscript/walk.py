@@ -10,20 +10,11 @@ from typing import Any, NamedTuple
 from opcost.core.graph import Graph
 from opcost.core.parsing import Bad
 from opcost.errors import InputError, SourceError, shortened
-from opcost.frontends.aten.call import Described, NotKnown, row_major
+from opcost.frontends.aten.call import Described, NotKnown, flat, row_major
 from opcost.frontends.building import check_extents
 from opcost.frontends.inputs import requested_inputs
-from opcost.frontends.options import CountOptions, refuse_running
-from opcost.frontends.programs import (
-    MOST_AXES,
-    Emitter,
-    ModuleEntry,
-    ProgramBuilder,
-    ProgramTensor,
-    made_in,
-    operator_named,
-    tensors_of,
-)
+from opcost.frontends.options import CountOptions
+from opcost.frontends.programs import MOST_AXES, ModuleEntry, ProgramBuilder, operator_named
 from opcost.frontends.torchscript import results
 from opcost.frontends.torchscript.archive import Object, Script, ScriptWeights, read_script
 from opcost.frontends.torchscript.results import Number, fused, matched, results_of
@@ -297,7 +288,7 @@ class ScriptRun:
     def _plainly(self, name: str, values: Sequence[Any]) -> Any:
         """What plain numbers, texts, lists and dicts make together."""
         plain = [each.value if isinstance(each, Number) else each for each in values]
-        if name not in results.HOLDS and self.holds(plain, ProgramTensor):
+        if name not in results.HOLDS and self.holds(plain, Described):
             raise self.refuse("a number depends on data")
         try:
             found = results.PLAIN[name](*plain)
@@ -330,10 +321,10 @@ class ScriptRun:
             return results.ANSWERS[base]
         if base in ("__is__", "__isnot__") and len(values) == 2:
             return (_identity(values[0]) is _identity(values[1])) == (base == "__is__")
-        tensors = self.holds([*values, *named.values()], ProgramTensor)
+        tensors = self.holds([*values, *named.values()], Described)
         try:
-            if base in results.QUESTIONS and isinstance(first, ProgramTensor):
-                return results.QUESTIONS[base](first.tensor, *values[1:])
+            if base in results.QUESTIONS and isinstance(first, Described):
+                return results.QUESTIONS[base](first, *values[1:])
             if base == "device" and isinstance(first, str):
                 return first
             if base in results.HOLDS and isinstance(first, (list, dict)):
@@ -383,7 +374,7 @@ class ScriptRun:
         found = None
         for spelled in (_number, self._as_tensor):  # a size as itself, or as a tensor of it
             given, kept = [spelled(each) for each in values], {key: spelled(each) for key, each in named.items()}
-            found = matched(name, tensors_of(given), tensors_of(kept))
+            found = matched(name, given, kept)
             if found is not None:
                 break
         if found is None:
@@ -401,12 +392,9 @@ class ScriptRun:
             check_extents(tuple(out.shape), f"{self._line()}, {name}", MOST_AXES)
         if not outs:
             return None
-        made = {argument.name: value for argument, value in zip(schema.arguments, given, strict=False)} | kept
-        # What was made takes the place of the tensors.
-        arguments = bound | {key: value for key, value in made.items() if key in bound and any(made_in([value]))}
-        self.weights.read(call, which, arguments)
-        emitter = Emitter(self.builder, self.stack[-1].path if self.stack else "")
-        returned = emitter.plain(which, arguments, {str(place): out for place, out in enumerate(outs)})  # type: ignore[misc]
+        self.weights.read(call, which, bound)
+        path = self.stack[-1].path if self.stack else ""
+        returned = self.builder.emit(which, bound, {str(place): out for place, out in enumerate(outs)}, path)
         return returned if len(schema.returns) > 1 or "[]" in schema.returns[0].type else returned[0]
 
     def _as_tensor(self, value: Any) -> Any:
@@ -419,8 +407,6 @@ class ScriptRun:
 
 def _identity(value: Any) -> Any:
     """What `is` compares."""
-    if isinstance(value, ProgramTensor):
-        return value.tensor
     return value.object.attributes if isinstance(value, ModulePart) else value
 
 
@@ -444,30 +430,21 @@ def _dotted(node: ast.expr) -> list[str]:
 
 
 def load(path: Path, options: CountOptions) -> Graph:
-    """Read an archive and follow its code."""
-    refuse_running(options, f"{path} is a TorchScript archive")
-    try:
-        return _graph(read_script(path), options, path.name)
-    except (Bad, RecursionError) as exc:
-        raise SourceError(f"{path} is not a TorchScript archive that can be read: {exc}") from exc
-
-
-def _graph(script: Script, options: CountOptions, source: str) -> Graph:
-    """The graph of a module's forward on the requested inputs."""
+    """Read an archive and follow its forward on the requested inputs."""
+    script = read_script(path)
     methods = script.class_of(script.root.kind).methods
     forward = methods.get("forward") or methods.get("forward__0")  # the first overload, which an LSTM has
     if forward is None:
         raise Bad("its module has no forward")
     names = [argument.arg for argument in forward.args.args[1:]]
-    defaults = len(forward.args.defaults)
     requested = requested_inputs(options, names)
-    builder = ProgramBuilder()
-    run = ScriptRun(script, builder)
-    given: list[Any] = []
+    run = ScriptRun(script, ProgramBuilder())
+    builder = run.builder
+    given: list[Described] = []
     for place, name in enumerate(names):
         shape = requested.shapes.get(name)
         if shape is None:
-            if place >= len(names) - defaults:
+            if place >= len(names) - len(forward.args.defaults):
                 break
             raise InputError(
                 f"no shape was given for the input {name!r}: a TorchScript archive does not tell the shapes of its inputs",
@@ -481,11 +458,7 @@ def _graph(script: Script, options: CountOptions, source: str) -> Graph:
     run.weights.finish()
     builder.modules.leave(len(builder.ops))
     return builder.graph(
-        source,
-        "torch",
-        {"mode": "eval"},
-        modules=builder.modules.all(),
-        calls=builder.modules.calls,
-        inputs=[each.value for each in given if isinstance(each, ProgramTensor)],
-        outputs=dict.fromkeys(each.value for each in made_in([returned])),
-    )
+        path.name, "torch", {"mode": "eval"}, modules=builder.modules.all(), calls=builder.modules.calls,
+        inputs=[each.value for each in given],
+        outputs=dict.fromkeys(each.value for each in flat([returned])),  # type: ignore[attr-defined]
+    )  # fmt: skip

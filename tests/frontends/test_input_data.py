@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import FULL
 
+from opcost.core.graph import TensorSpec
 from opcost.errors import InputError
-from opcost.frontends.input_data import InputArray, read_input_data
+from opcost.frontends.input_data import read_input_data
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 
@@ -44,29 +45,29 @@ ARRAYS = [
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_pickled_array_is_read_under_every_protocol(array: Any, protocol: int, tmp_path: Path) -> None:
-    expected = InputArray(array.shape, array.dtype.name)
+    expected = TensorSpec(array.shape, array.dtype.name)
     assert read_input_data(pickled(tmp_path, array, protocol)) == expected
     assert read_input_data(pickled(tmp_path, {"data": array, "more": array[None]}, protocol)) == {
         "data": expected,
-        "more": InputArray((1, *array.shape), array.dtype.name),
+        "more": TensorSpec((1, *array.shape), array.dtype.name),
     }
     assert read_input_data(pickled(tmp_path, collections.OrderedDict(x=array), protocol)) == {"x": expected}
 
 
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
 def test_numpys_own_files_are_read(array: Any, tmp_path: Path) -> None:
-    expected = InputArray(array.shape, array.dtype.name)
+    expected = TensorSpec(array.shape, array.dtype.name)
     np.save(tmp_path / "data.npy", array)
     assert read_input_data(tmp_path / "data.npy") == expected
     for save in (np.savez, np.savez_compressed):
         save(tmp_path / "data.npz", data=array, other=np.zeros((7, 8)))
-        assert read_input_data(str(tmp_path / "data.npz")) == {"data": expected, "other": InputArray((7, 8), "float64")}
+        assert read_input_data(str(tmp_path / "data.npz")) == {"data": expected, "other": TensorSpec((7, 8), "float64")}
 
 
 def test_what_a_file_is_its_content_decides(tmp_path: Path) -> None:
     np.save(tmp_path / "data.npy", np.zeros(3))
     (tmp_path / "data.npy").rename(tmp_path / "data.pkl")
-    assert read_input_data(tmp_path / "data.pkl") == InputArray((3,), "float64")
+    assert read_input_data(tmp_path / "data.pkl") == TensorSpec((3,), "float64")
 
 
 class Payload:
@@ -221,7 +222,7 @@ def test_a_changed_pickle_is_read_or_refused(
     except InputError:
         return
     arrays = found.values() if isinstance(found, dict) else [found]
-    assert all(isinstance(array, InputArray) for array in arrays)
+    assert all(isinstance(array, TensorSpec) for array in arrays)
 
 
 def test_extents_of_millions_of_digits_are_refused_at_once(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import ast
 import pickle
 import pickletools
+from collections.abc import Callable
 from io import BytesIO
-from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, NamedTuple
 
 from opcost.core.files import keep_pipes, length_of, opened
-from opcost.core.graph import nbytes
+from opcost.core.graph import TensorSpec
 from opcost.core.parsing import Bad, BadArchive, archive_in, short
 from opcost.errors import InputError, SourceError, shortened
 
@@ -40,6 +40,21 @@ _FAULT = "it is damaged or no pickle at all"
 _FAULTS = (pickle.UnpicklingError, ValueError, LookupError, TypeError, AttributeError, EOFError, OverflowError)
 
 
+class StandIn:
+    """What a pickle gets instead of a function, which it may call and cannot change."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self.function = function
+
+    def __call__(self, *given: object, **named: object) -> object:
+        return self.function(*given, **named)
+
+    def __setstate__(self, state: object) -> None:
+        raise Bad("it changes something that is not its own")
+
+
 class SafeUnpickler(pickle.Unpickler):
     """Python's unpickler, which finds nothing of Python's; a class that derives from this one writes `stand_in`."""
 
@@ -54,7 +69,7 @@ class SafeUnpickler(pickle.Unpickler):
         self._found: dict[tuple[str, str], object] = {}
 
     def stand_in(self, module: str, name: str) -> object:
-        """What a pickle gets for a function or class that it asks for."""
+        """What a pickle gets for a function or class that it asks for: mostly a `StandIn`."""
         raise NotImplementedError
 
     def find_class(self, module: str, name: str) -> object:
@@ -154,18 +169,7 @@ _DTYPES = {
 }  # fmt: skip
 
 
-class InputArray(NamedTuple):
-    """One array, without its content."""
-
-    shape: tuple[int, ...]
-    dtype: str
-
-    @property
-    def nbytes(self) -> int:
-        return nbytes(prod(self.shape), self.dtype)
-
-
-def read_input_data(path: str | Path) -> InputArray | dict[str, InputArray]:
+def read_input_data(path: str | Path) -> TensorSpec | dict[str, TensorSpec]:
     """The one array of a file, or its arrays by name; what the file is, its content decides."""
     path = Path(path)
     try:
@@ -184,7 +188,7 @@ def read_input_data(path: str | Path) -> InputArray | dict[str, InputArray]:
         raise InputError(f"the input data cannot be read: {exc.message}", hint=exc.hint) from exc
 
 
-def _npz(file: BinaryIO) -> dict[str, InputArray]:
+def _npz(file: BinaryIO) -> dict[str, TensorSpec]:
     found = {}
     try:
         with archive_in(file) as archive:
@@ -202,14 +206,14 @@ def _npz(file: BinaryIO) -> dict[str, InputArray]:
     return found
 
 
-def _npy(file: Any, size: int) -> InputArray:
+def _npy(file: Any, size: int) -> TensorSpec:
     array, begin = npy_header(file)
     if begin + array.nbytes > size:
         raise Bad(f"it is cut short: its array of {array.shape} {array.dtype} needs more bytes than there are")
     return array
 
 
-def npy_header(file: Any) -> tuple[InputArray, int]:
+def npy_header(file: Any) -> tuple[TensorSpec, int]:
     """The array that a `.npy` file describes, and where its data begins."""
     start = file.read(10)
     if not start.startswith(MAGIC) or len(start) < 10:
@@ -230,7 +234,7 @@ def npy_header(file: Any) -> tuple[InputArray, int]:
     return _array(shape, descr), begin + length
 
 
-def _array(shape: object, descr: object) -> InputArray:
+def _array(shape: object, descr: object) -> TensorSpec:
     """The array with this shape and numpy's word for its type."""
     code = descr.lstrip("<>|=") if isinstance(descr, str) and len(descr) <= LONGEST_TYPE else ""
     if code not in _DTYPES:
@@ -239,7 +243,7 @@ def _array(shape: object, descr: object) -> InputArray:
     extents = shape if isinstance(shape, tuple) and len(shape) <= MOST_AXES else (None,)
     if any(type(extent) is not int or not 0 <= extent < LARGEST_EXTENT for extent in extents):
         raise Bad(f"it has the shape {short(shape)}, which is not a tuple of counts")
-    return InputArray(tuple(extents), _DTYPES[code])
+    return TensorSpec(tuple(extents), _DTYPES[code])
 
 
 # -- pickles -----------------------------------------------------------------------------------------------------------
@@ -248,7 +252,7 @@ def _array(shape: object, descr: object) -> InputArray:
 class _Type(NamedTuple):
     """numpy.dtype, of which only its word is wanted."""
 
-    descr: str
+    descr: object
 
     def __setstate__(self, state: object) -> None:
         """Byte order and alignment, which change neither shape nor type."""
@@ -257,85 +261,71 @@ class _Type(NamedTuple):
 class _Array:
     """An array while it is put together."""
 
-    array: InputArray | None = None
+    found: TensorSpec | None = None
 
     def __setstate__(self, state: object) -> None:
         match state:
             case (int(), tuple(shape), _Type(descr), _, bytes() | bytearray() as data):
-                self.array = _array(shape, descr)
-                if self.array.nbytes != len(data):
-                    spec = f"{self.array.shape} {self.array.dtype}"
+                self.found = _array(shape, descr)
+                if self.found.nbytes != len(data):
+                    spec = f"{shape} {self.found.dtype}"
                     raise Bad(f"an array of {spec} does not fit into {len(data)} bytes")
             case _:
                 raise Bad("it holds an array of something besides numbers")
 
 
+def _from_buffer(data: object, dtype: object, shape: object, _order: object) -> _Array:
+    found = _Array()
+    found.__setstate__((1, shape, dtype, None, data))
+    return found
+
+
+_FUNCTIONS: dict[tuple[str, str], Callable[..., object]] = {
+    ("numpy", "_reconstruct"): lambda _kind, _shape, _code: _Array(),
+    ("numpy", "dtype"): lambda descr, *_: _Type(descr),
+    ("numpy", "_frombuffer"): _from_buffer,
+    ("numpy", "ndarray"): lambda: None,
+    ("collections", "OrderedDict"): lambda: {},  # noqa: PIE807 - `dict` would take arguments
+    **dict.fromkeys((("builtins", "bytes"), ("__builtin__", "bytes")), lambda: b""),  # of an array without elements
+}
+"""What arrays are made of; nothing else can be called."""
+_NUMPY = tuple(f"numpy.{core}.{part}" for core in ("core", "_core") for part in ("multiarray", "numeric"))
+
+
 class _ArrayUnpickler(SafeUnpickler):
-    """Every name that a pickle can ask for is one of our `_Name`s."""
+    """Makes the heads of arrays."""
 
     purpose = "no array"
     most_steps = 50 * MOST_ARRAYS  # Some twenty-five make an array
     largest_number = LARGEST_PICKLE
 
-    def stand_in(self, module: str, name: str) -> _Name:
-        if (module if module not in _NUMPY else "numpy", name) not in _KNOWN:
+    def stand_in(self, module: str, name: str) -> StandIn:
+        key = (module if module not in _NUMPY else "numpy", name)
+        function = self._encoded if key == ("_codecs", "encode") else _FUNCTIONS.get(key)
+        if function is None:
             raise Bad(f"it asks for {f'{module}.{name}'[:80]}, which could run code; nothing of it was run")
-        return _Name(name, self)
+        return StandIn(function)
+
+    def _encoded(self, text: str, _coding: object) -> bytes:
+        self.left -= len(text)
+        if self.left < 0:
+            raise Bad("it makes more of its text than it has")
+        return text.encode("latin1")
 
 
-class _Name(NamedTuple):
-    """What a pickle gets instead of the function or class that it asks for."""
-
-    name: str
-    reader: SafeUnpickler
-
-    def __call__(self, *given: object) -> object:
-        """What arrays are made of; nothing else can be called."""
-        match self.name, given:
-            case "_reconstruct", (_Name("ndarray"), _, _):
-                return _Array()
-            case "dtype", (str(descr), *_):
-                return _Type(descr)
-            case "_frombuffer", (bytes() | bytearray() as data, _Type() as dtype, tuple(shape), str()):
-                found = _Array()
-                found.__setstate__((1, shape, dtype, None, data))
-                return found
-            case "encode", (str(text), "latin1" | "latin-1"):
-                self.reader.left -= len(text)
-                if self.reader.left < 0:
-                    raise Bad("it makes more of its text than it has")
-                return text.encode("latin1")
-            case "bytes", ():  # an array without elements
-                return b""
-            case "OrderedDict", ():
-                return {}
-            case _:
-                raise Bad("it calls something that no array needs; nothing of it was run")
-
-    def __setstate__(self, state: object) -> None:
-        raise Bad("it changes something that is not an array")
-
-
-def _unpickled(file: BinaryIO, size: int) -> InputArray | dict[str, InputArray]:
+def _unpickled(file: BinaryIO, size: int) -> TensorSpec | dict[str, TensorSpec]:
     if size > LARGEST_PICKLE:
         raise Bad(f"it is not an array of numpy's, and has more than {LARGEST_PICKLE >> 20} MiB")
     found = _ArrayUnpickler.read(BytesIO(file.read(size)))
-    if isinstance(found, _Array) and found.array is not None:
-        return found.array
+    if isinstance(found, _Array) and found.found is not None:
+        return found.found
     if not isinstance(found, dict) or not found:
         raise Bad("it holds neither an array nor a dict of arrays")
     arrays = {}
     for name, each in found.items():
         if not isinstance(name, str):
             raise Bad("it holds something besides arrays by name")
-        if not isinstance(each, _Array) or each.array is None:
+        if not isinstance(each, _Array) or each.found is None:
             raise Bad(f"its entry {name[:40]!r} is not an array")
-        arrays[name] = each.array
+        arrays[name] = each.found
     return arrays
-
-
-_NUMPY = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric")
-_KNOWN = (
-    *(("numpy", name) for name in ("_reconstruct", "_frombuffer", "ndarray", "dtype")),
-    ("_codecs", "encode"), ("collections", "OrderedDict"), ("builtins", "bytes"), ("__builtin__", "bytes"),
-)  # fmt: skip

@@ -11,7 +11,6 @@ from opcost.core.graph import TensorSpec
 from opcost.core.limits import check_sizes, parse_sizes
 from opcost.core.option import Sizes, Text
 from opcost.errors import InputError, UnknownName, shortened, some
-from opcost.frontends.input_data import InputArray
 from opcost.frontends.inputs import PLACES, is_shape, spelled_out
 
 CountArguments: TypeAlias = "dict[str, Any]"
@@ -178,8 +177,7 @@ def _resized(
 
         tree = map_tensors(tree, lambda tensor: change(tensor, tensor.shape))
     inputs, kwargs = _mapped_leaves(tree, is_array, lambda array: change(array, tuple(array.shape)))
-    several = (inputs,) if isinstance(inputs, InputArray) else inputs  # which is a tuple, and a tuple holds arguments
-    return {**made, "inputs": several, "kwargs": kwargs}, found
+    return {**made, "inputs": inputs, "kwargs": kwargs}, found
 
 
 def _like(leaf: Any, shape: Sequence[int]) -> Any:
@@ -190,7 +188,7 @@ def _like(leaf: Any, shape: Sequence[int]) -> Any:
         from opcost.frontends.torch.models.inputs import resized
 
         return resized(leaf, shape)
-    return InputArray(tuple(shape), str(leaf.dtype))
+    return TensorSpec(tuple(shape), str(leaf.dtype))
 
 
 def _mapped_leaves(tree: Any, is_leaf: Callable[[Any], bool], change: Callable[[Any], Any]) -> Any:

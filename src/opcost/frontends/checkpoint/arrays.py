@@ -9,7 +9,7 @@ from opcost.core.graph import nbytes
 from opcost.core.scan import Role
 from opcost.errors import InputError, SourceError
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw, first_member
-from opcost.frontends.input_data import MAGIC, InputArray, read_input_data
+from opcost.frontends.input_data import MAGIC, read_input_data
 from opcost.frontends.megengine.model import HOLDERS, read_model, recognize
 from opcost.frontends.megengine.scopes import role_of
 from opcost.frontends.mxnet.params import LIST_MAGIC, read_params
@@ -73,9 +73,8 @@ class PickleReader(CheckpointReader):
             arrays = read_input_data(path)
         except InputError as exc:
             raise SourceError(exc.message.replace("as input data", "as a checkpoint"), hint=exc.hint) from exc
-        named = {"array": arrays} if isinstance(arrays, InputArray) else arrays
-        sizes = {name: nbytes(prod(each.shape), each.dtype) for name, each in named.items()}
-        return Contents([Raw(name, each.shape, each.dtype, sizes[name]) for name, each in named.items()])
+        named = arrays if isinstance(arrays, dict) else {"array": arrays}
+        return Contents([Raw(name, each.dims, each.dtype, each.nbytes) for name, each in named.items()])
 
 
 READER: CheckpointReader = ArraysReader()

@@ -20,7 +20,7 @@ from opcost.core.units import format_count
 from opcost.errors import shortened, some
 from opcost.frontends.checkpoint import LARGEST_EXTENT, MOST_AXES
 from opcost.frontends.checkpoint.reader import NotRead
-from opcost.frontends.input_data import OBJECT_STEPS, SafeUnpickler
+from opcost.frontends.input_data import OBJECT_STEPS, SafeUnpickler, StandIn
 
 LARGEST_PICKLE = 32 << 20  # Bytes; a tensor takes about two hundred of them, and its data is elsewhere
 DEEPEST = 64
@@ -109,7 +109,7 @@ class TensorUnpickler(SafeUnpickler):
     def stand_in(self, module: str, name: str) -> object:
         function = _FUNCTIONS.get((module.replace("__builtin__", "builtins").replace("copy_reg", "copyreg"), name))
         if function is not None:
-            return function
+            return StandIn(function)
         if module in ("torch", "torch.storage"):
             return _Word(module, name)
         return _PickledClass("_Named", (_PickledObject,), {"__slots__": (), "named": f"{module}.{name}"[:LONGEST_NAME]})
@@ -206,7 +206,7 @@ def _without_data(dtype: object, size: object, *_more: object) -> PickledTensor:
 
 
 def _of_type(function: object, _kind: object, args: object, *_state: object) -> object:
-    if function not in _FUNCTIONS.values() or not callable(function) or not isinstance(args, tuple):
+    if not isinstance(function, StandIn) or not isinstance(args, tuple):
         raise Bad("it makes a tensor of a kind of its own in a way that PyTorch does not")
     return function(*args)
 

@@ -254,7 +254,7 @@ def _dense_shape(archive: zipfile.ZipFile, name: str, where: str) -> tuple[int, 
 def _npy_header(file: Any, where: str) -> tuple[tuple[int, ...], str, int]:
     """Shape, element type, and where the data begins."""
     try:
-        (shape, dtype), begin = npy_header(file)
+        array, begin = npy_header(file)
     except Bad as exc:
         raise SourceError(f"{where} is no array that can be read: {exc}", hint=_DAMAGED) from exc
-    return shape, dtype, begin
+    return array.dims, array.dtype, begin

@@ -8,7 +8,9 @@ from io import BytesIO
 import pytest
 
 from opcost.core.parsing import Bad
-from opcost.frontends.protobuf import BLOCK, SMALL, FilePiece, fields
+from opcost.frontends.protobuf import SMALL, FilePiece, fields
+
+BLOCK = 1 << 13  # Bytes that a file reads at once
 
 
 def number(value: int) -> bytes:

@@ -19,7 +19,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from os import PathLike, fspath
@@ -143,7 +143,7 @@ def _piped(path: Named, descriptor: int, key: tuple[int, int]) -> Iterator[Binar
         if kept is not None:
             kept[key] = pipe
     try:
-        yield cast("BinaryIO", io.BufferedReader(cast("io.RawIOBase", _PipeReader(pipe))))
+        yield cast("BinaryIO", io.BufferedReader(PositionedFile(pipe.read, lambda: pipe.fill(math.inf))))
     finally:
         if kept is None:
             pipe.close()
@@ -199,11 +199,11 @@ class _Pipe:
         raise SourceError(f"nothing comes through the pipe {self._name}", hint=hint)
 
 
-class _PipeReader(io.RawIOBase):
-    """A pipe as a file with a position of its own, so that it can be open more than once."""
+class PositionedFile(io.RawIOBase):
+    """What a function reads from a place on, as a file with a position of its own, so that it can be open more than once."""
 
-    def __init__(self, pipe: _Pipe) -> None:
-        self._pipe = pipe
+    def __init__(self, read: Callable[[int, int], bytes], length: Callable[[], int]) -> None:
+        self._read, self._length = read, length
         self._at = 0
 
     def readable(self) -> bool:
@@ -212,13 +212,13 @@ class _PipeReader(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = self._pipe.fill(math.inf) if whence == os.SEEK_END else self._at if whence == os.SEEK_CUR else 0
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = self._length() if whence == os.SEEK_END else self._at if whence == os.SEEK_CUR else 0
         self._at = max(start + offset, 0)
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        found = self._pipe.read(self._at, len(buffer))
+        found = self._read(self._at, len(buffer))
         buffer[: len(found)] = found
         self._at += len(found)
         return len(found)

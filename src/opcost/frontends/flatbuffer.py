@@ -179,11 +179,7 @@ class FlatTable:
             raise self.buffer.broken(f"field {slot} is partly outside its table", self.at)
         return self.at + inside if inside else 0
 
-    def number(self, slot: int, form: struct.Struct, default: int = 0) -> int:
-        at = self._field(slot, form.size)
-        return self.buffer.data.unpack(form, at)[0] if at else default
-
-    def real(self, slot: int, form: struct.Struct, default: float) -> float:
+    def number(self, slot: int, form: struct.Struct, default: Any = 0) -> Any:
         at = self._field(slot, form.size)
         return self.buffer.data.unpack(form, at)[0] if at else default
 

@@ -14,7 +14,6 @@ from typing import BinaryIO, NamedTuple, TypeAlias
 from opcost.core.parsing import Bad
 
 SMALL = 1 << 16  # Bytes of a piece that is read at once; of a larger one, the fields are walked in the file
-BLOCK = 1 << 13  # Bytes of a large message that are read at once, which is what the file reads for a single one
 _HEAD = 20  # Bytes that two numbers, tag and length, take at most
 
 
@@ -96,31 +95,21 @@ def _width(way: int) -> int:
 
 
 def _walked(message: FilePiece) -> Iterator[tuple[int, Field]]:
-    """The fields of a large message; small ones are read, a block of them at once, large ones are given as spans."""
+    """The fields of a large message; small ones are read, large ones are given as pieces of the file."""
     file, at, last = message
-    block, start = b"", at
     while at < last:
-        if at + _HEAD > start + len(block):
-            block, start = _block(file, at, min(BLOCK, last - at)), at
-        tag, here = varint(block, at - start)
-        if (way := tag & 7) == 2:
-            length, here = varint(block, here)
-        elif way == 0:
-            value, here = varint(block, here)
+        head = _block(file, at, min(_HEAD, last - at))
+        tag, here = varint(head, 0)
+        if (way := tag & 7) == 0:
+            value, here = varint(head, here)
+            at += here
             yield tag >> 3, value
-            at = start + here
             continue
-        else:
-            length = _width(way)
-        begin, at = start + here, start + here + length
+        length, here = varint(head, here) if way == 2 else (_width(way), here)
+        begin, at = at + here, at + here + length
         if at > last:
             raise Bad(f"a field has {length:,} bytes, and {last - begin:,} are left")
-        if length > SMALL:
-            yield tag >> 3, FilePiece(file, begin, at)
-            continue
-        if at > start + len(block):
-            block, start = _block(file, begin, min(max(BLOCK, length), last - begin)), begin
-        yield tag >> 3, block[begin - start : at - start]
+        yield tag >> 3, FilePiece(file, begin, at) if length > SMALL else _block(file, begin, length)
 
 
 def _block(file: BinaryIO, at: int, length: int) -> bytes:

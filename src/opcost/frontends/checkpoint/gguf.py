@@ -81,13 +81,10 @@ def _read(path: Path) -> Contents:
 
 
 class _HeaderReader:
-    """The header from front to back, a block at a time; every step knows how much of the file is left."""
+    """The header from front to back; every step knows how much of the file is left."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self.file, self.size = file, length_of(file)
-        self.begin = self.at = 0
-        self.data = b""  # What was read of the file, from `begin` on; `at` is a place in it
-        self.order = "<"
+        self.file, self.size, self.order = file, length_of(file), "<"
 
     def contents(self) -> Contents:
         self._take(4)
@@ -110,10 +107,11 @@ class _HeaderReader:
 
     def _pair(self) -> tuple[str, Any] | None:
         """A key with its value, if that is a number or a short text."""
-        key = self._text(_LONGEST_NAME)
+        key = self._text()
         (kind,) = self._unpack("I")
         if kind == _ARRAY:
-            self._array()
+            kind, count = self._unpack("IQ")
+            self._skip(self._texts(count) if kind == _STRING else count * struct.calcsize(self._form(kind)))
             return None
         if kind == _STRING:
             (length,) = self._unpack("Q")
@@ -123,24 +121,22 @@ class _HeaderReader:
             return None
         return key, self._unpack(self._form(kind))[0]
 
-    def _array(self) -> None:
-        kind, count = self._unpack("IQ")
-        if kind != _STRING:
-            self._skip(count * struct.calcsize(self._form(kind)))
-            return
+    def _texts(self, count: int) -> int:
+        """The bytes of some texts from here on."""
         if count * 8 > self.size:
             raise Bad(f"a list of {count:,} texts does not fit into {self.size:,} bytes")
         length_at = struct.Struct(self.order + "Q").unpack_from
-        while count:
-            data, at, end = self.data, self.at, len(self.data) - 8
-            while count and at <= end:
-                at += 8 + length_at(data, at)[0]
+        start = at = self.file.tell()
+        while count and at < self.size:
+            self.file.seek(at)
+            block = self.file.read(_BLOCK)
+            here, end = 0, len(block) - 8
+            while count and here <= end:
+                here += 8 + length_at(block, here)[0]
                 count -= 1
-            self.at = at
-            if at > len(data):
-                self._skip(0)
-            if count:
-                self._need(8)
+            at = at + here if here else self.size
+        self.file.seek(start)
+        return at - start + 8 * count
 
     def _form(self, kind: int) -> str:
         if kind not in _VALUES:
@@ -149,7 +145,7 @@ class _HeaderReader:
 
     def _tensor(self) -> tuple[Raw, int]:
         """A tensor, and where its data begins."""
-        name = self._text(_LONGEST_NAME)
+        name = self._text()
         (axes,) = self._unpack("I")
         if axes > MOST_AXES:
             raise Bad(f"{shortened(name)} declares {axes:,} axes")
@@ -166,7 +162,7 @@ class _HeaderReader:
         """The data of each must be behind that of the one before, within the file."""
         if not isinstance(alignment, int) or isinstance(alignment, bool) or not 0 < alignment <= 1 << 20:
             raise Bad(f"its alignment is {alignment}")
-        begin = -(-(self.begin + self.at) // alignment) * alignment
+        begin = -(-self.file.tell() // alignment) * alignment
         end = 0
         for tensor, offset in sorted(listed, key=lambda found: (found[1], found[0].bytes)):
             if offset < end or offset % alignment or begin + offset + tensor.bytes > self.size:
@@ -177,9 +173,9 @@ class _HeaderReader:
 
     # -- steps ----------------------------------------------------------------------------------------------------------
 
-    def _text(self, longest: int) -> str:
+    def _text(self) -> str:
         (length,) = self._unpack("Q")
-        if length > longest:
+        if length > _LONGEST_NAME:
             raise Bad(f"a name declares {length:,} bytes")
         return self._take(length).decode("utf-8", "replace")
 
@@ -188,26 +184,16 @@ class _HeaderReader:
         return struct.unpack(form, self._take(struct.calcsize(form)))
 
     def _take(self, length: int) -> bytes:
-        self._need(length)
-        self.at += length
-        return self.data[self.at - length : self.at]
+        found = self.file.read(length)
+        if len(found) < length:
+            self._skip(self.size)
+        return found
 
     def _skip(self, length: int) -> None:
-        self.at += length
-        if self.begin + self.at > self.size:
+        at = self.file.tell() + length
+        if at > self.size:
             raise Bad(f"its header goes on beyond the end of the file at {self.size:,}")
-
-    def _need(self, length: int) -> None:
-        """Have `count` bytes at hand from here on."""
-        if self.at + length <= len(self.data):
-            return
-        self._skip(0)
-        self.begin += self.at
-        self.at = 0
-        self.file.seek(self.begin)
-        self.data = self.file.read(max(_BLOCK, length))
-        if len(self.data) < length:
-            raise Bad(f"its header goes on beyond the end of the file at {self.size:,}")
+        self.file.seek(at)
 
 
 READER: CheckpointReader = GgufReader()

@@ -6,13 +6,14 @@ No dataset is read, and links that lead to other places or files are not followe
 from __future__ import annotations
 
 import io
+import struct
 from contextlib import ExitStack
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
-from zipfile import ZIP_STORED, ZipFile, ZipInfo
+from zipfile import ZIP_STORED, ZipFile
 
-from opcost.core.files import opened
+from opcost.core.files import PositionedFile, opened
 from opcost.core.graph import BITS
 from opcost.core.parsing import Bad, archive_in
 from opcost.errors import MissingFramework, OpcostError
@@ -60,35 +61,14 @@ def _inside(archive: ZipFile, file: BinaryIO) -> Any:
         raise Bad(f"it holds no {_WEIGHTS}") from None
     if info.compress_type != ZIP_STORED:
         return archive.open(info)
-    return io.BufferedReader(_MemberFile(file, info))
+    file.seek(info.header_offset + 26)
+    begin = info.header_offset + 30 + sum(struct.unpack("<HH", file.read(4)))  # behind its name and what else is noted
 
+    def read(at: int, size: int) -> bytes:
+        file.seek(begin + at)
+        return file.read(max(0, min(size, info.file_size - at)))
 
-class _MemberFile(io.RawIOBase):
-    """A stored member of an archive as a file of its own."""
-
-    def __init__(self, file: BinaryIO, info: ZipInfo) -> None:
-        file.seek(info.header_offset)
-        head = file.read(30)
-        lengths = int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
-        self._file, self._begin, self._size, self._at = file, info.header_offset + 30 + lengths, info.file_size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = max(start + offset, 0)
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        self._file.seek(self._begin + self._at)
-        found = self._file.read(max(0, min(len(buffer), self._size - self._at)))
-        buffer[: len(found)] = found
-        self._at += len(found)
-        return len(found)
+    return io.BufferedReader(PositionedFile(read, lambda: info.file_size))
 
 
 def _datasets(root: Any) -> list[Raw]:

@@ -40,7 +40,7 @@ def read_dtype(table: FlatTable | None) -> DType | None:
     if linear is None or name not in QUANTIZED:
         return DType(name)
     zero_point = linear.number(1, U8) if name.startswith("quint") else None
-    return DType(name, linear.real(0, F32, 0.0), zero_point)
+    return DType(name, linear.number(0, F32, 0.0), zero_point)
 
 
 def name_of(number: int, table: FlatTable) -> str:
@@ -131,7 +131,7 @@ def read_param(tag: int, table: FlatTable) -> ParamFields:
 
 def _value(kind: str, default: float, slot: int, table: FlatTable) -> Attr:
     if kind in ("f", "d"):
-        return table.real(slot, _FORMS[kind], default)
+        return table.number(slot, _FORMS[kind], default)
     number = table.number(slot, _FORMS.get(kind, U32), int(default))
     if kind in ENUMS:
         return ENUMS[kind][number] if number < len(ENUMS[kind]) else f"mode{number}"

@@ -136,7 +136,7 @@ def _options(op: str, table: FlatTable | None) -> dict[str, Any]:
         elif table is not None and form in "IL":
             found[name] = table.numbers(slot, "i" if form == "I" else "q", 4 if form == "I" else 8)
         elif table is not None:
-            found[name] = table.text(slot) if form == "s" else table.real(slot, F32, default)
+            found[name] = table.text(slot) if form == "s" else table.number(slot, F32, default)
     return found
 
 

@@ -13,7 +13,7 @@ from math import prod
 from typing import Any, NamedTuple, TypeAlias
 from zipfile import ZipFile
 
-from opcost.core.graph import Note
+from opcost.core.graph import BITS, Note
 from opcost.core.parsing import Bad, read_member, short
 from opcost.core.scan import Scan, StoredTensor
 from opcost.core.units import format_count
@@ -21,19 +21,14 @@ from opcost.errors import shortened, some
 from opcost.frontends.checkpoint import LARGEST_EXTENT, MOST_AXES
 from opcost.frontends.checkpoint.reader import NotRead
 from opcost.frontends.input_data import OBJECT_STEPS, SafeUnpickler, StandIn
+from opcost.frontends.inputs import ALIASES
 
 LARGEST_PICKLE = 32 << 20  # Bytes; a tensor takes about two hundred of them, and its data is elsewhere
 DEEPEST = 64
 LONGEST_NAME = 1 << 12
 
-_STORAGES = {
-    "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64", "Int": "int32",
-    "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "ComplexFloat": "complex64",
-    "ComplexDouble": "complex128", "QInt8": "qint8", "QUInt8": "quint8", "QInt32": "qint32", "QUInt4x2": "quint4x2",
-    "QUInt2x4": "quint2x4", "Untyped": "uint8",
-}  # fmt: skip
-_SPELT = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32", "short": "int16"}
-
+_DTYPES = ALIASES | {"char": "int8", "complexfloat": "complex64", "complexdouble": "complex128", "untyped": "uint8"}
+"""Element types by the words that pickles have for them: `torch.half`, and `torch.HalfStorage` in small letters."""
 
 Keys: TypeAlias = tuple[str, ...]  # What leads to a tensor: names, indices, attributes
 
@@ -121,8 +116,8 @@ class TensorUnpickler(SafeUnpickler):
             case ("storage", _Word(_, kind), str() | int() as key, _, int(elements), *_) if (
                 0 <= elements <= LARGEST_EXTENT
             ):
-                dtype = _STORAGES.get(kind.removesuffix("Storage"))
-                if dtype is not None:
+                word = kind.removesuffix("Storage").lower()
+                if (dtype := _DTYPES.get(word, word)) in BITS:
                     return Storage(str(key), dtype, elements)
         raise Bad("it asks for data in a way that PyTorch does not")
 
@@ -194,15 +189,17 @@ def _tensor(storage: object, offset: object, size: object, dtype: str | None = N
 
 
 def _of_dtype(storage: object, offset: object, size: object, _stride: object, *more: object) -> PickledTensor:
-    word = more[2] if len(more) > 2 else None
-    if not isinstance(word, _Word):
-        raise Bad("it makes a tensor without a type")
-    return _tensor(storage, offset, size, _SPELT.get(word.name, word.name))
+    return _tensor(storage, offset, size, _named(more[2] if len(more) > 2 else None))
 
 
 def _without_data(dtype: object, size: object, *_more: object) -> PickledTensor:
-    word = dtype.name if isinstance(dtype, _Word) else ""
-    return _tensor(Storage("", "uint8", 0), 0, size, _SPELT.get(word, word))._replace(storage=None)
+    return _tensor(Storage("", "uint8", 0), 0, size, _named(dtype))._replace(storage=None)
+
+
+def _named(word: object) -> str:
+    if not isinstance(word, _Word):
+        raise Bad("it makes a tensor without a type")
+    return _DTYPES.get(word.name, word.name)
 
 
 def _of_type(function: object, _kind: object, args: object, *_state: object) -> object:
@@ -226,36 +223,32 @@ def _kept(*given: object, **_named: object) -> object:
     return _PickledObject.__new__(_PickledObject, *given)
 
 
-def _plain(storage: object, offset: object, size: object, *_more: object) -> PickledTensor:
-    return _tensor(storage, offset, size)
-
-
-def _first(given: object, *_more: object) -> object:
-    return given
-
-
 _FUNCTIONS: dict[tuple[str, str], Callable[..., object]] = {
-    **{("torch._utils", f"_rebuild_{kind}"): _plain for kind in ("tensor", "tensor_v2", "qtensor")},
+    **{
+        ("torch._utils", f"_rebuild_{kind}"): lambda data, offset, size, *_: _tensor(data, offset, size)
+        for kind in ("tensor", "tensor_v2", "qtensor")
+    },
     ("torch._utils", "_rebuild_tensor_v3"): _of_dtype,
     ("torch._utils", "_rebuild_meta_tensor_no_storage"): _without_data,
-    **{("torch._utils", f"_rebuild_{kind}"): _first for kind in ("parameter", "parameter_with_state")},
+    **{("torch._utils", f"_rebuild_{kind}"): lambda given, *_: given for kind in ("parameter", "parameter_with_state")},
     ("torch._utils", "_rebuild_sparse_tensor"): lambda _layout, data: data,
     ("torch._tensor", "_rebuild_from_type_v2"): _of_type,
-    **{("torch.jit._pickle", f"build_{kind}list"): _first for kind in ("int", "double", "bool", "tensor")},
-    ("torch.jit._pickle", "restore_type_tag"): _first,
+    **{("torch.jit._pickle", f"build_{kind}list"): lambda given, *_: given for kind in ("int", "double", "bool", "tensor")},
+    ("torch.jit._pickle", "restore_type_tag"): lambda given, *_: given,
     ("collections", "OrderedDict"): _ordered,
     ("copyreg", "_reconstructor"): lambda *_: _PickledObject.__new__(_PickledObject),
     **dict.fromkeys(
         (
-            ("torch", "Size"), ("torch", "device"), ("torch.serialization", "_get_layout"), ("_codecs", "encode"),
-            ("collections", "defaultdict"), ("collections", "Counter"), ("collections", "deque"), ("functools", "partial"),
-            ("builtins", "set"), ("builtins", "frozenset"), ("builtins", "list"), ("builtins", "tuple"), ("builtins", "dict"),
-            ("builtins", "slice"), ("builtins", "complex"), ("builtins", "bytearray"), ("builtins", "range"),
-            ("builtins", "bytes"), ("datetime", "datetime"), ("datetime", "timedelta"), ("uuid", "UUID"),
-            *((f"pathlib{part}", name) for part in ("", "._local") for name in ("Path", "PosixPath", "WindowsPath")),
-            ("numpy", "dtype"), ("numpy", "ndarray"),
-            *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in ("scalar", "_reconstruct")),
-            *((f"numpy.{core}.numeric", "_frombuffer") for core in ("core", "_core")),
+            (module, name)
+            for modules, names in (
+                ("torch", "Size device"), ("torch.serialization", "_get_layout"), ("_codecs", "encode"),
+                ("collections", "defaultdict Counter deque"), ("functools", "partial"), ("datetime", "datetime timedelta"),
+                ("builtins", "set frozenset list tuple dict slice complex bytearray range bytes"), ("uuid", "UUID"),
+                ("pathlib pathlib._local", "Path PosixPath WindowsPath"), ("numpy", "dtype ndarray"),
+                ("numpy.core.multiarray numpy._core.multiarray", "scalar _reconstruct"),
+                ("numpy.core.numeric numpy._core.numeric", "_frombuffer"),
+            )
+            for module in modules.split() for name in names.split()
         ),
         _kept,
     ),

@@ -32,21 +32,18 @@ _BITS = {name: bits(dtype) for name, dtype in DTYPES.items()}
 _Extent = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_EXTENT)]
 
 
+_NO_SHAPE = (1,) * (MOST_AXES + 1)  # which no tensor has
+
+
 class _HeaderEntry(msgspec.Struct, gc=False):
-    dtype: str
-    shape: tuple[_Extent, ...]
-    data_offsets: tuple[_Extent, _Extent]
-
-
-class _Any(msgspec.Struct, gc=False):
     """An entry, or the metadata, whose own names do not matter."""
 
     dtype: str = ""
-    shape: tuple[_Extent, ...] = (1,) * (MOST_AXES + 1)  # which no tensor has
+    shape: tuple[_Extent, ...] = _NO_SHAPE
     data_offsets: tuple[_Extent, _Extent] = (0, 0)
 
 
-_ALL = msgspec.json.Decoder(dict[str, _Any])
+_ALL = msgspec.json.Decoder(dict[str, _HeaderEntry])
 _NAMES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENTRY = msgspec.json.Decoder(_HeaderEntry)
 _FAULTS = (msgspec.MsgspecError, RecursionError, ValueError)
@@ -93,16 +90,11 @@ class SafetensorsReader(CheckpointReader):
 def _tensors(header: bytes, room: int) -> list[Raw]:
     """The tensors in the order of their data, which must follow one another without gap to the end of the file."""
     declared = header.count(b'"data_offsets"')
-    entries = _at_once(header, declared)
-    if entries is None:
-        entries = _one_by_one(header, declared)
+    entries = _at_once(header, declared) or _one_by_one(header, declared)
     found: list[Raw] = []
     at = 0
-    named = entries.items()
-    places = [entry.data_offsets for entry in entries.values()]
     # In the order of their data, which is usually the header's; those without elements before what begins where they do
-    ordered = named if places == sorted(places) else sorted(named, key=lambda pair: pair[1].data_offsets)
-    for name, entry in ordered:
+    for name, entry in sorted(entries.items(), key=lambda pair: pair[1].data_offsets):
         kind, shape, (begin, end) = entry.dtype, entry.shape, entry.data_offsets
         bits = _BITS.get(kind)
         if bits is None:
@@ -119,7 +111,7 @@ def _tensors(header: bytes, room: int) -> list[Raw]:
     return found
 
 
-def _at_once(header: bytes, declared: int) -> dict[str, _Any] | None:
+def _at_once(header: bytes, declared: int) -> dict[str, _HeaderEntry] | None:
     """The entries of a header as writers write it; None: there is something about it that must be looked at one by one."""
     if header.count(b",") > declared * MOST_AXES + _MOST_COMMAS:
         return None
@@ -131,10 +123,10 @@ def _at_once(header: bytes, declared: int) -> dict[str, _Any] | None:
     return entries if len(entries) == declared else None
 
 
-def _one_by_one(header: bytes, declared: int) -> dict[str, _Any]:
+def _one_by_one(header: bytes, declared: int) -> dict[str, _HeaderEntry]:
     """The entries; what is wrong with one is reported with its name."""
     name = ""
-    found: dict[str, _Any] = {}
+    found: dict[str, _HeaderEntry] = {}
     try:
         entries = _NAMES.decode(header)
         metadata = entries.pop(_METADATA, None)
@@ -142,8 +134,9 @@ def _one_by_one(header: bytes, declared: int) -> dict[str, _Any]:
         for name, raw in entries.items():
             if len(raw) > _LONGEST_ENTRY:
                 raise ValueError(f"its entry has {len(raw):,} bytes")
-            entry = _ENTRY.decode(raw)
-            found[name] = _Any(entry.dtype, entry.shape, entry.data_offsets)
+            entry = found[name] = _ENTRY.decode(raw)
+            if not entry.dtype or entry.shape is _NO_SHAPE:
+                raise ValueError("has no type or no shape")
     except _FAULTS as exc:
         raise Bad(f"its header cannot be read: {shortened(f'{name} {exc}'.strip())}") from exc
     if len(found) != declared:

@@ -6,6 +6,7 @@ import ast
 import re
 import struct
 import warnings
+from contextlib import suppress
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -46,17 +47,10 @@ class Object(NamedTuple):
     attributes: dict[str, Any]
 
 
-class ScriptConstant(NamedTuple):
-    """A tensor among the constants; its number where it has only one."""
-
-    tensor: PickledTensor
-    number: Any
-
-
 class Script:
     """What an archive holds; files of code are parsed when they are first needed."""
 
-    def __init__(self, texts: dict[str, str], root: Object, constants: list[Any]) -> None:
+    def __init__(self, texts: dict[str, str], root: Object, constants: dict[str, Any]) -> None:
         self.texts, self.root, self.constants = texts, root, constants
         self.frozen = "training" not in root.attributes
         """Whether `torch.jit.freeze` made its weights constants, or attributes that no class calls parameters."""
@@ -103,7 +97,7 @@ def read_script(path: Path) -> Script:
                 if size > MOST_CODE:
                     raise Bad(f"its code has more than {MOST_CODE >> 20} MiB")
                 texts[name.removeprefix(f"{top}code/")] = content.decode("utf-8", "replace")
-        root = _Plain()(pickled)
+        root = _plain(pickled, {})
         constants: list[Any] = []
         if f"{top}constants.pkl" in archive.namelist():
             found = TensorUnpickler.read(BytesIO(read_member(archive, f"{top}constants.pkl", LARGEST_PICKLE)))
@@ -111,89 +105,73 @@ def read_script(path: Path) -> Script:
             constants = [_constant(archive, top, each) for each in listed]
     if not isinstance(root, Object):
         raise Bad("its pickle holds no module")
-    return Script(texts, root, constants)
+    return Script(texts, root, {f"c{place}": each for place, each in enumerate(constants)})
 
 
 def _constant(archive: ZipFile, top: str, found: object) -> Any:
+    """A constant; of a tensor without axes the number in it."""
     if not isinstance(found, PickledTensor):
-        return _Plain()(found)
+        return _plain(found, {})
     form = _FORMS.get(found.dtype)
-    if found.storage is None or form is None or found.shape not in ((), (1,)):
-        return ScriptConstant(found, None)
-    width = struct.calcsize(form)
-    try:
-        data = read_member(archive, f"{top}constants/{found.storage.key}", 1 << 12)
-        (number,) = struct.unpack_from(f"<{form}", data, found.offset * width)
-    except (KeyError, BadArchive, struct.error):
-        return ScriptConstant(found, None)
-    return ScriptConstant(found, number)
+    if found.storage is not None and form is not None and found.shape == ():
+        with suppress(KeyError, BadArchive, struct.error):
+            data = read_member(archive, f"{top}constants/{found.storage.key}", 1 << 12)
+            return Number(*struct.unpack_from(f"<{form}", data, found.offset * struct.calcsize(form)))
+    return found._replace(storage=None)  # its data lies in a folder of its own
 
 
-class _Plain:
+def _plain(found: Any, seen: dict[int, Any], depth: int = 0) -> Any:
     """What was unpickled, with objects by their class and attributes; what the pickle shares stays shared."""
-
-    def __init__(self) -> None:
-        self._seen: dict[int, Any] = {}
-
-    def __call__(self, found: Any, depth: int = 0) -> Any:
-        if depth > 64:
-            raise Bad("its modules are nested more than 64 deep")
-        if isinstance(found, PickledTensor) or id(found) in self._seen:
-            return self._seen.get(id(found), found)
-        state = getattr(found, "state", None)
-        if isinstance(state, list):
-            attributes = next((each for each in state if isinstance(each, dict)), {})
-            made = self._seen[id(found)] = Object(str(getattr(type(found), "named", "")), {})
-            made.attributes.update({str(key): self(value, depth + 1) for key, value in attributes.items()})
-            return made
-        if isinstance(found, dict):
-            entries = self._seen[id(found)] = {}
-            entries.update({key: self(value, depth + 1) for key, value in found.items()})
-            return entries
-        if isinstance(found, (list, tuple)):
-            parts: list[Any] = []
-            self._seen[id(found)] = parts
-            parts.extend(self(value, depth + 1) for value in found)
-            return parts
+    if depth > 64:
+        raise Bad("its modules are nested more than 64 deep")
+    if id(found) in seen or isinstance(found, PickledTensor):
+        return seen.get(id(found), found)
+    state = getattr(found, "state", None)
+    if isinstance(state, list):
+        attributes = next((each for each in state if isinstance(each, dict)), {})
+        made = seen[id(found)] = Object(str(getattr(type(found), "named", "")), {})
+        made.attributes.update({str(key): _plain(value, seen, depth + 1) for key, value in attributes.items()})
+    elif isinstance(found, dict):
+        made = seen[id(found)] = {}
+        made.update({key: _plain(value, seen, depth + 1) for key, value in found.items()})
+    elif isinstance(found, (list, tuple)):
+        made = seen[id(found)] = []
+        made.extend(_plain(value, seen, depth + 1) for value in found)
+    else:
         return found
+    return made
 
 
 def _definitions(text: str, module: str) -> tuple[dict[str, Class], dict[str, ast.FunctionDef]]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(text)
+            body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
         raise Bad(f"the code of {module[:200]} cannot be parsed: {exc}") from exc
     classes: dict[str, Class] = {}
-    functions: dict[str, ast.FunctionDef] = {}
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            functions[node.name] = node
-        elif isinstance(node, ast.ClassDef):
-            named = {"__parameters__": (), "__buffers__": ()} | {
-                target.id: _words(each.value)
-                for each in node.body
-                if isinstance(each, ast.Assign)
-                for target in each.targets
-                if isinstance(target, ast.Name)
-            }
-            methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
-            plain = any(isinstance(base, ast.Name) and base.id == "NamedTuple" for base in node.bases)
-            fields = tuple(
-                each.target.id
-                for each in node.body
-                if plain and isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
-            )
-            weights = named["__parameters__"], named["__buffers__"]
-            classes[node.name] = Class(module, *weights, methods, fields if plain else None)
-    return classes, functions
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            words: dict[str, tuple[str, ...]] = {}
+            fields = []
+            for each in node.body:
+                match each:
+                    case ast.Assign(targets=[ast.Name(id=name)], value=ast.List(elts=parts) | ast.Tuple(elts=parts)):
+                        words[name] = tuple(
+                            part.value
+                            for part in parts
+                            if isinstance(part, ast.Constant) and isinstance(part.value, str)
+                        )
+                    case ast.AnnAssign(target=ast.Name(id=name)):
+                        fields.append(name)
+            named = any(isinstance(base, ast.Name) and base.id == "NamedTuple" for base in node.bases)
+            weights = words.get("__parameters__", ()), words.get("__buffers__", ())
+            classes[node.name] = Class(module, *weights, _functions(node.body), tuple(fields) if named else None)
+    return classes, _functions(body)
 
 
-def _words(node: ast.expr) -> tuple[str, ...]:
-    if not isinstance(node, (ast.List, ast.Tuple)):
-        return ()
-    return tuple(each.value for each in node.elts if isinstance(each, ast.Constant) and isinstance(each.value, str))
+def _functions(body: list[ast.stmt]) -> dict[str, ast.FunctionDef]:
+    return {each.name: each for each in body if isinstance(each, ast.FunctionDef)}
 
 
 # -- the weights of an archive: those that its classes name, and the constants of a module that was frozen
@@ -220,8 +198,8 @@ class ScriptWeights:
         """All weights, whether they are read or not."""
         self._module(self.script.root, "")
         if self.script.frozen:
-            for place in range(len(self.script.constants)):
-                self.constant(f"c{place}")
+            for name, constant in self.script.constants.items():
+                self.loaded(constant, f"CONSTANTS.{name}")
 
     def _module(self, owner: Object, path: str) -> None:
         kind = self.script.class_of(owner.kind)
@@ -236,7 +214,7 @@ class ScriptWeights:
                 made = self._made(value, full, "param" if parameter else "buffer")
                 self.builder.modules.hold(full, made.value, parameter=parameter)
             elif isinstance(value, PickledTensor) and self.script.frozen:
-                self._loaded(value, full)
+                self.loaded(value, full)
             elif isinstance(value, Object) and value.kind.startswith("__torch__."):
                 self._module(value, full)
 
@@ -247,14 +225,8 @@ class ScriptWeights:
             self._homes[key] = self.builder.made(name, tensor, role, trainable=role == "param")
         return self._homes[key]
 
-    def attribute(self, owner: Object, name: str, full: str) -> Any:
-        """An attribute with values of the graph in the place of the file's tensors."""
-        found = self._loaded(owner.attributes[name], full)
-        if isinstance(found, (list, dict)):  # the code may change it, and then sees the change
-            owner.attributes[name] = found
-        return found
-
-    def _loaded(self, value: Any, full: str) -> Any:
+    def loaded(self, value: Any, full: str) -> Any:
+        """An attribute or a constant with values of the graph in the place of the file's tensors."""
         if isinstance(value, PickledTensor):
             floats = value.dtype.startswith(("float", "bfloat")) and value.shape != ()
             if not self.script.frozen or not floats:
@@ -266,23 +238,10 @@ class ScriptWeights:
                 self._uses[self.builder.values[made.value].storage] = set()
             return made
         if isinstance(value, list) and any(isinstance(each, (PickledTensor, list)) for each in value):
-            return [self._loaded(each, f"{full}.{place}") for place, each in enumerate(value)]
+            return [self.loaded(each, f"{full}.{place}") for place, each in enumerate(value)]
         if isinstance(value, dict) and any(isinstance(each, (PickledTensor, list)) for each in value.values()):
-            return {key: self._loaded(each, f"{full}.{key}") for key, each in value.items()}
+            return {key: self.loaded(each, f"{full}.{key}") for key, each in value.items()}
         return value
-
-    def constant(self, name: str) -> tuple[Any] | None:
-        """A constant of the code; None: there is none of this name."""
-        place = int(name.removeprefix("c")) if name.removeprefix("c").isdecimal() and len(name) < 9 else -1
-        if not 0 <= place < len(self.script.constants):
-            return None
-        found = self.script.constants[place]
-        if not isinstance(found, ScriptConstant):
-            return (found,)
-        if found.number is not None and found.tensor.shape == ():
-            return (Number(found.number),)
-        stored = found.tensor._replace(storage=None)  # its data lies in a folder of its own
-        return (self._loaded(stored, f"CONSTANTS.{name}"),)
 
     def read(self, call: AtenCall, which: ProgramOperator, arguments: dict[str, Any]) -> None:
         """Note what reads the weights of a frozen module; a view does not."""

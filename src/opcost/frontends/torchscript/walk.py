@@ -208,10 +208,9 @@ class ScriptRun:
 
     def _attribute(self, node: ast.expr, inner: ast.expr, name: str, env: dict[str, Any]) -> Any:
         if isinstance(inner, ast.Name) and inner.id == "CONSTANTS":
-            found = self.weights.constant(name)
-            if found is None:
+            if name not in self.script.constants:
                 raise self.refuse(f"the constant {name!r} is not there")
-            return found[0]
+            return self.weights.loaded(self.script.constants[name], f"CONSTANTS.{name}")
         path = _dotted(node)
         if path[:1] == ["__torch__"] and "__torch__" not in env:
             return ScriptReference(".".join(path))
@@ -228,7 +227,10 @@ class ScriptRun:
         if isinstance(value, Object):
             return ModulePart(value, full)
         self.holds(value)
-        return self.weights.attribute(part.object, name, full)
+        found = self.weights.loaded(value, full)
+        if isinstance(found, (list, dict)):  # the code may change it, and then sees the change
+            part.object.attributes[name] = found
+        return found
 
     # -- calls ----------------------------------------------------------------------------------------------------------
 

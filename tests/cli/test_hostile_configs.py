@@ -357,7 +357,7 @@ def test_a_folder_and_a_huge_file_are_told(opcost_command: Command, tmp_path: Pa
     huge = tmp_path / "huge.json"
     with huge.open("wb") as file:
         file.truncate(1 << 30)
-    assert_told(opcost_command("count", f"hf:{huge}"), "1.00 GiB")
+    assert_told(opcost_command("count", f"hf:{huge}"), "32 MiB")
 
 
 def test_a_count_of_many_positions_does_not_take_their_memory(count: Command) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import json
 import math
 import os
 import re
@@ -21,8 +20,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from opcost.core.files import read_whole
 from opcost.core.graph import Note
-from opcost.core.units import format_bytes
+from opcost.core.parsing import parse
 from opcost.errors import MissingFramework, OpcostError, Refused, SourceError, UnknownName, shortened
 from opcost.frontends.python import check_call, offline
 
@@ -72,14 +72,10 @@ def cached_configuration(name: str) -> Path | None:
 
 def read_entries(path: Path) -> dict[str, Any]:
     """The entries of a JSON file; what is no object, or has a key twice, is an error."""
-    if (size := path.stat().st_size) > LARGEST_FILE:
-        fault = f"{path} has {format_bytes(size)}, and no configuration is larger than {format_bytes(LARGEST_FILE)}"
-        raise SourceError(fault)
     try:
-        entries = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_once)
-    except SourceError as exc:
-        raise SourceError(f"{path} {exc.message}") from exc
-    except (ValueError, RecursionError) as exc:
+        content = read_whole(path, LARGEST_FILE, "configuration").decode("utf-8-sig")
+        entries = parse(content, parse_constant=float, object_pairs_hook=_once)
+    except ValueError as exc:
         raise SourceError(f"{path} is not JSON: {exc}") from exc
     if not isinstance(entries, dict):
         raise SourceError(f"{path} holds no entries")
@@ -91,7 +87,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(entries) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise SourceError(f"gives {shortened(repr(twice))} twice")
+        raise ValueError(f"it gives {shortened(repr(twice))} twice")
     return entries
 
 

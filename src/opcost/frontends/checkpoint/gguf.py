@@ -15,7 +15,7 @@ from opcost.core.files import length_of, opened
 from opcost.core.graph import Note
 from opcost.core.parsing import Bad
 from opcost.errors import shortened
-from opcost.frontends.checkpoint import LARGEST_EXTENT, MOST_AXES, MOST_TENSORS
+from opcost.frontends.checkpoint import MOST_AXES, MOST_TENSORS, is_possible
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, NotRead, Raw
 
 _BLOCK = 1 << 20
@@ -154,7 +154,7 @@ class _HeaderReader:
         if kind not in TYPES:
             raise NotRead(f"{shortened(name)} has the unknown type {kind}")
         dtype, block, size = TYPES[kind]
-        if any(extent > LARGEST_EXTENT for extent in shape) or (shape[-1] if shape else 1) % block:
+        if not is_possible(shape) or (shape[-1] if shape else 1) % block:
             raise Bad(f"{shortened(name)} of {dtype}, whose blocks have {block}, has the shape {shape}")
         return Raw(name, shape, dtype, prod(shape) // block * size), offset
 

@@ -11,7 +11,7 @@ from opcost.core.files import length_of, opened
 from opcost.core.graph import nbytes
 from opcost.core.parsing import Bad
 from opcost.errors import shortened
-from opcost.frontends.checkpoint import LARGEST_EXTENT, MOST_AXES, MOST_TENSORS
+from opcost.frontends.checkpoint import MOST_TENSORS, is_possible
 from opcost.frontends.checkpoint.reader import CheckpointReader, Contents, Raw
 from opcost.frontends.nodes.meaning import plain
 from opcost.frontends.onnx.model import DTYPES
@@ -58,7 +58,7 @@ def _initializers(model: Piece) -> Iterator[MessageFields]:
 
 def _raw(parts: MessageFields, path: Path, files: dict[str, int]) -> Raw:
     name, shape, number = parts.text(8), tuple(parts.integers(1)), parts.whole(2)
-    if len(shape) > MOST_AXES or any(not 0 <= extent <= LARGEST_EXTENT for extent in shape):
+    if not is_possible(shape):
         raise Bad(f"{shortened(name)} has the shape {shortened(str(shape))}")
     if number not in DTYPES:
         raise Bad(f"{shortened(name)} has the element type {number}")

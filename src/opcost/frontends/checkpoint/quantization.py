@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from opcost.core.graph import Note
 from opcost.core.scan import Experts, StoredTensor
 from opcost.errors import SourceError
+from opcost.frontends.checkpoint import is_possible
 from opcost.frontends.checkpoint.gguf import QUANTIZED as GGUF_TYPES
 from opcost.frontends.checkpoint.reader import Raw
 from opcost.frontends.zoo import read_entries
@@ -19,18 +20,16 @@ from opcost.frontends.zoo import read_entries
 CONFIG = "config.json"
 OLD_CONFIG = "quantize_config.json"  # Where AutoGPTQ wrote what is now a part of the configuration
 
-_EXPERTS = (
-    "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts", "expert_count",
-)  # fmt: skip
-_PER_TOKEN = (
-    "num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_top_k", "moe_topk", "moe_k", "num_selected_experts",
-    "top_k_experts", "expert_used_count",
-)  # fmt: skip
+_EXPERTS = "num_local_experts num_experts n_routed_experts moe_num_experts num_routed_experts expert_count".split()
+_PER_TOKEN = """
+    num_experts_per_tok num_experts_per_token experts_per_token moe_top_k moe_topk moe_k num_selected_experts top_k_experts
+    expert_used_count
+""".split()
 _PARTS = ("text_config", "llm_config", "language_config", "ffn_config", "thinker_config")
 _EXPERT_WORDS = frozenset(("experts", "switch_mlp", "local_experts"))
-_EMBEDDINGS = (
-    "embed_tokens.weight", "wte.weight", "word_embeddings.weight", "embed_in.weight", "tok_embeddings.weight",
-)  # fmt: skip
+_EMBEDDINGS = tuple(
+    f"{name}.weight" for name in ("embed_tokens", "wte", "word_embeddings", "embed_in", "tok_embeddings")
+)
 _HEADS = ("lm_head.weight", "embed_out.weight")
 _GGUF_EMBEDDING, _GGUF_NORM, _GGUF_HEAD = "token_embd.weight", "output_norm.weight", "output.weight"
 """A decoder has a norm before its head; what has none, as a model of embeddings, has no head."""
@@ -90,7 +89,7 @@ def _is_called(name: str, known: tuple[str, ...]) -> bool:
     return any(name == each or name.endswith(f".{each}") for each in known)
 
 
-def _number(facts: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+def _number(facts: Mapping[str, Any], names: Sequence[str]) -> int | None:
     """The first of these entries that is a number: in the configuration, in its part about text, or by a GGUF's architecture."""
     parts = [facts, *(part for name in _PARTS if isinstance(part := facts.get(name), dict))]
     architecture = facts.get("general.architecture")
@@ -113,23 +112,18 @@ _INTEGERS = frozenset(("uint8", "int8", "int32", "uint32"))
 _QUANTIZED = frozenset((*GGUF_TYPES, *_FLOAT8, *_INTEGERS))
 _SMALL = 1024
 
-_ACTIVATIONS = ("input_scale", "input_zero_point", "input_global_scale", "output_scale", "output_zero_point")
-_SERVING: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    **dict.fromkeys(("awq", "gptq"), ((), ("scales", "qzeros", "g_idx"))),
-    **dict.fromkeys(
-        ("compressed-tensors", "int8"), (("_scale", "_zero_point", "_shape", "_g_idx", "_global_scale"), _ACTIVATIONS)
-    ),
-    "bitsandbytes": (
-        (
-            ".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map", ".quant_state.bitsandbytes__nf4",
-            ".quant_state.bitsandbytes__fp4",
-        ),
-        ("SCB", "weight_format"),
-    ),
-    "fp8": (("_scale", "_scale_inv"), _ACTIVATIONS),
-    "mxfp4": (("_scales",), ()),
-    "nvfp4": (("_scale", "_scale_2"), _ACTIVATIONS),
-    "mlx": ((), ("scales", "biases")),
+_STATES = tuple(f".quant_state.bitsandbytes__{kind}" for kind in ("nf4", "fp4"))
+_ACTIVATIONS = "input_scale input_zero_point input_global_scale output_scale output_zero_point"
+_SERVING = {
+    schemes: (endings.split(), words.split())
+    for names, endings, words in (
+        ("awq gptq", "", "scales qzeros g_idx"),
+        ("compressed-tensors int8", "_scale _zero_point _shape _g_idx _global_scale", _ACTIVATIONS),
+        ("bitsandbytes", ".absmax .quant_map .nested_absmax .nested_quant_map " + " ".join(_STATES), "SCB weight_format"),
+        ("fp8", "_scale _scale_inv", _ACTIVATIONS), ("mxfp4", "_scales", ""),
+        ("nvfp4", "_scale _scale_2", _ACTIVATIONS), ("mlx", "", "scales biases"),
+    )
+    for schemes in names.split()
 }  # fmt: skip
 """What serves a weight, by its scheme: what follows the weight's own name, and names in its module."""
 _CACHES = frozenset(("k_scale", "v_scale", "q_scale", "kv_scale", "prob_scale"))
@@ -145,13 +139,10 @@ class Packed(NamedTuple):
 
 
 def recognise(tensors: Mapping[str, Raw], config: Mapping[str, Any]) -> tuple[dict[str, Packed], set[str]]:
-    """Quantized weights by name, and the names of those that serve them.
-
-    Floats of eight bits come last: they may be the scales of others.
-    """
+    """Quantized weights by name, and the names of those that serve them."""
     found = _Recognition(tensors, config)
     weights, scales = found.weights, found.scales
-    later: list[Raw] = []
+    later: list[Raw] = []  # Floats of eight bits, which may be the scales of others
     for name, tensor in tensors.items():
         dtype = tensor.dtype
         if dtype not in _QUANTIZED:
@@ -188,8 +179,7 @@ class _Recognition:
         scheme = packed.scheme
         if scheme not in self._serving:  # names that no tensor ends with are not looked for again and again
             endings, words = _SERVING[scheme]
-            lasts = {ending: ending.rpartition(".")[2] for ending in endings}
-            ends = [ending for ending in endings if any(leaf.endswith(lasts[ending]) for leaf in self.leaves)]
+            ends = [end for end in endings if any(leaf.endswith(end.rpartition(".")[2]) for leaf in self.leaves)]
             self._serving[scheme] = ends, [word for word in words if word in self.leaves]
         ends, leaves = self._serving[scheme]
         name = name.removesuffix({"compressed-tensors": "_packed", "mxfp4": "_blocks"}.get(scheme, ""))
@@ -303,9 +293,7 @@ def _numbers(tensor: Raw | None) -> tuple[int, ...]:
 def _state_shape(content: bytes) -> tuple[int, ...]:
     """The shape in what bitsandbytes notes of a weight, as JSON."""
     try:
-        shape = json.loads(content)["shape"]
+        shape = tuple(json.loads(content)["shape"])
     except (ValueError, TypeError, LookupError, RecursionError):
         return ()
-    if not isinstance(shape, list) or len(shape) > 8 or any(type(n) is not int or not 0 <= n < 1 << 63 for n in shape):
-        return ()
-    return tuple(shape)
+    return shape if is_possible(shape) else ()

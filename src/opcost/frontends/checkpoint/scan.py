@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -15,6 +15,7 @@ from opcost.core.files import read_whole
 from opcost.core.graph import Note
 from opcost.core.progress import sharing
 from opcost.core.scan import Scan, StoredTensor, totals_of
+from opcost.core.units import format_count
 from opcost.errors import SourceError, UnknownSource, shortened, some
 from opcost.frontends.checkpoint.quantization import Packed, experts_of, facts_beside, recognise, tied
 from opcost.frontends.checkpoint.reader import Contents, Raw, contents_of, reader_of, readers
@@ -255,3 +256,53 @@ def _remarks(tensors: Iterable[StoredTensor]) -> Iterator[Note]:
     if packed:
         text = f"{packed:,} large tensors of integers fit no known scheme of quantization and are counted as stored"
         yield Note("integers", f"{text}; if they hold packed weights, there are more parameters")
+
+
+# -- where a checkpoint and the code of its model disagree: tensors that one of them lacks, and other shapes
+
+Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
+
+_LEAVES = {"qweight": "weight", "weight_packed": "weight"}
+
+
+class ExpectedTensors(NamedTuple):
+    """What the code of a model would load."""
+
+    layouts: Sequence[Shapes]
+    """Shapes by name, in each of the ways in which the code can store them; the one that fits best is meant."""
+    optional: frozenset[str] = frozenset()  # Names that may be missing, because they are tied to others or made anew
+
+
+def disagreements(scan: Scan, expected: ExpectedTensors) -> tuple[Note, ...]:
+    """What differs, or that nothing does."""
+    stored: dict[str, StoredTensor] = {}
+    for tensor in scan.tensors:
+        if tensor.role == "weight":  # by the name that it has where it is not packed
+            stem, dot, leaf = tensor.name.rpartition(".")
+            plain = f"{stem}{dot}{_LEAVES.get(leaf, leaf)}" if tensor.scheme else tensor.name
+            stored[tensor.name.removesuffix("_blocks") if tensor.scheme == "mxfp4" else plain] = tensor
+    shapes = max(expected.layouts, key=lambda layout: len(layout.keys() & stored.keys()))
+    missing = [name for name in shapes if name not in stored and name not in expected.optional]
+    extra = [name for name in stored if name not in shapes]
+    other = []
+    for name, tensor in stored.items():
+        mine, theirs = tensor.shape, shapes.get(name, tensor.shape)
+        if mine != theirs and not (tensor.scheme and prod(mine) == prod(theirs)):  # a packed weight may be transposed
+            other.append(f"{name} {_text(mine)}, in the code {_text(theirs)}")
+    found = [
+        Note("checkpoint-differs", f"{len(names):,} {what}: {shortened('; '.join(some(names)), 900)}", scan.source)
+        for names, what in (
+            (missing, "tensors of the code are not in the checkpoint"),
+            (extra, "tensors of the checkpoint are not in the code"),
+            (other, "tensors have another shape in the checkpoint"),
+        )
+        if names
+    ]
+    if found:
+        return tuple(found)
+    fits = f"the checkpoint beside it fits the code: {len(stored):,} tensors, {format_count(scan.totals.params)} parameters"
+    return (Note("checkpoint", fits, scan.source),)
+
+
+def _text(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "scalar"

@@ -19,7 +19,7 @@ from opcost.core.parsing import Bad, BadArchive, archive_in, read_member
 from opcost.errors import counted
 from opcost.frontends.aten.call import AtenCall, Described, flat, row_major
 from opcost.frontends.aten.schema import is_view
-from opcost.frontends.checkpoint.described import LARGEST_PICKLE, PickledTensor, TensorUnpickler, main_pickle
+from opcost.frontends.checkpoint.pytorch import LARGEST_PICKLE, PickledTensor, TensorUnpickler, main_pickle
 from opcost.frontends.programs import ProgramBuilder, ProgramOperator
 from opcost.frontends.torchscript.results import Number
 

@@ -22,7 +22,7 @@ from opcost.frontends.torch.tree import map_tensors, tensors_passed
 
 if TYPE_CHECKING:
     from opcost.core.graph import Note
-    from opcost.frontends.checkpoint.described import ExpectedTensors, Shapes
+    from opcost.frontends.checkpoint.scan import ExpectedTensors, Shapes
 
 LARGE = 1 << 14
 """A tensor of more elements is made without memory. Smaller ones stay real because constructors read them:
@@ -147,8 +147,7 @@ def retyped(model: nn.Module, dtype: torch.dtype, *, real: bool) -> nn.Module:
 
 def compare_with_checkpoint(model: Any, checkpoint: Path) -> tuple[Note, ...]:
     """Where the weights in a folder differ from the code; nothing where the folder has no weights."""
-    from opcost.frontends.checkpoint.described import disagreements
-    from opcost.frontends.checkpoint.scan import scan_files
+    from opcost.frontends.checkpoint.scan import disagreements, scan_files
 
     try:
         found = scan_files([checkpoint])
@@ -159,7 +158,7 @@ def compare_with_checkpoint(model: Any, checkpoint: Path) -> tuple[Note, ...]:
 
 def expected_of(model: Any) -> ExpectedTensors:
     """The layouts in which a checkpoint of this model may come, with and without the prefix of its base."""
-    from opcost.frontends.checkpoint.described import ExpectedTensors
+    from opcost.frontends.checkpoint.scan import ExpectedTensors
 
     state = {name: torch.empty_like(tensor, device="meta") for name, tensor in model.state_dict().items()}
     layouts = [_shapes(state)]

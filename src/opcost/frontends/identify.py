@@ -41,6 +41,13 @@ _BEGINNINGS = {
     (0, b"\x80"): Identity(f"a Python pickle, {_NEVER_OPENED}", _WEIGHTS_ONLY),
 }  # fmt: skip
 """By the bytes at a place near the beginning."""
+_MEMBERS = {
+    "/code/": Identity("a TorchScript archive", _COUNT_THE_CODE),
+    "exported_program.json": Identity("an exported PyTorch program", _NO_READER),
+    "data.pkl": Identity(f"a PyTorch checkpoint: a pickle, {_NEVER_OPENED}", _WEIGHTS_ONLY),
+    ".npy": Identity("NumPy arrays", _COUNT_THE_CODE),
+}
+"""By a part of the name of a member of an archive; the first that one has."""
 
 _JSON_KEYS = {
     "nbformat": Identity("a Jupyter notebook", _COUNT_THE_CODE),
@@ -81,14 +88,11 @@ def identify(path: Path) -> Identity:
                 names = archive.namelist()
         except BadArchive:
             return Identity("a damaged zip archive", _PAGE)
-        if any("/code/" in name for name in names):
-            return Identity("a TorchScript archive", _COUNT_THE_CODE)
-        if path.suffix == ".pt2" or any(name.endswith("exported_program.json") for name in names):
-            return Identity("an exported PyTorch program", _NO_READER)
-        if any(name.endswith("data.pkl") for name in names):
-            return Identity(f"a PyTorch checkpoint: a pickle, {_NEVER_OPENED}", _WEIGHTS_ONLY)
-        if names and all(name.endswith(".npy") for name in names):
-            return Identity("NumPy arrays", _COUNT_THE_CODE)
+        if path.suffix == ".pt2":
+            names.append("exported_program.json")
+        for part, identity in _MEMBERS.items():
+            if any(part in name for name in names):
+                return identity
         return Identity("a zip archive", "unpack it first")
     if head[8:9] == b"{" and not any(head[4:8]):
         return Identity("a safetensors checkpoint", _WEIGHTS_ONLY)

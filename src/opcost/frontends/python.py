@@ -154,7 +154,7 @@ class _Guarded(NamedTuple):
     module: str
     name: str  # With its class in front, where it is a method
     argument: int = 0
-    what: str = ""
+    what: str = ""  # Empty where it loads weights without which one can go on
 
 
 # Addresses come after the names of files and hubs: the first refusal names best what was requested.
@@ -168,12 +168,9 @@ _GUARDED = tuple(_Guarded(*row) for row in (
     ("torch.jit", "load", 0, "the saved program"), ("torch.hub", "load", 0, "the repository"),
     ("torch.hub", "load_state_dict_from_url", 0, "the weights"), ("pickle", "load", 0, "the pickle"),
     ("pickle", "loads", 0, "a pickle of"),
-))  # fmt: skip
-_WEIGHTS = tuple(_Guarded(*row) for row in (
     ("timm.models._builder", "load_pretrained"), ("torchvision.models._api", "WeightsEnum.get_state_dict"),
     ("torch.hub", "load_state_dict_from_url"), ("torch.nn", "Module.load_state_dict"),
 ))  # fmt: skip
-"""Functions that fetch or load pretrained weights."""
 
 _here = threading.local()
 """`source` is what this thread makes or counts while it is kept offline; `skipped`: which weights it has gone without."""
@@ -189,7 +186,7 @@ def _guards(**state: Any) -> Iterator[None]:
     outer = {name: getattr(_here, name, None) for name in state}
     with _lock:
         _inside += 1
-        for guarded in (*_GUARDED, *_WEIGHTS) if _inside == 1 else ():
+        for guarded in _GUARDED if _inside == 1 else ():
             owner: Any = sys.modules.get(guarded.module)
             *of_class, name = guarded.name.split(".")
             for part in of_class:
@@ -255,14 +252,14 @@ def _guard(owner: Any, name: str, guarded: _Guarded) -> Callable[[], None]:
 
     def guard(*args: Any, **kwargs: Any) -> Any:
         source, skipped = getattr(_here, "source", None), getattr(_here, "skipped", None)
-        if guarded in _WEIGHTS and skipped is not None:
+        if not guarded.what and skipped is not None:
             if name != "load_state_dict":
                 skipped.append(name)
                 return NotFetched()
             if skipped and not (args[1] if len(args) > 1 else kwargs.get("state_dict")):
                 return original(args[0], {}, strict=False)
             return original(*args, **kwargs)
-        if source is None or guarded in _WEIGHTS:
+        if source is None or not guarded.what:
             return original(*args, **kwargs)
         text = f"{shortened(source)} asks for {guarded.what} {_named(guarded, args, kwargs)}"
         hint = "take out of the configuration what asks for it, or make the model in Python code: path/to/file.py:Net"

@@ -22,7 +22,7 @@ from opcost.core.plugin import FRONTENDS, faults_attributed, usable, warn_of_fau
 from opcost.errors import AmbiguousSource, InputError, SourceError, UnknownSource
 
 if TYPE_CHECKING:
-    from opcost.core.graph import Graph, TensorSpec
+    from opcost.core.graph import Graph
     from opcost.frontends.options import CountOptions, FrontendOption
 
 FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, partial)
@@ -168,21 +168,14 @@ def _retyped(graph: Graph, dtype: str) -> Graph:
 
     if dtype not in FLOATS:
         raise InputError(f"a model cannot compute in {dtype}", hint="give a floating type: bf16")
-    seen: Counter[str] = Counter()
-    specs: dict[TensorSpec, TensorSpec] = {}
-    values = []
-    for value in graph.values:
-        spec = value.spec
-        if spec.dtype not in FLOATS or spec.dtype == dtype:
-            values.append(value)
-            continue
-        seen[spec.dtype] += 1
-        changed = specs.get(spec)
-        if changed is None:
-            changed = specs[spec] = TensorSpec(spec.shape, dtype)
-        values.append(value._replace(spec=changed))
+    others = FLOATS - {dtype}
+    seen = Counter(value.spec.dtype for value in graph.values if value.spec.dtype in others)
     if not seen:
         return graph
+    specs = {
+        spec: TensorSpec(spec.shape, dtype) for spec in {value.spec for value in graph.values} if spec.dtype in others
+    }
+    values = [value._replace(spec=specs.get(value.spec, value.spec)) for value in graph.values]
     tensors = " and ".join(f"{count:,} tensors of {name}" for name, count in seen.most_common())
     note = Note("retyped", f"{tensors} of the file are counted as {dtype}, as if it had been converted")
     return replace(graph, values=tuple(values), notes=(*graph.notes, note))

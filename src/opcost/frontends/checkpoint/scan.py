@@ -148,8 +148,7 @@ _MANY = 1 << 16
 def scan_files(paths: Sequence[Path]) -> Scan:
     """What the checkpoint in these files or this folder holds."""
     try:
-        founds = [files_of(path) for path in paths]
-        return _scan(", ".join(some([str(path) for path in paths])), founds)
+        return _scan(", ".join(some([str(path) for path in paths])), [files_of(path) for path in paths])
     except (OSError, ValueError) as exc:  # what the file system says of a name or a folder
         fault = getattr(exc, "strerror", None) or exc
         raise SourceError(f"{shortened(ascii(str(paths[0])))} cannot be read: {fault}") from exc

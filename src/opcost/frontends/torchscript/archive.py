@@ -50,7 +50,7 @@ class Object(NamedTuple):
 class Script:
     """What an archive holds; files of code are parsed when they are first needed."""
 
-    def __init__(self, texts: dict[str, str], root: Object, constants: dict[str, Any]) -> None:
+    def __init__(self, texts: dict[str, str], root: Object, constants: Object) -> None:
         self.texts, self.root, self.constants = texts, root, constants
         self.frozen = "training" not in root.attributes
         """Whether `torch.jit.freeze` made its weights constants, or attributes that no class calls parameters."""
@@ -105,7 +105,7 @@ def read_script(path: Path) -> Script:
             constants = [_constant(archive, top, each) for each in listed]
     if not isinstance(root, Object):
         raise Bad("its pickle holds no module")
-    return Script(texts, root, {f"c{place}": each for place, each in enumerate(constants)})
+    return Script(texts, root, Object("", {f"c{place}": each for place, each in enumerate(constants)}))
 
 
 def _constant(archive: ZipFile, top: str, found: object) -> Any:
@@ -198,7 +198,7 @@ class ScriptWeights:
         """All weights, whether they are read or not."""
         self._module(self.script.root, "")
         if self.script.frozen:
-            for name, constant in self.script.constants.items():
+            for name, constant in self.script.constants.attributes.items():
                 self.loaded(constant, f"CONSTANTS.{name}")
 
     def _module(self, owner: Object, path: str) -> None:

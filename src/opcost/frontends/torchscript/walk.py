@@ -58,6 +58,10 @@ class ScriptRun:
         self.script, self.builder = script, builder
         self.stack: list[ModuleEntry] = []
         self.weights = ScriptWeights(script, builder)
+        self._names = {
+            "inf": float("inf"), "nan": float("nan"), "CONSTANTS": ModulePart(script.constants, "CONSTANTS"),
+            "__torch__": ScriptReference("__torch__"),
+        }  # fmt: skip
         self._steps = self._calls = self._depth = 0
         self._where = ("", 0)
 
@@ -177,10 +181,8 @@ class ScriptRun:
             case ast.Constant(value=value):
                 return self._checked(value)
             case ast.Name(id=name):
-                if name in env:
-                    return env[name]
-                if name in ("inf", "nan"):
-                    return float(name)
+                if name in env or name in self._names:
+                    return env[name] if name in env else self._names[name]
                 raise self.refuse(f"the name {name!r} is not known")
             case ast.List(elts=parts) | ast.Tuple(elts=parts):
                 return [self.value(each, env) for each in parts]
@@ -188,7 +190,12 @@ class ScriptRun:
                 pairs = [(self.value(k, env), self.value(v, env)) for k, v in zip(keys, values, strict=True) if k]
                 return self._plainly("dict", [pairs])
             case ast.Attribute(value=inner, attr=name):
-                return self._attribute(node, inner, name, env)
+                part = self.value(inner, env)
+                if isinstance(part, ScriptReference):
+                    return ScriptReference(f"{part.name}.{name}")
+                if isinstance(part, ModulePart):
+                    return self._member(part, name)
+                raise self.refuse(f"the attribute {name!r} is not known")
             case ast.Subscript(value=inner, slice=place):
                 return self._operator("aten::__getitem__", [self.value(inner, env), self.value(place, env)], {})
             case ast.UnaryOp(op=op, operand=inner) if type(op) in _OPERATORS:
@@ -205,19 +212,6 @@ class ScriptRun:
             case ast.Call():
                 return self._call(node, env)
         raise self.refuse(f"a {type(node).__name__} expression is not followed")
-
-    def _attribute(self, node: ast.expr, inner: ast.expr, name: str, env: dict[str, Any]) -> Any:
-        if isinstance(inner, ast.Name) and inner.id == "CONSTANTS":
-            if name not in self.script.constants:
-                raise self.refuse(f"the constant {name!r} is not there")
-            return self.weights.loaded(self.script.constants[name], f"CONSTANTS.{name}")
-        path = _dotted(node)
-        if path[:1] == ["__torch__"] and "__torch__" not in env:
-            return ScriptReference(".".join(path))
-        part = self.value(inner, env)
-        if isinstance(part, ModulePart):
-            return self._member(part, name)
-        raise self.refuse(f"the attribute {name!r} is not known")
 
     def _member(self, part: ModulePart, name: str) -> Any:
         if name not in part.object.attributes:

@@ -28,6 +28,7 @@ ALIASES = {
 GRAMMAR = "write [name:]SIZExSIZE...[:type], such as 1x3x224x224, input_ids:1x128:int64 or scalar:float32"
 SHAPE_HINT = "a shape is a tuple of integers, as (1, 3, 224, 224); several are a list of shapes, or {name: shape}"
 _SIZES = re.compile(r"\d+(?:[x×,]\d+)*|scalar")
+_INPUT = re.compile(rf"(?:([^:]*):)??({_SIZES.pattern})(?::([^:]*))?")
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 _DIMENSIONS = 64  # PyTorch indexes no more of them
 _DIGITS = 18  # More of them are more than a signed 64-bit number holds
@@ -46,22 +47,21 @@ class InputSpec(NamedTuple):
 
 def parse_input(text: str) -> InputSpec:
     """One input from `[name:]1x3x224x224[:float16]`; `scalar` is the empty shape."""
-    fields = text.strip().split(":")
-    at = next((i for i, part in enumerate(fields) if _SIZES.fullmatch(part)), None)
-    if at is None or at > 1 or len(fields) - at > 2:
+    found = _INPUT.fullmatch(text.strip())
+    if found is None:
         raise InputError(f"the input {shortened(repr(text))} is not understood", hint=GRAMMAR)
-    name = fields[0] if at else ""
-    if at and not _NAME.fullmatch(name):
+    name, written, dtype = found.groups()
+    if name is not None and not _NAME.fullmatch(name):
         fault = f"the input {shortened(repr(text))}: {shortened(repr(name))} cannot be the name of an argument"
         raise InputError(fault, hint=GRAMMAR)
-    sizes = [] if fields[at] == "scalar" else re.split("[x×,]", fields[at])
+    sizes = [] if written == "scalar" else re.split("[x×,]", written)
     if len(sizes) > _DIMENSIONS:
         raise InputError(f"the input {shortened(repr(text))}: no tensor has {len(sizes):,} dimensions")
     for size in sizes:
         if len(size.lstrip("0")) > _DIGITS:
             raise InputError(f"the input {shortened(repr(text))}: no tensor has a size of {len(size):,} digits")
     shape = tuple(int(size.lstrip("0") or "0") for size in sizes)
-    return InputSpec(shape, name, parse_dtype(fields[at + 1]) if len(fields) > at + 1 else "")
+    return InputSpec(shape, name or "", "" if dtype is None else parse_dtype(dtype))
 
 
 def parse_dtype(wanted: object) -> str:

@@ -178,7 +178,7 @@ class ProgramBuilder(GraphBuilder):
                 if home is not None:  # a look at a weight takes its gradients too
                     tensor.requires_grad |= home.requires_grad
                 self.made(names.get(id(tensor), ""), tensor, home=None if home is None else home.value)
-            writes = [tensor.value for tensor in made or found.outs or ()]  # type: ignore[attr-defined]
+            writes = [tensor.value for tensor in made or found.outs or ()]  # type: ignore[union-attr]
             self.op(found.kind, found.attrs, inner.name, reads, writes, module, repeat)
         if any(tensor.value < 0 for tensor in results):
             raise Bad(f"{operator.name} has {len(outs)} results, more than it makes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from opcost.core.files import head_of, is_nameless
 from opcost.core.graph import Note
@@ -15,6 +15,7 @@ from opcost.core.scan import Role
 from opcost.errors import AmbiguousSource, SourceError, UnknownSource
 
 HEAD_BYTES = 4096
+Content: TypeAlias = bytes
 
 
 class Raw(NamedTuple):
@@ -27,7 +28,7 @@ class Raw(NamedTuple):
     role: Role = "weight"
     storage: object = None
     """Equal for tensors that are the same piece of the file; None where each is stored on its own."""
-    content: bytes = b""  # Of the few that describe others: their content
+    content: Content = b""  # Of the few that describe others: their content
 
 
 class Contents(NamedTuple):

@@ -131,8 +131,9 @@ def read_param(tag: int, table: FlatTable) -> ParamFields:
 
 def _value(kind: str, default: float, slot: int, table: FlatTable) -> Attr:
     if kind in ("f", "d"):
-        return table.number(slot, _FORMS[kind], default)
-    number = table.number(slot, _FORMS.get(kind, U32), int(default))
+        real: float = table.number(slot, _FORMS[kind], default)
+        return real
+    number: int = table.number(slot, _FORMS.get(kind, U32), int(default))
     if kind in ENUMS:
         return ENUMS[kind][number] if number < len(ENUMS[kind]) else f"mode{number}"
     if kind == "b":

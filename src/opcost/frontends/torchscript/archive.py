@@ -33,7 +33,6 @@ _FORMS = {"int64": "q", "int32": "i", "float32": "f", "float64": "d", "bool": "?
 class Class(NamedTuple):
     """A class of the code: which of its attributes are parameters and buffers, and its methods."""
 
-    file: str
     parameters: tuple[str, ...]
     buffers: tuple[str, ...]
     methods: dict[str, ast.FunctionDef]
@@ -55,34 +54,25 @@ class Script:
         self.frozen = "training" not in root.attributes
         """Whether `torch.jit.freeze` made its weights constants, or attributes that no class calls parameters."""
         self._words = 0
-        self._parsed: dict[str, tuple[dict[str, Class], dict[str, ast.FunctionDef]]] = {}
+        self._parsed: dict[str, dict[str, Class | ast.FunctionDef]] = {}
 
     def class_of(self, kind: str) -> Class:
         """A class by its whole name."""
-        if (found := self.find_class(kind)) is None:
+        found = self.find(kind)
+        if not isinstance(found, Class):
             raise Bad(f"the code of the class {kind[:200]!r} is missing")
         return found
 
-    def find_class(self, kind: str) -> Class | None:
-        module, _, name = kind.rpartition(".")
-        return self._file(module)[0].get(name)
-
-    def function(self, name: str) -> tuple[str, ast.FunctionDef]:
-        """A function by its whole name, and its file."""
+    def find(self, name: str) -> Class | ast.FunctionDef | None:
+        """A class or a function by its whole name."""
         module, _, own = name.rpartition(".")
-        found = self._file(module)[1].get(own)
-        if found is None:
-            raise Bad(f"the code of the function {name[:200]!r} is missing")
-        return module, found
-
-    def _file(self, module: str) -> tuple[dict[str, Class], dict[str, ast.FunctionDef]]:
         if module not in self._parsed:
-            text = self.texts.get(module.replace(".", "/") + ".py")
-            self._words += sum(1 for _ in islice(_WORD.finditer(text or ""), MOST_WORDS + 1))
+            text = self.texts.get(module.replace(".", "/") + ".py", "")
+            self._words += sum(1 for _ in islice(_WORD.finditer(text), MOST_WORDS + 1))
             if self._words > MOST_WORDS:
                 raise Bad(f"its code has more than {MOST_WORDS:,} words")
-            self._parsed[module] = ({}, {}) if text is None else _definitions(text, module)
-        return self._parsed[module]
+            self._parsed[module] = _definitions(text, module)
+        return self._parsed[module].get(own)
 
 
 def read_script(path: Path) -> Script:
@@ -126,6 +116,7 @@ def _plain(found: Any, seen: dict[int, Any], depth: int = 0) -> Any:
         raise Bad("its modules are nested more than 64 deep")
     if id(found) in seen or isinstance(found, PickledTensor):
         return seen.get(id(found), found)
+    made: Any
     state = getattr(found, "state", None)
     if isinstance(state, list):
         attributes = next((each for each in state if isinstance(each, dict)), {})
@@ -142,14 +133,14 @@ def _plain(found: Any, seen: dict[int, Any], depth: int = 0) -> Any:
     return made
 
 
-def _definitions(text: str, module: str) -> tuple[dict[str, Class], dict[str, ast.FunctionDef]]:
+def _definitions(text: str, module: str) -> dict[str, Class | ast.FunctionDef]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
         raise Bad(f"the code of {module[:200]} cannot be parsed: {exc}") from exc
-    classes: dict[str, Class] = {}
+    found: dict[str, Class | ast.FunctionDef] = {**_functions(body)}
     for node in body:
         if isinstance(node, ast.ClassDef):
             words: dict[str, tuple[str, ...]] = {}
@@ -166,8 +157,8 @@ def _definitions(text: str, module: str) -> tuple[dict[str, Class], dict[str, as
                         fields.append(name)
             named = any(isinstance(base, ast.Name) and base.id == "NamedTuple" for base in node.bases)
             weights = words.get("__parameters__", ()), words.get("__buffers__", ())
-            classes[node.name] = Class(module, *weights, _functions(node.body), tuple(fields) if named else None)
-    return classes, _functions(body)
+            found[node.name] = Class(*weights, _functions(node.body), tuple(fields) if named else None)
+    return found
 
 
 def _functions(body: list[ast.stmt]) -> dict[str, ast.FunctionDef]:

@@ -79,7 +79,7 @@ def results_of(operator: ProgramOperator, call: AtenCall) -> tuple[Described, ..
     schema = operator.schema
     if schema is None:
         raise NotKnown(f"results of {operator.name}")
-    found: Sequence[Any] | None = made_by(WHOLE_OUTPUTS, call)
+    found: Any = made_by(WHOLE_OUTPUTS, call)
     if found is None and (is_view(schema) or not schema.writes):
         found = made_by(VIEWS, call)
     if found is None:

@@ -16,7 +16,7 @@ from opcost.frontends.inputs import requested_inputs
 from opcost.frontends.options import CountOptions
 from opcost.frontends.programs import MOST_AXES, ModuleEntry, ProgramBuilder, operator_named
 from opcost.frontends.torchscript import results
-from opcost.frontends.torchscript.archive import Object, Script, ScriptWeights, read_script
+from opcost.frontends.torchscript.archive import Class, Object, Script, ScriptWeights, read_script
 from opcost.frontends.torchscript.results import Number, fused, matched, results_of
 
 MOST_STEPS = 200_000  # Expressions that are followed; those of the largest nets are some tens of thousands
@@ -69,17 +69,17 @@ class ScriptRun:
 
     def module(self, owner: Object, path: str | None, method: str, args: Sequence[Any], named: dict[str, Any]) -> Any:
         """Call a method of a module or of another object."""
-        kind = self.script.class_of(owner.kind)
-        found = kind.methods.get(method)
+        found = self.script.class_of(owner.kind).methods.get(method)
         if found is None:
             raise Bad(f"the class {owner.kind[:200]!r} has no method {method[:80]!r}")
+        file, _, kind = owner.kind.rpartition(".")
         given = [ModulePart(owner, path), *args]
         if path is None:
-            return self._function(found, kind.file, given, named)
+            return self._function(found, file, given, named)
         self._calls += 1
-        self.stack.append(ModuleEntry(str(self._calls), path, owner.kind.rpartition(".")[2]))
+        self.stack.append(ModuleEntry(str(self._calls), path, kind))
         try:
-            return self._function(found, kind.file, given, named)
+            return self._function(found, file, given, named)
         finally:
             self.stack.pop()
 
@@ -253,11 +253,12 @@ class ScriptRun:
             owner, _, own = name.rpartition(".")
             if own == "__new__":
                 return ModulePart(Object(owner, {}), None)
-            kind = self.script.find_class(name)
-            if kind is not None and kind.fields is not None:
-                return [*values, *(named[field] for field in kind.fields[len(values) :] if field in named)]
-            file, called = self.script.function(name)
-            return self._function(called, file, values, named)
+            called = self.script.find(name)
+            if isinstance(called, Class) and called.fields is not None:
+                return [*values, *(named[field] for field in called.fields[len(values) :] if field in named)]
+            if not isinstance(called, ast.FunctionDef):
+                raise Bad(f"the code of the function {name[:200]!r} is missing")
+            return self._function(called, owner, values, named)
         if isinstance(function, ast.Attribute):
             part = self.value(function.value, env)
             if isinstance(part, ModulePart):

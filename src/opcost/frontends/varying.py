@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.graph import TensorSpec
@@ -155,11 +156,11 @@ def _resized(
     found: list[Sequence[int]] = []
     torch = sys.modules.get("torch")
 
-    def change(leaf: Any, shape: Sequence[int]) -> Any:
+    def change(leaf: Any, shape: Sequence[int], make: Callable[[list[int]], Any]) -> Any:
         changes = (wanted or {}).get(len(found), {})
         found.append(shape)
         new = [changes.get(dim, extent) for dim, extent in enumerate(shape)]
-        return leaf if new == list(shape) else _like(leaf, new)
+        return leaf if new == list(shape) else make(new)
 
     def is_array(leaf: Any) -> bool:
         """Arrays of other frameworks, in the plain containers that they come in."""
@@ -170,25 +171,19 @@ def _resized(
     made = dict(arguments)
     if shapes is not None:  # what is not a shape, the count reports
         plain = dict(shapes) if isinstance(shapes, Mapping) else shapes
-        made |= {"shapes": _mapped_leaves(plain, is_shape, lambda shape: change(shape, shape)), "dtypes": dtypes}
+        made |= {"shapes": _mapped_leaves(plain, is_shape, lambda shape: change(shape, shape, tuple)), "dtypes": dtypes}
     tree = (arguments.get("inputs"), dict(arguments.get("kwargs") or {}))
     if torch is not None:
+        from opcost.frontends.torch.models.inputs import resized
         from opcost.frontends.torch.tree import map_tensors
 
-        tree = map_tensors(tree, lambda tensor: change(tensor, tensor.shape))
-    inputs, kwargs = _mapped_leaves(tree, is_array, lambda array: change(array, tuple(array.shape)))
+        tree = map_tensors(tree, lambda tensor: change(tensor, tensor.shape, partial(resized, tensor)))
+    inputs, kwargs = _mapped_leaves(
+        tree,
+        is_array,
+        lambda array: change(array, tuple(array.shape), lambda new: TensorSpec(tuple(new), str(array.dtype))),
+    )
     return {**made, "inputs": inputs, "kwargs": kwargs}, found
-
-
-def _like(leaf: Any, shape: Sequence[int]) -> Any:
-    if isinstance(leaf, (tuple, list)):
-        return tuple(shape)
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(leaf, torch.Tensor):
-        from opcost.frontends.torch.models.inputs import resized
-
-        return resized(leaf, shape)
-    return TensorSpec(tuple(shape), str(leaf.dtype))
 
 
 def _mapped_leaves(tree: Any, is_leaf: Callable[[Any], bool], change: Callable[[Any], Any]) -> Any:

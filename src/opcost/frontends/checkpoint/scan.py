@@ -113,29 +113,27 @@ def _names(folder: Path) -> list[str]:
 def _best(folder: Path) -> CheckpointFiles | None:
     """One checkpoint of a folder: by its format, its index and its name; a note names the others."""
     files = [name for name in _names(folder) if name not in _NO_WEIGHTS and name.lower().endswith(_ORDER)]
-    for suffix in _ORDER:
-        ours = [name for name in files if name.lower().endswith(suffix)]
-        if not ours:
-            continue
-        families: dict[str, list[str]] = {}
-        for name in ours:
-            families.setdefault(_SHARD.sub("", name[: -len(suffix)]), []).append(name)
-        usual = [name for name in _USUAL if name in families]
-        if len(families) > 1 and not usual and suffix != ".safetensors":
-            fault = f"{folder} holds {len(families)} checkpoints: {', '.join(some(sorted(families)))}"
-            raise SourceError(fault, hint="name one of the files")
-        chosen = usual[0] if usual else next(iter(families))
-        kept = ours if len(families) > 1 and not usual else families[chosen]
-        left = some(sorted(set(files) - set(kept)))
-        others = Note("others", f"not read: {', '.join(left)}; name a file to scan it", str(folder))
-        notes = (others,) if left else ()
-        index = folder / f"{chosen}{suffix}{INDEX}"
-        if len(families[chosen]) > 1 and index.is_file():
-            return _indexed(index)._replace(notes=notes)
-        if suffix == ".gguf":
-            kept = kept[:1]  # which names its other parts
-        return CheckpointFiles([CheckpointFile(folder / name) for name in kept], folder, notes)
-    return None
+    if not files:
+        return None
+    suffix = next(suffix for suffix in _ORDER if any(name.lower().endswith(suffix) for name in files))
+    ours = [name for name in files if name.lower().endswith(suffix)]
+    families: dict[str, list[str]] = {}
+    for name in ours:
+        families.setdefault(_SHARD.sub("", name[: -len(suffix)]), []).append(name)
+    usual = [name for name in _USUAL if name in families]
+    if len(families) > 1 and not usual and suffix != ".safetensors":
+        fault = f"{folder} holds {len(families)} checkpoints: {', '.join(some(sorted(families)))}"
+        raise SourceError(fault, hint="name one of the files")
+    chosen = usual[0] if usual else next(iter(families))
+    kept = ours if len(families) > 1 and not usual else families[chosen]
+    left = some(sorted(set(files) - set(kept)))
+    notes = (Note("others", f"not read: {', '.join(left)}; name a file to scan it", str(folder)),) if left else ()
+    index = folder / f"{chosen}{suffix}{INDEX}"
+    if len(families[chosen]) > 1 and index.is_file():
+        return _indexed(index)._replace(notes=notes)
+    if suffix == ".gguf":
+        kept = kept[:1]  # which names its other parts
+    return CheckpointFiles([CheckpointFile(folder / name) for name in kept], folder, notes)
 
 
 # -- from a path to a scan: the files are read, their tensors put together, and what is quantized is recognised

@@ -95,8 +95,9 @@ class _SizeExpression:
                 return float(digits) if len(digits) < 60 else math.nan
             case ast.Call(func=ast.Name(id="Piecewise"), args=cases):
                 return next(value for value, chosen in [self._case(each, depth) for each in cases] if chosen)
-            case ast.Call(func=ast.Name(id=name), args=args):  # its keywords only describe what is known anyway
-                return _FUNCTIONS.get(name, _no_function)(*[self.number(each, depth) for each in args])
+            case ast.Call(func=ast.Name(id=name), args=args) if name in _FUNCTIONS:
+                # Its keywords only describe what is known anyway.
+                return _FUNCTIONS[name](*[self.number(each, depth) for each in args])
         raise TypeError
 
     def _case(self, node: ast.expr, depth: int) -> tuple[Number, Number]:
@@ -114,10 +115,6 @@ class _SizeExpression:
             self.unknown = UnknownSymbol(name)
             return 2
         return self.symbols[name]
-
-
-def _no_function(*_: Number) -> Number:
-    raise TypeError
 
 
 def _power(base: Number, exponent: Number) -> Number:

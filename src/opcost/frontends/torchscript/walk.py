@@ -368,13 +368,11 @@ class ScriptRun:
         parts = fused().get(name)
         if parts is not None:
             return self._function(parts, "opcost", values, named)
-        found = None
-        for spelled in (_number, self._as_tensor):  # a size as itself, or as a tensor of it
-            given, kept = [spelled(each) for each in values], {key: spelled(each) for key, each in named.items()}
-            found = matched(name, given, kept)
-            if found is not None:
-                break
-        if found is None:
+        tries = (  # a size as itself, or as a tensor of it
+            matched(name, [spelled(each) for each in values], {key: spelled(each) for key, each in named.items()})
+            for spelled in (_number, self._as_tensor)
+        )
+        if (found := next(filter(None, tries), None)) is None:
             raise self.refuse(f"the operator {name} is not known with such arguments")
         schema, bound = found
         self._step(OPERATOR_STEPS)

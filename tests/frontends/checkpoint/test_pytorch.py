@@ -166,6 +166,9 @@ HOSTILE = {
     "a doubled tuple as a key": (
         b"\x80\x02}K\x01" + b"".join(b"\x85q%ch%ch%c\x86" % (n, n, n) for n in range(60)) + b"Ns.", "unfolds"
     ),
+    "another function's defaults": (
+        b"\x80\x02ctorch._utils\n_rebuild_tensor\n(N}X\x0c\0\0\0__defaults__)stb.", "changes something"
+    ),
     "a call of a class": (b"\x80\x02csubprocess\nPopen\nX\x02\0\0\0ls\x85R.", "asks for subprocess.Popen"),
     "a class from a stack": (b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x02ls\x85R.", "asks for os.system"),
     "a function behind a subclass": (

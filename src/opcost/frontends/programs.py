@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from opcost.core.files import opened
 from opcost.core.graph import Module, ModuleCall, Role
 from opcost.core.parsing import Bad, archive_in, short
-from opcost.frontends.aten import Plan, Translation, plan_of, plan_without_schema, translate
-from opcost.frontends.aten.call import AtenCall, AtenTensor, Described, flat, layout_name
-from opcost.frontends.aten.composite import taken_apart
-from opcost.frontends.aten.schema import Schema, is_view, shipped
+from opcost.frontends.aten import Plan, Translation, translate
+from opcost.frontends.aten.call import Described, flat, layout_name
+from opcost.frontends.aten.composite import ComposedStep, taken_apart
+from opcost.frontends.aten.schema import is_view
 from opcost.frontends.building import GraphBuilder, above, check_extents, tree_order
 
 
@@ -126,24 +125,6 @@ _FLAWS = (
 """What a handler raises where arguments are not those of such an operator."""
 
 
-class ProgramOperator(NamedTuple):
-    """An operator that a program names."""
-
-    name: str
-    plan: Plan
-    schema: Schema | None
-
-    def call(self, arguments: dict[str, Any], outs: tuple[AtenTensor, ...] = ()) -> AtenCall:
-        return AtenCall(self.plan.name, self.plan.overload, arguments, outs, in_place=self.plan.in_place)
-
-
-@lru_cache(maxsize=4096)  # a file may name any number of operators
-def operator_named(name: str, overload: str) -> ProgramOperator:
-    """The operator of this name, `aten::add`, and overload."""
-    schema = shipped(name, overload)
-    return ProgramOperator(name, plan_of(schema) if schema is not None else plan_without_schema(name, overload), schema)
-
-
 class ProgramBuilder(GraphBuilder):
     """Makes values and operators in the order of the program; a tensor that has a value knows its number."""
 
@@ -163,56 +144,44 @@ class ProgramBuilder(GraphBuilder):
         return tensor
 
     def emit(
-        self, operator: ProgramOperator, named: Mapping[str, Any], outs: Mapping[str, Described], module: str, repeat: int = 1
-    ) -> list[Described]:  # fmt: skip
+        self, plan: Plan, named: Mapping[str, Any], outs: Mapping[str, Described], module: str, repeat: int = 1
+    ) -> list[Described]:
         """An operator as the table of `frontends.aten` has it, or those that it consists of; `outs` are its results by name."""
         results = tuple(outs.values())
         names = {id(tensor): name for name, tensor in outs.items()}
-        for inner, arguments, made, found in self._steps(
-            operator, {**dict(operator.plan.parameters), **named}, results
-        ):
-            given = flat(arguments.values()) if found.ins is None else found.ins
+        for step, found in self._steps(ComposedStep(plan, plan.call({**plan.defaults, **named}, results))):
+            inner, call = step
+            given = flat(call.args.values()) if found.ins is None else found.ins
             reads = [tensor.value for tensor in given]  # type: ignore[attr-defined]
-            for place, tensor in enumerate(made):
-                home = _home(inner, arguments, found, place)
+            for place, tensor in enumerate(call.outs):
+                home = _home(step, found, place)
                 if home is not None:  # a look at a weight takes its gradients too
                     tensor.requires_grad |= home.requires_grad
                 self.made(names.get(id(tensor), ""), tensor, home=None if home is None else home.value)
-            writes = [tensor.value for tensor in made or found.outs or ()]  # type: ignore[union-attr]
-            self.op(found.kind, found.attrs, inner.name, reads, writes, module, repeat)
+            writes = [tensor.value for tensor in call.outs or found.outs or ()]  # type: ignore[attr-defined]
+            self.op(found.kind, found.attrs, inner.operator, reads, writes, module, repeat)
         if any(tensor.value < 0 for tensor in results):
-            raise Bad(f"{operator.name} has {len(outs)} results, more than it makes")
+            raise Bad(f"{plan.operator} has {len(outs)} results, more than it makes")
         return [*results]
 
-    def _steps(
-        self, operator: ProgramOperator, arguments: dict[str, Any], outs: tuple[Described, ...]
-    ) -> list[tuple[ProgramOperator, dict[str, Any], tuple[Any, ...], Translation]]:
-        """Operators, each with its arguments, its results, and what it computes."""
-        tensors = [*flat(arguments.values()), *outs]
+    def _steps(self, step: ComposedStep) -> list[tuple[ComposedStep, Translation]]:
+        """An operator, or those that it consists of, and what each computes."""
+        plan, call = step
+        tensors: list[Any] = [*flat(call.args.values()), *call.outs]
         kind = "unknown"
         if any(None in tensor.shape or None in tensor.stride() for tensor in tensors):
-            kind = "view" if operator.schema is not None and is_view(operator.schema) else "unknown"
+            kind = "view" if plan.schema is not None and is_view(plan.schema) else "unknown"
         elif all(layout_name(tensor) == "strided" for tensor in tensors):
-            call = operator.call(arguments, outs)
             try:
-                parts = taken_apart(call)
-                if parts is None:
-                    return [(operator, arguments, outs, translate(operator.plan, call))]
-                steps = []
-                for part in parts:
-                    base, _, overload = part.operator.partition(".")
-                    inner = operator_named(f"aten::{base}", overload)
-                    given = {**dict(inner.plan.parameters), **part.args}
-                    steps.append((inner, given, part.outs, translate(inner.plan, inner.call(given, part.outs))))
-                return steps
+                return [(each, translate(*each)) for each in taken_apart(call) or [step]]
             except _FLAWS:
-                self.note("unknown", f"{operator.name} is not counted: its arguments do not fit it")
-        return [(operator, arguments, outs, Translation(kind, {}))]
+                self.note("unknown", f"{plan.operator} is not counted: its arguments do not fit it")
+        return [(step, Translation(kind, {}))]
 
 
-def _home(operator: ProgramOperator, arguments: Mapping[str, Any], found: Translation, place: int) -> Any:
+def _home(step: ComposedStep, found: Translation, place: int) -> Any:
     """The tensor in whose memory a result is: the one that the schema names, or for a view the first; None: in its own."""
-    schema = operator.schema
+    schema, arguments = step.plan.schema, step.call.args
     if schema is None or not schema.returns:
         return None
     returned = schema.returns[min(place, len(schema.returns) - 1)]

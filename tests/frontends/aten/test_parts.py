@@ -162,7 +162,7 @@ def called(name: str, overload: str, args: tuple[Any, ...], kwargs: dict[str, An
     schema = shipped(name, overload)
     assert schema is not None, (name, overload)
     plan = plan_of(schema)
-    return plan, plan.call(args, kwargs, tuple(flat([outs])))
+    return plan, plan.call(plan.named(args, kwargs), tuple(flat([outs])))
 
 
 def cost(plan: Any, call: AtenCall) -> tuple[Any, ...]:
@@ -183,13 +183,7 @@ def parts(func: Any, args: tuple[Any, ...], outs: Any) -> list[tuple[Any, ...]]:
     steps = taken_apart(call)
     if steps is None:
         return [cost(plan, call)]
-    found = []
-    for step in steps:
-        base, _, overload = step.operator.partition(".")
-        inner, _ = called(f"aten::{base}", overload, (), {}, ())
-        arguments = {**dict(inner.parameters), **step.args}
-        found.append(cost(inner, AtenCall(inner.name, inner.overload, arguments, step.outs, in_place=inner.in_place)))
-    return found
+    return [cost(*step) for step in steps]
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: str(call[0]))

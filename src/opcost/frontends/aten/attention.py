@@ -7,10 +7,12 @@ as equally long, since only their number is in the shapes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from opcost.frontends.aten.call import AtenCall, AtenTensor, Translation, means, rows
+from opcost.frontends.aten.call import AtenCall, AtenTensor, Described, Translation, means, rows, type_name
+from opcost.frontends.aten.results import OUTPUTS, RESERVED, like, made, only, with_last
 
 _CAUSAL_MASKS = (1, 2)
 """`custom_mask_type` of the efficient kernels: causal from the top left, or from the bottom right."""
@@ -57,14 +59,13 @@ rows(
         "scaled_dot_product_attention _scaled_dot_product_attention_math _scaled_dot_product_attention_math_for_mps "
         "_scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu "
         "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
-        "_scaled_dot_product_fused_attention_overrideable": lambda call: _attention(call, _causal(call)),
-        "_scaled_dot_product_flash_attention_backward _scaled_dot_product_flash_attention_for_cpu_backward "
+        "_scaled_dot_product_fused_attention_overrideable _scaled_dot_product_flash_attention_backward "
+        "_scaled_dot_product_flash_attention_for_cpu_backward "
         "_scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention_backward "
         "_scaled_dot_product_fused_attention_overrideable_backward": lambda call: _attention(call, _causal(call)),
         "_flash_attention_forward _flash_attention_forward_no_dropout_inplace _efficient_attention_forward "
-        "torch_attn::_varlen_attn torch_attn::_varlen_attn_out": lambda call: _attention(call, heads_last(call)),
-        "_flash_attention_backward _efficient_attention_backward torch_attn::_varlen_attn_backward":
-            lambda call: _attention(call, heads_last(call)),
+        "_flash_attention_backward _efficient_attention_backward torch_attn::_varlen_attn torch_attn::_varlen_attn_out "
+        "torch_attn::_varlen_attn_backward": lambda call: _attention(call, heads_last(call)),
         "_cudnn_attention_forward":
             lambda call, cum_seq_q: _attention(call, _causal(call) if cum_seq_q is None else heads_last(call)),
         "_cudnn_attention_backward":
@@ -140,8 +141,7 @@ def _gates(call: AtenCall, cell: str, state: AtenTensor) -> Translation:
 
 rows(
     {
-        "lstm gru rnn_tanh rnn_relu quantized_lstm quantized_gru _lstm_mps": _stack,
-        "lstm_mps_backward": _stack,
+        "lstm gru rnn_tanh rnn_relu quantized_lstm quantized_gru _lstm_mps lstm_mps_backward": _stack,
         "_cudnn_rnn _cudnn_rnn_backward miopen_rnn miopen_rnn_backward": _device_stack,
         # one layer in one direction, whatever `num_layers` and `bidirectional` say of the whole
         "mkldnn_rnn_layer mkldnn_rnn_layer_backward": lambda call, input, hidden_size, mode, has_biases: _layers(
@@ -154,5 +154,80 @@ rows(
         "_thnn_differentiable_lstm_cell_backward": lambda call, cx: _gates(call, "lstm", cx),
         "_thnn_fused_gru_cell _thnn_fused_gru_cell_backward _thnn_differentiable_gru_cell_backward":
             lambda call: _gates(call, "gru", call.get("hx", "grad_hy")),
+    }
+)  # fmt: skip
+
+
+# -- results: the values, and what each kernel keeps for its gradient
+
+
+def _flash(query: AtenTensor, sums: tuple[int, ...], return_debug_mask: Any) -> tuple[Described | AtenTensor, ...]:
+    """Logarithms of the sums, the state of the random numbers, and two tensors without elements."""
+    if return_debug_mask:
+        raise ValueError("the mask for debugging has a size of the kernel's choice")
+    return made(sums, "float32"), made((2,), "uint64"), made((), "uint64"), made((0,), query)
+
+
+def _other_kernel(
+    query: AtenTensor, value: AtenTensor, sums: tuple[int, ...], packed: Any = None
+) -> tuple[Described | AtenTensor, ...]:
+    """Values, logarithms of the sums, and two numbers that are the state of the random numbers."""
+    if packed is not None:  # padded as their longest needs it, which is unknown
+        raise ValueError("sequences are packed")
+    return with_last(query, value.shape[-1]), made(sums, "float32"), made((), "int64"), made((), "int64")
+
+
+def _blocks(length: int, compute_log_sumexp: Any) -> int:
+    """The efficient kernel keeps the logarithms of its sums for blocks of 32 rows."""
+    return -(-length // 32) * 32 if compute_log_sumexp else 0
+
+
+def _cudnn(
+    query: AtenTensor, value: AtenTensor, return_debug_mask: Any, cum_seq_q: AtenTensor | None = None
+) -> tuple[Described | AtenTensor, ...]:
+    if return_debug_mask and cum_seq_q is None:
+        raise ValueError("the mask for debugging has a size of the kernel's choice")
+    batch, heads, length, _ = query.shape
+    return _other_kernel(query, value, (batch, heads, length, 1), cum_seq_q)
+
+
+def _recurrent(x: AtenTensor, states: Sequence[AtenTensor | None], bidirectional: Any) -> list[Described]:
+    """What every step gives out, and the last states."""
+    width = states[0].shape[-1] * (2 if bidirectional else 1)  # type: ignore[union-attr]
+    return [with_last(x, width), *(made((0,), x) if state is None else like(state) for state in states)]
+
+
+OUTPUTS.rows(
+    {
+        "scaled_dot_product_attention": lambda query, value: with_last(query, value.shape[-1]),
+        "_scaled_dot_product_flash_attention_for_cpu": lambda query, value: (
+            with_last(query, value.shape[-1]),
+            made(query.shape[:-1], "float64" if type_name(query) == "float64" else "float32"),
+        ),
+        "_scaled_dot_product_flash_attention": lambda query, value, return_debug_mask:
+            (with_last(query, value.shape[-1]), *_flash(query, query.shape[:-1], return_debug_mask)),
+        # heads behind the length; packed sequences keep their sums by head
+        "_flash_attention_forward": lambda query, return_debug_mask: (
+            like(query), *_flash(query, (*query.shape[:-3], query.shape[-2], query.shape[-3]), return_debug_mask),
+        ),
+        "_scaled_dot_product_efficient_attention": lambda query, value, compute_log_sumexp: _other_kernel(
+            query, value, (*query.shape[:2], _blocks(query.shape[2], compute_log_sumexp)),
+        ),
+        "_efficient_attention_forward": lambda query, value, compute_log_sumexp, cu_seqlens_q: _other_kernel(
+            query, value, (query.shape[0], query.shape[2], _blocks(query.shape[1], compute_log_sumexp)), cu_seqlens_q,
+        ),
+        "_scaled_dot_product_cudnn_attention _cudnn_attention_forward": _cudnn,
+        # the gradient of the mask too, where it is requested
+        "_scaled_dot_product_efficient_attention_backward": lambda query, key, value, attn_bias, grad_input_mask:
+            [like(x) for x in only((query, key, value, attn_bias), grad_input_mask)],
+        "lstm gru rnn_tanh rnn_relu": lambda call, hx, bidirectional: _recurrent(
+            call.get("input", "data"), tuple(hx) if isinstance(hx, list) else (hx,), bidirectional,
+        ),
+        "_cudnn_rnn":
+            lambda input, hx, cx, bidirectional: [*_recurrent(input, (hx, cx), bidirectional), made(*RESERVED)],
+        "mkldnn_rnn_layer": lambda input, hx_, cx_, hidden_size:
+            (with_last(input, hidden_size), like(hx_), like(cx_), made(*RESERVED)),
+        "lstm_cell": lambda hx: [like(state) for state in hx],
+        "_thnn_fused_gru_cell": lambda hx: (like(hx), made((hx.shape[0], 5 * hx.shape[1]), hx)),
     }
 )  # fmt: skip

@@ -10,18 +10,22 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from opcost.core.shapes import Mismatch, explicit
+from opcost.core.shapes import Mismatch, broadcast, einsum, explicit, reduced, spread, tensordot, windows
 from opcost.frontends.aten.call import (
     AtenCall,
     AtenTensor,
+    Described,
+    Handler,
     Translation,
     has_channels_last,
     layout_name,
     means,
     on,
+    per_axis,
     rows,
     type_name,
 )
+from opcost.frontends.aten.results import OUTPUTS, Results, like, made, only, with_last
 
 
 def product(
@@ -33,6 +37,12 @@ def product(
     """
     attrs = {"depth": left.shape[-1], "bias": None if added is None else True} | attrs
     return means("matmul", (left, right, added, also), **attrs)
+
+
+def product_of(names: str) -> Handler:
+    """A product of the arguments of these names: two operands, what is added, and what is read besides, where it is given."""
+    left, right, *more = names.split()
+    return lambda call: product(call[left], call[right], call.get(*more[:1]), call.tensors(*more[1:]))
 
 
 def is_sparse(tensor: Any) -> bool:
@@ -66,8 +76,8 @@ def _any_product(left: AtenTensor, right: AtenTensor, added: AtenTensor | None =
 
 
 @on(
-    "mm", "bmm", "_int_mm", "mv", "matmul", "linalg_matmul", "inner", "dot", "vdot", "linalg_vecdot", "smm",
-    "_native::_foreach_mm_native_0",
+    "mm", "bmm", "_int_mm", "mv", "matmul", "linalg_matmul", "inner", "dot", "vdot", "linalg_vecdot", "smm", "hspmm",
+    "_sparse_mm", "_sparse_mm_reduce_impl", "_native::_foreach_mm_native_0",
 )  # fmt: skip
 def _plain(call: AtenCall) -> Translation:
     left, right = (call[name] for name in list(call.args)[:2])
@@ -116,23 +126,6 @@ def _chain(matrices: Sequence[AtenTensor]) -> Translation:
 
 rows(
     {
-        # operands, and what is added
-        "addmv": lambda self, mat, vec: product(mat, vec, self),
-        "baddbmm": lambda self, batch1, batch2: product(batch1, batch2, self),
-        "mkldnn_linear_backward_input": lambda grad_output, weight: product(grad_output, weight),
-        "_sparse_semi_structured_mm": lambda mat1, mat2: product(mat1, mat2),
-        "_sparse_semi_structured_addmm": lambda mat1, mat2, input: product(mat1, mat2, input),
-        "symm_mem::_async_input_mm": lambda a, b: product(a, b),
-        "quantized::matmul": lambda qa, qb: product(qa, qb),
-        "fbgemm_linear_fp16_weight fbgemm_linear_fp16_weight_fp32_activation":
-            lambda input, packed_weight, bias: product(input, packed_weight, bias),
-        "fbgemm_linear_int8_weight fbgemm_linear_int8_weight_fp32_activation":
-            lambda input, weight, bias: product(input, weight, bias),
-        "quantized::linear_dynamic_fp16_unpacked_weight": lambda X, weight, bias: product(X, weight, bias),
-        "_quantized::wrapped_quantized_linear _quantized::wrapped_fbgemm_linear_fp16_weight":
-            lambda X, W, B: product(X, W, B),
-        "mkl::_mkl_linear": lambda X, ORI_W, B: product(X, ORI_W, B),
-        "linear mkldnn_linear": lambda call, weight, bias: product(call.get("input", "self"), weight, bias),
         "addmm _sparse_addmm sspaddmm": lambda self, mat1, mat2: _any_product(mat1, mat2, self),
         "_addmm_activation":
             lambda self, mat1, mat2, use_gelu: product(mat1, mat2, self, then=("gelu" if use_gelu else "relu",)),
@@ -175,9 +168,6 @@ rows(
             lambda grad: means("matmul", depth=prod(grad.shape[1:-1])),
         # products without a sum; `addr` adds its result to a matrix
         "kron addr outer ger": lambda call: means("elementwise", fn="addcmul" if call.base == "addr" else "mul"),
-        "_sparse_mm": lambda sparse, dense: sparse_product(sparse, dense),
-        "hspmm": lambda mat1, mat2: sparse_product(mat1, mat2),
-        "_sparse_mm_reduce_impl": lambda self, other: sparse_product(self, other),
         # every stored value meets the columns once for its own gradient and once for the dense operand's
         "_sparse_mm_reduce_impl_backward": lambda self, grad_out, weight, output_mask: product(
             grad_out, weight, macs=stored(self) * weight.shape[-1] * sum(map(bool, output_mask)),
@@ -188,70 +178,86 @@ rows(
 )  # fmt: skip
 
 
+def _equation(call: AtenCall) -> tuple[list[AtenTensor], str]:
+    """Three operands over one index space, in which `bilinear` and its gradients arrive.
+
+    Each operand lacks the dimensions it is expanded over, and the result lacks the summed ones, so the call is an einsum.
+    """
+    operands = [call["i1"], call["i2"], call["i3"]]
+    letters = "abcdefghijklmnopqrstuvwxyz"[: operands[0].dim() + len(call["expand1"])]
+    terms = (
+        "".join(letter for i, letter in enumerate(letters) if i not in tuple(call[name]))
+        for name in ("expand1", "expand2", "expand3", "sumdim")
+    )
+    return operands, "{},{},{}->{}".format(*terms)
+
+
 @on("_trilinear")
 def _trilinear(call: AtenCall) -> Translation:
-    """Three operands over one index space; `bilinear` and its gradients arrive in this form.
+    """The forward form x1, weight, x2 has a kind of its own."""
+    (a, b, c), equation = _equation(call)
+    forward = equation == "ac,bcd,ad->ab"
+    return means("bilinear", (a, c, b)) if forward else means("einsum", (a, b, c), equation=equation)
 
-    Each operand lacks the dimensions it is expanded over, and the result lacks the summed ones, so the call
-    is an einsum. The forward form x1, weight, x2 has a kind of its own.
-    """
-    operands = (call["i1"], call["i2"], call["i3"])
-    expanded = tuple(tuple(call[name]) for name in ("expand1", "expand2", "expand3"))
-    summed = tuple(call["sumdim"])
-    if (*expanded, summed) == ((1, 3), (0,), (1, 2), (2, 3)):
-        return means("bilinear", (operands[0], operands[2], operands[1]))
-    letters = "abcdefghijklmnopqrstuvwxyz"[: operands[0].dim() + len(expanded[0])]
 
-    def without(dims: tuple[int, ...]) -> str:
-        return "".join(letter for i, letter in enumerate(letters) if i not in dims)
-
-    equation = ",".join(without(dims) for dims in expanded) + "->" + without(summed)
-    return means("einsum", operands, equation=equation)
+@OUTPUTS.on("_trilinear")
+def _trilinear_result(call: AtenCall) -> Described:
+    operands, equation = _equation(call)
+    return made(einsum(equation, [tuple(x.shape) for x in operands]), operands[0])
 
 
 # -- convolutions in all their spellings, and their gradients
 
 
-def conv(
-    call: AtenCall, added: AtenTensor | None = None, *, transposed: bool = False, then: tuple[str, ...] | None = None
-) -> Translation:
+def _is_transposed(call: AtenCall) -> bool:
+    return bool(call["transposed"]) if "transposed" in call.args else "transpose" in call.base
+
+
+def conv(call: AtenCall, added: Any = None, *, then: tuple[str, ...] | None = None) -> Translation:
     """A convolution whose arguments go by one of the names that torch uses for them."""
     x, weight = call.get("input", "self", "X", "qx"), call.get("weight", "W", "qw")
     # No cost depends on these two; the receptive field does
     stride, dilation = (tuple(call[name]) if name in call.args else None for name in ("stride", "dilation"))
     return means(
-        "conv", (x, weight, call.get("bias", "B"), added), transposed=transposed or None, then=then or None,
+        "conv", (x, weight, call.get("bias", "B"), added), transposed=_is_transposed(call) or None, then=then or None,
         stride=stride, dilation=dilation, channels_last=has_channels_last(x) or None,
     )  # fmt: skip
 
 
-def _conv_grads(call: AtenCall, x: AtenTensor, *, transposed: bool = False) -> Translation:
+def _conv_grads(call: AtenCall, weight: AtenTensor, grad_output: AtenTensor) -> Translation:
     """Those gradients that the mask requests; the overload with three destinations computes all three."""
+    x = call.get("input", "self")
     mask = call["output_mask"] if "output_mask" in call.args else (True, True, True)
     grads = tuple(name for name, wanted in zip(("input", "weight", "bias"), mask, strict=False) if wanted)
-    ins, last = (call["grad_output"], x, call["weight"]), has_channels_last(x) or None
-    return means("conv", ins, grads=grads, transposed=transposed or None, channels_last=last)
+    return means(
+        "conv", (grad_output, x, weight), grads=grads, transposed=_is_transposed(call) or None,
+        channels_last=has_channels_last(x) or None,
+    )  # fmt: skip
 
+
+# Each row is a family, by which measured operators are matched with counted ones: `conv2d` is measured around `convolution`
+_STRAIGHT = (
+    "conv1d conv2d conv3d _convolution_mode thnn_conv2d slow_conv3d slow_conv3d_forward _slow_conv2d_forward "
+    "slow_conv_dilated2d slow_conv_dilated3d _conv_depthwise2d conv_depthwise3d cudnn_convolution miopen_convolution "
+    "miopen_depthwise_convolution mkldnn_convolution _nnpack_spatial_convolution _mps_convolution"
+)
+_TRANSPOSED = (
+    "conv_transpose1d conv_transpose2d conv_transpose3d slow_conv_transpose2d slow_conv_transpose3d "
+    "cudnn_convolution_transpose miopen_convolution_transpose _mps_convolution_transpose"
+)
+_EITHER = "convolution _convolution convolution_overrideable"
 
 rows(
     {
-        "conv1d conv2d conv3d _convolution_mode thnn_conv2d slow_conv3d slow_conv3d_forward _slow_conv2d_forward "
-        "slow_conv_dilated2d slow_conv_dilated3d _conv_depthwise2d conv_depthwise3d cudnn_convolution "
-        "miopen_convolution miopen_depthwise_convolution mkldnn_convolution _nnpack_spatial_convolution "
-        "_mps_convolution": lambda call: conv(call),
-        "convolution _convolution convolution_overrideable":
-            lambda call, transposed: conv(call, transposed=bool(transposed)),
-        "conv_transpose1d conv_transpose2d conv_transpose3d slow_conv_transpose2d slow_conv_transpose3d "
-        "cudnn_convolution_transpose miopen_convolution_transpose _mps_convolution_transpose":
-            lambda call: conv(call, transposed=True),
+        _STRAIGHT: lambda call: conv(call),
+        _TRANSPOSED: lambda call: conv(call),
+        _EITHER: lambda call: conv(call),
         "cudnn_convolution_relu miopen_convolution_relu": lambda call: conv(call, then=("relu",)),
         # the rule counts one addition for whatever follows the weight
         "cudnn_convolution_add_relu miopen_convolution_add_relu":
             lambda call, z, bias: conv(call, z, then=("relu",) if bias is None else ("add", "relu")),
-        "convolution_backward convolution_backward_overrideable":
-            lambda call, input, transposed: _conv_grads(call, input, transposed=bool(transposed)),
-        "_slow_conv2d_backward mps_convolution_backward": lambda call, self: _conv_grads(call, self),
-        "mps_convolution_transpose_backward": lambda call, self: _conv_grads(call, self, transposed=True),
+        "convolution_backward convolution_backward_overrideable _slow_conv2d_backward mps_convolution_backward "
+        "mps_convolution_transpose_backward": _conv_grads,
         # time, batch and channels last, the weight as (kernel, in, out): a product over kernel and input channels
         "conv_tbc":
             lambda self, weight, bias: means("matmul", (self, weight, bias), depth=prod(weight.shape[:2]), bias=True),
@@ -259,5 +265,78 @@ rows(
             "matmul", (self, input, weight), depth=prod(weight.shape[:2]),
             macs=2 * self.numel() * prod(weight.shape[:2]),
         ),
+    }
+)  # fmt: skip
+
+
+# -- results of both
+
+
+def multiplied(a: AtenTensor, b: AtenTensor, dtype: str | None = None) -> Described:
+    """A product over the last axis of one and the last but one of the other, the others broadcast."""
+    columns = b.shape[-1:] if b.dim() > 1 else ()
+    return made((*broadcast([a.shape[:-2], b.shape[:-2]]), *a.shape[-2:-1], *columns), dtype or a)
+
+
+def _plain_result(call: AtenCall, out_dtype: str | None = None, dtype: str | None = None) -> Described:
+    a, b = (call[name] for name in list(call.args)[:2])
+    return multiplied(a, b, "int32" if call.base == "_int_mm" else out_dtype or dtype)
+
+
+def _added(call: AtenCall, out_dtype: str | None = None) -> Described:
+    a, b = (call[name] for name in list(call.args)[1:3])
+    return multiplied(a, b, out_dtype)
+
+
+def _grads(x: AtenTensor, weight: AtenTensor, grad_output: AtenTensor, axis: int, output_mask: Any) -> Results:
+    """Gradients of input, weight and bias; `axis` is that of the output's features."""
+    return only((like(x), like(weight), made((grad_output.shape[axis],), grad_output)), output_mask)
+
+
+def _affine_grid(call: AtenCall, theta: AtenTensor) -> Described:
+    batch, _, *extents = call["size"] if "size" in call.args else (call["N"], 0, call["H"], call["W"])
+    return made((batch, *extents, len(extents)), theta)
+
+
+def _convolution(
+    call: AtenCall, weight: AtenTensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, output_padding: Any = 0
+) -> Described:
+    x, axes = call.get("input", "self"), weight.dim() - 2
+    if padding == "same":
+        return made((*x.shape[: -axes - 1], weight.shape[0], *x.shape[-axes:]), x)
+    settings = (per_axis(0 if each == "valid" else each, axes) for each in (stride, padding, dilation, output_padding))
+    transposed = _is_transposed(call)
+    extents: list[Any] = []
+    for n, k, s, p, d, e in zip(x.shape[-axes:], weight.shape[2:], *settings, strict=True):
+        step = {"stride": s, "padding": (p, p), "dilation": d}
+        extents.append(spread(n, k, extra=e, **step) if transposed else windows(n, k, **step))
+    groups = call["groups"] if "groups" in call.args else 1
+    channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    return made((*x.shape[: -axes - 1], channels, *extents), x)
+
+
+OUTPUTS.rows(
+    {
+        "mm bmm mv matmul linalg_matmul dot vdot _scaled_mm _int_mm": _plain_result,
+        "addmm _addmm_activation baddbmm addmv sspaddmm": _added,
+        "addbmm": lambda batch1, batch2: made((batch1.shape[1], batch2.shape[2]), batch1),
+        "linear mkldnn_linear": lambda call, weight: with_last(call.get("input", "self"), *weight.shape[:-1]),
+        "linear_backward mkldnn_linear_backward": lambda self, weight, grad_output, output_mask:
+            _grads(self, weight, grad_output, -1, output_mask),
+        "bilinear": lambda input1, weight: with_last(input1, weight.shape[0]),
+        "outer ger": lambda self, vec2: made((*self.shape, *vec2.shape), self),
+        "addr": lambda self, vec1, vec2: made((*vec1.shape, *vec2.shape), self),
+        "linalg_vecdot": lambda x, y, dim: made(reduced(broadcast([x.shape, y.shape]), (dim,)), x),
+        "tensordot": lambda self, other, dims_self, dims_other:
+            made(tensordot(self.shape, other.shape, dims_self, dims_other), self),
+        "affine_grid_generator cudnn_affine_grid_generator": _affine_grid,
+        f"{_STRAIGHT} {_TRANSPOSED} {_EITHER} cudnn_convolution_relu cudnn_convolution_add_relu miopen_convolution_relu "
+        "miopen_convolution_add_relu": _convolution,
+        "conv_tbc": lambda self, weight, pad: made(
+            (self.shape[0] + 2 * pad - weight.shape[0] + 1, self.shape[1], weight.shape[2]), self,
+        ),
+        "convolution_backward convolution_backward_overrideable _slow_conv2d_backward":
+            lambda call, weight, grad_output, output_mask:
+                _grads(call.get("input", "self"), weight, grad_output, 1, output_mask),
     }
 )  # fmt: skip

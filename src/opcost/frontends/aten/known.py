@@ -5,12 +5,13 @@ This is found out by translating calls that are generated from the operator's sc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from opcost.frontends.aten.call import UNKNOWN_VALUE, AtenCall, AtenTensor, Described, NotKnown, Unplaced, row_major
-from opcost.frontends.aten.outputs import outputs_of
+from opcost.frontends.aten.call import UNKNOWN_VALUE, AtenTensor, Described, NotKnown, Unplaced, row_major
+from opcost.frontends.aten.results import outputs_of
 from opcost.frontends.aten.schema import Argument, Plan, Schema, overloads, plan_of, translate
 
 _RANKS = (4, 3, 2, 1, 5, 0)
@@ -30,11 +31,11 @@ class NameFacts(NamedTuple):
 @lru_cache(maxsize=4096)
 def known(name: str) -> NameFacts:
     """What the name of one of PyTorch's own operators tells."""
-    made = [(schema, plan_of(schema)) for schema in overloads(name)]
-    kinds = {kind for schema, plan in made for kind in _kinds(schema, plan)}
+    schemas = [(schema, plan_of(schema)) for schema in overloads(name)]
+    kinds = {kind for schema, plan in schemas for kind in _kinds(schema, plan)}
     kind = kinds.pop() if len(kinds) == 1 else ""
     asks_values = asks_strides = False
-    for schema, plan in made:
+    for schema, plan in schemas:
         plain = {argument.name for argument in schema.arguments if not argument.is_tensor}
         for rank in _RANKS:
             unplaced = Unplaced((_EXTENT,) * rank, "float32")
@@ -50,30 +51,20 @@ def _kinds(schema: Schema, plan: Plan) -> Iterator[str]:
             x, y = _tensor(rank, turned=turned), _tensor(rank)
             y = Described((x.numel(),), (1,), "float64") if turned else y
             arguments = {argument.name: _argument(argument, x) for argument in schema.arguments}
-            made = AtenCall(plan.name, plan.overload, arguments, (y,) * len(schema.returns), in_place=plan.in_place)
-            try:
-                yield translate(plan, made).kind
-            except FLAWS:
-                continue
-            break
+            with suppress(*FLAWS):
+                yield translate(plan, plan.call(arguments, (y,) * len(schema.returns))).kind
+                break
 
 
 def _missing(schema: Schema, plan: Plan, x: AtenTensor, unknown: set[str]) -> set[str]:
     """What a generated call reads although it is unknown."""
-    arguments = {
-        argument.name: UNKNOWN_VALUE if argument.name in unknown else _argument(argument, x)
-        for argument in schema.arguments
-    }
-    made = AtenCall(plan.name, plan.overload, arguments, (), in_place=plan.in_place)
+    arguments = {each.name: UNKNOWN_VALUE if each.name in unknown else _argument(each, x) for each in schema.arguments}
+    call = plan.call(arguments)
     found = set()
-    outcomes: tuple[Callable[[], tuple[AtenTensor, ...]], ...] = (
-        lambda: outputs_of(schema, plan, made),
-        lambda: (x,) * len(schema.returns),
-    )
-    for outcome in outcomes:
+    for generated in (False, True):
         try:
-            made.outs = outcome()
-            translate(plan, made)
+            call.outs = (x,) * len(schema.returns) if generated else outputs_of(plan, call)
+            translate(plan, call)
         except NotKnown as exc:
             found.add(str(exc))
         except FLAWS:

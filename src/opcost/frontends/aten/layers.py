@@ -6,48 +6,48 @@ from collections.abc import Sequence
 from math import ceil, prod
 from typing import Any
 
-from opcost.core.shapes import adaptive_windows
-from opcost.frontends.aten.call import AtenCall, AtenTensor, Translation, means, per_axis, rows, type_name
+from opcost.core.shapes import adaptive_windows, windows
+from opcost.frontends.aten.call import AtenCall, AtenTensor, Described, Translation, means, per_axis, rows, type_name
+from opcost.frontends.aten.results import OUTPUTS, RESERVED, Results, like, made, only
+
+_NORMS = ("batch", "layer", "group", "instance", "rms")
+_TRAINING = ("training", "train", "update", "use_input_stats")
 
 
-def _norm(call: AtenCall, fn: str, training: Any = None) -> Translation:
-    """The rule must know whether a weight and a bias are applied, since other tensors may be in their places."""
-    training = None if training is None else bool(training)
-    return means("norm", fn=fn, affine=len(call.tensors("weight", "bias")), training=training)
+def _norm(call: AtenCall, *, training: bool | None = None) -> Translation:
+    """The name says which, and whether it is the gradient: that of the input and, as the mask requests, of weight and bias.
 
-
-def _norm_grad(call: AtenCall, fn: str, training: Any = None) -> Translation:
-    """Gradients of the input and, where the mask requests them, of weight and bias."""
+    The rule must know whether a weight and a bias are applied, since other tensors may be in their places.
+    """
+    fn = next(word for word in _NORMS if word in call.base)
+    training = next((bool(call[name]) for name in _TRAINING if name in call.args), training)
+    if "backward" not in call.base:
+        return means("norm", fn=fn, affine=len(call.tensors("weight", "bias")), training=training)
     mask = call["output_mask"] if "output_mask" in call.args else (True, True, True)
     first = ("grad_out", "grad_output", "input")
     ins = call.tensors(*first, *(name for name in call.args if name not in first))
-    training = None if training is None else bool(training)
     return means("norm", ins, fn=fn, grad=True, affine=sum(map(bool, mask[1:])), training=training)
 
 
 rows(
     {
         "batch_norm native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional cudnn_batch_norm "
-        "miopen_batch_norm _batch_norm_impl_index": lambda call, training: _norm(call, "batch", training),
-        "_native_batch_norm_legit_no_training _batch_norm_no_update batch_norm_elemt quantized_batch_norm":
-            lambda call: _norm(call, "batch", training=False),
-        "_batch_norm_with_update _batch_norm_with_update_functional": lambda call: _norm(call, "batch", training=True),
-        "batch_norm_backward_elemt": lambda call: _norm_grad(call, "batch", training=True),
-        "cudnn_batch_norm_backward miopen_batch_norm_backward": lambda call: _norm_grad(call, "batch", training=True),
-        "native_batch_norm_backward": lambda call, train: _norm_grad(call, "batch", train),
-        "_batch_norm_impl_index_backward": lambda call, train: _norm_grad(call, "batch", train),
-        "batch_norm_backward": lambda call, update: _norm_grad(call, "batch", update),
+        "miopen_batch_norm _batch_norm_impl_index": lambda call: _norm(call),
+        "native_batch_norm_backward batch_norm_backward _batch_norm_impl_index_backward": lambda call: _norm(call),
+        "native_layer_norm layer_norm native_layer_norm_backward quantized::layer_norm": lambda call: _norm(call),
+        "native_group_norm group_norm native_group_norm_backward quantized::group_norm": lambda call: _norm(call),
+        "rms_norm _fused_rms_norm _fused_rms_norm_backward": lambda call: _norm(call),
+        "instance_norm quantized::instance_norm": lambda call: _norm(call),
+        "_native_batch_norm_legit_no_training _batch_norm_no_update batch_norm_elemt quantized_batch_norm "
+        "quantized::batch_norm quantized::batch_norm_relu quantized::batch_norm1d quantized::batch_norm1d_relu "
+        "quantized::batch_norm2d quantized::batch_norm2d_relu quantized::batch_norm3d quantized::batch_norm3d_relu":
+            lambda call: _norm(call, training=False),
+        "_batch_norm_with_update _batch_norm_with_update_functional batch_norm_backward_elemt "
+        "cudnn_batch_norm_backward miopen_batch_norm_backward": lambda call: _norm(call, training=True),
         # the input lends only its type; the ranks' statistics are combined
         "batch_norm_gather_stats batch_norm_gather_stats_with_counts": lambda call: means(
             "reduce", call.tensors("mean", "invstd", "running_mean", "running_var", "counts"), fn="var",
         ),
-        "native_layer_norm layer_norm": lambda call: _norm(call, "layer"),
-        "native_layer_norm_backward": lambda call: _norm_grad(call, "layer"),
-        "native_group_norm group_norm": lambda call: _norm(call, "group"),
-        "native_group_norm_backward": lambda call: _norm_grad(call, "group"),
-        "rms_norm _fused_rms_norm": lambda call: _norm(call, "rms"),
-        "_fused_rms_norm_backward": lambda call: _norm_grad(call, "rms"),
-        "instance_norm": lambda call, use_input_stats: _norm(call, "instance", use_input_stats),
         # only the rows that the indices name are measured and scaled: square, add, multiply
         "embedding_renorm": lambda self, indices: means(
             "elementwise", fn="addcmul", elements=indices.numel() * self.shape[-1],
@@ -110,6 +110,12 @@ rows(
 
 _SUPPORT = {"bilinear": 1, "bicubic": 2, "lanczos": 3}  # Half the width of an interpolation kernel, in source elements
 _METHODS = ("nearest", "linear", "bilinear", "trilinear", "bicubic", "lanczos")
+_RESIZED = (
+    "upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d "
+    "_upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d "
+    "_upsample_bilinear2d_aa _upsample_bicubic2d_aa _upsample_lanczos2d_aa"
+)
+_RESIZED_BACKWARD = " ".join(f"{name}_backward" for name in _RESIZED.split())
 _TAPS = {0: {2: 4, 3: 8}, 1: {2: 1, 3: 1}, 2: {2: 16, 3: 64}}
 """Source elements per value by interpolation mode (linear, nearest, cubic) and rank."""
 
@@ -151,16 +157,7 @@ def _fft_public(call: AtenCall, self: AtenTensor, dim: Any) -> Translation:
 
 rows(
     {
-        " ".join(
-            f"{name}{gradient}"
-            for name in (
-                "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_linear1d",
-                "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d", "_upsample_nearest_exact1d",
-                "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "_upsample_bilinear2d_aa",
-                "_upsample_bicubic2d_aa", "_upsample_lanczos2d_aa",
-            )
-            for gradient in ("", "_backward")
-        ): _resize,
+        f"{_RESIZED} {_RESIZED_BACKWARD}": _resize,
         "grid_sampler grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback grid_sampler_2d_backward "
         "grid_sampler_3d_backward _grid_sampler_2d_cpu_fallback_backward":
             lambda call, grid, interpolation_mode: _sample(call, _TAPS[interpolation_mode][grid.shape[-1]]),
@@ -205,8 +202,8 @@ rows(
     {
         # boxes are sorted by score, then compared with the ones kept: pairs depend on the data, the sort does not
         "torchvision::nms": lambda dets, scores: means("sort", (scores, dets), length=dets.shape[0]),
-        "torchvision::roi_align torchvision::_roi_align_backward": _roi_align,
-        "torchvision::ps_roi_align torchvision::_ps_roi_align_backward": _roi_align,
+        "torchvision::roi_align torchvision::_roi_align_backward torchvision::ps_roi_align "
+        "torchvision::_ps_roi_align_backward": _roi_align,
         "torchvision::roi_pool torchvision::ps_roi_pool": lambda call, input: _roi_pool(call, input, call.outs[0]),
         "torchvision::_roi_pool_backward torchvision::_ps_roi_pool_backward":
             lambda call, grad: _roi_pool(call, call.outs[0], grad, grad=True),
@@ -219,3 +216,98 @@ rows(
         ),
     }
 )  # fmt: skip
+
+
+# -- results
+
+
+def _normed(x: AtenTensor, *kept: int, statistics: int = 2) -> list[Described]:
+    """The result and statistics; those of half-precision numbers are kept in full."""
+    dtype = "float32" if type_name(x) in ("float16", "bfloat16") else type_name(x)
+    return [like(x), *(made(kept, dtype) for _ in range(statistics))]
+
+
+def _of_rows(input: AtenTensor, normalized_shape: Sequence[int], statistics: int) -> list[Described]:
+    axes = len(normalized_shape)
+    return _normed(input, *input.shape[: input.dim() - axes], *(1,) * axes, statistics=statistics)
+
+
+def _channel_norm_backward(input: AtenTensor, weight: AtenTensor | None, output_mask: Any) -> Results:
+    of_weight = made(input.shape[1:2], input) if weight is None else like(weight)
+    return only((like(input), of_weight, of_weight), output_mask)
+
+
+def _layer_norm_backward(call: AtenCall, output_mask: Any) -> Results:
+    grads = tuple(call[name] for name in ("input", "weight", "bias") if name in call.args)
+    return [like(x) for x in only(grads, output_mask) if x is not None]
+
+
+def _over(x: AtenTensor, extents: Sequence[int]) -> Described:
+    """The same channels over other extents."""
+    return made((*x.shape[: -len(extents)], *extents), x)
+
+
+def _pooled(
+    call: AtenCall, self: AtenTensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any = 1
+) -> Described:
+    """As many windows as fit along each axis; one that begins in the padding behind the input is left out."""
+    axes = _axes(call)
+    settings = [per_axis(each, axes) for each in (kernel_size, stride or kernel_size, padding, dilation)]
+    extents: list[Any] = []
+    for n, k, s, p, d in zip(self.shape[-axes:], *settings, strict=True):
+        last = "begun" if call["ceil_mode"] else "whole"
+        extents.append(windows(n, k, stride=s, padding=(p, p), dilation=d, last=last))  # type: ignore[arg-type]
+    return _over(self, extents)
+
+
+def _resized(
+    call: AtenCall, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None = None
+) -> Described:
+    """The requested extents, or the own ones times a factor, rounded down."""
+    x = call.get("input", "self")
+    if output_size is None:
+        output_size = [int(n * factor) for n, factor in zip(x.shape[2:], scale_factors or (), strict=True)]
+    return _over(x, output_size)
+
+
+OUTPUTS.rows(
+    {
+        # mean and deviation of each channel are kept where they were computed
+        "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional miopen_batch_norm":
+            lambda input, training: _normed(input, *(input.shape[1:2] if training else (0,))),
+        "_batch_norm_with_update cudnn_batch_norm":
+            lambda input: [*_normed(input, *input.shape[1:2]), made(*RESERVED)],
+        "native_batch_norm_backward batch_norm_backward native_group_norm_backward": _channel_norm_backward,
+        "native_layer_norm": lambda input, normalized_shape: _of_rows(input, normalized_shape, 2),
+        "_fused_rms_norm": lambda input, normalized_shape: _of_rows(input, normalized_shape, 1),
+        "native_layer_norm_backward _fused_rms_norm_backward": _layer_norm_backward,
+        "native_group_norm": lambda input, N, group: _normed(input, N, group),
+        "_softmax _log_softmax _safe_softmax softmax log_softmax _masked_softmax":
+            lambda self, half_to_float=False, dtype="": like(self, "float32" if half_to_float else dtype or ""),
+        "_softmax_backward_data _log_softmax_backward_data":
+            lambda grad_output, input_dtype: like(grad_output, input_dtype),
+        "avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d mkldnn_max_pool2d mkldnn_max_pool3d "
+        "quantized_max_pool1d quantized_max_pool2d": _pooled,
+        "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices":
+            lambda call, self, kernel_size, stride, padding, dilation:
+                _with_places(_pooled(call, self, kernel_size, stride, padding, dilation)),
+        "_adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
+        "mkldnn_adaptive_avg_pool2d":
+            lambda call, self, output_size: _over(self, per_axis(output_size, _axes(call))),
+        "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d fractional_max_pool2d fractional_max_pool3d":
+            lambda call, self, output_size: _with_places(_over(self, per_axis(output_size, _axes(call)))),
+        "max_unpool2d max_unpool3d": lambda self, output_size: _over(self, output_size),
+        _RESIZED: _resized,
+        _RESIZED_BACKWARD:
+            lambda input_size, grad_output: made(input_size, grad_output),
+        "grid_sampler grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback":
+            lambda input, grid: made((*input.shape[:2], *grid.shape[1:-1]), input),
+        "grid_sampler_2d_backward grid_sampler_3d_backward":
+            lambda input, grid, output_mask: only((like(input), like(grid)), output_mask),
+    }
+)  # fmt: skip
+
+
+def _with_places(y: Described) -> Results:
+    """The largest elements, and where each was."""
+    return y, like(y, "int64")

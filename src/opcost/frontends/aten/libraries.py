@@ -8,7 +8,7 @@ from typing import Any
 from opcost.frontends.aten.attention import heads_last
 from opcost.frontends.aten.call import AtenCall, AtenTensor, NotKnown, Translation, means, rows, type_name
 from opcost.frontends.aten.contraction import conv, product
-from opcost.frontends.aten.outputs.table import OUTPUTS, like, made
+from opcost.frontends.aten.results import OUTPUTS, like, made
 
 _WORDS = {"add": "add", "relu": "relu", "leakyrelu": "leaky_relu", "tanh": "tanh"}
 _POST_OPS = ("binary_attr", "binary_post_op", "attr", "unary_attr", "post_op_name", "unary_post_op")
@@ -83,14 +83,8 @@ rows(
         "onednn::linear_dynamic_fp16 onednn::linear_relu_dynamic_fp16":
             lambda call, x, w, bias: product(x, w, bias, then=_then(call.base)),
         "onednn::qconv_pointwise onednn::qconv1d_pointwise onednn::qconv2d_pointwise onednn::qconv3d_pointwise "
-        "mkldnn::_convolution_pointwise":
+        "mkldnn::_convolution_pointwise mkldnn::_convolution_transpose_pointwise":
             lambda call: conv(call, call.tensors("other", "qaccum"), then=_fused(call)),
-        "mkldnn::_convolution_transpose_pointwise": lambda call: conv(call, transposed=True, then=_fused(call)),
-        " ".join(f"quantized::batch_norm{axes}{suffix}" for axes in ("", "1d", "2d", "3d") for suffix in ("", "_relu")):
-            lambda weight, bias: means("norm", fn="batch", training=False, affine=_given(weight, bias)),
-        "quantized::layer_norm quantized::group_norm quantized::instance_norm": lambda call, weight, bias: means(
-            "norm", fn=call.base.removesuffix("_norm"), affine=_given(weight, bias),
-        ),
         # the table is in a package; each element looked up is scaled and shifted, and perhaps added to its bag
         "quantized::embedding_byte quantized::embedding_4bit":
             lambda indices: means("elementwise", (indices,), fn="fma"),
@@ -98,10 +92,6 @@ rows(
             lambda call, indices: _elements("addcmul", indices.numel() * call.outs[0].shape[-1]),
     }
 )  # fmt: skip
-
-
-def _given(*tensors: AtenTensor | None) -> int:
-    return sum(tensor is not None for tensor in tensors)
 
 
 # -- layers of few bits by bitsandbytes and torchao. Their products are those of the dequantized layer
@@ -128,15 +118,6 @@ def _few_bit_linear(call: AtenCall, input: AtenTensor, weight: AtenTensor, bias:
 
 rows(
     {
-        # the weight is packed, whatever its own shape; its scales are read as well, and may have scales themselves
-        "bitsandbytes::gemm_4bit bitsandbytes::gemv_4bit": lambda call, A, B, bias=None: product(
-            A, B, bias, call.tensors("absmax", "code", "absmax_8bit", "absmax_code", "absmax_offset"),
-        ),
-        "bitsandbytes::int8_linear_matmul": lambda A, B: product(A, B),
-        "bitsandbytes::int8_scaled_mm":
-            lambda A, B, bias, row_stats, col_stats: product(A, B, bias, row_stats, col_stats),
-        # what the outliers of the input, whose number depends on data, add in a product of their own is not counted
-        "bitsandbytes::int8_mixed_scaled_mm": lambda CA, CB, bias, SCA, SCB: product(CA, CB, bias, SCA, SCB),
         "bitsandbytes::quantize_4bit bitsandbytes::quantize_blockwise": lambda A: means("quantize", elements=A.numel()),
         "bitsandbytes::optimizer_update_32bit bitsandbytes::optimizer_update_8bit_blockwise "
         "opcost::optimizer_update_32bit opcost::optimizer_update_8bit_blockwise": _update,
@@ -150,7 +131,6 @@ rows(
         "torchao::swizzle_mm torchao::swizzle_scaled_mm": lambda call, mat1, mat2, bias=None: product(
             mat1, mat2, bias, call.tensors("scale_a", "scale_b"), depth=mat1.numel() // call.outs[0].shape[0],
         ),
-        "torchao::mx_fp8_bf16": lambda a, b, a_scale, b_scale: product(a, b, None, a_scale, b_scale),
         "torchao::qscaled_dot_product": lambda query, key, value, attn_mask, is_causal: means(
             "attention", (query, key, value, attn_mask), causal=bool(is_causal) or None,
         ),
@@ -170,8 +150,6 @@ def _logits(products: int, input: AtenTensor, linear_weight: AtenTensor) -> Tran
 
 rows(
     {
-        # each row meets the matrix of its own group
-        "transformers::grouped_mm_fallback": lambda input, weight: product(input, weight),
         # the logits are one product; the requested gradients are computed in the same pass
         "torch_nn::_linear_cross_entropy_batch_chunked":
             lambda input, linear_weight, compute_input_grad, compute_linear_weight_grad:

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import ceil, prod
 from typing import Any
 
-from opcost.frontends.aten.call import AtenCall, AtenTensor, Translation, lie_alike, means, rows, seen_as, type_name
+from opcost.core import shapes
+from opcost.frontends.aten.call import (
+    AtenCall,
+    AtenTensor,
+    Described,
+    NotKnown,
+    Translation,
+    lie_alike,
+    means,
+    per_axis,
+    promoted,
+    rows,
+    seen_as,
+    type_name,
+)
+from opcost.frontends.aten.results import OUTPUTS, WHOLE_OUTPUTS, Results, axis_of, like, made, replaced
 
 # -- lookups and scatters ---------------------------------------------------------------------------------------------
 
@@ -185,3 +200,192 @@ rows(
         ): _process_group,
     }
 )  # fmt: skip
+
+
+# -- results of lookups, gathers, scatters and copies, and of what fills new tensors
+
+
+def _embedding_bag(
+    weight: AtenTensor, indices: AtenTensor, offsets: AtenTensor, include_last_offset: Any, mode: int
+) -> Results:
+    """The bags, to which bag each index belongs, how many there are in each, and where the largest elements were."""
+    bags = offsets.shape[0] - bool(include_last_offset)
+    y = made((bags, weight.shape[1]), weight)
+    kept = 0 if mode == 0 else indices.numel()
+    return y, made((kept,), "int64"), made((bags,), "int64"), made(y.shape if mode == 2 else (bags,), "int64")
+
+
+def _cat(tensors: Sequence[AtenTensor], dim: int) -> Described:
+    """A tensor of one axis without elements may be beside any other, and adds nothing."""
+    joined = [x for x in tensors if tuple(x.shape) != (0,)] or tensors
+    if not all(type_name(x) for x in tensors):
+        raise NotKnown("the element types in a list")
+    return made(shapes.concat([x.shape for x in joined], dim), promoted(*tensors))
+
+
+def _pad(call: AtenCall, self: AtenTensor) -> Described:
+    """Pairs of what is added before and behind, from the last axis on."""
+    added = call.get("pad", "padding") or ()
+    pairs = [added[at : at + 2] for at in range(0, len(added) - 1, 2)][::-1]
+    return made(shapes.padded(self.shape, [(0, 0)] * (self.dim() - len(pairs)) + pairs), self)
+
+
+def _im2col(self: AtenTensor, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Described:
+    """A column for every position of the window, with all elements under it."""
+    *batch, channels, height, width = self.shape
+    settings = (per_axis(each, 2) for each in (kernel_size, dilation, padding, stride))
+    columns: Any = 1
+    for n, k, d, p, s in zip((height, width), *settings, strict=True):
+        columns *= shapes.windows(n, k, stride=s, padding=(p, p), dilation=d)  # type: ignore[operator]
+    return made((*batch, channels * prod(per_axis(kernel_size, 2)), columns), self)
+
+
+def _col2im(self: AtenTensor, kernel_size: Any, output_size: Sequence[int]) -> Described:
+    down, across = per_axis(kernel_size, 2)
+    return made((*self.shape[:-2], self.shape[-2] // (down * across), *output_size), self)
+
+
+def _shuffled(x: AtenTensor, channels: int, height: int, width: int) -> Described:
+    return made((*x.shape[:-3], channels, height, width), x)
+
+
+def _diag_embed(self: AtenTensor, offset: int, dim1: int, dim2: int) -> Described:
+    """The last axis becomes the diagonal of two, at the requested axes."""
+    side, rank = self.shape[-1] + abs(offset), self.dim() + 1
+    shape: Any = self.shape[:-1]
+    for axis in sorted(axis % rank for axis in (dim1, dim2)):
+        shape = shapes.inserted(shape, axis, side)
+    return made(shape, self)
+
+
+def _expand_copy(self: AtenTensor, size: Sequence[int]) -> Described:
+    own = (*(1,) * (len(size) - self.dim()), *self.shape)
+    return made((n if m == -1 else m for n, m in zip(own, size, strict=True)), self)
+
+
+def _arange(end: Any, start: Any = 0, step: Any = 1, dtype: str | None = None) -> Described:
+    whole = all(isinstance(bound, int) for bound in (start, end, step))
+    return made((max(0, ceil((end - start) / step)),), dtype or ("int64" if whole else "float32"))
+
+
+def _normal(call: AtenCall, dtype: str | None = None) -> Described:
+    """Drawn for each mean and deviation, or as many as requested."""
+    if "size" in call.args:
+        return made(call["size"], dtype or "float32")
+    parameters = [value for value in call.args.values() if isinstance(value, AtenTensor)]
+    return made(shapes.broadcast([x.shape for x in parameters]), parameters[0])
+
+
+def _dropout(call: AtenCall, train: Any = True) -> Results:  # noqa: FBT002
+    """What is left, and which elements those are; without training nothing is drawn."""
+    if train is False:
+        raise NotKnown("what a dropout that does nothing hands out")
+    x = call.get("input", "self")
+    return like(x), like(x, "bool" if call.base == "native_dropout" else "uint8")
+
+
+OUTPUTS.rows(
+    {
+        "embedding": lambda weight, indices: made((*indices.shape, *weight.shape[1:]), weight),
+        "embedding_dense_backward":
+            lambda grad_output, num_weights: made((num_weights, grad_output.shape[-1]), grad_output),
+        "embedding_bag": _embedding_bag,
+        "cat": _cat,
+        "index_select": lambda self, dim, index: made(replaced(self, dim, index.numel()), self),
+        "gather take": lambda self, index: like(index, type_name(self)),
+        "nonzero_static": lambda self, size: made((size, self.dim()), "int64"),
+        "select_backward slice_backward diagonal_backward":
+            lambda input_sizes, grad_output: made(input_sizes, grad_output),
+        "unfold_backward": lambda input_sizes, grad_in: made(input_sizes, grad_in),
+        "trace_backward": lambda sizes, grad: made(sizes, grad),
+        # copies
+        "repeat": lambda self, repeats: made(shapes.tiled(self.shape, repeats), self),
+        "tile": lambda self, dims: made(shapes.tiled(self.shape, dims), self),
+        "constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d "
+        "replication_pad3d": _pad,
+        "rot90": lambda self, k, dims: made(shapes.swapped(self.shape, *dims) if k % 2 else self.shape, self),
+        "im2col": _im2col,
+        "col2im": _col2im,
+        "pixel_shuffle": lambda self, upscale_factor: _shuffled(
+            self, self.shape[-3] // upscale_factor**2, self.shape[-2] * upscale_factor, self.shape[-1] * upscale_factor,
+        ),
+        "pixel_unshuffle": lambda self, downscale_factor: _shuffled(
+            self, self.shape[-3] * downscale_factor**2, self.shape[-2] // downscale_factor,
+            self.shape[-1] // downscale_factor,
+        ),
+        "diag_embed": _diag_embed,
+        "expand_copy": _expand_copy,
+        "permute_copy": lambda self, dims: made((self.shape[axis] for axis in dims), self),
+        "transpose_copy":
+            lambda self, dim0, dim1: made(shapes.swapped(self.shape, dim0, dim1) if self.dim() else (), self),
+        "t_copy": lambda self: made(self.shape[::-1], self),
+        # tensors filled with something
+        "_to_copy zeros_like ones_like full_like rand_like randn_like randint_like empty_like":
+            lambda self, dtype="": like(self, dtype or ""),
+        "new_zeros new_ones new_full": lambda self, size, dtype: made(size, dtype or self),
+        "zeros ones rand randn _efficientzerotensor": lambda size, dtype: made(size, dtype or "float32"),
+        "full": lambda size, fill_value, dtype: made(size, dtype or promoted(fill_value)),
+        "randint": lambda size, dtype: made(size, dtype or "int64"),
+        "randperm": lambda n, dtype: made((n,), dtype or "int64"),
+        "eye": lambda n, dtype, m=None: made((n, n if m is None else m), dtype or "float32"),
+        "scalar_tensor": lambda dtype: made((), dtype or "float32"),
+        "linspace logspace": lambda steps, dtype: made((steps,), dtype or "float32"),
+        "arange": _arange,
+        "normal": _normal,
+        "multinomial": lambda self, num_samples: made((*self.shape[:-1], num_samples), "int64"),
+        "native_dropout _fused_dropout": _dropout,
+    }
+)  # fmt: skip
+
+
+# -- results of operators that only programs name whole: a profiler shows what they consist of
+
+
+def _index(self: AtenTensor, indices: Sequence[AtenTensor | None]) -> Described:
+    """Indices broadcast; they are where the first of them was, or in front where others are between."""
+    given = {at: index for at, index in enumerate(indices) if index is not None}
+    if any(type_name(index) in ("bool", "uint8") for index in given.values()):
+        raise NotKnown("how much a mask picks")
+    rest = [n for at, n in enumerate(self.shape) if at not in given]
+    first = min(given) if max(given) - min(given) < len(given) else 0
+    return made((*rest[:first], *shapes.broadcast([index.shape for index in given.values()]), *rest[first:]), self)
+
+
+def _meshgrid(tensors: Sequence[AtenTensor], indexing: str = "ij") -> Results:
+    shape = [max(x.numel(), 1) for x in tensors]
+    if indexing == "xy":
+        shape[:2] = shape[:2][::-1]
+    return [made(shape, x) for x in tensors]
+
+
+def _repeat_interleave(self: AtenTensor, repeats: Any, dim: int | None) -> Described:
+    if isinstance(repeats, AtenTensor):
+        raise NotKnown("how often elements are repeated")
+    return made(shapes.repeated(self.shape, repeats, dim), self)
+
+
+def _diff(self: AtenTensor, n: int, dim: int, prepend: AtenTensor | None, append: AtenTensor | None) -> Described:
+    axis = axis_of(self, dim)
+    extent = sum(each.shape[axis] for each in (self, prepend, append) if each is not None)
+    return made(replaced(self, axis, max(extent - n, 0)), self)
+
+
+def _einsum(equation: str, tensors: Sequence[AtenTensor]) -> Described:
+    written = shapes.explicit(equation, [x.dim() for x in tensors])
+    return made(shapes.einsum(written, [tuple(x.shape) for x in tensors]), promoted(*tensors))
+
+
+WHOLE_OUTPUTS.rows(
+    {
+        "concat": _cat,
+        "stack": lambda tensors, dim: made(shapes.stack([x.shape for x in tensors], dim), promoted(*tensors)),
+        "index": _index,
+        "meshgrid": _meshgrid,
+        "einsum": _einsum,
+        "diff": _diff,
+        "repeat_interleave": _repeat_interleave,
+        "pad": _pad,
+        "one_hot": lambda self, num_classes: made((*self.shape, num_classes), "int64"),
+        "triu tril": lambda self: like(self),
+    }
+)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -140,25 +140,26 @@ def _split(text: str) -> Iterator[str]:
 class Plan(NamedTuple):
     """How calls of one overload are translated."""
 
-    name: str
+    operator: str  # Library and operator, as it is written: `aten::add_`
+    name: str  # As its handler is registered: `aten::add`
     overload: str
     handler: Handler
-    parameters: tuple[tuple[str, Any], ...]
-    """Names and defaults of the arguments in order; empty for operators without a schema."""
+    schema: Schema | None
+    defaults: dict[str, Any]
+    """The arguments in order, with their defaults; empty for operators without a schema."""
     reads: tuple[str, ...] | None  # The arguments that are read, where some are only written (`out=`)
     writes: tuple[str, ...] | None  # The arguments that are written, where the operator returns no tensor
     in_place: bool = False
 
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[AtenTensor, ...]) -> AtenCall:
-        if not self.parameters:
-            named = {str(i): value for i, value in enumerate(args)}
-        else:
-            given = len(args)
-            named = {
-                name: args[i] if i < given else kwargs.get(name, default)
-                for i, (name, default) in enumerate(self.parameters)
-            }
-        return AtenCall(self.name, self.overload, named, outs, in_place=self.in_place)
+    def named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by name, with defaults for those that are not given."""
+        if self.schema is None:
+            return {str(place): value for place, value in enumerate(args)}
+        return {**self.defaults, **dict(zip(self.defaults, args, strict=False)), **kwargs}
+
+    def call(self, arguments: dict[str, Any], outs: tuple[AtenTensor, ...] = ()) -> AtenCall:
+        """A call with all arguments by name."""
+        return AtenCall(self.name, self.overload, arguments, outs, in_place=self.in_place)
 
 
 UNKNOWN = Constant("unknown", (), {})
@@ -168,16 +169,25 @@ _OWN_LIBRARIES = frozenset({"aten", "mkldnn", "prims", "profiler", "quantized"})
 """PyTorch's libraries whose questions are known to be only that; anybody else's operator might do anything."""
 
 
+@lru_cache(maxsize=4096)  # a file may name any number of operators
+def plan_named(name: str, overload: str = "") -> Plan:
+    """The plan of an operator by its name, as `aten::add`, and overload; other libraries' have no schema here."""
+    schema = shipped(name, overload)
+    return plan_without_schema(name, overload) if schema is None else plan_of(schema)
+
+
 def plan_of(schema: Schema) -> Plan:
     """The plan of an operator with a schema."""
     name, handler = find_handler(schema)
     written = schema.writes
     outs = {argument.name for argument in schema.arguments if argument.out}
     return Plan(
+        schema.name,
         name,
         schema.overload,
         handler,
-        tuple((argument.name, argument.default) for argument in schema.arguments),
+        schema,
+        {argument.name: argument.default for argument in schema.arguments},
         tuple(argument.name for argument in schema.arguments if argument.name not in outs) if outs else None,
         written if written and not schema.returns_tensor else None,
         in_place=bool(written) and not outs,
@@ -187,7 +197,7 @@ def plan_of(schema: Schema) -> Plan:
 def plan_without_schema(name: str, overload: str = "") -> Plan:
     """The plan of an operator of which only the name is known: a higher-order one, or one of another library."""
     handler = HANDLERS.get(f"{name}.{overload}") or HANDLERS.get(name, UNKNOWN)
-    return Plan(name, overload, handler, (), None, None)
+    return Plan(name, name, overload, handler, None, {}, None, None)
 
 
 def find_handler(schema: Schema) -> tuple[str, Handler]:

@@ -18,7 +18,7 @@ from opcost.frontends.aten.call import (
     seen_as,
     type_name,
 )
-from opcost.frontends.aten.outputs.table import Results, axis_of
+from opcost.frontends.aten.results import Results, axis_of
 
 MOST_PIECES = 1 << 14  # Tensors that one operator makes
 

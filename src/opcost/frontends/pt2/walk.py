@@ -13,7 +13,8 @@ from opcost.errors import InputError
 from opcost.frontends.aten.call import Described, row_major
 from opcost.frontends.inputs import check_one, is_shape, parse_dims, requested_inputs
 from opcost.frontends.options import CountOptions
-from opcost.frontends.programs import ProgramBuilder, ProgramOperator, again_removed, operator_named, stack_of
+from opcost.frontends.aten.schema import Plan, plan_named
+from opcost.frontends.programs import ProgramBuilder, again_removed, stack_of
 from opcost.frontends.pt2.program import TYPES, Scope, Subgraph, name_of, one, read_archive
 from opcost.frontends.pt2.sizes import UnknownSymbol, evaluate, symbols_in
 
@@ -98,12 +99,12 @@ _ARITHMETIC = ("_operator.", "math.", "torch.sym_", "torch._sym_")
 DEEPEST = 16
 
 
-def operator_of(target: str) -> ProgramOperator | None:
+def operator_of(target: str) -> Plan | None:
     """The operator of a target such as `torch.ops.aten.add.Tensor`; None for arithmetic on sizes."""
     if target.startswith("torch.ops."):
         library, _, rest = target.removeprefix("torch.ops.").partition(".")
         base, _, overload = rest.partition(".")
-        return operator_named(f"{library}::{base}", "" if overload == "default" else overload)
+        return plan_named(f"{library}::{base}", "" if overload == "default" else overload)
     if target.startswith(_ARITHMETIC):
         return None
     raise Bad(f"it calls {short(target)}, which is not an operator")
@@ -157,25 +158,25 @@ class GraphPass:
             inner.made.update((name, operand) for name in inner.names([given]) if isinstance(operand, Described))
         return inner()
 
-    def node(self, operator: ProgramOperator, node: Mapping[str, Any]) -> None:
+    def node(self, plan: Plan, node: Mapping[str, Any]) -> None:
         named = {}
         for place, argument in enumerate(objects(node, "inputs")):  # type: ignore[arg-type]
             name = get(argument, "name", str) or str(place)
             named[name] = self.scope.argument(argument.get("arg"), self.tensor)
         results = list(self.names(get(node, "outputs", list)))
-        if operator.name.startswith("higher_order::"):
-            base = operator.name.partition("::")[2]
+        if plan.operator.startswith("higher_order::"):
+            base = plan.operator.partition("::")[2]
             if base in _HANDLERS:
-                returned = _HANDLERS[base](self, operator.name, list(named.values()))
+                returned = _HANDLERS[base](self, plan.operator, list(named.values()))
                 if len(returned) < len(results):
                     raise Bad(f"a graph returns {len(returned)} tensors where {len(results)} are expected")
                 self.made.update(zip(results, returned, strict=False))
                 return
-            unknown = f"{operator.name} is not counted: what it runs is not known"
+            unknown = f"{plan.operator} is not counted: what it runs is not known"
             self.builder.note(*_NOTES.get(base, ("control", unknown)))
         # The results are those that the file describes.
         outs = {name: self.scope.described(name) for name in results}
-        self.builder.emit(operator, named, outs, self.module, self.repeat)
+        self.builder.emit(plan, named, outs, self.module, self.repeat)
         self.made.update(outs)
 
 

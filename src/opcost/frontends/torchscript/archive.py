@@ -18,9 +18,9 @@ from opcost.core.graph import Role
 from opcost.core.parsing import Bad, BadArchive, archive_in, read_member
 from opcost.errors import counted
 from opcost.frontends.aten.call import AtenCall, Described, flat, row_major
-from opcost.frontends.aten.schema import is_view
+from opcost.frontends.aten.schema import Plan, is_view
 from opcost.frontends.checkpoint.pytorch import LARGEST_PICKLE, PickledTensor, TensorUnpickler, main_pickle
-from opcost.frontends.programs import ProgramBuilder, ProgramOperator
+from opcost.frontends.programs import ProgramBuilder
 from opcost.frontends.torchscript.results import Number
 
 LARGEST_CODE = 4 << 20  # Bytes of one file of code; those of the largest models have some hundred thousand
@@ -234,7 +234,7 @@ class ScriptWeights:
             return {key: self.loaded(each, f"{full}.{key}") for key, each in value.items()}
         return value
 
-    def read(self, call: AtenCall, which: ProgramOperator, arguments: dict[str, Any]) -> None:
+    def read(self, call: AtenCall, which: Plan, arguments: dict[str, Any]) -> None:
         """Note what reads the weights of a frozen module; a view does not."""
         if not self._uses or (which.schema is not None and is_view(which.schema)):
             return

@@ -10,12 +10,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from opcost.frontends.aten.call import AtenCall, AtenTensor, Described, NotKnown, look, row_major
-from opcost.frontends.aten.outputs import outputs_of
-from opcost.frontends.aten.outputs.layer import WHOLE_OUTPUTS
-from opcost.frontends.aten.outputs.table import made_by
-from opcost.frontends.aten.schema import Argument, Schema, is_view, overloads
+from opcost.frontends.aten.results import WHOLE_OUTPUTS, made_by, outputs_of
+from opcost.frontends.aten.schema import Argument, Plan, Schema, is_view, overloads
 from opcost.frontends.aten.views import VIEWS
-from opcost.frontends.programs import ProgramOperator
 
 SCALAR_TYPES = (
     "uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 qint32 bfloat16"
@@ -74,18 +71,18 @@ def _fits(argument: Argument, value: Any) -> bool:
     return isinstance(value, (int, float, bool, complex)) or not kind.startswith(("Scalar", "float", "SymInt"))
 
 
-def results_of(operator: ProgramOperator, call: AtenCall) -> tuple[Described, ...]:
+def results_of(plan: Plan, call: AtenCall) -> tuple[Described, ...]:
     """The tensors that come out of a call; `NotKnown` where they do not follow from the arguments."""
-    schema = operator.schema
+    schema = plan.schema
     if schema is None:
-        raise NotKnown(f"results of {operator.name}")
+        raise NotKnown(f"results of {plan.operator}")
     found: Any = made_by(WHOLE_OUTPUTS, call)
     if found is None and (is_view(schema) or not schema.writes):
         found = made_by(VIEWS, call)
     if found is None:
-        found = outputs_of(schema, operator.plan, call)
+        found = outputs_of(plan, call)
         if not found and schema.returns_tensor:
-            raise NotKnown(f"views of {operator.name}")
+            raise NotKnown(f"views of {plan.operator}")
     # What was written to is the same tensor, and another value.
     return tuple(look(x, x.shape, x.stride()) if x.value >= 0 else x for x in found)
 

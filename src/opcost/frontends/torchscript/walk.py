@@ -11,10 +11,11 @@ from opcost.core.graph import Graph
 from opcost.core.parsing import Bad
 from opcost.errors import InputError, SourceError, shortened
 from opcost.frontends.aten.call import Described, NotKnown, flat, row_major
+from opcost.frontends.aten.schema import plan_named
 from opcost.frontends.building import check_extents
 from opcost.frontends.inputs import requested_inputs
 from opcost.frontends.options import CountOptions
-from opcost.frontends.programs import MOST_AXES, ModuleEntry, ProgramBuilder, operator_named
+from opcost.frontends.programs import MOST_AXES, ModuleEntry, ProgramBuilder
 from opcost.frontends.torchscript import results
 from opcost.frontends.torchscript.archive import Class, Object, Script, ScriptWeights, read_script
 from opcost.frontends.torchscript.results import Number, fused, matched, results_of
@@ -377,7 +378,7 @@ class ScriptRun:
         schema, bound = found
         self._step(OPERATOR_STEPS)
         self.builder.modules.enter(tuple(self.stack), len(self.builder.ops))
-        which = operator_named(schema.name, schema.overload)
+        which = plan_named(schema.name, schema.overload)
         call = which.call(bound)
         try:
             outs = results_of(which, call)

@@ -22,7 +22,6 @@ from opcost.core.parsing import parse
 from opcost.frontends.aten import plan_of, translate
 from opcost.frontends.aten.call import (
     UNKNOWN_VALUE,
-    AtenCall,
     AtenTensor,
     Described,
     NotKnown,
@@ -31,8 +30,7 @@ from opcost.frontends.aten.call import (
     type_name,
 )
 from opcost.frontends.aten.known import FLAWS, known
-from opcost.frontends.aten.outputs import outputs_of
-from opcost.frontends.aten.outputs.table import like
+from opcost.frontends.aten.results import like, outputs_of
 from opcost.frontends.aten.schema import Argument, Schema, is_implicit, is_of_library, overloads
 from opcost.traces.file import is_shape
 
@@ -138,8 +136,8 @@ def _older(schemas: Iterable[Schema], entries: list[_TracedArgument]) -> Iterato
 
 def _translated(schema: Schema, arguments: dict[str, Any], places: tuple[AtenTensor, ...]) -> TracedOperator:
     plan = plan_of(schema)
-    call = AtenCall(plan.name, plan.overload, arguments, (), in_place=plan.in_place)
-    call.outs = outputs_of(schema, plan, call)
+    call = plan.call(arguments)
+    call.outs = outputs_of(plan, call)
     if places:  # these may get their shape only while the operator runs, but have their type before
         call.outs = tuple(like(y, type_name(place)) for y, place in zip(call.outs, places, strict=True))
     found = translate(plan, call)

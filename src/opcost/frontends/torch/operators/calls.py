@@ -136,8 +136,8 @@ def translate(
     `args`, `kwargs` and `outs` hold tensors whose shape, strides and type are valid; their data is never looked at. An
     operator that is not known is of the kind `unknown`.
     """
-    _, plan = plan_of(func)
-    call = plan.call(args, kwargs, outs)  # type: ignore[arg-type]
+    plan = plan_of(func)
+    call = plan.call(plan.named(args, kwargs), outs)  # type: ignore[arg-type]
     found = aten.translate(plan, call)
     if found.kind == "collective" and "group" not in found.attrs and (size := group_size(call.args)) is not None:
         found.attrs["group"] = size

@@ -15,8 +15,8 @@ import torch
 
 from opcost.frontends import aten
 from opcost.frontends.aten.call import AtenTensor, row_major
-from opcost.frontends.aten.outputs import outputs_of
-from opcost.frontends.aten.schema import Schema, parse
+from opcost.frontends.aten.results import outputs_of
+from opcost.frontends.aten.schema import parse
 
 AtenTensor.register(torch.Tensor)
 _FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64})
@@ -33,12 +33,11 @@ def overloads(names: str) -> list[Any]:
 
 
 @cache
-def plan_of(func: Any) -> tuple[Schema | None, aten.Plan]:
-    """The schema of an overload and how it is translated; a higher-order operator has no schema."""
+def plan_of(func: Any) -> aten.Plan:
+    """How an overload is translated; a higher-order operator has no schema."""
     if (written := getattr(func, "_schema", None)) is None:
-        return None, aten.plan_without_schema(f"higher_order::{func.name()}")
-    schema = parse(str(written))
-    return schema, aten.plan_of(schema)
+        return aten.plan_without_schema(f"higher_order::{func.name()}")
+    return aten.plan_of(parse(str(written)))
 
 
 def closed_form(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -49,10 +48,9 @@ def closed_form(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     found = form(args)
     if found is not _TABLE:
         return found
-    schema, plan = plan_of(func)
-    assert schema is not None
+    plan = plan_of(func)
     try:
-        (out,) = outputs_of(schema, plan, plan.call(args, kwargs, ()))
+        (out,) = outputs_of(plan, plan.call(plan.named(args, kwargs)))
     except ValueError:  # shapes that do not fit: PyTorch says so in its own words
         return NotImplemented
     return _empty(out.shape, getattr(torch, out.dtype))
@@ -66,7 +64,7 @@ def _like(x: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(x.shape, row_major(x.shape), dtype=x.dtype, device="meta")
 
 
-# -- what plain calls make: tensors, or _TABLE where the table of `frontends.aten.outputs` describes the row-major one
+# -- what plain calls make: tensors, or _TABLE where the table of `frontends.aten.results` describes the row-major one
 
 Form = Callable[[Any], Any]
 

@@ -1,0 +1,160 @@
+"""The tensors that an operator makes, worked out from its arguments: for calls of which only these are known.
+
+The file of each family has a function for every operator that makes something else than its name's default. An operator without
+one, or whose results depend on data, has unknown results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from opcost.core.parsing import packaged_table
+from opcost.core.shapes import broadcast
+from opcost.frontends.aten.call import (
+    UNKNOWN_VALUE,
+    AtenCall,
+    AtenTable,
+    AtenTensor,
+    Constant,
+    Described,
+    NotKnown,
+    flat,
+    floating,
+    is_integer,
+    promoted,
+    real_of,
+    row_major,
+    type_name,
+)
+from opcost.frontends.aten.schema import Plan, is_view
+
+Results: TypeAlias = "AtenTensor | Iterable[AtenTensor]"
+OUTPUTS: AtenTable[Results] = AtenTable()  # By the name of an operator of aten, as its handler is registered
+WHOLE_OUTPUTS: AtenTable[Results] = AtenTable()
+"""Results of operators that only programs name whole: a profiler shows what they consist of."""
+
+
+def outputs_of(plan: Plan, call: AtenCall) -> tuple[AtenTensor, ...]:
+    """What a call returns; of views nothing, because they make nothing. `NotKnown` where the arguments do not say it."""
+    if (schema := plan.schema) is None:
+        raise NotKnown(f"results of {plan.name}")
+    if schema.returns and all(returned.writes for returned in schema.returns):
+        written = {argument.alias: argument.name for argument in schema.arguments if argument.writes}
+        return tuple(flat(call[written[returned.alias]] for returned in schema.returns))
+    if is_view(schema) or not schema.returns_tensor:
+        return ()
+    if (found := made_by(OUTPUTS, call)) is not None:
+        return found
+    if isinstance(plan.handler, Constant):
+        if plan.handler.kind == "view":
+            return ()
+        if plan.handler.kind == "elementwise":
+            return (of_elements(call, str(plan.handler.attrs["fn"])),)
+    raise NotKnown(f"results of {plan.name}")
+
+
+def made_by(table: Mapping[str, Callable[[AtenCall], Results]], call: AtenCall) -> tuple[AtenTensor, ...] | None:
+    """The results of a call; None where its operator is not in the table."""
+    function = table.get(call.base)
+    if function is None:
+        return None
+    found = function(call)
+    return (found,) if isinstance(found, AtenTensor) else tuple(found)
+
+
+def made(shape: Iterable[Any], dtype: str | AtenTensor) -> Described:
+    """A new tensor, row by row, of a type or of that of another tensor."""
+    extents = tuple(shape)
+    if any(extent < 0 for extent in extents):
+        raise ValueError(f"no tensor has the shape {extents}")
+    return Described(extents, row_major(extents), dtype if isinstance(dtype, str) else type_name(dtype))
+
+
+def like(x: AtenTensor, dtype: str = "") -> Described:
+    """A new tensor of the shape of another, and of its type if none is given."""
+    return made(x.shape, dtype or x)
+
+
+RESERVED = ((0,), "uint8")
+"""The shape and type of what a library reserves for its gradient: only it knows how much, and it is not counted."""
+
+
+def with_last(x: AtenTensor, *extents: int) -> Described:
+    """A new tensor of the shape of another, but for the last axis."""
+    return made((*x.shape[:-1], *extents), x)
+
+
+def axis_of(x: AtenTensor, dim: int) -> int:
+    """An axis counted from the front; a tensor without axes takes 0 and -1 all the same."""
+    rank = max(x.dim(), 1)
+    if not -rank <= dim < rank:
+        raise ValueError(f"{dim} is not an axis of {x.dim()}")
+    return dim % rank
+
+
+def replaced(x: AtenTensor, dim: int, extent: int) -> tuple[int, ...]:
+    """The shape with another extent along one axis."""
+    axis = axis_of(x, dim)
+    return tuple(extent if i == axis else n for i, n in enumerate(x.shape))
+
+
+def only(values: Sequence[Any], mask: Sequence[Any]) -> tuple[Any, ...]:
+    """The values that a mask requests."""
+    return tuple(value for value, wanted in zip(values, mask, strict=True) if wanted)
+
+
+# -- results like arguments: `results.json` names these for each list of operators, as `self self:int64`
+
+
+def _like(words: str) -> Callable[[AtenCall], Results]:
+    """Results like the arguments of these names, of their types or of those behind the colon."""
+    wanted = [word.partition(":") for word in words.split()]
+    return lambda call: [like(_first(call) if name == "(first)" else call[name], dtype) for name, _, dtype in wanted]
+
+
+def _first(call: AtenCall) -> AtenTensor:
+    """The first argument, which is a tensor."""
+    value = call[next(iter(call.args))]
+    if not isinstance(value, AtenTensor):
+        raise NotKnown("a tensor")
+    return value
+
+
+for _words, _names in packaged_table(__package__, "results.json").items():
+    OUTPUTS.on(*_names)(_like(_words))
+
+
+# -- results of arithmetic element by element: the common shape, and a type that depends on the function
+
+_TRUTHS = frozenset({"compare", "logical", "nan_check"})
+_REAL = frozenset({"abs", "angle"})  # Of complex numbers they make real ones
+_FLOATING = frozenset(
+    """
+    div sqrt rsqrt exp exp2 expm1 log log2 log10 log1p reciprocal sin cos tan asin acos atan atan2 sinh cosh asinh acosh
+    atanh sinc deg2rad rad2deg angle erf erfc erfcx erfinv lgamma digamma polygamma gammainc gammaincc zeta ndtri log_ndtr
+    bessel polynomial xlogy entropy logit sigmoid tanh copysign ldexp hypot
+    """.split()
+)
+"""Of integers they make real numbers."""
+_NUMBERS = ("self", "other", "exponent", "x", "n", "end", "min", "max", "value")
+"""The numbers that take part in the arithmetic; other plain arguments only say how it is done."""
+
+
+def of_elements(call: AtenCall, fn: str = "") -> Described:
+    """One result, as large as the operands together."""
+    operands = [value for value in call.args.values() if isinstance(value, AtenTensor)]
+    numbers = [call.args[name] for name in _NUMBERS if name in call.args]
+    dtype = promoted(*operands, *(number for number in numbers if isinstance(number, (int, float, complex))))
+    if fn in _TRUTHS:
+        dtype = "bool"
+    elif fn in _FLOATING:
+        dtype = floating(dtype)
+    elif is_integer(dtype) and any(number is UNKNOWN_VALUE for number in numbers):
+        raise NotKnown("whether the number that an integer meets is a whole one")
+    return together(*operands, dtype=real_of(dtype) if fn in _REAL else dtype)
+
+
+def together(*operands: Any, dtype: str | AtenTensor) -> Described:
+    """A result of the common shape of the tensors among these."""
+    return made(broadcast([operand.shape for operand in operands if isinstance(operand, AtenTensor)]), dtype)

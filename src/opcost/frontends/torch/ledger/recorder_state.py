@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache
 from threading import RLock, current_thread, get_ident, local
 from typing import Any
+from weakref import ref
 
 import torch
 
-from opcost.core.graph import ASSUMED, Note, Phase, Role, TensorSpec
+from opcost.core.graph import ASSUMED, Note, Op, Phase, Role, TensorSpec
 from opcost.errors import DataDependent, ForwardError
+from opcost.frontends.aten.call import row_major
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import (
     ForeignTensor,
@@ -22,12 +25,9 @@ from opcost.frontends.torch.ledger.parameters import (
 )
 from opcost.frontends.torch.ledger.tensors import (
     SMALL,
-    Mark,
     OperatorEntry,
-    OpRecord,
     Recorded,
     Signature,
-    Signatures,
     State,
     StorageLife,
     StorageLives,
@@ -51,23 +51,26 @@ shares the tokens among all candidates (their numbers, a table of ones, the orde
 
 NOT_KNOWN = ", for which the model asks, depends on values that a count without data does not have"
 
+_SPARSE = frozenset({torch.sparse_coo, torch.sparse_csr, torch.sparse_csc})
+"""The sparse layouts whose stored values are single numbers."""
+
 READ_UNKNOWN = "unknown-value"  # The code of the note about a model that goes on without a value that it has read
 
 
-joined: dict[int, int] = {}
-"""The threads that a counted forward started, and the thread that counts it, by their identifiers."""
+class _Here(local):
+    """What is a matter of each thread."""
+
+    path = ""  # Of the running module
+    enter: Callable[..., Any] | None = None  # Takes the calls of modules
+    counted_by: int | None = None  # The thread that counts what runs here: the one whose forward started this one
+
+
+here = _Here()
 
 
 def counting_thread() -> int:
-    """The thread that counts what runs here: the one whose forward started this thread, or this one itself."""
-    here = get_ident()
-    return joined.get(here, here)
-
-
-class Here(local):
-    """What is a matter of each thread: the path of the running module."""
-
-    path = ""
+    """The thread that counts what runs here, which may be this one itself."""
+    return here.counted_by or get_ident()
 
 
 class Choice:
@@ -99,7 +102,7 @@ class RecorderState(private.DispatchMode):
         self.device = device  # Where tensors without data claim to be if the model's own are nowhere
         default = torch.get_default_device()
         self.default_device = device if default.type == "meta" else default
-        self.mark = Mark(self)
+        self.mark = ref(self)
         self._references = sys.getrefcount(self.mark)
         self.lock = RLock()  # Threads that forward starts take turns, operator by operator
         self.thread: int | None = None  # The thread that counts, while forward runs
@@ -108,14 +111,14 @@ class RecorderState(private.DispatchMode):
         self.phase: Phase = "forward"
         self.marker_calls: dict[Any, Callable[..., None]] = {}
         """Called for the operators that only mark what runs (see `module_calls`)."""
-        self.ops: list[OpRecord] = []
+        self.ops: list[Op] = []
         self.lives = StorageLives(self.ops)
         self.specs: list[TensorSpec] = []
         self.storages: list[int] = []
         self.leaves: dict[int, tuple[str, Role, bool]] = {}
         """Name, role and trainability of the values that are not activations."""
         self.notes: dict[Note, None] = {}
-        self.signatures = Signatures()
+        self.signature = cache(Signature)  # One object for each combination of arguments
         self.leaf_of: dict[int, TensorRecord] = {}  # The tensors of the user's that were seen so far
         self._memory = SharedMemory()
         self._unknown_storages: set[int] = set()
@@ -138,6 +141,20 @@ class RecorderState(private.DispatchMode):
         self.storages.append(vid if storage is None else storage)
         return vid
 
+    def signature_of(self, tensor: torch.Tensor, device: torch.device) -> Signature:
+        """The signature of a tensor as if it lay on `device`."""
+        if tensor.is_nested:
+            raise ForwardError(
+                "a nested tensor of the strided layout has no shape, and what compiled code does to its components is not seen",
+                hint="make it with layout=torch.jagged",
+            )
+        shape = tuple(tensor.shape)
+        if tensor.layout is torch.strided:
+            return self.signature(shape, tensor.stride(), tensor.dtype, device)
+        if tensor.layout not in _SPARSE or tensor.dense_dim() or tensor.sparse_dim() < len(shape):
+            return self.signature(shape, row_major(shape), tensor.dtype, device)
+        return self.signature(shape, (), tensor.dtype, device, tensor.layout, tensor._nnz())
+
     def leaf(
         self, tensor: torch.Tensor, name: str = "", role: Role = "const", *, trainable: bool = False
     ) -> TensorRecord:
@@ -151,7 +168,7 @@ class RecorderState(private.DispatchMode):
             if role != "const" and self.leaves[found.origin][1] == "const":  # seen before the model registered it
                 self.leaves[found.origin] = (name, role, trainable)
             return found
-        sig = self.signatures.of(tensor, self.device if tensor.device.type == "meta" else tensor.device)
+        sig = self.signature_of(tensor, self.device if tensor.device.type == "meta" else tensor.device)
         vid = len(self.specs)
         storage, inside = self._memory.place(tensor, vid)
         self.new_value(sig.spec, storage)
@@ -175,7 +192,7 @@ class RecorderState(private.DispatchMode):
     def released(self) -> frozenset[int]:
         """The storages of inputs of which no tensor is left."""
         inputs = {vid for vid, (_, role, _) in self.leaves.items() if role == "input"}
-        freed = inputs.intersection(self.lives.storages)
+        freed = inputs.intersection(self.lives)
         kept = {self.storages[vid] for vid in self.leaves if vid not in freed}
         return frozenset(self.storages[vid] for vid in freed) - kept
 
@@ -207,7 +224,7 @@ class RecorderState(private.DispatchMode):
         if found is not None:
             return found.sig.spec
         inner = laid_out(tensor)
-        return self.signatures.of(tensor, self.device).spec if inner is None else self.spec(inner)
+        return self.signature_of(tensor, self.device).spec if inner is None else self.spec(inner)
 
     def twin(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor for the same value as a leaf: what an optimizer may write to."""
@@ -355,18 +372,23 @@ class RecorderState(private.DispatchMode):
                 self._unknown_storages.add(storage)
                 states[index].untouched = False  # type: ignore[union-attr]
         inputs = tuple(vids) if entry.order is None else tuple([vids[i] for i in entry.order])
-        self.ops.append(OpRecord(entry, inputs, tuple(range(first, vid)), self.where(), self.phase))
+        self.add(entry, inputs, tuple(range(first, vid)))
         return outputs[0] if entry.pack is None else entry.pack(outputs)
 
-    def maker_of(self, vid: int) -> OpRecord | None:
+    def add(self, entry: OperatorEntry, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> None:
+        """An operator ran, here and now."""
+        kind, raw, attrs, *_ = entry
+        self.ops.append(Op(len(self.ops), kind, raw, inputs, outputs, attrs, self.where(), 1, self.phase))
+
+    def maker_of(self, vid: int) -> Op | None:
         """The operator that made a value."""
-        return next((record for record in reversed(self.ops) if vid in record.outputs), None)
+        return next((op for op in reversed(self.ops) if vid in op.outputs), None)
 
     def add_packed(self, args: Any) -> None:
         """Let the operator recorded last read what is in the packages among its arguments."""
-        record = self.ops[-1]
-        if found := self.packages.read_by(args, record.module):
-            self.ops[-1] = record._replace(inputs=record.inputs + found)
+        op = self.ops[-1]
+        if found := self.packages.read_by(args, op.module):
+            self.ops[-1] = op._replace(inputs=op.inputs + found)
 
 
 def _content(tensor: torch.Tensor, role: Role) -> torch.Tensor | None:

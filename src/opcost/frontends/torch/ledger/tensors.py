@@ -1,46 +1,27 @@
-"""Tensors without data, their signatures and lifetimes, and the records of operators that ran."""
+"""Tensors without data, their signatures and lifetimes, and what is known of an operator with given signatures."""
 
 from __future__ import annotations
 
-import weakref
-from array import array
 from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
-from functools import cache, partial
 from math import prod
 from typing import Any, NamedTuple
 from weakref import ref
 
 import torch
 
-from opcost.core.graph import Attrs, Phase, TensorSpec
-from opcost.errors import ForwardError
-from opcost.frontends.aten.call import row_major
+from opcost.core.graph import Attrs, TensorSpec
 from opcost.frontends.torch import private
 from opcost.frontends.torch.private import make_wrapper, mode_count, no_modes, plain_function, refuse_access
 from opcost.frontends.torch.tree import tensors_passed
 
 
-class StorageLives:
+class StorageLives(dict[int, int]):
     """The storages that are gone, in the order in which they went, and how many operators had run by then."""
 
-    __slots__ = ("_watched", "ops", "storages", "times")
-
     def __init__(self, ops: Sized) -> None:
+        super().__init__()
         self.ops = ops  # What has run so far; its length is the time
-        self.storages = array("i")
-        self.times = array("i")
-        self._watched: dict[int, weakref.ref[torch.UntypedStorage]] = {}
-
-    def watch(self, tensor: torch.Tensor, storage: int) -> None:
-        """The same for a tensor with data: its memory itself says when it is freed."""
-        if tensor.layout is torch.strided:
-            self._watched[storage] = weakref.ref(tensor.untyped_storage(), partial(self._freed, storage))
-
-    def _freed(self, storage: int, _: object) -> None:
-        del self._watched[storage]
-        self.storages.append(storage)
-        self.times.append(len(self.ops))
 
 
 class StorageLife:
@@ -53,9 +34,7 @@ class StorageLife:
         self._storage = storage
 
     def __del__(self) -> None:
-        lives = self._lives
-        lives.storages.append(self._storage)
-        lives.times.append(len(lives.ops))
+        self._lives[self._storage] = len(self._lives.ops)
 
 
 # -- tensors without data, and the interned signature of shape, strides, type and device
@@ -108,47 +87,13 @@ class Signature:
         return base.as_strided(self.shape, self.stride)
 
 
-class Signatures:
-    """The table in which signatures are made once."""
-
-    def __init__(self) -> None:
-        self.get = cache(Signature)  # By the arguments of `Signature`
-
-    def of(self, tensor: torch.Tensor, device: torch.device) -> Signature:
-        """The signature of a tensor as if it lay on `device`."""
-        if tensor.is_nested:
-            raise ForwardError(
-                "a nested tensor of the strided layout has no shape, and what compiled code does to its components is not seen",
-                hint="make it with layout=torch.jagged",
-            )
-        shape = tuple(tensor.shape)
-        if tensor.layout is torch.strided:
-            return self.get(shape, tensor.stride(), tensor.dtype, device)
-        if tensor.layout not in _SPARSE or tensor.dense_dim() or tensor.sparse_dim() < len(shape):
-            return self.get(shape, row_major(shape), tensor.dtype, device)
-        return self.get(shape, (), tensor.dtype, device, tensor.layout, tensor._nnz())
-
-
-_SPARSE = frozenset({torch.sparse_coo, torch.sparse_csr, torch.sparse_csc})
-"""The sparse layouts whose stored values are single numbers."""
-
-
-class Mark:
-    """What the tensors of one ledger have in common: by it the ledger is known, and who still holds one of them."""
-
-    __slots__ = ("ledger",)
-
-    def __init__(self, ledger: Any) -> None:
-        self.ledger = ref(ledger)
-
-
 class Recorded(torch.Tensor):
     """A tensor that has everything but data. It claims to be on the device of the model's own tensors.
 
     `sig` is its signature, `vid` its value in the graph, `content` its numbers where they are few and known (see
-    `operators.contents`), `mark` its recorder's, which says whose it is and how many are alive, `life` the memory that it would
-    have (None: the user's own, or that of a long run, which is not followed). Of one that was made without an operator (see
-    `repeated_calls`), `replayed` says that it went nowhere but where such ones go.
+    `operators.contents`), `mark` its recorder's reference to itself, which says whose it is and how many are alive, `life` the
+    memory that it would have (None: the user's own, or that of a long run, which is not followed). Of one that was made without
+    an operator (see `repeated_calls`), `replayed` says that it went nowhere but where such ones go.
     """
 
     __slots__ = ("content", "life", "mark", "replayed", "sig", "untouched", "vid")
@@ -156,7 +101,7 @@ class Recorded(torch.Tensor):
     vid: int
     content: torch.Tensor | None
     life: StorageLife | None
-    mark: Mark
+    mark: ref[Any]
     replayed: bool
 
     __torch_function__ = plain_function
@@ -166,7 +111,7 @@ class Recorded(torch.Tensor):
         if any(issubclass(kind, torch.Tensor) and kind is not Recorded for kind in types):
             return NotImplemented  # another class knows how to take the operator apart
         given = next((item for item in tensors_passed((args, kwargs), []) if type(item) is Recorded), None)
-        if given is not None and (ledger := given.mark.ledger()) is not None and ledger.runs_elsewhere():
+        if given is not None and (ledger := given.mark()) is not None and ledger.runs_elsewhere():
             raise ledger.refused(func._schema.name)
         raise RuntimeError(
             f"{func} was called on a tensor without data after the count had ended; something kept the tensor alive"
@@ -221,7 +166,7 @@ class Recorded(torch.Tensor):
     def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
         if self._is_known():
             return str(self.answer(repr))
-        ledger = self.mark.ledger()
+        ledger = self.mark()
         if ledger is not None and ledger.can_run_real() and mode_count():
             self.answer(repr)  # raises, so that the numbers are those of a real run
         return f"Recorded({self.sig.spec}, {self.sig.spec.dtype}, {self.sig.device})"
@@ -230,7 +175,7 @@ class Recorded(torch.Tensor):
         return self.detach().requires_grad_(self.requires_grad)
 
     def _is_known(self) -> bool:
-        ledger = self.mark.ledger()
+        ledger = self.mark()
         return ledger is not None and ledger.knows(self)  # type: ignore[no-any-return]
 
     def answer(self, question: Callable[[torch.Tensor], Any], *, shares: bool = False) -> Any:
@@ -238,7 +183,7 @@ class Recorded(torch.Tensor):
 
         With `shares` the answer gives access to the memory of the content.
         """
-        ledger = self.mark.ledger()
+        ledger = self.mark()
         if ledger is None:
             raise RuntimeError("the numbers of a tensor without data were read after the count had ended")
         content = ledger.real_content(self, shares=shares)
@@ -247,7 +192,7 @@ class Recorded(torch.Tensor):
 
 
 def recorded(
-    sig: Signature, vid: int, mark: Mark, life: StorageLife | None, content: torch.Tensor | None = None
+    sig: Signature, vid: int, mark: ref[Any], life: StorageLife | None, content: torch.Tensor | None = None
 ) -> Recorded:
     """A new tensor of this signature."""
     # By position (offset and memory format are left open): to parse names takes a quarter of the call.
@@ -261,7 +206,7 @@ def recorded(
     return tensor
 
 
-# -- entry: What the recorder remembers: the user's tensors, what an operator is and makes, and that it ran.
+# -- entry: What the recorder remembers: the user's tensors, and what an operator is and makes.
 
 SMALL = 1 << 18  # Tensors of at most this many elements may carry their real content (see `operators.contents`)
 
@@ -303,13 +248,3 @@ class OperatorEntry(NamedTuple):
     outs: tuple[OutputSignature, ...]
     pack: Callable[[list[Any]], Any] | None  # Puts outputs into the operator's own structure; None for one plain tensor
     written: tuple[int, ...] = ()  # Tensor arguments that the operator writes to
-
-
-class OpRecord(NamedTuple):
-    """One executed operator."""
-
-    entry: OperatorEntry
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    module: str
-    phase: Phase

@@ -179,10 +179,10 @@ def describe(call: DispatchedCall, trial: Trial, result: Any, device: torch.devi
     for tensor in flat:
         index = position.get(id(tensor))
         if index is not None:  # in place, where the shape may change as well
-            outs.append(OutputSignature(ledger.signatures.of(tensor, states[index].sig.device), index, same=True))
+            outs.append(OutputSignature(ledger.signature_of(tensor, states[index].sig.device), index, same=True))
         else:
             base = memory.get(_storage(tensor), -1)
-            outs.append(OutputSignature(ledger.signatures.of(tensor, device), base, same=False))
+            outs.append(OutputSignature(ledger.signature_of(tensor, device), base, same=False))
     translation = translate(func, trial.args, trial.kwargs, tuple(flat))
     if not flat and translation.outs:  # it returns nothing and writes into its arguments
         places = [position[id(tensor)] for tensor in translation.outs if id(tensor) in position]

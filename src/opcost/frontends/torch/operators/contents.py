@@ -224,10 +224,10 @@ def equal(call: DispatchedCall) -> Any:
     if call.ledger.knows(flag) or flag.sig.dtype is not torch.bool or flag.sig.shape:
         return NotImplemented
     latest = call.ledger.ops[-1]
-    if latest.entry.raw != "aten::new_ones" or latest.inputs != (flag.vid,) or latest.outputs != (true.vid,):
+    if latest.raw != "aten::new_ones" or latest.inputs != (flag.vid,) or latest.outputs != (true.vid,):
         return NotImplemented
     checked = call.ledger.maker_of(flag.vid)
-    return _PASSES_WHEN.get(checked.entry.raw, NotImplemented) if checked else NotImplemented
+    return _PASSES_WHEN.get(checked.raw, NotImplemented) if checked else NotImplemented
 
 
 def by_mask(call: DispatchedCall) -> Any:

@@ -25,12 +25,10 @@ from torch.utils.checkpoint import checkpoint
 from opcost.core.graph import UNSEEN
 from opcost.errors import InputError, OpcostError, UnknownName
 from opcost.frontends.torch import private
-from opcost.frontends.torch.ledger.recorder_state import Here, counting_thread, joined
+from opcost.frontends.torch.ledger.recorder_state import counting_thread, here
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.recording.recorder import DatalessRecorder
 from opcost.frontends.torch.restore.process import replaced
-
-_active = threading.local()
 
 
 class _Wrapper:
@@ -44,7 +42,7 @@ class _Wrapper:
 
 
 def _scoped_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    enter = getattr(_active, "enter", None)
+    enter = here.enter
     if enter is None and _Wrapper.enter_in_engine is not None and private.autograd_node() is not None:
         enter = _Wrapper.enter_in_engine
     if enter is None:
@@ -65,13 +63,13 @@ def intercept_calls(
 
     With `engine`, also those of the autograd engine's own threads; calls of other threads go to `elsewhere` too.
     """
-    outer = getattr(_active, "enter", None), _Wrapper.enter_in_engine, _Wrapper.elsewhere
+    outer = here.path, here.enter, _Wrapper.enter_in_engine, _Wrapper.elsewhere
     with _Wrapper.lock:
         if _Wrapper.users == 0:
             _Wrapper.plain = nn.Module.__call__
             nn.Module.__call__ = _scoped_call  # type: ignore[method-assign, assignment]
         _Wrapper.users += 1
-    _active.enter = enter
+    here.path, here.enter = "", enter
     if engine:
         _Wrapper.enter_in_engine = enter
     if elsewhere is not None:
@@ -79,7 +77,7 @@ def intercept_calls(
     try:
         yield
     finally:
-        _active.enter, _Wrapper.enter_in_engine, _Wrapper.elsewhere = outer
+        here.path, here.enter, _Wrapper.enter_in_engine, _Wrapper.elsewhere = outer
         with _Wrapper.lock:
             _Wrapper.users -= 1
             if _Wrapper.users == 0:
@@ -97,9 +95,8 @@ class Threads:
     the same order every time, and the operators of a module call stay together.
     """
 
-    def __init__(self, recorder: DatalessRecorder, here: Here, enter: Callable[..., Any], *, backward: bool) -> None:
+    def __init__(self, recorder: DatalessRecorder, enter: Callable[..., Any], *, backward: bool) -> None:
         self.recorder = recorder
-        self._here = here
         self._enter = enter
         self._backward = backward
         self._calls = 0
@@ -170,25 +167,21 @@ class Threads:
 
     def _recorded(self, task: Callable[..., Any], ended: threading.Event) -> Callable[..., Any]:
         """The task as a part of the module that starts it."""
-        here, counting = self._here, counting_thread()
-        path = here.path
+        path, counting = here.path, counting_thread()
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if self.recorder.ended:
                 return task(*args, **kwargs)
             self.recorder.stop_replay()  # it expects calls in the order of one thread
-            this = threading.get_ident()
-            outer = here.path, getattr(_active, "enter", None), joined.get(this)
-            here.path, _active.enter, joined[this] = path, self._called, counting
+            outer = here.path, here.enter, here.counted_by
+            here.path, here.enter, here.counted_by = path, self._called, counting
             private.push_mode(self.recorder)
             try:
                 with torch.set_grad_enabled(self._backward):
                     return task(*args, **kwargs)
             finally:
                 private.pop_mode()
-                here.path, _active.enter, before = outer
-                if before is None:
-                    del joined[this]
+                here.path, here.enter, here.counted_by = outer
                 ended.set()
 
         return run

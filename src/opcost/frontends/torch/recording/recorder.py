@@ -22,7 +22,7 @@ from opcost.errors import InputError
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import ForeignTensor, has_data, is_foreign
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
-from opcost.frontends.torch.ledger.tensors import OperatorEntry, OpRecord, Recorded, Signature, State, TensorRecord
+from opcost.frontends.torch.ledger.tensors import OperatorEntry, Recorded, Signature, State, TensorRecord
 from opcost.frontends.torch.operators import contents, layers
 from opcost.frontends.torch.operators.calls import DispatchedCall, Trial, describe, is_composite, work_out
 from opcost.frontends.torch.recording.repeated_calls import RepeatedCalls
@@ -168,6 +168,7 @@ class RealRecorder(DatalessRecorder):
         super().__init__(device)
         self._restores = restores
         self._made: dict[int, _RealTensor] = {}
+        self._memory_of: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._written = WrittenMemory()
         self._generator = torch.Generator().manual_seed(0)
 
@@ -195,14 +196,24 @@ class RealRecorder(DatalessRecorder):
         else:
             copy = torch.zeros(tensor.shape, dtype=tensor.dtype, device=self.device)
         if copy.layout is torch.strided:  # in memory of its own, which the run may free
-            sig = self.signatures.of(copy, copy.device)
+            sig = self.signature_of(copy, copy.device)
             vid = self.new_value(sig.spec)
             self.leaves[vid] = (name, "input", False)
             self._made[id(copy)] = _RealTensor(copy, sig, vid)
-            self.lives.watch(copy, vid)
+            self._watch(copy, vid)
         else:
             self.leaf(copy, name, "input")
         return copy.requires_grad_() if tensor.requires_grad else copy
+
+    def _watch(self, tensor: torch.Tensor, storage: int) -> None:
+        """Note when memory is freed, which it says itself."""
+
+        def freed(_: object) -> None:
+            self.lives[storage] = len(self.ops)
+            del self._memory_of[storage]
+
+        if tensor.layout is torch.strided:
+            self._memory_of[storage] = weakref.ref(tensor.untyped_storage(), freed)
 
     def of_value(self, like: torch.Tensor, sig: Signature, vid: int, *, zeros: bool = False) -> torch.Tensor:
         with private.no_modes():
@@ -255,9 +266,9 @@ class RealRecorder(DatalessRecorder):
             else:
                 self._made[id(tensor)] = _RealTensor(tensor, sig, vid)
                 if base < 0:
-                    self.lives.watch(tensor, vid)
+                    self._watch(tensor, vid)
         inputs = tuple(vids) if entry.order is None else tuple(vids[i] for i in entry.order)
-        self.ops.append(OpRecord(entry, inputs, tuple(made), self.where(), self.phase))
+        self.add(entry, inputs, tuple(made))
         if self.packages:
             self.add_packed(args)
         return result

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import getweakrefcount
+from weakref import getweakrefcount, ref
 
 import torch
 from torch.nn import functional
 
+from opcost.core.graph import Op
 from opcost.core.steps import Pattern, PatternOp, PatternRun, Steps
-from opcost.frontends.torch.ledger.tensors import Mark, OperatorEntry, OpRecord, Recorded, Signature, recorded
+from opcost.frontends.torch.ledger.tensors import Recorded, Signature, recorded
 from opcost.frontends.torch.private import (
     ATTENTION_KERNELS,
     NoFunctionSubclass,
@@ -204,36 +205,37 @@ def index_key(index: Any, shape: tuple[int, ...], key: list[Any]) -> bool:
 class StepRecords:
     """The operators of a long run as steps, in the place of the list of records of a short one. All run forward."""
 
-    def __init__(self, records: Iterable[OpRecord]) -> None:
+    def __init__(self, ledger: RecorderState) -> None:
         self.steps = Steps()
-        self._of_entry: dict[int, tuple[OperatorEntry, Pattern]] = {}
-        for record in records:
-            self.append(record)
+        self._ledger = ledger
+        self._of_attrs: dict[
+            int, Pattern
+        ] = {}  # An operator with given signatures and arguments has attributes of its own
+        for op in ledger.ops:
+            self.append(op)
 
-    def append(self, record: OpRecord) -> None:
+    def append(self, op: Op) -> None:
         """Add an operator that ran by itself."""
-        entry, inputs, outputs, module, _ = record
-        found = self._of_entry.get(id(entry))
-        if found is None:
-            places = tuple([~at for at in range(len(inputs))])
-            op = PatternOp(entry.kind, entry.raw, entry.attrs, places, tuple(range(len(entry.outs))))
-            new = tuple([at for at, out in enumerate(entry.outs) if out.base < 0])
-            pattern = Pattern(len(inputs), (op,), tuple([out.sig.spec for out in entry.outs]), new)
-            found = self._of_entry[id(entry)] = entry, pattern
-        self.steps.append(found[1], inputs, outputs[0] if outputs else 0, module)
+        pattern = self._of_attrs.get(id(op.attrs))
+        if pattern is None:
+            places = tuple([~at for at in range(len(op.inputs))])
+            made, (specs, storages) = op.outputs, (self._ledger.specs, self._ledger.storages)
+            alone = PatternOp(op.kind, op.raw, op.attrs, places, tuple(range(len(made))))
+            new = tuple([at for at, vid in enumerate(made) if storages[vid] == vid])
+            pattern = Pattern(len(op.inputs), (alone,), tuple([specs[vid] for vid in made]), new)
+            self._of_attrs[id(op.attrs)] = pattern
+        self.steps.append(pattern, op.inputs, op.outputs[0] if op.outputs else 0, op.module)
 
     def __len__(self) -> int:
         return self.steps.operators
 
-    def __getitem__(self, index: int) -> OpRecord:
+    def __getitem__(self, index: int) -> Op:
         if index != -1:
             raise IndexError("of a long run only the latest operator is looked at")
         return next(reversed(self))
 
-    def __reversed__(self) -> Iterator[OpRecord]:
-        for op in self.steps.latest_first():
-            entry = OperatorEntry(op.kind, op.raw, op.attrs, None, (), None)
-            yield OpRecord(entry, op.inputs, op.outputs, op.module, op.phase)
+    def __reversed__(self) -> Iterator[Op]:
+        return self.steps.latest_first()
 
 
 # -- calls
@@ -249,7 +251,7 @@ class _Result:
     spare: Recorded | None = None
     """The tensor of the call before the latest, to be returned again once nothing else refers to it."""
 
-    def made(self, vid: int, mark: Mark) -> Recorded:
+    def made(self, vid: int, mark: ref[Any]) -> Recorded:
         """A tensor for a value.
 
         One that nothing else refers to, and that was not changed, is as good as a new one, which takes PyTorch longer to make
@@ -315,7 +317,7 @@ class RepeatedCalls:
         self._dtype = torch.get_default_dtype()
         self._functions: dict[Any, _RepeatedFunction] = {call: _RepeatedFunction(call) for call in REPLAYED}
         self._undo: Callable[[], None] = lambda: None
-        self._records = StepRecords(ledger.ops)
+        self._records = StepRecords(ledger)
         self._steps = self._records.steps
         self._specs = ledger.specs
         self._latest = SeenCall(_RepeatedFunction(None), [], Pattern(0, (), (), ()), (), ())

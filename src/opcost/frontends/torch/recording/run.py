@@ -23,7 +23,7 @@ from opcost.errors import ForwardError, InputError, OpcostError
 from opcost.frontends.building import with_above
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import is_foreign, parts, parts_of_parameter, rebuilt
-from opcost.frontends.torch.ledger.recorder_state import Here, counting_thread
+from opcost.frontends.torch.ledger.recorder_state import counting_thread, here
 from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.models import weights
 from opcost.frontends.torch.models.unwrap import type_name
@@ -52,7 +52,6 @@ class ModelRun:
         self.paths = Paths(model)
         self.paths.adopted = self._register_late
         self.calls: list[list[Any]] = []
-        self._here = Here()
         self.failed: FailedCall | None = None
         self.again = False  # An assumed index ended the run early, and the recorder knows now which to avoid
         self.takes_gradients = False  # Forward takes gradients itself, and found none because they were off
@@ -65,7 +64,7 @@ class ModelRun:
         self._sequence: list[int] = []
         self._sequence_path: list[str] = []
         self._checkpoints: Checkpoints | None = None
-        self._where_forward = partial(getattr, self._here, "path")
+        self._where_forward = partial(getattr, here, "path")
         recorder.where = self._where_forward
         self._training = TrainingPass(model, recorder, options, self._where_forward, self.where_backward)
         if options.backward or options.gradients:
@@ -78,13 +77,13 @@ class ModelRun:
         number = private.sequence_number()  # type: ignore[attr-defined]
         if not self._sequence or number > self._sequence[-1]:
             self._sequence.append(number)
-            self._sequence_path.append(self._here.path)
-        return self._here.path
+            self._sequence_path.append(here.path)
+        return here.path
 
     def where_backward(self) -> str:
         """The module whose forward made the autograd node that runs now; a recomputed forward says itself where it is."""
-        if self._here.path:
-            return self._here.path
+        if here.path:
+            return here.path
         node = private.autograd_node()
         if node is None or not self._sequence:
             return ""
@@ -96,12 +95,12 @@ class ModelRun:
         """Called in place of every module call."""
         if pending:
             raise_pending()
-        outer = self._here.path
+        outer = here.path
         path = self.paths.path(module, outer)
         given = self._specs(args[0] if len(args) == 1 and not kwargs else (args, kwargs))
         call: list[Any] = [path, given, (), len(self.recorder.ops), 0]
         self.calls.append(call)
-        self._here.path = path
+        here.path = path
         running = len(self._open)
         try:
             if weights.is_lazy(module):
@@ -124,7 +123,7 @@ class ModelRun:
                 self.failed = FailedCall(exc, path, module, call[1])
             raise
         finally:
-            self._here.path = outer
+            here.path = outer
             call[4] = len(self.recorder.ops)
             for _, unfinished in self._open[running:]:  # calls inside a scripted module that raised
                 unfinished[4] = call[4]
@@ -134,14 +133,14 @@ class ModelRun:
 
     def _begin(self, below: str, given: list[torch.Tensor]) -> None:
         """A submodule of a scripted module is called."""
-        outer = self._here.path
-        self._here.path = f"{outer}.{below}" if outer else below
-        call: list[Any] = [self._here.path, self._specs(given), (), len(self.recorder.ops), 0]
+        outer = here.path
+        here.path = f"{outer}.{below}" if outer else below
+        call: list[Any] = [here.path, self._specs(given), (), len(self.recorder.ops), 0]
         self.calls.append(call)
         self._open.append((outer, call))
 
     def _end(self, made: list[torch.Tensor]) -> None:
-        self._here.path, call = self._open.pop()
+        here.path, call = self._open.pop()
         call[2], call[4] = self._specs(made), len(self.recorder.ops)
 
     def _stand_in(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
@@ -205,19 +204,19 @@ class ModelRun:
             undo.enter_context(torch.autograd.set_multithreading_enabled(False))
             if not graded:
                 undo.enter_context(replaced(torch.autograd, "_engine_run_backward", self._take_gradients))
+            if self.options.step.checkpoint:
+                self._checkpoints = Checkpoints(self.options.step.checkpoint, self.paths, self.enter)
+            enter = self._checkpoints or self.enter
+            undo.enter_context(intercept_calls(enter, elsewhere=self._unseen))
             for path, module in self.paths.all:
                 self._register(path, module)
             args, kwargs = map_tensors((args, kwargs), lambda t: self._stand_in(t, names.get(id(t), "")))
             if (ranks := note_of(self.model)) is not None:
                 recorder.note("ranks", ranks)
             undo.callback(recorder.restore)
-            if self.options.step.checkpoint:
-                self._checkpoints = Checkpoints(self.options.step.checkpoint, self.paths, self.enter)
-            enter = self._checkpoints or self.enter
-            undo.enter_context(intercept_calls(enter, elsewhere=self._unseen))
             if recorder.without_data:
                 undo.enter_context(reading_contents(recorder))
-            threads = Threads(recorder, self._here, enter, backward=self.options.backward)
+            threads = Threads(recorder, enter, backward=self.options.backward)
             undo.enter_context(threads.followed())
             recorder.thread = counting_thread()
             undo.callback(setattr, recorder, "thread", None)
@@ -315,12 +314,7 @@ class ModelRun:
         if isinstance(recorder.ops, StepRecords):
             ops = PatternedOps(recorder.ops.steps)
         else:
-            values = tuple(values)
-            each = [
-                Op(index, e.kind, e.raw, inputs, outs, e.attrs, module, 1, phase)
-                for index, (e, inputs, outs, module, phase) in enumerate(recorder.ops)
-            ]
-            ops = tuple(self._training.repeated(each))
+            values, ops = tuple(values), self._training.repeated(recorder.ops)
         calls = tuple([ModuleCall(*call) for call in self.calls])
         with private.no_modes():  # an `extra_repr` may run operators, which are not the model's
             modules = tuple(self._modules(calls))

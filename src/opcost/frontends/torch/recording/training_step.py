@@ -257,27 +257,26 @@ class TrainingPass:
     def lifetimes(self) -> Lifetimes | None:
         """When memory was let go; of a long run, whose tensors come and go without operators, that is not known."""
         recorder, step = self._recorder, self._options.step
-        lives = recorder.lives
         if isinstance(recorder.ops, StepRecords):
             return None
-        gone = {recorder.storages[vid]: time for vid, time in zip(lives.storages, lives.times, strict=True)}
+        gone = {recorder.storages[vid]: time for vid, time in recorder.lives.items()}
         # A loss begins with one number. Its substitute here is as large as the output, and is kept until the end.
-        for index, record in enumerate(recorder.ops if self._seeds else ()):
-            for vid in record.inputs:
+        for op in recorder.ops if self._seeds else ():
+            for vid in op.inputs:
                 if (storage := recorder.storages[vid]) in self._seeds:
-                    gone[storage] = index + 1
+                    gone[storage] = op.id + 1
         carried = self._gradients if step.accumulate > 1 and step.zero_grad == "none" else frozenset[int]()
         return Lifetimes(tuple(gone), tuple(gone.values()), self._gradients, self._state, carried)
 
-    def repeated(self, ops: list[Op]) -> list[Op]:
+    def repeated(self, ops: list[Op]) -> tuple[Op, ...]:
         """The operators as often as they run in a step; where gradients begin as none, the first pass adds to nothing."""
         step = self._options.step
         if step.accumulate == 1:
-            return ops
+            return tuple(ops)
         additions = step.accumulate - (step.zero_grad == "none")
-        return [
+        return tuple(
             op._replace(
                 repeat=1 if op.phase == "update" else additions if op.id in self._additions else step.accumulate
             )
             for op in ops
-        ]
+        )

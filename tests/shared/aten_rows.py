@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from opcost.frontends.aten import HANDLERS, Translation, plan_of
-from opcost.frontends.aten.call import AtenCall, Described, row_major
+from opcost.frontends.aten.call import AtenCall
 from opcost.frontends.aten.schema import overloads
+from opcost.frontends.aten.tensor import Described, row_major
 
 P, Q, R, S, T = 3, 5, 7, 11, 13
 

@@ -13,7 +13,7 @@ from profiler_event import C_TYPES, SCALAR_TYPES, Written, event_of
 from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile
 
-from opcost.frontends.aten.call import Described, promoted
+from opcost.frontends.aten.tensor import Described, promoted
 from opcost.traces.kineto.operators import DTYPES
 from opcost.traces.kineto.operators import SCALAR_TYPES as OWN_SCALAR_TYPES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from aten_rows import P, Q, R, Row, S, T, check, sparse, translated, x
 
-from opcost.frontends.aten.call import Described
+from opcost.frontends.aten.tensor import Described
 
 STARTS = x(P + 1, dtype="int32")
 HEADS = {"query": x(P, Q, R, S), "key": x(P, T, R, S), "value": x(P, T, R, S)}

@@ -7,7 +7,7 @@ from math import prod
 
 import torch
 
-from opcost.frontends.aten.call import (
+from opcost.frontends.aten.tensor import (
     Described,
     complex_of,
     floating,

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from opcost.frontends.aten.call import AtenCall, AtenTensor, Described, Translation, means, rows, type_name
+from opcost.frontends.aten.call import AtenCall, Translation, means, rows
 from opcost.frontends.aten.results import OUTPUTS, RESERVED, like, made, only, with_last
+from opcost.frontends.aten.tensor import AtenTensor, Described, type_name
 
 _CAUSAL_MASKS = (1, 2)
 """`custom_mask_type` of the efficient kernels: causal from the top left, or from the bottom right."""

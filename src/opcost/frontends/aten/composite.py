@@ -11,22 +11,19 @@ from math import prod
 from typing import Any, NamedTuple
 
 from opcost.core.shapes import Mismatch, broadcast, explicit
-from opcost.frontends.aten.call import (
-    AtenCall,
-    AtenTable,
+from opcost.frontends.aten.call import AtenCall, AtenTable, flat, per_axis
+from opcost.frontends.aten.contraction import multiplied
+from opcost.frontends.aten.results import made, outputs_of
+from opcost.frontends.aten.schema import Plan, plan_named
+from opcost.frontends.aten.tensor import (
     AtenTensor,
-    flat,
     has_channels_last,
     is_contiguous,
     look,
-    per_axis,
     row_major,
     seen_as,
     type_name,
 )
-from opcost.frontends.aten.contraction import multiplied
-from opcost.frontends.aten.results import made, outputs_of
-from opcost.frontends.aten.schema import Plan, plan_named
 
 
 class ComposedStep(NamedTuple):

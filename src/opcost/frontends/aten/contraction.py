@@ -11,21 +11,9 @@ from math import prod
 from typing import Any
 
 from opcost.core.shapes import Mismatch, broadcast, einsum, explicit, reduced, spread, tensordot, windows
-from opcost.frontends.aten.call import (
-    AtenCall,
-    AtenTensor,
-    Described,
-    Handler,
-    Translation,
-    has_channels_last,
-    layout_name,
-    means,
-    on,
-    per_axis,
-    rows,
-    type_name,
-)
+from opcost.frontends.aten.call import AtenCall, Handler, Translation, means, on, per_axis, rows
 from opcost.frontends.aten.results import OUTPUTS, Results, like, made, only, with_last
+from opcost.frontends.aten.tensor import AtenTensor, Described, has_channels_last, layout_name, type_name
 
 
 def product(

@@ -7,38 +7,33 @@ from typing import Any
 
 from opcost.core.parsing import packaged_table
 from opcost.core.shapes import broadcast
-from opcost.frontends.aten.call import (
-    AtenCall,
+from opcost.frontends.aten.call import AtenCall, Constant, Translation, means, on, rows
+from opcost.frontends.aten.contraction import product_of
+from opcost.frontends.aten.results import OUTPUTS, Results, axis_of, like, made, of_elements, replaced, together
+from opcost.frontends.aten.tensor import (
     AtenTensor,
-    Constant,
     Described,
-    Translation,
     complex_of,
     floating,
-    means,
-    on,
     promoted,
     real_of,
-    rows,
     summed,
     type_name,
 )
-from opcost.frontends.aten.contraction import product_of
-from opcost.frontends.aten.results import OUTPUTS, Results, axis_of, like, made, of_elements, replaced, together
 
 
-def _elementwise(fn: str, elements: int | None = None) -> Translation:
+def elementwise(fn: str, elements: int | None = None) -> Translation:
     """One function of the table, for each output element, or for another number of them."""
     return means("elementwise", fn=fn, elements=elements)
 
 
 def _pow(exponent: Any) -> Translation:
     known = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
-    return _elementwise(known.get(exponent, "pow") if isinstance(exponent, (int, float)) else "pow")
+    return elementwise(known.get(exponent, "pow") if isinstance(exponent, (int, float)) else "pow")
 
 
 def _clamp(min: Any, max: Any) -> Translation:
-    return _elementwise("min" if min is None else "max" if max is None else "clamp")
+    return elementwise("min" if min is None else "max" if max is None else "clamp")
 
 
 # -- sorting, selection by rank, and search in sorted values
@@ -100,18 +95,18 @@ def _fft(call: AtenCall, dim: Sequence[int]) -> Translation:
 rows(
     {
         # with a factor on the second operand it is a multiplication and an addition
-        "add sub rsub subtract": lambda call, alpha=None: _elementwise(
+        "add sub rsub subtract": lambda call, alpha=None: elementwise(
             ("add" if call.base == "add" else "sub") if alpha in (None, 1) else "fma"
         ),
         "div divide":
-            lambda rounding_mode=None: _elementwise("div" if rounding_mode is None else "floor_divide"),
+            lambda rounding_mode=None: elementwise("div" if rounding_mode is None else "floor_divide"),
         "pow": _pow,
         "clamp clip quantized::clamp": _clamp,
-        "gelu": lambda approximate: _elementwise("gelu_tanh" if approximate == "tanh" else "gelu"),
+        "gelu": lambda approximate: elementwise("gelu_tanh" if approximate == "tanh" else "gelu"),
         "gelu_backward":
-            lambda approximate: _elementwise("gelu_tanh_grad" if approximate == "tanh" else "gelu_grad"),
+            lambda approximate: elementwise("gelu_tanh_grad" if approximate == "tanh" else "gelu_grad"),
         # the second output is a buffer for the gradient, empty on most devices
-        "log_sigmoid_forward": lambda call: _elementwise("logsigmoid", call.outs[0].numel()),
+        "log_sigmoid_forward": lambda call: elementwise("logsigmoid", call.outs[0].numel()),
         "cosine_similarity pairwise_distance":
             lambda call: means("reduce", fn="dot" if call.base == "cosine_similarity" else "norm"),
         "segment_reduce":
@@ -147,7 +142,7 @@ rows(
         "_fused_sgd": lambda call, momentum: _step(call, "momentum" if momentum else "sgd"),
         "_fused_adam _fused_adamw _fused_adagrad": lambda call: _step(call, call.base.removeprefix("_fused_")),
         # each gradient is checked and scaled
-        "_amp_foreach_non_finite_check_and_unscale": lambda self: _elementwise("fma", _total(self)),
+        "_amp_foreach_non_finite_check_and_unscale": lambda self: elementwise("fma", _total(self)),
     }
 )  # fmt: skip
 

@@ -10,9 +10,10 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from opcost.frontends.aten.call import UNKNOWN_VALUE, AtenTensor, Described, NotKnown, Unplaced, row_major
+from opcost.frontends.aten.call import UNKNOWN_VALUE
 from opcost.frontends.aten.results import outputs_of
 from opcost.frontends.aten.schema import Argument, Plan, Schema, overloads, plan_of, translate
+from opcost.frontends.aten.tensor import AtenTensor, Described, NotKnown, Unplaced, row_major
 
 _RANKS = (4, 3, 2, 1, 5, 0)
 _EXTENT = 2

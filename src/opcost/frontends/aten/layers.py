@@ -7,8 +7,9 @@ from math import ceil, prod
 from typing import Any
 
 from opcost.core.shapes import adaptive_windows, windows
-from opcost.frontends.aten.call import AtenCall, AtenTensor, Described, Translation, means, per_axis, rows, type_name
+from opcost.frontends.aten.call import AtenCall, Translation, means, per_axis, rows
 from opcost.frontends.aten.results import OUTPUTS, RESERVED, Results, like, made, only
+from opcost.frontends.aten.tensor import AtenTensor, Described, type_name
 
 _NORMS = ("batch", "layer", "group", "instance", "rms")
 _TRAINING = ("training", "train", "update", "use_input_stats")

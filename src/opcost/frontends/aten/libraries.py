@@ -6,9 +6,11 @@ from math import prod
 from typing import Any
 
 from opcost.frontends.aten.attention import heads_last
-from opcost.frontends.aten.call import AtenCall, AtenTensor, NotKnown, Translation, means, rows, type_name
+from opcost.frontends.aten.call import AtenCall, Translation, means, rows
 from opcost.frontends.aten.contraction import conv, product
+from opcost.frontends.aten.elementwise import elementwise
 from opcost.frontends.aten.results import OUTPUTS, like, made
+from opcost.frontends.aten.tensor import AtenTensor, NotKnown, type_name
 
 _WORDS = {"add": "add", "relu": "relu", "leakyrelu": "leaky_relu", "tanh": "tanh"}
 _POST_OPS = ("binary_attr", "binary_post_op", "attr", "unary_attr", "post_op_name", "unary_post_op")
@@ -46,19 +48,15 @@ def _packed_conv(call: AtenCall, *, transposed: bool) -> Translation:
     return means("conv", macs=macs, then=_then(call.base), transposed=transposed or None, bias=has_bias)
 
 
-def _elements(fn: str, elements: int) -> Translation:
-    return means("elementwise", fn=fn, elements=elements)
-
-
 rows(
     {
         # the second output is the mask for the gradient, which is not counted
         "fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask "
         "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams _fused_moving_avg_obs_fq_helper "
-        "_fused_moving_avg_obs_fq_helper_functional": lambda self: _elements("fake_quantize", self.numel()),
+        "_fused_moving_avg_obs_fq_helper_functional": lambda self: elementwise("fake_quantize", self.numel()),
         # besides the input's gradient those of scale and zero point are summed up
         "_fake_quantize_learnable_per_tensor_affine_backward _fake_quantize_learnable_per_channel_affine_backward":
-            lambda self: _elements("fake_quantize_grad", 3 * self.numel()),
+            lambda self: elementwise("fake_quantize_grad", 3 * self.numel()),
         # -- packed weights
         "quantized::linear quantized::linear_relu quantized::linear_leaky_relu quantized::linear_tanh "
         "quantized::linear_dynamic quantized::linear_relu_dynamic quantized::linear_dynamic_fp16 "
@@ -89,7 +87,7 @@ rows(
         "quantized::embedding_byte quantized::embedding_4bit":
             lambda indices: means("elementwise", (indices,), fn="fma"),
         "quantized::embedding_bag_byte quantized::embedding_bag_4bit":
-            lambda call, indices: _elements("addcmul", indices.numel() * call.outs[0].shape[-1]),
+            lambda call, indices: elementwise("addcmul", indices.numel() * call.outs[0].shape[-1]),
     }
 )  # fmt: skip
 
@@ -136,7 +134,7 @@ rows(
         ),
         # each element that is looked up is scaled, and added to its bag
         "torchao::_scaled_embedding_bag":
-            lambda indices, qweight: _elements("addcmul", indices.numel() * qweight.shape[-1]),
+            lambda indices, qweight: elementwise("addcmul", indices.numel() * qweight.shape[-1]),
     }
 )  # fmt: skip
 

@@ -7,21 +7,9 @@ from math import ceil, prod
 from typing import Any
 
 from opcost.core import shapes
-from opcost.frontends.aten.call import (
-    AtenCall,
-    AtenTensor,
-    Described,
-    NotKnown,
-    Translation,
-    lie_alike,
-    means,
-    per_axis,
-    promoted,
-    rows,
-    seen_as,
-    type_name,
-)
+from opcost.frontends.aten.call import AtenCall, Translation, means, per_axis, rows
 from opcost.frontends.aten.results import OUTPUTS, WHOLE_OUTPUTS, Results, axis_of, like, made, replaced
+from opcost.frontends.aten.tensor import AtenTensor, Described, NotKnown, lie_alike, promoted, seen_as, type_name
 
 # -- lookups and scatters ---------------------------------------------------------------------------------------------
 
@@ -168,36 +156,28 @@ def _process_group(call: AtenCall) -> Translation:
     return _collective(call, inputs or both, outputs or both, count if isinstance(count, int) and count else None)
 
 
-def _in(library: str, names: str) -> str:
-    return " ".join(f"{library}::{name}" for name in names.split())
-
+_FUNCTIONAL = {
+    "_c10d_functional":
+        "all_reduce all_reduce_coalesced all_gather_into_tensor all_gather_into_tensor_coalesced "
+        "all_gather_into_tensor_out reduce_scatter_tensor reduce_scatter_tensor_coalesced reduce_scatter_tensor_out "
+        "all_to_all_single broadcast isend irecv wait_tensor batch_p2p_ops",
+    "_c10d_functional_autograd": "all_gather_into_tensor reduce_scatter_tensor all_to_all_single",
+    "c10d_functional": "all_reduce all_gather_into_tensor reduce_scatter_tensor all_to_all_single broadcast wait_tensor",
+    "_dtensor": "shard_dim_alltoall",
+}  # fmt: skip
+_OF_GROUPS = (
+    "_allgather_base _reduce_scatter_base allgather allgather_coalesced allgather_into_tensor_coalesced allreduce "
+    "allreduce_coalesced alltoall alltoall_base barrier broadcast check_for_nan gather monitored_barrier recv "
+    "recv_any_source reduce reduce_scatter reduce_scatter_tensor_coalesced scatter send"
+)
 
 rows(
     {
-        " ".join(
-            (
-                _in(
-                    "_c10d_functional",
-                    "all_reduce all_reduce_coalesced all_gather_into_tensor all_gather_into_tensor_coalesced "
-                    "all_gather_into_tensor_out reduce_scatter_tensor reduce_scatter_tensor_coalesced "
-                    "reduce_scatter_tensor_out all_to_all_single broadcast isend irecv wait_tensor batch_p2p_ops",
-                ),
-                _in("_c10d_functional_autograd", "all_gather_into_tensor reduce_scatter_tensor all_to_all_single"),
-                _in(
-                    "c10d_functional",
-                    "all_reduce all_gather_into_tensor reduce_scatter_tensor all_to_all_single broadcast wait_tensor",
-                ),
-                "_dtensor::shard_dim_alltoall",
-            )
-        ): lambda call, group_size=None: _collective(
-            call, None, None, group_size if isinstance(group_size, int) else None,
-        ),
-        _in(
-            "c10d",
-            "_allgather_base _reduce_scatter_base allgather allgather_coalesced allgather_into_tensor_coalesced "
-            "allreduce allreduce_coalesced alltoall alltoall_base barrier broadcast check_for_nan gather monitored_barrier recv "
-            "recv_any_source reduce reduce_scatter reduce_scatter_tensor_coalesced scatter send",
-        ): _process_group,
+        " ".join(f"{library}::{name}" for library, names in _FUNCTIONAL.items() for name in names.split()):
+            lambda call, group_size=None: _collective(
+                call, None, None, group_size if isinstance(group_size, int) else None,
+            ),
+        " ".join(f"c10d::{name}" for name in _OF_GROUPS.split()): _process_group,
     }
 )  # fmt: skip
 

@@ -11,15 +11,12 @@ from typing import Any, TypeAlias
 
 from opcost.core.parsing import packaged_table
 from opcost.core.shapes import broadcast
-from opcost.frontends.aten.call import (
-    UNKNOWN_VALUE,
-    AtenCall,
-    AtenTable,
+from opcost.frontends.aten.call import UNKNOWN_VALUE, AtenCall, AtenTable, Constant, flat
+from opcost.frontends.aten.schema import Plan, is_view
+from opcost.frontends.aten.tensor import (
     AtenTensor,
-    Constant,
     Described,
     NotKnown,
-    flat,
     floating,
     is_integer,
     promoted,
@@ -27,7 +24,6 @@ from opcost.frontends.aten.call import (
     row_major,
     type_name,
 )
-from opcost.frontends.aten.schema import Plan, is_view
 
 Results: TypeAlias = "AtenTensor | Iterable[AtenTensor]"
 OUTPUTS: AtenTable[Results] = AtenTable()  # By the name of an operator of aten, as its handler is registered

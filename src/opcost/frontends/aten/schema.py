@@ -13,7 +13,8 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from opcost.frontends.aten.call import HANDLERS, AtenCall, AtenTensor, Constant, Handler, Translation, flat, layout
+from opcost.frontends.aten.call import HANDLERS, AtenCall, Constant, Handler, Translation, flat
+from opcost.frontends.aten.tensor import AtenTensor, layout
 
 
 class Argument(NamedTuple):

@@ -7,18 +7,9 @@ from math import prod
 from typing import Any
 
 from opcost.core.shapes import diagonal, expanded, slice_length
-from opcost.frontends.aten.call import (
-    AtenCall,
-    AtenTable,
-    AtenTensor,
-    Described,
-    NotKnown,
-    look,
-    row_major,
-    seen_as,
-    type_name,
-)
+from opcost.frontends.aten.call import AtenCall, AtenTable
 from opcost.frontends.aten.results import Results, axis_of
+from opcost.frontends.aten.tensor import AtenTensor, Described, NotKnown, look, row_major, seen_as, type_name
 
 MOST_PIECES = 1 << 14  # Tensors that one operator makes
 

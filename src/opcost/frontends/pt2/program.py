@@ -12,7 +12,7 @@ from zipfile import ZipFile
 from opcost.core.files import opened
 from opcost.core.parsing import Bad, archive_in, get, instance, read_member, short
 from opcost.errors import SourceError
-from opcost.frontends.aten.call import Described
+from opcost.frontends.aten.tensor import Described
 from opcost.frontends.building import check_extents
 from opcost.frontends.programs import MOST_AXES
 from opcost.frontends.pt2.sizes import UnknownSymbol, evaluate

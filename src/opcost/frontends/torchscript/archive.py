@@ -17,8 +17,9 @@ from opcost.core.files import opened
 from opcost.core.graph import Role
 from opcost.core.parsing import Bad, BadArchive, archive_in, read_member
 from opcost.errors import counted
-from opcost.frontends.aten.call import AtenCall, Described, flat, row_major
+from opcost.frontends.aten.call import AtenCall, flat
 from opcost.frontends.aten.schema import Plan, is_view
+from opcost.frontends.aten.tensor import Described, row_major
 from opcost.frontends.checkpoint.pytorch import LARGEST_PICKLE, PickledTensor, TensorUnpickler, main_pickle
 from opcost.frontends.programs import ProgramBuilder
 from opcost.frontends.torchscript.results import Number

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from opcost.frontends.aten.call import AtenCall, AtenTensor, Described, NotKnown, look, row_major
+from opcost.frontends.aten.call import AtenCall
 from opcost.frontends.aten.results import WHOLE_OUTPUTS, made_by, outputs_of
 from opcost.frontends.aten.schema import Argument, Plan, Schema, is_view, overloads
+from opcost.frontends.aten.tensor import AtenTensor, Described, NotKnown, look, row_major
 from opcost.frontends.aten.views import VIEWS
 
 SCALAR_TYPES = (

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from opcost.core.graph import Graph
 from opcost.core.parsing import Bad
 from opcost.errors import InputError, SourceError, shortened
-from opcost.frontends.aten.call import Described, NotKnown, flat, row_major
+from opcost.frontends.aten.call import flat
 from opcost.frontends.aten.schema import plan_named
+from opcost.frontends.aten.tensor import Described, NotKnown, row_major
 from opcost.frontends.building import check_extents
 from opcost.frontends.inputs import requested_inputs
 from opcost.frontends.options import CountOptions

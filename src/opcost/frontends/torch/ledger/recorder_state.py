@@ -13,7 +13,7 @@ import torch
 
 from opcost.core.graph import ASSUMED, Note, Op, Phase, Role, TensorSpec
 from opcost.errors import DataDependent, ForwardError
-from opcost.frontends.aten.call import row_major
+from opcost.frontends.aten.tensor import row_major
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import (
     ForeignTensor,

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from opcost.frontends import aten
-from opcost.frontends.aten.call import AtenTensor, row_major
 from opcost.frontends.aten.results import outputs_of
 from opcost.frontends.aten.schema import parse
+from opcost.frontends.aten.tensor import AtenTensor, row_major
 
 AtenTensor.register(torch.Tensor)
 _FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64})
@@ -50,10 +50,11 @@ def closed_form(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return found
     plan = plan_of(func)
     try:
-        (out,) = outputs_of(plan, plan.call(plan.named(args, kwargs)))
+        outs = outputs_of(plan, plan.call(plan.named(args, kwargs)))
     except ValueError:  # shapes that do not fit: PyTorch says so in its own words
         return NotImplemented
-    return _empty(out.shape, getattr(torch, out.dtype))
+    made = tuple([_empty(out.shape, getattr(torch, out.dtype)) for out in outs])
+    return made if len(made) > 1 else made[0]
 
 
 def _empty(shape: Any, dtype: torch.dtype, layout: torch.memory_format = _ROWS) -> torch.Tensor:
@@ -107,7 +108,7 @@ def _product(args: Any, rank: int) -> Any:
         return NotImplemented
     shape = (*a.shape[:-1], b.shape[-1])
     fit = all(tuple(each.shape) in (shape, shape[1:]) for each in added)
-    return _empty(shape, a.dtype) if fit and _of_one_type(a, b, *added) else NotImplemented
+    return _TABLE if fit and _of_one_type(a, b, *added) else NotImplemented
 
 
 def _grouped_mm(args: Any) -> Any:
@@ -171,31 +172,18 @@ def _lies_last(tensor: torch.Tensor) -> bool:
     return True
 
 
-def _norm(args: Any, *kept: int) -> Any:
-    """A result and two statistics."""
-    x = args[0]
-    if not x.is_contiguous() or x.dtype not in _FULL_FLOATS:
-        return NotImplemented
-    return _like(x), _empty(kept, x.dtype), _empty(kept, x.dtype)
-
-
-def _batch_norm(args: Any) -> Any:
-    x, training = args[0], args[5]
-    return _norm(args, x.shape[1] if training else 0) if x.dim() > 1 else NotImplemented
+def _norm(args: Any) -> Any:
+    return _TABLE if args[0].is_contiguous() and args[0].dtype in _FULL_FLOATS else NotImplemented
 
 
 def _layer_norm(args: Any) -> Any:
     x, normalized = args[0], tuple(args[1])
-    start = x.dim() - len(normalized)
-    fit = tuple(x.shape[start:]) == normalized
-    return _norm(args, *x.shape[:start], *[1] * len(normalized)) if fit else NotImplemented
+    return _norm(args) if tuple(x.shape[x.dim() - len(normalized) :]) == normalized else NotImplemented
 
 
 def _embedding(args: Any) -> Any:
     table, indices = args[0], args[1]
-    if indices.dtype not in (torch.int64, torch.int32) or table.dim() != 2:
-        return NotImplemented
-    return _empty((*indices.shape, table.shape[1]), table.dtype)
+    return _TABLE if indices.dtype in (torch.int64, torch.int32) and table.dim() == 2 else NotImplemented
 
 
 def _reduce(args: Any) -> Any:
@@ -219,7 +207,7 @@ _NAMED: dict[str, Form] = {
     "_grouped_mm": _grouped_mm,
     "_weight_int4pack_mm": _int4pack_mm,
     "convolution": _convolution,
-    "native_batch_norm": _batch_norm,
+    "native_batch_norm": lambda args: _norm(args) if args[0].dim() > 1 else NotImplemented,
     "native_layer_norm": _layer_norm,
     "_softmax _log_softmax": lambda args: _like(args[0]) if _plain(args[0]) and not args[2] else NotImplemented,
     "mean.dim sum.dim_IntList": _reduce,

@@ -181,8 +181,6 @@ OUTPUTS.rows(
         "where": lambda condition, self, other: together(condition, self, other, dtype=promoted(self, other)),
         "lerp": lambda call, self: together(*call.args.values(), dtype=self),
         "glu": lambda self, dim: made(replaced(self, dim, self.shape[axis_of(self, dim)] // 2), self),
-        # the second result is a buffer that only the CPU fills
-        "log_sigmoid_forward": lambda self: (like(self), like(self)),
         "masked_fill": lambda self, mask: together(self, mask, dtype=self),
         "polar": lambda abs, angle: together(abs, angle, dtype=complex_of(type_name(abs))),
         "complex": lambda real, imag: together(real, imag, dtype=complex_of(type_name(real))),
@@ -339,8 +337,6 @@ OUTPUTS.rows(
             lambda self: [made(shape, complex_of(type_name(self))) for shape in (self.shape[:-1], self.shape)],
         "_linalg_svd": _svd,
         "geqrf": lambda self: (like(self), _per_matrix(self, self, min(self.shape[-2:]))),
-        "ormqr": lambda input3: like(input3),
-        "linalg_householder_product": lambda input: like(input),
         "linalg_pinv": lambda self: _per_matrix(self, self, self.shape[-1], self.shape[-2]),
         "_linalg_solve_ex": _solve,
         "triangular_solve": lambda self, A: (_solution(A, self), _solution(self, A)),

@@ -116,7 +116,6 @@ _RESIZED = (
     "_upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d "
     "_upsample_bilinear2d_aa _upsample_bicubic2d_aa _upsample_lanczos2d_aa"
 )
-_RESIZED_BACKWARD = " ".join(f"{name}_backward" for name in _RESIZED.split())
 _TAPS = {0: {2: 4, 3: 8}, 1: {2: 1, 3: 1}, 2: {2: 16, 3: 64}}
 """Source elements per value by interpolation mode (linear, nearest, cubic) and rank."""
 
@@ -158,7 +157,7 @@ def _fft_public(call: AtenCall, self: AtenTensor, dim: Any) -> Translation:
 
 rows(
     {
-        f"{_RESIZED} {_RESIZED_BACKWARD}": _resize,
+        " ".join(f"{name} {name}_backward" for name in _RESIZED.split()): _resize,
         "grid_sampler grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback grid_sampler_2d_backward "
         "grid_sampler_3d_backward _grid_sampler_2d_cpu_fallback_backward":
             lambda call, grid, interpolation_mode: _sample(call, _TAPS[interpolation_mode][grid.shape[-1]]),
@@ -285,8 +284,6 @@ OUTPUTS.rows(
         "native_group_norm": lambda input, N, group: _normed(input, N, group),
         "_softmax _log_softmax _safe_softmax softmax log_softmax _masked_softmax":
             lambda self, half_to_float=False, dtype="": like(self, "float32" if half_to_float else dtype or ""),
-        "_softmax_backward_data _log_softmax_backward_data":
-            lambda grad_output, input_dtype: like(grad_output, input_dtype),
         "avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d mkldnn_max_pool2d mkldnn_max_pool3d "
         "quantized_max_pool1d quantized_max_pool2d": _pooled,
         "max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices":
@@ -299,8 +296,6 @@ OUTPUTS.rows(
             lambda call, self, output_size: _with_places(_over(self, per_axis(output_size, _axes(call)))),
         "max_unpool2d max_unpool3d": lambda self, output_size: _over(self, output_size),
         _RESIZED: _resized,
-        _RESIZED_BACKWARD:
-            lambda input_size, grad_output: made(input_size, grad_output),
         "grid_sampler grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback":
             lambda input, grid: made((*input.shape[:2], *grid.shape[1:-1]), input),
         "grid_sampler_2d_backward grid_sampler_3d_backward":

@@ -264,8 +264,5 @@ OUTPUTS.rows(
     {
         "fp8_scaled_mm int8_scaled_mm":
             lambda mat_a, mat_b, out_dtype: made((mat_a.shape[0], mat_b.shape[-1]), out_dtype),
-        "outplace_fused_experts": lambda hidden_states: like(hidden_states),
-        "mha_fwd fmha_v3_fwd mha_batch_prefill _flash_attn_forward _flash_attn_varlen_forward": lambda q: like(q),
-        "_groupnorm_run one_shot_all_reduce": lambda input: like(input),
     }
 )  # fmt: skip

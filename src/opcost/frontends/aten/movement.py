@@ -216,7 +216,7 @@ def _im2col(self: AtenTensor, kernel_size: Any, dilation: Any, padding: Any, str
     settings = (per_axis(each, 2) for each in (kernel_size, dilation, padding, stride))
     columns: Any = 1
     for n, k, d, p, s in zip((height, width), *settings, strict=True):
-        columns *= shapes.windows(n, k, stride=s, padding=(p, p), dilation=d)  # type: ignore[operator]
+        columns *= shapes.windows(n, k, stride=s, padding=(p, p), dilation=d)
     return made((*batch, channels * prod(per_axis(kernel_size, 2)), columns), self)
 
 
@@ -274,10 +274,6 @@ OUTPUTS.rows(
         "index_select": lambda self, dim, index: made(replaced(self, dim, index.numel()), self),
         "gather take": lambda self, index: like(index, type_name(self)),
         "nonzero_static": lambda self, size: made((size, self.dim()), "int64"),
-        "select_backward slice_backward diagonal_backward":
-            lambda input_sizes, grad_output: made(input_sizes, grad_output),
-        "unfold_backward": lambda input_sizes, grad_in: made(input_sizes, grad_in),
-        "trace_backward": lambda sizes, grad: made(sizes, grad),
         # copies
         "repeat": lambda self, repeats: made(shapes.tiled(self.shape, repeats), self),
         "tile": lambda self, dims: made(shapes.tiled(self.shape, dims), self),
@@ -300,9 +296,6 @@ OUTPUTS.rows(
             lambda self, dim0, dim1: made(shapes.swapped(self.shape, dim0, dim1) if self.dim() else (), self),
         "t_copy": lambda self: made(self.shape[::-1], self),
         # tensors filled with something
-        "_to_copy zeros_like ones_like full_like rand_like randn_like randint_like empty_like":
-            lambda self, dtype="": like(self, dtype or ""),
-        "new_zeros new_ones new_full": lambda self, size, dtype: made(size, dtype or self),
         "zeros ones rand randn _efficientzerotensor": lambda size, dtype: made(size, dtype or "float32"),
         "full": lambda size, fill_value, dtype: made(size, dtype or promoted(fill_value)),
         "randint": lambda size, dtype: made(size, dtype or "int64"),

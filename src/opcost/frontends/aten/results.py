@@ -6,7 +6,8 @@ one, or whose results depend on data, has unknown results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from opcost.core.parsing import packaged_table
@@ -100,13 +101,24 @@ def only(values: Sequence[Any], mask: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(value for value, wanted in zip(values, mask, strict=True) if wanted)
 
 
-# -- results like arguments: `results.json` names these for each list of operators, as `self self:int64`
+# -- results like arguments: `results.json` names these for each list of operators, as `self self:int64` or `self:dtype@size`
+
+_WORD = re.compile(r"([^:@]+):?([^@]*)@?(.*)")
 
 
 def _like(words: str) -> Callable[[AtenCall], Results]:
-    """Results like the arguments of these names, of their types or of those behind the colon."""
-    wanted = [word.partition(":") for word in words.split()]
-    return lambda call: [like(_first(call) if name == "(first)" else call[name], dtype) for name, _, dtype in wanted]
+    """Results like these arguments, or of the type behind the colon, or of the shape in the argument behind the `@`.
+
+    The type may be in an argument too, and is that of the tensor where it is None there.
+    """
+    wanted = [_WORD.findall(word)[0] for word in words.split()]
+
+    def results(call: AtenCall) -> Iterator[AtenTensor]:
+        for name, dtype, shape in wanted:
+            x = _first(call) if name == "(first)" else call[name]
+            yield made(call[shape] if shape else x.shape, (call[dtype] if dtype in call.args else dtype) or x)
+
+    return results
 
 
 def _first(call: AtenCall) -> AtenTensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 from weakref import ref
@@ -22,6 +23,16 @@ class StorageLives(dict[int, int]):
     def __init__(self, ops: Sized) -> None:
         super().__init__()
         self.ops = ops  # What has run so far; its length is the time
+        self._watched: dict[int, ref[torch.UntypedStorage]] = {}
+
+    def watch(self, tensor: torch.Tensor, storage: int) -> None:
+        """Note when the memory of a tensor with data is freed, which it says itself."""
+        if tensor.layout is torch.strided:
+            self._watched[storage] = ref(tensor.untyped_storage(), partial(self._freed, storage))
+
+    def _freed(self, storage: int, _: object) -> None:
+        del self._watched[storage]
+        self[storage] = len(self.ops)
 
 
 class StorageLife:

@@ -168,7 +168,6 @@ class RealRecorder(DatalessRecorder):
         super().__init__(device)
         self._restores = restores
         self._made: dict[int, _RealTensor] = {}
-        self._memory_of: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._written = WrittenMemory()
         self._generator = torch.Generator().manual_seed(0)
 
@@ -200,20 +199,10 @@ class RealRecorder(DatalessRecorder):
             vid = self.new_value(sig.spec)
             self.leaves[vid] = (name, "input", False)
             self._made[id(copy)] = _RealTensor(copy, sig, vid)
-            self._watch(copy, vid)
+            self.lives.watch(copy, vid)
         else:
             self.leaf(copy, name, "input")
         return copy.requires_grad_() if tensor.requires_grad else copy
-
-    def _watch(self, tensor: torch.Tensor, storage: int) -> None:
-        """Note when memory is freed, which it says itself."""
-
-        def freed(_: object) -> None:
-            self.lives[storage] = len(self.ops)
-            del self._memory_of[storage]
-
-        if tensor.layout is torch.strided:
-            self._memory_of[storage] = weakref.ref(tensor.untyped_storage(), freed)
 
     def of_value(self, like: torch.Tensor, sig: Signature, vid: int, *, zeros: bool = False) -> torch.Tensor:
         with private.no_modes():
@@ -266,7 +255,7 @@ class RealRecorder(DatalessRecorder):
             else:
                 self._made[id(tensor)] = _RealTensor(tensor, sig, vid)
                 if base < 0:
-                    self._watch(tensor, vid)
+                    self.lives.watch(tensor, vid)
         inputs = tuple(vids) if entry.order is None else tuple(vids[i] for i in entry.order)
         self.add(entry, inputs, tuple(made))
         if self.packages:

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from opcost.core.graph import Graph, Role
 from opcost.core.parsing import LARGEST, Bad, get, instance, objects, short
 from opcost.errors import InputError
+from opcost.frontends.aten.schema import Plan, plan_named
 from opcost.frontends.aten.tensor import Described, row_major
 from opcost.frontends.inputs import check_one, is_shape, parse_dims, requested_inputs
 from opcost.frontends.options import CountOptions
-from opcost.frontends.aten.schema import Plan, plan_named
 from opcost.frontends.programs import ProgramBuilder, again_removed, stack_of
 from opcost.frontends.pt2.program import TYPES, Scope, Subgraph, name_of, one, read_archive
 from opcost.frontends.pt2.sizes import UnknownSymbol, evaluate, symbols_in

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from node_rows import P, Q, R, Row, S, Tensor, c, check, check_refused, check_with_less, missing, n, w, x
 
-from opcost.frontends.coreml.operators import TABLE
+from opcost.frontends.coreml.walk import TABLE
 
 N, C = P * Q, 4
 XY, CUBE = x(P, Q), x(P, Q, R)

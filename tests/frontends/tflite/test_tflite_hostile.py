@@ -83,7 +83,7 @@ def test_a_loop_whose_condition_is_always_true_is_told(tmp_path: Path) -> None:
 
 
 def test_an_operator_without_its_inputs(tmp_path: Path) -> None:
-    refused(tmp_path, making.model(Net([X, Y], [Op("CONV_2D", [0], [1])], [0], [1])), "input 1 is missing")
+    refused(tmp_path, making.model(Net([X, Y], [Op("CONV_2D", [0], [1])], [0], [1])), "argument .weight. is missing")
 
 
 def test_a_slice_of_more_entries_than_a_tensor_has_axes(tmp_path: Path) -> None:

@@ -11,14 +11,16 @@ from opcost.core.graph import Graph, Role
 from opcost.core.parsing import parse
 from opcost.errors import SourceError, UnknownName
 from opcost.frontends.building import GraphBuilder
-from opcost.frontends.coreml import MANIFEST
+from opcost.frontends.coreml import MANIFEST, operators
 from opcost.frontends.coreml.model import CoremlModel, read_model
-from opcost.frontends.coreml.operators import TABLE
 from opcost.frontends.nodes.inputs import Scopes, given_inputs
 from opcost.frontends.nodes.meaning import GraphNode, Names, NodeGraph, Operand, Operands
+from opcost.frontends.nodes.operators import operator_table
 from opcost.frontends.nodes.walk import MOST_TURNS, Block, NestedNames, Walk
 from opcost.frontends.options import CountOptions
 from opcost.frontends.protobuf import FilePiece
+
+TABLE = operator_table("opcost.frontends.coreml", operators)
 
 
 def load(path: Path, options: CountOptions) -> Graph:

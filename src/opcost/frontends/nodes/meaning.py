@@ -169,8 +169,8 @@ def plain(dtype: str) -> str:
 
 # -- what an operator means: the call of a node as a handler sees it, and the operator in our words that it gives
 #
-# Formats whose files hold graphs of nodes (ONNX, TensorFlow Lite, Core ML) have an `OperatorTable` each. Its plain operators are
-# rows of text that name one of the handlers of `nodes.operators`; the others are functions that are entered by `handles`.
+# Formats whose files hold graphs of nodes (ONNX, TensorFlow Lite, Core ML) have an `OperatorTable` each: rows of text in their
+# `operators.json` that name a handler, which is one of `nodes.operators` or of the format's own.
 
 
 @dataclass(slots=True)
@@ -392,15 +392,5 @@ class OperatorRow(NamedTuple):
         return NodeCall(node, ins, attrs, places, path, graph, walk)
 
 
-class OperatorTable(dict[tuple[str, str], OperatorRow]):
-    """What the operators of a format mean, by domain and name; the domain of the format itself is the empty text."""
-
-    def handles(self, *names: str, domains: Sequence[str] = ("",), inputs: str = "") -> Callable[[Handler], Handler]:
-        """Enter a handler for operators; `inputs` names what it takes, as a row does."""
-
-        def enter(handler: Handler) -> Handler:
-            row = OperatorRow.parsed(handler, inputs.split())
-            self.update({(domain, name): row for domain in domains for name in names})
-            return handler
-
-        return enter
+OperatorTable: TypeAlias = "dict[tuple[str, str], OperatorRow]"
+"""What the operators of a format mean, by domain and name; the domain of the format itself is the empty text."""

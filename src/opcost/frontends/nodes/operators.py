@@ -1,91 +1,121 @@
 """Operators that several formats have, with Core ML's names for them and for their arguments; rows of tables refer to these.
 
 A row may say by constants what a format does otherwise: `last=1` (channels come last), `out_dtype=int64` (the element type of
-a result that the file does not declare).
+a result that the file does not declare), `inputs=x,y` (the inputs that are read, where it is not all).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
+from types import ModuleType
 from typing import Any
 
 from opcost.core import shapes
 from opcost.core.graph import NO_ATTRS
-from opcost.core.shapes import Extent, Mismatch, Unknown, known  # fmt: skip
-from opcost.frontends.nodes import results
-from opcost.frontends.nodes.meaning import Content, Handler, NodeCall, OperatorMeaning, OperatorRow, OperatorTable, Out
-from opcost.frontends.nodes.results import common, fitting, like, numel, one
-
-_HANDLERS: dict[str, Handler] = {}  # The handlers by the names that rows use
-
-
-def _shared(handler: Handler) -> Handler:
-    _HANDLERS[handler.__name__[1:]] = handler
-    return handler
-
-
-def add_rows(table: OperatorTable, rows: str, domains: Sequence[str] = ("",)) -> None:
-    """Enter operators in a table from lines `NAME NAME ...: handler word word ...`; see `OperatorRow.parsed`."""
-    for line in rows.strip().splitlines():
-        names, _, words = line.partition(":")
-        handler, *rest = words.split()
-        row = OperatorRow.parsed(_HANDLERS[handler], rest)
-        table.update({(domain, name): row for domain in domains for name in names.split()})
+from opcost.core.parsing import packaged_table
+from opcost.core.shapes import Extent, Mismatch, Unknown, known
+from opcost.frontends.nodes import results, windows
+from opcost.frontends.nodes.meaning import (
+    Content,
+    Handler,
+    NodeCall,
+    Operand,
+    OperatorMeaning,
+    OperatorRow,
+    OperatorTable,
+    Out,
+)
+from opcost.frontends.nodes.results import common, element_type, fitting, like, numel, one, with_bias
+from opcost.frontends.nodes.windows import then
+from opcost.frontends.rows import RowFunctions
 
 
-def add_functions(
-    table: OperatorTable, functions: Mapping[str, str], computed: Mapping[str, str] | None = None, inputs: Sequence[str] = (),
-    domains: Sequence[str] = ("",),
-) -> None:  # fmt: skip
-    """Enter functions of each element by our names for them; they take all their inputs, or those that are named.
+def operator_table(package: str, *modules: ModuleType) -> OperatorTable:
+    """The operators of a format: rows `NAME NAME=fn ...: handler word ...` of its `operators.json`, by their domains.
 
-    `computed` is how small contents are computed, where it is not the operator's own name.
+    Handlers are functions of this module, of `windows` and of those that are given; `OperatorRow.parsed` describes the words.
+    A name with `=` has the constant `fn`; one of a `function` has it anyway, and is that function unless it says otherwise.
     """
-    for name, fn in functions.items():
-        constants = {"fn": fn, "computed": (computed or {}).get(name, name.lower()), "inputs": inputs}
-        row = OperatorRow(_function, {}, constants, {})
-        table.update({(domain, name): row for domain in domains})
+    handlers = RowFunctions()
+    table: OperatorTable = {}
+    for module in (sys.modules[__name__], windows, *modules):
+        handlers.enter(module)
+        handlers.update(getattr(module, "EXPRESSIONS", {}))
+    for domains, rows in packaged_table(package, "operators.json").items():
+        for line in rows:
+            names, _, words = line.partition(":")
+            handler, *rest = words.split()
+            row = OperatorRow.parsed(handlers[handler], rest)
+            for word in names.split():
+                name, _, fn = word.partition("=")
+                constants = {**row.constants, "fn": fn} if fn else row.constants
+                if handler.endswith("function"):
+                    constants = {"fn": name.lower(), "computed": name.lower().replace("_", ""), **constants}
+                entry = row._replace(constants=constants)
+                table.update({("" if domain == "own" else domain, name): entry for domain in domains.split()})
+    return table
 
 
-def _function(call: NodeCall) -> OperatorMeaning:
-    fn, names = call.attrs["fn"], call.attrs["inputs"]
-    ins = [call[name] for name in names] if names else call.given
+# -- functions of each element -------------------------------------------------------------------------------------------
+
+_TRUTHS = ("logical", "compare", "nan_check")  # Functions whose results are true or false
+
+
+def read_by(call: NodeCall) -> list[Operand]:
+    """The inputs that the row names, or all."""
+    names = call.attrs.get("inputs")
+    return [call[name] for name in names.split(",")] if names else call.given
+
+
+def function(call: NodeCall) -> OperatorMeaning:
+    """A function `fn` of each element of all inputs; `computed` is the one of small contents."""
+    fn, ins = call.attrs["fn"], read_by(call)
     dtype = "bool" if fn in _TRUTHS else ins[1].dtype if fn == "where" else ""
     if call.walk.typed:
         dtype = call.out_dtype if len(ins) > 1 else ""
     return results.pointwise(fn, ins, call.attrs["computed"], dtype)
 
 
-_TRUTHS = ("logical", "compare", "nan_check")  # Functions whose results are true or false
-
-
-# Operators of one expression each
-_HANDLERS["copy"] = lambda call: results.copied(call["x"], call["x"].shape)
-# Elements moved into the shape that the file declares
-_HANDLERS["copy_declared"] = lambda call: results.copied(call["x"], None)
-_HANDLERS["view"] = lambda call: results.viewed(call["x"], call["x"].shape)
-_HANDLERS["concat"] = lambda call: results.joined(call.several("values"), call.whole("axis"))
-_HANDLERS["tile"] = lambda call: results.copied(call["x"], shapes.tiled(call["x"].dims, call.integers("reps") or ()))
-_HANDLERS["depth_to_space"] = lambda call: _blocks(call, shapes.times, shapes.divided)
-_HANDLERS["space_to_depth"] = lambda call: _blocks(call, shapes.divided, shapes.times)
-# Some elements of x replaced
-_HANDLERS["update"] = lambda call: like(call["x"], "scatter", NO_ATTRS, [call["x"], call["indices"], call["updates"]])
-_HANDLERS["fill_like"] = lambda call: results.created(call["ref_tensor"].shape, call.out_dtype)
-
-
-@_shared
 def _same(call: NodeCall) -> OperatorMeaning:
-    """An operator of the constants `kind` and `fn` whose result is like x; it reads x, and the inputs that are `rest`."""
+    """An operator of the constants `kind` and `fn` whose result is like the first input that it reads."""
+    reads = read_by(call)
     attrs = {"fn": call.text("fn")} if "fn" in call.attrs else NO_ATTRS
-    return like(call["x"], call.text("kind"), attrs, call.given if "rest" in call.places else [call["x"]])
+    return like(reads[0], call.text("kind"), attrs, reads, element_type(call, reads[0]))
+
+
+_GELUS = {
+    **dict.fromkeys(("EXACT", "none", "0", "False"), "gelu"),
+    **dict.fromkeys(("TANH_APPROXIMATION", "tanh", "1", "True"), "gelu_tanh"),
+}
+"""The functions by what formats call their approximation; by another one, a sigmoid takes the place of the error function."""
+
+
+def _gelu(call: NodeCall) -> OperatorMeaning:
+    """Of a tensor, or of the sum of several."""
+    x = call.elementwise("add", *call.given) if len(call.given) > 1 else call.given[0]
+    return like(x, "elementwise", {"fn": _GELUS.get(call.text("mode", "EXACT"), "quick_gelu")}, [x])
+
+
+EXPRESSIONS: dict[str, Handler] = {
+    "copy": lambda call: results.copied(call["x"], call["x"].shape),
+    "copy_declared": lambda call: results.copied(call["x"], None),  # into the shape that the file declares
+    "view": lambda call: results.viewed(call["x"], call["x"].shape),
+    "concat": lambda call: results.joined(call.several("values"), call.whole("axis")),
+    "tile": lambda call: results.copied(call["x"], shapes.tiled(call["x"].dims, call.integers("reps") or ())),
+    "depth_to_space": lambda call: _blocks(call, shapes.times, shapes.divided),
+    "space_to_depth": lambda call: _blocks(call, shapes.divided, shapes.times),
+    "fill_like": lambda call: results.created(call["ref_tensor"].shape, call.out_dtype),
+    "cast": lambda call: results.converted(call["x"], call.out_dtype),
+}
+"""Handlers of one expression each, by their names."""
 
 
 # -- the same memory -----------------------------------------------------------------------------------------------------
 
 
-@_shared
 def _reshape(call: NodeCall) -> OperatorMeaning:
     x, target = call["x"], call.extents("shape")
     if target is None or (not target and call.at("shape") is None):
@@ -93,13 +123,11 @@ def _reshape(call: NodeCall) -> OperatorMeaning:
     return results.viewed(x, shapes.reshaped(x.dims, target, zero_copies=call.flag("zero_copies")))
 
 
-@_shared
 def _flatten2d(call: NodeCall) -> OperatorMeaning:
     x, axis = call["x"], call.whole("axis", 1)
     return results.viewed(x, shapes.flattened(x.dims, axis + len(x.dims) if axis < 0 else axis))
 
 
-@_shared
 def _squeeze(call: NodeCall) -> OperatorMeaning:
     x, axes = call["x"], call.integers("axes")
     if axes is None or (not axes and call.at("axes") is None):
@@ -109,7 +137,6 @@ def _squeeze(call: NodeCall) -> OperatorMeaning:
     return results.viewed(x, shapes.squeezed(x.dims, axes))
 
 
-@_shared
 def _expand_dims(call: NodeCall) -> OperatorMeaning:
     x, axes = call["x"], call.integers("axes") or ()
     shape = x.dims
@@ -121,14 +148,12 @@ def _expand_dims(call: NodeCall) -> OperatorMeaning:
 # -- copies --------------------------------------------------------------------------------------------------------------
 
 
-@_shared
 def _transpose(call: NodeCall) -> OperatorMeaning:
     x, order = call["x"], call.integers("perm")
     rank = len(x.dims)
     return results.turned(x, shapes.axes_of(order, rank) if order else tuple(reversed(range(rank))))
 
 
-@_shared
 def _stack(call: NodeCall) -> OperatorMeaning:
     values = call.several("values")
     shape = shapes.stack([each.dims for each in values], call.whole("axis"))
@@ -136,7 +161,6 @@ def _stack(call: NodeCall) -> OperatorMeaning:
     return OperatorMeaning("copy", NO_ATTRS, [Out(shape, values[0].dtype, fitting(shape, items))], values)
 
 
-@_shared
 def _split(call: NodeCall) -> OperatorMeaning:
     """Pieces of given lengths, of which one may be -1, or of equal lengths; `uneven`: the last one may be shorter."""
     x, outputs = call["x"], len(call.node.outputs)
@@ -157,7 +181,6 @@ def _split(call: NodeCall) -> OperatorMeaning:
     return results.divided_into(x, axis, lengths)
 
 
-@_shared
 def _pad(call: NodeCall) -> OperatorMeaning:
     """Two widths for each of the last axes."""
     x, pads = call["x"], call.integers("pad") or ()
@@ -165,7 +188,6 @@ def _pad(call: NodeCall) -> OperatorMeaning:
     return results.copied(x, shapes.padded(x.dims, [(0, 0)] * (len(x.dims) - len(pairs)) + pairs))
 
 
-@_shared
 def _broadcast_to(call: NodeCall) -> OperatorMeaning:
     return results.stretched(call["x"], shapes.broadcast([call["x"].dims, call.extents("shape") or ()]))
 
@@ -183,7 +205,6 @@ def _blocks(call: NodeCall, of_space: Callable[..., Extent], of_channels: Callab
 # -- by index ------------------------------------------------------------------------------------------------------------
 
 
-@_shared
 def _gather(call: NodeCall) -> OperatorMeaning:
     x, indices, batch = call["x"], call["indices"], call.whole("batch_dims")
     axis = shapes.axis_of(call.whole("axis"), len(x.dims))
@@ -192,12 +213,10 @@ def _gather(call: NodeCall) -> OperatorMeaning:
     return one("gather", NO_ATTRS, (*x.dims[:axis], *indices.dims[batch:], *x.dims[axis + 1 :]), x.dtype, [x, indices])
 
 
-@_shared
 def _gather_along_axis(call: NodeCall) -> OperatorMeaning:
     return like(call["indices"], "gather", NO_ATTRS, [call["x"], call["indices"]], call["x"].dtype)
 
 
-@_shared
 def _gather_nd(call: NodeCall) -> OperatorMeaning:
     x, indices = call["x"], call["indices"]
     depth = known(indices.dims[-1:])[0] + call.whole("batch_dims")
@@ -207,7 +226,6 @@ def _gather_nd(call: NodeCall) -> OperatorMeaning:
 # -- from nothing --------------------------------------------------------------------------------------------------------
 
 
-@_shared
 def _one_hot(call: NodeCall) -> OperatorMeaning:
     indices, size = call["indices"], call.at("one_hot_vector_size")
     depth: Any = size.first if size is not None else call.attrs.get("one_hot_vector_size")
@@ -216,13 +234,11 @@ def _one_hot(call: NodeCall) -> OperatorMeaning:
     return results.created(shapes.inserted(indices.dims, axis, None if depth is None else int(depth)), dtype)
 
 
-@_shared
 def _shape(call: NodeCall) -> OperatorMeaning:
     dims = call["x"].dims
     return results.shape_of(dims[slice(call.whole("start"), call.whole("end", len(dims)))], call.text("out_dtype"))
 
 
-@_shared
 def _fill(call: NodeCall) -> OperatorMeaning:
     value, wanted = call.at("value"), call.numbers("shape") or ()
     if any(extent is not None and extent < 0 for extent in wanted):
@@ -230,14 +246,12 @@ def _fill(call: NodeCall) -> OperatorMeaning:
     return results.filled_with(value.first if value is not None else call.attrs.get("value", 0), wanted, call.out_dtype)
 
 
-@_shared
 def _range_1d(call: NodeCall) -> OperatorMeaning:
     start = call["start"]
     step = call.at("step") or replace(start, content=Content((), (1,)))
     return results.counted([start, call["end"], step], call.out_dtype if call.walk.typed else start.dtype)
 
 
-@_shared
 def _random(call: NodeCall) -> OperatorMeaning:
     """Random numbers of a given shape."""
     try:
@@ -252,7 +266,6 @@ def _random(call: NodeCall) -> OperatorMeaning:
 _FOLDED: dict[str, Any] = {"sum": sum, "max": max, "min": min, "prod": prod, "any": any, "all": all}
 
 
-@_shared
 def _reduce(call: NodeCall) -> OperatorMeaning:
     """A reduction by `fn`; `folded`: small contents are computed by it. Without axes over all, `none`: over none."""
     x, axes, fn = call["x"], call.integers("axes"), call.text("fn")
@@ -267,14 +280,12 @@ def _reduce(call: NodeCall) -> OperatorMeaning:
     return OperatorMeaning("reduce", {"fn": fn}, [Out(out, dtype, fitting(out, items))], [x])
 
 
-@_shared
 def _reduce_arg(call: NodeCall) -> OperatorMeaning:
     """The place of the greatest or smallest element."""
     out = shapes.reduced(call["x"].dims, (call.whole("axis"),), keepdims=call.flag("keep_dims"))
     return one("reduce", {"fn": call.text("fn")}, out, call.text("out_dtype"), [call["x"]])
 
 
-@_shared
 def _topk(call: NodeCall) -> OperatorMeaning:
     x, count = call["x"], call.integers("k")
     axis = shapes.axis_of(call.whole("axis", -1), len(x.dims))
@@ -283,14 +294,28 @@ def _topk(call: NodeCall) -> OperatorMeaning:
     return OperatorMeaning("sort", attrs, [Out(out, x.dtype), Out(out, call.text("out_dtype"))], [x])
 
 
-@_shared
-def _matmul(call: NodeCall) -> OperatorMeaning:
-    a, b, bias = call["x"], call["y"], call.at("bias")
-    transposed = call.flag("transpose_x"), call.flag("transpose_y")
-    return results.product(a, b, bias, [a, b, bias], transposed=transposed)
+def matmul(call: NodeCall) -> OperatorMeaning:
+    """The product of two matrices, or of batches of them, with other inputs between and behind; no `beta`: without the bias.
+
+    `quantized`: the first is converted to bytes before; `settings`: what it has beside its operands is not read.
+    """
+    a, b, bias = call["x"], call["y"], call.at("bias") if call.attrs.get("beta", 1) else None
+    turned = call.flag("transpose_x"), call.flag("transpose_y")
+    shape = shapes.matmul(a.dims, b.dims, transpose_a=turned[0], transpose_b=turned[1])
+    others = [bias] if call.flag("settings") else [each for each in call.given if each is not a and each is not b]
+    dtype, depth = element_type(call, a), a.dims[-2 if turned[0] and len(a.dims) > 1 else -1]
+    if call.flag("quantized"):
+        a = call.one("quantize", NO_ATTRS, [a], dtype="uint8")
+    if depth is None:
+        return one("unknown", NO_ATTRS, shape, dtype, [a, b, *others])
+    return one("matmul", with_bias(bias, depth=depth, **then(call)), shape, dtype, [a, b, *others])
 
 
-@_shared
+def _attention(call: NodeCall) -> OperatorMeaning:
+    q, k, v = call["query"], call["key"], call["value"]
+    return one("attention", NO_ATTRS, (*q.dims[:-1], v.dims[-1]), q.dtype, [q, k, v, call.at("mask")])
+
+
 def _einsum(call: NodeCall) -> OperatorMeaning:
     values = call.several("values")
     dims_of_all = [each.dims for each in values]
@@ -298,8 +323,13 @@ def _einsum(call: NodeCall) -> OperatorMeaning:
     return one("einsum", {"equation": equation}, shapes.einsum(equation, dims_of_all), values[0].dtype, values)
 
 
-@_shared
 def _added(call: NodeCall) -> OperatorMeaning:
     """The sum of several tensors."""
     values = call.several("values")
     return one("elementwise", results.added(values), common(values), values[0].dtype, values)
+
+
+def suppressed(call: NodeCall, outs: Sequence[Out]) -> OperatorMeaning:
+    """Boxes are sorted by their scores; the number of overlaps that are compared depends on data and is left out."""
+    boxes = call["boxes"]
+    return OperatorMeaning("sort", {"length": max(known((boxes.dims[-2],))[0], 1)}, outs, [call["scores"], boxes])

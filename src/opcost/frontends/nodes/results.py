@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from opcost.core import shapes
 from opcost.core.graph import NO_ATTRS, Attr, Attrs
-from opcost.core.shapes import Dims, Extent, Mismatch, Shape, known
+from opcost.core.shapes import Dims, Extent, Shape, known
 from opcost.frontends.nodes import MOST_CONTENT
-from opcost.frontends.nodes.meaning import Content, Number, Operand, Operands, OperatorMeaning, Out
+from opcost.frontends.nodes.meaning import Content, NodeCall, Number, Operand, Operands, OperatorMeaning, Out
 
 # -- shapes, contents and meanings --------------------------------------------------------------------------------------
 
@@ -45,6 +45,12 @@ def with_bias(bias: Operand | None, **attrs: Any) -> dict[str, Any]:
     return attrs if bias is None else {**attrs, "bias": True}
 
 
+def element_type(call: NodeCall, x: Operand) -> str:
+    """The element type of a result: that of the input `like`, the one that the row gives, or that of an operand."""
+    like = call.at("like")
+    return call.text("out_dtype", x.dtype) if like is None else like.dtype
+
+
 def common(ins: Sequence[Operand]) -> Shape:
     """The shape to which all inputs are stretched."""
     return None if any(each.shape is None for each in ins) else shapes.broadcast([each.dims for each in ins])
@@ -68,21 +74,26 @@ def _power(a: Any, b: Any) -> Any:
     return a**b
 
 
-COMPUTED: dict[str, Callable[..., Any]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": _divide, "mod": operator.mod, "pow": _power,
-    "floordiv": operator.floordiv, "min": min, "max": max, "neg": operator.neg, "abs": abs,
+_COMPUTED: dict[str, Callable[..., Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "mod": operator.mod, "floormod": operator.mod,
+    "floordiv": operator.floordiv, "min": min, "minimum": min, "max": max, "maximum": max, "neg": operator.neg, "abs": abs,
     "ceil": lambda x: float(math.ceil(x)), "floor": lambda x: float(math.floor(x)), "round": lambda x: float(round(x)),
     "sqrt": math.sqrt, "equal": operator.eq, "notequal": operator.ne, "greater": operator.gt, "less": operator.lt,
-    "greaterorequal": operator.ge, "lessorequal": operator.le, "and": lambda a, b: bool(a and b), "or": lambda a, b: bool(a or b),
-    "not": operator.not_, "sum": lambda *all: sum(all), "sign": lambda x: (x > 0) - (x < 0),
-    "where": lambda chosen, a, b: a if chosen else b,
+    "sum": lambda *all: sum(all), "sign": lambda x: (x > 0) - (x < 0), "pow": _power,
+    **dict.fromkeys(("div", "realdiv"), _divide),
+    **dict.fromkeys(("greaterorequal", "greaterequal"), operator.ge),
+    **dict.fromkeys(("lessorequal", "lessequal"), operator.le),
+    **dict.fromkeys(("and", "logicaland"), lambda a, b: bool(a and b)),
+    **dict.fromkeys(("or", "logicalor"), lambda a, b: bool(a or b)),
+    **dict.fromkeys(("not", "logicalnot"), operator.not_),
+    **dict.fromkeys(("where", "select", "selectv2"), lambda chosen, a, b: a if chosen else b),
 }  # fmt: skip
-"""Functions that models apply to small contents."""
+"""Functions that models apply to small contents, by the names of operators without underscores."""
 
 
 def computed(name: str, ins: Sequence[Operand], shape: Shape) -> list[Number] | None:
     """The elements of a small result, None where one is not known."""
-    function = COMPUTED.get(name)
+    function = _COMPUTED.get(name)
     if function is None or shape is None or None in shape or not all(each.content for each in ins):
         return None
     if numel(shape) > _MOST_COMPUTED:
@@ -247,56 +258,3 @@ def counted(ends: Sequence[Operand], dtype: str) -> OperatorMeaning:
         return created((None,), dtype)
     count = max(-int((begin - end) // step), 0)
     return created((count,), dtype, [begin + at * step for at in range(count)] if count <= _MOST_COMPUTED else None)
-
-
-def product(
-    a: Operand, b: Operand, bias: Operand | None, reads: Operands, dtype: str = "",
-    transposed: tuple[bool, bool] = (False, False), attrs: Mapping[str, Any] = NO_ATTRS,
-) -> OperatorMeaning:  # fmt: skip
-    """The product of two matrices, or of batches of them."""
-    shape = shapes.matmul(a.dims, b.dims, transpose_a=transposed[0], transpose_b=transposed[1])
-    depth = a.dims[-2 if transposed[0] and len(a.dims) > 1 else -1]
-    if depth is None:
-        return one("unknown", NO_ATTRS, shape, dtype or a.dtype, reads)
-    return one("matmul", with_bias(bias, depth=depth, **attrs), shape, dtype or a.dtype, reads)
-
-
-class SlidingWindow:
-    """Kernel, stride, dilation and padding along each axis; what is not given is 1, or nothing.
-
-    `same`: the axes are padded so that only the stride shortens them.
-    """
-
-    def __init__(
-        self, kernel: Dims, space: Dims, *, stride: Sequence[int] | None = None, dilation: Sequence[int] | None = None,
-        pads: Sequence[tuple[int, int]] | None = None, same: bool = False,
-    ) -> None:  # fmt: skip
-        rank = len(kernel)
-        self.kernel, self.space, self.same = kernel, space, same
-        self.stride, self.dilation = tuple(stride or (1,) * rank), tuple(dilation or (1,) * rank)
-        self.pads = tuple(pads or ((0, 0),) * rank)
-        if not len(self.stride) == len(self.dilation) == len(self.pads) == len(space) == rank:
-            raise Mismatch("kernel, strides, dilations and paddings do not have the same number of axes")
-        if min(self.stride, default=1) < 1:
-            raise Mismatch(f"its strides are {self.stride}")
-
-    def swept(self, *, ceil: bool = False) -> Dims:
-        """The number of places that the kernel takes along each axis."""
-        if self.same:
-            return tuple(shapes.same_windows(n, s) for n, s in zip(self.space, self.stride, strict=True))
-        axes = zip(self.space, self.kernel, self.stride, self.dilation, self.pads, strict=True)
-        last: Any = "begun" if ceil else "whole"
-        return tuple(shapes.windows(n, k, stride=s, dilation=d, padding=p, last=last) for n, k, s, d, p in axes)
-
-    def spread(self, extra: Sequence[int] | None = None) -> Dims:
-        """What a transposed convolution makes of each axis."""
-        more = extra or (0,) * len(self.kernel)
-        axes = zip(self.space, self.kernel, self.stride, self.dilation, self.pads, more, strict=True)
-        if self.same:
-            return tuple(shapes.times(n, s) for n, s in zip(self.space, self.stride, strict=True))
-        return tuple(shapes.spread(n, k, stride=s, dilation=d, padding=p, extra=e) for n, k, s, d, p, e in axes)
-
-    @property
-    def geometry(self) -> dict[str, Attr]:
-        """What a receptive field follows from."""
-        return {"kernel": known(self.kernel), "stride": self.stride, "dilation": self.dilation}

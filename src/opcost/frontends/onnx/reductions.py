@@ -1,4 +1,4 @@
-"""Normalizations, pools, interpolations, sorting, transforms and losses of ONNX."""
+"""Normalizations, interpolations, sorting, transforms and losses of ONNX."""
 
 from __future__ import annotations
 
@@ -7,12 +7,19 @@ from math import prod
 
 from opcost.core.graph import NO_ATTRS, Attr
 from opcost.core.shapes import Dims, Extent, Shape, Unknown, axes_of, axis_of, known, reduced, replaced
-from opcost.frontends.nodes.meaning import NodeCall, Operand, OperatorMeaning, Out
-from opcost.frontends.nodes.results import SlidingWindow, numel, one
-from opcost.frontends.onnx.operators import MICROSOFT, NCHWC, handles
+from opcost.frontends.nodes.meaning import Handler, NodeCall, Operand, OperatorMeaning, Out
+from opcost.frontends.nodes.operators import suppressed
+from opcost.frontends.nodes.results import like, numel, one
+
+EXPRESSIONS: dict[str, Handler] = {
+    "non_max_suppression": lambda call: suppressed(call, [Out((None, 3), "int64")]),
+    "det": lambda call: one("linalg", {"fn": "det"}, call["x"].dims[:-2], call["x"].dtype),
+    "inverse": lambda call: like(call["x"], "linalg", {"fn": "inverse"}),
+    "cdist": lambda call: one("distance", NO_ATTRS, (call["a"].dims[0], call["b"].dims[0]), call["a"].dtype),
+}
+"""Handlers of one expression each, by their names."""
 
 
-@handles("BatchNormalization")
 def _batch_norm(call: NodeCall) -> OperatorMeaning:
     x, mean = call[0], call[3]
     attrs: dict[str, Attr] = {"fn": "batch", "training": True} if call.flag("training_mode") else {"fn": "batch"}
@@ -20,17 +27,9 @@ def _batch_norm(call: NodeCall) -> OperatorMeaning:
     return OperatorMeaning("norm", attrs, [Out(x.shape, x.dtype), kept, kept, kept, kept])
 
 
-_NORMS = {
-    "InstanceNormalization": "instance", "GroupNormalization": "group", "LayerNormalization": "layer", "RMSNormalization": "rms",
-    "SimplifiedLayerNormalization": "rms", "LRN": "local_response", "LpNormalization": "lp",
-    "MeanVarianceNormalization": "instance", "GroupNorm": "group",
-}  # fmt: skip
-
-
-@handles(*_NORMS, domains=("", MICROSOFT))
 def _norm(call: NodeCall) -> OperatorMeaning:
     x = call[0]
-    attrs: dict[str, Attr] = {"fn": _NORMS[call.node.op]}
+    attrs: dict[str, Attr] = {"fn": call.text("fn")}
     if call.node.op == "LRN":
         attrs["window"] = call.whole("size")
     outs = [Out(x.shape, x.dtype)]
@@ -40,52 +39,9 @@ def _norm(call: NodeCall) -> OperatorMeaning:
     return OperatorMeaning("norm", attrs, outs)
 
 
-# -- windows -------------------------------------------------------------------------------------------------------------
+# -- windows and places -------------------------------------------------------------------------------------------------
 
 
-class OnnxWindow(SlidingWindow):
-    """The window of a node over an image, whose channels may come last."""
-
-    def __init__(self, call: NodeCall, x: Operand, weight: Operand | None = None, *, last: bool = False) -> None:
-        kernel = call.integers("kernel_shape") or (weight.dims[2:] if weight is not None else ())
-        rank, auto = len(kernel), call.text("auto_pad", "NOTSET")
-        pads = (call.integers("pads") if auto == "NOTSET" else None) or ()
-        pairs = tuple(zip(pads[:rank], pads[rank:], strict=False))
-        stride, dilation = call.integers("strides"), call.integers("dilations")
-        space, same = x.dims[1:-1] if last else x.dims[2:], auto in ("SAME_UPPER", "SAME_LOWER")
-        super().__init__(kernel, space, stride=stride, dilation=dilation, pads=pairs, same=same)
-        self.batch, self.last = x.dims[0], last
-
-    def shape(self, channels: Extent, *, ceil: bool = False) -> Dims:
-        """The image of all places that the kernel takes."""
-        space = self.swept(ceil=ceil)
-        return (self.batch, *space, channels) if self.last else (self.batch, channels, *space)
-
-
-_POOLS = {"MaxPool": "max", "AveragePool": "avg", "LpPool": "lp", "QLinearAveragePool": "avg", "NhwcMaxPool": "max"}
-
-
-@handles(*_POOLS, domains=("", MICROSOFT, NCHWC))
-def _pool(call: NodeCall) -> OperatorMeaning:
-    x, last = call[0], call.node.op.startswith("Nhwc") or call.flag("channels_last")
-    over = OnnxWindow(call, x, last=last)
-    shape = over.shape(x.dims[-1 if last else 1], ceil=call.flag("ceil_mode"))
-    attrs = {"fn": _POOLS[call.node.op], "window": prod(known(over.kernel)), **over.geometry}
-    return OperatorMeaning("pool", attrs, [Out(shape, x.dtype), Out(shape, "int64")], [x])
-
-
-@handles("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", domains=("", NCHWC))
-@handles("QLinearGlobalAveragePool", domains=(MICROSOFT,))
-def _global_pool(call: NodeCall) -> OperatorMeaning:
-    x, last = call[0], call.flag("channels_last")
-    space = x.dims[1:-1] if last else x.dims[2:]
-    ones = (1,) * len(space)
-    shape = (x.dims[0], *ones, x.dims[-1]) if last else (*x.dims[:2], *ones)
-    fn = {"GlobalMaxPool": "adaptive_max", "GlobalLpPool": "lp"}.get(call.node.op, "adaptive_avg")
-    return one("pool", {"fn": fn, "window": prod(known(space))}, shape, x.dtype, [x])
-
-
-@handles("MaxUnpool")
 def _unpool(call: NodeCall) -> OperatorMeaning:
     x, target = call[0], call.at(2)
     kernel = call.integers("kernel_shape") or ()
@@ -99,17 +55,18 @@ def _unpool(call: NodeCall) -> OperatorMeaning:
     return one("pool", {"fn": "unpool", "window": prod(kernel)}, shape, x.dtype, [x, call[1]])
 
 
-@handles("RoiAlign", "MaxRoiPool")
-def _roi(call: NodeCall) -> OperatorMeaning:
-    x, front = call[0], (call[1].dims[0], call[0].dims[1])
-    if call.node.op == "MaxRoiPool":  # how much of x is under a region is data
-        return one("unknown", NO_ATTRS, (*front, *(call.integers("pooled_shape") or ())), x.dtype)
+def _roi_align(call: NodeCall) -> OperatorMeaning:
     taps = 4 * max(call.whole("sampling_ratio"), 1) ** 2
-    shape = (*front, call.whole("output_height", 1), call.whole("output_width", 1))
-    return one("sample", {"taps": taps}, shape, x.dtype)
+    space = call.whole("output_height", 1), call.whole("output_width", 1)
+    return one("sample", {"taps": taps}, (call["rois"].dims[0], call["x"].dims[1], *space), call["x"].dtype)
 
 
-@handles("GridSample", domains=("", MICROSOFT))
+def _roi_pool(call: NodeCall) -> OperatorMeaning:
+    """How much of x is under a region is data."""
+    space = call.integers("pooled_shape") or ()
+    return one("unknown", NO_ATTRS, (call["rois"].dims[0], call["x"].dims[1], *space), call["x"].dtype)
+
+
 def _grid_sample(call: NodeCall) -> OperatorMeaning:
     x, grid = call[0], call[1]
     rank = len(x.dims) - 2
@@ -117,13 +74,11 @@ def _grid_sample(call: NodeCall) -> OperatorMeaning:
     return one("sample", {"taps": taps}, (*x.dims[:2], *grid.dims[1:-1]), x.dtype)
 
 
-@handles("AffineGrid")
 def _affine_grid(call: NodeCall) -> OperatorMeaning:
     batch, _, *space = call[1].integers
     return one("matmul", {"depth": len(space) + 1}, (batch, *space, len(space)), call[0].dtype, [call[0]])
 
 
-@handles("Resize", "Upsample", domains=("", NCHWC))
 def _resize(call: NodeCall) -> OperatorMeaning:
     x, sizes, policy = call[0], call.at(3), call.text("keep_aspect_ratio_policy", "stretch")
     axes = axes_of(call.integers("axes"), len(x.dims))
@@ -151,7 +106,6 @@ def _resize(call: NodeCall) -> OperatorMeaning:
 # -- sorting, transforms, losses -----------------------------------------------------------------------------------------
 
 
-@handles("Unique", domains=("", MICROSOFT))
 def _unique(call: NodeCall) -> OperatorMeaning:
     x = call[0]
     first: Dims = (None,)
@@ -161,26 +115,6 @@ def _unique(call: NodeCall) -> OperatorMeaning:
     return OperatorMeaning("sort", {"length": max(numel(x.shape), 1)}, outs)
 
 
-@handles("NonMaxSuppression")
-def _suppress(call: NodeCall) -> OperatorMeaning:
-    """Boxes are sorted by their scores; the number of overlaps that are compared depends on data and is left out."""
-    length = max(known((call[0].dims[1],))[0], 1)
-    return one("sort", {"length": length}, (None, 3), "int64", [call[1], call[0]])
-
-
-@handles("Det")
-@handles("Inverse", domains=(MICROSOFT,))
-def _linalg(call: NodeCall) -> OperatorMeaning:
-    x, det = call[0], call.node.op == "Det"
-    return one("linalg", {"fn": call.node.op.lower()}, x.dims[:-2] if det else x.dims, x.dtype)
-
-
-@handles("CDist", domains=(MICROSOFT,))
-def _distance(call: NodeCall) -> OperatorMeaning:
-    return one("distance", NO_ATTRS, (call[0].dims[0], call[1].dims[0]), call[0].dtype)
-
-
-@handles("DFT", inputs="x length axis")
 def _dft(call: NodeCall) -> OperatorMeaning:
     x = call["x"]
     axis = axis_of(call.whole("axis", 1), len(x.dims))
@@ -193,7 +127,6 @@ def _dft(call: NodeCall) -> OperatorMeaning:
     return _transformed(call, x, shape, length, real=x.dims[-1] == 1 or half)
 
 
-@handles("STFT")
 def _stft(call: NodeCall) -> OperatorMeaning:
     """Frames are multiplied by a window, then transformed."""
     x, step, given = call[0], call[1].integers[0], call.at(3)
@@ -206,18 +139,25 @@ def _stft(call: NodeCall) -> OperatorMeaning:
     return _transformed(call, cut, (batch, frames, bins, 2), length, real=True)
 
 
-@handles("Rfft", "Irfft", domains=(MICROSOFT,))
-def _real_dft(call: NodeCall) -> OperatorMeaning:
-    x = call[0]
+def _rfft(call: NodeCall) -> OperatorMeaning:
+    x = _along_one(call)
+    length = known(x.dims[-1:])[0]
+    shape = (*x.dims[:-1], length // 2 + 1, 2)
+    return _transformed(call, call.viewed(x, (*x.dims, 1)), shape, length, real=True)
+
+
+def _irfft(call: NodeCall) -> OperatorMeaning:
+    x = _along_one(call)
+    front, length = x.dims[:-2], 2 * (known(x.dims[-2:-1])[0] - 1)
+    found = _transformed(call, x, (*front, length, 1), length, real=True)
+    return found._replace(outs=[found.outs[0]._replace(shape=(*front, length))])
+
+
+def _along_one(call: NodeCall) -> Operand:
+    """The input of a transform along one axis."""
     if call.whole("signal_ndim", 1) != 1:
         raise Unknown(f"its attribute signal_ndim={call.whole('signal_ndim')} is not supported")
-    if call.node.op == "Rfft":
-        length = known(x.dims[-1:])[0]
-        x = call.viewed(x, (*x.dims, 1))
-        return _transformed(call, x, (*x.dims[:-2], length // 2 + 1, 2), length, real=True)
-    length = 2 * (known(x.dims[-2:-1])[0] - 1)
-    found = _transformed(call, x, (*x.dims[:-2], length, 1), length, real=True)
-    return found._replace(outs=[found.outs[0]._replace(shape=(*x.dims[:-2], length))])
+    return call["x"]
 
 
 def _transformed(call: NodeCall, x: Operand, shape: Dims, length: int, *, real: bool) -> OperatorMeaning:
@@ -229,9 +169,7 @@ def _transformed(call: NodeCall, x: Operand, shape: Dims, length: int, *, real: 
     return OperatorMeaning("view", NO_ATTRS, [Out(shape, x.dtype, home=made)], [made])
 
 
-@handles("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
 def _loss(call: NodeCall) -> OperatorMeaning:
-    x, target = call[0], call[1]
-    fn = "nll" if call.node.op == "NegativeLogLikelihoodLoss" else "cross_entropy"
+    x, target = call["x"], call["target"]
     shape = target.shape if call.text("reduction", "mean") == "none" else ()
-    return OperatorMeaning("loss", {"fn": fn}, [Out(shape, x.dtype), Out(x.shape, x.dtype)])
+    return OperatorMeaning("loss", {"fn": call.text("fn")}, [Out(shape, x.dtype), Out(x.shape, x.dtype)])

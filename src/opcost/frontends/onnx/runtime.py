@@ -8,40 +8,50 @@ operators that they replace: values have the shapes of the author's model, and w
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from opcost.core.graph import NO_ATTRS
-from opcost.core.shapes import Dims, Extent, known, reduced, times
+from opcost.core.shapes import Dims, known, reduced, times
 from opcost.frontends.nodes import results
-from opcost.frontends.nodes.meaning import GraphNode, NodeCall, NodeGraph, Operand, Operands, OperatorMeaning, Out
+from opcost.frontends.nodes.meaning import (
+    GraphNode,
+    Handler,
+    NodeCall,
+    NodeGraph,
+    Operand,
+    Operands,
+    OperatorMeaning,
+    Out,
+)
+from opcost.frontends.nodes.operators import matmul, read_by
 from opcost.frontends.nodes.results import common, like, numel, one, with_bias
-from opcost.frontends.onnx.model import DTYPES
-from opcost.frontends.onnx.operators import MICROSOFT, NCHWC, TABLE
-from opcost.frontends.onnx.products import added_then, then
-from opcost.frontends.onnx.reductions import OnnxWindow
+from opcost.frontends.nodes.windows import conv, then
+from opcost.frontends.onnx.operators import stated
 
-handles = partial(TABLE.handles, domains=(MICROSOFT,))
+NCHWC = "com.microsoft.nchwc"
 
-
-# Operators of one expression each
-# Pairs of numbers are complex ones: a b - c d and a d + b c, three operations for each number
-handles("ComplexMul", "ComplexMulConj")(lambda call: results.pointwise("mul_mul_add", call.given))
-handles("BranchwiseRMSNorm")(lambda call: like(call[0], "norm", {"fn": "rms"}, [call[0], call.at(1)]))
-handles("QLinearConcat")(lambda call: results.joined(call.given[2::3], call.whole("axis")))
-handles("NGramRepeatBlock")(lambda call: like(call[1], "scatter", NO_ATTRS, [call[1], call[0]]))
+EXPRESSIONS: dict[str, Handler] = {
+    "quantized_concat": lambda call: results.joined(call.given[2::3], call.whole("axis")),
+    "dequantize_with_order": lambda call: like(call["x"], "quantize", dtype=stated(call, "to", "float32")),
+    "all_finite": lambda call: one(
+        "elementwise", {"fn": "nan_check", "elements": sum(numel(each.shape) for each in call.given)}, (), "bool"
+    ),
+    "ordered_norm": lambda call: like(
+        call["x"], "norm", {"fn": "layer", "affine": 1 if call.at("beta") is None else 2}, call.given
+    ),
+    "torch_embedding": lambda call: one(
+        "embedding", NO_ATTRS, (*call["indices"].dims, call["table"].dims[-1]), call["table"].dtype
+    ),
+    "restore_padding": lambda call: one(
+        "scatter", NO_ATTRS, (*call["places"].dims, call["x"].dims[-1]), call["x"].dtype, call.given
+    ),
+}  # fmt: skip
+"""Handlers of one expression each, by their names."""
 
 
 # -- functions of each element -------------------------------------------------------------------------------------------
 
 
-@handles("BiasGelu")
-def _bias_gelu(call: NodeCall) -> OperatorMeaning:
-    total = call.elementwise("add", *call.given)
-    return like(total, "elementwise", {"fn": "gelu"}, [total])
-
-
-@handles("BiasSplitGelu")
 def _bias_split_gelu(call: NodeCall) -> OperatorMeaning:
     total = call.elementwise("add", *call.given)
     *rest, width = total.dims
@@ -49,69 +59,43 @@ def _bias_split_gelu(call: NodeCall) -> OperatorMeaning:
     return like(gate, "elementwise", {"fn": "mul"}, [total, gate])
 
 
-@handles("BiasSoftmax")
 def _bias_softmax(call: NodeCall) -> OperatorMeaning:
     """The bias is stretched by rules of its own, to the shape of what it is added to."""
     total = call.one("elementwise", {"fn": "add"}, [call[0], call[1]])
     return like(total, "softmax", {"fn": "softmax"}, [total])
 
 
-@handles("BiasDropout", "BitmaskBiasDropout", "BitmaskDropout")
 def _bias_dropout(call: NodeCall) -> OperatorMeaning:
     """In use nothing is dropped: a bias and a residual are added, where there are such."""
     x = call[0]
-    others = [each for each in (call.at(1), call.at(2)) if each is not None] if "Bias" in call.node.op else []
+    others = [each for each in (call.at("bias"), call.at("residual")) if each is not None]
     for other in others[:-1]:
         x = call.elementwise("add", x, other)
-    bits = call.node.op.startswith("Bitmask")
-    mask = Out((-(-numel(x.shape) // 32),), "uint32") if bits else Out(x.shape, "bool")
+    mask = Out((-(-numel(x.shape) // 32),), "uint32") if call.flag("bits") else Out(x.shape, "bool")
     if not others:
         return OperatorMeaning("view", NO_ATTRS, [Out(x.shape, x.dtype, home=x), mask], [x])
     attrs: dict[str, Any] = {"fn": "add", "elements": numel(x.shape)}
     return OperatorMeaning("elementwise", attrs, [Out(x.shape, x.dtype), mask], [x, others[-1]])
 
 
-@handles("MulInteger", inputs="a a_zero b b_zero")
 def _mul_integer(call: NodeCall) -> OperatorMeaning:
     pairs = ((call["a"], call.at("a_zero")), (call["b"], call.at("b_zero")))
     a, b = (call.elementwise("sub", each, zero) if zero else each for each, zero in pairs)
     return one("elementwise", {"fn": "mul"}, common([a, b]), "int32", [a, b])
 
 
-_QLINEAR = {
-    "QLinearAdd": ("add", (0, 3)), "QLinearMul": ("mul", (0, 3)), "QLinearSigmoid": ("sigmoid", (0,)),
-    "QLinearLeakyRelu": ("leaky_relu", (0,)), "QLinearWhere": ("where", (0, 1, 4)),
-}  # fmt: skip
-"""The function, and the places of its operands."""
-
-
-@handles(*_QLINEAR)
-def _quantized(call: NodeCall) -> OperatorMeaning:
+def _quantized_function(call: NodeCall) -> OperatorMeaning:
     """Computed on small whole numbers by their scales; only the function itself is counted."""
-    fn, places = _QLINEAR[call.node.op]
-    ins = [call[place] for place in places]
-    return one("elementwise", {"fn": fn}, common(ins), ins[-1].dtype, call.given)
+    ins = read_by(call)
+    return one("elementwise", {"fn": call.text("fn")}, common(ins), ins[-1].dtype, call.given)
 
 
-@handles("GemmaRotaryEmbedding")
 def _gemma_rotary(call: NodeCall) -> OperatorMeaning:
     """Sine and cosine of the angles, by which queries and keys and their turned halves are multiplied."""
     angles, q, k = call[0], call[1], call[3]
     turns = [call.elementwise("sin", angles), call.elementwise("cos", angles)]
     outs = [Out(each.shape, each.dtype) for each in (q, k)]
     return OperatorMeaning("elementwise", {"fn": "mul_mul_add"}, outs, [*call.given[1:], *turns])
-
-
-@handles("QuantizeWithOrder", "DequantizeWithOrder")
-def _ordered(call: NodeCall) -> OperatorMeaning:
-    dtype = DTYPES.get(call.whole("to", 1), "float32") if call.node.op.startswith("De") else "int8"
-    return like(call[0], "quantize", dtype=dtype)
-
-
-@handles("IsAllFinite")
-def _finite(call: NodeCall) -> OperatorMeaning:
-    elements = sum(numel(each.shape) for each in call.given)
-    return one("elementwise", {"fn": "nan_check", "elements": elements}, (), "bool")
 
 
 # -- normalizations ------------------------------------------------------------------------------------------------------
@@ -122,19 +106,16 @@ def _summed(call: NodeCall, parts: Operands) -> Operand:
     return call.step("elementwise", results.added(ins), ins, [Out(common(ins), ins[0].dtype)])[0]
 
 
-@handles("SkipLayerNormalization", inputs="x skip gamma beta bias")
-@handles("SkipSimplifiedLayerNormalization", inputs="x skip gamma bias")
 def _skip_norm(call: NodeCall) -> OperatorMeaning:
     """The sum of two tensors, and a bias, normalized."""
-    x, simple = call["x"], call.node.op == "SkipSimplifiedLayerNormalization"
+    x = call["x"]
     total = _summed(call, [x, call["skip"], call.at("bias")])
     kept = Out(reduced(x.dims, (-1,), keepdims=True), "float32")
     outs = [Out(x.shape, x.dtype), kept, kept, Out(x.shape, x.dtype, home=total)]
     reads = [total, call.at("gamma"), call.at("beta")]
-    return OperatorMeaning("norm", {"fn": "rms" if simple else "layer"}, outs, reads)
+    return OperatorMeaning("norm", {"fn": call.text("fn")}, outs, reads)
 
 
-@handles("EmbedLayerNormalization")
 def _embed_norm(call: NodeCall) -> OperatorMeaning:
     """Rows of up to three tables looked up, added and normalized."""
     words, table = call[0], call[2]
@@ -148,19 +129,12 @@ def _embed_norm(call: NodeCall) -> OperatorMeaning:
     return OperatorMeaning("norm", {"fn": "layer"}, outs, [total, call.at(5), call.at(6)])
 
 
-@handles("QOrderedLayerNormalization")
-def _ordered_norm(call: NodeCall) -> OperatorMeaning:
-    return like(call[0], "norm", {"fn": "layer", "affine": 1 if call.at(3) is None else 2}, call.given)
-
-
-@handles("GatedRMSNorm")
 def _gated_norm(call: NodeCall) -> OperatorMeaning:
     normed = call.one("norm", {"fn": "rms"}, [call[0], call[1]])
     gate = call.elementwise("sigmoid" if call.text("activation", "silu") == "sigmoid" else "silu", call[2])
     return like(call[0], "elementwise", {"fn": "mul"}, [normed, gate])
 
 
-@handles("SkipGroupNorm")
 def _skip_group_norm(call: NodeCall) -> OperatorMeaning:
     x = total = call[0]
     for other in (call[3], call.at(4)):  # the skip may lack the axes of the image
@@ -176,35 +150,28 @@ def _skip_group_norm(call: NodeCall) -> OperatorMeaning:
 # -- products ------------------------------------------------------------------------------------------------------------
 
 
-@handles("MatMulBlockQuantizedFp4Weight", "MatMulBlockQuantizedFp8Weight")
 def _block_quantized(call: NodeCall) -> OperatorMeaning:
     """The weight is (out, in), of four bits two in a byte; with a scale of its own the first operand becomes one byte."""
-    four = call.node.op.endswith("Fp4Weight")
-    a, weight, bias = call[0], call[1], call.at(5 if four else 4)
-    scale = None if four else call.at(3)
+    a, weight, bias, scale = call["x"], call["weight"], call.at("bias"), call.at("scale")
     if scale is not None:
         a = call.one("quantize", NO_ATTRS, [a, scale], dtype="float8_e4m3fn")
-    depth = known((times(weight.dims[1], 2 if four else 1),))[0]
+    depth = known((times(weight.dims[1], call.whole("pack", 1)),))[0]
     reads = [a, weight, bias, *[each for each in call.given[2:] if each not in (bias, scale)]]
-    return one("matmul", with_bias(bias, depth=depth), (*a.dims[:-1], weight.dims[0]), call[0].dtype, reads)
+    return one("matmul", with_bias(bias, depth=depth), (*a.dims[:-1], weight.dims[0]), call["x"].dtype, reads)
 
 
-@handles("MatMulFpQ4")
-def _packed_four(call: NodeCall) -> OperatorMeaning:
+def _matmul_four(call: NodeCall) -> OperatorMeaning:
     """The weight is a run of bytes; its shape is an input."""
-    depth, width = call[2].integers
-    return one("matmul", {"depth": depth}, (*call[0].dims[:-1], width), call[0].dtype, [call[0], call[1]])
+    depth, width = call["shape"].integers
+    return one("matmul", {"depth": depth}, (*call["x"].dims[:-1], width), call["x"].dtype, [call["x"], call["weight"]])
 
 
-@handles("QOrderedMatMul")
-def _ordered_product(call: NodeCall) -> OperatorMeaning:
+def _ordered_matmul(call: NodeCall) -> OperatorMeaning:
     """Order 0 of the second operand, by columns, means that it is transposed; other orders permute memory."""
-    a, b, bias = call[0], call[2], call.at(5)
-    after: dict[str, Any] = {"then": ("fma",)} if call.at(6) is not None else {}
-    return results.product(a, b, bias, [a, b, bias, *call.given], transposed=(False, True), attrs=after)
+    found = matmul(call)
+    return found if call.at("more") is None else found._replace(attrs={**found.attrs, "then": ("fma",)})
 
 
-@handles("MatMulNBitsMlp", "MatMulNBitsQkv")
 def _quantized_block(call: NodeCall) -> OperatorMeaning:
     """A normalization, maybe of a sum, and products with packed weights: gate and up, or queries, keys and values."""
     gated = call.node.op == "MatMulNBitsMlp"
@@ -227,38 +194,27 @@ def _quantized_block(call: NodeCall) -> OperatorMeaning:
     return OperatorMeaning("elementwise", attrs, [Out(up.shape, up.dtype), summed], [gate, up])
 
 
-@handles("HyperConnectionPreMix", "HyperConnectionPostMix")
-def _streams(call: NodeCall) -> OperatorMeaning:
-    """Streams side by side: before a block they are added up with weights, after it they are mixed and given its result."""
-    x, count = call[0], call.whole("num_branches")
-    streams: Extent = count or x.dims[-2]
-    if call.node.op == "HyperConnectionPreMix":
-        features = known((x.dims[-1],))[0] // (count or 1)
-        attrs = {"depth": known((streams,))[0]}
-        scaled = float(call.attrs.get("reduction_scale", 1.0)) != 1.0
-        shape = (*(x.dims[:-1] if count else x.dims[:-2]), features)
-        return one("matmul", {**attrs, **({"then": ("mul",)} if scaled else {})}, shape, x.dtype, [x, call[1]])
-    block, gate, mix = call[1], call[2], call.at(3)
+def _streams_before(call: NodeCall) -> OperatorMeaning:
+    """Streams side by side are added up with weights before a block."""
+    x, count = call["x"], call.whole("num_branches")
+    attrs: dict[str, Any] = {"depth": count or known(x.dims[-2:-1])[0]}
+    if float(call.attrs.get("reduction_scale", 1.0)) != 1.0:
+        attrs["then"] = ("mul",)
+    features = known(x.dims[-1:])[0] // (count or 1)
+    return one("matmul", attrs, (*(x.dims[:-1] if count else x.dims[:-2]), features), x.dtype, [x, call["weights"]])
+
+
+def _streams_after(call: NodeCall) -> OperatorMeaning:
+    """After the block they are mixed and given its result."""
+    x, mix = call["x"], call.at("mix")
     if mix is not None:
-        x = call.one("matmul", {"depth": known((streams,))[0]}, [x, mix])
-    return like(x, "elementwise", {"fn": "fma"}, [x, gate, block])
+        x = call.one("matmul", {"depth": call.whole("num_branches") or known(x.dims[-2:-1])[0]}, [x, mix])
+    return like(x, "elementwise", {"fn": "fma"}, [x, call["gate"], call["block"]])
 
 
 # -- in other places -----------------------------------------------------------------------------------------------------
 
 
-@handles("TorchEmbedding")
-def _embedding(call: NodeCall) -> OperatorMeaning:
-    table, indices = call[0], call[1]
-    return one("embedding", NO_ATTRS, (*indices.dims, table.dims[-1]), table.dtype, [table, indices])
-
-
-@handles("RestorePadding")
-def _restored(call: NodeCall) -> OperatorMeaning:
-    return one("scatter", NO_ATTRS, (*call[1].dims, call[0].dims[-1]), call[0].dtype, call.given)
-
-
-@handles("UnfoldTensor")
 def _unfold(call: NodeCall) -> OperatorMeaning:
     """All windows along an axis, each as a last axis of its own."""
     x, size = call[0], call.whole("size", 1)
@@ -272,8 +228,6 @@ def _unfold(call: NodeCall) -> OperatorMeaning:
 
 ALIGNED = 4  # ONNX Runtime reorders channels whose number is a multiple of this
 WIDEST = 16  # Channels in the largest block
-_SCALING = ("_bn_nchwc", "_mul_nchwc")
-"""In the name of a convolution that replaces a normalization or a product with one number for each channel."""
 _KEEPING = frozenset(
     "Relu Sigmoid Tanh HardSigmoid Gelu QuickGelu Clip LeakyRelu Add Sum Mul Reshape MaxPool AveragePool GlobalMaxPool "
     "GlobalAveragePool Upsample".split()
@@ -314,31 +268,24 @@ def with_channels(graph: NodeGraph) -> NodeGraph:
     return replace(graph, nodes=tuple(nodes))
 
 
-@TABLE.handles("ReorderInput", "ReorderOutput", domains=(NCHWC,))
 def _reordered(call: NodeCall) -> OperatorMeaning:
     if not call.flag("channels_last"):
         return results.copied(call[0], call[0].shape)
     return results.turned(call[0], (0, 3, 1, 2) if call.node.op == "ReorderInput" else (0, 2, 3, 1))
 
 
-@TABLE.handles("Conv", domains=(NCHWC,))
-def _conv(call: NodeCall) -> OperatorMeaning:
-    x, weight, bias, more = call[0], call[1], call.at(2), call.at(3)
-    channels = call.whole("channels", known(weight.dims[:1])[0])
-    after = then(call)
-    if any(word in call.node.name for word in _SCALING):
-        steps: list[tuple[str, list[Operand | None]]] = [("mul" if bias is None else "fma", [weight, bias])]
-        steps += [("add", [more])] if more is not None else []
-        steps += [(str(fn), []) for fn in after.get("then", ())]  # type: ignore[union-attr]
-        for fn, reads in steps[:-1]:
-            x = call.one("elementwise", {"fn": fn}, [x, *reads])
-        fn, reads = steps[-1]
-        return like(x, "elementwise", {"fn": fn}, [x, *reads])
-    over = OnnxWindow(call, x, weight)
-    attrs = {**over.geometry, **after}
-    if more is not None:
-        attrs = added_then(attrs, bias)
-    return one("conv", attrs, over.shape(channels), x.dtype, [x, weight, bias, more])
+def _blocked_conv(call: NodeCall) -> OperatorMeaning:
+    """With some names it replaces a normalization or a product with one number for each channel."""
+    if not any(word in call.node.name for word in ("_bn_nchwc", "_mul_nchwc")):
+        return conv(call)
+    x, weight, bias, added = call["x"], call["weight"], call.at("bias"), call.at("added")
+    steps: list[tuple[Any, list[Operand | None]]] = [("mul" if bias is None else "fma", [weight, bias])]
+    steps += [("add", [added])] if added is not None else []
+    steps += [(fn, []) for fn in then(call).get("then", ())]
+    for fn, reads in steps[:-1]:
+        x = call.one("elementwise", {"fn": fn}, [x, *reads])
+    fn, reads = steps[-1]
+    return like(x, "elementwise", {"fn": fn}, [x, *reads])
 
 
 def unpadded(node: GraphNode, place: int, ins: Operands) -> tuple[int, ...]:

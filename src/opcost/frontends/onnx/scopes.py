@@ -13,8 +13,7 @@ from opcost.core.shapes import known
 from opcost.frontends.building import GraphBuilder, with_above
 from opcost.frontends.nodes.inputs import Scopes, clean
 from opcost.frontends.nodes.meaning import GraphNode, NodeGraph, Operand, Operands
-from opcost.frontends.onnx.operators import NCHWC
-from opcost.frontends.onnx.runtime import unpadded
+from opcost.frontends.onnx.runtime import NCHWC, unpadded
 
 _STATISTICS = {"BatchNormalization": (3, 4)}
 _QUANTIZED = {

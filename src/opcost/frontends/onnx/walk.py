@@ -13,14 +13,16 @@ from opcost.frontends.building import GraphBuilder
 from opcost.frontends.inputs import Usual
 from opcost.frontends.nodes.inputs import given_inputs
 from opcost.frontends.nodes.meaning import Content, GraphNode, Names, NodeGraph, Operand, Operands, Out, StoredValue
+from opcost.frontends.nodes.operators import operator_table
 from opcost.frontends.nodes.walk import FAULTS, MOST_TURNS, Block, Walk
+from opcost.frontends.onnx import operators, products, reductions, runtime
 from opcost.frontends.onnx.model import AttributeReference, Function, OnnxModel, read_model
-from opcost.frontends.onnx.operators import NCHWC, PREVIEW, TABLE
-from opcost.frontends.onnx.runtime import with_channels
+from opcost.frontends.onnx.runtime import NCHWC, with_channels
 from opcost.frontends.onnx.scopes import OnnxScopes
 from opcost.frontends.options import CountOptions
 from opcost.frontends.protobuf import FilePiece
 
+TABLE = operator_table("opcost.frontends.onnx", operators, products, reductions, runtime)
 MOST_CALLS = 64  # Functions that call functions
 
 _TRUE = Content((), (True,))
@@ -94,7 +96,10 @@ class OnnxWalk(Walk):
                 return self._scan(node, given, inner("body"))
             case "SequenceMap":
                 return self._each_item(node, given, inner("body"))
-        if (node.domain, node.op) == (PREVIEW, "FlexAttention") and node.attrs.keys() & {"score_mod", "prob_mod"}:
+        if (node.domain, node.op) == ("ai.onnx.preview", "FlexAttention") and node.attrs.keys() & {
+            "score_mod",
+            "prob_mod",
+        }:
             return self._flex(node, given, inner)
         return None
 

@@ -12,36 +12,24 @@ from opcost.core.graph import NO_ATTRS
 from opcost.core.shapes import Dims, Extent, Mismatch, divided, known, product, times, total
 from opcost.frontends.nodes.meaning import NodeCall, Operand, OperatorMeaning, Out
 from opcost.frontends.nodes.results import numel, one, with_bias
-from opcost.frontends.tflite.operators import SAME, handles, swept, then, window
+from opcost.frontends.nodes.windows import SlidingWindow, then
+from opcost.frontends.tflite.operators import swept
 
 
-@handles("CONV_2D")
-def _conv(call: NodeCall) -> OperatorMeaning:
-    """The weight has the channels of one group."""
-    x, weight, bias = call[0], call[1], call.at(2)
-    if x.dims[-1]:
-        divided(x.dims[-1], known(weight.dims[-1:])[0], "channels", "of a group")
-    over = window(call, x.dims[1:-1], weight.dims[1:-1], "hw")
-    shape = (x.dims[0], *over.swept(), weight.dims[0])
-    return one("conv", {**over.geometry, **then(call)}, shape, x.dtype, [x, weight, bias])
-
-
-@handles("DEPTHWISE_CONV_2D", "CONV_3D")
 def _depthwise(call: NodeCall) -> OperatorMeaning:
     """The weight is (1, *kernel, out), or (*kernel, in, out): each element of the result meets all but its last axis."""
     x, weight, bias = call[0], call[1], call.at(2)
     flat = call.node.op == "DEPTHWISE_CONV_2D"
-    over = window(call, x.dims[1:-1], *((weight.dims[1:-1], "hw") if flat else (weight.dims[:3], "dhw")))
+    over = SlidingWindow(call, weight.dims[1:-1] if flat else weight.dims[:3], x.dims[1:-1])
     shape = (x.dims[0], *over.swept(), weight.dims[-1])
     macs = numel(shape) * prod(known(weight.dims[1 if flat else 0 : -1]))
-    attrs = with_bias(bias, macs=macs) | {**over.geometry, **then(call)}
+    attrs = with_bias(bias, macs=macs, **over.geometry, **then(call))
     return one("conv", attrs, shape, x.dtype, [x, weight, bias])
 
 
-@handles("TRANSPOSE_CONV", "CONV_3D_TRANSPOSE")
 def _transposed(call: NodeCall) -> OperatorMeaning:
     """Each element of x meets the kernel, for every channel of the result; the shape of the result is an input."""
-    target, weight, x, bias = call[0], call[1], call[2], call.at(3)
+    target, weight, x, bias = call["shape"], call["weight"], call["x"], call.at("bias")
     flat = call.node.op == "TRANSPOSE_CONV"
     kernel, channels = (weight.dims[1:-1], weight.dims[0]) if flat else (weight.dims[:3], weight.dims[3])
     shape: Dims = target.integers if target.content is not None else _spread(call, x, kernel, channels)
@@ -53,13 +41,12 @@ def _spread(call: NodeCall, x: Operand, kernel: Dims, channels: Extent) -> Dims:
     """The shape that follows from x alone, where the one that is given depends on data."""
     strides = [call.whole(f"stride_{axis}", 1) for axis in ("dhw" if len(kernel) > 2 else "hw")]
     space = [times(n, s) for n, s in zip(x.dims[1:-1], strides, strict=True)]
-    if call.whole("padding") != SAME:
+    if call.whole("padding") != 0:
         axes = zip(space, kernel, strides, strict=True)
         space = [None if n is None or k is None else n + max(k - s, 0) for n, k, s in axes]
     return (x.dims[0], *space, channels)
 
 
-@handles("FULLY_CONNECTED")
 def _fully_connected(call: NodeCall) -> OperatorMeaning:
     x, weight, bias = call[0], call[1], call.at(2)
     width, depth = known(weight.dims)
@@ -72,7 +59,6 @@ def _fully_connected(call: NodeCall) -> OperatorMeaning:
     return one("matmul", with_bias(bias, depth=depth, **then(call)), shape, x.dtype, [x, weight, bias])
 
 
-@handles("STABLEHLO_DOT_GENERAL")
 def _dot_general(call: NodeCall) -> OperatorMeaning:
     a, b, at = call[0], call[1], call.attrs
     batch, summed = at["batch_a"], at["summed_a"]
@@ -82,7 +68,6 @@ def _dot_general(call: NodeCall) -> OperatorMeaning:
     return one("matmul", {"depth": depth}, (*[a.dims[axis] for axis in batch], *rows, *columns), a.dtype)
 
 
-@handles("STABLEHLO_CONVOLUTION")
 def _convolution(call: NodeCall) -> OperatorMeaning:
     """Axes are where the options put them; an element of the result meets the kernel of one group."""
     x, weight, at = call[0], call[1], call.attrs
@@ -128,7 +113,6 @@ def _with_one_weight(call: NodeCall) -> OperatorMeaning:
     return OperatorMeaning("elementwise", {"fn": "lstm_cell", "elements": numel(state.shape)}, outs, [gates, state])
 
 
-@handles("LSTM", "RNN", *(f"{way}DIRECTIONAL_SEQUENCE_{cell}" for way in ("UNI", "BI") for cell in ("LSTM", "RNN")))
 def _recurrent(call: NodeCall) -> OperatorMeaning:
     """All steps of a layer in its directions; biases and gates that the rule does not have are operators of their own."""
     x, name = call[0], call.node.op
@@ -161,7 +145,6 @@ def _recurrent(call: NodeCall) -> OperatorMeaning:
     return OperatorMeaning("recurrent", {"cell": cell, "steps": steps, "layers": sizes}, outs)
 
 
-@handles("SVDF")
 def _svdf(call: NodeCall) -> OperatorMeaning:
     """Each filter is a product along the features, then one along the steps that are remembered; ranks are added up."""
     x, features, time, bias = call[0], call[1], call[2], call.at(3)

@@ -16,11 +16,13 @@ from opcost.frontends.flatbuffer import pages_of
 from opcost.frontends.nodes import MOST_DEPTH
 from opcost.frontends.nodes.inputs import Scopes, given_inputs, path_in_name
 from opcost.frontends.nodes.meaning import GraphNode, Names, NodeGraph, Operand, Operands, Out, plain
+from opcost.frontends.nodes.operators import operator_table
 from opcost.frontends.nodes.walk import Walk
 from opcost.frontends.options import CountOptions
-from opcost.frontends.tflite import products as _products  # noqa: F401 - it enters its operators in the table
+from opcost.frontends.tflite import operators, products
 from opcost.frontends.tflite.model import LiteModel, LiteSignature, LiteTensor, read_model
-from opcost.frontends.tflite.operators import TABLE
+
+TABLE = operator_table("opcost.frontends.tflite", operators, products)
 
 
 def load(path: Path, options: CountOptions) -> Graph:

@@ -1,0 +1,125 @@
+"""Operators that move a kernel over an image: convolutions, transposed ones, and pools, with the words that formats have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from opcost.core import shapes
+from opcost.core.graph import Attr
+from opcost.core.shapes import Dims, Mismatch, divided, known, same_windows, times
+from opcost.frontends.nodes.meaning import NodeCall, Operands, OperatorMeaning, Out
+from opcost.frontends.nodes.results import element_type, numel, one, with_bias
+
+_ACTIVATIONS = {
+    **{name: name for name in "relu tanh sigmoid hardsigmoid hardswish gelu gelu_tanh".split()},
+    "leakyrelu": "leaky_relu", "clip": "clamp",
+    "1": "relu", "2": "hardtanh", "3": "relu6", "4": "tanh", "5": "sign",  # TensorFlow Lite has numbers
+}  # fmt: skip
+
+
+def then(call: NodeCall) -> dict[str, Attr]:
+    """The activation that a product or a convolution applies to its result."""
+    name = _ACTIVATIONS.get(call.text("activation").lower())
+    return {"then": (name,)} if name else {}
+
+
+class SlidingWindow:
+    """Kernel, stride, dilation and padding of a node along each axis of an image; what is not given is 1, or nothing.
+
+    Formats have their own words for the padding: Core ML's `pad_type` and pairs, ONNX's `auto_pad` and all that is before, then
+    all that is behind, and TensorFlow Lite's number.
+    """
+
+    def __init__(self, call: NodeCall, kernel: Dims, space: Dims) -> None:
+        rank = len(kernel)
+        self.kernel, self.space = kernel, space
+        self.stride = _along(call, "strides", "stride", rank)
+        self.dilation = _along(call, "dilations", "dilation", rank)
+        pads: Sequence[tuple[int, int]] = ()
+        mode = call.text("pad_type", call.text("auto_pad", "NOTSET"))
+        if mode == "custom" and (given := call.integers("pad")):
+            pads = tuple(zip(given[::2], given[1::2], strict=False))
+        elif mode == "NOTSET" and (given := call.integers("pads")):
+            pads = tuple(zip(given[:rank], given[rank:], strict=False))
+        self.pads = pads or ((0, 0),) * rank
+        self.same = mode.lower().startswith("same") or call.attrs.get("padding") == 0
+        """The axes are padded so that only the stride shortens them."""
+        if not len(self.stride) == len(self.dilation) == len(self.pads) == len(space) == rank:
+            raise Mismatch("kernel, strides, dilations and paddings do not have the same number of axes")
+        if min(self.stride, default=1) < 1:
+            raise Mismatch(f"its strides are {self.stride}")
+
+    def swept(self, *, ceil: bool = False) -> Dims:
+        """The number of places that the kernel takes along each axis."""
+        if self.same:
+            return tuple(map(same_windows, self.space, self.stride))
+        axes = zip(self.space, self.kernel, self.stride, self.dilation, self.pads, strict=True)
+        last: Any = "begun" if ceil else "whole"
+        return tuple(shapes.windows(n, k, stride=s, dilation=d, padding=p, last=last) for n, k, s, d, p in axes)
+
+    def spread(self, extra: Sequence[int] | None) -> Dims:
+        """What a transposed convolution makes of each axis."""
+        if self.same:
+            return tuple(map(times, self.space, self.stride))
+        more = extra or (0,) * len(self.kernel)
+        axes = zip(self.space, self.kernel, self.stride, self.dilation, self.pads, more, strict=True)
+        return tuple(shapes.spread(n, k, stride=s, dilation=d, padding=p, extra=e) for n, k, s, d, p, e in axes)
+
+    @property
+    def geometry(self) -> dict[str, Attr]:
+        """What a receptive field follows from."""
+        return {"kernel": known(self.kernel), "stride": self.stride, "dilation": self.dilation}
+
+
+def _along(call: NodeCall, many: str, each: str, rank: int) -> tuple[int, ...]:
+    """A number for each axis: in one attribute, or in several for depth, height and width; 1 unless given."""
+    return call.integers(many) or tuple([call.whole(f"{each}_{axis}", 1) for axis in "dhw".rjust(rank)[-rank:]])
+
+
+def conv(call: NodeCall) -> OperatorMeaning:
+    """The weight is (out, in, *kernel), of transposed ones (in, out, *kernel); the image may lack axes in front.
+
+    `last`: channels come last in the image, `weight_last`: in the weight, too; `channels`: so many of those of the weight are
+    counted; `added`: a tensor that is added before the activation.
+    """
+    x, weight, bias, added = call["x"], call["weight"], call.at("bias"), call.at("added")
+    kernel = call.integers("kernel_shape") or (weight.dims[1:-1] if call.flag("weight_last") else weight.dims[2:])
+    rank, last = len(kernel), call.flag("last")
+    over = SlidingWindow(call, kernel, x.dims[-rank - 1 : -1] if last else x.dims[-rank:])
+    attrs = {**over.geometry, **then(call)}
+    if call.flag("transposed"):
+        attrs["transposed"] = True
+        target, channels = call.integers("output_shape"), times(weight.dims[1], call.whole("groups", 1))
+        space: Dims = target[-rank:] if target else over.spread(call.integers("output_padding"))
+    else:
+        space, channels = over.swept(), call.attrs.get("channels", weight.dims[0])
+    if call.flag("weight_last") and x.dims[-1]:
+        divided(x.dims[-1], known(weight.dims[-1:])[0], "channels", "of a group")
+    front = x.dims[: -rank - 1]
+    shape = (*front, *space, channels) if last else (*front, channels, *space)
+    reads: Operands = [x, weight, bias, added]
+    if call.flag("quantized"):  # scales are between the operands
+        attrs |= with_bias(bias, macs=numel(shape) * prod(known(weight.dims[1:])))
+        reads = call.given
+    elif added is not None:
+        attrs |= {"then": ("add", *then(call).get("then", ())), "bias": bias is not None}
+    return one("conv", attrs, shape, element_type(call, x), reads)
+
+
+def pool(call: NodeCall) -> OperatorMeaning:
+    """The greatest, the mean or the norm under each window, and maybe where it is; `global`: of the whole image."""
+    x, fn, last = call["x"], call.text("fn"), call.flag("last")
+    kernel: Dims = _along(call, "kernel_sizes", "filter", len(x.dims) - 2)
+    rank = len(kernel)
+    space = x.dims[-rank - 1 : -1] if last else x.dims[-rank:]
+    if call.flag("global"):
+        attrs: dict[str, Any] = {"fn": fn if fn == "lp" else f"adaptive_{fn}", "window": prod(known(space))}
+        space = (1,) * rank
+    else:
+        over = SlidingWindow(call, kernel, space)
+        attrs = {"fn": fn, "window": prod(known(kernel)), **over.geometry}
+        space = over.swept(ceil=call.flag("ceil_mode"))
+    shape = (*x.dims[: -rank - 1], *space, x.dims[-1]) if last else (*x.dims[:-rank], *space)
+    return OperatorMeaning("pool", attrs, [Out(shape, x.dtype), Out(shape, "int64")], [x])

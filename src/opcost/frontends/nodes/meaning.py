@@ -298,7 +298,7 @@ class NodeCall:
 
     def numbers(self, name: str) -> tuple[Number, ...] | None:
         """Numbers that are an input or an attribute, with None where one is not known; None: not given."""
-        if (given := self.at(name)) is not None:
+        if name in self.places and (given := self.at(name)) is not None:
             return given.numbers
         found = self.attrs.get(name)
         return found if found is None or type(found) is tuple else tuple(found) if type(found) is list else (found,)
@@ -386,9 +386,11 @@ class OperatorRow(NamedTuple):
         attrs, places = node.attrs, node.attrs.get("@", self.places)
         if self.constants:
             attrs = {**self.constants, **attrs} if attrs else self.constants
-        if self.renamed:
-            attrs = {**attrs, **{name: attrs[old] for name, old in self.renamed.items() if old in attrs}}
-            places = {**places, **{name: places[old] for name, old in self.renamed.items() if old in places}}
+        for name, old in self.renamed.items():
+            if old in attrs:
+                attrs = {**attrs, name: attrs[old]}
+            elif old in places:
+                places = {**places, name: places[old]}
         return NodeCall(node, ins, attrs, places, path, graph, walk)
 
 

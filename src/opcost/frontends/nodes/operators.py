@@ -302,9 +302,9 @@ def matmul(call: NodeCall) -> OperatorMeaning:
     a, b, bias = call["x"], call["y"], call.at("bias") if call.attrs.get("beta", 1) else None
     turned = call.flag("transpose_x"), call.flag("transpose_y")
     shape = shapes.matmul(a.dims, b.dims, transpose_a=turned[0], transpose_b=turned[1])
-    others = [bias] if call.flag("settings") else [each for each in call.given if each is not a and each is not b]
+    others = [bias] if "settings" in call.attrs else [each for each in call.ins if each is not a and each is not b]
     dtype, depth = element_type(call, a), a.dims[-2 if turned[0] and len(a.dims) > 1 else -1]
-    if call.flag("quantized"):
+    if "quantized" in call.attrs:
         a = call.one("quantize", NO_ATTRS, [a], dtype="uint8")
     if depth is None:
         return one("unknown", NO_ATTRS, shape, dtype, [a, b, *others])

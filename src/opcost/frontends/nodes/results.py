@@ -47,8 +47,8 @@ def with_bias(bias: Operand | None, **attrs: Any) -> dict[str, Any]:
 
 def element_type(call: NodeCall, x: Operand) -> str:
     """The element type of a result: that of the input `like`, the one that the row gives, or that of an operand."""
-    like = call.at("like")
-    return call.text("out_dtype", x.dtype) if like is None else like.dtype
+    like = call.at("like") if "like" in call.places else None
+    return call.attrs.get("out_dtype", x.dtype) if like is None else like.dtype
 
 
 def common(ins: Sequence[Operand]) -> Shape:

@@ -19,9 +19,10 @@ _ACTIVATIONS = {
 }  # fmt: skip
 
 
-def then(call: NodeCall) -> dict[str, Attr]:
+def then(call: NodeCall) -> dict[str, tuple[str, ...]]:
     """The activation that a product or a convolution applies to its result."""
-    name = _ACTIVATIONS.get(call.text("activation").lower())
+    given = call.attrs.get("activation")
+    name = _ACTIVATIONS.get(str(given).lower()) if given else None
     return {"then": (name,)} if name else {}
 
 
@@ -57,7 +58,7 @@ class SlidingWindow:
             return tuple(map(same_windows, self.space, self.stride))
         axes = zip(self.space, self.kernel, self.stride, self.dilation, self.pads, strict=True)
         last: Any = "begun" if ceil else "whole"
-        return tuple(shapes.windows(n, k, stride=s, dilation=d, padding=p, last=last) for n, k, s, d, p in axes)
+        return tuple([shapes.windows(n, k, stride=s, dilation=d, padding=p, last=last) for n, k, s, d, p in axes])
 
     def spread(self, extra: Sequence[int] | None) -> Dims:
         """What a transposed convolution makes of each axis."""
@@ -65,7 +66,7 @@ class SlidingWindow:
             return tuple(map(times, self.space, self.stride))
         more = extra or (0,) * len(self.kernel)
         axes = zip(self.space, self.kernel, self.stride, self.dilation, self.pads, more, strict=True)
-        return tuple(shapes.spread(n, k, stride=s, dilation=d, padding=p, extra=e) for n, k, s, d, p, e in axes)
+        return tuple([shapes.spread(n, k, stride=s, dilation=d, padding=p, extra=e) for n, k, s, d, p, e in axes])
 
     @property
     def geometry(self) -> dict[str, Attr]:
@@ -75,7 +76,9 @@ class SlidingWindow:
 
 def _along(call: NodeCall, many: str, each: str, rank: int) -> tuple[int, ...]:
     """A number for each axis: in one attribute, or in several for depth, height and width; 1 unless given."""
-    return call.integers(many) or tuple([call.whole(f"{each}_{axis}", 1) for axis in "dhw".rjust(rank)[-rank:]])
+    if f"{each}_h" in call.attrs or f"{each}_d" in call.attrs:
+        return tuple([call.whole(f"{each}_{axis}", 1) for axis in "dhw"[-rank:]])
+    return call.integers(many) or (1,) * rank
 
 
 def conv(call: NodeCall) -> OperatorMeaning:
@@ -85,41 +88,43 @@ def conv(call: NodeCall) -> OperatorMeaning:
     counted; `added`: a tensor that is added before the activation.
     """
     x, weight, bias, added = call["x"], call["weight"], call.at("bias"), call.at("added")
-    kernel = call.integers("kernel_shape") or (weight.dims[1:-1] if call.flag("weight_last") else weight.dims[2:])
-    rank, last = len(kernel), call.flag("last")
+    last, weight_last = call.attrs.get("last"), call.attrs.get("weight_last")
+    kernel = call.integers("kernel_shape") or (weight.dims[1:-1] if weight_last else weight.dims[2:])
+    rank = len(kernel)
     over = SlidingWindow(call, kernel, x.dims[-rank - 1 : -1] if last else x.dims[-rank:])
-    attrs = {**over.geometry, **then(call)}
-    if call.flag("transposed"):
+    after = then(call)
+    attrs: dict[str, Any] = {**over.geometry, **after}
+    if "transposed" in call.attrs:
         attrs["transposed"] = True
         target, channels = call.integers("output_shape"), times(weight.dims[1], call.whole("groups", 1))
         space: Dims = target[-rank:] if target else over.spread(call.integers("output_padding"))
     else:
         space, channels = over.swept(), call.attrs.get("channels", weight.dims[0])
-    if call.flag("weight_last") and x.dims[-1]:
+    if weight_last and x.dims[-1]:
         divided(x.dims[-1], known(weight.dims[-1:])[0], "channels", "of a group")
     front = x.dims[: -rank - 1]
     shape = (*front, *space, channels) if last else (*front, channels, *space)
     reads: Operands = [x, weight, bias, added]
-    if call.flag("quantized"):  # scales are between the operands
+    if "quantized" in call.attrs:  # scales are between the operands
         attrs |= with_bias(bias, macs=numel(shape) * prod(known(weight.dims[1:])))
         reads = call.given
     elif added is not None:
-        attrs |= {"then": ("add", *then(call).get("then", ())), "bias": bias is not None}
+        attrs |= {"then": ("add", *after.get("then", ())), "bias": bias is not None}
     return one("conv", attrs, shape, element_type(call, x), reads)
 
 
 def pool(call: NodeCall) -> OperatorMeaning:
     """The greatest, the mean or the norm under each window, and maybe where it is; `global`: of the whole image."""
-    x, fn, last = call["x"], call.text("fn"), call.flag("last")
+    x, fn, last = call["x"], call.attrs["fn"], call.attrs.get("last")
     kernel: Dims = _along(call, "kernel_sizes", "filter", len(x.dims) - 2)
     rank = len(kernel)
     space = x.dims[-rank - 1 : -1] if last else x.dims[-rank:]
-    if call.flag("global"):
+    if call.attrs.get("global"):
         attrs: dict[str, Any] = {"fn": fn if fn == "lp" else f"adaptive_{fn}", "window": prod(known(space))}
         space = (1,) * rank
     else:
         over = SlidingWindow(call, kernel, space)
         attrs = {"fn": fn, "window": prod(known(kernel)), **over.geometry}
-        space = over.swept(ceil=call.flag("ceil_mode"))
+        space = over.swept(ceil=bool(call.attrs.get("ceil_mode")))
     shape = (*x.dims[: -rank - 1], *space, x.dims[-1]) if last else (*x.dims[:-rank], *space)
     return OperatorMeaning("pool", attrs, [Out(shape, x.dtype), Out(shape, "int64")], [x])

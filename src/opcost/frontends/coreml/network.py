@@ -10,44 +10,16 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from opcost.core.parsing import Bad
+from opcost.core.parsing import Bad, packaged_table
 from opcost.frontends.nodes import MOST_CONTENT, MOST_DEPTH
 from opcost.frontends.nodes.meaning import Content, DeclaredValue, GraphNode, NodeGraph, StoredValue
 from opcost.frontends.protobuf import MessageFields, Piece, fields, floats, piece, size_of, text
 
 _FIXED: dict[int, str] = {
-    170: "l2_norm x", 175: "softmax x", 180: "local_response_norm x size=3i", 330: "split x axis=-3 num_splits=1i",
-    600: "identity x", 660: "clip x", 665: "ceil x", 670: "floor x", 680: "sign x", 685: "round x", 700: "exp2 x", 710: "sin x",
-    715: "cos x", 720: "tan x", 730: "asin x", 735: "acos x", 740: "atan x", 750: "sinh x", 755: "cosh x", 760: "tanh x",
-    770: "asinh x", 775: "acosh x", 780: "atanh x", 790: "erf x", 815: "equal x y", 820: "not_equal x y", 825: "less x y",
-    827: "less_equal x y", 830: "greater x y", 832: "greater_equal x y", 840: "logical_or x y", 845: "logical_xor x y",
-    850: "logical_not x", 855: "logical_and x y", 865: "mod x y", 870: "minimum x y", 875: "maximum x y", 880: "add x y",
-    885: "pow x y", 890: "real_div x y", 895: "floor_div x y", 900: "mul x y", 905: "sub x y", 920: "tile x reps=1I",
-    925: "stack *values axis=1i", 930: "gather x indices axis=1i", 935: "scatter data indices updates",
-    940: "gather_nd x indices",
-    945: "scatter_nd data indices updates", 950: "softmax x", 952: "gather_along_axis x indices",
-    954: "scatter_along_axis data indices updates", 960: "reverse x", 965: "reverse_sequence x",
-    975: "split x axis=1i num_splits=2i split_sizes=3I", 980: "concat *values axis=1i", 985: "transpose x perm=1I",
-    995: "slice_by_index x begin=1I begin_mask=2I end=3I end_mask=4I stride=5I squeeze_mask=6I", 1005: "sliding_windows x",
-    1015: "topk x axis=1i k=2i", 1020: "reduce_argmin x axis=1i", 1025: "reduce_argmax x axis=1i", 1065: "shape x",
-    1080: "fill_like ref_tensor", 1085: "fill shape=2I", 1105: "broadcast_to x shape=1I", 1120: "squeeze x axes=1I",
-    1125: "expand_dims x axes=1I", 1130: "flatten2d x axis=1i", 1135: "reshape_like x", 1140: "reshape x shape=1I",
-    1145: "reshape x shape", 1150: "reshape x shape=1I", 1155: "pad x pad=2I", 1313: "non_zero x", 1315: "band_part x",
-    1320: "band_part x", 1325: "band_part x", 1330: "select cond a b", 1450: "one_hot indices one_hot_vector_size=1i axis=2i",
-    1455: "cumsum x", 1460: "clamped_relu x", 1461: "argsort x axis=1i", 211: "resize_bilinear x", 212: "crop_resize x roi",
-    165: "instance_norm x", 1400: "non_maximum_suppression boxes scores", 300: "reshape_image x shape=1I",
-    301: "reshape_image x shape=-1,1,1", 350: "slice_image x begin=1i end=2i stride=3i axis=4i", 620: "leave_turn",
-    625: "leave_turn", 345: "space_to_depth|depth_to_space|pixel_shuffle x block_size=2i",
-    220: "sqrt|rsqrt|inverse|square|exp|log|abs|threshold x", 140: "linear x weight=weight@20:2i,1i bias=bias@21:2i",
-    **dict.fromkeys((150, 1040), "embed indices x=weight@20:1i,2i"), **dict.fromkeys((290, 1070), "identity x=data@2:1I"),
-    160: "batch_norm x gamma=gamma@15:1i beta=beta@16:1i mean=mean@17:1i variance=variance@18:1i",
-    200: "pad x pad=10B", 190: "crop x edges=1B", 320: "concat_image *values sequence=100i", 795: "gelu x mode=1i",
-    1466: "max_pool|avg_pool x kernel_sizes=1,1,1 global=1", 250: "add x y=bias@2:1I",
-    1350: "layer_norm x gamma=gamma@3:1I beta=beta@4:1I",
-    1045: "matmul x y y=weight@8:5i,6i bias=bias@9:6i transpose_x=1i transpose_y=2i",
-    **{number: f"reduce_{name} x axes=1I keep_dims=2i" for number, name in zip(
-        range(1250, 1300, 5), "l1_norm l2_norm max min sum prod mean log_sum sum_square log_sum_exp".split(), strict=True)},
-}  # fmt: skip
+    int(number): row
+    for numbers, row in packaged_table("opcost.frontends.coreml", "layers.json").items()
+    for number in numbers.split()
+}
 """Plain layers: the operator (of several, field 1 has the number), its inputs, then attributes and weights by their fields.
 
 `k=2i` is the number in field 2, `k=2I` a list of numbers, `k=2B` the borders of an image, `k=-3` always -3; `y=bias@2:5i` is the

@@ -31,8 +31,11 @@ def _field(word: str) -> tuple[str, str, int]:
     return name.rstrip("?"), form, int(default or 0)
 
 
-FIELDS = {op: list(map(_field, words.split())) for ops, words in _FORMAT["options"].items() for op in ops.split()}
-"""The fields of operators' options in the order of their slots."""
+FIELDS: dict[str, list[tuple[str, str, int]]] = {}  # Of operators' options in the order of their slots
+for _line in _FORMAT["options"]:
+    _ops, _, _words = _line.partition(":")
+    for _op in _ops.split():
+        FIELDS.setdefault(_op, []).extend(map(_field, _words.split()))
 
 
 def _options(op: str, table: FlatTable | None) -> dict[str, Any]:

@@ -366,7 +366,8 @@ class OperatorRow(NamedTuple):
     def parsed(cls, handler: Handler, words: Iterable[str]) -> OperatorRow:
         """An operator from the words of its row.
 
-        `x`: the next input; `*x`: all from here on; `axis<dim`: the node calls this attribute dim; `axis=-1`: it is always -1.
+        `x`: the next input; `x|scale`: it has two names; `*x`: all from here on; `axis<dim`: the node calls this attribute dim;
+        `axis=-1`: it is always -1.
         """
         row, at = cls(handler, {}, {}, {}), 0
         for word in words:
@@ -377,7 +378,8 @@ class OperatorRow(NamedTuple):
             elif less:
                 row.renamed[own] = old
             else:
-                row.places[word.lstrip("*")] = range(at, 1 << 16) if word.startswith("*") else (at,)
+                for each in word.lstrip("*").split("|"):
+                    row.places[each] = range(at, 1 << 16) if word.startswith("*") else (*row.places.get(each, ()), at)
                 at += 1
         return row
 

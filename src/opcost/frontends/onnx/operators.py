@@ -23,7 +23,7 @@ def stated(call: NodeCall, name: str, default: str) -> str:
 EXPRESSIONS: dict[str, Handler] = {
     "shrink": lambda call: like(call[0], "elementwise", {"fn": "softshrink" if call.attrs.get("bias") else "hardshrink"}),
     "cast": lambda call: results.converted(
-        call["x"], like_x.dtype if (like_x := call.at("like")) else stated(call, "to", "float32")
+        call["x"], stated(call, "to", "float32") if call.at("like") is None else call["like"].dtype
     ),
     "dynamic_quantize": lambda call: OperatorMeaning(
         "quantize", NO_ATTRS, [Out(call["x"].shape, "uint8"), Out((), "float32"), Out((), "uint8")]

@@ -152,7 +152,7 @@ def _skip_group_norm(call: NodeCall) -> OperatorMeaning:
 
 def _block_quantized(call: NodeCall) -> OperatorMeaning:
     """The weight is (out, in), of four bits two in a byte; with a scale of its own the first operand becomes one byte."""
-    a, weight, bias, scale = call["x"], call["weight"], call.at("bias"), call.at("scale")
+    a, weight, bias, scale = call["x"], call["weight"], call.at("bias"), call.at("quantized_by")
     if scale is not None:
         a = call.one("quantize", NO_ATTRS, [a, scale], dtype="float8_e4m3fn")
     depth = known((times(weight.dims[1], call.whole("pack", 1)),))[0]

@@ -12,33 +12,9 @@ from opcost.core.graph import INTEGER, Role
 from opcost.core.shapes import known
 from opcost.frontends.building import GraphBuilder, with_above
 from opcost.frontends.nodes.inputs import Scopes, clean
-from opcost.frontends.nodes.meaning import GraphNode, NodeGraph, Operand, Operands
+from opcost.frontends.nodes.meaning import GraphNode, NodeGraph, Operand, Operands, OperatorTable
 from opcost.frontends.onnx.runtime import NCHWC, unpadded
 
-_STATISTICS = {"BatchNormalization": (3, 4)}
-_QUANTIZED = {
-    "DequantizeLinear": (0,), "QLinearConv": (3, 8), "QLinearMatMul": (3,), "MatMulInteger": (1,), "ConvInteger": (1,),
-    "QGemm": (3, 6), "MatMulNBits": (1,), "MatMulBnb4": (1,), "QAttention": (1,), "DynamicQuantizeMatMul": (1,),
-    "MatMulIntegerToFloat": (1,), "MatMulInteger16": (1,), "MatMulFpQ4": (1,), "MatMulBlockQuantizedFp4Weight": (1,),
-    "QOrderedMatMul": (2,), "MatMulNBitsMlp": (3, 6), "MatMulNBitsQkv": (3, 6, 9),
-    "QLinearAdd": (0, 3), "QLinearMul": (0, 3),
-    "DynamicQuantizeLSTM": (1, 2), "GatherBlockQuantized": (0,), "QMoE": (2, 5, 8), "Gather": (0,),
-}  # fmt: skip
-"""Whole numbers that are weights, by the place at which an operator reads them."""
-_SCALES = {
-    "DequantizeLinear": (1, 2), "QuantizeLinear": (1, 2), "QLinearConv": (1, 2, 4, 5, 6, 7), "QLinearMatMul": (1, 2, 4, 5, 6, 7),
-    "QGemm": (1, 2, 4, 5, 7, 8), "MatMulNBits": (2, 3, 4), "MatMulBnb4": (2,), "QAttention": (3, 4, 6, 7),
-    "DynamicQuantizeMatMul": (2, 3), "MatMulIntegerToFloat": (2, 3, 4, 5), "MatMulInteger": (2, 3), "ConvInteger": (2, 3),
-    "MatMulBlockQuantizedFp4Weight": (2, 3, 4), "MatMulBlockQuantizedFp8Weight": (2, 3), "QOrderedMatMul": (1, 3, 4, 7),
-    "MatMulNBitsMlp": (4, 7), "MatMulNBitsQkv": (4, 7, 10),
-    "GatherBlockQuantized": (2, 3), "QMoE": (3, 6, 9), "DynamicQuantizeLSTM": (8, 9, 10, 11),
-}  # fmt: skip
-"""Scales and zero points."""
-_SETTINGS = {
-    "Resize": (1, 2, 3), "Upsample": (1,), "OneHot": (1, 2), "NonMaxSuppression": (2, 3, 4), "Clip": (1, 2),
-    "Pad": (2,),
-}  # fmt: skip
-"""Settings of an operator, which are no weights though they are floating numbers."""
 _PACKED = {
     ("MatMulNBits", 1): "N", ("MatMulBnb4", 1): "N", ("MatMulNBitsMlp", 3): "N", ("MatMulNBitsMlp", 6): "N",
     ("MatMulNBitsQkv", 3): "Nq", ("MatMulNBitsQkv", 6): "Nkv", ("MatMulNBitsQkv", 9): "Nkv",
@@ -63,8 +39,9 @@ _WEIGHTED = frozenset("Conv ConvTranspose Gemm MatMul FusedConv FusedMatMul LSTM
 class OnnxScopes(Scopes):
     """Paths of PyTorch's two exporters, and the tensors that quantized operators read."""
 
-    def __init__(self, graph: NodeGraph) -> None:
+    def __init__(self, graph: NodeGraph, table: OperatorTable) -> None:
         super().__init__()
+        self._table = table  # Rows name the inputs that are scales, statistics, settings, and weights of whole numbers
         signature = _TARGET.findall(graph.props.get("pkg.torch.export.ExportedProgram.graph_signature", ""))
         self._parts: dict[str, Role] = {target: _PARTS[part] for _, part, target in signature}
         """Parameters and buffers of the module that was exported, by their names; none: the exporter does not say."""
@@ -140,12 +117,14 @@ class OnnxScopes(Scopes):
         return (int(node.attrs[width]), int(node.attrs["K"])), f"uint{int(node.attrs.get('bits', 4))}"
 
     def role(self, node: GraphNode, place: int, made: Operand) -> Role:
-        if place in _STATISTICS.get(node.op, ()) or place in _SCALES.get(node.op, ()):
+        row = self._table.get((node.domain, node.op))
+        places = row.places if row is not None else {}
+        if place in places.get("scale", ()) or place in places.get("statistic", ()):
             return "buffer"
-        if place in _SETTINGS.get(node.op, ()):
+        if place in places.get("setting", ()):  # these are no weights though they are floating numbers
             return "const"
         if made.dtype in INTEGER:
-            weights = place in _QUANTIZED.get(node.op, ()) and made.dtype not in ("int64", "bool")
+            weights = place in places.get("packed", ()) and made.dtype not in ("int64", "bool")
             return "param" if weights and (node.op != "Gather" or len(made.shape or ()) > 1) else "const"
         part = self._parts.get(node.inputs[place])
         if part is not None:

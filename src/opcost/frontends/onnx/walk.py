@@ -37,7 +37,7 @@ class OnnxWalk(Walk):
     scopes: OnnxScopes
 
     def __init__(self, model: OnnxModel, maker: GraphBuilder, sizes: Mapping[str, int], *, trusted: bool) -> None:
-        super().__init__(maker, OnnxScopes(model.graph), sizes, trusted=trusted)
+        super().__init__(maker, OnnxScopes(model.graph, TABLE), sizes, trusted=trusted)
         self.model = model
         self._calls = 0
 

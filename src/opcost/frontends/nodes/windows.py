@@ -84,8 +84,8 @@ def _along(call: NodeCall, many: str, each: str, rank: int) -> tuple[int, ...]:
 def conv(call: NodeCall) -> OperatorMeaning:
     """The weight is (out, in, *kernel), of transposed ones (in, out, *kernel); the image may lack axes in front.
 
-    `last`: channels come last in the image, `weight_last`: in the weight, too; `channels`: so many of those of the weight are
-    counted; `added`: a tensor that is added before the activation.
+    `last`: channels come last in the image, `weight_last`: in the weight, too; `channels`: the number of results without padding;
+    `added`: a tensor that is added before the activation.
     """
     x, weight, bias, added = call["x"], call["weight"], call.at("bias"), call.at("added")
     last, weight_last = call.attrs.get("last"), call.attrs.get("weight_last")

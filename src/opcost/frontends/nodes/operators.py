@@ -102,7 +102,6 @@ def _gelu(call: NodeCall) -> OperatorMeaning:
 EXPRESSIONS: dict[str, Handler] = {
     "copy": lambda call: results.copied(call["x"], call["x"].shape),
     "copy_declared": lambda call: results.copied(call["x"], None),  # into the shape that the file declares
-    "view": lambda call: results.viewed(call["x"], call["x"].shape),
     "concat": lambda call: results.joined(call.several("values"), call.whole("axis")),
     "tile": lambda call: results.copied(call["x"], shapes.tiled(call["x"].dims, call.integers("reps") or ())),
     "depth_to_space": lambda call: _blocks(call, shapes.times, shapes.divided),

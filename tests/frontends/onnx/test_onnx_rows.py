@@ -890,6 +890,7 @@ def test_a_node_costs_what_it_computes(row: Row) -> None:
 FAULTS = [
     (Row("Conv", [IMAGE, KERNEL], [MAP], {"strides": (2, 0)}), "its strides are (2, 0)"),
     (Row("Conv", [IMAGE, KERNEL], [MAP], {"strides": (2,)}), "do not have the same number of axes"),
+    (Row("Conv", [x(2, P, C, R, Q), KERNEL], [MAP]), "a kernel of 2 axes does not fit an image of 5"),
     (Row("Reshape", [x(1, 13, 3, 5), c(0, -1, 0, 0, 0)], [MAP]), "1x13x3x5 has too few axes for the new shape"),
     *((Row("Slice", [SMALL], [SMALL], {given: (1,)}), "its starts or ends are missing") for given in ("starts", "ends")),
     (Row("Slice", [SMALL, c(0), c(1), c(0), c(0)], [SMALL]), "a slice has the step 0"),

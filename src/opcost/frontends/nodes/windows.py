@@ -9,7 +9,7 @@ from typing import Any
 from opcost.core import shapes
 from opcost.core.graph import Attr
 from opcost.core.shapes import Dims, Mismatch, divided, known, same_windows, times
-from opcost.frontends.nodes.meaning import NodeCall, Operands, OperatorMeaning, Out
+from opcost.frontends.nodes.meaning import NodeCall, Operand, Operands, OperatorMeaning, Out
 from opcost.frontends.nodes.results import element_type, numel, one, with_bias
 
 _ACTIVATIONS = {
@@ -45,7 +45,7 @@ class SlidingWindow:
         elif mode == "NOTSET" and (given := call.integers("pads")):
             pads = tuple(zip(given[:rank], given[rank:], strict=False))
         self.pads = pads or ((0, 0),) * rank
-        self.same = mode.lower().startswith("same") or call.attrs.get("padding") == 0
+        self.same = mode[:4] in ("same", "SAME") or call.attrs.get("padding") == 0
         """The axes are padded so that only the stride shortens them."""
         if not len(self.stride) == len(self.dilation) == len(self.pads) == len(space) == rank:
             raise Mismatch("kernel, strides, dilations and paddings do not have the same number of axes")
@@ -76,9 +76,21 @@ class SlidingWindow:
 
 def _along(call: NodeCall, many: str, each: str, rank: int) -> tuple[int, ...]:
     """A number for each axis: in one attribute, or in several for depth, height and width; 1 unless given."""
-    if f"{each}_h" in call.attrs or f"{each}_d" in call.attrs:
+    given = call.integers(many)
+    if not given and (f"{each}_h" in call.attrs or f"{each}_d" in call.attrs):
         return tuple([call.whole(f"{each}_{axis}", 1) for axis in "dhw"[-rank:]])
-    return call.integers(many) or (1,) * rank
+    return given or (1,) * rank
+
+
+def _image(call: NodeCall, x: Operand, rank: int) -> tuple[Dims, Dims, Dims]:
+    """The axes before those over which the kernel moves, these, and those behind; `loose`: some may lack in front."""
+    end = len(x.dims) - bool(call.attrs.get("last"))
+    before, space, behind = x.dims[: end - rank], x.dims[end - rank : end], x.dims[end:]
+    if len(before) + len(behind) != 2 and "loose" not in call.attrs:
+        raise Mismatch(
+            f"a kernel of {rank} axes does not fit an image of {len(x.dims)}, with those of batch and channels"
+        )
+    return before, space, behind
 
 
 def conv(call: NodeCall) -> OperatorMeaning:
@@ -88,22 +100,21 @@ def conv(call: NodeCall) -> OperatorMeaning:
     `added`: a tensor that is added before the activation.
     """
     x, weight, bias, added = call["x"], call["weight"], call.at("bias"), call.at("added")
-    last, weight_last = call.attrs.get("last"), call.attrs.get("weight_last")
+    weight_last = call.attrs.get("weight_last")
     kernel = call.integers("kernel_shape") or (weight.dims[1:-1] if weight_last else weight.dims[2:])
-    rank = len(kernel)
-    over = SlidingWindow(call, kernel, x.dims[-rank - 1 : -1] if last else x.dims[-rank:])
+    before, space, behind = _image(call, x, len(kernel))
+    over = SlidingWindow(call, kernel, space)
     after = then(call)
     attrs: dict[str, Any] = {**over.geometry, **after}
     if "transposed" in call.attrs:
         attrs["transposed"] = True
         target, channels = call.integers("output_shape"), times(weight.dims[1], call.whole("groups", 1))
-        space: Dims = target[-rank:] if target else over.spread(call.integers("output_padding"))
+        space = target[-len(kernel) :] if target else over.spread(call.integers("output_padding"))
     else:
         space, channels = over.swept(), call.attrs.get("channels", weight.dims[0])
     if weight_last and x.dims[-1]:
         divided(x.dims[-1], known(weight.dims[-1:])[0], "channels", "of a group")
-    front = x.dims[: -rank - 1]
-    shape = (*front, *space, channels) if last else (*front, channels, *space)
+    shape = (*before, *space, channels) if behind else (*before[:-1], channels, *space)
     reads: Operands = [x, weight, bias, added]
     if "quantized" in call.attrs:  # scales are between the operands
         attrs |= with_bias(bias, macs=numel(shape) * prod(known(weight.dims[1:])))
@@ -115,16 +126,15 @@ def conv(call: NodeCall) -> OperatorMeaning:
 
 def pool(call: NodeCall) -> OperatorMeaning:
     """The greatest, the mean or the norm under each window, and maybe where it is; `global`: of the whole image."""
-    x, fn, last = call["x"], call.attrs["fn"], call.attrs.get("last")
+    x, fn = call["x"], call.attrs["fn"]
     kernel: Dims = _along(call, "kernel_sizes", "filter", len(x.dims) - 2)
-    rank = len(kernel)
-    space = x.dims[-rank - 1 : -1] if last else x.dims[-rank:]
+    before, space, behind = _image(call, x, len(kernel))
     if call.attrs.get("global"):
         attrs: dict[str, Any] = {"fn": fn if fn == "lp" else f"adaptive_{fn}", "window": prod(known(space))}
-        space = (1,) * rank
+        space = (1,) * len(kernel)
     else:
         over = SlidingWindow(call, kernel, space)
         attrs = {"fn": fn, "window": prod(known(kernel)), **over.geometry}
         space = over.swept(ceil=bool(call.attrs.get("ceil_mode")))
-    shape = (*x.dims[: -rank - 1], *space, x.dims[-1]) if last else (*x.dims[:-rank], *space)
+    shape = (*before, *space, *behind)
     return OperatorMeaning("pool", attrs, [Out(shape, x.dtype), Out(shape, "int64")], [x])

@@ -158,7 +158,7 @@ class ProgramBuilder(GraphBuilder):
                 home = _home(step, found, place)
                 if home is not None:  # a look at a weight takes its gradients too
                     tensor.requires_grad |= home.requires_grad
-                self.made(names.get(id(tensor), ""), tensor, home=None if home is None else home.value)
+                self.made(names.get(id(tensor), ""), tensor, home=None if home is None else home.value)  # type: ignore[arg-type]
             writes = [tensor.value for tensor in call.outs or found.outs or ()]  # type: ignore[attr-defined]
             self.op(found.kind, found.attrs, inner.operator, reads, writes, module, repeat)
         if any(tensor.value < 0 for tensor in results):

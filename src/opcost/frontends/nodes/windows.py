@@ -27,30 +27,41 @@ def then(call: NodeCall) -> dict[str, tuple[str, ...]]:
 
 
 class SlidingWindow:
-    """Kernel, stride, dilation and padding of a node along each axis of an image; what is not given is 1, or nothing.
+    """Kernel, stride, dilation and padding along each axis of an image; what is not given is 1, or nothing.
 
-    Formats have their own words for the padding: Core ML's `pad_type` and pairs, ONNX's `auto_pad` and all that is before, then
-    all that is behind, and TensorFlow Lite's number.
+    `same`: the axes are padded so that only the stride shortens them.
     """
 
-    def __init__(self, call: NodeCall, kernel: Dims, space: Dims) -> None:
+    def __init__(
+        self, kernel: Dims, space: Dims, *, stride: Sequence[int] = (), dilation: Sequence[int] = (),
+        pads: Sequence[tuple[int, int]] = (), same: bool = False,
+    ) -> None:  # fmt: skip
         rank = len(kernel)
-        self.kernel, self.space = kernel, space
-        self.stride = _along(call, "strides", "stride", rank)
-        self.dilation = _along(call, "dilations", "dilation", rank)
-        pads: Sequence[tuple[int, int]] = ()
+        self.kernel, self.space, self.same = kernel, space, same
+        self.stride, self.dilation = tuple(stride or (1,) * rank), tuple(dilation or (1,) * rank)
+        self.pads = tuple(pads or ((0, 0),) * rank)
+        if not len(self.stride) == len(self.dilation) == len(self.pads) == len(space) == rank:
+            raise Mismatch("kernel, strides, dilations and paddings do not have the same number of axes")
+        if min(self.stride, default=1) < 1:
+            raise Mismatch(f"its strides are {self.stride}")
+
+    @classmethod
+    def of(cls, call: NodeCall, kernel: Dims, space: Dims) -> SlidingWindow:
+        """By the attributes of a node.
+
+        Formats have their own words for the padding: Core ML's `pad_type` and pairs, ONNX's `auto_pad` and all that is before,
+        then all that is behind, and TensorFlow Lite's number.
+        """
+        rank = len(kernel)
+        pads: Any = ()
         mode = call.text("pad_type", call.text("auto_pad", "NOTSET"))
         if mode == "custom" and (given := call.integers("pad")):
             pads = tuple(zip(given[::2], given[1::2], strict=False))
         elif mode == "NOTSET" and (given := call.integers("pads")):
             pads = tuple(zip(given[:rank], given[rank:], strict=False))
-        self.pads = pads or ((0, 0),) * rank
-        self.same = mode[:4] in ("same", "SAME") or call.attrs.get("padding") == 0
-        """The axes are padded so that only the stride shortens them."""
-        if not len(self.stride) == len(self.dilation) == len(self.pads) == len(space) == rank:
-            raise Mismatch("kernel, strides, dilations and paddings do not have the same number of axes")
-        if min(self.stride, default=1) < 1:
-            raise Mismatch(f"its strides are {self.stride}")
+        same = mode[:4] in ("same", "SAME") or call.attrs.get("padding") == 0
+        stride, dilation = _along(call, "strides", "stride", rank), _along(call, "dilations", "dilation", rank)
+        return cls(kernel, space, stride=stride, dilation=dilation, pads=pads, same=same)
 
     def swept(self, *, ceil: bool = False) -> Dims:
         """The number of places that the kernel takes along each axis."""
@@ -60,7 +71,7 @@ class SlidingWindow:
         last: Any = "begun" if ceil else "whole"
         return tuple([shapes.windows(n, k, stride=s, dilation=d, padding=p, last=last) for n, k, s, d, p in axes])
 
-    def spread(self, extra: Sequence[int] | None) -> Dims:
+    def spread(self, extra: Sequence[int] | None = None) -> Dims:
         """What a transposed convolution makes of each axis."""
         if self.same:
             return tuple(map(times, self.space, self.stride))
@@ -103,7 +114,7 @@ def conv(call: NodeCall) -> OperatorMeaning:
     weight_last = call.attrs.get("weight_last")
     kernel = call.integers("kernel_shape") or (weight.dims[1:-1] if weight_last else weight.dims[2:])
     before, space, behind = _image(call, x, len(kernel))
-    over = SlidingWindow(call, kernel, space)
+    over = SlidingWindow.of(call, kernel, space)
     after = then(call)
     attrs: dict[str, Any] = {**over.geometry, **after}
     if "transposed" in call.attrs:
@@ -133,7 +144,7 @@ def pool(call: NodeCall) -> OperatorMeaning:
         attrs: dict[str, Any] = {"fn": fn if fn == "lp" else f"adaptive_{fn}", "window": prod(known(space))}
         space = (1,) * len(kernel)
     else:
-        over = SlidingWindow(call, kernel, space)
+        over = SlidingWindow.of(call, kernel, space)
         attrs = {"fn": fn, "window": prod(known(kernel)), **over.geometry}
         space = over.swept(ceil=bool(call.attrs.get("ceil_mode")))
     shape = (*before, *space, *behind)

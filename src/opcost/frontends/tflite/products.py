@@ -20,7 +20,7 @@ def _depthwise(call: NodeCall) -> OperatorMeaning:
     """The weight is (1, *kernel, out), or (*kernel, in, out): each element of the result meets all but its last axis."""
     x, weight, bias = call[0], call[1], call.at(2)
     flat = call.node.op == "DEPTHWISE_CONV_2D"
-    over = SlidingWindow(call, weight.dims[1:-1] if flat else weight.dims[:3], x.dims[1:-1])
+    over = SlidingWindow.of(call, weight.dims[1:-1] if flat else weight.dims[:3], x.dims[1:-1])
     shape = (x.dims[0], *over.swept(), weight.dims[-1])
     macs = numel(shape) * prod(known(weight.dims[1 if flat else 0 : -1]))
     attrs = with_bias(bias, macs=macs, **over.geometry, **then(call))

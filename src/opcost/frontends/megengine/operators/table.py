@@ -10,7 +10,7 @@ from opcost.core.parsing import packaged_table
 from opcost.core.shapes import Dims, Extent, Mismatch, Unknown, text
 from opcost.frontends.megengine.schema import ParamFields
 from opcost.frontends.nodes.meaning import Content, Operand
-from opcost.frontends.nodes.results import SlidingWindow
+from opcost.frontends.nodes.windows import SlidingWindow
 from opcost.frontends.rows import RowCall, RowFunctions
 
 Numbers: TypeAlias = "tuple[int | float, ...]"

@@ -10,7 +10,7 @@ from opcost.core.shapes import Dims, Extent, Mismatch, Shape
 from opcost.frontends.mxnet.ops.reshape import image
 from opcost.frontends.mxnet.ops.table import SymbolCall
 from opcost.frontends.mxnet.symbol import AttributeFault, Attributes
-from opcost.frontends.nodes.results import SlidingWindow
+from opcost.frontends.nodes.windows import SlidingWindow
 from opcost.frontends.rows import Means, like_first
 
 # -- convolutions ------------------------------------------------------------------------------------------------------

@@ -68,20 +68,22 @@ def write_lines(path: Path, records: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def surroundings() -> Iterator[None]:
-    """A home and a scratch folder of its own, no network, no color, and a fixed terminal."""
+    """In the root, with a home and a scratch folder of its own, no network, no color, and a fixed terminal."""
     scratch = tempfile.mkdtemp(prefix="opcost-frozen-")
     fixed = {
         "HOME": scratch, "XDG_CACHE_HOME": scratch, "HF_HUB_OFFLINE": "1", "NO_COLOR": "1",
         "COLUMNS": "100", "LINES": "40", "TERM": "dumb", "TZ": "UTC",
     }  # fmt: skip
     before = {name: os.environ.get(name) for name in fixed}
-    folder = tempfile.tempdir
+    folder, here = tempfile.tempdir, Path.cwd()
+    os.chdir(ROOT)
     os.environ.update(fixed)
     tempfile.tempdir = scratch
     try:
         yield
     finally:
         tempfile.tempdir = folder
+        os.chdir(here)
         for name, value in before.items():
             os.environ.pop(name, None)
             if value is not None:

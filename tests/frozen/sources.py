@@ -18,10 +18,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, TypeAlias
 
-from record import ROOT, Unordered, command, page_data, plain, printed
+from record import Unordered, command, page_data, plain, printed
 
 Sources: TypeAlias = dict[str, Callable[[], Any]]
-DATA = ROOT / "tests" / "data"
+DATA = Path("tests", "data")  # from the root, so that no line breaks elsewhere in another checkout
 TRACES = DATA / "traces"
 
 
@@ -551,7 +551,7 @@ TENSORRT = """[ { "count" : 10 }
 ]"""
 
 
-EXAMPLE = ROOT / "examples" / "trace.json.gz"
+EXAMPLE = Path("examples", "trace.json.gz")
 QUERIES: dict[str, dict[str, Any]] = {
     "by kind": {"aggregate_by": "kind"}, "by module": {"aggregate_by": "module", "depth": 2},
     "by kernel": {"aggregate_by": "kernel"}, "by shape": {"aggregate_by": ("type", "shape")},
@@ -639,9 +639,9 @@ def predict_room() -> Sources:
             shapes=(2, 5, 16)),
         "check": lambda: checked(net(), nets.IMAGE, macs="<1G", params=1000, peak_bytes="<=1MiB"),
         "check latency": lambda: checked(resnet(), shapes=(1, 3, 64, 64), latency="<50ms", device="h100"),
-        "mfu": lambda: command("mfu", ROOT / "examples" / "resnet18.py:ResNet18", "--input", "8x3x64x64", "--step-time",
+        "mfu": lambda: command("mfu", "examples/resnet18.py:ResNet18", "--input", "8x3x64x64", "--step-time",
             "10ms", "--device", "h100"),
-        "command line": lambda: command("predict", ROOT / "examples" / "resnet18.py:ResNet18", "--input", "1x3x64x64"),
+        "command line": lambda: command("predict", "examples/resnet18.py:ResNet18", "--input", "1x3x64x64"),
     }  # fmt: skip
     return sources
 
@@ -855,7 +855,7 @@ def views_room() -> Sources:
         sources[f"{name} arch"] = partial(shown, name, "arch")
         for view in ("memory", "text"):
             sources[f"{name} {view}"] = partial(shown, name, view, width=100)
-    example = ROOT / "examples" / "resnet18.py:ResNet18"
+    example = "examples/resnet18.py:ResNet18"
     sources["badge"] = lambda: command("count", example, "--input", "1x3x64x64", "--view", "badge")
     sources["command count"] = lambda: command("count", example, "--input", "1x3x64x64", "--depth", 2, "--width", 100)
     sources["command rules"] = lambda: command("rules")

@@ -252,12 +252,18 @@ def _numbers(found: Iterable[int]) -> str:
     ordered = sorted(found)
     if len(ordered) == 1:
         return str(ordered[0])
+    runs = runs_of(ordered)
+    if len(runs) > MANY_RUNS:
+        return f"{{{ordered[0]}..{ordered[-1]}: {len(ordered):,}}}"
+    return f"{{{','.join(f'{a}..{b}' if b > a else str(a) for a, b in runs)}}}"
+
+
+def runs_of(ordered: Iterable[int]) -> list[list[int]]:
+    """The first and the last of each run of consecutive numbers."""
     runs: list[list[int]] = []
     for number in ordered:
         if runs and number == runs[-1][1] + 1:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    if len(runs) > MANY_RUNS:
-        return f"{{{ordered[0]}..{ordered[-1]}: {len(ordered):,}}}"
-    return f"{{{','.join(f'{a}..{b}' if b > a else str(a) for a, b in runs)}}}"
+    return runs

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import Any
 
 from opcost.core.escaping import printable
-from opcost.core.limits import QUANTITIES, Quantity
+from opcost.core.limits import QUANTITIES
 from opcost.core.results import Comparison, Entry, EntryPart
 from opcost.core.sheet import LONG_LINE, Amount, Cell, Sheet, Table
 from opcost.errors import shortened, some
-from opcost.views.view import Column, ViewOptions, cut, format_amount, keep_together, listing, width_of
+from opcost.views.view import Column, ViewOptions, cut, format_amount, keep_together, listing, reading, width_of
 
 LONGEST_TITLE = 18  # letters of a source's name above its column; the whole name is in the heading
 LONG_NAME = 40
@@ -54,8 +53,9 @@ def _side_by_side(comparison: Comparison, entries: Sequence[Entry], title: str) 
     """One line for each quantity of each thing, one column for each source."""
     several = len({entry.quantity.name for entry in entries}) > 1
     part = entries[0].part if entries else "total"
-    something = [entry for entry in entries if part == "total" or any((*entry.amounts, *entry.partial))]
-    nothing = [entry for entry in entries if part != "total" and not any((*entry.amounts, *entry.partial))]
+    something, nothing = [], []
+    for entry in entries:
+        (something if part == "total" or any((*entry.amounts, *entry.partial)) else nothing).append(entry)
     titles = short_titles([source.label for source in comparison.sources])
     columns: list[Column] = []
     if part != "total":
@@ -116,32 +116,25 @@ def _changes(comparison: Comparison, options: TablesOptions) -> Sheet:
 
 def _differences(entries: Sequence[Entry]) -> Table:
     """One line for each kind or module, one column for each quantity that changed."""
-    lines: dict[str, dict[str, Entry]] = {}
-    quantities: dict[str, Quantity] = {}
-    for entry in entries:
-        lines.setdefault(entry.name, {})[entry.quantity.name] = entry
-        quantities[entry.quantity.name] = entry.quantity
+    quantities = {entry.quantity.name: entry.quantity for entry in entries}
     part = entries[0].part
-    order = tuple(QUANTITIES)
     columns = [
         Column(part, "name" if part == "module" else "text", of=_of_first(_name)),
         Column("change", of=_of_first(lambda entry: "changed" if entry.change == "same" else entry.change)),
         Column("type", of=_of_first(lambda entry: entry.type), blank=("",)),
         *(
             Column(name, "number", quantity.title, of=_difference_in(name), blank=("",))
-            for name, quantity in sorted(quantities.items(), key=lambda item: order.index(item[0]))
+            for name, quantity in QUANTITIES.items()
+            if name in quantities
         ),
     ]
     first = [name for name in _RANKED if name in quantities]
     ranked = (part, "change", *first[:2], "type", *first[2:], *(name for name in quantities if name not in first))
-    return listing(columns, lines.values(), ranked=ranked)
+    return listing(columns, _together(entries), ranked=ranked)
 
 
 def _times(entries: Sequence[Entry]) -> Table:
     """One line for each operator whose time or number of calls changed."""
-    lines: dict[tuple[str, str, str], dict[str, Entry]] = {}
-    for entry in entries:
-        lines.setdefault((entry.name, entry.type, entry.detail), {})[entry.quantity.name] = entry
 
     def of_time(column: Column) -> Column:
         return replace(column, of=lambda line: column.of(line["time"]) if "time" in line else "")
@@ -157,7 +150,15 @@ def _times(entries: Sequence[Entry]) -> Table:
         Column("calls", "number", of=_difference_in("calls"), blank=("",)),
     ]
     ranked = (named, "difference", "type", "before", "after", "relative", "shapes", "calls")
-    return listing(columns, lines.values(), ranked=ranked)
+    return listing(columns, _together(entries), ranked=ranked)
+
+
+def _together(entries: Sequence[Entry]) -> Iterable[dict[str, Entry]]:
+    """The entries of each thing by their quantities."""
+    lines: dict[tuple[str, str, str], dict[str, Entry]] = {}
+    for entry in entries:
+        lines.setdefault((entry.name, entry.type, entry.detail), {})[entry.quantity.name] = entry
+    return lines.values()
 
 
 def _of_first(read: Callable[[Entry], Cell]) -> Callable[[dict[str, Entry]], Cell]:
@@ -239,16 +240,14 @@ def short_titles(labels: Sequence[str]) -> list[str]:
 def comparison_records(comparison: Comparison) -> Table:
     """One line for each quantity of each thing, nothing rounded; what is not there or not known is empty."""
     columns = [
-        *(Column(name, of=attrgetter(name)) for name in ("part", "name", "type", "detail")),
-        Column("quantity", of=lambda entry: entry.quantity.name),
+        *reading("part name type detail quantity=quantity.name"),
         *(
             Column(printable(source.label), "number", of=lambda entry, place=place: entry.amounts[place])  # type: ignore[misc]
             for place, source in enumerate(comparison.sources)
         ),
     ]
     if comparison.changes:
-        columns.append(Column("change", of=lambda entry: entry.change))
-        columns.append(Column("difference", "number", of=lambda entry: entry.difference))
+        columns += reading("change difference:number")
     return listing(columns, comparison.entries)
 
 

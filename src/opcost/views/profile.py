@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from opcost.core.graph import note_texts
+from opcost.core.names import runs_of
 from opcost.core.profile import OWN_LABELS, Answer, AnswerLine, Busy, RankWait
-from opcost.core.sheet import LONG_LINE, Cell, Line, Role, Section, Sheet, Table
+from opcost.core.sheet import LONG_LINE, Cell, Role, Section, Sheet, Table
 from opcost.core.units import format_time
 from opcost.errors import counted, shortened, some
-from opcost.views.view import Column, Columns, ViewOptions, by_name, choose_columns, keep_together
+from opcost.views.view import Column, Columns, ViewOptions, by_name, choose_columns, fields_data, keep_together, listing
 
 _NAMES = ("name", "module", "kernel")
 NUMBERS = (
@@ -83,10 +84,7 @@ def answer_column_records(answer: Answer, options: AnswerOptions) -> Table:
 
 
 def _table(answer: Answer, columns: tuple[Column, ...], ranked: tuple[str, ...]) -> Table:
-    lines = tuple(
-        Line(tuple(column.of(line) for column in columns), _ROLES.get(line.role, "rest")) for line in answer.lines
-    )
-    return Table(fields=columns, lines=lines, ranked=ranked, main=True)
+    return listing(columns, answer.lines, role=lambda line: _ROLES.get(line.role, "rest"), ranked=ranked, main=True)
 
 
 def answer_columns(answer: Answer) -> dict[str, Column]:
@@ -177,20 +175,16 @@ def answer_data(answer: Answer, options: AnswerDataOptions) -> dict[str, Any]:
                 "percentiles_ns": list(line.percentiles),
                 "above_peak": line.above_peak,
                 "bound": line.bound,
-                "in_shapes": [None if spec.shape is None else list(spec.shape) for spec in line.ins],
+                "in_shapes": [fields_data(spec.shape) for spec in line.ins],
                 "in_dtypes": [spec.dtype for spec in line.ins],
-                "out_shapes": [None if spec.shape is None else list(spec.shape) for spec in line.outs],
-                "kernels": [use._asdict() for use in line.kernels],
+                "out_shapes": [fields_data(spec.shape) for spec in line.outs],
+                "kernels": fields_data(line.kernels),
             }
             for line in answer.lines
         ]
     else:
-        table = list_answer(answer, options.columns)
-        names = [field.name for field in table.fields]
-        lines = []
-        for line, (cells, *_) in zip(answer.lines, table.lines, strict=True):
-            values = [list(map(str, value)) if isinstance(value, tuple) else value for value in cells]
-            lines.append({"role": line.role} | dict(zip(names, values, strict=True)))
+        columns = choose_columns(options.columns, answer_columns(answer))
+        lines = [{"role": line.role} | {each.name: _plain(each.of(line)) for each in columns} for line in answer.lines]
     return {
         "schema": "opcost.answer/1",
         "meta": dict(answer.meta),
@@ -202,12 +196,16 @@ def answer_data(answer: Answer, options: AnswerDataOptions) -> dict[str, Any]:
         "runs": answer.runs,
         "is_per_run": answer.is_per_run,
         "devices": [{**use._asdict(), "idle_ns": use.idle_ns, "overlap_ns": use.overlap_ns} for use in answer.devices],
-        "ranks": [each._asdict() for each in answer.waited],
-        "gains": [gain._asdict() for gain in answer.gains],
+        "ranks": fields_data(answer.waited),
+        "gains": fields_data(answer.gains),
         "peak": answer.peak,
-        "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in answer.notes],
+        "notes": fields_data(answer.notes),
         "lines": lines,
     }
+
+
+def _plain(value: Cell) -> Any:
+    return list(map(str, value)) if isinstance(value, tuple) else value
 
 
 # -- around the lines ---------------------------------------------------------------------------------------------------
@@ -379,13 +377,8 @@ def _whose(alike: list[Busy], answer: Answer) -> str:
     if len(alike) == 1:
         rank = f"rank {alike[0].rank} " if any(other.rank != alike[0].rank for other in answer.devices) else ""
         return f"{rank}{device}"
-    runs: list[list[int]] = []
-    for number in sorted({use.rank for use in alike}):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    ranks = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+    runs = runs_of(sorted({use.rank for use in alike}))
+    ranks = ", ".join(f"{a}-{b}" if b > a + 1 else ", ".join(map(str, range(a, b + 1))) for a, b in runs)
     return f"ranks {ranks} {device} (the median of {len(alike)} alike)"
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
+from opcost.core.graph import Cost
 from opcost.core.limits import QUANTITIES
 from opcost.core.report import STATS, Group, Report, Row, Stats
 from opcost.core.sheet import Cell, Line, Sheet, Table, Unit
 from opcost.errors import UnknownName
 from opcost.views.summary import summarize
-from opcost.views.tree import Depth, TreeNode, draw_tree, flat_nodes, sharers
-from opcost.views.view import Column, Columns, ViewOptions, by_name, choose_columns, find_column
+from opcost.views.tree import Depth, Order, TreeNode, draw_tree, flat_nodes, sharers
+from opcost.views.view import Column, Columns, ViewOptions, by_name, choose_columns, find_column, reading
 
 By: TypeAlias = Literal["module", "op", "kind", "type"]
 EVERY_BY: tuple[By, ...] = ("module", "op", "kind", "type")
@@ -33,10 +35,7 @@ def columns_of(by: By, total_macs: int) -> dict[str, Column]:
     if by == "module":
         # Columns of modules: each with everything below it, and again (`own`) without
         return by_name(
-            Column("module", "name", of=lambda node: node.label),
-            Column("path", "name", of=lambda node: node.module.path),
-            Column("type", of=lambda node: node.module.type),
-            Column("depth", "number", of=lambda node: node.module.depth),
+            *reading("module:name=label path:name=module.path type=module.type depth:number=module.depth"),
             Column("calls", "number", of=lambda node: node.module.calls, blank=(0, 1)),
             Column("input", "shapes", of=lambda node: node.module.inputs, blank=((),)),
             Column("output", "shapes", of=lambda node: node.module.outputs, blank=((),)),
@@ -51,10 +50,14 @@ def columns_of(by: By, total_macs: int) -> dict[str, Column]:
     # Columns of groups of operators (by kind) or of modules (by type)
     stats = _stat_columns(lambda group: group.stats, total_macs)
     return by_name(
-        Column(by, of=lambda group: group.key),
-        Column("count", "number", of=lambda group: group.count),
+        *reading(f"{by}=key count:number"),
         *(column for column in stats if by == "type" or column.name not in _PARAMETERS),
     )
+
+
+def moved(cost: Cost | Stats) -> int:
+    """The bytes that are read and written."""
+    return cost.bytes_read + cost.bytes_written
 
 
 def _stat_columns(of: Callable[[Any], Stats], total_macs: int, *, prefix: str = "") -> list[Column]:
@@ -67,15 +70,14 @@ def _stat_columns(of: Callable[[Any], Stats], total_macs: int, *, prefix: str = 
         read, has_cost = lambda item: getattr(of(item), name), QUANTITIES[name].needs_costs
         return Column(prefix + name, unit, word + _TITLES[name], of=read, blank=blank, has_cost=has_cost, extra=extra)
 
-    def moved(item: Any) -> int:
-        return of(item).bytes_read + of(item).bytes_written
-
     def share(item: Any) -> float:
         return of(item).macs / total_macs if total_macs else 0.0
 
     return [
         *map(column, STATS),
-        Column(prefix + "bytes", "bytes", word + "bytes", of=moved, has_cost=True, extra=not prefix),
+        Column(
+            prefix + "bytes", "bytes", word + "bytes", of=lambda item: moved(of(item)), has_cost=True, extra=not prefix
+        ),
         Column(prefix + "share", "share", word + "%", of=share, blank=(0.0,)),
     ]
 
@@ -83,16 +85,13 @@ def _stat_columns(of: Callable[[Any], Stats], total_macs: int, *, prefix: str = 
 def _op_columns(total_macs: int) -> dict[str, Column]:
     """Columns of a list of operators; a repeated one costs what all its repetitions cost."""
 
-    def cost(name: str) -> Callable[[Row], int | None]:
-        return lambda row: None if row.cost is None else getattr(row.cost, name) * row.op.repeat
+    def cost(of: Callable[[Cost], int]) -> Callable[[Row], int | None]:
+        return lambda row: None if row.cost is None else of(row.cost) * row.op.repeat
 
-    def moved(row: Row) -> int | None:
-        return None if row.cost is None else (row.cost.bytes_read + row.cost.bytes_written) * row.op.repeat
+    macs = cost(attrgetter("macs"))
 
     def share(row: Row) -> float | None:
-        if row.cost is None:
-            return None
-        return row.cost.macs * row.op.repeat / total_macs if total_macs else 0.0
+        return None if (own := macs(row)) is None else own / total_macs if total_macs else 0.0
 
     def wrote(name: str) -> Callable[[Row], int | None]:
         """New elements or bytes; None where the operator has no cost and the size of its result is unknown."""
@@ -111,18 +110,18 @@ def _op_columns(total_macs: int) -> dict[str, Column]:
     return by_name(
         Column("index", "number", "#", of=lambda row: row.op.id),
         Column("op", "name", "operator", of=lambda row: row.op.raw),
-        Column("kind", of=lambda row: row.op.kind),
+        *reading("kind=op.kind"),
         Column("module", "name", of=lambda row: row.op.module, blank=("",)),
         Column("phase", of=lambda row: row.op.phase, blank=("forward",)),
         Column("repeat", "number", "times", of=lambda row: row.op.repeat, blank=(1,)),
         Column("input", "shapes", of=lambda row: row.ins, blank=((),)),
         Column("output", "shapes", of=lambda row: row.outs, blank=((),)),
         Column("dtype", of=dtype, blank=("",)),
-        *(amount(name, cost(name)) for name in ("macs", "flops", "bytes_read", "bytes_written")),
-        Column("bytes", "bytes", of=moved, has_cost=True, extra=True),
+        *(amount(name, cost(attrgetter(name))) for name in ("macs", "flops", "bytes_read", "bytes_written")),
+        Column("bytes", "bytes", of=cost(moved), has_cost=True, extra=True),
         Column("share", "share", "%", of=share, blank=(0.0,)),
         *(amount(name, wrote(name)) for name in ("activations", "activation_bytes")),
-        Column("rule", of=lambda row: row.rule),
+        *reading("rule"),
         Column("attrs", title="attributes", of=attributes),
     )
 
@@ -187,60 +186,52 @@ def list_report(report: Report, options: ListingOptions, default: Sequence[str] 
     known = columns_of(options.by, report.totals.macs)
     columns = _choose(options, known, default)
     order = _order(options.sort, known)
+    costly = None if options.top is None else (_costly, False)
     if options.by == "op":
-        return _flat(report.rows, order or (None if options.top is None else _costly), columns, options)
+        return _flat(report.rows, order or costly, columns, options)
     if options.by != "module":
         return _flat(report.by_kind() if options.by == "kind" else report.by_type(), order, columns, options)
-    if options.top is None and options.depth != "notebook":
+    if costly is not None:
+        nodes = flat_nodes(report.by_module(options.depth if isinstance(options.depth, int) else None), sharers(report))
+        table = _flat(nodes, order or costly, columns, options)
+        return replace(table, remarks=("each module without the modules below it",))
+    if options.depth != "notebook":
         return _tree(report, options, columns, order)
-    if options.top is None:
-        # As much of the tree as a cell of a notebook holds: all of it, else identical blocks once, else down to a depth
-        merge = len(report.modules) > NOTEBOOK_LINES if options.merge is None else options.merge
-        table = _tree(report, replace(options, depth=None, merge=merge), columns, order)
-        deepest = max(module.depth for module in report.modules)
-        while len(table.lines) > NOTEBOOK_LINES and deepest > 1:
-            deepest -= 1
-            table = _tree(report, replace(options, depth=deepest, merge=True), columns, order)
-        return table
-    depth = options.depth if isinstance(options.depth, int) else None
-    nodes = flat_nodes(report.by_module(depth), sharers(report))
-    table = _flat(nodes, order or _costly, columns, options)
-    return replace(table, remarks=("each module without the modules below it",))
+    # As much of the tree as a cell of a notebook holds: all of it, else identical blocks once, else down to a depth
+    merge = len(report.modules) > NOTEBOOK_LINES if options.merge is None else options.merge
+    table = _tree(report, replace(options, depth=None, merge=merge), columns, order)
+    deepest = max(module.depth for module in report.modules)
+    while len(table.lines) > NOTEBOOK_LINES and deepest > 1:
+        deepest -= 1
+        table = _tree(report, replace(options, depth=deepest, merge=True), columns, order)
+    return table
 
 
-def _tree(
-    report: Report, options: ListingOptions, columns: Sequence[Column], order: Callable[[Any], Any] | None
-) -> Table:
+def _tree(report: Report, options: ListingOptions, columns: Sequence[Column], order: Order | None) -> Table:
     if any(column.name == "module" for column in columns):
         # The root has no name and goes by its type, which need not be repeated.
         below = Column("type", of=lambda node: node.module.type if node.module.path else "")
         columns = [below if column.name == "type" else column for column in columns]
     nodes, limit = draw_tree(report, depth=options.depth, merge=options.merge, order=order)
     deepest = max(module.depth for module in report.modules)
-    remarks = []
-    if any(node.hides for node in nodes):
-        remarks.append(f"drawn to depth {limit} of {deepest}")
-    if any(node.times > 1 for node in nodes):
-        remarks.append("identical blocks drawn once, with their sum")
-    return Table(
-        fields=tuple(columns),
-        lines=tuple(_line(node, columns, node.guides) for node in nodes),
-        ranked=() if options.columns is not None else tuple(RANKED["module"]),
-        remarks=(" · ".join(remarks),) if remarks else (),
-        main=True,
-    )
+    cut = f"drawn to depth {limit} of {deepest}" if any(node.hides for node in nodes) else ""
+    once = "identical blocks drawn once, with their sum" if any(node.times > 1 for node in nodes) else ""
+    remark = " · ".join(filter(None, (cut, once)))
+    lines = [_line(node, columns, node.guides) for node in nodes]
+    return replace(_listed(lines, columns, options), remarks=(remark,) if remark else ())
 
 
-def _flat(
-    items: Sequence[Any], order: Callable[[Any], Any] | None, columns: Sequence[Column], options: ListingOptions
-) -> Table:
-    ordered = items if order is None else sorted(items, key=order)
+def _listed(lines: Sequence[Line], columns: Sequence[Column], options: ListingOptions) -> Table:
+    ranked = () if options.columns is not None else tuple(RANKED[options.by])
+    return Table(fields=tuple(columns), lines=tuple(lines), ranked=ranked, main=True)
+
+
+def _flat(items: Sequence[Any], order: Order | None, columns: Sequence[Column], options: ListingOptions) -> Table:
+    ordered = items if order is None else sorted(items, key=order[0], reverse=order[1])
     lines = [_line(item, columns) for item in ordered]
     if options.top is not None and (rest := lines[options.top :]):
         lines = [*lines[: options.top], _sum(rest, columns, "rest", f"{len(rest):,} more")]
-    lines.append(_sum(lines, columns, "total", "total"))
-    ranked = () if options.columns is not None else tuple(RANKED[options.by])
-    return Table(fields=tuple(columns), lines=tuple(lines), ranked=ranked, main=True)
+    return _listed([*lines, _sum(lines, columns, "total", "total")], columns, options)
 
 
 def _line(item: TreeNode | Row | Group, columns: Sequence[Column], guides: str = "") -> Line:
@@ -273,26 +264,22 @@ def _choose(options: ListingOptions, known: dict[str, Column], default: Sequence
     return tuple(known[name] for name in default or SHOWN[options.by] if name in known)
 
 
-def _order(sort: str | None, known: dict[str, Column]) -> Callable[[Any], Any] | None:
-    """The sort key of a column; text goes from A to Z and numbers from large to small unless a sign says otherwise."""
+def _order(sort: str | None, known: dict[str, Column]) -> Order | None:
+    """The order by a column; text goes from A to Z and numbers from large to small unless a sign says otherwise."""
     if sort is None:
         return None
     column = find_column(sort.strip().lstrip("+-"), known)
-    textual = column.unit in ("name", "text")
-    falling = not textual if sort.strip()[:1] not in ("+", "-") else sort.strip()[0] == "-"
+    falling = sort.strip()[:1] == "-" or (sort.strip()[:1] != "+" and column.unit not in ("name", "text"))
 
     def key(item: Any) -> tuple[bool, Any]:
-        value = column.of(item)
-        if value is None:
-            return True, 0
-        if textual:
-            letters = str(value).casefold()
-            # Text cannot be negated; its code points can, and then the shorter of two must come last.
-            return False, [*(-ord(letter) for letter in letters), 1] if falling else letters
-        size: Any = sum(spec.numel for spec in value if spec.known) if isinstance(value, tuple) else value
-        return False, -size if falling else size
+        value: Any = column.of(item)
+        if value is None:  # it comes last
+            return not falling, 0
+        if isinstance(value, str):
+            return falling, value.casefold()
+        return falling, sum(spec.numel for spec in value if spec.known) if isinstance(value, tuple) else value
 
-    return key
+    return key, falling
 
 
 def _costly(item: Row | TreeNode) -> tuple[bool, int, int, int]:

@@ -19,7 +19,7 @@ from opcost.core.sheet import LONG_LINE, Cell, Field, Line, Sheet, Table, plain_
 from opcost.errors import shortened, some
 from opcost.views import comparison, profile, report, scan, sizing
 from opcost.views.comparison import TablesOptions
-from opcost.views.view import Build, NumberOptions, View, ViewOptions
+from opcost.views.view import Build, NumberOptions, View, ViewOptions, fields_data
 
 
 class ResultViews(NamedTuple):
@@ -80,7 +80,7 @@ def _sheet_data(sheet: Sheet) -> dict[str, Any]:
         for table in sheet.tables
     ]
     head = {"schema": "opcost.sheet/1", "sheet": sheet.name, "meta": dict(sheet.meta), "tables": tables}
-    return {**head, "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in sheet.notes]}
+    return {**head, "notes": fields_data(sheet.notes)}
 
 
 # -- the kinds of results -----------------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ _Of: TypeAlias = Callable[..., Any]
 _TABLES: dict[type, tuple[_Of, _Of, _Of]] = {
     Comparison: (comparison.comparison_sheet, comparison.comparison_records, comparison.comparison_data),
     Verdict: (sizing.verdict_sheet, sizing.verdict_records, sizing.verdict_data),
-    Fit: (sizing.fit_sheet, sizing.fit_records, lambda fit: {"schema": "opcost.fit/1", **sizing.fields_data(fit)}),
+    Fit: (sizing.fit_sheet, sizing.fit_records, lambda fit: {"schema": "opcost.fit/1", **fields_data(fit)}),
     Sweep: (sizing.sweep_sheet, sizing.sweep_records, sizing.sweep_data),
     Sheet: (_sheet_sheet, _sheet_records, _sheet_data),
 }

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
-from opcost.core.scan import By, Scan, TensorGroup
+from opcost.core.scan import By, Scan, TensorGroup, Totals
 from opcost.core.sheet import LONG_LINE, Cell, Line, Role, Section, Sheet, Table, Total
 from opcost.errors import UnknownName, shortened, some
-from opcost.views.view import Column, Columns, ViewOptions, by_name, choose_columns, find_column, listing
+from opcost.views.view import (
+    Column,
+    Columns,
+    ViewOptions,
+    by_name,
+    choose_columns,
+    fields_data,
+    find_column,
+    listing,
+    reading,
+)
 
 TITLES: dict[By, str] = {"layer": "layers", "module": "module", "type": "element type", "tensor": "tensor"}
 MANY_NOTES = 12
@@ -71,12 +82,14 @@ def _table(scan: Scan, by: By, groups: Sequence[TensorGroup], title: str, option
     def line(group: TensorGroup, role: Role = "row") -> Line:
         return Line(tuple(column.of(group) for column in columns), role)
 
+    def added_up(name: str, groups: Sequence[TensorGroup | Totals], role: Role) -> Line:
+        sums = (sum(getattr(group, name) for group in groups) for name in ("tensors", "params", "bytes"))
+        return line(TensorGroup(name, *sums, None, ()), role)
+
     lines = [line(group) for group in groups[:top]]
     if rest := groups[top:] if top else ():
-        tensors, params, size = (sum(getattr(group, name) for group in rest) for name in ("tensors", "params", "bytes"))
-        lines.append(line(TensorGroup(f"{len(rest):,} more lines", tensors, params, size, None, ()), "rest"))
-    totals = scan.totals
-    lines.append(line(TensorGroup("total", totals.tensors, totals.params, totals.bytes, None, ()), "total"))
+        lines.append(added_up(f"{len(rest):,} more lines", rest, "rest"))
+    lines.append(added_up("total", [scan.totals], "total"))
     ranked = (*_RANKED, *_THEN[by]) if chosen is None else ()
     return Table(title=title, fields=columns, lines=tuple(lines), ranked=ranked, main=options is not None)
 
@@ -101,11 +114,11 @@ def scan_columns(by: By, scan: Scan | None = None) -> dict[str, Column]:
         return ", ".join(some(weights or list(group.types), 3))
 
     return by_name(
-        Column("name", "name", TITLES[by], of=lambda group: group.name),
+        Column("name", "name", TITLES[by], of=attrgetter("name")),
         Column("tensors", "number", of=lambda group: group.tensors, blank=(1,)),
         Column("shape", of=shape, blank=("",)),
         Column("type", of=types_of, blank=same),
-        Column("params", "count", of=lambda group: group.params),
+        *reading("params:count"),
         Column("share", "share", "%", of=lambda group: group.params / whole if whole else 0.0),
         Column("size", "bytes", "stored", of=lambda group: group.bytes),
         Column("bits", "ratio", of=lambda group: "" if group.bits is None else group.bits),
@@ -130,35 +143,19 @@ def _totals(scan: Scan) -> tuple[Total, ...]:
 
 def scan_records(scan: Scan, options: object) -> Table:
     """All that is known of every tensor."""
-    units: dict[str, Any] = dict.fromkeys(("params", "bytes", "bits"), "number")
-    names = ("name", "role", "dtype", "scheme", "shape", "params", "bytes", "bits", "file", "tied_to")
-
-    def column(name: str) -> Column:
-        if name == "shape":
-            return Column(name, of=lambda tensor: "x".join(map(str, tensor.shape)))
-        return Column(name, units.get(name, "text"), of=lambda tensor: getattr(tensor, name))
-
-    return listing(list(map(column, names)), scan.tensors)
+    shape = Column("shape", of=lambda tensor: "x".join(map(str, tensor.shape)))
+    others = reading("params:number bytes:number bits:number file tied_to")
+    return listing((*reading("name role dtype scheme"), shape, *others), scan.tensors)
 
 
 def scan_data(scan: Scan, options: object) -> dict[str, Any]:
     """All of it for JSON."""
-    totals = scan.totals
+    names = ("source", "format", "files", "details", "totals", "experts", "notes")
+    data = {"schema": "opcost.scan/1"} | {name: fields_data(getattr(scan, name)) for name in names}
+    data["totals"]["bits_per_param"] = scan.totals.bits_per_param
     groups: tuple[By, ...] = ("type", "module", "layer")
-
-    def group_data(group: TensorGroup) -> dict[str, Any]:
-        about = {name: getattr(group, name) for name in ("name", "tensors", "params", "bytes")}
-        return {**about, "types": list(group.types)}
-
-    return {
-        "schema": "opcost.scan/1",
-        "source": scan.source,
-        "format": scan.format,
-        "files": list(scan.files),
-        "details": dict(scan.details),
-        "totals": {**totals._asdict(), "bits_per_param": totals.bits_per_param},
-        "experts": None if scan.experts is None else scan.experts._asdict(),
-        "notes": [{"code": note.code, "text": note.text, "where": note.where} for note in scan.notes],
-        **{f"by_{how}": [group_data(group) for group in scan.by(how)] for how in groups},
-        "tensors": [{**each._asdict(), "shape": list(each.shape)} for each in scan.tensors],
-    }
+    for how in groups:
+        data[f"by_{how}"] = [fields_data(group) for group in scan.by(how)]
+        for group in data[f"by_{how}"]:
+            del group["shape"]
+    return {**data, "tensors": [{**each._asdict(), "shape": list(each.shape)} for each in scan.tensors]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import replace
 from itertools import groupby
 from math import log
 from typing import Any
@@ -16,7 +16,7 @@ from opcost.core.units import format_bytes, format_time
 from opcost.errors import shortened, some
 from opcost.views.comparison import TablesOptions, percent
 from opcost.views.summary import BARS
-from opcost.views.view import Column, format_amount, listing
+from opcost.views.view import Column, fields_data, format_amount, listing, reading
 
 MANY = 64  # sentences about what is wrong
 
@@ -24,16 +24,6 @@ MANY = 64  # sentences about what is wrong
 def _options_line(options: Mapping[str, str]) -> tuple[str, ...]:
     text = ", ".join(f"{name}={value}" for name, value in options.items())
     return (shortened(text, LONG_LINE),) if text else ()
-
-
-def fields_data(value: Any) -> Any:
-    """Dataclasses and named tuples by their fields, and what is in them, for JSON."""
-    if is_dataclass(value) or hasattr(value, "_fields"):
-        names = getattr(value, "_fields", None) or [field.name for field in fields(value)]
-        return {name: fields_data(getattr(value, name)) for name in names}
-    if isinstance(value, tuple):
-        return [fields_data(each) for each in value]
-    return dict(value) if isinstance(value, Mapping) else value
 
 
 # -- budgets ------------------------------------------------------------------------------------------------------------
@@ -65,11 +55,11 @@ def verdict_sheet(verdict: Verdict, options: TablesOptions) -> Sheet:
         Column("relative", "number", "%", of=relative),
     )
     columns = (
-        Column("verdict", of=lambda line: line.word),
-        *((Column("model", "name", of=lambda line: line.model),) if len(verdict.models) > 1 else ()),
-        Column("quantity", of=lambda line: line.quantity.title),
+        *reading("verdict=word"),
+        *reading("model:name" if len(verdict.models) > 1 else ""),
+        *reading("quantity=quantity.title"),
         *(changes if verdict.baseline else changes[1:2]),
-        Column("allowed", "number", of=lambda line: line.limit.text if line.limit else ""),
+        replace(_ALLOWED, unit="number"),
     )
     ranked = ("verdict", "quantity", "counted", "allowed", "model", "before", "relative", "difference")
     table = listing(columns, verdict.lines, title="totals", ranked=ranked, main=True)
@@ -79,15 +69,11 @@ def verdict_sheet(verdict: Verdict, options: TablesOptions) -> Sheet:
 
 def verdict_records(verdict: Verdict) -> Table:
     """One line for each limit and each change, nothing rounded."""
-    columns = (
-        Column("model", "name", of=lambda line: line.model),
-        Column("quantity", of=lambda line: line.quantity.name),
-        Column("counted", "number", of=lambda line: line.amount),
-        Column("before", "number", of=lambda line: line.before),
-        Column("allowed", of=lambda line: line.limit.text if line.limit else ""),
-        Column("verdict", of=lambda line: line.word),
-    )
-    return listing(columns, verdict.lines)
+    numbers = reading("model:name quantity=quantity.name counted:number=amount before:number")
+    return listing((*numbers, _ALLOWED, *reading("verdict=word")), verdict.lines)
+
+
+_ALLOWED = Column("allowed", of=lambda line: line.limit.text if line.limit else "")
 
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
@@ -267,7 +253,7 @@ def sweep_records(sweep: Sweep) -> Table:
     columns = (
         *_sizes(sweep),
         *(Column(name, "number", of=lambda point, name=name: point.amounts.get(name)) for name in QUANTITIES),  # type: ignore[misc]
-        Column("latency_ns", "number", of=lambda point: point.latency_ns),
+        *reading("latency_ns:number"),
         Column("latency_low_ns", "number", of=lambda point: point.band_ns and point.band_ns[0]),
         Column("latency_high_ns", "number", of=lambda point: point.band_ns and point.band_ns[1]),
         Column("counted", of=lambda point: "yes" if point.counted else "no"),

@@ -8,13 +8,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from opcost.core.escaping import printable
 from opcost.core.graph import Module
-from opcost.core.report import STATS, ModuleCost, Report, Stats
+from opcost.core.report import ModuleCost, Report, Stats
 from opcost.core.units import format_count
 from opcost.errors import shortened, some
 from opcost.views.view import Build, NumberOptions, View
 
 Depth: TypeAlias = 'int | Literal["auto", "notebook"] | None'
 
+Order: TypeAlias = tuple[Callable[[Any], Any], bool]  # by what to sort, and whether the largest come first
 READABLE = 50  # lines that a reader takes in at once: automatic depth and merging aim at this
 
 
@@ -53,7 +54,7 @@ class _Branch(NamedTuple):
 
 
 def draw_tree(
-    report: Report, *, depth: Depth, merge: bool | None, order: Callable[[TreeNode], Any] | None = None
+    report: Report, *, depth: Depth, merge: bool | None, order: Order | None = None
 ) -> tuple[list[TreeNode], int]:
     """The nodes from top to bottom, and the depth that was cut at; `order` sorts the modules under one parent."""
     shares = sharers(report)
@@ -133,9 +134,7 @@ def _number(module: ModuleCost) -> int:
     return int(module.name) if module.name.isdecimal() and len(module.name) < 10 else -2
 
 
-def _walk(
-    root: _Branch, limit: int, shares: frozenset[str], order: Callable[[TreeNode], Any] | None
-) -> Iterator[TreeNode]:
+def _walk(root: _Branch, limit: int, shares: frozenset[str], order: Order | None) -> Iterator[TreeNode]:
     stack = [(root, "", "", 1, "")]
     while stack:
         branch, guides, below, times, parent = stack.pop()
@@ -146,7 +145,9 @@ def _walk(
         times *= len(branch.run)
         children = branch.children
         if order is not None:
-            children = sorted(children, key=lambda child: order(_node(child, "", limit, times, path, shares)[0]))
+            key, falling = order
+            nodes = [(_node(child, "", limit, times, path, shares)[0], child) for child in children]
+            children = [child for _, child in sorted(nodes, key=lambda each: key(each[0]), reverse=falling)]
         last = len(children) - 1
         for place in range(last, -1, -1):
             child = children[place]
@@ -169,7 +170,7 @@ def _node(
         changed["own"] = module.total
 
     def multiplied(stats: Stats) -> Stats:
-        return Stats(**{name: getattr(stats, name) * times for name in STATS})
+        return Stats._make(each * times for each in stats)
 
     if times > 1:
         name = f"{name}–{branch.run[-1].name}" if count > 1 else name

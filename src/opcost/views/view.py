@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import textwrap
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, make_dataclass
+from collections import UserDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from functools import cache, cached_property
 from itertools import groupby
-from typing import Any, Protocol, TypeAlias
+from operator import attrgetter
+from typing import Any, Protocol, TypeAlias, cast
 
 from opcost.core.escaping import printable
 from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.names import short_kernel_name
-from opcost.core.sheet import Amount, Cell, Field, Line, Table, Unit
+from opcost.core.sheet import Amount, Cell, Field, Line, Role, Table, Unit
 from opcost.core.units import format_bytes, format_count, format_time
 from opcost.errors import OpcostError, UnknownName, some
 
@@ -64,20 +66,12 @@ class Build:
         return make_dataclass("Options", fields, bases=self.bases, frozen=True, kw_only=True)
 
 
-class _Results(Mapping[str, Any]):
+class _Results(UserDict[str, Any]):
     """The options of each kind of result, made when they are needed."""
 
-    def __init__(self, builds: Mapping[str, Build]) -> None:
-        self._builds = builds
-
     def __getitem__(self, kind: str) -> type[Any]:
-        return self._builds[kind].options
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._builds)
-
-    def __len__(self) -> int:
-        return len(self._builds)
+        options: type[Any] = self.data[kind].options
+        return options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +116,12 @@ def option_names(view: Renders, kind: str) -> list[str]:
     return [each.name for each in fields(view.results[kind])]
 
 
+def known_options(view: Renders, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the options that the view has, and that are set."""
+    known = option_names(view, kind)
+    return {name: value for name, value in given.items() if name in known and value is not None}
+
+
 # -- options --------------------------------------------------------------------------------------------------------------
 
 _LEAST = {"top": 1, "depth": 0, "width": 1}
@@ -158,6 +158,16 @@ class Column(Field):
     of: Callable[[Any], Cell] = field(kw_only=True)
 
 
+def reading(text: str) -> tuple[Column, ...]:
+    """Columns as words `name:unit=attribute`: a text without a unit, and without the last the attribute of its name."""
+    found = []
+    for word in text.split():
+        head, _, attribute = word.partition("=")
+        name, _, unit = head.partition(":")
+        found.append(Column(name, cast("Unit", unit or "text"), of=attrgetter(attribute or name)))
+    return tuple(found)
+
+
 def by_name(*columns: Column) -> dict[str, Column]:
     """The columns by the names that options use."""
     return {column.name: column for column in columns}
@@ -185,10 +195,22 @@ def find_column(name: str, known: Mapping[str, Column]) -> Column:
     return known[key]
 
 
-def listing(columns: Sequence[Column], items: Iterable[Any], **about: Any) -> Table:
+def listing(
+    columns: Sequence[Column], items: Iterable[Any], *, role: Callable[[Any], Role] = lambda _: "row", **about: Any
+) -> Table:
     """A table of what each column reads of each item; `about` are its title and the like."""
-    lines = tuple(Line(tuple(column.of(item) for column in columns)) for item in items)
+    lines = tuple(Line(tuple(column.of(item) for column in columns), role(item)) for item in items)
     return Table(fields=tuple(columns), lines=lines, **about)
+
+
+def fields_data(value: Any) -> Any:
+    """Dataclasses and named tuples by their fields, and what is in them, for JSON."""
+    if is_dataclass(value) or hasattr(value, "_fields"):
+        names = getattr(value, "_fields", None) or [field.name for field in fields(value)]
+        return {name: fields_data(getattr(value, name)) for name in names}
+    if isinstance(value, tuple):
+        return [fields_data(each) for each in value]
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def keep_together(text: str) -> str:

@@ -7,13 +7,14 @@ import pytest
 from opcost.core.report import STATS, Report
 from opcost.core.sheet import Table
 from opcost.errors import OpcostError, UnknownName
-from opcost.views.report import EVERY_BY, RANKED, SHOWN, ListingOptions, columns_of, list_report
+from opcost.views.report import EVERY_BY, RANKED, SHOWN, columns_of, list_report
+from opcost.views.view import ViewOptions
 
 ADDITIVE = [name for name in STATS if name not in ("ops", "uncounted")]
 
 
 def listed(report: Report, **options: Any) -> Table:
-    return list_report(report, ListingOptions(**options))
+    return list_report(report, ViewOptions(**options))
 
 
 def column(listing: Table, name: str, *, role: str | None = None) -> list[Any]:
@@ -203,17 +204,17 @@ def test_columns_are_named_in_any_case_and_order(plain: Report) -> None:
         ({"by": "kind", "columns": "params"}, "unknown column 'params'"),
     ],
 )
-def test_a_misspelt_name_is_an_error_that_knows_better(options: Any, said: str) -> None:
+def test_a_misspelt_name_is_an_error_that_knows_better(plain: Report, options: Any, said: str) -> None:
     with pytest.raises(UnknownName, match=said.replace("+", r"\+")):
-        ListingOptions(**options)
+        plain.render("table", **options)
 
 
 @pytest.mark.parametrize(
     "options", [{"top": 0}, {"top": -1}, {"top": True}, {"depth": -1}, {"depth": "x"}, {"columns": []}]
 )
-def test_a_number_that_makes_no_sense_is_an_error(options: Any) -> None:
+def test_a_number_that_makes_no_sense_is_an_error(plain: Report, options: Any) -> None:
     with pytest.raises(OpcostError):
-        ListingOptions(**options)
+        plain.render("table", **options)
 
 
 @pytest.mark.parametrize("by", EVERY_BY)

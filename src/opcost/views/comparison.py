@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from opcost.core.escaping import printable
@@ -23,14 +23,7 @@ _PARTS: dict[EntryPart, str] = {
 _RANKED = ("params", "macs", "flops", "activations", "bytes_read", "bytes_written", "ops")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TablesOptions(ViewOptions):
-    """How much is shown."""
-
-    top: int | None = None  # lines of each table below the totals
-
-
-def comparison_sheet(comparison: Comparison, options: TablesOptions) -> Sheet:
+def comparison_sheet(comparison: Comparison, options: ViewOptions) -> Sheet:
     """The totals, and below them what was compared by kind or by module."""
     if comparison.changes:
         return _changes(comparison, options)
@@ -77,7 +70,7 @@ def _side_by_side(comparison: Comparison, entries: Sequence[Entry], title: str) 
 # -- what changed -------------------------------------------------------------------------------------------------------
 
 
-def _changes(comparison: Comparison, options: TablesOptions) -> Sheet:
+def _changes(comparison: Comparison, options: ViewOptions) -> Sheet:
     before, after = comparison.sources[0], comparison.sources[-1]
     heading = (f"{before.label} → {after.label}", *_sources(comparison))
     if not comparison:

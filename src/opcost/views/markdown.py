@@ -11,10 +11,10 @@ from opcost.core.sheet import Sheet, Table
 from opcost.core.units import format_count
 from opcost.views.results import sheet_view
 from opcost.views.text import phase_rows
-from opcost.views.view import Build, NumberOptions, View, ViewOptions, column_texts
+from opcost.views.view import Build, View, ViewOptions, column_texts
 
 
-def _write(sheet: Sheet, options: NumberOptions) -> str:
+def _write(sheet: Sheet, options: ViewOptions) -> str:
     totals = [(total.label.replace("  ", "&emsp;"), total.human, f"{total.value:,}") for total in sheet.totals]
     parts = [[f"**{markdown_text(sheet.heading[0])}**"], _bullets(" ".join(line.split()) for line in sheet.heading[1:])]
     for table in sheet.tables:
@@ -73,7 +73,7 @@ def _cells(table: Table, place: int, *, exact: bool) -> list[str]:
     return [cell(line.guides, text, line.role) for line, text in zip(table.lines, texts, strict=True)]
 
 
-MD = sheet_view("md", _write, NumberOptions, suffix=".md")
+MD = sheet_view("md", _write, "exact", suffix=".md")
 
 
 # -- the badge: parameters, MACs and FLOPs, as SVG and as a line of text -------------------------------------------------
@@ -120,7 +120,7 @@ def badge_svg(numbers: list[tuple[str, str]], options: object) -> str:
     )
 
 
-_BUILDS = {"report": Build(ViewOptions, badge_numbers)}
+_BUILDS = {"report": Build("", badge_numbers)}
 SVG = View(name="svg", suffix=".svg", builds=_BUILDS, write=badge_svg)
 BADGE = View(
     name="badge", builds=_BUILDS, write=lambda numbers, _: " · ".join(f"{n} {word}" for word, n in numbers) + "\n"

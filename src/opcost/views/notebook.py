@@ -7,7 +7,7 @@ are taken away, as on pages that show notebooks, the text and the tree remain.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 
 from opcost.core.escaping import printable
@@ -15,7 +15,7 @@ from opcost.core.sheet import Line, Sheet, Table
 from opcost.errors import some
 from opcost.views.report import NOTEBOOK_LINES as LINES
 from opcost.views.results import sheet_view
-from opcost.views.view import NumberOptions, column_texts, cut, width_of
+from opcost.views.view import ViewOptions, column_texts, cut, width_of
 
 COLUMNS = 8  # columns beside each other, unless the caller named them
 LONGEST = {"name": 48, "text": 28, "shapes": 26}  # characters of a cell, by its unit
@@ -43,14 +43,7 @@ STYLE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class NotebookOptions(NumberOptions):
-    """How to write numbers, and further lines above the tables."""
-
-    above: Sequence[str] = ()
-
-
-def _write(sheet: Sheet, options: NotebookOptions) -> str:
+def _write(sheet: Sheet, options: ViewOptions) -> str:
     totals = " · ".join(f"{each.label.strip()} {each.human}" for each in sheet.totals)
     parts = [
         f"<p><strong>{_text(sheet.heading[0])}</strong></p>",
@@ -137,4 +130,4 @@ def _text(text: str) -> str:
     return escape(printable(text, keep="\n\u00a0"), quote=True)
 
 
-NOTEBOOK = sheet_view("notebook", _write, NotebookOptions, for_reports={"depth": "notebook"})
+NOTEBOOK = sheet_view("notebook", _write, "exact above", for_reports={"depth": "notebook"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from opcost.core.graph import note_texts
@@ -33,13 +32,6 @@ _ROLES: dict[str, Role] = {"row": "row", "total": "total"}  # other lines are su
 # -- lines and columns --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class AnswerOptions(ViewOptions):
-    """Which columns; None: those that are not blank, and for programs all."""
-
-    columns: Columns = None
-
-
 def list_answer(answer: Answer, columns: Columns = None) -> Table:
     """The lines of an answer."""
     known = answer_columns(answer)
@@ -60,7 +52,7 @@ def list_answer(answer: Answer, columns: Columns = None) -> Table:
     return _table(answer, chosen, ranked)
 
 
-def answer_records(answer: Answer, options: AnswerOptions) -> Table:
+def answer_records(answer: Answer, options: ViewOptions) -> Table:
     """All that is known of every line for programs, times in nanoseconds; `role` distinguishes rows from sums."""
     if options.columns is not None:
         return list_answer(answer, options.columns)
@@ -78,7 +70,7 @@ def answer_records(answer: Answer, options: AnswerOptions) -> Table:
     return _table(answer, columns, ())
 
 
-def answer_column_records(answer: Answer, options: AnswerOptions) -> Table:
+def answer_column_records(answer: Answer, options: ViewOptions) -> Table:
     """Every column as it is called after `--columns`."""
     return list_answer(answer, options.columns or list(answer_columns(answer)))
 
@@ -157,14 +149,7 @@ def _whole(value: Any) -> Any:
 _BOUND = Column("bound", of=lambda line: line.bound if line.role in ("row", "unattributed") else "", blank=("",))
 
 
-@dataclass(frozen=True, kw_only=True)
-class AnswerDataOptions(AnswerOptions):
-    """Which columns of the lines, and spaces for each level of JSON."""
-
-    indent: int | None = 2
-
-
-def answer_data(answer: Answer, options: AnswerDataOptions) -> dict[str, Any]:
+def answer_data(answer: Answer, options: ViewOptions) -> dict[str, Any]:
     """All of it for JSON, or of the lines the chosen columns."""
     if options.columns is None:
         lines = [
@@ -214,7 +199,7 @@ MANY_LINES = 64  # lines about devices, and notes: as many as eight machines of 
 MANY_RANKS = 10  # lines about ranks: those that differ and those that are alike, so that a first screen holds them
 
 
-def answer_sheet(answer: Answer, options: AnswerOptions) -> Sheet:
+def answer_sheet(answer: Answer, options: ViewOptions) -> Sheet:
     """The lines, their source, and totals, devices, peaks and notes around them."""
     names = answer.meta.get("source", "profile").split(", ") if "ranks" in answer.meta else []
     source = f"{names[0]} to {names[-1]}" if len(names) > 2 else answer.meta.get("source", "profile")

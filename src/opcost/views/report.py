@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
@@ -13,8 +13,8 @@ from opcost.core.report import STATS, Group, Report, Row, Stats
 from opcost.core.sheet import Cell, Line, Sheet, Table, Unit
 from opcost.errors import UnknownName
 from opcost.views.summary import summarize
-from opcost.views.tree import Depth, Order, TreeNode, draw_tree, flat_nodes, sharers
-from opcost.views.view import Column, Columns, ViewOptions, by_name, choose_columns, find_column, reading
+from opcost.views.tree import Order, TreeNode, draw_tree, flat_nodes, sharers
+from opcost.views.view import Column, ViewOptions, by_name, choose_columns, find_column, reading
 
 By: TypeAlias = Literal["module", "op", "kind", "type"]
 EVERY_BY: tuple[By, ...] = ("module", "op", "kind", "type")
@@ -147,32 +147,15 @@ RANKED: Mapping[By, Sequence[str]] = {
 # -- tables -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class ListingOptions(ViewOptions):
-    """What to list, and how."""
-
-    by: By = "module"
-    depth: Depth = "auto"  # levels below the root; None: all, "auto": readable, "notebook": as many as a cell holds
-    merge: bool | None = None  # draw runs of identical blocks once; None does it where the tree would be long
-    sort: str | None = None  # a column: `macs` largest first, `+macs` smallest first; modules under their parent
-    top: int | None = None  # only this number of lines, the most expensive; one more line has the sum of the rest
-    columns: Columns = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.by not in EVERY_BY:
-            raise UnknownName("way to list a report", str(self.by), EVERY_BY)
-        known = columns_of(self.by, 0)
-        _choose(self, known, None)
-        _order(self.sort, known)
+LISTING = "by depth merge sort top columns"  # what to list, and how
 
 
-def report_sheet(report: Report, options: ListingOptions) -> Sheet:
+def report_sheet(report: Report, options: ViewOptions) -> Sheet:
     """The table, and the whole report in a few lines."""
     return replace(summarize(report), tables=(list_report(report, options),))
 
 
-def report_records(report: Report, options: ListingOptions) -> Table:
+def report_records(report: Report, options: ViewOptions) -> Table:
     """Every line with all columns, unless the caller chose some."""
     # A path says what a label in a tree and a note say; both can be chosen.
     left_out = ("module", "note") if options.by == "module" else ()
@@ -181,8 +164,10 @@ def report_records(report: Report, options: ListingOptions) -> Table:
     return replace(table, lines=tuple(line for line in table.lines if line.role != "total"))
 
 
-def list_report(report: Report, options: ListingOptions, default: Sequence[str] | None = None) -> Table:
+def list_report(report: Report, options: ViewOptions, default: Sequence[str] | None = None) -> Table:
     """The report as lines; `default` names the columns where the caller chose none."""
+    if options.by not in EVERY_BY:
+        raise UnknownName("way to list a report", str(options.by), EVERY_BY)
     known = columns_of(options.by, report.totals.macs)
     columns = _choose(options, known, default)
     order = _order(options.sort, known)
@@ -207,7 +192,7 @@ def list_report(report: Report, options: ListingOptions, default: Sequence[str] 
     return table
 
 
-def _tree(report: Report, options: ListingOptions, columns: Sequence[Column], order: Order | None) -> Table:
+def _tree(report: Report, options: ViewOptions, columns: Sequence[Column], order: Order | None) -> Table:
     if any(column.name == "module" for column in columns):
         # The root has no name and goes by its type, which need not be repeated.
         below = Column("type", of=lambda node: node.module.type if node.module.path else "")
@@ -221,12 +206,12 @@ def _tree(report: Report, options: ListingOptions, columns: Sequence[Column], or
     return replace(_listed(lines, columns, options), remarks=(remark,) if remark else ())
 
 
-def _listed(lines: Sequence[Line], columns: Sequence[Column], options: ListingOptions) -> Table:
+def _listed(lines: Sequence[Line], columns: Sequence[Column], options: ViewOptions) -> Table:
     ranked = () if options.columns is not None else tuple(RANKED[options.by])
     return Table(fields=tuple(columns), lines=tuple(lines), ranked=ranked, main=True)
 
 
-def _flat(items: Sequence[Any], order: Order | None, columns: Sequence[Column], options: ListingOptions) -> Table:
+def _flat(items: Sequence[Any], order: Order | None, columns: Sequence[Column], options: ViewOptions) -> Table:
     ordered = items if order is None else sorted(items, key=order[0], reverse=order[1])
     lines = [_line(item, columns) for item in ordered]
     if options.top is not None and (rest := lines[options.top :]):
@@ -258,7 +243,7 @@ def _sum(lines: Sequence[Line], columns: Sequence[Column], role: Literal["rest",
     return Line(tuple(values), role, partial=partial, own_partial=own_partial)
 
 
-def _choose(options: ListingOptions, known: dict[str, Column], default: Sequence[str] | None) -> tuple[Column, ...]:
+def _choose(options: ViewOptions, known: dict[str, Column], default: Sequence[str] | None) -> tuple[Column, ...]:
     if options.columns is not None:
         return choose_columns(options.columns, known)
     return tuple(known[name] for name in default or SHOWN[options.by] if name in known)

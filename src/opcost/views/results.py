@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from io import StringIO
 from typing import Any, NamedTuple, TypeAlias
@@ -18,8 +18,7 @@ from opcost.core.results import Comparison, Fit, Sweep, Verdict
 from opcost.core.sheet import LONG_LINE, Cell, Field, Line, Sheet, Table, plain_cell
 from opcost.errors import shortened, some
 from opcost.views import comparison, profile, report, scan, sizing
-from opcost.views.comparison import TablesOptions
-from opcost.views.view import Build, NumberOptions, View, ViewOptions, fields_data
+from opcost.views.view import Build, View, ViewOptions, fields_data
 
 
 class ResultViews(NamedTuple):
@@ -31,17 +30,10 @@ class ResultViews(NamedTuple):
     data: Build  # for JSON: nothing is rounded, and nothing is left out
 
 
-@dataclass(frozen=True, kw_only=True)
-class JsonOptions(ViewOptions):
-    """How the JSON is laid out."""
-
-    indent: int | None = None  # spaces for each level; None writes one line
-
-
 # -- sheets of their own, as those about a whole profile ------------------------------------------------------------------
 
 
-def _sheet_sheet(sheet: Sheet, options: TablesOptions) -> Sheet:
+def _sheet_sheet(sheet: Sheet, options: ViewOptions) -> Sheet:
     """The tables that have rows, with a heading and the notes."""
     tables = tuple(table.limited(options.top) for table in sheet.tables if table.rows or table.main)
     heading = f"{sheet.meta.get('source', 'profile')} ({sheet.meta.get('format', 'opcost')}): {sheet.name}"
@@ -96,39 +88,40 @@ _TABLES: dict[type, tuple[_Of, _Of, _Of]] = {
 """Results that are tables: the sheet, the records and the data of each."""
 
 
-_RECORDS = Build(report.ListingOptions, report.report_records, by="op", depth=None, merge=False)
-_TABLE_RECORDS = Build(ViewOptions, lambda result, _: _TABLES[type(result)][1](result))
+_RECORDS = Build(report.LISTING, report.report_records, by="op", depth=None, merge=False)
+_TABLE_RECORDS = Build("", lambda result, _: _TABLES[type(result)][1](result))
+_LISTING = "by depth sort top columns"
 RESULTS: dict[str, ResultViews] = {
     "report": ResultViews(
-        sheet=Build(report.ListingOptions, report.report_sheet),
+        sheet=Build(report.LISTING, report.report_sheet),
         records=_RECORDS,
         columns=_RECORDS,
-        data=Build(JsonOptions, lambda result, _: schema.to_dict(result)),
+        data=Build("indent", lambda result, _: schema.to_dict(result)),
     ),
     "profile": ResultViews(
-        sheet=Build(profile.AnswerOptions, profile.answer_sheet),
-        records=Build(profile.AnswerOptions, profile.answer_records),
-        columns=Build(profile.AnswerOptions, profile.answer_column_records),
-        data=Build(profile.AnswerDataOptions, profile.answer_data),
+        sheet=Build("columns", profile.answer_sheet),
+        records=Build("columns", profile.answer_records),
+        columns=Build("columns", profile.answer_column_records),
+        data=Build("columns indent", profile.answer_data, indent=2),
     ),
     "scan": ResultViews(
-        sheet=Build(scan.ScanOptions, scan.scan_sheet),
-        records=Build(ViewOptions, scan.scan_records),
-        columns=Build((scan.ScanOptions, NumberOptions), scan.list_scan, by="tensor"),
-        data=Build(JsonOptions, scan.scan_data),
+        sheet=Build(_LISTING, scan.scan_sheet, by="layer", depth=None),
+        records=Build("", scan.scan_records),
+        columns=Build(f"{_LISTING} exact", scan.list_scan, by="tensor", depth=None),
+        data=Build("indent", scan.scan_data),
     ),
     "tables": ResultViews(
-        sheet=Build(TablesOptions, lambda result, options: _TABLES[type(result)][0](result, options)),
+        sheet=Build("top", lambda result, options: _TABLES[type(result)][0](result, options)),
         records=_TABLE_RECORDS,
         columns=_TABLE_RECORDS,
-        data=Build(JsonOptions, lambda result, _: _TABLES[type(result)][2](result), indent=2),
+        data=Build("indent", lambda result, _: _TABLES[type(result)][2](result), indent=2),
     ),
 }
 """By the kind that a result has: `Report.kind`, ..."""
 
 
 def sheet_view(
-    name: str, write: Callable[[Sheet, Any], str], options: type[Any], *, suffix: str = "",
+    name: str, write: Callable[[Sheet, ViewOptions], str], options: str, *, suffix: str = "",
     kinds: Sequence[str] = tuple(RESULTS), for_reports: Mapping[str, Any] | None = None,
 ) -> View:  # fmt: skip
     """A view that writes sheets, with the options of the result and of the format; `for_reports` has other defaults."""
@@ -136,7 +129,7 @@ def sheet_view(
     for kind in kinds:
         defaults = (for_reports or {}) if kind == "report" else {}
         build = RESULTS[kind].sheet
-        builds[kind] = Build((*build.bases, options), build.make, **defaults)
+        builds[kind] = Build(f"{build.names} {options}", build.make, **{**build.defaults, **defaults})
     return View(name=name, suffix=suffix, builds=builds, write=write)
 
 
@@ -175,14 +168,14 @@ def _columns(build: Build) -> Build:
             for place, field in enumerate(table.fields)
         }
 
-    return Build(build.options, make)
+    return Build(build.names, make, **build.defaults)
 
 
 def _write_columns(columns: dict[str, list[Any]], options: object) -> str:
     return json_text(columns, allow_nan=False) + "\n"
 
 
-def _write_json(data: dict[str, Any], options: JsonOptions) -> str:
+def _write_json(data: dict[str, Any], options: ViewOptions) -> str:
     separators = (",", ":") if options.indent is None else (",", ": ")
     return json_text(data, allow_nan=False, indent=options.indent, separators=separators) + "\n"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -12,7 +11,6 @@ from opcost.core.sheet import LONG_LINE, Cell, Line, Role, Section, Sheet, Table
 from opcost.errors import UnknownName, shortened, some
 from opcost.views.view import (
     Column,
-    Columns,
     ViewOptions,
     by_name,
     choose_columns,
@@ -31,18 +29,7 @@ _THEN: dict[By, tuple[str, ...]] = {
 """Columns in the order in which they are given room; names are long, so the others are shown only where they are chosen."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScanOptions(ViewOptions):
-    """Which lines and columns of a scan to show."""
-
-    by: By = "layer"
-    depth: int | None = None  # words of a name: after the number of a layer (1), or of the path of a module (2)
-    sort: str | None = None
-    top: int | None = None
-    columns: Columns = None
-
-
-def scan_sheet(scan: Scan, options: ScanOptions) -> Sheet:
+def scan_sheet(scan: Scan, options: ViewOptions) -> Sheet:
     """The lines, the element types, and the totals."""
     tables = [list_scan(scan, options)]
     if options.by != "type":
@@ -60,7 +47,7 @@ def scan_sheet(scan: Scan, options: ScanOptions) -> Sheet:
     )
 
 
-def list_scan(scan: Scan, options: ScanOptions) -> Table:
+def list_scan(scan: Scan, options: ViewOptions) -> Table:
     """Layers, modules, types or tensors, with their sum."""
     if options.by not in TITLES:
         raise UnknownName("way to group tensors", str(options.by), TITLES)
@@ -73,7 +60,7 @@ def list_scan(scan: Scan, options: ScanOptions) -> Table:
     return _table(scan, options.by, groups, f"by {TITLES[options.by]}", options)
 
 
-def _table(scan: Scan, by: By, groups: Sequence[TensorGroup], title: str, options: ScanOptions | None = None) -> Table:
+def _table(scan: Scan, by: By, groups: Sequence[TensorGroup], title: str, options: ViewOptions | None = None) -> Table:
     """The first lines, what the rest adds up to, and the sum; `options` are those of the main table."""
     known = scan_columns(by, scan)
     top, chosen = (None, None) if options is None else (options.top, options.columns)
@@ -141,14 +128,14 @@ def _totals(scan: Scan) -> tuple[Total, ...]:
     return tuple(found)
 
 
-def scan_records(scan: Scan, options: object) -> Table:
+def scan_records(scan: Scan, options: ViewOptions) -> Table:
     """All that is known of every tensor."""
     shape = Column("shape", of=lambda tensor: "x".join(map(str, tensor.shape)))
     others = reading("params:number bytes:number bits:number file tied_to")
     return listing((*reading("name role dtype scheme"), shape, *others), scan.tensors)
 
 
-def scan_data(scan: Scan, options: object) -> dict[str, Any]:
+def scan_data(scan: Scan, options: ViewOptions) -> dict[str, Any]:
     """All of it for JSON."""
     names = ("source", "format", "files", "details", "totals", "experts", "notes")
     data = {"schema": "opcost.scan/1"} | {name: fields_data(getattr(scan, name)) for name in names}

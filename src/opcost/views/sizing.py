@@ -14,9 +14,9 @@ from opcost.core.results import Fit, LimitCheck, Point, Sweep, Verdict
 from opcost.core.sheet import LONG_LINE, Amount, Cell, Field, Line, Section, Sheet, Table
 from opcost.core.units import format_bytes, format_time
 from opcost.errors import shortened, some
-from opcost.views.comparison import TablesOptions, percent
+from opcost.views.comparison import percent
 from opcost.views.summary import BARS
-from opcost.views.view import Column, fields_data, format_amount, listing, reading
+from opcost.views.view import Column, ViewOptions, fields_data, format_amount, listing, reading
 
 MANY = 64  # sentences about what is wrong
 
@@ -29,7 +29,7 @@ def _options_line(options: Mapping[str, str]) -> tuple[str, ...]:
 # -- budgets ------------------------------------------------------------------------------------------------------------
 
 
-def verdict_sheet(verdict: Verdict, options: TablesOptions) -> Sheet:
+def verdict_sheet(verdict: Verdict, options: ViewOptions) -> Sheet:
     """Every limit with its verdict, and below them in sentences what is wrong."""
     limits = [line for line in verdict.lines if line.limit is not None]
     broken = [line for line in limits if line.word in ("EXCEEDED", "UNKNOWN")]
@@ -97,7 +97,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
 # -- the largest size that fits -----------------------------------------------------------------------------------------
 
 
-def fit_sheet(fit: Fit, options: TablesOptions) -> Sheet:
+def fit_sheet(fit: Fit, options: ViewOptions) -> Sheet:
     """The answer with the size after it, what the peak is made of, and each option with which more fits."""
     on = f" as {fit.device} holds it" if fit.device else ""
     answer = f"{fit.source}: {fit.vary} {fit.largest:,} is the largest within {format_bytes(fit.limit_bytes)}{on}"
@@ -160,7 +160,7 @@ LONGEST_BAR = 40  # characters of the highest amount
 MOST_BARS = 24  # lines of one plot
 
 
-def sweep_sheet(sweep: Sweep, options: TablesOptions) -> Sheet:
+def sweep_sheet(sweep: Sweep, options: ViewOptions) -> Sheet:
     """Every point, then a plot of each of memory and latency, or of work where there is no latency."""
     counted = sum(point.counted for point in sweep.points)
     whole = len(sweep.points)

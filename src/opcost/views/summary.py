@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from opcost.core.graph import FLOPS_PER_MAC, PARTS, How, Memory, MemoryPart, TensorSpec, note_texts
@@ -12,7 +11,7 @@ from opcost.core.report import NO_RULE, Parameter, Report
 from opcost.core.sheet import LONG_LINE, Field, Line, Section, Sheet, Table, Total
 from opcost.core.units import format_bytes, format_count
 from opcost.errors import shortened, some
-from opcost.views.view import NumberOptions, in_runs, keep_together
+from opcost.views.view import ViewOptions, in_runs, keep_together
 
 LONGEST_NUMBER = 20  # digits of a number in the meta data
 ASSUMED_SIZES = "assumed-sizes"  # the code of notes in the heading: sizes that neither the caller nor the file gives
@@ -182,14 +181,7 @@ STANDING: tuple[MemoryPart, ...] = ("weights", "inputs", "optimizer")
 """What is in memory from the first operator to the last."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryOptions(NumberOptions):
-    """How many modules to name."""
-
-    top: int | None = 10
-
-
-def memory_sheet(report: Report, options: MemoryOptions) -> Sheet:
+def memory_sheet(report: Report, options: ViewOptions) -> Sheet:
     """The peak by its parts, then by the modules whose results are in memory, and how it rises and falls."""
     memory = report.known_memory()
     whole = memory.peak_bytes or 1

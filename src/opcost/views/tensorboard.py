@@ -296,4 +296,4 @@ def _dims(spec: TensorSpec) -> dict[str, Any]:
     return {"dim": [{"size": -1 if extent is None else min(extent, LARGEST)} for extent in spec.shape]}
 
 
-TENSORBOARD = TensorBoardView(name="tensorboard", builds={"report": Build(ViewOptions, _build)}, write=_write)
+TENSORBOARD = TensorBoardView(name="tensorboard", builds={"report": Build("", _build)}, write=_write)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -15,12 +14,12 @@ from opcost.core.sheet import Field, Line, Sheet, Table, Total
 from opcost.core.units import format_bytes, format_count
 from opcost.errors import some
 from opcost.views.results import sheet_view
-from opcost.views.summary import MemoryOptions, memory_sheet
+from opcost.views.summary import memory_sheet
 from opcost.views.view import (
     NOTHING,
     Build,
-    NumberOptions,
     View,
+    ViewOptions,
     column_texts,
     cut,
     cut_shapes,
@@ -41,15 +40,6 @@ class Piece(NamedTuple):
 
 
 Drawn: TypeAlias = list[list[Piece]]  # lines of pieces
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextOptions(NumberOptions):
-    """How a sheet is drawn as text."""
-
-    width: int | None = None  # columns; None is as many as the terminal has
-    ascii: bool = False  # use no character outside ASCII
-    color: bool = False  # write the terminal's escape sequences. Off by default, because the text may go to a file
 
 
 NARROWEST = 40  # below this many columns there is nothing left to shorten
@@ -84,7 +74,7 @@ def phase_rows(phases: Iterable[tuple[str, Cost]]) -> list[tuple[str, ...]]:
 class _Drawing:
     """Draws sheets as lines of styled pieces, at a width and in the characters that are allowed."""
 
-    def __init__(self, options: TextOptions) -> None:
+    def __init__(self, options: ViewOptions) -> None:
         self._width = max(terminal_width() if options.width is None else options.width, NARROWEST)
         self._ascii, self._exact = options.ascii, options.exact
 
@@ -263,7 +253,7 @@ COLOURS: dict[Style, str] = {
 }  # fmt: skip
 
 
-def _write(sheet: Sheet, options: TextOptions) -> str:
+def _write(sheet: Sheet, options: ViewOptions) -> str:
     drawn = _Drawing(options).sheet(sheet)
     if options.color:
         from io import StringIO
@@ -301,6 +291,7 @@ def terminal_width() -> int:
     return USUAL_WIDTH
 
 
-TABLE = sheet_view("table", _write, TextOptions, suffix=".txt")
-TEXT = sheet_view("text", _write, TextOptions, suffix=".txt", kinds=("report",), for_reports={"width": 120})
-MEMORY = View(name="memory", builds={"report": Build((MemoryOptions, TextOptions), memory_sheet)}, write=_write)
+_OPTIONS = "exact width ascii color"
+TABLE = sheet_view("table", _write, _OPTIONS, suffix=".txt")
+TEXT = sheet_view("text", _write, _OPTIONS, suffix=".txt", kinds=("report",), for_reports={"width": 120})
+MEMORY = View(name="memory", builds={"report": Build(f"top {_OPTIONS}", memory_sheet, top=10)}, write=_write)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core.escaping import printable
 from opcost.core.graph import Module
 from opcost.core.report import ModuleCost, Report, Stats
 from opcost.core.units import format_count
 from opcost.errors import shortened, some
-from opcost.views.view import Build, NumberOptions, View
-
-Depth: TypeAlias = 'int | Literal["auto", "notebook"] | None'
+from opcost.views.view import Build, View, ViewOptions
 
 Order: TypeAlias = tuple[Callable[[Any], Any], bool]  # by what to sort, and whether the largest come first
 READABLE = 50  # lines that a reader takes in at once: automatic depth and merging aim at this
@@ -54,7 +52,7 @@ class _Branch(NamedTuple):
 
 
 def draw_tree(
-    report: Report, *, depth: Depth, merge: bool | None, order: Order | None = None
+    report: Report, *, depth: int | str | None, merge: bool | None, order: Order | None = None
 ) -> tuple[list[TreeNode], int]:
     """The nodes from top to bottom, and the depth that was cut at; `order` sorts the modules under one parent."""
     shares = sharers(report)
@@ -187,7 +185,7 @@ def _node(
 MANY_LINES = 24  # lines of a module's own words
 
 
-def _architecture(report: Report, options: NumberOptions) -> str:
+def _architecture(report: Report, options: ViewOptions) -> str:
     shown = "{:,}".format if options.exact else format_count
     modules, lines = [], {}
     for module in report.modules:
@@ -234,4 +232,4 @@ def arch_text(modules: Sequence[ModuleCost | Module], statistics: Callable[[str]
     return "\n".join(lines)
 
 
-ARCH = View(name="arch", builds={"report": Build(NumberOptions, _architecture)}, write=lambda text, _: text)
+ARCH = View(name="arch", builds={"report": Build("exact", _architecture)}, write=lambda text, _: text)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from functools import cache, cached_property
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 
 from opcost.core.escaping import printable
 from opcost.core.interrupts import garbage_collector_paused
@@ -18,6 +18,10 @@ from opcost.core.names import short_kernel_name
 from opcost.core.sheet import Amount, Cell, Field, Line, Role, Table, Unit
 from opcost.core.units import format_bytes, format_count, format_time
 from opcost.errors import OpcostError, UnknownName, some
+
+if TYPE_CHECKING:
+    from opcost.core.profile import Answer, Profile
+    from opcost.core.sheet import Sheet
 
 Columns: TypeAlias = "str | Sequence[str] | None"  # in this order, also with commas; None: by the room
 
@@ -48,22 +52,19 @@ class Renders(Protocol):
 
 
 class Build:
-    """How the data that a view writes is made of one kind of result, under options: those of `bases`, with other defaults."""
+    """How the data that a view writes is made of one kind of result, under these options, some with other defaults."""
 
-    def __init__(
-        self, bases: type[Any] | tuple[type[Any], ...], make: Callable[[Any, Any], Any], **defaults: Any
-    ) -> None:
-        self.bases = bases if isinstance(bases, tuple) else (bases,)
+    def __init__(self, options: str, make: Callable[[Any, ViewOptions], Any], **defaults: Any) -> None:
+        self.names = options
         self.make = make
         self.defaults = defaults
 
     @cached_property
     def options(self) -> type[Any]:
         """The dataclass of what a caller may choose; made when it is needed, since making one takes long."""
-        if len(self.bases) == 1 and not self.defaults:
-            return self.bases[0]
-        fields = [(name, Any, default) for name, default in self.defaults.items()]
-        return make_dataclass("Options", fields, bases=self.bases, frozen=True, kw_only=True)
+        usual = {each.name: each.default for each in fields(ViewOptions)} | self.defaults
+        named = [(name, Any, usual[name]) for name in self.names.split()]
+        return make_dataclass("Options", named, frozen=True, kw_only=True)
 
 
 class _Results(UserDict[str, Any]):
@@ -97,10 +98,10 @@ class View:
         """It as the plain data that is written."""
         return self.builds[result.kind].make(result, self.choose(result.kind, **options))
 
-    def choose(self, kind: str, **options: Any) -> Any:
+    def choose(self, kind: str, **options: Any) -> ViewOptions:
         """The options for this kind of result with some of them set by name."""
         check_options(self, kind, options)
-        return self.builds[kind].options(**options)
+        return ViewOptions(**{**self.builds[kind].defaults, **options})
 
 
 def check_options(view: Renders, kind: str, options: Mapping[str, Any]) -> None:
@@ -130,7 +131,29 @@ _WORDS = {"depth": ("auto", "notebook")}
 
 @dataclass(frozen=True, kw_only=True)
 class ViewOptions:
-    """What a caller chose; whole numbers are checked."""
+    """All that callers can choose of views; each view takes some of it. Whole numbers are checked."""
+
+    by: Any = (
+        "module"  # what a line is about: of a report module, op, kind or type, of a scan layer, module, type or tensor
+    )
+    depth: int | Literal["auto", "notebook"] | None = "auto"
+    """Levels below the root; None: all, "auto": readable, "notebook": as many as a cell holds. Of a scan words of a name:
+    after the number of a layer (1), or of the path of a module (2)."""
+    merge: bool | None = None  # draw runs of identical blocks once; None does it where the tree would be long
+    sort: str | None = None  # a column: `macs` largest first, `+macs` smallest first; modules under their parent
+    top: int | None = (
+        None  # only this number of lines; of a report the most expensive, and a line with the sum of the rest
+    )
+    columns: Columns = None  # None: by the room, or those that are not blank, and for programs all
+    exact: bool = False  # numbers with all their digits in place of units
+    width: int | None = None  # columns of the text; None is as many as the terminal has
+    ascii: bool = False  # use no character outside ASCII
+    color: bool = False  # write the terminal's escape sequences. Off by default, because the text may go to a file
+    indent: int | None = None  # spaces for each level of JSON; None writes one line
+    above: Sequence[str] = ()  # further lines above the tables of a notebook
+    others: Sequence[Answer] = ()  # further answers on the page of the first, as the host's times
+    profile: Profile | None = None  # with costs: the page of an answer then has its modules, operators and timeline
+    sheets: Sequence[Sheet] = ()  # tables about the profile as a whole, such as its collectives and its allocations
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
@@ -139,13 +162,6 @@ class ViewOptions:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise OpcostError(f"{name}={value!r} is not a whole number of at least {least}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class NumberOptions(ViewOptions):
-    """How numbers are written."""
-
-    exact: bool = False  # numbers with all their digits in place of units
 
 
 # -- columns --------------------------------------------------------------------------------------------------------------

@@ -16,10 +16,10 @@ from importlib.resources import files
 from typing import Any
 
 from opcost.core.escaping import json_text, printable
-from opcost.views.html.profiles import PageOptions, profile_page
+from opcost.views.html.profiles import profile_page
 from opcost.views.html.reports import report_page, scan_page, tables_page
 from opcost.views.results import RESULTS
-from opcost.views.view import Build, NumberOptions, View, ViewOptions
+from opcost.views.view import Build, View
 
 _MARKUP = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 _IMPORT = re.compile(r'^import (?P<names>\{[^}]*\}) from "\./(?P<module>\w+)\.js";$', re.MULTILINE)
@@ -90,12 +90,10 @@ HTML = View(
     name="html",
     suffix=".html",
     builds={
-        "report": Build(ViewOptions, lambda report, _: report_page(report)),
-        "profile": Build(PageOptions, profile_page),
-        "scan": Build((*_SCAN.bases, NumberOptions), lambda scan, options: scan_page(scan, _SCAN.make(scan, options))),
-        "tables": Build(
-            (*_TABLES.bases, NumberOptions), lambda result, options: tables_page(result, _TABLES.make(result, options))
-        ),
+        "report": Build("", report_page),
+        "profile": Build("columns others profile sheets", profile_page),
+        "scan": Build(f"{_SCAN.names} exact", scan_page, **_SCAN.defaults),
+        "tables": Build(f"{_TABLES.names} exact", tables_page),
     },
     write=write_page,
 )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from opcost.core.devices import named_by_driver
 from opcost.core.escaping import printable
 from opcost.core.graph import FLOPS_PER_MAC, note_texts
 from opcost.core.profile import Answer, AnswerLine, Kernel, Profile, ProfileRow
-from opcost.core.sheet import Section, Sheet
+from opcost.core.sheet import Section
 from opcost.core.timeline import Span, checked_lanes, kernel_sort, lane_title, lanes_as_columns, nested, thinned_lanes
 from opcost.errors import some
 from opcost.version import __version__
@@ -26,17 +25,7 @@ FEW_NAMED = 4  # operators without a cost model that are named in the alert; the
 LEAST_MISSED = 0.001  # a smaller part of the time without a cost model makes no alert
 
 
-@dataclass(frozen=True, kw_only=True)
-class PageOptions(ViewOptions):
-    """Which columns to show, and of which answers."""
-
-    columns: Columns = None
-    others: Sequence[Answer] = ()  # further answers below the first, as the host's times
-    profile: Profile | None = None  # with costs: the page then has its modules, operators and timeline
-    sheets: Sequence[Sheet] = ()  # tables about it as a whole, such as its collectives and its allocations
-
-
-def profile_page(answer: Answer, options: PageOptions) -> PageData:
+def profile_page(answer: Answer, options: ViewOptions) -> PageData:
     """All that the page shows of answers about one profile."""
     meta = {key: printable(value) for key, value in answer.meta.items()}
     facts = [(key, meta[key]) for key in _FACTS if meta.get(key)]

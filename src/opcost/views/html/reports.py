@@ -15,8 +15,9 @@ from opcost.core.results import Comparison, Entry, Sweep
 from opcost.core.scan import Scan
 from opcost.core.sheet import Amount, Section, Sheet, Table, Total
 from opcost.version import __version__
+from opcost.views.results import RESULTS
 from opcost.views.summary import layers_of, memory_facts, summarize
-from opcost.views.view import format_cell
+from opcost.views.view import ViewOptions, format_cell
 
 PageData = dict[str, Any]
 MOST_TENSORS = 100_000  # tensors that the tree shows one by one; of more it has the modules
@@ -144,7 +145,7 @@ class PathTree:
         }  # fmt: skip
 
 
-def scan_page(scan: Scan, sheet: Sheet) -> PageData:
+def scan_page(scan: Scan, options: ViewOptions) -> PageData:
     """A checkpoint: its tensors as a tree, and the same lines as on a terminal."""
     tree = PathTree(("params", "bytes", "tensors"))
     shapes: dict[int, str] = {}
@@ -170,15 +171,15 @@ def scan_page(scan: Scan, sheet: Sheet) -> PageData:
         column_of("shape", "shape", "text", [shapes.get(node, "") for node in nodes], shown=True),
         column_of("file", "file", "text", [files.get(node, "") for node in nodes]),
     ]
-    return sheet_page(sheet) | {"tree": data}
+    return sheet_page(RESULTS["scan"].sheet.make(scan, options)) | {"tree": data}
 
 
 # -- comparisons and sweeps ---------------------------------------------------------------------------------------------
 
 
-def tables_page(result: Any, sheet: Sheet) -> PageData:
+def tables_page(result: Any, options: ViewOptions) -> PageData:
     """Models side by side, a sweep, budgets, or tables about a profile."""
-    data = sheet_page(sheet)
+    data = sheet_page(RESULTS["tables"].sheet.make(result, options))
     if isinstance(result, Comparison):
         data["compared"] = _compared(result)
         if not result.changes:  # what was added, removed and changed is in tables alone
@@ -252,7 +253,7 @@ SIZES: dict[str, Callable[[Stats], int]] = {name: attrgetter(name) for name in _
 """What a module's own operators and parameters add up to."""
 
 
-def report_page(report: Report) -> PageData:
+def report_page(report: Report, options: ViewOptions) -> PageData:
     """All that the page shows of a report."""
     summary = summarize(report)
     count = len(report.rows)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import InitVar, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from itertools import pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -55,10 +55,10 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit:
     with _model(source, counting) as model, sharing(done.share):
         counts = _Counts(model, counting, vary, limit, done)
         lowest = counts.lowest()
-        done.rounds = 1 + (len([*_others(given, counts)]) if given.advise else 0)
+        done.rounds = 1 + (len([*counts.others()]) if given.advise else 0)
         first = counts.found[lowest]
         if not counts.fits(lowest):
-            hint = _way_out(given, counting, counts, lowest) if given.advise else ""
+            hint = _way_out(counts, lowest) if given.advise else ""
             raise BudgetExceeded(counts.too_large(lowest, device_name, memory), hint=hint)
         answer = largest(counts.sample, limit, counts.samples, lowest)
         if answer is None:
@@ -78,7 +78,7 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit:
             reserved_bytes=counts.reserved(answer.largest), next_reserved_bytes=counts.reserved(answer.following),
             limit_bytes=limit, device=device_name, options=_described(options), parts=at.parts,
             counted=tuple(Counted(size, peaks.get(size), fits=counts.fits(size)) for size in tried),
-            advice=_advice(given, counting, counts, answer.largest) if given.advise else (),
+            advice=_advice(counts, answer.largest) if given.advise else (),
             notes=tuple(_notes(counts, lowest, answer.following)),
         )  # fmt: skip
 
@@ -116,7 +116,7 @@ class _Counts:
     """The sizes that were counted, and what memory each took."""
 
     model: Any
-    counting: InitVar[Mapping[str, Any]]
+    counting: Mapping[str, Any]
     vary: str
     limit: int
     done: Rounds
@@ -128,8 +128,8 @@ class _Counts:
     refused: dict[int, str] = field(default_factory=dict)
     varied: Varied = field(init=False)
 
-    def __post_init__(self, counting: Mapping[str, Any]) -> None:
-        self.varied = Varied(dict(counting), (self.vary,), lambda sizes: count(self.model, **sizes).inputs)
+    def __post_init__(self) -> None:
+        self.varied = Varied(dict(self.counting), (self.vary,), lambda sizes: count(self.model, **sizes).inputs)
 
     def sample(self, size: int) -> Sample | None:
         """The memory at a size, for the search; None where the model does not run at it."""
@@ -189,6 +189,29 @@ class _Counts:
         self.sample(usual)
         return usual
 
+    def others(self) -> Iterator[tuple[str, str | tuple[str, ...]]]:
+        """Options that take less memory and are not chosen yet."""
+        if any(memory.how == "last reader" for memory in self.found.values()):  # a file, which is not run
+            return
+        given = filled(Counting, self.counting)
+        training = bool(given.backward or given.optimizer)
+        if given.dtype is None and given.precision is None:
+            yield from (("precision", name) for name in ("bf16-mixed", "bfloat16") if training or name == "bfloat16")
+        if training and not given.checkpoint and (blocks := _blocks(self.modules)):
+            yield "checkpoint", blocks
+        if isinstance(given.optimizer, str):
+            yield from (("optimizer", name) for name in ("adafactor", "sgd") if name != given.optimizer.lower())
+
+    def under_others(self, size: int) -> Iterator[tuple[str, str, _Counts]]:
+        """Each other option with which the model stays within the limit at a size, with its counts."""
+        for option, value in self.others():
+            self.done.next()
+            counts = _Counts(self.model, {**self.counting, option: value}, self.vary, self.limit, self.done)
+            with suppress(ForwardError, InputError):  # the model does not run with it
+                counts.sample(size)
+            if counts.fits(size):
+                yield option, value if isinstance(value, str) else ",".join(value), counts
+
 
 def _made_of(memory: Memory) -> str:
     """The peak and its parts, in words."""
@@ -221,19 +244,6 @@ def _notes(counts: _Counts, lowest: int, following: int) -> Iterator[str]:
 # -- what would let more in ----------------------------------------------------------------------------------------------
 
 
-def _others(given: Any, before: _Counts) -> Iterator[tuple[str, str | tuple[str, ...]]]:
-    """Options that take less memory and are not chosen yet."""
-    if any(memory.how == "last reader" for memory in before.found.values()):  # a file, which is not run
-        return
-    training = bool(given.backward or given.optimizer)
-    if given.dtype is None and given.precision is None:
-        yield from (("precision", name) for name in ("bf16-mixed", "bfloat16") if training or name == "bfloat16")
-    if training and not given.checkpoint and (blocks := _blocks(before.modules)):
-        yield "checkpoint", blocks
-    if isinstance(given.optimizer, str):
-        yield from (("optimizer", name) for name in ("adafactor", "sgd") if name != given.optimizer.lower())
-
-
 def _blocks(modules: Sequence[ModuleCost]) -> tuple[str, ...]:
     """Patterns of the paths of blocks that a model repeats: numbered modules of one type with others inside, near the root."""
     parents = {module.parent for module in modules}
@@ -247,38 +257,23 @@ def _blocks(modules: Sequence[ModuleCost]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{re.sub('[0-9]+', '*', path)}.*" for path in found if path.count(".") == nearest))
 
 
-def _under_others(
-    given: Any, counting: Mapping[str, Any], before: _Counts, size: int
-) -> Iterator[tuple[str, str, _Counts]]:
-    """Each other option with which the model stays within the limit at a size, with its counts."""
-    for option, value in _others(given, before):
-        before.done.next()
-        counts = _Counts(before.model, {**counting, option: value}, before.vary, before.limit, before.done)
-        try:
-            counts.sample(size)
-        except (ForwardError, InputError):  # the model does not run with it
-            continue
-        if counts.fits(size):
-            yield option, value if isinstance(value, str) else ",".join(value), counts
-
-
-def _advice(given: Any, counting: Mapping[str, Any], before: _Counts, size: int) -> tuple[Advice, ...]:
+def _advice(before: _Counts, size: int) -> tuple[Advice, ...]:
     """The largest size with each other option that helps, the largest first."""
     from opcost.analysis.growth import largest
 
     found = []
-    for option, value, counts in _under_others(given, counting, before, size):
+    for option, value, counts in before.under_others(size):
         answer = largest(counts.sample, before.limit, counts.samples, size)
         if answer is not None and answer.largest > size:
             found.append(Advice(option, value, answer.largest, counts.found[answer.largest].peak_bytes))
     return tuple(sorted(found, key=lambda advice: -advice.largest))
 
 
-def _way_out(given: Any, counting: Mapping[str, Any], before: _Counts, size: int) -> str:
+def _way_out(before: _Counts, size: int) -> str:
     """The other options with which this size fits, with the memory that is compared with the limit."""
     fits = [
         f"{option}={value} ({format_bytes(counts.samples[size].peak_bytes)})"
-        for option, value, counts in _under_others(given, counting, before, size)
+        for option, value, counts in before.under_others(size)
     ]
     return f"options that would fit: {', '.join(fits)}" if fits else "no other option alone makes it fit"
 
@@ -306,19 +301,18 @@ def sweep(source: Any, inputs: Any = None, **options: Unpack[Sweeping]) -> Sweep
     given = filled(Sweeping, options)
     if given.vary is None:
         raise InputError("nothing varies", hint='vary={"batch": "1..64"} (on the command line --vary batch=1..64)')
-    device, calibration, execution = place = given.device, given.calibration, given.execution
     axes = parse_variables(given.vary)
-    total = prod(map(len, axes.values()))
-    if total > MOST_POINTS:
-        raise InputError(f"{total:,} combinations are too many: at most {MOST_POINTS:,} are counted")
-    if device is None and (calibration is not None or execution is not None):
+    given.total = prod(map(len, axes.values()))
+    if given.total > MOST_POINTS:
+        raise InputError(f"{given.total:,} combinations are too many: at most {MOST_POINTS:,} are counted")
+    if given.device is None and (given.calibration is not None or given.execution is not None):
         raise InputError("calibration and execution need a device", hint='name one: device="h200"')
     own = ("vary", "calibration", "execution", "progress")
     counting = {name: value for name, value in plain(options).items() if name not in own} | {"inputs": inputs}
     with _model(source, counting) as model:
         varied = Varied(counting, tuple(axes), lambda sizes: count(model, **sizes).inputs)
-        points = _Points(model, varied, place, given.progress and (lambda point: given.progress(point, total)))
-        if device is None:
+        points = _Points(model, varied, given)
+        if given.device is None:
             grid = over_grid(list(axes.values()), points.count)
         else:  # the time of a kernel is not a polynomial
             grid = ((sizes, points.count(sizes)) for sizes in product(*axes.values()))
@@ -340,8 +334,7 @@ class _Points:
 
     model: Any
     varied: Varied
-    place: tuple[Any, Any, Any]
-    done: Callable[[Point], None] | None
+    given: Any  # the options of the sweep, and its number of points
     source: str = "the model"
     device: str = ""
     found: dict[tuple[int, ...], Point] = field(default_factory=dict)
@@ -357,8 +350,8 @@ class _Points:
             return None
         self.source = report.meta.get("source", self.source)
         self.found[sizes] = self._timed(Point(sizes, amounts_of(report)), report)
-        if self.done is not None:
-            self.done(self.found[sizes])
+        if self.given.progress is not None:
+            self.given.progress(self.found[sizes], self.given.total)
         amounts = [amount for name, amount in self.found[sizes].amounts.items() if name != PEAK]
         return [*amounts, *report.known_memory().curve]
 
@@ -374,10 +367,10 @@ class _Points:
     def _timed(self, point: Point, report: Report) -> Point:
         from opcost.predicting import predict
 
-        device, calibration, execution = self.place
-        if device is None:
+        if self.given.device is None:
             return point
-        found = predict(report, device=device, calibration=calibration, execution=execution)
+        place = {name: getattr(self.given, name) for name in ("device", "calibration", "execution")}
+        found = predict(report, **place)
         if not self.device:
             self.device = found.meta["device"]
             self.notes.append(f"latency: {found.meta['execution']}; calibration: {found.meta['calibration']}")

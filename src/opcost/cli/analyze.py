@@ -24,7 +24,7 @@ from opcost.options import ADDING, DEVICE, READING, SHOWING, Querying, Reading, 
 from opcost.profiles import more_for
 from opcost.rules import default_rules
 from opcost.views.profile import summary_lines, verdict_lines
-from opcost.views.view import option_names
+from opcost.views.view import known_options
 
 if TYPE_CHECKING:
     from opcost.analysis.query import Question
@@ -179,10 +179,8 @@ def _ranks(paths: list[str], given: Mapping[str, Any]) -> Ranks:
 
 
 def _flag(name: str) -> str:
-    for each in (Querying, Analyzing, Showing):
-        if name in declared(each) and declared(each)[name][1].flags:
-            return declared(each)[name][1].flags[0]
-    return f"--{name.replace('_', '-')}"
+    known = {**declared(Showing), **declared(Reading), **declared(Analyzing), **declared(Querying)}
+    return next(iter(known[name][1].flags), f"--{name.replace('_', '-')}")
 
 
 # -- asking ----------------------------------------------------------------------------------------------------------------
@@ -263,11 +261,10 @@ def _sheet(profile: Profile, given: Mapping[str, Any], view: str, written: str) 
     if "columns" in given:
         sheet = sheet.select(given["columns"].split(","))
     renderer = load_view(written, "tables")
-    known = option_names(renderer, "tables")
     # A path holds every operator; the other tables are as long as there are devices, collectives and steps.
     usual = ROWS["table"] if view == "critical-path" and written == "table" else None
-    options = {"exact": given.get("exact", False), "width": given.get("width"), "top": given.get("top", usual) or None}
-    return str(renderer.render(sheet, **{name: value for name, value in options.items() if name in known}))
+    options = {"exact": given.get("exact"), "width": given.get("width"), "top": given.get("top", usual) or None}
+    return str(renderer.render(sheet, **known_options(renderer, "tables", options)))
 
 
 def _ours(profile: Profile, question: Question, given: Mapping[str, Any], written: str) -> str:
@@ -286,13 +283,11 @@ def _ours(profile: Profile, question: Question, given: Mapping[str, Any], writte
     if given.get("show_host") and answers[0].side != "host":
         answers.append(ask(profile, replace(question, side="host")))
     view = load_view(written, "profile")
-    known = option_names(view, "profile")
-    options: dict[str, Any] = {
-        name: given[name] for name in ("columns", "exact", "width") if name in known and name in given
-    }
-    if "profile" in known:
-        options |= more_for(view, profile) | ({"others": answers[1:]} if "others" in known else {})
-        return str(view.render(answers[0], **options))
+    options = known_options(view, "profile", {name: given.get(name) for name in ("columns", "exact", "width")})
+    if more := more_for(view, profile):
+        return str(
+            view.render(answers[0], **options, **more, **known_options(view, "profile", {"others": answers[1:]}))
+        )
     texts = [view.render(answer, **options) for answer in answers]
     if written == "json" and len(texts) > 1:
         return "[\n" + ",\n".join(text.rstrip("\n") for text in texts) + "\n]\n"

@@ -16,7 +16,7 @@ from opcost.core.plugin import faults_attributed, load_view, view_for_suffix
 from opcost.core.report import Report
 from opcost.errors import InputError, shortened, some
 from opcost.options import Showing
-from opcost.views.view import check_options, option_names
+from opcost.views.view import check_options, known_options, option_names
 
 LISTS_UNCOUNTED = ("table", "text", "md")  # these list uncounted operators; with others, stderr does
 
@@ -61,13 +61,12 @@ class Output:
         """Write the files, then print the view; files of tables have all rows, whatever `--top` is."""
         for path in self._files:
             view = view_for_suffix(str(path), self._kind)
-            options = self._known(view, {**self._options, "top": None} if self._kind != "report" else self._options)
+            options = self._known(view, self._options if self._kind == "report" else {**self._options, "top": None})
             with faults_attributed(view, "writing the result"):
                 result.save(path, **options)
         if self.printed:
             options = self._known(self._view, self._options)
-            if "color" in option_names(self._view, self._kind) and use_color(sys.stdout):
-                options["color"] = True
+            options |= known_options(self._view, self._kind, {"color": use_color(sys.stdout) or None})
             with faults_attributed(self._view, "showing the result"):
                 put(str(self._view.render(result, **options)), self._name)
         if isinstance(result, Report) and not (self.printed and self._name in LISTS_UNCOUNTED):
@@ -80,8 +79,7 @@ class Output:
 
     def _known(self, view: Any, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options that a view has."""
-        known = option_names(view, self._kind)
-        chosen = {name: value for name, value in options.items() if name in known and value is not None}
-        if "depth" in options and "depth" in known:
+        chosen = known_options(view, self._kind, options)
+        if "depth" in options and "depth" in option_names(view, self._kind):
             chosen["depth"] = options["depth"]  # None is all the way down
         return chosen

@@ -25,7 +25,7 @@ from opcost.core.escaping import printable
 from opcost.core.files import write_bytes
 from opcost.core.graph import TensorSpec
 from opcost.core.interrupts import garbage_collector_paused
-from opcost.core.report import STATS, Parameter, Report, Row
+from opcost.core.report import Parameter, Report, Row
 from opcost.core.units import format_bytes
 from opcost.errors import MissingFramework, WriteError
 from opcost.views.view import Build, View, ViewOptions
@@ -50,9 +50,8 @@ class DataflowNode(NamedTuple):
 
     name: str
     op: str
-    inputs: tuple[
-        str, ...
-    ]  # The nodes that it reads, by name; with a colon and its number where it is not the first output
+    inputs: tuple[str, ...]
+    """The nodes that it reads, by name; with a colon and its number where it is not the first output."""
     outs: tuple[TensorSpec, ...]
     row: Row | None = None
     parameter: Parameter | None = None
@@ -62,6 +61,9 @@ class Dataflow:
     """The nodes of a report: each after those that it reads."""
 
     def __init__(self, report: Report) -> None:
+        # A device in TensorBoard's words; a model from a file has none
+        kind, _, number = printable(report.meta.get("device", "")).partition(":")
+        self.device = f"/device:{kind.upper()}:{number or 0}" if kind else "/device:NONE:0"
         self.nodes: list[DataflowNode] = []
         self._made: dict[int, str] = {}  # which output of which node a tensor is, as a node that reads it says
         paths = {module.path for module in report.modules}
@@ -135,26 +137,17 @@ def _word(text: str) -> str:
 # -- the log ------------------------------------------------------------------------------------------------------------
 
 
-class Log(NamedTuple):
-    """What is written: the nodes, where they run, and a number for each quantity."""
-
-    nodes: tuple[DataflowNode, ...]
-    device: str
-    totals: tuple[tuple[str, int], ...]
-
-
 class TensorBoardView(View):
     """An event file for a log folder; as text, the graph alone in the form that TensorBoard can upload (.pbtxt)."""
 
     def save(self, report: Report, log_dir: str | os.PathLike[str], **options: Any) -> str:
         """Write an event file into a folder, which is made where it is missing; returns the file's path."""
-        log: Log = self.data(report, **options)
-        protos = _protos()
+        report, protos = self.data(report, **options), _protos()
         content = BytesIO()
         writer = protos.RecordWriter(content)
         now = time.time()
         with garbage_collector_paused():
-            for event in [protos.Event(wall_time=now, **each).SerializeToString() for each in _events(log, protos)]:
+            for event in [protos.Event(wall_time=now, **each).SerializeToString() for each in _events(report, protos)]:
                 writer.write(event)
         folder = Path(log_dir)
         new = [each for each in (folder, *folder.parents) if not each.exists()]
@@ -175,19 +168,9 @@ class TensorBoardView(View):
         return str(file)
 
 
-def _build(report: Report, options: ViewOptions) -> Log:
-    totals = [(f"{TOTALS}/{name}", getattr(report.totals, name)) for name in STATS]
-    if report.peak_bytes is not None:
-        totals.append((f"{TOTALS}/peak_bytes", report.peak_bytes))
-    # A device in TensorBoard's words; a model from a file has none
-    kind, _, number = printable(report.meta.get("device", "")).partition(":")
-    device = f"/device:{kind.upper()}:{number or 0}" if kind else "/device:NONE:0"
-    return Log(tuple(Dataflow(report).nodes), device, tuple(totals))
-
-
-def _write(log: Log, options: ViewOptions) -> str:
+def _write(report: Report, options: ViewOptions) -> str:
     protos = _protos()
-    return str(protos.as_text(_graph(log, protos)))
+    return str(protos.as_text(_graph(Dataflow(report), protos)))
 
 
 def _facts(node: DataflowNode) -> Iterator[tuple[str, int | str]]:
@@ -235,12 +218,13 @@ def _protos() -> SimpleNamespace:
     return SimpleNamespace(as_text=MessageToString, RecordWriter=RecordWriter, **messages)
 
 
-def _events(log: Log, protos: SimpleNamespace) -> Iterator[dict[str, Any]]:
+def _events(report: Report, protos: SimpleNamespace) -> Iterator[dict[str, Any]]:
     """The events of a log file, in the order in which TensorBoard wants them."""
+    flow = Dataflow(report)
     # Memory and FLOPs of every node, as memory used and time taken
     stats = []
     start = 1  # a start at zero is left out on the way to the browser, and missing there
-    for node in log.nodes:
+    for node in flow.nodes:
         cost = None if node.row is None else node.row.cost
         flops = 0 if cost is None or node.row is None else cost.flops * node.row.op.repeat
         micros = min(-(-flops // FLOPS_PER_MICROSECOND), LARGEST - start)
@@ -254,18 +238,18 @@ def _events(log: Log, protos: SimpleNamespace) -> Iterator[dict[str, Any]]:
         times = {"all_start_micros": start, "all_end_rel_micros": micros, "op_end_rel_micros": micros}
         stats.append({"node_name": node.name, **times, "memory": memory, "output": outputs})
         start += micros
-    metadata = protos.RunMetadata(step_stats={"dev_stats": [{"device": log.device, "node_stats": stats}]})
+    metadata = protos.RunMetadata(step_stats={"dev_stats": [{"device": flow.device, "node_stats": stats}]})
     yield {"file_version": "brain.Event:2"}
-    yield {"graph_def": _graph(log, protos).SerializeToString()}
+    yield {"graph_def": _graph(flow, protos).SerializeToString()}
     yield {"tagged_run_metadata": {"tag": COLOURS, "run_metadata": metadata.SerializeToString()}}
     kind = {"plugin_data": {"plugin_name": "scalars"}, "data_class": "DATA_CLASS_SCALAR"}
-    for tag, total in log.totals:
-        # Double precision holds every count up to 2⁵³ exactly.
-        tensor = {"dtype": "DT_DOUBLE", "double_val": [total]}
-        yield {"step": 0, "summary": {"value": [{"tag": tag, "tensor": tensor, "metadata": kind}]}}
+    for name, total in {**report.totals._asdict(), "peak_bytes": report.peak_bytes}.items():
+        if total is not None:  # double precision holds every count up to 2⁵³ exactly
+            tensor = {"dtype": "DT_DOUBLE", "double_val": [total]}
+            yield {"step": 0, "summary": {"value": [{"tag": f"{TOTALS}/{name}", "tensor": tensor, "metadata": kind}]}}
 
 
-def _graph(log: Log, protos: SimpleNamespace) -> Any:
+def _graph(flow: Dataflow, protos: SimpleNamespace) -> Any:
     def attribute(fact: int | str) -> Any:
         if isinstance(fact, bool):
             return protos.AttrValue(b=fact)
@@ -277,16 +261,10 @@ def _graph(log: Log, protos: SimpleNamespace) -> Any:
         shapes = protos.AttrValue(list={"shape": [_dims(spec) for spec in node.outs]})
         return {"_output_shapes": shapes} | {name: attribute(fact) for name, fact in _facts(node)}
 
-    nodes = [
-        {
-            "name": node.name,
-            "op": printable(node.op),
-            "input": node.inputs,
-            "device": log.device,
-            "attr": attributes(node),
-        }
-        for node in log.nodes
-    ]
+    nodes = []
+    for node in flow.nodes:
+        named = {"name": node.name, "op": printable(node.op), "device": flow.device}
+        nodes.append({**named, "input": node.inputs, "attr": attributes(node)})
     return protos.GraphDef(node=nodes, versions={"producer": PRODUCER})
 
 
@@ -296,4 +274,4 @@ def _dims(spec: TensorSpec) -> dict[str, Any]:
     return {"dim": [{"size": -1 if extent is None else min(extent, LARGEST)} for extent in spec.shape]}
 
 
-TENSORBOARD = TensorBoardView(name="tensorboard", builds={"report": Build("", _build)}, write=_write)
+TENSORBOARD = TensorBoardView(name="tensorboard", builds={"report": Build("", lambda report, _: report)}, write=_write)

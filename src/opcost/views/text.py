@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from opcost.core.escaping import ASCII
 from opcost.core.graph import Cost
@@ -29,14 +29,14 @@ from opcost.views.view import (
     wrap,
 )
 
-Style: TypeAlias = Literal["plain", "title", "head", "guide", "name", "text", "number", "zero", "sum", "warn", "faint"]
+PLAIN, BOLD, GREY, NUMBER, WARNING = "", "bold", "bright_black", "cyan", "yellow"  # styles as rich calls them
 
 
 class Piece(NamedTuple):
-    """Some text in one style; the view decides what a style looks like."""
+    """Some text in one style."""
 
     text: str
-    style: Style = "plain"
+    style: str
 
 
 Drawn: TypeAlias = list[list[Piece]]  # lines of pieces
@@ -49,7 +49,7 @@ _LEFT = ("name", "text", "shapes")
 _ALWAYS = 3  # columns that stay however narrow the room is: the name and what is ranked next to it
 _COMFORT = {"name": 28, "text": 14, "shapes": 24}  # a column with longer texts gives way to another
 _LEAST = {"name": 12, "text": 8, "shapes": 0}
-_STYLES: dict[str, Style] = {"name": "name", "text": "text", "shapes": "text"}
+_STYLES = {"name": PLAIN, "text": GREY, "shapes": GREY}  # of columns; others are of numbers
 
 
 class _Candidate(NamedTuple):
@@ -94,18 +94,18 @@ class _Drawing:
 
         heading = [line for text in sheet.heading for line in wrap(fitted(text), width, indent=8)]
         parts: list[Drawn] = [
-            [[Piece(line, "text" if place else "title")] for place, line in enumerate(heading)],
-            *([*([] if table.main else [[Piece(table.title, "head")]]), *self._table(table)] for table in sheet.tables),
+            [[Piece(line, GREY if place else BOLD)] for place, line in enumerate(heading)],
+            *([*([] if table.main else [[Piece(table.title, BOLD)]]), *self._table(table)] for table in sheet.tables),
             self._totals(sheet.totals),
             self._phases(sheet.phases),
-            self._lines([" · ".join(map(keep_together, sheet.conventions))], "faint"),
+            self._lines([" · ".join(map(keep_together, sheet.conventions))]),
         ]
         for section in sheet.sections:
             texts = [part for line in section.lines for part in wrap(line, width - 2, indent=2)]
-            drawn = [[Piece(section.title, "warn" if section.urgent else "head")]]
-            drawn += ([Piece(f"  {text}", "text")] for text in texts)
-            parts.append(drawn + [[Piece(f"  {part}", "faint")] for part in wrap(section.hint, width - 2)])
-        parts.append(self._lines(sheet.facts, "text", indent=2))
+            drawn = [[Piece(section.title, WARNING if section.urgent else BOLD)]]
+            drawn += ([Piece(f"  {text}", GREY)] for text in texts)
+            parts.append(drawn + [[Piece(f"  {part}", GREY)] for part in wrap(section.hint, width - 2)])
+        parts.append(self._lines(sheet.facts, indent=2))
         spaced = [line for part in parts if part for line in ([], *part)][1:]
         if not self._ascii:
             return spaced
@@ -119,12 +119,12 @@ class _Drawing:
         drawn: Drawn = []
         for total, human, exact in rows:
             pieces = [
-                Piece(f"{total.label:<{label}}{GAP}", "name"),
-                Piece(f"{human:>{human_width}}{GAP}", "warn" if total.partial else "number"),
-                Piece(f"{exact:>{exact_width}}", "text"),
+                Piece(f"{total.label:<{label}}{GAP}", PLAIN),
+                Piece(f"{human:>{human_width}}{GAP}", WARNING if total.partial else NUMBER),
+                Piece(f"{exact:>{exact_width}}", GREY),
             ]
             if total.remark and sum(len(piece.text) for piece in pieces) + len(GAP + total.remark) <= self._width:
-                pieces.append(Piece(GAP + total.remark, "faint"))
+                pieces.append(Piece(GAP + total.remark, GREY))
             drawn.append(pieces)
         return drawn
 
@@ -140,7 +140,7 @@ class _Drawing:
             if width < -len(GAP):
                 break
             for number, text in enumerate(column):
-                style: Style = "head" if number == 0 else "number" if place else "name"
+                style = BOLD if number == 0 else NUMBER if place else PLAIN
                 drawn[number].append(Piece(pad(text, room, left=place == 0) + GAP, style))
         return drawn
 
@@ -166,10 +166,10 @@ class _Drawing:
         chosen, left_out = self._fit(measured, table.order)
         widths = self._share_room(chosen)
         heads = [
-            Piece(pad(candidate.field.header, room, left=candidate.field.textual) + GAP, "head")
+            Piece(pad(candidate.field.header, room, left=candidate.field.textual) + GAP, BOLD)
             for candidate, room in zip(chosen, widths, strict=True)
         ]
-        rule = [Piece(self._spell("─") * (sum(widths) + len(GAP) * (len(widths) - 1)), "guide")]
+        rule = [Piece(self._spell("─") * (sum(widths) + len(GAP) * (len(widths) - 1)), GREY)]
         drawn: Drawn = [heads, rule]
         totals: Drawn = []
         columns = [self._cells(candidate, table.lines, room) for candidate, room in zip(chosen, widths, strict=True)]
@@ -178,8 +178,8 @@ class _Drawing:
         if totals:
             drawn += [rule, *totals]
         if left_out:
-            drawn += self._lines([f"no room for {', '.join(some(left_out))}"], "faint" if table.order else "warn")
-        return drawn + self._lines(table.remarks, "faint")
+            drawn += self._lines([f"no room for {', '.join(some(left_out))}"], GREY if table.order else WARNING)
+        return drawn + self._lines(table.remarks)
 
     def _fit(self, measured: list[_Candidate], ranked: Sequence[str]) -> tuple[list[_Candidate], list[str]]:
         """The columns that have room, in their order, and the names of those that have none."""
@@ -222,35 +222,29 @@ class _Drawing:
     def _cells(self, candidate: _Candidate, lines: Sequence[Line], room: int) -> list[tuple[Piece, ...]]:
         """The cells of a column at their width, with the gap to the next; equal cells are made once."""
         field = candidate.field
-        base: Style = _STYLES.get(field.unit, "number")
+        base = _STYLES.get(field.unit, NUMBER)
 
         @cache
         def cell(guides: str, text: str, role: str) -> tuple[Piece, ...]:
-            style: Style = base
+            style = base
             if role != "row":
-                style = "sum"
+                style = BOLD
             elif field.name == "note" or text.startswith(("?", self._spell("≥"))):
-                style = "warn"
-            elif base == "number" and text in ("0", self._spell(NOTHING)):
-                style = "zero"
+                style = WARNING
+            elif base == NUMBER and text in ("0", self._spell(NOTHING)):
+                style = GREY
             # However deep the tree is, some of the name must remain.
             drawn = self._spell(guides)[max(0, len(guides) + min(width_of(text), 6) - room) :]
             fitted = self._spell(cut(text, room - len(drawn), field.unit))
             own = Piece(pad(fitted, room - len(drawn), left=field.textual) + GAP, style)
-            return (Piece(drawn, "guide"), own) if drawn else (own,)
+            return (Piece(drawn, GREY), own) if drawn else (own,)
 
         named = field.name == "module"
         pairs = zip(lines, candidate.texts, strict=True)
         return [cell(line.guides if named else "", text, line.role) for line, text in pairs]
 
-    def _lines(self, texts: Iterable[str], style: Style, indent: int = 0) -> Drawn:
+    def _lines(self, texts: Iterable[str], style: str = GREY, indent: int = 0) -> Drawn:
         return [[Piece(line, style)] for text in texts for line in wrap(text, self._width, indent)]
-
-
-COLOURS: dict[Style, str] = {
-    "plain": "", "title": "bold", "head": "bold", "guide": "bright_black", "name": "", "text": "bright_black",
-    "number": "cyan", "zero": "bright_black", "sum": "bold", "warn": "yellow", "faint": "bright_black",
-}  # fmt: skip
 
 
 def _write(sheet: Sheet, options: ViewOptions) -> str:
@@ -260,15 +254,14 @@ def _write(sheet: Sheet, options: ViewOptions) -> str:
 
         from rich.console import Console
         from rich.segment import Segment, Segments
-        from rich.style import Style as RichStyle
+        from rich.style import Style
 
-        styles = {name: RichStyle.parse(colour) for name, colour in COLOURS.items()}
         segments = []
         for pieces in drawn:
             end = len(pieces)
             while end and not pieces[end - 1].text.strip():
                 end -= 1
-            segments += [Segment(text, styles[style]) for text, style in pieces[:end]]
+            segments += [Segment(text, Style.parse(style)) for text, style in pieces[:end]]
             segments.append(Segment.line())
         console = Console(file=StringIO(), force_terminal=True, color_system="standard", legacy_windows=False)
         console.print(Segments(segments), end="", soft_wrap=True)

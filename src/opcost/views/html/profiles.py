@@ -15,6 +15,7 @@ from opcost.errors import some
 from opcost.version import __version__
 from opcost.views.html.reports import PageData, PathTree, column_of, devices_of, plain, sections_of, shapes_of, table_of
 from opcost.views.profile import launches_text, list_answer, time_text, verdict_lines, verdicts
+from opcost.views.report import moved
 from opcost.views.view import Columns, ViewOptions
 
 _FACTS = (
@@ -78,12 +79,9 @@ def profile_page(answer: Answer, options: ViewOptions) -> PageData:
 
 
 def _totals(answer: Answer, total: AnswerLine | None) -> list[PageData]:
-    known: list[tuple[str, float | None, str, bool, str]] = [
-        ("device time", answer.device_ns, "time", False, ""),
-        ("host time", answer.host_ns, "time", False, ""),
-        ("wall time", answer.wall_ns, "time", False, ""),
-        ("unattributed device time", answer.unattributed_ns, "time", False, ""),
-    ]
+    times = ("device", answer.device_ns), ("host", answer.host_ns), ("wall", answer.wall_ns)
+    known: list[tuple[Any, ...]] = [(f"{name} time", time, "time", False, "") for name, time in times]
+    known.append(("unattributed device time", answer.unattributed_ns, "time", False, ""))
     if total is not None and total.computation is not None:
         partial, remark = bool(total.unpriced), "of what is counted"
         known.append(("FLOPs", total.computation, "count", partial, remark))
@@ -192,7 +190,6 @@ def _operators(rows: Sequence[ProfileRow], leaves: Sequence[int], side: str) -> 
         return None
     first, nodes, calls, times = zip(*found.values(), strict=True)
     costs = [row.cost for row in first]
-    moved = [None if cost is None else cost.bytes_read + cost.bytes_written for cost in costs]
     return {
         "count": len(first),
         "module": list(nodes),
@@ -202,8 +199,8 @@ def _operators(rows: Sequence[ProfileRow], leaves: Sequence[int], side: str) -> 
             column_of("repeat", "calls", "number", calls),
             column_of("whole", f"{side} time", "time", times),
             column_of("time", "of one call", "time", [time / count for time, count in zip(times, calls, strict=True)]),
-            column_of("flops", "FLOPs of one", "count", [None if cost is None else cost.flops for cost in costs]),
-            column_of("bytes", "bytes of one", "bytes", moved),
+            column_of("flops", "FLOPs of one", "count", [cost and cost.flops for cost in costs]),
+            column_of("bytes", "bytes of one", "bytes", [cost and moved(cost) for cost in costs]),
             column_of("ins", "input", "shapes", [shapes_of(row.ins) for row in first]),
             column_of("dtype", "", "text", [row.ins[0].dtype if row.ins else "" for row in first]),
         ],
@@ -229,7 +226,7 @@ def profile_tree(profile: Profile, runs: int) -> tuple[PathTree, list[int]]:
         if row.cost is not None:
             own["macs"][leaf] += row.cost.macs * row.count / runs
             own["flops"][leaf] += row.cost.flops * row.count / runs
-            own["bytes"][leaf] += (row.cost.bytes_read + row.cost.bytes_written) * row.count / runs
+            own["bytes"][leaf] += moved(row.cost) * row.count / runs
         own["device"][leaf] += ((row.device_ns or 0) - sum(kernel.duration_ns for kernel in row.kernels)) / runs
         for kernel in row.kernels:
             own["device"][tree.child(leaf, kernel.name, "kernel")] += kernel.duration_ns / runs

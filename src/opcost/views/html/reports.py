@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
 from opcost.core.devices import DEVICES
 from opcost.core.escaping import printable
 from opcost.core.graph import FLOPS_PER_MAC, Phase, TensorSpec
 from opcost.core.limits import LATENCY, QUANTITIES, Quantity
-from opcost.core.report import Report, Row, Stats
+from opcost.core.report import Report, Row
 from opcost.core.results import Comparison, Entry, Sweep
 from opcost.core.scan import Scan
-from opcost.core.sheet import Amount, Section, Sheet, Table, Total
+from opcost.core.sheet import Amount, Cell, Field, Section, Sheet, Table, Total
 from opcost.version import __version__
+from opcost.views.report import moved
 from opcost.views.results import RESULTS
 from opcost.views.summary import layers_of, memory_facts, summarize
 from opcost.views.view import ViewOptions, format_cell
@@ -51,16 +51,17 @@ def shapes_of(specs: Sequence[TensorSpec]) -> str:
 def table_of(table: Table, title: str | None = None) -> PageData:
     """A table as the page has it."""
 
+    def cell(value: Cell, field: Field) -> Any:
+        if isinstance(value, Amount):
+            return [value.number, value.unit, value.partial, value.signed]
+        if isinstance(value, (tuple, str)) or (value is None and field.textual):
+            return format_cell(value, field)
+        return str(value) if field.textual else value
+
     def column(place: int) -> PageData:
-        field, values = table.fields[place], []
-        for line in table.lines:
-            value: Any = line.values[place]
-            if isinstance(value, Amount):
-                value = [value.number, value.unit, value.partial, value.signed]
-            elif isinstance(value, (tuple, str)) or (value is None and field.textual):
-                value = format_cell(value, field)
-            values.append(str(value) if field.textual else value)
-        return column_of(field.name, printable(field.header), field.unit, values)
+        field = table.fields[place]
+        cells = (cell(line.values[place], field) for line in table.lines)
+        return column_of(field.name, printable(field.header), field.unit, cells)
 
     return {
         "title": table.title if title is None else title,
@@ -201,23 +202,24 @@ def _compared(comparison: Comparison) -> PageData:
             return [None] * len(comparison.sources)
         return [amount if there else None for amount, there in zip(entry.amounts, entry.present, strict=True)]
 
-    def known(quantity: Quantity, **more: Any) -> PageData:
-        return {"title": quantity.title, "unit": quantity.unit, **more}
-
     return {
         "sources": [printable(source.label) for source in comparison.sources],
         "totals": [
-            known(entry.quantity, amounts=entry.amounts, partial=entry.partial)
+            _shown(entry.quantity, amounts=entry.amounts, partial=entry.partial)
             for entry in comparison.of_part("total")
             if any(entry.amounts)
         ],
         "paths": list(map(printable, modules)),
         "types": [printable(next(iter(lines.values())).type) for lines in modules.values()],
         "quantities": [
-            {"name": name, **known(quantity, amounts=[amounts(lines.get(name)) for lines in modules.values()])}
+            {"name": name, **_shown(quantity, amounts=[amounts(lines.get(name)) for lines in modules.values()])}
             for name, quantity in quantities.items()
         ],
     }
+
+
+def _shown(quantity: Quantity, **more: Any) -> PageData:
+    return {"title": quantity.title, "unit": quantity.unit, **more}
 
 
 def _sweep(sweep: Sweep) -> PageData:
@@ -225,13 +227,11 @@ def _sweep(sweep: Sweep) -> PageData:
     quantities: list[PageData] = []
     if any(point.latency_ns is not None for point in points):
         bands, amounts = [point.band_ns for point in points], [point.latency_ns for point in points]
-        named = {"name": LATENCY.name, "title": LATENCY.title, "unit": "time"}
-        quantities.append({**named, "bands": bands, "amounts": amounts})
+        quantities.append({"name": LATENCY.name, **_shown(LATENCY, bands=bands, amounts=amounts)})
     for name in _OFFERED:
         amounts = [point.amounts.get(name) for point in points]
         if len(set(amounts)) > 1:
-            quantity = QUANTITIES[name]
-            quantities.append({"name": name, "title": quantity.title, "unit": quantity.unit, "amounts": amounts})
+            quantities.append({"name": name, **_shown(QUANTITIES[name], amounts=amounts)})
     return {
         "variables": list(map(printable, sweep.variables)),
         "sizes": [point.sizes for point in points],
@@ -246,11 +246,7 @@ def _sweep(sweep: Sweep) -> PageData:
 MOST_OPERATORS = 200_000  # listed one by one; longer runs have modules, and the curve in this many steps
 MOST_IN_GRAPH = 50_000  # operators of a graph that can still be laid out in a browser
 HOLDERS = 20
-_NAMES = ("params", "macs", "flops", "activations", "bytes", "param_bytes", "activation_bytes", "ops", "uncounted")
-SIZES: dict[str, Callable[[Stats], int]] = {name: attrgetter(name) for name in _NAMES} | {
-    "bytes": lambda stats: stats.bytes_read + stats.bytes_written
-}
-"""What a module's own operators and parameters add up to."""
+_OF_MODULES = "params macs flops activations bytes param_bytes activation_bytes ops uncounted".split()
 
 
 def report_page(report: Report, options: ViewOptions) -> PageData:
@@ -285,13 +281,10 @@ def _tree(report: Report) -> PageData:
     modules = report.modules
     places = {module.path: place for place, module in enumerate(modules)}
     quantities: list[PageData] = []
-    for name, of in SIZES.items():
-        own = [of(module.own) for module in modules]
+    for name in _OF_MODULES:  # what a module's own operators and parameters add up to
+        own = [moved(module.own) if name == "bytes" else getattr(module.own, name) for module in modules]
         if any(own) or name in ("params", "macs", "flops"):
-            of_name = QUANTITIES[name]
-            quantity = {
-                "name": name, "title": of_name.title, "unit": of_name.unit, "needs_costs": of_name.needs_costs, "own": own,
-            }  # fmt: skip
+            quantity = QUANTITIES[name]._asdict() | {"own": own}
             if name == "flops":
                 quantity["remark"] = f"{FLOPS_PER_MAC} per MAC, and all other arithmetic"
             if name == ("macs" if report.totals.macs else "params"):
@@ -334,7 +327,7 @@ def _operators(report: Report) -> PageData:
         column_of("kind", "kind", "text", [row.op.kind for row in rows]),
         column_of("macs", "MACs", "count", costs(lambda cost: cost.macs)),
         column_of("flops", "FLOPs", "count", costs(lambda cost: cost.flops)),
-        column_of("bytes", "bytes", "bytes", costs(lambda cost: cost.bytes_read + cost.bytes_written)),
+        column_of("bytes", "bytes", "bytes", costs(moved)),
         column_of("activations", "activations", "count", [row.activations for row in rows]),
         column_of("ins", "input", "shapes", [shapes_of(row.ins) for row in rows]),
         column_of("outs", "output", "shapes", [shapes_of(row.outs) for row in rows]),
@@ -397,9 +390,13 @@ def _memory(report: Report) -> PageData | None:
 
 def devices_of() -> list[PageData]:
     """The peaks that rooflines are drawn from."""
-    found: list[PageData] = []
-    for each in DEVICES.values():
-        if each.flops and each.bandwidth:
-            about = {"bandwidth": each.bandwidth, "source": printable(each.description)}
-            found.append({"name": each.name, "flops": dict(each.flops), **about})
-    return found
+    return [
+        {
+            "name": each.name,
+            "flops": dict(each.flops),
+            "bandwidth": each.bandwidth,
+            "source": printable(each.description),
+        }
+        for each in DEVICES.values()
+        if each.flops and each.bandwidth
+    ]

@@ -24,6 +24,7 @@ from opcost.errors import OpcostError, SourceError, UnknownName, shortened
 from opcost.frontends.registry import frontends
 from opcost.options import BUDGET, Checking, Comparing, Pairs, Showing
 from opcost.profiles import find_trace
+from opcost.views.comparison import percent
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -65,9 +66,8 @@ def compare(
     known = {"time": TIME} if traces else QUANTITIES
     conditions = [parse_condition(text, known) for text in fail_if if text != "changed"]
     with counting(f"comparing {' and '.join(sources[:2])}", quiet=output.quiet):
-        if traces:
-            results: list[Any] = [trace() if trace else each for trace, each in zip(claimed, sources, strict=True)]
-        else:
+        results: list[Any] = [trace() if trace else each for trace, each in zip(claimed, sources, strict=True)]
+        if not traces:
             counted = {name: options.pop(name) for name in list(options) if name not in COMPARING}
             results = [*results_of(sources, counted)]
         found = compare_sources(*results, labels=sources, **options)
@@ -82,10 +82,10 @@ def compare(
             raise OpcostError(f"{condition}: a checkpoint does not have it", hint="name params or param_bytes")
         if condition.holds(new, old):
             text_of = format_time if condition.quantity.unit == "time" else "{:,}".format
-            warn(f"{condition}: {text_of(old)} → {text_of(new)} ({f'{(new - old) / old:+.2%}' if old else 'new'})")
+            warn(f"{condition}: {text_of(old)} → {text_of(new)} ({percent(old, new)})")
         elif any(total.partial) and not (traces or allow_uncounted):  # a lower bound does not pass
-            reason = "because some operators have no cost model (--allow-uncounted judges without them)"
-            warn(f"{condition}: unknown, {reason}")
+            reason = "some operators have no cost model (--allow-uncounted judges without them)"
+            warn(f"{condition}: unknown, because {reason}")
         else:
             continue
         failed = True
@@ -115,7 +115,7 @@ def check(
     options = {
         name: value for name, value in keywords(flags).items() if name not in _OF_CHECK and not name.startswith("max_")
     }
-    allowed = flags.get("allow_uncounted", False)
+    place = LatencyTarget(*(flags.get(name) for name in LatencyTarget._fields))
     baseline = flags.get("baseline")
     if save_baseline is not None:
         check_writable(save_baseline)
@@ -124,12 +124,11 @@ def check(
             raise OpcostError("limits are given, and a budget file too", hint="leave one of them out")
         if not sources:
             raise OpcostError("there is nothing to check", hint="name a model: opcost check SOURCE --max-macs 4.2G")
-        place = LatencyTarget(*(flags.get(name) for name in LatencyTarget._fields))
         check_place(place, limits)
         models = [Budgeted(each, each, options, tuple(limits), place=place) for each in dict.fromkeys(sources)]
     else:
         file = find_budgets(config, sources)
-        if options or any(flags.get(name) is not None for name in LatencyTarget._fields):
+        if options or place != LatencyTarget():
             raise OpcostError(f"how models are counted is set in {file.path}", hint="write the option there")
         known = {model.name: model for model in file.models}
         for name in sources:
@@ -137,7 +136,7 @@ def check(
                 raise UnknownName(f"model of {file.path}", name, known, hint="or give a limit, such as --max-macs 4.2G")
         models = [known[name] for name in dict.fromkeys(sources)] or list(file.models)
         baseline = baseline or file.baseline
-    if allowed:
+    if flags.get("allow_uncounted", False):
         models = [model._replace(allow_uncounted=True) for model in models]
     if baseline is not None and save_baseline is not None and not baseline.exists():
         baseline = None  # this run writes it
@@ -198,36 +197,34 @@ def _read(path: Path) -> BudgetFile | None:
         data: dict[str, Any] = tomllib.loads(read_whole(path, LARGEST, "budget").decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise SourceError(f"{path} is not TOML: {shortened(str(exc) or 'it is nested too deeply')}") from exc
-    keys = ["tool", "opcost"] if path.name == "pyproject.toml" else []
-    if keys:
+    keys = []
+    if path.name == "pyproject.toml":
         tool = data.get("tool", {})
         if not isinstance(tool, dict) or "opcost" not in tool:
             return None
-        data = tool["opcost"]
-    try:
+        data, keys = tool["opcost"], ["tool", "opcost"]
+    with _under(*keys, path=path):
         _of(dict, data, known=("models", "baseline"))
-        baseline = data.get("baseline")
-        if baseline is not None:
-            with _under("baseline"):
-                baseline = path.parent / _of(str, baseline)
+        with _under("baseline"):
+            baseline = path.parent / _of(str, data["baseline"]) if "baseline" in data else None
         with _under("models"):
             models = _of(dict, data.get("models", {}))
             if not models:
-                raise OpcostError("no model is named", hint="docs/budgets.md shows the format")  # noqa: TRY301 - placed below
+                raise OpcostError("no model is named", hint="docs/budgets.md shows the format")
             return BudgetFile(path, tuple(_model(name, table, path) for name, table in models.items()), baseline)
-    except OpcostError as exc:
-        where = ", ".join(filter(None, (str(path), shortened(".".join([*keys, *getattr(exc, "keys", ())])))))
-        raise OpcostError(f"{where}: {exc.message}", hint=exc.hint) from exc
 
 
 @contextmanager
-def _under(*keys: str) -> Iterator[None]:
-    """Add to an error the keys under which it occurred."""
+def _under(*keys: str, path: Path | None = None) -> Iterator[None]:
+    """Add to an error the keys under which it occurred, and at last the file."""
     try:
         yield
     except OpcostError as exc:
         exc.keys = [*keys, *getattr(exc, "keys", ())]  # type: ignore[attr-defined]
-        raise
+        if path is None:
+            raise
+        where = ", ".join(filter(None, (str(path), shortened(".".join(exc.keys)))))  # type: ignore[attr-defined]
+        raise OpcostError(f"{where}: {exc.message}", hint=exc.hint) from exc
 
 
 def _model(name: str, table: object, path: Path) -> Budgeted:
@@ -288,7 +285,7 @@ def _texts(value: object) -> tuple[str, ...]:
     """One text or several; inputs by name are written as they are typed, `name:shape`."""
     if isinstance(value, dict):
         return tuple(f"{name}:{_of(str, shape)}" for name, shape in value.items())
-    return tuple(_of(str, each) for each in value) if isinstance(value, list) else (_of(str, value),)
+    return tuple(_of(str, each) for each in (value if isinstance(value, list) else [value]))
 
 
 def _pairs(value: object) -> tuple[str, ...]:

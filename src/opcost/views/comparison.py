@@ -86,12 +86,14 @@ def _changes(comparison: Comparison, options: ViewOptions) -> Sheet:
             # Operators that were matched by their kind have no shapes.
             by_kind = part == "operator" and not any(entry.detail for entry in found)
             tables.append(replace(table, title="by module and kind" if by_kind else title).limited(options.top))
-    if not totals:
-        return Sheet(heading=heading, tables=tuple(tables), facts=("the totals are the same",))
     total = next((entry for entry in totals if entry.quantity.name == "time"), None)
-    if total is None or not total.difference:
-        return Sheet(heading=heading, tables=tuple(tables))
-    # How much of a change in time the largest changes make up
+    same = () if totals else ("the totals are the same",)
+    facts = _explained(comparison, total) if total is not None and total.difference else same
+    return Sheet(heading=heading, tables=tuple(tables), facts=facts)
+
+
+def _explained(comparison: Comparison, total: Entry) -> tuple[str, ...]:
+    """How much of a change in time the largest changes make up."""
     parts = [entry for part in _PARTS for entry in comparison.of_part(part) if entry.quantity.name == "time"]
     largest = sorted(parts, key=lambda entry: -abs(entry.difference or 0))[:EXPLAINING]
 
@@ -104,7 +106,7 @@ def _changes(comparison: Comparison, options: ViewOptions) -> Sheet:
     together = sum(entry.difference or 0 for entry in largest)
     changes = f"the {len(largest)} largest changes are" if len(largest) > 1 else "the largest change is"
     explained = f"{changes} {signed(together) or '–'} of {signed(total.difference)}: {named}"
-    return Sheet(heading=heading, tables=tuple(tables), facts=(explained,))
+    return (explained,)
 
 
 def _differences(entries: Sequence[Entry]) -> Table:

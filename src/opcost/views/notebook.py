@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from html import escape
+from importlib.resources import files
 
 from opcost.core.escaping import printable
 from opcost.core.sheet import Line, Sheet, Table
@@ -21,26 +23,6 @@ COLUMNS = 8  # columns beside each other, unless the caller named them
 LONGEST = {"name": 48, "text": 28, "shapes": 26}  # characters of a cell, by its unit
 GUIDE = len("├─ ")
 OPEN = 1  # levels of the tree that are open at first
-
-STYLE = (
-    ".opcost{font:13px/1.5 system-ui,sans-serif;color:inherit;overflow:auto;max-height:40em}"
-    ".opcost .r{display:grid;grid-template-columns:var(--c);gap:0 1em}"
-    ".opcost>div{min-width:max-content}"
-    ".opcost .r{border-bottom:1px solid rgba(127,127,127,.18);list-style:none}"
-    ".opcost .r>*{white-space:pre;font:inherit;text-decoration:none}"
-    ".opcost .r>u{text-align:right;font-variant-numeric:tabular-nums}"
-    ".opcost .r>s{text-align:right;background:linear-gradient(90deg,rgba(66,133,244,.38) var(--p),transparent 0)}"
-    ".opcost .r>i{opacity:.75}"
-    ".opcost .h>*{font-weight:600!important;opacity:1!important;background:none!important}"
-    ".opcost .h{position:sticky;top:0;backdrop-filter:blur(9px)}"
-    ".opcost .sum>*{font-weight:600}"
-    ".opcost details>:not(summary){margin-left:1.2em}"
-    '.opcost .r>b::before{content:"";display:inline-block;width:1.2em}'
-    ".opcost summary{cursor:pointer}.opcost summary::-webkit-details-marker{display:none}"
-    '.opcost summary.r>b::before{content:"\\25B8"}'
-    '.opcost details[open]>summary.r>b::before{content:"\\25BE"}'
-    ".opcost p{margin:.4em 0;white-space:pre-wrap}.opcost .w{border-left:3px solid #d98c00;padding-left:.6em}"
-)
 
 
 def _write(sheet: Sheet, options: ViewOptions) -> str:
@@ -55,7 +37,12 @@ def _write(sheet: Sheet, options: ViewOptions) -> str:
     for section in sheet.sections:
         text = "\n".join(filter(None, [section.title, *(f"  {line}" for line in section.lines), section.hint]))
         parts.append(f'<p class="w">{_text(text)}</p>' if section.urgent else f"<p>{_text(text)}</p>")
-    return f'<div class="opcost"><style>{STYLE}</style>{"".join(parts)}</div>'
+    return f'<div class="opcost"><style>{_style()}</style>{"".join(parts)}</div>'
+
+
+@cache
+def _style() -> str:
+    return (files("opcost.views") / "notebook.css").read_text(encoding="utf-8").replace("\n", "")
 
 
 def _lines(texts: Iterable[str]) -> Iterator[str]:
@@ -86,19 +73,16 @@ def _table(table: Table, *, exact: bool) -> Iterator[str]:
     for line, cells in zip(table.lines, zip(*texts, strict=True), strict=True):
         written = []
         for text, tag, place in zip(cells, tags, places, strict=True):
-            value = line.values[place] if tag == "s" else None
-            share = f"{min(max(100 * value, 0.0), 100.0):.1f}" if isinstance(value, (int, float)) else ""
-            written.append(
-                f'<{tag} style="--p:{share}%">{_text(text)}</{tag}>' if share else f"<{tag}>{_text(text)}</{tag}>"
-            )
+            value = line.values[place]
+            bar = tag == "s" and isinstance(value, (int, float))
+            style = f' style="--p:{min(max(100 * value, 0.0), 100.0):.1f}%"' if bar else ""  # type: ignore[operator]
+            written.append(f"<{tag}{style}>{_text(text)}</{tag}>")
         rows.append(" ".join(written))
     heads = "".join(f"<{tag}>{_text(field.header)}</{tag}>" for tag, field in zip(tags, fields, strict=True))
-    widths: list[str] = []
-    for field, column in zip(fields, texts, strict=True):
-        widest = max([width_of(field.header), *map(width_of, column)])
-        least = 7 if field.unit == "share" else 1
-        widths.append(f"{max(widest, least)}ch" if widths else f"minmax({widest + 4}ch,1fr)")
-    yield f'<div style="--c:{" ".join(widths)}"><div class="r h">{heads}</div>'
+    widest = [max(map(width_of, (field.header, *column))) for field, column in zip(fields, texts, strict=True)]
+    others = (f" {max(width, 7 if tag == 's' else 1)}ch" for width, tag in zip(widest[1:], tags[1:], strict=True))
+    first = f"minmax({widest[0] + 4}ch,1fr)" if widest else ""
+    yield f'<div style="--c:{first}{"".join(others)}"><div class="r h">{heads}</div>'
     yield "".join(_tree(table.lines, rows))
     yield "</div>"
     if left_out:

@@ -118,13 +118,12 @@ def _totals(scan: Scan) -> tuple[Total, ...]:
     if totals.active_params is not None and scan.experts is not None:
         used = f"for a token, with {scan.experts.per_token} of {scan.experts.count} experts"
         found.append(Total("active params", totals.active_params, "count", remark=used))
-    found.append(
-        Total("stored", totals.bytes, "bytes", remark="" if bits is None else f"{bits:.3f} bits per parameter")
+    sizes = (
+        ("stored", totals.bytes, "" if bits is None else f"{bits:.3f} bits per parameter"),
+        ("  scales", totals.scale_bytes, "scales and zero points, no parameters"),
+        ("  others", totals.other_bytes, "optimizers, copies, constants"),
     )
-    if totals.scale_bytes:
-        found.append(Total("  scales", totals.scale_bytes, "bytes", remark="scales and zero points, no parameters"))
-    if totals.other_bytes:
-        found.append(Total("  others", totals.other_bytes, "bytes", remark="optimizers, copies, constants"))
+    found += (Total(name, size, "bytes", remark=text) for name, size, text in sizes if size or name == "stored")
     return tuple(found)
 
 

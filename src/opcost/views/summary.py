@@ -25,7 +25,7 @@ def summarize(report: Report) -> Sheet:
     causal = meta.get("causal", "full")
     if causal != "full" or any(row.op.kind == "attention" and row.op.attrs.get("causal") for row in report.rows):
         conventions.append(f"causal attention counted {'in full' if causal == 'full' else 'by half'}")
-    conventions += filter(None, [f"{mode} mode" if (mode := meta.get("mode")) else "", meta.get("device", "")])
+    conventions += filter(None, (f"{mode} mode" if (mode := meta.get("mode")) else "", meta.get("device", "")))
     if dtypes := list(dict.fromkeys(parameter.spec.dtype for parameter in report.parameters if not parameter.buffer)):
         conventions.append(f"{', '.join(dtypes)} parameters")
     return Sheet(
@@ -186,25 +186,20 @@ def memory_sheet(report: Report, options: ViewOptions) -> Sheet:
     memory = report.known_memory()
     whole = memory.peak_bytes or 1
     before, added = memory.base_bytes, memory.peak_bytes - memory.base_bytes
-    totals = [
-        Total("peak memory", memory.peak_bytes, "bytes", remark="the most that is live at once"),
-        Total("  before", before, "bytes", remark="weights, inputs, optimizer"),
-        Total("  added", added, "bytes", remark="by the pass or step"),
-    ]
-    if memory.reserved_bytes is not None:
-        remark = "by the allocator, with libraries' workspaces"
-        totals.append(Total("reserved", memory.reserved_bytes, "bytes", remark=remark))
-    if memory.fixed_bytes is not None:
-        remark = "the context and code of kernels, whatever runs"
-        totals.append(Total("fixed", memory.fixed_bytes, "bytes", remark=remark))
+    amounts = (
+        ("peak memory", memory.peak_bytes, "the most that is live at once"),
+        ("  before", before, "weights, inputs, optimizer"),
+        ("  added", added, "by the pass or step"),
+        ("reserved", memory.reserved_bytes, "by the allocator, with libraries' workspaces"),
+        ("fixed", memory.fixed_bytes, "the context and code of kernels, whatever runs"),
+    )
     sections = [_notes(report)]
     if memory.curve:
         op = report.rows[memory.at].op
         place = f" of {op.module}" if op.module else ""
         operator = f"operator {memory.at + 1:,} of {len(memory.curve):,}, {op.phase}"
-        reached = f"the peak is reached in {op.raw}{place}, {operator}"
-        where = Section("where", (reached, *memory_facts(memory)))
-        sections = [where, Section("over the execution", _curve(memory)), _notes(report)]
+        where = Section("where", (f"the peak is reached in {op.raw}{place}, {operator}", *memory_facts(memory)))
+        sections[:0] = [where, Section("over the execution", _curve(memory))]
     sizes = (Field("bytes", "bytes"), Field("share", "share", "%"))
     largest_first = sorted(memory.parts, key=lambda part: -memory.parts[part])
     parts = Table(
@@ -230,7 +225,7 @@ def memory_sheet(report: Report, options: ViewOptions) -> Sheet:
         meta=report.meta,
         heading=heading_of(report),
         tables=(parts, holders) if memory.holders else (parts,),
-        totals=tuple(totals),
+        totals=tuple(Total(name, size, "bytes", remark=remark) for name, size, remark in amounts if size is not None),
         sections=tuple(section for section in sections if section.lines),
     )
 

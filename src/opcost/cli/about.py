@@ -61,9 +61,8 @@ def doctor() -> int:
         extras = []
     rows = []
     for extra in extras:
-        needs = [
-            line for line in metadata.requires("opcost") or () if re.search(rf"extra\s*==\s*['\"]{extra}['\"]", line)
-        ]
+        of_extra = re.compile(rf"extra\s*==\s*['\"]{extra}['\"]")
+        needs = filter(of_extra.search, metadata.requires("opcost") or ())
         names = [re.split(r"[\s;<>=!~\[(]", line, maxsplit=1)[0] for line in needs]
         missing = ", ".join(name for name in names if version(name) is None)
         rows.append((extra, f"missing {missing}: pip install 'opcost[{extra}]'" if missing else "installed"))

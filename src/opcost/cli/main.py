@@ -127,32 +127,35 @@ def run(argv: Sequence[str], interrupts: Interrupts | None = None) -> int:
         with _plugin_warnings(), keep_pipes():
             code = _dispatch(words)
         sys.stdout.flush()
-    except OpcostError as exc:
-        if debug:
-            raise
-        return _fail(str(exc), exc.exit_code, notes=getattr(exc, "__notes__", ()))
-    except KeyboardInterrupt as exc:
-        if debug:
-            raise
-        interrupts.say(*exc.args[:1])
-        return INTERRUPTED
     except BrokenPipeError:
         _drop_output()
         return BROKEN_PIPE
-    except MemoryError:
+    except (KeyboardInterrupt, Exception) as exc:
         if debug:
             raise
-        hint = "a damaged file may need any amount; give the process more memory if the file is sound"
-        return _fail(f"there is not enough memory for this\n  hint: {hint}", OpcostError.exit_code)
-    except Exception as exc:
-        if debug:
-            raise
-        if isinstance(exc, OSError) and exc.errno in DISK_FULL:  # of stdout; a file raises `WriteError`
-            _drop_output()
-            return _fail(f"the output cannot be written: {exc.strerror or exc}", OpcostError.exit_code)
-        message = f"{type(exc).__name__}: {exc}\n  hint: this should not happen; run with --debug to see where it did"
-        return _fail(message, INTERNAL_ERROR)
+        return _failed(exc, interrupts)
     return INTERRUPTED if stopping.is_set() else code
+
+
+def _failed(exc: BaseException, interrupts: Interrupts) -> int:
+    """Print what went wrong; the exit code."""
+    if isinstance(exc, KeyboardInterrupt):
+        interrupts.say(*exc.args[:1])
+        return INTERRUPTED
+    code = OpcostError.exit_code
+    if isinstance(exc, OpcostError):
+        code, message = exc.exit_code, "\n".join((str(exc), *(f"  {note}" for note in getattr(exc, "__notes__", ()))))
+    elif isinstance(exc, MemoryError):
+        hint = "a damaged file may need any amount; give the process more memory if the file is sound"
+        message = f"there is not enough memory for this\n  hint: {hint}"
+    elif isinstance(exc, OSError) and exc.errno in DISK_FULL:  # of stdout; a file raises `WriteError`
+        _drop_output()
+        message = f"the output cannot be written: {exc.strerror or exc}"
+    else:
+        code = INTERNAL_ERROR
+        message = f"{type(exc).__name__}: {exc}\n  hint: this should not happen; run with --debug to see where it did"
+    warn(message)
+    return code
 
 
 @contextmanager
@@ -222,11 +225,6 @@ def app() -> App:
 def _drop_output() -> None:
     """Python flushes stdout at exit, which would fail without a reader."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _fail(message: str, code: int, notes: Sequence[str] = ()) -> int:
-    warn("\n".join((message, *(f"  {note}" for note in notes))))
-    return code
 
 
 # -- what `--help` adds to the options of a command: examples, and known names ----------------------------------------------

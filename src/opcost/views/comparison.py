@@ -46,9 +46,8 @@ def _side_by_side(comparison: Comparison, entries: Sequence[Entry], title: str) 
     """One line for each quantity of each thing, one column for each source."""
     several = len({entry.quantity.name for entry in entries}) > 1
     part = entries[0].part if entries else "total"
-    something, nothing = [], []
-    for entry in entries:
-        (something if part == "total" or any((*entry.amounts, *entry.partial)) else nothing).append(entry)
+    something = [entry for entry in entries if part == "total" or any((*entry.amounts, *entry.partial))]
+    nothing = [entry for entry in entries if part != "total" and not any((*entry.amounts, *entry.partial))]
     titles = short_titles([source.label for source in comparison.sources])
     columns: list[Column] = []
     if part != "total":

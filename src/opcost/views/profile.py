@@ -32,9 +32,10 @@ _ROLES: dict[str, Role] = {"row": "row", "total": "total"}  # other lines are su
 # -- lines and columns --------------------------------------------------------------------------------------------------
 
 
-def list_answer(answer: Answer, columns: Columns = None) -> Table:
-    """The lines of an answer."""
+def list_answer(answer: Answer, columns: Columns = None, *, every: bool = False) -> Table:
+    """The lines of an answer; without chosen columns those that are of use, or every one."""
     known = answer_columns(answer)
+    columns = list(known) if columns is None and every else columns
     ranked: tuple[str, ...] = ()
     if columns is not None:
         chosen = choose_columns(columns, known)
@@ -68,11 +69,6 @@ def answer_records(answer: Answer, options: ViewOptions) -> Table:
         *((_BOUND,) if "bound" not in labels else ()),
     )
     return _table(answer, columns, ())
-
-
-def answer_column_records(answer: Answer, options: ViewOptions) -> Table:
-    """Every column as it is called after `--columns`."""
-    return list_answer(answer, options.columns or list(answer_columns(answer)))
 
 
 def _table(answer: Answer, columns: tuple[Column, ...], ranked: tuple[str, ...]) -> Table:

@@ -101,7 +101,7 @@ RESULTS: dict[str, ResultViews] = {
     "profile": ResultViews(
         sheet=Build("columns", profile.answer_sheet),
         records=Build("columns", profile.answer_records),
-        columns=Build("columns", profile.answer_column_records),
+        columns=Build("columns", lambda answer, options: profile.list_answer(answer, options.columns, every=True)),
         data=Build("columns indent", profile.answer_data, indent=2),
     ),
     "scan": ResultViews(
@@ -159,12 +159,8 @@ def _columns(build: Build) -> Build:
     def make(result: Any, options: Any) -> dict[str, list[Any]]:
         table: Table = build.make(result, options)
         rows = table.rows
-
-        def value(cell: Cell, *, textual: bool) -> Any:
-            return None if cell == "" and not textual else plain_cell(cell)
-
         return {
-            field.name: [value(row[place], textual=field.textual) for row in rows]
+            field.name: [None if row[place] == "" and not field.textual else plain_cell(row[place]) for row in rows]
             for place, field in enumerate(table.fields)
         }
 

@@ -70,8 +70,8 @@ def _table(scan: Scan, by: By, groups: Sequence[TensorGroup], title: str, option
         return Line(tuple(column.of(group) for column in columns), role)
 
     def added_up(name: str, groups: Sequence[TensorGroup | Totals], role: Role) -> Line:
-        sums = (sum(getattr(group, name) for group in groups) for name in ("tensors", "params", "bytes"))
-        return line(TensorGroup(name, *sums, None, ()), role)
+        tensors, params, size = (sum(getattr(group, of) for group in groups) for of in ("tensors", "params", "bytes"))
+        return line(TensorGroup(name, tensors, params, size, None, ()), role)
 
     lines = [line(group) for group in groups[:top]]
     if rest := groups[top:] if top else ():

@@ -32,15 +32,8 @@ from opcost.views.view import (
 PLAIN, BOLD, GREY, NUMBER, WARNING = "", "bold", "bright_black", "cyan", "yellow"  # styles as rich calls them
 
 
-class Piece(NamedTuple):
-    """Some text in one style."""
-
-    text: str
-    style: str
-
-
+Piece: TypeAlias = tuple[str, str]  # some text and its style
 Drawn: TypeAlias = list[list[Piece]]  # lines of pieces
-
 
 NARROWEST = 40  # below this many columns there is nothing left to shorten
 USUAL_WIDTH = 80  # of an output that is not a terminal
@@ -94,22 +87,22 @@ class _Drawing:
 
         heading = [line for text in sheet.heading for line in wrap(fitted(text), width, indent=8)]
         parts: list[Drawn] = [
-            [[Piece(line, GREY if place else BOLD)] for place, line in enumerate(heading)],
-            *([*([] if table.main else [[Piece(table.title, BOLD)]]), *self._table(table)] for table in sheet.tables),
+            [[(line, GREY if place else BOLD)] for place, line in enumerate(heading)],
+            *([*([] if table.main else [[(table.title, BOLD)]]), *self._table(table)] for table in sheet.tables),
             self._totals(sheet.totals),
             self._phases(sheet.phases),
             self._lines([" · ".join(map(keep_together, sheet.conventions))]),
         ]
         for section in sheet.sections:
             texts = [part for line in section.lines for part in wrap(line, width - 2, indent=2)]
-            drawn = [[Piece(section.title, WARNING if section.urgent else BOLD)]]
-            drawn += ([Piece(f"  {text}", GREY)] for text in texts)
-            parts.append(drawn + [[Piece(f"  {part}", GREY)] for part in wrap(section.hint, width - 2)])
+            drawn = [[(section.title, WARNING if section.urgent else BOLD)]]
+            drawn += ([(f"  {text}", GREY)] for text in texts)
+            parts.append(drawn + [[(f"  {part}", GREY)] for part in wrap(section.hint, width - 2)])
         parts.append(self._lines(sheet.facts, indent=2))
         spaced = [line for part in parts if part for line in ([], *part)][1:]
         if not self._ascii:
             return spaced
-        return [[Piece(self._spell(text), style) for text, style in pieces] for pieces in spaced]
+        return [[(self._spell(text), style) for text, style in pieces] for pieces in spaced]
 
     def _totals(self, totals: Sequence[Total]) -> Drawn:
         rows = [(total, total.human, f"{total.value:,}") for total in totals]
@@ -119,12 +112,12 @@ class _Drawing:
         drawn: Drawn = []
         for total, human, exact in rows:
             pieces = [
-                Piece(f"{total.label:<{label}}{GAP}", PLAIN),
-                Piece(f"{human:>{human_width}}{GAP}", WARNING if total.partial else NUMBER),
-                Piece(f"{exact:>{exact_width}}", GREY),
+                (f"{total.label:<{label}}{GAP}", PLAIN),
+                (f"{human:>{human_width}}{GAP}", WARNING if total.partial else NUMBER),
+                (f"{exact:>{exact_width}}", GREY),
             ]
-            if total.remark and sum(len(piece.text) for piece in pieces) + len(GAP + total.remark) <= self._width:
-                pieces.append(Piece(GAP + total.remark, GREY))
+            if total.remark and sum(len(text) for text, _ in pieces) + len(GAP + total.remark) <= self._width:
+                pieces.append((GAP + total.remark, GREY))
             drawn.append(pieces)
         return drawn
 
@@ -141,7 +134,7 @@ class _Drawing:
                 break
             for number, text in enumerate(column):
                 style = BOLD if number == 0 else NUMBER if place else PLAIN
-                drawn[number].append(Piece(pad(text, room, left=place == 0) + GAP, style))
+                drawn[number].append((pad(text, room, left=place == 0) + GAP, style))
         return drawn
 
     def _table(self, table: Table) -> Drawn:
@@ -166,10 +159,10 @@ class _Drawing:
         chosen, left_out = self._fit(measured, table.order)
         widths = self._share_room(chosen)
         heads = [
-            Piece(pad(candidate.field.header, room, left=candidate.field.textual) + GAP, BOLD)
+            (pad(candidate.field.header, room, left=candidate.field.textual) + GAP, BOLD)
             for candidate, room in zip(chosen, widths, strict=True)
         ]
-        rule = [Piece(self._spell("─") * (sum(widths) + len(GAP) * (len(widths) - 1)), GREY)]
+        rule = [(self._spell("─") * (sum(widths) + len(GAP) * (len(widths) - 1)), GREY)]
         drawn: Drawn = [heads, rule]
         totals: Drawn = []
         columns = [self._cells(candidate, table.lines, room) for candidate, room in zip(chosen, widths, strict=True)]
@@ -236,15 +229,15 @@ class _Drawing:
             # However deep the tree is, some of the name must remain.
             drawn = self._spell(guides)[max(0, len(guides) + min(width_of(text), 6) - room) :]
             fitted = self._spell(cut(text, room - len(drawn), field.unit))
-            own = Piece(pad(fitted, room - len(drawn), left=field.textual) + GAP, style)
-            return (Piece(drawn, GREY), own) if drawn else (own,)
+            own = (pad(fitted, room - len(drawn), left=field.textual) + GAP, style)
+            return ((drawn, GREY), own) if drawn else (own,)
 
         named = field.name == "module"
         pairs = zip(lines, candidate.texts, strict=True)
         return [cell(line.guides if named else "", text, line.role) for line, text in pairs]
 
     def _lines(self, texts: Iterable[str], style: str = GREY, indent: int = 0) -> Drawn:
-        return [[Piece(line, style)] for text in texts for line in wrap(text, self._width, indent)]
+        return [[(line, style)] for text in texts for line in wrap(text, self._width, indent)]
 
 
 def _write(sheet: Sheet, options: ViewOptions) -> str:
@@ -259,14 +252,14 @@ def _write(sheet: Sheet, options: ViewOptions) -> str:
         segments = []
         for pieces in drawn:
             end = len(pieces)
-            while end and not pieces[end - 1].text.strip():
+            while end and not pieces[end - 1][0].strip():
                 end -= 1
             segments += [Segment(text, Style.parse(style)) for text, style in pieces[:end]]
             segments.append(Segment.line())
         console = Console(file=StringIO(), force_terminal=True, color_system="standard", legacy_windows=False)
         console.print(Segments(segments), end="", soft_wrap=True)
         return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
-    return "\n".join("".join([piece.text for piece in pieces]).rstrip() for pieces in drawn) + "\n"
+    return "\n".join("".join([text for text, _ in pieces]).rstrip() for pieces in drawn) + "\n"
 
 
 def terminal_width() -> int:

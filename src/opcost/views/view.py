@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from functools import cache, cached_property
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from opcost.core.escaping import printable
 from opcost.core.interrupts import garbage_collector_paused
@@ -136,7 +136,7 @@ class ViewOptions:
     by: Any = (
         "module"  # what a line is about: of a report module, op, kind or type, of a scan layer, module, type or tensor
     )
-    depth: int | Literal["auto", "notebook"] | None = "auto"
+    depth: Any = "auto"
     """Levels below the root; None: all, "auto": readable, "notebook": as many as a cell holds. Of a scan words of a name:
     after the number of a layer (1), or of the path of a module (2)."""
     merge: bool | None = None  # draw runs of identical blocks once; None does it where the tree would be long

@@ -161,8 +161,7 @@ NO_OPERATOR = "(no operator)"
 def _whole(profile: Profile, answer: Answer) -> PageData:
     tree, leaves = profile_tree(profile, answer.runs if answer.is_per_run else 1)
     quantities: list[PageData] = [
-        {"name": "device", "title": "device time", "unit": "time", "usual": answer.side == "device"},
-        {"name": "host", "title": "host time", "unit": "time", "usual": answer.side == "host"},
+        *({"name": s, "title": f"{s} time", "unit": "time", "usual": answer.side == s} for s in ("device", "host")),
         {"name": "calls", "title": "calls", "unit": "number"},
         {"name": "macs", "title": "MACs", "unit": "count"},
         {"name": "flops", "title": "FLOPs", "unit": "count"},

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from os import PathLike, fspath
+from os.path import exists
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
@@ -89,12 +90,11 @@ def results_of(sources: Sequence[Any], options: Mapping[str, Any]) -> list[Repor
     options = dict(options)
     settings = options.pop("set", None)
     # Settings are for code that makes a model; a file among the sources has none.
-    found = [
-        source_or_scan(str(source), settings if _is_code(source) else None)
-        if isinstance(source, (str, Path))
-        else source
-        for source in sources
-    ]
+    found = list(sources)
+    for place, source in enumerate(sources):
+        if isinstance(source, (str, Path)):
+            is_file = exists(source)  # noqa: PTH110 - it takes any name
+            found[place] = source_or_scan(str(source), None if is_file else settings)
     if (settings or options) and found and all(isinstance(each, (Report, Scan, SavedReport)) for each in found):
         hint = "count the models again with them"
         raise InputError("options about counting do not apply to saved reports and checkpoints", hint=hint)
@@ -113,13 +113,6 @@ def autocast_on(options: Mapping[str, Any], device: str | None) -> dict[str, Any
     if device is None or options.get("precision") is None:
         return dict(options)
     return {**options, "precision": parse_precision(options["precision"], autocasts_like(device))}
-
-
-def _is_code(source: str | Path) -> bool:
-    try:
-        return not Path(source).exists()
-    except (OSError, ValueError):  # no file can have such a name
-        return True
 
 
 def result_label(source: Any) -> str:

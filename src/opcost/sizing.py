@@ -349,7 +349,7 @@ class _Points:
             self.found[sizes] = Point(sizes, {})
             return None
         self.source = report.meta.get("source", self.source)
-        self.found[sizes] = self._timed(Point(sizes, amounts_of(report)), report)
+        self.found[sizes] = Point(sizes, amounts_of(report), **self._latency(report))
         if self.given.progress is not None:
             self.given.progress(self.found[sizes], self.given.total)
         amounts = [amount for name, amount in self.found[sizes].amounts.items() if name != PEAK]
@@ -364,14 +364,14 @@ class _Points:
         amounts[PEAK] = max(numbers[len(names) :], default=0)
         return Point(sizes, {name: amounts[name] for name in QUANTITIES}, counted=False)
 
-    def _timed(self, point: Point, report: Report) -> Point:
+    def _latency(self, report: Report) -> dict[str, Any]:
         from opcost.predicting import predict
 
         if self.given.device is None:
-            return point
+            return {}
         place = {name: getattr(self.given, name) for name in ("device", "calibration", "execution")}
         found = predict(report, **place)
         if not self.device:
             self.device = found.meta["device"]
             self.notes.append(f"latency: {found.meta['execution']}; calibration: {found.meta['calibration']}")
-        return point._replace(latency_ns=found.latency_ns, band_ns=found.band_ns, fits=found.fits)
+        return {"latency_ns": found.latency_ns, "band_ns": found.band_ns, "fits": found.fits}

@@ -49,12 +49,9 @@ def _sheet_sheet(sheet: Sheet, options: ViewOptions) -> Sheet:
 def _sheet_records(sheet: Sheet) -> Table:
     """The rows of all tables under one head, each with the title of its table; what a table does not have is empty."""
     fields = {field.name: field for table in sheet.tables for field in table.fields}
-
-    def cell(value: Cell, field: Field) -> Cell:
-        return "" if value is None and field.textual else value
-
+    missing = {name: "" if field.textual else None for name, field in fields.items()}
     lines = [
-        (table.title, *(cell(record.get(name), field) for name, field in fields.items()))
+        (table.title, *(usual if record.get(name) is None else record[name] for name, usual in missing.items()))
         for table in sheet.tables
         for record in table.records()
     ]

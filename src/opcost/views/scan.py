@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
 from opcost.core.scan import By, Scan, TensorGroup, Totals
 from opcost.core.sheet import LONG_LINE, Cell, Line, Role, Section, Sheet, Table, Total
-from opcost.errors import UnknownName, shortened, some
+from opcost.errors import UnknownName, counted, shortened, some
 from opcost.views.view import (
     Column,
     ViewOptions,
@@ -33,10 +34,10 @@ def scan_sheet(scan: Scan, options: ViewOptions) -> Sheet:
     """The lines, the element types, and the totals."""
     tables = [list_scan(scan, options)]
     if options.by != "type":
-        tables.append(_table(scan, "type", scan.by_type(), "by element type"))
+        tables.append(replace(list_scan(scan, ViewOptions(by="type")), main=False))
     totals = scan.totals
     details = [f"{key} {value}" for key, value in scan.details.items()]
-    files = f"{len(scan.files):,} files" if len(scan.files) != 1 else "1 file"
+    files = counted(len(scan.files), "file")
     contents = " · ".join([scan.format, files, f"{totals.tensors:,} tensors", *map(shortened, details)])
     notes = tuple(some([shortened(note.text, LONG_LINE) for note in scan.notes], MANY_NOTES))
     return Sheet(
@@ -48,22 +49,17 @@ def scan_sheet(scan: Scan, options: ViewOptions) -> Sheet:
 
 
 def list_scan(scan: Scan, options: ViewOptions) -> Table:
-    """Layers, modules, types or tensors, with their sum."""
-    if options.by not in TITLES:
-        raise UnknownName("way to group tensors", str(options.by), TITLES)
-    groups = list(scan.by(options.by, options.depth))
-    if options.sort:
-        column = find_column(options.sort.lstrip("+"), scan_columns(options.by, scan))
-        groups.sort(key=lambda group: _order(column.of(group)), reverse=options.sort[0] != "+")
-    elif options.top is not None:
-        groups.sort(key=lambda group: -group.bytes)
-    return _table(scan, options.by, groups, f"by {TITLES[options.by]}", options)
-
-
-def _table(scan: Scan, by: By, groups: Sequence[TensorGroup], title: str, options: ViewOptions | None = None) -> Table:
-    """The first lines, what the rest adds up to, and the sum; `options` are those of the main table."""
+    """Layers, modules, types or tensors: the first lines, what the rest adds up to, and the sum."""
+    by, top, chosen = options.by, options.top, options.columns
+    if by not in TITLES:
+        raise UnknownName("way to group tensors", str(by), TITLES)
     known = scan_columns(by, scan)
-    top, chosen = (None, None) if options is None else (options.top, options.columns)
+    groups = list(scan.by(by, options.depth))
+    if options.sort:
+        column = find_column(options.sort.lstrip("+"), known)
+        groups.sort(key=lambda group: _order(column.of(group)), reverse=options.sort[0] != "+")
+    elif top is not None:
+        groups.sort(key=lambda group: -group.bytes)
     columns = tuple(known.values()) if chosen is None else choose_columns(chosen, known)
 
     def line(group: TensorGroup, role: Role = "row") -> Line:
@@ -78,7 +74,7 @@ def _table(scan: Scan, by: By, groups: Sequence[TensorGroup], title: str, option
         lines.append(added_up(f"{len(rest):,} more lines", rest, "rest"))
     lines.append(added_up("total", [scan.totals], "total"))
     ranked = (*_RANKED, *_THEN[by]) if chosen is None else ()
-    return Table(title=title, fields=columns, lines=tuple(lines), ranked=ranked, main=options is not None)
+    return Table(title=f"by {TITLES[by]}", fields=columns, lines=tuple(lines), ranked=ranked, main=True)
 
 
 def _order(value: Cell) -> tuple[bool, Any]:

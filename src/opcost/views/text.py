@@ -105,16 +105,14 @@ class _Drawing:
         return [[(self._spell(text), style) for text, style in pieces] for pieces in spaced]
 
     def _totals(self, totals: Sequence[Total]) -> Drawn:
-        rows = [(total, total.human, f"{total.value:,}") for total in totals]
-        label = max((len(total.label) for total in totals), default=0)
-        human_width = max((len(human) for _, human, _ in rows), default=0)
-        exact_width = max((len(exact) for _, _, exact in rows), default=0)
+        rows = [(total.label, total.human, f"{total.value:,}") for total in totals]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         drawn: Drawn = []
-        for total, human, exact in rows:
+        for total, (label, human, exact) in zip(totals, rows, strict=True):
             pieces = [
-                (f"{total.label:<{label}}{GAP}", PLAIN),
-                (f"{human:>{human_width}}{GAP}", WARNING if total.partial else NUMBER),
-                (f"{exact:>{exact_width}}", GREY),
+                (label.ljust(widths[0]) + GAP, PLAIN),
+                (human.rjust(widths[1]) + GAP, WARNING if total.partial else NUMBER),
+                (exact.rjust(widths[2]), GREY),
             ]
             if total.remark and sum(len(text) for text, _ in pieces) + len(GAP + total.remark) <= self._width:
                 pieces.append((GAP + total.remark, GREY))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 import opcost
+from opcost.core.profile import Kernel
 from opcost.core.report import Row
 from opcost.recorders.torch.events import STEP, DeviceEvent, HostEvent, Nesting
 from opcost.recorders.torch.rows import Matcher, rows_of
@@ -50,7 +51,7 @@ def test_a_product_fused_with_a_sum_is_still_that_product() -> None:
 
 def test_a_replayed_cuda_graph_has_the_cost_of_all_that_is_in_it() -> None:
     rows = counted()
-    kernels = tuple(DeviceEvent(40 + n, 5, "gemm", "gpu:0", "7", 900, 0) for n in range(2))
+    kernels = tuple(DeviceEvent(Kernel("gemm", "gpu:0", "7", 40 + n, 5), 900, 0) for n in range(2))
     nesting = region(host("cudaGraphLaunch", 20, 30, correlation=900), kernels=kernels)
     matcher = Matcher(rows)
     (row,) = rows_of(nesting.roots, matcher.match(nesting.roots), with_device=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from opcost.core.profile import Kernel
 from opcost.recorders.torch.events import (
     ASIDE,
     BACKWARD,
@@ -34,7 +35,7 @@ def host(
 
 
 def kernel(start: int, duration: int, correlation: int, operator: int = 0) -> DeviceEvent:
-    return DeviceEvent(start, duration, f"kernel{correlation}", "gpu:0", "7", correlation, operator)
+    return DeviceEvent(Kernel(f"kernel{correlation}", "gpu:0", "7", start, duration), correlation, operator)
 
 
 def step(*events: HostEvent) -> list[HostEvent]:
@@ -108,7 +109,7 @@ def test_waiting_for_the_device_is_no_row() -> None:
 
 def test_device_work_without_a_launch_is_unattributed_and_kept() -> None:
     nesting = Nesting(step(host("aten::add", 10, 20, correlation=1)), [kernel(60, 5, 900)], PATHS)
-    assert [event.correlation for event in nesting.unattributed] == [900]
+    assert [kernel.name for kernel in nesting.unattributed] == ["kernel900"]
 
 
 def test_what_the_recorder_runs_between_steps_is_left_out() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import opcost
-from opcost.recorders.torch.events import MODULE, STEP, HostEvent, Nesting, laid_over, outline_of
+from opcost.recorders.torch.events import MODULE, STEP, HostEvent, Nesting, describe, outline_of
 
 PATHS = ("", "a", "a.b")
 
@@ -20,6 +20,10 @@ def step(number: int, *events: HostEvent, start: int = 0) -> list[HostEvent]:
     """Events of a step that begins at `start` and lasts 1000."""
     moved = [e._replace(start_ns=e.start_ns + start, end_ns=e.end_ns + start) for e in events]
     return [host(f"{STEP}{number}", start, start + 1000), *moved]
+
+
+def nested(*events: HostEvent) -> Nesting:
+    return Nesting(events, [], PATHS)
 
 
 DESCRIBED = (
@@ -44,11 +48,11 @@ BARE = (
 
 
 def test_modules_and_shapes_reach_the_bare_events_of_every_step() -> None:
-    outline = outline_of(step(0, *DESCRIBED))
+    outline = outline_of(nested(*step(0, *DESCRIBED)))
     assert outline is not None
-    found = laid_over([*step(0, *BARE), *step(1, *BARE, start=2000)], outline)
-    assert found is not None
-    nodes = [node for root in Nesting(found, [], PATHS).roots for node in root.walk() if not node.event.runtime]
+    found = nested(*step(0, *BARE), *step(1, *BARE, start=2000))
+    assert describe(found, outline)
+    nodes = [node for root in found.roots for node in root.walk() if not node.event.runtime]
     expected = [
         ("aten::mul", ""),
         ("aten::linear", "a"),
@@ -73,15 +77,15 @@ def test_modules_and_shapes_reach_the_bare_events_of_every_step() -> None:
     ids=["one more", "another", "nested otherwise"],
 )
 def test_a_step_that_does_something_else_is_not_described(other: tuple[HostEvent, ...]) -> None:
-    outline = outline_of(step(0, *DESCRIBED))
+    outline = outline_of(nested(*step(0, *DESCRIBED)))
     assert outline is not None
-    assert laid_over([*step(0, *BARE), *step(1, *other, start=2000)], outline) is None
+    assert not describe(nested(*step(0, *BARE), *step(1, *other, start=2000)), outline)
 
 
 def test_steps_whose_shapes_differ_have_no_common_outline() -> None:
     grown = [e._replace(shapes=((3, 4),)) if e.name == "aten::relu" else e for e in DESCRIBED]
-    assert outline_of([*step(0, *DESCRIBED), *step(1, *DESCRIBED, start=2000)]) is not None
-    assert outline_of([*step(0, *DESCRIBED), *step(1, *grown, start=2000)]) is None
+    assert outline_of(nested(*step(0, *DESCRIBED), *step(1, *DESCRIBED, start=2000))) is not None
+    assert outline_of(nested(*step(0, *DESCRIBED), *step(1, *grown, start=2000))) is None
 
 
 class Growing(nn.Module):

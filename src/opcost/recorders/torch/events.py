@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from opcost.core.graph import Phase
+from opcost.core.profile import Kernel
 
 PREFIX = "opcost::"  # how the recorder's own annotations begin; they mark steps and modules and are no operators
 
@@ -47,15 +48,9 @@ class HostEvent(NamedTuple):
 class DeviceEvent(NamedTuple):
     """A kernel, a copy or a fill, on a stream of the device."""
 
-    start_ns: int
-    duration_ns: int
-    name: str
-    device: str
-    stream: str
+    kernel: Kernel
     correlation: int  # shared with the call that launched it
     operator: int  # the correlation of the operator that launched it, as the profiler linked it; 0 without one
-    launched_ns: int | None = None
-    """When the host began to launch it, as far as the launch was seen; None for what a CUDA graph replays."""
 
 
 def read_events(results: Any) -> tuple[list[HostEvent], list[DeviceEvent]]:
@@ -70,8 +65,8 @@ def read_events(results: Any) -> tuple[list[HostEvent], list[DeviceEvent]]:
         place, correlation = event.device_resource_id(), event.correlation_id()
         if "CPU" not in str(event.device_type()):
             if activity not in _NO_WORK and not _optional(event, "is_user_annotation") and not name.startswith(PREFIX):
-                queue = f"gpu:{event.device_index()}", str(place)
-                device.append(DeviceEvent(start, duration, name, *queue, correlation, event.linked_correlation_id()))
+                kernel = Kernel(name, f"gpu:{event.device_index()}", str(place), start, duration)
+                device.append(DeviceEvent(kernel, correlation, event.linked_correlation_id()))
         elif activity not in _NO_WORK and name not in _OVERHEAD:
             runtime = activity in _RUNTIME_ACTIVITIES if activity else bool(_RUNTIME.match(name))
             shapes = () if runtime else _optional(event, "structured_input_shapes", None) or event.shapes()
@@ -84,7 +79,7 @@ def read_events(results: Any) -> tuple[list[HostEvent], list[DeviceEvent]]:
             )  # fmt: skip
     # An operator that begins in the same nanosecond as one inside it is the longer of the two.
     host.sort(key=lambda event: (event.start_ns, -event.end_ns))
-    device.sort(key=lambda event: event.start_ns)
+    device.sort(key=lambda event: event.kernel.start_ns)
     return host, device
 
 
@@ -120,7 +115,7 @@ class EventNode:
     event: HostEvent
     place: RunPlace
     children: list[EventNode] = field(default_factory=list)
-    kernels: list[DeviceEvent] = field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)
 
     def walk(self) -> Iterator[EventNode]:
         """This node and all below it, in order of execution."""
@@ -207,22 +202,23 @@ class Nesting:
         self._evaluated[event.thread] = made_in
         return place._replace(phase="backward", module=made_in)
 
-    def _attribute(self, device: Sequence[DeviceEvent]) -> list[DeviceEvent]:
+    def _attribute(self, device: Sequence[DeviceEvent]) -> list[Kernel]:
         """Give every piece of device work to the operator around its launch; what has no launch here is handed back.
 
         The profiler's own link from kernel to operator serves only where the launch itself was not seen. A launch outside
-        any operator (a CUDA graph, a kernel called from Python) keeps its work itself.
+        any operator (a CUDA graph, a kernel called from Python) keeps its work itself. What a CUDA graph replays has no launch
+        of its own.
         """
         left = []
-        for event in device:
-            launch = self._launches.get(event.correlation)
-            owner = self._owner.get(event.correlation, launch) if launch else self._operators.get(event.operator)
+        for kernel, correlation, operator in device:
+            launch = self._launches.get(correlation)
+            owner = self._owner.get(correlation, launch) if launch else self._operators.get(operator)
             if owner is not None:
                 if launch is not None and GRAPH_LAUNCH not in launch.event.name:
-                    event = event._replace(launched_ns=launch.event.start_ns)  # noqa: PLW2901 - the same, and when
-                owner.kernels.append(event)
-            elif event.correlation not in self._aside:
-                left.append(event)
+                    kernel = kernel._replace(launched_ns=launch.event.start_ns)  # noqa: PLW2901 - the same, and when
+                owner.kernels.append(kernel)
+            elif correlation not in self._aside:
+                left.append(kernel)
         return left
 
 
@@ -234,101 +230,52 @@ def is_operator(name: str) -> bool:
 # -- what every run does alike: operators in order, their shapes, and the modules around them
 #
 # Noting shapes and module calls slows a model of small operators more than the profiler itself does. So they are learnt in runs
-# of their own, and laid over the recorded ones, in which nothing but the profiler runs. That is right only if the operators are
+# of their own, and given to the recorded ones, in which nothing but the profiler runs. That is right only if the operators are
 # the same, in the same order and one inside the other alike; it is checked, and a model that behaves otherwise is recorded with
 # everything at once.
 
 
-@dataclass(slots=True)
-class ModuleSpan:
-    """A module call: its annotation, and the first and the last operator inside it."""
+class OutlinedOperator(NamedTuple):
+    """What an operator is in every run; `ran` is what all recordings show of it."""
 
-    name: str
-    first: int
-    last: int = -1
-
-
-class ThreadOutline(NamedTuple):
-    """What one run does on one thread."""
-
-    operators: list[tuple[int, str]]  # how many others each one runs in, and its name
-    arguments: list[tuple[tuple[Any, ...], tuple[str, ...]]]  # shapes and types
-    spans: list[ModuleSpan]  # module calls in order of entry; those in which no operator ran are left out
+    ran: tuple[int, int, str]  # its thread, how many others it runs in, and its name
+    module: str
+    shapes: tuple[Any, ...]
+    dtypes: tuple[str, ...]
 
 
-Outline = Mapping[int, ThreadOutline]  # one run, by the number of the thread
-
-
-def outline_of(host: Sequence[HostEvent]) -> Outline | None:
+def outline_of(nesting: Nesting) -> list[OutlinedOperator] | None:
     """What all steps of this recording have in common; None if they differ."""
-    found = [{thread: _thread(events) for thread, events in threads.items()} for threads in _by_step(host)]
+    found = [
+        [OutlinedOperator(ran, node.place.module, node.event.shapes, node.event.dtypes) for ran, node in step]
+        for step in _steps(nesting)
+    ]
     return found[0] if found and all(outline == found[0] for outline in found) else None
 
 
-def laid_over(host: Sequence[HostEvent], outline: Outline) -> list[HostEvent] | None:
-    """The events with the shapes and module annotations of the outline; None if some step does something else."""
-    changed: dict[int, list[HostEvent]] = {}
-    for threads in _by_step(host):
-        if threads.keys() != outline.keys():
-            return None
-        for number, events in threads.items():
-            if _thread(events).operators != outline[number].operators:
-                return None
-            changed |= _described(events, outline[number])
-    return [new for event in host for new in changed.get(id(event), (event,))]
+def describe(nesting: Nesting, outline: Sequence[OutlinedOperator]) -> bool:
+    """Give the operators of every step the modules and shapes of the outline; False if some step does something else."""
+    for step in _steps(nesting):
+        if [ran for ran, _ in step] != [known.ran for known in outline]:
+            return False
+        for (_, node), known in zip(step, outline, strict=True):
+            node.event = node.event._replace(shapes=known.shapes, dtypes=known.dtypes)
+            node.place = node.place._replace(module=known.module)
+    return True
 
 
-def _by_step(host: Sequence[HostEvent]) -> list[dict[int, list[HostEvent]]]:
-    """The events of each step by thread, the step's own annotation left out."""
-    windows = [event for event in host if event.name.startswith(STEP)]
-    starts = [event.start_ns for event in windows]
-    steps: list[dict[int, list[HostEvent]]] = [{} for _ in windows]
-    for event in host:
-        at = bisect_right(starts, event.start_ns) - 1
-        if at >= 0 and event.start_ns < windows[at].end_ns and event is not windows[at]:
-            steps[at].setdefault(event.thread, []).append(event)
-    return [{n: found for n, found in threads.items() if any(map(_counts, found))} for threads in steps]
+def _steps(nesting: Nesting) -> list[list[tuple[tuple[int, int, str], EventNode]]]:
+    """The operators of each step, thread by thread."""
+    steps: dict[int | None, list[tuple[tuple[int, int, str], EventNode]]] = {step: [] for step in nesting.step_ns}
+    for ran, node in _operators(nesting.roots, 0):
+        if node.place.step in steps:
+            steps[node.place.step].append((ran, node))
+    return [sorted(found, key=lambda each: each[0][0]) for found in steps.values()]
 
 
-def _counts(event: HostEvent) -> bool:
-    """Whether every recording shows this: neither calls of the device's runtime nor annotations of modules do."""
-    return not event.runtime and not event.name.startswith(MODULE)
-
-
-def _thread(events: Iterable[HostEvent]) -> ThreadOutline:
-    outline = ThreadOutline([], [], [])
-    operators = outline.operators
-    open_: list[tuple[int, ModuleSpan | None]] = []  # when it ends, and the span where it is a module
-    for event in events:
-        if event.runtime:
-            continue
-        while open_ and open_[-1][0] <= event.start_ns:
-            open_.pop()
-        span = None
-        if event.name.startswith(MODULE):
-            span = ModuleSpan(event.name, len(operators))
-            outline.spans.append(span)
-        else:
-            around = [module for _, module in open_ if module is not None]
-            for module in around:
-                module.last = len(operators)
-            operators.append((len(open_) - len(around), event.name))
-            outline.arguments.append((event.shapes, event.dtypes))
-        open_.append((event.end_ns, span))
-    return outline._replace(spans=[span for span in outline.spans if span.last >= span.first])
-
-
-def _described(events: Sequence[HostEvent], described: ThreadOutline) -> dict[int, list[HostEvent]]:
-    """In place of each operator, by its identity: the annotations that begin with it, and itself with its shapes."""
-    own = [event for event in events if _counts(event)]
-    begin: dict[int, list[ModuleSpan]] = {}
-    for span in described.spans:
-        begin.setdefault(span.first, []).append(span)
-    changed = {}
-    for index, (event, (shapes, dtypes)) in enumerate(zip(own, described.arguments, strict=True)):
-        new = []
-        for span in begin.get(index, ()):
-            end = max(inner.end_ns for inner in own[span.first : span.last + 1])
-            new.append(event._replace(name=span.name, end_ns=end, sequence=-1, correlation=0, shapes=(), dtypes=()))
-        changed[id(event)] = [*new, event._replace(shapes=shapes, dtypes=dtypes)]
-    return changed
+def _operators(nodes: Iterable[EventNode], depth: int) -> Iterator[tuple[tuple[int, int, str], EventNode]]:
+    """All in order of execution; calls of the device's runtime, which not every recording shows, are left out."""
+    for node in nodes:
+        if not node.event.runtime:
+            yield (node.event.thread, depth, node.event.name), node
+        yield from _operators(node.children, depth + (not node.event.runtime))

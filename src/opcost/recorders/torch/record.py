@@ -36,7 +36,7 @@ from opcost.frontends.torch.tree import map_tensors, tensors_in
 from opcost.recorders.measure import host_conditions, overhead, readable_conditions, timed_runs, wait_for, warmed_up
 from opcost.recorders.registry import ProfileOptions
 from opcost.recorders.torch import events
-from opcost.recorders.torch.rows import Matcher, kernel_of, rows_of
+from opcost.recorders.torch.rows import Matcher, rows_of
 
 CACHE_BYTES = 256 * 2**20
 """More than the last cache of any device there is; writing this much leaves nothing else in it."""
@@ -88,7 +88,7 @@ def _measured(runner: Runner, options: ProfileOptions, report: Report | None) ->
             "annotated": str(annotated), "overhead": overhead(timed, recorded), **conditions(runner.device), **state,
         },
         rows=rows,
-        unattributed=tuple(kernel_of(event) for event in nesting.unattributed),
+        unattributed=tuple(nesting.unattributed),
         wall_ns=sum(recorded),
         timed_ns=timed,
         notes=tuple(notes),
@@ -106,19 +106,16 @@ def _record(
     """
     outline = events.outline_of(_session(runner, 2, flush, with_device=False, annotated=True)[1])
     if outline is not None:
-        durations, bare, device = _session(runner, steps, flush, with_device=with_device, annotated=False)
-        host = events.laid_over(bare, outline)
-        if host is not None:
-            nesting = events.Nesting(host, device, runner.paths)
-            if not any(node.event.runtime and node.kernels for root in nesting.roots for node in root.walk()):
-                return durations, nesting, False
-    durations, host, device = _session(runner, steps, flush, with_device=with_device, annotated=True)
-    return durations, events.Nesting(host, device, runner.paths), True
+        durations, nesting = _session(runner, steps, flush, with_device=with_device, annotated=False)
+        launches = (node for root in nesting.roots for node in root.walk() if node.event.runtime)
+        if events.describe(nesting, outline) and not any(node.kernels for node in launches):
+            return durations, nesting, False
+    return *_session(runner, steps, flush, with_device=with_device, annotated=True), True
 
 
 def _session(
     runner: Runner, steps: int, flush: Callable[[], Any], *, with_device: bool, annotated: bool
-) -> tuple[tuple[int, ...], list[events.HostEvent], list[events.DeviceEvent]]:
+) -> tuple[tuple[int, ...], events.Nesting]:
     """One session of the profiler; `annotated` with the shapes of all arguments and a mark around every module call."""
     scope = private.Annotation
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if with_device else [])]
@@ -136,7 +133,8 @@ def _session(
                 with scope(f"{events.STEP}{step}"):
                     wait_for(runner.run(scope, modules=annotated))
                 durations.append(time.perf_counter_ns() - start)
-    return tuple(durations), *events.read_events(profiler.profiler.kineto_results)
+    host, device = events.read_events(profiler.profiler.kineto_results)
+    return tuple(durations), events.Nesting(host, device, runner.paths)
 
 
 # -- one run of the user's model, repeatable, with everything of the user's restored

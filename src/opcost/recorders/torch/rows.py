@@ -7,9 +7,9 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from opcost.core.graph import NO_ATTRS, ZERO, Cost, TensorSpec
-from opcost.core.profile import Kernel, ProfileRow
+from opcost.core.profile import ProfileRow
 from opcost.core.report import Row
-from opcost.recorders.torch.events import GRAPH_LAUNCH, DeviceEvent, EventNode, is_operator
+from opcost.recorders.torch.events import GRAPH_LAUNCH, EventNode, is_operator
 from opcost.traces.kineto.operators import DTYPES
 
 
@@ -46,7 +46,7 @@ def _row(
     duration = event.end_ns - event.start_ns
     others = {id(child) for child in node.children} - {id(inner) for inner in own}
     inside = sum(c.event.end_ns - c.event.start_ns for c in node.children if id(c) in others)
-    kernels = tuple(kernel_of(kernel) for inner in own for kernel in inner.kernels)
+    kernels = tuple(kernel for inner in own for kernel in inner.kernels)
     total = sum(kernel.duration_ns for inner in node.walk() for kernel in inner.kernels)
     costs = [row.cost or ZERO for row in counted]
     weights = [(cost.flops, cost.bytes_read + cost.bytes_written) for cost in costs]
@@ -73,11 +73,6 @@ def _row(
         ins=main.ins if main is not None and len(counted) == 1 else given,
         outs=counted[-1].outs if counted else (), attrs=main.op.attrs if main is not None else NO_ATTRS, cost=cost,
     )  # fmt: skip
-
-
-def kernel_of(event: DeviceEvent) -> Kernel:
-    """The device's work as a profile holds it."""
-    return Kernel(event.name, event.device, event.stream, event.start_ns, event.duration_ns, event.launched_ns)
 
 
 # -- which counted operator is which recorded one: the same phase, module, family and shapes, in the same order

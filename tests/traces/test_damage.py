@@ -190,6 +190,46 @@ def test_without_isal_gzip_still_works(monkeypatch: pytest.MonkeyPatch) -> None:
     assert opcost.read_profile(TRACES["kineto"]).rows
 
 
+def test_where_another_library_meets_damage_zlib_reads_what_is_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+    import zlib
+    from types import SimpleNamespace
+
+    class Error(Exception):
+        pass
+
+    class Decompressor:  # as that of isal: without copies, and with an error of its own
+        eof, unused_data = False, b""
+
+        def __init__(self, wbits: int) -> None:
+            self._own = zlib.decompressobj(wbits=wbits)
+
+        def decompress(self, block: bytes) -> bytes:
+            try:
+                found = self._own.decompress(block)
+            except zlib.error as exc:
+                raise Error(str(exc)) from exc
+            self.eof, self.unused_data = self._own.eof, self._own.unused_data
+            return found
+
+    packed = bytearray(TRACES["kineto"].read_bytes())
+    path = tmp_path / "flipped.json.gz"
+    for place in (len(packed) * 2 // 3, None):
+        damaged = bytearray(packed)
+        if place is not None:
+            damaged[place] ^= 0xFF
+        path.write_bytes(damaged)
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "isal", None)
+            expected = opcost.read_profile(path, partial=True).rows
+        with monkeypatch.context() as patch:
+            library = SimpleNamespace(decompressobj=Decompressor, error=Error)
+            patch.setitem(sys.modules, "isal", SimpleNamespace(isal_zlib=library))  # type: ignore[arg-type]
+            assert opcost.read_profile(path, partial=True).rows == expected
+
+
 @pytest.mark.parametrize("word", ["NaN", "nan", "-nan", "Infinity", "-Infinity", "inf", "-inf"])
 def test_a_number_that_is_none_among_the_arguments_loses_nothing(tmp_path: Path, word: str) -> None:
     path = write(

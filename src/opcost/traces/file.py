@@ -36,15 +36,14 @@ LARGEST_WHOLE = 128 << 20  # unpacked bytes of a trace that is not read as a str
 
 _PIECE = 1 << 20
 
-DAMAGE = (OSError, EOFError, zlib.error)  # what reading a damaged gzip file raises; `gzip.BadGzipFile` is an OSError
-
 
 class TraceFile:
     """One file, read lazily."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
-        self._fault = ""
+        self.fault = ""
+        """What is wrong with a gzip file, once its content has been read to the end."""
         if self.path.is_dir():
             hint = "name one file in it; `opcost analyze DIRECTORY` reads all of them as ranks"
             raise SourceError(f"{self.path} is a directory, not a trace", hint=hint)
@@ -79,115 +78,91 @@ class TraceFile:
             yield found
 
     def _beginning(self, size: int) -> bytes:
-        found = bytearray()
-        for piece in self._pieces():
-            found += piece
-            if len(found) >= size:
-                break
-        if self._fault and not found:
-            raise SourceError(f"{self.path} looks gzipped but cannot be unpacked: {self._fault}")
-        return bytes(memoryview(found)[:size])
+        found = b""
+        with self.open() as stream:
+            while len(found) < size and (piece := stream.read(size - len(found))):
+                found += piece
+        if self.fault and not found:
+            raise SourceError(f"{self.path} looks gzipped but cannot be unpacked: {self.fault}")
+        return found
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """The unpacked content as a stream. ISA-L unpacks three times as fast as zlib and is taken where installed."""
+        """The unpacked content as a stream; of a damaged gzip file it ends before the damage, and then `fault` has the reason."""
+        self.fault = ""
         with opened(self.path) as file, sharing(lambda: (file.tell(), self.size)):
-            if not self.packed:
-                yield file
-                return
-            try:
-                from isal.igzip import open as unpack  # type: ignore[import-not-found,unused-ignore]
-            except ImportError:
-                from gzip import open as unpack
-            with unpack(file, "rb") as unpacked:
-                yield cast("BinaryIO", _Believed(unpacked, self))
+            yield cast("BinaryIO", _Unpacked(self._unpacked(file))) if self.packed else file
 
     @property
     def most_unpacked(self) -> int:
         """Bytes that a file of this size may be unpacked to."""
         return max(SMALL_UNPACKED, MOST_PACKING * self.size)
 
-    def believe(self, size: int) -> None:
-        """Raise if this many bytes came out of a file that is far too small for them."""
-        if self.packed and size > self.most_unpacked:
-            raise SourceError(
-                f"{self.path} unpacks to more than {size >> 20} MiB from {self.size} bytes, which no trace does",
-                hint="it was made to fill the memory; if it is a real trace after all, unpack it first",
-            )
-
-    def content(self) -> bytearray:
-        """Everything, unpacked."""
+    def content(self, *, partial: bool = False) -> bytearray:
+        """Everything, unpacked; with `partial`, of a damaged gzip file what is before the damage."""
         found = bytearray()  # which grows without a second one beside it
         with self.open() as stream:
-            try:
-                while piece := stream.read(_PIECE):
-                    found += piece
-                    self.check_whole(len(found))
-            except DAMAGE as exc:
-                fault = self.fault() or str(exc)
-                raise SourceError(f"{self.path} cannot be unpacked to its end: {fault}", hint=TRUNCATED) from exc
+            while piece := stream.read(_PIECE):
+                found += piece
+                if len(found) > LARGEST_WHOLE:
+                    fault = f"has more than {LARGEST_WHOLE >> 20} MiB, and a trace of this format is read as a whole"
+                    raise SourceError(f"{self.path} {fault}", hint="record fewer runs")
+        if self.fault and not partial:
+            raise SourceError(f"{self.path} cannot be unpacked to its end: {self.fault}", hint=TRUNCATED)
         return found
 
-    def readable(self, after: int = 0) -> bytes:
-        """Everything from this byte on; of a damaged gzip file, what is before the damage."""
-        found = bytearray()
-        size = 0
-        for piece in self._pieces():
-            size += len(piece)
-            if size > after:
-                found += piece[max(len(piece) - (size - after), 0) :]
-            self.check_whole(size - after)
-        return bytes(found)
+    def _unpacked(self, file: BinaryIO) -> Iterator[bytes]:
+        """The content in pieces. ISA-L unpacks three times as fast as zlib and is taken where installed.
 
-    def check_whole(self, size: int) -> None:
-        """Raise if this is more than is read as a whole."""
-        if size > LARGEST_WHOLE:
-            fault = f"has more than {LARGEST_WHOLE >> 20} MiB, and a trace of this format is read as a whole"
-            raise SourceError(f"{self.path} {fault}", hint="record fewer runs")
-
-    def fault(self) -> str:
-        """What is wrong with a gzip file, in better words than those of the library that unpacks."""
-        for _ in self._pieces():
-            pass
-        return self._fault
-
-    def _pieces(self) -> Iterator[bytes]:
-        """The unpacked content, byte by byte where blocks are damaged; afterwards `_fault` has the reason why it ended.
-
-        Neither ISA-L nor `gzip` serves here: both lose what they have when they meet the damage.
+        It loses what it has when it meets damage, where zlib begins again.
         """
-        self._fault = ""
+        try:
+            from isal import isal_zlib as library  # type: ignore[import-not-found,unused-ignore]
+        except ImportError:
+            library = zlib
         size = 0
-        with opened(self.path) as file:
-            while not self.packed and (piece := file.read(HEAD_BYTES)):
-                yield piece
-            rest = file.read(HEAD_BYTES)
-            while rest.startswith(GZIP):
-                member = zlib.decompressobj(wbits=31)
-                block = rest
-                while block and not member.eof:
-                    before = member.copy()
-                    try:
-                        piece = member.decompress(block)
-                    except zlib.error as exc:
-                        self._fault = f"its compressed content is damaged: {exc}"
-                        with suppress(zlib.error):
-                            for place in range(len(block)):
-                                yield before.decompress(block[place : place + 1])
-                        return
-                    size += len(piece)
-                    self.believe(size)
-                    yield piece
-                    block = b"" if member.eof else file.read(HEAD_BYTES)
-                if not member.eof:
-                    self._fault = "it was cut off"
+        for piece in self._pieces(file, library):
+            size += len(piece)
+            yield piece
+        if self.fault and library is not zlib:
+            file.seek(0)
+            for piece in self._pieces(file, zlib):
+                yield piece[max(size, 0) :]
+                size -= len(piece)
+
+    def _pieces(self, file: BinaryIO, library: Any) -> Iterator[bytes]:
+        """What one library unpacks of the members of a gzip file, up to its end or damage."""
+        size = 0
+        rest = file.read(HEAD_BYTES)
+        while rest.startswith(GZIP):
+            member = library.decompressobj(wbits=31)
+            block = rest
+            while block and not member.eof:
+                before = member.copy() if library is zlib else None
+                try:
+                    piece = member.decompress(block)
+                except library.error as exc:
+                    self.fault = f"its compressed content is damaged: {exc}"
+                    if before is not None:
+                        yield _before_damage(before, block)
                     return
-                rest = member.unused_data.lstrip(b"\0")
-                while len(rest) < len(GZIP) and (more := file.read(HEAD_BYTES)):
-                    rest = (rest + more).lstrip(b"\0")
-            if rest and self.packed:
-                behind = len(rest) + self.size - file.tell()
-                self._fault = f"{behind} bytes behind its compressed content are something else"
+                size += len(piece)
+                if size > self.most_unpacked:
+                    raise SourceError(
+                        f"{self.path} unpacks to more than {size >> 20} MiB from {self.size} bytes, which no trace does",
+                        hint="it was made to fill the memory; if it is a real trace after all, unpack it first",
+                    )
+                yield piece
+                block = b"" if member.eof else file.read(HEAD_BYTES)
+            if not member.eof:
+                self.fault = "it was cut off"
+                return
+            rest = member.unused_data.lstrip(b"\0")
+            while len(rest) < len(GZIP) and (more := file.read(HEAD_BYTES)):
+                rest = (rest + more).lstrip(b"\0")
+        if rest:
+            behind = len(rest) + self.size - file.tell()
+            self.fault = f"{behind} bytes behind its compressed content are something else"
 
     def text(self) -> str:
         """Everything as text."""
@@ -208,22 +183,31 @@ class TraceFile:
             raise SourceError(f"{self.path}: the JSON cannot be read: {exc}") from exc
 
 
-class _Believed(io.RawIOBase):
-    """An unpacked stream that ends in an error where it becomes unbelievably long."""
+def _before_damage(member: Any, block: bytes) -> bytes:
+    """What a damaged block has before the damage, byte by byte."""
+    found = bytearray()
+    with suppress(zlib.error):
+        for place in range(len(block)):
+            found += member.decompress(block[place : place + 1])
+    return bytes(found)
 
-    def __init__(self, stream: BinaryIO, file: TraceFile) -> None:
-        self._stream = stream
-        self._file = file
-        self._size = 0
+
+class _Unpacked(io.RawIOBase):
+    """Unpacked pieces as a stream."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = filter(None, pieces)
+        self._rest = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        read: int = self._stream.readinto(buffer)  # type: ignore[attr-defined]  # both libraries' streams have it
-        self._size += read
-        self._file.believe(self._size)
-        return read
+        rest = self._rest or memoryview(next(self._pieces, b""))
+        taken = min(len(buffer), len(rest))
+        buffer[:taken] = rest[:taken]
+        self._rest = rest[taken:]
+        return taken
 
 
 TRUNCATED = "the file was cut off; `opcost analyze --partial` (partial=True) reports what is before the damage"
@@ -256,7 +240,7 @@ def events_of(file: TraceFile, *, partial: bool = False) -> tuple[list[dict[str,
             raise
         fault = exc.message
     # Not above, where the error still refers to what was read of the file. One event after another until one is damaged:
-    text = file.readable().decode("utf-8-sig", "replace")
+    text = file.content(partial=True).decode("utf-8-sig", "replace")
     opening = _LIST.search(text)
     events: list[dict[str, Any]] = []
     place = opening.end() if opening else len(text)

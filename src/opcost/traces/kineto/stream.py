@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from opcost.core.parsing import parse, replace_lone_surrogates
 from opcost.errors import SourceError
-from opcost.traces.file import DAMAGE, REPAIR, TRUNCATED, TraceFile
+from opcost.traces.file import REPAIR, TRUNCATED, TraceFile
 from opcost.traces.kineto.decoding import FAULTS, Event, EventDecoder
 
 BLOCK_BYTES = 1 << 16  # what is decoded at once; the events of this many bytes stay in a processor's cache
@@ -77,8 +77,6 @@ class KinetoStream:
         self.events = 0
         self._decoder = EventDecoder(memory=memory)
         self._position = 0  # offset of the buffer's first byte in the unpacked file, for messages
-        self._read = 0
-        self._broken = ""  # why the file cannot be unpacked further
 
     def blocks(self) -> Iterator[list[Event]]:
         """The events, in the order of the file."""
@@ -95,7 +93,7 @@ class KinetoStream:
         separator = b""
         ended = False
         while not ended:
-            more, broken = self._more(stream, len(buffer))
+            more = stream.read(max(BLOCK_BYTES, len(buffer)))
             buffer += more
             found = self._before_last(buffer, separator) if separator else None
             if found is None:
@@ -104,7 +102,7 @@ class KinetoStream:
                 if not separator or separator not in buffer:
                     separator = _separator_of(buffer)
                     found = self._before_last(buffer, separator) if separator else None
-                found = found or self._sifted(buffer, separator, broken, is_last=not more)
+                found = found or self._sifted(buffer, separator, is_last=not more)
             if found.events:
                 self.events += len(found.events)
                 if self.events * SMALLEST_EVENT > self._position + LARGEST_EVENT:  # made to keep a reader busy
@@ -114,19 +112,6 @@ class KinetoStream:
             self._position += found.used
             buffer = buffer[found.used :]
         self._trailer(buffer, stream)
-
-    def _more(self, stream: BinaryIO, already: int) -> tuple[bytes, str]:
-        """Read another block, or as much as is there already; and why nothing came if the file is broken there."""
-        if self._broken:
-            return b"", self._broken
-        try:
-            more = stream.read(max(BLOCK_BYTES, already))
-        except DAMAGE as exc:
-            self._broken = self.file.fault() or str(exc)
-            saved = self.file.readable(self._read) if self.partial and self.file.packed else b""
-            return saved, "" if saved else self._broken
-        self._read += len(more)
-        return more, ""
 
     def _before_last(self, buffer: bytes, separator: bytes) -> _Decoded | None:
         """The events before the last separator.
@@ -148,7 +133,7 @@ class KinetoStream:
         """Read up to the first event and keep the fields before it; what was read beyond is returned."""
         buffer = b""
         while True:
-            more, broken = self._more(stream, len(buffer))
+            more = stream.read(max(BLOCK_BYTES, len(buffer)))
             buffer += more
             if bare := _BARE.match(buffer):
                 self._position = bare.end()
@@ -164,9 +149,9 @@ class KinetoStream:
                 return buffer[found.end() :]
             if not more or len(buffer) > LARGEST_HEAD:
                 fault = fault or _Damage('the list "traceEvents" is missing', REPAIR)
-                raise _Damage(broken, TRUNCATED) if broken else fault
+                raise _Damage(self.file.fault, TRUNCATED) if self.file.fault else fault
 
-    def _sifted(self, buffer: bytes, separator: bytes, broken: str, *, is_last: bool) -> _Decoded:
+    def _sifted(self, buffer: bytes, separator: bytes, *, is_last: bool) -> _Decoded:
         """The good events of a buffer, as far as events end in it; the others are left out, and counted."""
         if not is_last and len(buffer) < SIFTED_BYTES and (not separator or separator not in buffer):
             return _Decoded([], 0)
@@ -178,6 +163,7 @@ class KinetoStream:
             first = min(places[0] for places in self.left_out.values())
             raise _Damage(f"more than {MOST_FAULTS:,} of its events are none, the first at byte {first}", REPAIR)
         if is_last and not sieve.ended:
+            broken = self.file.fault
             if not self.partial:
                 raise _Damage(f"the file cannot be unpacked to its end: {broken}" if broken else CUT, TRUNCATED)
             self.damage = broken or CUT
@@ -191,10 +177,10 @@ class KinetoStream:
         """The fields behind the events; the file must end with them."""
         more = b" "
         while more:
-            more, broken = self._more(stream, len(rest))
+            more = stream.read(max(BLOCK_BYTES, len(rest)))
             rest += more
-            if broken:
-                raise _Damage(f"the file cannot be unpacked to its end: {broken}", TRUNCATED)
+            if self.file.fault:
+                raise _Damage(f"the file cannot be unpacked to its end: {self.file.fault}", TRUNCATED)
             if more and len(rest) > LARGEST_TRAILER:
                 raise _Damage(f"the fields behind the events have more than {LARGEST_TRAILER >> 20} MiB", REPAIR)
         text = rest.strip()

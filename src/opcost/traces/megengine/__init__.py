@@ -73,7 +73,7 @@ _RECORD = 4  # containers that are open inside a record: the document, a part, a
 
 def read_before_damage(file: TraceFile) -> Json:
     """The profile as far as it can be read, every operator with times in it; a record that was cut is left out."""
-    data, depth = _salvaged(file.readable().decode("utf-8-sig", "ignore"))
+    data, depth = _salvaged(file.content(partial=True).decode("utf-8-sig", "ignore"))
     table = _last(_last(data))
     if depth >= _RECORD and isinstance(table, dict) and table:
         table.popitem()

@@ -74,8 +74,8 @@ def _lines(found: Dependencies, path: Path, steps: int, *, by_name: bool) -> Ite
 # Profilers rarely record which stream waited for which. A kernel that had been launched, and whose stream was free, follows the
 # kernel of another stream that ended last before it started; a call that synchronizes follows the last kernel that ended in it.
 #
-# Time between two top-level calls counts as zero, as there: whether the thread ran or waited is unknown. The time in which a
-# kernel waits for another stream, or for an unknown cause, counts as zero only `strictly`, as there.
+# Time between two top-level calls counts as zero, as there: whether the thread ran or waited is unknown. Unlike there, the time
+# in which a kernel waits for another stream, or for an unknown cause, counts.
 
 HOST, COMPUTE, COMMUNICATION, COPIES = "host", "computing", "communication", "copies"
 LAUNCH, BETWEEN, BLOCKED = "from launch to start", "between kernels", "blocked, not known why"
@@ -122,9 +122,8 @@ def check_single(profile: Profile, what: str) -> None:
 class Dependencies:
     """The points and links of one rank."""
 
-    def __init__(self, profile: Profile, rank: int, *, strictly: bool = False, inferred: bool = True) -> None:
+    def __init__(self, profile: Profile, rank: int, *, inferred: bool = True) -> None:
         check_single(profile, "the critical path")
-        self._strictly = strictly
         self._inferred = inferred
         """Whether calls and streams wait for what ended last, where the profiler does not write what they waited for."""
         self.groups: dict[Spending, int] = {}
@@ -250,14 +249,13 @@ class Dependencies:
             others = (point for _, point, other in recent if other != stream) if self._inferred else ()
             releases = next(iter(others), NOWHERE)
             if releases != NOWHERE and self._times[releases] > max(began, free) + SLACK_NS:
-                self._join(releases, start, None if self._strictly else (BETWEEN, owner))
+                self._join(releases, start, (BETWEEN, owner))
             elif launch != NOWHERE and began > free:
                 self._join(launch, start, (LAUNCH, owner))
                 launch = NOWHERE
-            elif previous != NOWHERE and 0 <= kernel.start_ns - free < FARTHEST_NS:
-                self._join(previous, start, (BETWEEN, owner))
-            elif previous != NOWHERE and not self._strictly:
-                self._join(previous, start, (BLOCKED, owner))
+            elif previous != NOWHERE:
+                is_near = 0 <= kernel.start_ns - free < FARTHEST_NS
+                self._join(previous, start, (BETWEEN if is_near else BLOCKED, owner))
             if launch != NOWHERE:  # it still cannot begin before its launch
                 self._join(launch, start, None)
             before[stream] = start + 1

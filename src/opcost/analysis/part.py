@@ -213,8 +213,7 @@ _QUANTITIES: dict[str, tuple[Dimension, str]] = {
 """Dimension and attribute of what a part has itself."""
 _HEADERS = {
     "calls": "count", "kernels": "launches", "bytes": "memory", "host_time": "host", "launch_delay": "delay",
-    "input": "shape", "in_shapes": "shape", "output": "out_shape", "out_shapes": "out_shape",
-    "top_kernel": "kernel", "longest_kernel": "kernel",
+    "input": "in_shapes", "output": "out_shapes", "longest_kernel": "top_kernel",
 }  # fmt: skip
 """What tables call some of them."""
 
@@ -251,6 +250,7 @@ def fields(total_ns: float | None, line_of: Callable[[Part], AnswerLine] | None 
         "kernel": QueryField("text", lambda part: tuple(kernel.name for kernel in part.kernels)),
         "input_dtype": QueryField("text", lambda part: tuple(spec.dtype for spec in part.row.ins) if part.row else ()),
     }
+    found |= {"in_shapes": found["shape"], "out_shapes": found["out_shape"], "top_kernel": found["kernel"]}
     return found | {header: found[name] for header, name in _HEADERS.items()}
 
 
@@ -404,11 +404,9 @@ def _extents(specs: Sequence[TensorSpec]) -> list[list[int]] | None:
     return [[-1 if extent is None else extent for extent in spec.shape or ()] for spec in specs] or None
 
 
-_ATTRIBUTES = {
-    "time": "time_ns", "host": "host_ns", "device_time": "device_ns", "wait": "wait_ns", "count": "count",
-    "launches": "launches", "per_call": "launches_per_call", "delay": "delay_ns", "delay_p90": "delay_p90_ns",
-    "computation": "computation", "flops": "flops", "memory": "memory", "unpriced": "unpriced_share",
-    "bandwidth": "bandwidth", "intensity": "intensity", "of_peak_flops": "of_peak_flops",
+_ATTRIBUTES = {name: read for name, (_, read) in _QUANTITIES.items()} | {
+    "per_call": "launches_per_call", "delay": "delay_ns", "delay_p90": "delay_p90_ns", "flops": "flops",
+    "unpriced": "unpriced_share", "bandwidth": "bandwidth", "intensity": "intensity", "of_peak_flops": "of_peak_flops",
     "of_peak_bandwidth": "of_peak_bandwidth", "opr_id": "id",
 }  # fmt: skip
 SORTED: dict[str, Callable[[AnswerLine], Any]] = {
@@ -421,13 +419,11 @@ SORTED: dict[str, Callable[[AnswerLine], Any]] = {
     "note": lambda line: line.above_peak or None,
     **{key: partial(lambda key, line: line.labels.get(key), key) for key in LABELS if key != "bound"},
 }
-_ALIASES = {
+_ALIASES = _HEADERS | {
     "cumulative": "time", "share": "time", "%": "time", "percent": "time", "self_time": "time", "device_self_time": "time",
     "host_self_time": "time", "operator": "name", "operator_info": "name", "opr_name": "name", "opr_type": "type",
-    "id": "opr_id", "calls": "count", "flop/s": "flops", "flop/b": "intensity", "bytes": "memory", "input": "in_shapes",
-    "output": "out_shapes", "kernels": "launches", "host_time": "host", "%_peak": "of_peak_flops",
-    "%_bw": "of_peak_bandwidth", "launch_delay": "delay", "kernels/call": "per_call", "longest_kernel": "top_kernel",
-    "%_unpriced": "unpriced",
+    "id": "opr_id", "flop/s": "flops", "flop/b": "intensity", "%_peak": "of_peak_flops", "%_bw": "of_peak_bandwidth",
+    "kernels/call": "per_call", "%_unpriced": "unpriced",
 }  # fmt: skip
 """Printed headers, and what they mean as an order: the running sum and the share grow with the time."""
 

@@ -15,11 +15,10 @@ from opcost.traces.registry import Reader
 FENCES = ("_fence_before", "_fence_after")
 
 DTYPES = {
-    "float": "float32", "double": "float64", "float16": "float16", "bfloat16": "bfloat16", "bool": "bool",
-    "int8": "int8", "uint8": "uint8", "int16": "int16", "uint16": "uint16", "int32": "int32", "uint32": "uint32",
-    "int64": "int64", "uint64": "uint64", "int4": "int4", "uint4": "uint4", "float8e4m3fn": "float8_e4m3fn",
-    "float8e5m2": "float8_e5m2", "float8e4m3fnuz": "float8_e4m3fnuz", "float8e5m2fnuz": "float8_e5m2fnuz",
+    "float": "float32", "double": "float64", "float8e4m3fn": "float8_e4m3fn", "float8e5m2": "float8_e5m2",
+    "float8e4m3fnuz": "float8_e4m3fnuz", "float8e5m2fnuz": "float8_e5m2fnuz",
 }  # fmt: skip
+"""Element types that have other names here; the others are called as in NumPy."""
 
 _CATEGORY = re.compile(rb'"cat"\s*:\s*"(Session|Node)"')
 

@@ -107,7 +107,7 @@ def _on_device(name: str) -> DeviceMemory:
     """The allocator and workspaces of a device; workspaces of one that was not calibrated are those of one that was."""
     from opcost.analysis.memory import DeviceMemory
     from opcost.analysis.prediction.speeds import Workspaces
-    from opcost.devices.laws import SHIPPED, shipped
+    from opcost.devices.calibration import SHIPPED, shipped
 
     laws = shipped(name if name in SHIPPED else SHIPPED[0])
     return DeviceMemory(name, Workspaces(laws.workspaces).of)

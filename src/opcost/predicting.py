@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from opcost.analysis.prediction.predict import Predicted, Share
     from opcost.analysis.prediction.speeds import Speeds
-    from opcost.devices.calibration import Calibration
-    from opcost.devices.laws import Laws
+    from opcost.devices.calibration import Calibration, Laws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -265,8 +264,7 @@ _made: dict[str, Speeds] = {}
 def _speeds(name: str, path: str | PathLike[str] | None) -> tuple[Speeds, str, bool]:
     """The speeds of a device, a description of their origin, and whether this very device was calibrated."""
     from opcost.analysis.prediction.speeds import Speeds, fit_laws
-    from opcost.devices.calibration import DOCUMENT
-    from opcost.devices.laws import SHIPPED, shipped
+    from opcost.devices.calibration import DOCUMENT, SHIPPED, shipped
 
     device = None if name == HOST else find_device(name)
     if path is not None:

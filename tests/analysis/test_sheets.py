@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import opcost
-from opcost.core.names import algorithm_of, bus_factor, collective_kind, element_bytes
+from opcost.core.names import algorithm_of, bus_factor, collective_kind
 from opcost.core.profile import Profile
 from opcost.errors import OpcostError, SourceError, UnknownName
 from opcost.profiles import askable
@@ -145,7 +145,6 @@ def test_what_a_collective_uses_of_a_link() -> None:
     assert [bus_factor(kind, 8) for kind in kinds] == [1.75, 0.875, 0.875, 0.875, 1, 1, None]
     assert bus_factor("all_reduce", None) is None
     assert algorithm_of("ncclDevKernel_AllReduce_Sum_bf16_TREE_LL128(ncclDevKernelArgs)") == "TREE_LL128"
-    assert [element_bytes(name) for name in ("Half", "Long", "Float8_e4m3fn", "?")] == [2, 8, 1, None]
 
 
 ARRIVALS = {0: (10, 40), 1: (25, 42), 2: (18, 60)}

@@ -16,8 +16,7 @@ from opcost.analysis.prediction.work import Work, families, work_of
 from opcost.core.devices import HOST, device
 from opcost.core.graph import Cost, Op, TensorSpec
 from opcost.core.report import Row
-from opcost.devices.calibration import Calibration, Measured
-from opcost.devices.laws import Law, Near
+from opcost.devices.calibration import Calibration, Law, Measured, Near
 from opcost.rules import default_rules
 
 H200 = device("h200")

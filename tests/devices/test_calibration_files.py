@@ -11,9 +11,7 @@ import pytest
 import opcost
 from opcost.analysis.prediction.speeds import fit_laws
 from opcost.core.graph import TensorSpec
-from opcost.devices.calibration import DOCUMENT, Calibration, Measured, dumps
-from opcost.devices.laws import SHIPPED, loads, shipped
-from opcost.devices.laws import dumps as laws_dumps
+from opcost.devices.calibration import DOCUMENT, SHIPPED, Calibration, Measured, dumps, packed, shipped, unpacked
 from opcost.errors import InputError, SourceError
 from opcost.rules import default_rules
 
@@ -42,7 +40,7 @@ def test_the_laws_that_come_with_the_package_are_those_of_the_calibration(device
     for name in ("home", "operators", "host_ns", "laws", "workspaces"):
         assert getattr(found, name) == getattr(fitted, name), f"{name} differs: run python benchmarks/fit_laws.py"
     assert dict(found.meta) == dict(fitted.meta)
-    assert loads(laws_dumps(found)) == found
+    assert unpacked(packed(found)) == found
 
 
 @pytest.mark.parametrize("device", SHIPPED)

@@ -194,6 +194,20 @@ class Document(Generic[T]):
     again: str  # how to make such a file anew, for the hints
     form: type[Any]  # the struct that describes it
     read: Callable[[Any], T]  # from that struct; `Bad` where its parts do not fit together
+    write: Callable[[T], Any] = lambda data: data  # to such a struct
+
+    def dumps(self, data: T) -> str:
+        """It as the text of such a file."""
+        return json_text(self.to_dict(data), allow_nan=False, separators=(",", ":"))
+
+    def to_dict(self, data: T) -> dict[str, Any]:
+        """It as dictionaries, lists, strings and integers."""
+
+        def plain_one(value: Any) -> object:  # of a framework's own kind of text or number, such as its version
+            return str(value) if isinstance(value, str) else value.real
+
+        plain: dict[str, Any] = msgspec.to_builtins(self.write(data), str_keys=True, enc_hook=plain_one)
+        return plain
 
     def load(self, path: str | PathLike[str]) -> T:
         """What is saved in this file."""
@@ -238,18 +252,3 @@ class Document(Generic[T]):
             return self.read(decode(type=self.form))
         except (msgspec.ValidationError, UnicodeEncodeError, Bad, RecursionError) as exc:
             raise SourceError(f"this saved {self.noun} is damaged: {exc}", hint=f"make it again: {self.again}") from exc
-
-
-def dumps(data: dict[str, Any]) -> str:
-    """Dictionaries as the text of such a file."""
-    return json_text(data, allow_nan=False, separators=(",", ":"))
-
-
-def builtins_of(record: msgspec.Struct) -> dict[str, Any]:
-    """A record as dictionaries, lists, strings and integers."""
-
-    def plain_one(value: Any) -> object:  # of a framework's own kind of text or number, such as its version
-        return str(value) if isinstance(value, str) else value.real
-
-    plain: dict[str, Any] = msgspec.to_builtins(record, str_keys=True, enc_hook=plain_one)
-    return plain

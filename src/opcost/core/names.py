@@ -112,15 +112,6 @@ _KINDS = (
 """Part of a name without underscores, and the collective; the first that fits."""
 _ALGORITHM = re.compile(r"(?:^|_)((?:RING|TREE|COLLNET|NVLS)(?:_[A-Z]+)*?(?:_(?:LL128|LL|SIMPLE))?)(?=_|$|\()")
 
-_ELEMENT_BYTES = {
-    "double": 8, "long": 8, "int64": 8, "float64": 8, "complexfloat": 8, "complexdouble": 16,
-    "float": 4, "int": 4, "int32": 4, "float32": 4,
-    "half": 2, "bfloat16": 2, "short": 2, "float16": 2, "int16": 2,
-    "byte": 1, "char": 1, "bool": 1, "int8": 1, "uint8": 1,
-    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1,
-}  # fmt: skip
-"""By the names of PyTorch's element types, which traces write."""
-
 
 def collective_kind(name: str) -> str:
     """The type of a collective, such as `all_reduce`; empty where the name does not say."""
@@ -132,11 +123,6 @@ def algorithm_of(kernel: str) -> str:
     """The algorithm and the protocol in a kernel's name, such as `RING_LL`; newer kernels decide when they run."""
     found = _ALGORITHM.search(kernel)
     return found[1] if found else ""
-
-
-def element_bytes(dtype: str) -> int | None:
-    """Bytes of an element of this type."""
-    return _ELEMENT_BYTES.get(dtype.lower())
 
 
 def bus_factor(kind: str, ranks: int | None) -> float | None:

@@ -59,13 +59,7 @@ class _Profile(msgspec.Struct):
     costs: list[document.CostRecord]
 
 
-def dumps(profile: Profile) -> str:
-    """The profile as JSON text."""
-    return document.dumps(to_dict(profile))
-
-
-def to_dict(profile: Profile) -> dict[str, Any]:
-    """The profile as dictionaries, lists, strings and integers."""
+def _record(profile: Profile) -> _Profile:
     tables, costs, kernels = document.RowTables(), document.Interned[Any](), document.Interned[Any]()
     texts = tables.texts
 
@@ -87,12 +81,11 @@ def to_dict(profile: Profile) -> dict[str, Any]:
     if any(spread):
         columns["spread"] = [times and [list(each) for each in times] for times in spread]
     unattributed = [written_kernel(kernel) for kernel in profile.unattributed]
-    record = _Profile(
+    return _Profile(
         schema=SCHEMA, meta=dict(profile.meta), wall_ns=profile.wall_ns, timed_ns=profile.timed_ns, notes=profile.notes,
         extra=dict(profile.extra), rows=_Rows(**columns), unattributed=unattributed, kernels=kernels.entries,
         texts=texts.entries, specs=tables.specs.entries, attrs=tables.attrs.entries, costs=costs.entries,
     )  # fmt: skip
-    return document.builtins_of(record)
 
 
 def _read(data: _Profile) -> Profile:
@@ -121,6 +114,8 @@ def _read(data: _Profile) -> Profile:
 
 
 _DOCUMENT = document.Document(
-    noun="profile", schema=SCHEMA, again="opcost profile SOURCE -o FILE", form=_Profile, read=_read
-)
+    noun="profile", schema=SCHEMA, again="opcost profile SOURCE -o FILE", form=_Profile, read=_read,
+    write=_record,
+)  # fmt: skip
 load, loads, from_dict = _DOCUMENT.load, _DOCUMENT.loads, _DOCUMENT.from_dict
+to_dict, dumps = _DOCUMENT.to_dict, _DOCUMENT.dumps

@@ -89,13 +89,7 @@ class _Report(msgspec.Struct):
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def dumps(report: Report) -> str:
-    """The report as JSON text."""
-    return document.dumps(to_dict(report))
-
-
-def to_dict(report: Report) -> dict[str, Any]:
-    """The report as dictionaries, lists, strings and integers."""
+def _record(report: Report) -> _Report:
     specs, operators = document.Interned[TensorSpec](), document.Interned[_Operator]()
     attrs_seen: dict[tuple[int, int], str] = {}
     numbers = {module.path: number for number, module in enumerate(report.modules)}
@@ -150,13 +144,12 @@ def to_dict(report: Report) -> dict[str, Any]:
     params = [
         _Parameter(p.names, specs.number(p.spec), p.trainable, p.used, p.buffer, p.values) for p in report.parameters
     ]
-    record = _Report(
+    return _Report(
         schema=SCHEMA, meta=dict(report.meta), totals=_AllStats(*report.totals), phases=dict(report.phases),
         inputs=[_NamedSpec(name, specs.number(spec)) for name, spec in report.inputs], outputs=specs.numbers(report.outputs),
         parameters=params, modules=modules, rows=rows, calls=calls, operators=operators.entries,
         specs=specs.entries, memory=memory, **{name: getattr(report, name) for name in same},
     )  # fmt: skip
-    return document.builtins_of(record)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -251,5 +244,8 @@ def _stats(record: msgspec.Struct, where: str) -> Stats:
     return stats
 
 
-_DOCUMENT = document.Document(noun="report", schema=SCHEMA, again="report.save('x.json')", form=_Report, read=_read)
+_DOCUMENT = document.Document(
+    noun="report", schema=SCHEMA, again="report.save('x.json')", form=_Report, read=_read, write=_record
+)
 load, loads, from_dict = _DOCUMENT.load, _DOCUMENT.loads, _DOCUMENT.from_dict
+to_dict, dumps = _DOCUMENT.to_dict, _DOCUMENT.dumps

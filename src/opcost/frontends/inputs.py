@@ -20,8 +20,9 @@ ALIASES = {
     "bf16": "bfloat16",
     "fp32": "float32", "float": "float32", "f32": "float32",
     "fp64": "float64", "double": "float64", "f64": "float64",
-    "long": "int64", "i64": "int64", "int": "int32", "i32": "int32", "short": "int16", "byte": "uint8", "bool_": "bool",
-    "chalf": "complex32", "cfloat": "complex64", "cdouble": "complex128",
+    "long": "int64", "i64": "int64", "int": "int32", "i32": "int32", "short": "int16", "byte": "uint8", "char": "int8",
+    "bool_": "bool", "chalf": "complex32", "cfloat": "complex64", "cdouble": "complex128",
+    "complexfloat": "complex64", "complexdouble": "complex128",
 }  # fmt: skip
 """Other names that people type for element types, and that frameworks have for them."""
 

@@ -20,8 +20,7 @@ from opcost.core.devices import HOST, TERA, Device, measured
 from opcost.core.devices import device as find_device
 from opcost.core.kinds import check_operator
 from opcost.core.report import Row
-from opcost.devices.calibration import Calibration, Measured
-from opcost.devices.laws import Law, Laws, Near, nearest
+from opcost.devices.calibration import Calibration, Law, Laws, Measured, Near, nearest
 from opcost.errors import OpcostError, SourceError
 from opcost.rules.registry import OpView, Rules
 

@@ -28,7 +28,7 @@ LARGEST_PICKLE = 32 << 20  # Bytes; a tensor takes about two hundred of them, an
 DEEPEST = 64
 LONGEST_NAME = 1 << 12
 
-_DTYPES = ALIASES | {"char": "int8", "complexfloat": "complex64", "complexdouble": "complex128", "untyped": "uint8"}
+_DTYPES = ALIASES | {"untyped": "uint8"}
 """Element types by the words that pickles have for them: `torch.half`, and `torch.HalfStorage` in small letters."""
 
 Keys: TypeAlias = tuple[str, ...]  # What leads to a tensor: names, indices, attributes

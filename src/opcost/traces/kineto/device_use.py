@@ -17,9 +17,11 @@ from itertools import pairwise
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
-from opcost.core.names import algorithm_of, element_bytes, is_copy, is_transfer, short_kernel_name
+from opcost.core.graph import BITS
+from opcost.core.names import algorithm_of, is_copy, is_transfer, short_kernel_name
 from opcost.core.profile import IDLE_CAUSES, Busy, CollectiveSummary, CopySummary
 from opcost.core.timeline import covered, long_gaps
+from opcost.frontends.inputs import ALIASES
 from opcost.traces.kineto.columns import APART, COLLECTIVE_OPERATOR, decoded
 from opcost.traces.kineto.memory_use import memory_of
 from opcost.traces.kineto.modules import LOADS, NEVER, RECOMPUTE
@@ -298,7 +300,8 @@ def _message(spelt: tuple[bytes, ...], kernel: str) -> Message:
     if not any(spelt):
         return Message(name=bare, algorithm=algorithm_of(kernel))
     name, group, ins, outs, size, dtype = map(decoded, spelt)
-    width = element_bytes(dtype) if isinstance(dtype, str) else None
+    word = str(dtype).lower()
+    width = BITS.get(ALIASES.get(word, word), 0) // 8
     moved = [elements for elements in (ins, outs) if type(elements) is int]
     return Message(
         name=bare if name is None else str(name),

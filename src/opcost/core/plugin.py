@@ -7,16 +7,18 @@ warning; requested by its name, it is an error that says why. The protocols of p
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, distributions, entry_points
 from os import PathLike
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
-from opcost.errors import BrokenPlugin, OpcostError, PluginWarning, UnknownName, shortened
+from opcost.errors import AmbiguousSource, BrokenPlugin, OpcostError, PluginWarning, UnknownName, shortened
+
+T = TypeVar("T")
 
 FRONTENDS = "opcost.frontends"
 RULES = "opcost.rules"
@@ -175,6 +177,27 @@ def warn_of_fault(group: str, part: object, doing: str, exc: BaseException) -> N
     """Warn that a part failed at something that the others can do without it."""
     name = next(name for name, other in usable(group).items() if other is part)
     _warn(f"{_described(find(group)[name])} failed when {doing}: {_reason(exc)}")
+
+
+def claims(group: str, parts: Iterable[T], question: Callable[[T], bool], doing: str) -> list[T]:
+    """The parts that answer yes; one that fails at it claims nothing, which is a warning."""
+    found = []
+    for part in parts:
+        try:
+            if question(part):
+                found.append(part)
+        except (OpcostError, OSError, KeyboardInterrupt):
+            raise
+        except BaseException as exc:  # noqa: BLE001 - a plug-in may raise anything
+            warn_of_fault(group, part, doing, exc)
+    return found
+
+
+def only(claims: Sequence[Any], what: str, hint: str = "") -> Any:
+    """The one part that claims it; None: none does. Several are an error and not a guess."""
+    if len(claims) > 1:
+        raise AmbiguousSource(f"{' and '.join(part.name for part in claims)} both claim {what}", hint=hint)
+    return claims[0] if claims else None
 
 
 @contextmanager

@@ -236,14 +236,6 @@ class RequestedInputs(NamedTuple):
     dtypes: dict[str, str]
 
 
-def check_one(request: InputOptions) -> None:
-    """Inputs and shapes say the same thing."""
-    if request.inputs is not None and request.shapes is not None:
-        raise InputError("both inputs and shapes were given", hint="pass one of them; further tensors go into kwargs")
-    if any(request.sizes) and (request.inputs is not None or request.shapes is not None):
-        raise InputError("a batch, tokens or image size was given, and inputs too", hint="give one of them")
-
-
 def requested_inputs(
     request: InputOptions, names: Sequence[str], known: Collection[str] | None = None, stored: Mapping[str, Shape] | None = None
 ) -> RequestedInputs:  # fmt: skip
@@ -252,7 +244,6 @@ def requested_inputs(
     One element type is that of all inputs, of those without a given shape too. `stored` are the shapes that the file itself has
     for its inputs, whose sizes may be changed.
     """
-    check_one(request)
     if any(request.sizes):
         return RequestedInputs(resized(request.sizes, stored or {}), _types(request.dtypes, names, 0))
     if request.inputs is not None or request.kwargs:

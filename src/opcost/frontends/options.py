@@ -87,6 +87,11 @@ class InputOptions:
     def __post_init__(self) -> None:
         check_mode(self.mode)
         self.sizes.check()
+        if self.inputs is not None and self.shapes is not None:
+            hint = "pass one of them; further tensors go into kwargs"
+            raise InputError("both inputs and shapes were given", hint=hint)
+        if any(self.sizes) and (self.inputs is not None or self.shapes is not None):
+            raise InputError("a batch, tokens or image size was given, and inputs too", hint="give one of them")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from opcost.core.files import head_of, is_nameless
 from opcost.core.parsing import Bad
-from opcost.core.plugin import FRONTENDS, faults_attributed, usable, warn_of_fault
-from opcost.errors import AmbiguousSource, InputError, SourceError, UnknownSource
+from opcost.core.plugin import FRONTENDS, claims, faults_attributed, only, usable
+from opcost.errors import InputError, SourceError, UnknownSource
 
 if TYPE_CHECKING:
     from opcost.core.graph import Graph
@@ -87,36 +87,21 @@ def frontends() -> tuple[FrontEnd, ...]:
     return tuple(frontend for _, frontend in sorted(usable(FRONTENDS, "load").items()))
 
 
-def _claims(candidates: Iterable[FrontEnd], question: Callable[[FrontEnd], bool], doing: str) -> list[FrontEnd]:
-    """The front ends that answer yes; the fault of one that raises is reported, and it claims nothing."""
-    claims = []
-    for frontend in candidates:
-        try:
-            if question(frontend):
-                claims.append(frontend)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as exc:  # noqa: BLE001 - a plug-in may raise anything
-            warn_of_fault(FRONTENDS, frontend, doing, exc)
-    return claims
-
-
 def file_named(text: str) -> Path | None:
     """The file that a front end finds for a text that is not a file itself."""
-    claims = _claims(frontends(), lambda frontend: frontend.named(text) is not None, "finding the file that is meant")
-    return claims[0].named(text) if claims else None
+    doing = "finding the file that is meant"
+    found = claims(FRONTENDS, frontends(), lambda frontend: frontend.named(text) is not None, doing)
+    return found[0].named(text) if found else None
 
 
 def owner(obj: object) -> FrontEnd:
     """The one front end that counts this object; none, or more than one, is an error and not a guess."""
     candidates = [frontend for frontend in frontends() if frontend.framework in sys.modules]
-    claims = _claims(candidates, lambda frontend: frontend.owns(obj), "deciding whether an object is its own")
-    if len(claims) == 1:
-        return claims[0]
     kind = f"{type(obj).__module__}.{type(obj).__qualname__}".removeprefix("builtins.")
-    if claims:
-        names = " and ".join(frontend.name for frontend in claims)
-        raise AmbiguousSource(f"{names} both claim an object of type {kind}")
+    doing = "deciding whether an object is its own"
+    found = claims(FRONTENDS, candidates, lambda frontend: frontend.owns(obj), doing)
+    if found:
+        return only(found, f"an object of type {kind}")  # type: ignore[no-any-return]
     if isinstance(obj, type):
         raise UnknownSource(f"{obj.__qualname__} is a class, not a model", hint=f"make one: {obj.__qualname__}(...)")
     names = ", ".join(frontend.name for frontend in frontends()) or "none"
@@ -136,10 +121,9 @@ def reader(path: Path) -> FrontEnd | None:
     if not candidates:
         return None
     head = head_of(path, HEAD_BYTES)
-    claims = _claims(candidates, lambda frontend: frontend.sniff(head, path), "deciding whether it reads a file")
-    if len(claims) > 1:
-        raise AmbiguousSource(f"{' and '.join(frontend.name for frontend in claims)} both claim the file {path}")
-    return claims[0] if claims else None
+    doing = "deciding whether it reads a file"
+    found = claims(FRONTENDS, candidates, lambda frontend: frontend.sniff(head, path), doing)
+    return only(found, f"the file {path}")  # type: ignore[no-any-return]
 
 
 FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})

@@ -11,7 +11,7 @@ from opcost.core.option import Sizes
 from opcost.core.profile import Profile
 from opcost.core.report import Report
 from opcost.errors import ForwardError, InputError, MissingFramework, SourceError, UnknownName
-from opcost.frontends.inputs import DIM, arrays_in, by_place, check_one, filled, parse_dims, requested_inputs
+from opcost.frontends.inputs import DIM, arrays_in, by_place, filled, parse_dims, requested_inputs
 from opcost.recorders.measure import host_conditions, overhead, timed_runs, warmed_up
 from opcost.recorders.registry import ProfileOptions, Recorder
 
@@ -138,7 +138,6 @@ def _feed(session: Any, options: ProfileOptions) -> dict[str, Any]:
     import numpy as np
 
     wanted = {item.name: item for item in session.get_inputs()}
-    check_one(options)
     ordered, named = arrays_in(options)
     given = {**by_place(ordered, list(wanted), "inputs"), **named}
     for name in given:

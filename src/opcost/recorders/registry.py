@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from opcost.core.plugin import FRONTENDS, usable
+from opcost.core.plugin import FRONTENDS, only, usable
 from opcost.core.profile import Profile
 from opcost.core.report import Report
-from opcost.errors import AmbiguousSource, InputError, UnknownSource
+from opcost.errors import InputError, UnknownSource
 from opcost.frontends.options import FrontendOption, InputOptions
 
 
@@ -48,24 +48,19 @@ def recorders() -> tuple[Recorder, ...]:
 def recorder_of_file(path: str | Path) -> Recorder | None:
     """The recorder that runs files of this suffix; None where it takes code to make a model."""
     suffix = Path(path).suffix.lower()
-    return _only([recorder for recorder in recorders() if suffix in recorder.suffixes], f"the file {path}")
+    found = [recorder for recorder in recorders() if suffix in recorder.suffixes]
+    return only(found, f"the file {path}")  # type: ignore[no-any-return]
 
 
 def recorder_of(obj: object) -> Recorder:
     """The one recorder that runs this object."""
     kind = f"{type(obj).__module__}.{type(obj).__qualname__}".removeprefix("builtins.")
     loaded = [recorder for recorder in recorders() if recorder.framework in sys.modules]
-    found = _only([recorder for recorder in loaded if recorder.owns(obj)], f"an object of type {kind}")
+    found: Recorder | None = only([recorder for recorder in loaded if recorder.owns(obj)], f"an object of type {kind}")
     if found is None:
         hint = f"pass a model of one of the recorders: {', '.join(recorder.name for recorder in recorders())}"
         raise UnknownSource(f"an object of type {kind} is not a model that opcost can run", hint=hint)
     return found
-
-
-def _only(claims: list[Recorder], what: str) -> Recorder | None:
-    if len(claims) > 1:
-        raise AmbiguousSource(f"{' and '.join(recorder.name for recorder in claims)} both claim {what}")
-    return claims[0] if claims else None
 
 
 # -- the options of `opcost.profile`, as one value

@@ -7,10 +7,10 @@ from os import PathLike
 from typing import Any, Protocol
 
 from opcost.core.files import keep_pipes
-from opcost.core.plugin import TRACES, faults_attributed, usable, warn_of_fault
+from opcost.core.plugin import TRACES, claims, faults_attributed, only, usable
 from opcost.core.profile import Profile
 from opcost.core.profile_schema import SCHEMA, loads
-from opcost.errors import AmbiguousSource, OpcostError, SourceError, UnknownName, UnknownSource, shortened, some
+from opcost.errors import OpcostError, SourceError, UnknownName, UnknownSource, shortened, some
 from opcost.traces.file import TraceFile
 
 
@@ -38,25 +38,16 @@ def claimant(file: TraceFile) -> Reader | None:
 
     That several still claim it is an error and not a guess.
     """
-    claims: list[Reader] = []
+    found: list[Reader] = []
     for head in file.heads():
-        claims = []
-        for reader in readers():
-            try:
-                if reader.sniff(head):
-                    claims.append(reader)
-            except (OpcostError, OSError, KeyboardInterrupt):
-                raise
-            except BaseException as exc:  # noqa: BLE001 - a plug-in may raise anything
-                warn_of_fault(TRACES, reader, "checked whether it reads a trace", exc)
-        if len(claims) == 1:
-            return claims[0]
-    if claims:
-        names = [reader.name for reader in claims]
-        both = f"{' and '.join(names)} both claim the file {file.path}: it has {seen_in(file.head)}"
-        hint = f"say which of them reads it: `opcost analyze --reader {names[0]}` (reader={names[0]!r})"
-        raise AmbiguousSource(both, hint=hint)
-    return None
+        found = claims(
+            TRACES, readers(), lambda reader, head=head: reader.sniff(head), "checked whether it reads a trace"
+        )
+        if len(found) == 1:
+            return found[0]
+    name = found[0].name if found else ""
+    hint = f"say which of them reads it: `opcost analyze --reader {name}` (reader={name!r})"
+    return only(found, f"the file {file.path}: it has {seen_in(file.head)}", hint)  # type: ignore[no-any-return]
 
 
 def check_reader(name: str | None) -> None:

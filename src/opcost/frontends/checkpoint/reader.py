@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from opcost.core.files import head_of, is_nameless
 from opcost.core.graph import Note
 from opcost.core.parsing import Bad
-from opcost.core.plugin import FRONTENDS, usable
+from opcost.core.plugin import FRONTENDS, only, usable
 from opcost.core.scan import Role
-from opcost.errors import AmbiguousSource, SourceError, UnknownSource
+from opcost.errors import SourceError, UnknownSource
 
 HEAD_BYTES = 4096
 Content: TypeAlias = bytes
@@ -67,13 +67,10 @@ def reader_of(path: Path) -> CheckpointReader:
     """Who reads this file: the content decides, and the suffix where it fits several."""
     head = head_of(path, HEAD_BYTES)
     claims = [reader for reader in readers() if reader.sniff(head, path)]
-    named = [reader for reader in claims if path.name.lower().endswith(reader.suffixes)]
     if len(claims) > 1 and not is_nameless(path):
-        claims = named or claims
-    if len(claims) == 1:
-        return claims[0]
+        claims = [reader for reader in claims if path.name.lower().endswith(reader.suffixes)] or claims
     if claims:
-        raise AmbiguousSource(f"{' and '.join(reader.name for reader in claims)} both claim the file {path}")
+        return only(claims, f"the file {path}")  # type: ignore[no-any-return]
     from opcost.frontends.identify import identify
 
     known = ", ".join(sorted({suffix for reader in readers() for suffix in reader.suffixes}))

@@ -11,7 +11,7 @@ from typing import Any
 
 from opcost.core.graph import Graph
 from opcost.errors import ForwardError, InputError, OpcostError
-from opcost.frontends.inputs import arguments, arrays_in, check_one, one_tensor, padded, requested_inputs
+from opcost.frontends.inputs import arguments, arrays_in, one_tensor, padded, requested_inputs
 from opcost.frontends.megengine.model import INPUT, MAX_RANK, Model, input_names, parse_model, read_model
 from opcost.frontends.megengine.walk import DumpWalk
 from opcost.frontends.options import CountOptions
@@ -103,7 +103,6 @@ def _arguments(module: Any, options: CountOptions) -> dict[str, Any]:
             f"{type(module).__name__}.forward needs {', '.join(names) or 'nothing'}, and nothing was given",
             hint="pass inputs=..., or shapes=(1, 3, 224, 224)",
         )
-    check_one(options)
     ordered, named = arrays_in(options)
     arrays = {**dict(zip(padded(names, len(ordered)), ordered, strict=True)), **named}
     given = {

@@ -19,7 +19,6 @@ from opcost.frontends.inputs import (
     Usual,
     arrays_in,
     by_place,
-    check_one,
     filled,
     is_batch,
     parse_dims,
@@ -51,7 +50,6 @@ def given_inputs(
     ]  # fmt: skip
     names = [declared.name for declared in inputs]
     requested = requested_inputs(replace(options, sizes=Sizes()), names)
-    check_one(options)
     shapes = {declared.name: declared.shape or () for declared in inputs}
     sizes = parse_dims(options.own.get("dim"), shapes)
     wanted = filled(shapes, options.sizes, sizes)

@@ -12,7 +12,7 @@ from opcost.core.parsing import LARGEST, Bad, get, instance, objects, short
 from opcost.errors import InputError
 from opcost.frontends.aten.schema import Plan, plan_named
 from opcost.frontends.aten.tensor import Described, row_major
-from opcost.frontends.inputs import check_one, is_shape, parse_dims, requested_inputs
+from opcost.frontends.inputs import is_shape, parse_dims, requested_inputs
 from opcost.frontends.options import CountOptions
 from opcost.frontends.programs import ProgramBuilder, again_removed, stack_of
 from opcost.frontends.pt2.program import TYPES, Scope, Subgraph, name_of, one, read_archive
@@ -355,7 +355,6 @@ def _given(inputs: Sequence[Input], names: Sequence[str], options: CountOptions)
     """Shapes by the name of the input. Element types are the program's own; another one is refused."""
     tensors = {entry.name: entry.tensor for entry in inputs if entry.tensor is not None}
     if options.inputs is not None or options.kwargs:
-        check_one(options)
         options = replace(options, inputs=None, kwargs=_of_tensors(inputs, names, options))
     # The shapes with which the program was exported
     exported = {entry.name: tuple(size for _, size in entry.dimensions) for entry in inputs if any(options.sizes)}

@@ -12,7 +12,7 @@ from torch import nn
 
 from opcost.core.graph import Graph, Note
 from opcost.errors import InputError, UnknownName
-from opcost.frontends.inputs import Tree, arguments, check_one, nested, parse_dtype
+from opcost.frontends.inputs import Tree, arguments, nested, parse_dtype
 from opcost.frontends.options import InputOptions
 from opcost.frontends.torch.default_inputs import engine
 from opcost.frontends.torch.default_inputs.engine import InputMaker, Inputs, Probe, needed, signature
@@ -49,7 +49,6 @@ def _with_labels(model: nn.Module, inputs: Inputs) -> list[Inputs]:
 def make_inputs(model: nn.Module, options: InputOptions, probe: Probe) -> Inputs:
     """The inputs that were given, or made from shapes, or else the model's defaults."""
     kwargs = dict(options.kwargs)
-    check_one(options)
     args: tuple[Any, ...] = ()
     if options.inputs is not None:
         # A tuple holds positional arguments, but for one with named fields, as a packed sequence, which is one argument;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from opcost.core.graph import BITS, INTEGER
@@ -292,6 +292,15 @@ def resized(sizes: Sizes, stored: Mapping[str, tuple[Extent, ...]]) -> dict[str,
 
 PLACES: dict[str, tuple[int, tuple[int, ...]]] = {"batch": (0, (0,)), "tokens": (2, (1,)), "image": (4, (2, 3))}
 """The number of extents that a shape must have for this size, 0 for any, and the places of the size in it."""
+
+
+def leaves(tree: Any, kind: type = object) -> Iterator[Any]:
+    """What is in nested lists, tuples and mappings, in order, as far as it is of this type."""
+    if isinstance(tree, (tuple, list, Mapping)):
+        for item in tree.values() if isinstance(tree, Mapping) else tree:
+            yield from leaves(item, kind)
+    elif isinstance(tree, kind):
+        yield tree
 
 
 def arrays_in(request: InputOptions) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -27,6 +27,7 @@ from opcost.compat.megengine.layer_costs import registered_flops
 from opcost.compat.megengine.tables import Records, Values, name_of
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Report
+from opcost.frontends.inputs import leaves
 
 Shape = tuple[int, ...]
 Line = tuple[str, str, int]  # A layer by its name relative to the module that was called, its class, and its cost
@@ -172,7 +173,7 @@ class _Listener:
             for key in (*(key for key in _FIRST if key in own), *(key for key in own if key not in _FIRST)):
                 self._list(own[key], ".".join(filter(None, (name, path))), key)
         given = [tensor for tensor in inputs if isinstance(tensor, mge.Tensor)]
-        made = list(_tensors(outputs))
+        made = list(leaves(outputs, mge.Tensor))
         if not given or not made:
             return
         if (registered := registered_flops(module)) is not None:
@@ -203,9 +204,9 @@ class _Listener:
 
 def traced(model: M.Module, args: tuple[Any, ...]) -> tuple[Report, Values]:
     """The report of a model, and the mean and deviation of its parameters."""
-    leaves = tuple(_tensors(args))
+    given = tuple(leaves(args, mge.Tensor))
     with _restoring(model):
-        report = count(_Bound(lambda tensors: model(*_filled(args, iter(tensors)))), leaves)
+        report = count(_Bound(lambda tensors: model(*_filled(args, iter(tensors)))), given)
     named = dict(model.named_parameters())
     stored = [(value, named[p.name]) for p in report.parameters if p.name in named for value in p.values]
     return report, {value: _mean_and_std(parameter) for value, parameter in stored}
@@ -220,15 +221,6 @@ class _Bound(M.Module):
 
     def forward(self, *args: Any) -> Any:
         return self._run(args)
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    """Every tensor in nested containers, in order."""
-    if isinstance(value, mge.Tensor):
-        yield value
-    elif isinstance(value, (Mapping, list, tuple)):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _tensors(item)
 
 
 def _filled(value: Any, tensors: Iterator[Any]) -> Any:

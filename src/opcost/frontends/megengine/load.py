@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from opcost.core.graph import Graph
 from opcost.errors import ForwardError, InputError, OpcostError
-from opcost.frontends.inputs import arguments, arrays_in, one_tensor, padded, requested_inputs
+from opcost.frontends.inputs import arguments, arrays_in, leaves, one_tensor, padded, requested_inputs
 from opcost.frontends.megengine.model import INPUT, MAX_RANK, Model, input_names, parse_model, read_model
 from opcost.frontends.megengine.walk import DumpWalk
 from opcost.frontends.options import CountOptions
@@ -31,11 +31,12 @@ def load(source: Any, options: CountOptions) -> Graph:
     if not is_file:
         # Run a module once under MegEngine's trace and make its graph ready to be counted. The graph is
         # dumped as it is, before the optimizer folds or fuses anything. The module's mode is restored
+        from megengine import Tensor
         from megengine.jit import trace
 
         named = _arguments(source, options)
         with _mode(source, training=options.mode == "train"):
-            traced = trace(lambda *args: _flat(source(*args)), symbolic=True, capture_as_const=True)
+            traced = trace(lambda *args: [*leaves(source(*args), Tensor)], symbolic=True, capture_as_const=True)
             file = io.BytesIO()
             try:
                 traced(*named.values())
@@ -113,16 +114,6 @@ def _arguments(module: Any, options: CountOptions) -> dict[str, Any]:
     made = {**dict(zip(padded(names, len(listed)), listed, strict=True)), **by_name}
     zeros = {name: one_tensor(tree, name) for name, tree in made.items()}
     return {**{n: megengine.tensor(np.zeros(s.shape, dtype=s.dtype or "float32")) for n, s in zeros.items()}, **given}
-
-
-def _flat(result: Any) -> list[Any]:
-    """The tensors in what a module returned; trace takes nothing else."""
-    import megengine
-
-    if isinstance(result, megengine.Tensor):
-        return [result]
-    items = result.values() if isinstance(result, Mapping) else result if isinstance(result, (list, tuple)) else ()
-    return [tensor for item in items for tensor in _flat(item)]
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from opcost.core.shapes import Mismatch, Shape, merge, text
 from opcost.core.shapes import complete as is_complete
 from opcost.core.shapes import known as extents_of
 from opcost.errors import InputError, SourceError, some
-from opcost.frontends.inputs import arguments, arrays_in, parse_dtype, requested_inputs
+from opcost.frontends.inputs import arguments, arrays_in, leaves, parse_dtype, requested_inputs
 from opcost.frontends.mxnet.build import Built, build
 from opcost.frontends.mxnet.infer import Naming, infer
 from opcost.frontends.mxnet.ops.table import Inferred
@@ -302,16 +302,8 @@ def _trace(block: Any, names: list[str]) -> Any:
             f"{type(block).__name__} cannot be called with {len(names)} symbols: {type(exc).__name__}: {exc}",
             hint="give as many shapes as the block has inputs",
         ) from exc
-    heads = list(_symbols(answer))
+    heads = list(leaves(answer))
     return heads[0] if len(heads) == 1 else mxnet.symbol.Group(heads)
-
-
-def _symbols(answer: Any) -> Iterable[Any]:
-    if isinstance(answer, (list, tuple)):
-        for item in answer:
-            yield from _symbols(item)
-    else:
-        yield answer
 
 
 def _parameters(parameters: Iterable[Any]) -> Iterable[tuple[str, Saved]]:

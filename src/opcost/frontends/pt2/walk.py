@@ -12,7 +12,7 @@ from opcost.core.parsing import LARGEST, Bad, get, instance, objects, short
 from opcost.errors import InputError
 from opcost.frontends.aten.schema import Plan, plan_named
 from opcost.frontends.aten.tensor import Described, row_major
-from opcost.frontends.inputs import is_shape, parse_dims, requested_inputs
+from opcost.frontends.inputs import is_shape, leaves, parse_dims, requested_inputs
 from opcost.frontends.options import CountOptions
 from opcost.frontends.programs import ProgramBuilder, again_removed, stack_of
 from opcost.frontends.pt2.program import TYPES, Scope, Subgraph, name_of, one, read_archive
@@ -376,18 +376,8 @@ def _of_tensors(inputs: Sequence[Input], names: Sequence[str], options: CountOpt
         args, by_name = (), {**args, **by_name}
     args = args if isinstance(args, tuple) else (args,)
     ordered = sorted(by_name, key=lambda name: names.index(name) if name in names else len(names))
-    leaves = list(_leaves((*args, *(by_name[name] for name in ordered))))
-    if len(leaves) != len(inputs):
+    given = list(leaves((*args, *(by_name[name] for name in ordered))))
+    if len(given) != len(inputs):
         listed = ", ".join(entry.name for entry in inputs)
-        raise InputError(f"{len(leaves)} inputs were given, and the program takes {len(inputs)}: {listed or 'none'}")
-    return {entry.name: leaf for entry, leaf in zip(inputs, leaves, strict=True) if entry.tensor is not None}
-
-
-def _leaves(tree: Any) -> Iterator[Any]:
-    if isinstance(tree, Mapping):
-        tree = tuple(tree.values())
-    if isinstance(tree, (tuple, list)):
-        for item in tree:
-            yield from _leaves(item)
-    else:
-        yield tree
+        raise InputError(f"{len(given)} inputs were given, and the program takes {len(inputs)}: {listed or 'none'}")
+    return {entry.name: leaf for entry, leaf in zip(inputs, given, strict=True) if entry.tensor is not None}

@@ -10,6 +10,7 @@ memory in pieces is lost, and a model may fail far below the limit.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from opcost.core.graph import Lives, Memory
@@ -27,18 +28,16 @@ class OutOfMemory(Exception):
     """The device has too little memory."""
 
 
+@dataclass(slots=True, eq=False)
 class _CachedBlock:
     """A piece of a segment, linked with its neighbours."""
 
-    __slots__ = ("address", "after", "before", "free", "size", "small")
-
-    def __init__(self, address: int, size: int, *, small: bool) -> None:
-        self.address = address
-        self.size = size
-        self.small = small
-        self.before: _CachedBlock | None = None
-        self.after: _CachedBlock | None = None
-        self.free = False
+    address: int
+    size: int
+    small: bool
+    before: _CachedBlock | None = None
+    after: _CachedBlock | None = None
+    free: bool = False
 
 
 class Allocator:
@@ -61,8 +60,7 @@ class Allocator:
         block.free = False
         left = block.size - size
         if left >= BLOCK if small else left > SMALL:
-            rest = _CachedBlock(block.address + size, left, small=small)
-            rest.before, rest.after = block, block.after
+            rest = _CachedBlock(block.address + size, left, small, before=block, after=block.after)
             if rest.after is not None:
                 rest.after.before = rest
             block.after, block.size = rest, size
@@ -91,7 +89,7 @@ class Allocator:
                 raise OutOfMemory
         self.reserved += segment
         self.most_reserved = max(self.most_reserved, self.reserved)
-        block = _CachedBlock(self._following, segment, small=small)
+        block = _CachedBlock(self._following, segment, small)
         self._following += segment
         return block
 

@@ -14,45 +14,40 @@ from opcost.errors import ForwardError, InputError, OpcostError
 from opcost.frontends.inputs import arguments, arrays_in, leaves, one_tensor, padded, requested_inputs
 from opcost.frontends.megengine.model import INPUT, MAX_RANK, Model, input_names, parse_model, read_model
 from opcost.frontends.megengine.walk import DumpWalk
-from opcost.frontends.options import CountOptions
+from opcost.frontends.options import CountOptions, refuse_running
 
 
 def load(source: Any, options: CountOptions) -> Graph:
     """Read a dump, or trace a module, and make it ready to be counted."""
-    is_file = isinstance(source, (str, Path))
-    for requested, what in (
-        (options.backward or options.optimizer, "a backward pass"),
-        (options.mode == "train" and is_file, "a training mode"),
-        (options.real and is_file, "a run on real weights"),
-    ):
-        if requested:
-            whose = f"{source} is a dump of the forward pass" if is_file else "MegEngine records the forward pass only"
-            raise InputError(f"{whose}; {what} cannot be counted from it", hint="count it without that option")
-    if not is_file:
-        # Run a module once under MegEngine's trace and make its graph ready to be counted. The graph is
-        # dumped as it is, before the optimizer folds or fuses anything. The module's mode is restored
-        from megengine import Tensor
-        from megengine.jit import trace
+    if isinstance(source, (str, Path)):
+        refuse_running(options, f"{source} is a dump of the forward pass")
+        return build_graph(read_model(source), options)
+    if options.trains:
+        fault = "MegEngine records the forward pass only; a backward pass cannot be counted from it"
+        raise InputError(fault, hint="count it without that option")
+    # Run a module once under MegEngine's trace and make its graph ready to be counted. The graph is
+    # dumped as it is, before the optimizer folds or fuses anything. The module's mode is restored
+    from megengine import Tensor
+    from megengine.jit import trace
 
-        named = _arguments(source, options)
-        with _mode(source, training=options.mode == "train"):
-            traced = trace(lambda *args: [*leaves(source(*args), Tensor)], symbolic=True, capture_as_const=True)
-            file = io.BytesIO()
-            try:
-                traced(*named.values())
-                traced.dump(
-                    file, arg_names=list(named), keep_var_name=2, no_change_graph=True, optimize_for_inference=False
-                )
-            except OpcostError:
-                raise
-            except Exception as exc:
-                shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in named.items())
-                raise ForwardError(
-                    f"{type(source).__name__} could not be traced with {shapes or 'no inputs'}: {type(exc).__name__}: {exc}",
-                    hint="count needs inputs that the module can run on",
-                ) from exc
-        return build_graph(parse_model(file.getvalue(), type(source).__name__), CountOptions())
-    return build_graph(read_model(source), options)
+    named = _arguments(source, options)
+    with _mode(source, training=options.mode == "train"):
+        traced = trace(lambda *args: [*leaves(source(*args), Tensor)], symbolic=True, capture_as_const=True)
+        file = io.BytesIO()
+        try:
+            traced(*named.values())
+            traced.dump(
+                file, arg_names=list(named), keep_var_name=2, no_change_graph=True, optimize_for_inference=False
+            )
+        except OpcostError:
+            raise
+        except Exception as exc:
+            shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in named.items())
+            raise ForwardError(
+                f"{type(source).__name__} could not be traced with {shapes or 'no inputs'}: {type(exc).__name__}: {exc}",
+                hint="count needs inputs that the module can run on",
+            ) from exc
+    return build_graph(parse_model(file.getvalue(), type(source).__name__), CountOptions())
 
 
 def build_graph(model: Model, options: CountOptions) -> Graph:

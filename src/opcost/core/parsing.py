@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from reprlib import Repr
-from typing import Any, BinaryIO, Literal, TypeVar, cast, overload
+from typing import Any, BinaryIO, TypeVar, cast
 
 
 def packaged_table(package: str, name: str) -> Any:
@@ -132,18 +132,12 @@ def instance(value: object, kind: type[T]) -> T:
     return value  # type: ignore[return-value]
 
 
-@overload
-def get(data: object, name: str, kind: type[T]) -> T: ...
-@overload
-def get(data: object, name: str, kind: type[T], *, optional: Literal[True]) -> T | None: ...
-def get(data: object, name: str, kind: type[T], *, optional: bool = False) -> T | None:
-    """The field of this name; an optional one may be null, but never be missing."""
+def get(data: object, name: str, kind: type[T]) -> T:
+    """The field of this name."""
     entries: Mapping[str, object] = instance(data, dict)
     if name not in entries:
         raise Bad(f"the field {name!r} is missing")
     value = entries[name]
-    if value is None and optional:
-        return None
     if not _is(value, kind):
         raise Bad(f"the field {name!r} holds {short(value)}, not {_WORDS[kind]}")
     return value  # type: ignore[return-value]

@@ -40,9 +40,8 @@ def claimant(file: TraceFile) -> Reader | None:
     """
     found: list[Reader] = []
     for head in file.heads():
-        found = claims(
-            TRACES, readers(), lambda reader, head=head: reader.sniff(head), "checked whether it reads a trace"
-        )
+        doing = "checked whether it reads a trace"
+        found = claims(TRACES, readers(), lambda reader: reader.sniff(head), doing)  # noqa: B023 - called at once
         if len(found) == 1:
             return found[0]
     name = found[0].name if found else ""

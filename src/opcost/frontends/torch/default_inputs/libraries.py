@@ -13,11 +13,10 @@ from torch.nn.parameter import is_lazy
 
 from opcost.errors import InputError
 from opcost.frontends.torch.default_inputs import engine
-from opcost.frontends.torch.default_inputs.configuration import Configuration
 from opcost.frontends.torch.default_inputs.diffusers import diffusers
 from opcost.frontends.torch.default_inputs.engine import InputMaker, Inputs, ShapeWords
 from opcost.frontends.torch.default_inputs.layers import example, from_layers
-from opcost.frontends.torch.default_inputs.transformers import transformers
+from opcost.frontends.torch.default_inputs.transformers import Configuration, transformers
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 
 _FRAMES = 16  # Of a video: all of torchvision's models were trained with this number

@@ -19,8 +19,8 @@ from opcost.core.graph import Graph, Note, nbytes
 from opcost.core.option import Text
 from opcost.errors import InputError
 from opcost.frontends.options import CountOptions
-from opcost.frontends.torch.default_inputs.configuration import Configuration
 from opcost.frontends.torch.default_inputs.engine import Inputs, comes_from
+from opcost.frontends.torch.default_inputs.transformers import Configuration
 from opcost.frontends.torch.models.inputs import argument_names
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.tree import tensors_in

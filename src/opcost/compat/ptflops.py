@@ -13,7 +13,6 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any, TextIO
@@ -89,19 +88,20 @@ def get_model_complexity_info(
         images = max(len(args[0]), 1) if args else 1  # numbers are per image
         if not args:
             print("Warning! No positional inputs found for a module, assuming batch size is 1.", file=out)
-        macs = found.total // images
+        modules, by_name = found
+        macs = by_name[""] // images
         free: Counter[type] = Counter()  # the cost of classes without children
-        for name, module in found.names.modules.items() if verbose else ():
+        for name, module in modules.items() if verbose else ():
             if not any(module.children()) and type(module) not in ignore_modules:
-                free[type(module)] += found.of(name)
+                free[type(module)] += by_name[name]
         for kind, cost in free.items():
             if not cost:
                 print(f"Warning: module {kind.__name__} is treated as a zero-op.", file=out)
         if print_per_layer_stat:
 
             def words(name: str, own: str) -> str:
-                own_params, own_macs = _trainable(found.names.modules[name], ignore_modules), found.of(name) / images
-                share = f"{own_macs / max(found.total / images, 1):.3%} MACs"
+                own_params, own_macs = _trainable(modules[name], ignore_modules), by_name[name] / images
+                share = f"{own_macs / max(by_name[''] / images, 1):.3%} MACs"
                 params_share = f"{own_params / max(params, 1):.3%} Params"
                 return ", ".join([params_text(own_params), params_share, macs_text(own_macs), share, own])
 
@@ -184,28 +184,12 @@ def _hidden_elements(row: Row) -> int:
 # -- modules, the `pytorch` backend -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleMacs:
-    """Multiply-adds of every module with what is below it, by name."""
-
-    names: Names
-    by_module: Counter[str]
-    called: frozenset[str]
-
-    @property
-    def total(self) -> int:
-        return self.by_module[""]
-
-    def of(self, name: str) -> int:
-        """A name under which a shared module was never called shows what the module cost under its first."""
-        return self.by_module[name if name in self.called else self.names.canonical(name)]
-
-
 def count_modules(
     model: nn.Module, given: Any, ignored: Collection[type], hooks: Mapping[type, Hook], *, functional: bool = True
-) -> ModuleMacs:
-    """Every operator counts for the module that runs it and all above; a hook's number replaces its module's own.
+) -> tuple[dict[str, nn.Module], dict[str, int]]:
+    """The modules, and the multiply-adds of each with what is below it, by name.
 
+    Every operator counts for the module that runs it and all above; a hook's number replaces its module's own.
     `functional=False` leaves out what modules outside `torch.nn` run themselves.
     """
     names = Names(model)
@@ -243,8 +227,10 @@ def count_modules(
         # A hook below a hooked or ignored module adds nothing more.
         if kinds[name] in ignored or (name and names.inside(name.rpartition(".")[0], left_out)):
             del own[name]
-    called = frozenset(above for call in found.report.calls for above in names.lineage(names.registered(call.path)))
-    return ModuleMacs(names, with_below(own), called)
+    total = with_below(own)
+    called = {above for call in found.report.calls for above in names.lineage(names.registered(call.path))}
+    # A name under which a shared module was never called shows what the module cost under its first.
+    return names.modules, {name: total[name if name in called else names.canonical(name)] for name in names.modules}
 
 
 def _trainable(module: nn.Module, ignored: Collection[Any] = ()) -> int:

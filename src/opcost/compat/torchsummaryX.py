@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import floor, log10
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import nn
 
@@ -19,16 +19,6 @@ _COLUMNS = ("Kernel Shape", "Output Shape", "Params", "Mult-Adds")
 _PREFIXES = {0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
 
 
-class _SummaryLine(NamedTuple):
-    """One call of a layer; None where a column has no value."""
-
-    name: str
-    kernel: list[int] | None
-    output: list[int]
-    params: int | None  # Trainable ones that no earlier line shows
-    mult_adds: int | None
-
-
 def summary(model: nn.Module, x: Any, *args: Any, **kwargs: Any) -> Any:
     """Print the layers of a model that is called with x and further arguments.
 
@@ -42,26 +32,23 @@ def summary(model: nn.Module, x: Any, *args: Any, **kwargs: Any) -> Any:
             names[id(module)] = f"{above}.{type(module).__name__}_{own_name}" if above else own_name
     calls = list(layers.calls[0].in_order_of_exit())
     leaves = [call for call in calls if id(call.module) in names and not any(call.module.children())]
-    lines: list[_SummaryLine] = []
+    rows: dict[str, tuple[Any, ...]] = {}  # of each call of a layer; None where a column has no value
     for number, call, parameters, new in listed_layers(layers, leaves):
         weight = dict(call.module.named_parameters(recurse=False)).get("weight")
         kernel = None if weight is None else inputs_first(weight.shape)
         output = list(call.outputs[0].dims) if call.outputs else []
         each = call.mult_adds_per_sample() if parameters or call.macs else None
-        name = f"{number - 1}_{names[id(call.module)]}"
-        lines.append(_SummaryLine(name, kernel, output, total_and_trainable(new)[1] or None, each))
+        rows[f"{number - 1}_{names[id(call.module)]}"] = kernel, output, total_and_trainable(new)[1] or None, each
+    kernels, results, params, own_mult_adds = zip(*rows.values(), strict=True) if rows else [()] * len(_COLUMNS)
     total, trainable = total_and_trainable(layers.parameters.of(layers.model))
     outputs = layers.calls[0].outputs
     batch = outputs[0].dims[0] if outputs and outputs[0].dims else 1
     own = sum(call.macs for call in calls) - sum(call.macs for call in leaves)
-    mult_adds = sum(line.mult_adds or 0 for line in lines) + own // batch
+    mult_adds = sum(filter(None, own_mult_adds)) + own // batch
     # The layers as pandas prints a frame with engineering prefixes, and below a rule the totals
-    index = ["Layer", *(printable(line.name) for line in lines)]
-    shapes = [
-        ["-" if line.kernel is None else str(line.kernel) for line in lines],
-        [str(line.output) for line in lines],
-    ]
-    numbers = [[line.params for line in lines], [line.mult_adds for line in lines]]
+    index = ["Layer", *map(printable, rows)]
+    shapes = [["-" if kernel is None else str(kernel) for kernel in kernels], [*map(str, results)]]
+    numbers = (params, own_mult_adds)
     cells = [*shapes, *([_number(number) for number in column] for column in numbers)]
     above = frame(
         index, [(name, ["", *(f" {x}" for x in column)]) for name, column in zip(_COLUMNS, cells, strict=True)]
@@ -77,12 +64,11 @@ def summary(model: nn.Module, x: Any, *args: Any, **kwargs: Any) -> Any:
         plain.append([f" {name}", *float_cells(number for number in column if number is not None)])
     width = max(map(len, index)) + sum(1 + max(map(len, column)) for column in plain)
     print("\n".join(["=" * width, *above, "-" * width, *below, "=" * width]))
-    rows = [dict(zip(_COLUMNS, line[1:], strict=True)) for line in lines]
     try:
         import pandas as pd
     except ImportError:
-        return [{"Layer": line.name, **row} for line, row in zip(lines, rows, strict=True)]
-    return pd.DataFrame(rows, index=pd.Index([line.name for line in lines], name="Layer"), columns=list(_COLUMNS))
+        return [dict(zip(("Layer", *_COLUMNS), (name, *row), strict=True)) for name, row in rows.items()]
+    return pd.DataFrame([*rows.values()], index=pd.Index([*rows], name="Layer"), columns=list(_COLUMNS))
 
 
 def _number(number: float | None) -> str:

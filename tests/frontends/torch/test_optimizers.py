@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 import opcost
 from opcost.errors import ForwardError, InputError, UnknownName
-from opcost.frontends.torch.models.optimizers import EIGHT_BIT
+from opcost.frontends.torch.recording.training_step import EIGHT_BIT
 
 N, K, M = 8, 16, 32
 NAMES = [name for name, found in vars(torch.optim).items() if isinstance(found, type) and name != "Optimizer"]

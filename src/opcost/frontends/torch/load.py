@@ -33,7 +33,6 @@ from opcost.frontends.torch.models.inputs import (
     make_inputs,
     note_of_defaults,
 )
-from opcost.frontends.torch.models.optimizers import optimizer_of
 from opcost.frontends.torch.models.text import CachedText, with_cache
 from opcost.frontends.torch.models.unwrap import by_position, type_name, unwrap
 from opcost.frontends.torch.models.weights import countable_model, is_uninitialized, retyped
@@ -41,7 +40,7 @@ from opcost.frontends.torch.recording.device_rules import as_on_a_gpu, autocast_
 from opcost.frontends.torch.recording.environment import no_surrounding_modes
 from opcost.frontends.torch.recording.recorder import DatalessRecorder, RealRecorder
 from opcost.frontends.torch.recording.run import ModelRun
-from opcost.frontends.torch.recording.training_step import RunOptions
+from opcost.frontends.torch.recording.training_step import RunOptions, optimizer_of
 from opcost.frontends.torch.restore.process import one_at_a_time
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 

@@ -40,8 +40,7 @@ def as_jagged(tensor: torch.Tensor, name: str) -> torch.Tensor:
     return made.requires_grad_() if tensor.requires_grad else made
 
 
-@contextmanager
-def attention_apart() -> Iterator[None]:
+def attention_apart() -> AbstractContextManager[None]:
     """Attention on jagged tensors as that of each component: on the CPU, PyTorch changes to the strided layout for it."""
     jagged = sys.modules.get("torch.nested._internal.ops")
     name = "jagged_scaled_dot_product_attention"
@@ -60,8 +59,7 @@ def attention_apart() -> Iterator[None]:
         values = torch.cat([part[0].transpose(0, 1) for part in made])
         return torch.nested.nested_tensor_from_jagged(values, heads_last[0].offsets()).transpose(1, 2)
 
-    with nullcontext() if own is None else replaced(jagged, name, attend):
-        yield
+    return nullcontext() if own is None else replaced(jagged, name, attend)
 
 
 # -- reading a tensor's numbers without an operator: `torch.tensor([sizes.max(), 1])`, `self.table.numpy()`

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, register_flop_formula, shape_wrapper
 
 from opcost.api import Recording, recording
@@ -22,6 +21,7 @@ from opcost.compat._modules import lineage
 from opcost.compat._recording import current_recorder, warn_uncounted
 from opcost.compat._tables import simple_table
 from opcost.core.report import Report
+from opcost.frontends.torch.private import DispatchMode
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -148,12 +148,8 @@ class _FormulaCall(NamedTuple):
     end: int
 
 
-class _FormulaMode(TorchDispatchMode):  # type: ignore[misc]
+class _FormulaMode(DispatchMode):
     """Evaluates the caller's formulas for their operators."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else the first operator imports the compiler
 
     def __init__(self, formulas: Mapping[Any, Formula], found: list[_FormulaCall]) -> None:
         super().__init__()

@@ -20,8 +20,8 @@ from torch.utils.checkpoint import _allowed_determinism_checks_to_fns as checkpo
 from torch.utils.checkpoint import _StopRecomputationError as StopRecomputation
 
 __all__ = [
-    "FakeTensor", "OpOverload", "StopRecomputation", "TorchDispatchMode", "checkpoint_checks", "dispatch_modes", "no_modes",
-    "no_transforms", "pop_mode", "push_mode", "pytree",
+    "FakeTensor", "OpOverload", "StopRecomputation", "checkpoint_checks", "dispatch_modes", "no_modes", "no_transforms",
+    "pop_mode", "push_mode", "pytree",
 ]  # fmt: skip
 
 _C: Any = torch._C

@@ -18,7 +18,7 @@ from torch.nn.parameter import UninitializedTensorMixin
 from opcost.core.interrupts import defer_signals
 from opcost.errors import StateError
 from opcost.frontends.torch.ledger.parameters import has_data
-from opcost.frontends.torch.private import TorchDispatchMode, no_modes
+from opcost.frontends.torch.private import DispatchMode, no_modes
 from opcost.frontends.torch.restore import process
 from opcost.frontends.torch.restore.snapshot import KeptTensor, Snapshot, version_of
 from opcost.frontends.torch.tree import tensors_passed
@@ -99,7 +99,7 @@ def written_by(func: Any, args: Any, kwargs: dict[str, Any]) -> list[torch.Tenso
     return found
 
 
-class KeepWritten(TorchDispatchMode):
+class KeepWritten(DispatchMode):
     """Runs every operator, and copies the user's memory before the first operator that writes to it."""
 
     def __init__(self, kept: Iterable[KeptTensor], buffers: Iterable[torch.Tensor]) -> None:
@@ -110,10 +110,6 @@ class KeepWritten(TorchDispatchMode):
         for buffer in buffers:  # batch normalization writes to buffers, and its schema does not declare it
             if not isinstance(buffer, UninitializedTensorMixin):
                 self._memory.keep(buffer)
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # True would import torch._dynamo
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for tensor in written_by(func, args, kwargs or {}):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from opcost.frontends.aten import HANDLERS, Translation, plan_of
-from opcost.frontends.aten.call import AtenCall
-from opcost.frontends.aten.schema import overloads
+from opcost.frontends.aten.call import HANDLERS, AtenCall, Translation
+from opcost.frontends.aten.schema import overloads, plan_of
 from opcost.frontends.aten.tensor import Described, row_major
 
 P, Q, R, S, T = 3, 5, 7, 11, 13

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 from opcost.core.files import opened
 from opcost.core.graph import Module, ModuleCall, Role
 from opcost.core.parsing import Bad, archive_in, short
-from opcost.frontends.aten import Plan, Translation, translate
-from opcost.frontends.aten.call import flat
+from opcost.frontends.aten.call import Translation, flat
 from opcost.frontends.aten.composite import ComposedStep, taken_apart
-from opcost.frontends.aten.schema import is_view
+from opcost.frontends.aten.schema import Plan, is_view, translate
 from opcost.frontends.aten.tensor import Described, layout_name
 from opcost.frontends.building import GraphBuilder, above, check_extents, tree_order
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from opcost.frontends.aten import HANDLERS
-from opcost.frontends.aten.call import Constant
+from opcost.frontends.aten.call import HANDLERS, Constant
 from opcost.rules.elementwise import FLOPS_PER_ELEMENT
 
 READS = {
@@ -20,6 +19,17 @@ READS = {
     "higher_order::flex_attention": ("0", "1", "2"),  # no schema: by place
     "higher_order::flex_attention_backward": ("5", "0", "1", "2"),  # gradient, then queries, keys and values
     "_triton_scaled_dot_attention": ("q", "k", "v"),
+    # the matrix, as overloads call it, then the right-hand side
+    **dict.fromkeys(
+        ("cholesky_solve", "_cholesky_solve_helper", "lu_solve", "linalg_lu_solve", "linalg_ldl_solve"),
+        ("input2", "A", "LU_data", "LU", "LD", "B", "self"),
+    ),
+    # the input lends only its type; the ranks' statistics are combined
+    **dict.fromkeys(
+        ("batch_norm_gather_stats", "batch_norm_gather_stats_with_counts"),
+        ("mean", "invstd", "running_mean", "running_var", "counts"),
+    ),
+    "aiter::_groupnorm_run": ("input", "weight", "bias"),
 }
 """Arguments that are inputs, in the order of the kind, where that is not their own order."""
 
@@ -61,7 +71,8 @@ FAMILIES: list[tuple[str, str, dict[str, Any]]] = [
     (r"binary_cross_entropy_backward", "loss", {"fn": "bce", "grad": True}),
     (r"_ctc_loss_backward", "loss", {"fn": "ctc", "grad": True}),
     # matrices taken apart
-    (r"(linalg_)?(inv|inverse|inv_ex|tensorinv)", "linalg", {"fn": "inverse"}),
+    (r"(linalg_)?(inv|inverse|inv_ex|tensorinv)|cholesky_inverse", "linalg", {"fn": "inverse"}),
+    (r"_?(cholesky|(linalg_)?(lu|ldl))_solve(_helper)?", "linalg", {"fn": "factored_solve"}),
     (r"_?linalg_(tensor)?solve(_ex)?|_spsolve", "linalg", {"fn": "solve"}),
     (r"(linalg_)?(triangular_solve|solve_triangular)", "linalg", {"fn": "triangular_solve"}),
     (r"linalg_lstsq", "linalg", {"fn": "lstsq"}),
@@ -75,10 +86,11 @@ FAMILIES: list[tuple[str, str, dict[str, Any]]] = [
     (r"_?(linalg_)?(det|logdet|slogdet)", "linalg", {"fn": "det"}),
     (r"_lu_with_info|linalg_lu(_factor)?(_ex)?", "linalg", {"fn": "lu"}),
     (r"(linalg_)?matrix_exp(_backward)?", "linalg", {"fn": "matrix_exp"}),
+    (r"aiter::_groupnorm_run", "norm", {"fn": "group", "affine": 2}),
     # many to one
     (r"_foreach_(norm|powsum)", "reduce", {"fn": "norm", "each": True}),
     (r"_foreach_max", "reduce", {"fn": "max", "each": True}),
-    (r"batch_norm_(update_)?stats", "reduce", {"fn": "var"}),
+    (r"batch_norm_(update_|gather_)?stats(_with_counts)?", "reduce", {"fn": "var"}),
     (r"batch_norm_backward_reduce", "reduce", {"fn": "dot"}),
     (r"(_sparse_|_sparse_csr_|prims::xor_)?(?P<fn>sum|prod)(_to_size)?", "reduce", {}),
     (r"(prims::)?a?(?P<fn>max|min)", "reduce", {}),

@@ -11,10 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from opcost.core.graph import TensorSpec
-from opcost.frontends.aten import plan_of, translate
 from opcost.frontends.aten.call import AtenCall, flat
 from opcost.frontends.aten.composite import COMPOSITES, taken_apart
-from opcost.frontends.aten.schema import shipped
+from opcost.frontends.aten.schema import plan_of, shipped, translate
 from opcost.frontends.aten.tensor import Described
 from opcost.rules import default_rules
 from opcost.rules.registry import OpView

@@ -128,13 +128,6 @@ rows(
         "bernoulli cauchy exponential geometric log_normal normal random uniform _philox_normal _philox_uniform "
         "_fill_mem_eff_dropout_mask": _fill,
         "dropout quantized::dropout": _dropout,
-        # factorisations and solvers; the rule wants the matrix first, then the right-hand side. The inverse of a
-        # factorised matrix is two triangular solves with the identity: as many right-hand sides as rows, twice
-        "cholesky_inverse": lambda: means("linalg", fn="inverse"),
-        "cholesky_solve _cholesky_solve_helper lu_solve linalg_lu_solve linalg_ldl_solve":
-            lambda call: means(
-                "linalg", call.tensors("input2", "A", "LU_data", "LU", "LD", "B", "self"), fn="factored_solve",
-            ),
         # a sparse tensor's indices are sorted, and values at equal places added
         "_coalesce coalesce": lambda self: _sort(max(self._nnz(), 1)),
         # one of the primitive operators into which exported programs may be taken apart; most share aten's names

@@ -45,10 +45,6 @@ rows(
             lambda call: _norm(call, training=False),
         "_batch_norm_with_update _batch_norm_with_update_functional batch_norm_backward_elemt "
         "cudnn_batch_norm_backward miopen_batch_norm_backward": lambda call: _norm(call, training=True),
-        # the input lends only its type; the ranks' statistics are combined
-        "batch_norm_gather_stats batch_norm_gather_stats_with_counts": lambda call: means(
-            "reduce", call.tensors("mean", "invstd", "running_mean", "running_var", "counts"), fn="var",
-        ),
         # only the rows that the indices name are measured and scaled: square, add, multiply
         "embedding_renorm": lambda self, indices: means(
             "elementwise", fn="addcmul", elements=indices.numel() * self.shape[-1],

@@ -244,8 +244,6 @@ rows(
             lambda call, input, weight: means("norm", (input, weight), _written(call), fn="rms", affine=1),
         "_C::fused_add_rms_norm sgl_kernel::fused_add_rmsnorm aiter::add_rmsnorm aiter::rmsnorm2d_fwd_with_add "
         "aiter::rmsnorm2d_fwd_with_add_ck": _add_rms_norm,
-        "aiter::_groupnorm_run":
-            lambda input, weight, bias: means("norm", (input, weight, bias), fn="group", affine=2),
         "aiter::silu_and_mul " + " ".join(f"{library}::{name}" for library in ("_C", "sgl_kernel") for name in _GATES):
             lambda call, input: means("elementwise", (input,), _written(call), fn=_GATES[call.base]),
         "_C::rotary_embedding sgl_kernel::rotary_embedding": _rotary,

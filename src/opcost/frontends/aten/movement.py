@@ -145,15 +145,10 @@ def _collective(call: AtenCall, ins: Any, outs: Any, group: int | None) -> Trans
 
 def _process_group(call: AtenCall) -> Translation:
     """Outputs are handed in as the first argument, except where one tensor is both; the group is an opaque object."""
-    size = getattr(call.args.get("process_group"), "size", None)
-    try:
-        count = size() if callable(size) else 0
-    except (RuntimeError, TypeError):
-        count = 0
     inputs = call.tensors("input_tensor", "input_tensors", "input_list", "inputs", "input")
     outputs = call.tensors("output_tensor", "output_tensors", "output_lists", "outputs", "output")
     both = call.tensors("tensors", "tensor")
-    return _collective(call, inputs or both, outputs or both, count if isinstance(count, int) and count else None)
+    return _collective(call, inputs or both, outputs or both, None)
 
 
 _FUNCTIONAL = {

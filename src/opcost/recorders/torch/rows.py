@@ -224,7 +224,7 @@ def _holds_match(node: EventNode, found: Container[int]) -> bool:
 
 def family_of(operator: str) -> int | str:
     """What is the same for operators that cost by the same formula: their translation, or else the name itself."""
-    from opcost.frontends.aten import HANDLERS
+    from opcost.frontends.aten.call import HANDLERS
 
     operator = _SAME.get(operator, operator)
     plain = operator.removesuffix("_")

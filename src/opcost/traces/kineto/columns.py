@@ -18,7 +18,7 @@ from operator import attrgetter, itemgetter, lt, not_
 from typing import Any, NamedTuple, TypeVar
 
 from opcost.core.names import is_collective
-from opcost.frontends.aten.known import known
+from opcost.frontends.aten.results import known
 from opcost.traces.kineto.decoding import (
     ANNOTATION,
     BACKEND,

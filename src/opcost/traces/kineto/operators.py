@@ -19,11 +19,9 @@ from opcost.core.graph import NO_ATTRS, Attrs, TensorSpec
 from opcost.core.kinds import CONTRACTIONS
 from opcost.core.names import is_copy
 from opcost.core.parsing import parse
-from opcost.frontends.aten import plan_of, translate
 from opcost.frontends.aten.call import UNKNOWN_VALUE, flat
-from opcost.frontends.aten.known import FLAWS, known
-from opcost.frontends.aten.results import like, outputs_of
-from opcost.frontends.aten.schema import Argument, Schema, is_implicit, is_of_library, overloads
+from opcost.frontends.aten.results import FLAWS, known, like, outputs_of
+from opcost.frontends.aten.schema import Argument, Schema, is_implicit, is_of_library, overloads, plan_of, translate
 from opcost.frontends.aten.tensor import AtenTensor, Described, NotKnown, Unplaced, type_name
 from opcost.traces.file import is_shape
 

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from opcost.core.graph import Cost, TensorSpec
 from opcost.core.kinds import check_operator
-from opcost.frontends.aten import Translation
+from opcost.frontends.aten.call import Translation
 from opcost.frontends.torch.operators.calls import translate
 from opcost.rules import default_rules
 from opcost.rules.registry import OpView

@@ -13,8 +13,8 @@ import torch
 from opcost.core.graph import Attr
 from opcost.core.interrupts import is_delivered
 from opcost.errors import RuleError
-from opcost.frontends import aten
-from opcost.frontends.aten.call import AtenCall
+from opcost.frontends.aten.call import AtenCall, Translation
+from opcost.frontends.aten.schema import translate as translate_call
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import has_package
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
@@ -128,9 +128,7 @@ def unasked_of_layer(call: AtenCall) -> dict[str, Attr]:
 # -- translate: PyTorch's operators as objects, translated by the table of `frontends.aten`.
 
 
-def translate(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[torch.Tensor, ...]
-) -> aten.Translation:
+def translate(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[torch.Tensor, ...]) -> Translation:
     """What this call of an operator overload or a higher-order operator computes.
 
     `args`, `kwargs` and `outs` hold tensors whose shape, strides and type are valid; their data is never looked at. An
@@ -138,7 +136,7 @@ def translate(
     """
     plan = plan_of(func)
     call = plan.call(plan.named(args, kwargs), outs)  # type: ignore[arg-type]
-    found = aten.translate(plan, call)
+    found = translate_call(plan, call)
     if found.kind == "collective" and "group" not in found.attrs and (size := group_size(call.args)) is not None:
         found.attrs["group"] = size
     if found.kind == "unknown":
@@ -150,7 +148,7 @@ def translate(
                 flops = int(formula(*args, **kwargs, out_val=outs[0] if len(outs) == 1 else outs))
             except Exception as exc:
                 raise RuleError(f"the FLOP formula registered for {func} raised {type(exc).__name__}: {exc}") from exc
-            return aten.Translation("custom", {"flops": flops})
+            return Translation("custom", {"flops": flops})
     if found.kind == "recurrent" and "grad" in found.attrs:
         found.attrs.update(unasked_of_layer(call))
     return found

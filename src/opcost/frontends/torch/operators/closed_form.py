@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from opcost.frontends import aten
 from opcost.frontends.aten.results import outputs_of
-from opcost.frontends.aten.schema import parse
+from opcost.frontends.aten.schema import Plan, parse, plan_without_schema
+from opcost.frontends.aten.schema import plan_of as plan_of_schema
 from opcost.frontends.aten.tensor import AtenTensor, row_major
 
 AtenTensor.register(torch.Tensor)
@@ -33,11 +33,11 @@ def overloads(names: str) -> list[Any]:
 
 
 @cache
-def plan_of(func: Any) -> aten.Plan:
+def plan_of(func: Any) -> Plan:
     """How an overload is translated; a higher-order operator has no schema."""
     if (written := getattr(func, "_schema", None)) is None:
-        return aten.plan_without_schema(f"higher_order::{func.name()}")
-    return aten.plan_of(parse(str(written)))
+        return plan_without_schema(f"higher_order::{func.name()}")
+    return plan_of_schema(parse(str(written)))
 
 
 def closed_form(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:

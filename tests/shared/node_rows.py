@@ -101,9 +101,8 @@ class _RowWalk(Walk):
 
 def walked(row: Row, table: OperatorTable, *, typed: bool = False) -> tuple[list[Operand], GraphBuilder]:
     """The results of the node, and all operators that it is taken for."""
-
-    maker = GraphBuilder()
-    walk = _RowWalk(maker, _AnyScopes(), trusted=True)
+    walk = _RowWalk(_AnyScopes())
+    maker = walk.maker
     walk.table, walk.typed, walk.row = table, typed, row
     ins: list[Operand | None] = []
     for place, each in enumerate(row.ins):

@@ -10,10 +10,9 @@ from opcost.core.files import length_of, opened, read_whole
 from opcost.core.graph import Graph, Role
 from opcost.core.parsing import parse
 from opcost.errors import SourceError, UnknownName
-from opcost.frontends.building import GraphBuilder
 from opcost.frontends.coreml import MANIFEST, operators
 from opcost.frontends.coreml.model import CoremlModel, read_model
-from opcost.frontends.nodes.inputs import Scopes, given_inputs
+from opcost.frontends.nodes.inputs import Scopes
 from opcost.frontends.nodes.meaning import GraphNode, Names, NodeGraph, Operand, Operands
 from opcost.frontends.nodes.operators import operator_table
 from opcost.frontends.nodes.walk import MOST_TURNS, Block, NestedNames, Walk
@@ -37,17 +36,14 @@ def graph_of(model: CoremlModel, options: CountOptions, source: str) -> Graph:
     if function not in model.graphs:
         raise UnknownName("function", function, model.graphs)
     graph = model.graphs[function]
-    maker = GraphBuilder()
     inputs = []
     for declared in graph.inputs:  # with the sizes of the model's description where it has such
         described = model.inputs.get(declared.name, declared).shape
         fits = described is not None and (declared.shape is None or len(declared.shape) == len(described))
         inputs.append(declared._replace(shape=described) if fits else declared)
-    given = given_inputs(inputs, options, maker)
-    walk = CoremlWalk(maker, trusted=given.trusted)
-    outputs = walk.graph(graph, {each.name: value for each, value in zip(inputs, given.made, strict=True)})
-    meta = {"version": f"specification {model.version}", "mode": "eval"}
-    return walk.finished(source, meta, function, given.made, outputs)
+    walk = CoremlWalk(CoremlScopes())
+    version = f"specification {model.version}"
+    return walk.counted(inputs, options, partial(walk.called, graph), source, function, version)
 
 
 LARGEST_MANIFEST = 1 << 20  # Bytes of a manifest that is read; real ones have a thousand
@@ -97,9 +93,6 @@ class CoremlWalk(Walk):
     format = "coreml"
     table = TABLE
     typed = True
-
-    def __init__(self, maker: GraphBuilder, *, trusted: bool) -> None:
-        super().__init__(maker, CoremlScopes(), trusted=trusted)
 
     def special(self, node: GraphNode, ins: Operands, graph: NodeGraph, env: Names) -> Sequence[Operand] | None:
         if node.op not in _STEERING:

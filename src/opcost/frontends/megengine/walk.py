@@ -13,7 +13,6 @@ from typing import TypeAlias
 from opcost.core.graph import NO_ATTRS, Attrs, Graph, Role
 from opcost.core.shapes import Mismatch, Shape, Unknown, complete, text
 from opcost.errors import InputError, OpcostError, SourceError
-from opcost.frontends.building import GraphBuilder
 from opcost.frontends.megengine.model import HOLDERS, MAX_RANK, SOURCES, FileOperator, Model, input_names
 from opcost.frontends.megengine.operators import ROWS
 from opcost.frontends.megengine.operators.elements import content_of
@@ -49,7 +48,7 @@ class DumpWalk(Walk):
 
     def __init__(self, model: Model, inputs: Mapping[int, tuple[int, ...]] | None = None) -> None:
         """`inputs` gives other shapes for some input variables."""
-        super().__init__(GraphBuilder(), DumpScopes(model), trusted=not inputs)
+        super().__init__(DumpScopes(model), trusted=not inputs)
         self.model = model
         self.made: dict[str, Operand] = {}
         """All tensors, by the keys of their variables."""

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
-from typing import NamedTuple
 
 from opcost.core.graph import Module, Role
 from opcost.core.names import path_of_scopes
@@ -32,18 +31,13 @@ _CACHED = re.compile("past|cache", re.IGNORECASE)
 """In the name of an input that a language model keeps of the tokens before."""
 
 
-class GivenInputs(NamedTuple):
-    """The inputs in their order, the sizes of names in declared shapes, and whether declared shapes hold."""
-
-    made: list[Operand]
-    sizes: dict[str, int]
-    trusted: bool
-
-
 def given_inputs(
     inputs: Sequence[DeclaredValue], options: CountOptions, maker: GraphBuilder, usual: Usual | None = None
-) -> GivenInputs:
-    """Make the values of a model's inputs; `usual` are the sizes of images, sounds and texts that are left open."""
+) -> tuple[list[Operand], dict[str, int], bool]:
+    """Make the values of a model's inputs; `usual` are the sizes of images, sounds and texts that are left open.
+
+    With them come the sizes of names in declared shapes, and whether declared shapes hold.
+    """
     inputs = [  # with a name for every size that is left open: `x[2]` where the file has none
         each._replace(shape=each.shape and tuple(f"{each.name}[{i}]" if n is None else n for i, n in enumerate(each.shape)))
         for each in inputs
@@ -85,7 +79,7 @@ def given_inputs(
         spec = maker.spec(shape, plain(requested.dtypes.get(declared.name, declared.dtype)))
         value = maker.value(declared.name, spec, "input")
         made.append(Operand(value, shape, spec.dtype, contents.get(declared.name)))
-    return GivenInputs(made, sizes, trusted)
+    return made, sizes, trusted
 
 
 def _sized(

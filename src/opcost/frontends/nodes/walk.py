@@ -13,10 +13,12 @@ from opcost.core.report import DATA
 from opcost.core.shapes import Mismatch, Shape, Unknown, complete, merge, text
 from opcost.errors import InputError, SourceError, some
 from opcost.frontends.building import GraphBuilder, check_extents
+from opcost.frontends.inputs import Usual
 from opcost.frontends.nodes import MOST_AXES
-from opcost.frontends.nodes.inputs import Scopes
+from opcost.frontends.nodes.inputs import Scopes, given_inputs
 from opcost.frontends.nodes.meaning import (
     Content,
+    DeclaredValue,
     GraphNode,
     Names,
     NodeGraph,
@@ -29,6 +31,7 @@ from opcost.frontends.nodes.meaning import (
     StoredValue,
     plain,
 )
+from opcost.frontends.options import CountOptions
 
 MOST_STEPS = 1 << 16
 """Nodes that are walked beside 64 times those that there are: graphs that run each other may never end."""
@@ -49,12 +52,10 @@ class Walk:
     typed = False  # The file declares the element type of every value
     table: OperatorTable
 
-    def __init__(
-        self, maker: GraphBuilder, scopes: Scopes, sizes: Mapping[str, int] | None = None, *, trusted: bool
-    ) -> None:
-        self.maker = maker
+    def __init__(self, scopes: Scopes, *, trusted: bool = True) -> None:
+        self.maker = GraphBuilder()
         self.scopes = scopes
-        self.sizes = sizes or {}  # The sizes of names in declared shapes
+        self.sizes: Mapping[str, int] = {}  # The sizes of names in declared shapes
         self.trusted = trusted  # Declared shapes hold: the inputs are as the file declares them
         self.repeat = 1
         self._steps = self._known = 0
@@ -83,6 +84,20 @@ class Walk:
             for node in graph.nodes:
                 self.node(node, graph, env)
         return [self.found(declared.name, graph, env) for declared in graph.outputs]
+
+    def called(self, graph: NodeGraph, given: Sequence[Operand]) -> list[Operand]:
+        """Run a graph that sees no other, with values for its inputs."""
+        names = [declared.name for declared in graph.inputs]
+        return self.graph(graph, dict(zip(names, given, strict=True)))
+
+    def counted(
+        self, inputs: Sequence[DeclaredValue], options: CountOptions, run: Block, source: str, name: str, version: str,
+        producer: str = "", usual: Usual | None = None,
+    ) -> Graph:  # fmt: skip
+        """The graph of the model that `run` walks, on the requested inputs."""
+        made, self.sizes, self.trusted = given_inputs(inputs, options, self.maker, usual)
+        meta = {"version": version, "mode": "eval", **({"producer": producer} if producer else {})}
+        return self.finished(source, meta, name, made, run(made))
 
     def found(self, name: str, graph: NodeGraph, env: Names) -> Operand:
         found = env.get(name)

@@ -9,9 +9,7 @@ from pathlib import Path
 from opcost.core.files import length_of, opened
 from opcost.core.graph import Graph
 from opcost.errors import InputError, SourceError, some
-from opcost.frontends.building import GraphBuilder
 from opcost.frontends.inputs import Usual
-from opcost.frontends.nodes.inputs import given_inputs
 from opcost.frontends.nodes.meaning import Content, GraphNode, Names, NodeGraph, Operand, Operands, Out, StoredValue
 from opcost.frontends.nodes.operators import operator_table
 from opcost.frontends.nodes.walk import FAULTS, MOST_TURNS, Block, Walk
@@ -36,8 +34,8 @@ class OnnxWalk(Walk):
     table = TABLE
     scopes: OnnxScopes
 
-    def __init__(self, model: OnnxModel, maker: GraphBuilder, sizes: Mapping[str, int], *, trusted: bool) -> None:
-        super().__init__(maker, OnnxScopes(model.graph, TABLE), sizes, trusted=trusted)
+    def __init__(self, model: OnnxModel) -> None:
+        super().__init__(OnnxScopes(model.graph, TABLE))
         self.model = model
         self._calls = 0
 
@@ -231,12 +229,7 @@ def graph_of(model: OnnxModel, options: CountOptions, source: str, walks: type[O
         name, extent = next(iter(fixed.items()))
         hint = "export the model with a dynamic batch (dynamic_shapes, dynamic_axes), or count it without --batch"
         raise InputError(f"dimension 0 of the input {name!r} is fixed at {extent} in the file, not {batch}", hint=hint)
-    maker = GraphBuilder()
     usual = Usual.of(model.metadata, detector=any(node.op in _DETECTING for node in model.graph.nodes))
-    given = given_inputs(inputs, options, maker, usual)
-    walk = walks(model, maker, given.sizes, trusted=given.trusted)
-    outputs = walk.graph(model.graph, {each.name: value for each, value in zip(inputs, given.made, strict=True)})
-    meta = {"version": f"opset {version}", "mode": "eval"}
-    if model.producer:
-        meta["producer"] = model.producer
-    return walk.finished(source, meta, model.graph.name, given.made, outputs)
+    walk = walks(model)
+    run, name = partial(walk.called, model.graph), model.graph.name
+    return walk.counted(inputs, options, run, source, name, f"opset {version}", model.producer, usual)

@@ -14,7 +14,7 @@ from opcost.errors import SourceError, UnknownName, some
 from opcost.frontends.building import GraphBuilder
 from opcost.frontends.flatbuffer import pages_of
 from opcost.frontends.nodes import MOST_DEPTH
-from opcost.frontends.nodes.inputs import Scopes, given_inputs, path_in_name
+from opcost.frontends.nodes.inputs import Scopes, path_in_name
 from opcost.frontends.nodes.meaning import GraphNode, Names, NodeGraph, Operand, Operands, Out, plain
 from opcost.frontends.nodes.operators import operator_table
 from opcost.frontends.nodes.walk import Walk
@@ -34,7 +34,7 @@ def load(path: Path, options: CountOptions) -> Graph:
 
 def graph_of(model: LiteModel, options: CountOptions, source: str) -> Graph:
     """The graph of one signature of a model on the requested inputs."""
-    maker = GraphBuilder()
+    walk = LiteWalk(model)
     # The requested one, or the first; a model without any has its first graph
     requested = str(options.own.get("signature", ""))
     found = {signature.name: signature for signature in model.signatures}
@@ -42,7 +42,7 @@ def graph_of(model: LiteModel, options: CountOptions, source: str) -> Graph:
         raise UnknownName("signature", requested, found)
     if len(found) > 1 and not requested:
         text = f"the model has the signatures {', '.join(some([*found]))}, of which the first is counted"
-        maker.note("signatures", f"{text}; choose another by --signature NAME")
+        walk.maker.note("signatures", f"{text}; choose another by --signature NAME")
     chosen = found[requested] if requested else model.signatures[0] if model.signatures else None
     signature = chosen or LiteSignature("", 0, {})
     lite = model.graphs[signature.graph]
@@ -56,13 +56,8 @@ def graph_of(model: LiteModel, options: CountOptions, source: str) -> Graph:
     for field in ("inputs", "kwargs", "shapes", "dtypes"):
         if isinstance(by_name := getattr(options, field), Mapping):
             renamed[field] = {names.get(str(key), str(key)): value for key, value in by_name.items()}
-    given = given_inputs(inputs, replace(options, **renamed), maker)
-    walk = LiteWalk(model, maker, trusted=given.trusted)
-    outputs = walk.run(signature.graph, given.made)
-    meta = {"version": f"schema {model.version}", "mode": "eval"}
-    if model.description:
-        meta["producer"] = model.description
-    return walk.finished(source, meta, signature.name, given.made, outputs)
+    options, run, version = replace(options, **renamed), partial(walk.run, signature.graph), f"schema {model.version}"
+    return walk.counted(inputs, options, run, source, signature.name, version, model.description)
 
 
 _BIASED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV", "CONV_3D", "CONV_3D_TRANSPOSE", "SVDF")
@@ -131,8 +126,8 @@ class LiteWalk(Walk):
     typed = True
     scopes: LiteScopes
 
-    def __init__(self, model: LiteModel, maker: GraphBuilder, *, trusted: bool) -> None:
-        super().__init__(maker, LiteScopes(), trusted=trusted)
+    def __init__(self, model: LiteModel) -> None:
+        super().__init__(LiteScopes())
         self.model = model
         self._depth = 0
         self._variables: Names = {}
@@ -144,16 +139,15 @@ class LiteWalk(Walk):
         if not 0 <= place < len(self.model.graphs):
             raise SourceError(f"the graph {place} is called, and there are {len(self.model.graphs)}")
         called = self.model.graphs[place]
-        names = [declared.name for declared in called.graph.inputs]
-        if len(given) != len(names):
-            raise SourceError(f"the graph {place} is called with {len(given)} inputs, and takes {len(names)}")
+        if len(given) != (takes := len(called.graph.inputs)):
+            raise SourceError(f"the graph {place} is called with {len(given)} inputs, and takes {takes}")
         if self._depth >= MOST_DEPTH:
             raise SourceError("graphs call each other without end", hint="the file is damaged")
         before = self.scopes.tensors
         self._depth += 1
         self.scopes.tensors = called.tensors
         try:
-            return self.graph(called.graph, dict(zip(names, given, strict=True)))
+            return self.called(called.graph, given)
         finally:
             self._depth -= 1
             self.scopes.tensors = before

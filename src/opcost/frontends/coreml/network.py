@@ -22,8 +22,9 @@ _FIXED: dict[int, str] = {
 }
 """Plain layers: the operator (of several, field 1 has the number), its inputs, then attributes and weights by their fields.
 
-`k=2i` is the number in field 2, `k=2I` a list of numbers, `k=2B` the borders of an image, `k=-3` always -3; `y=bias@2:5i` is the
-weight in field 2, whose name is `bias` and whose extent is in field 5.
+`k=2i` is the number in field 2, `k=2n` the same, 1 unless given, `k=2I` a list of numbers, `k=2B` the borders of an image, `k=-3`
+always -3, `k=2I|3,3` the list or else these numbers; `y=bias@2:5i` is the weight in field 2, whose name is `bias` and whose
+extent is in field 5; `pads` are the fields that `_padding` takes.
 """
 
 _ACTIVATIONS = {
@@ -32,7 +33,6 @@ _ACTIVATIONS = {
 }  # fmt: skip
 _REDUCED = ("sum", "mean", "prod", "log_sum", "sum_square", "l1_norm", "l2_norm", "max", "min", "argmax")
 _REDUCED_AXES = ((-3, -2, -1), (-2, -1), (-3,), (-2,), (-1,))
-_POOLS = ("max_pool", "avg_pool", "l2_pool")
 
 _LSTM = ((1, 2, 3, 4), (20, 21, 22, 23), (40, 41, 42, 43))
 """Fields of the weights of an LSTM's gates: of its input, of its state, its biases."""
@@ -93,6 +93,8 @@ class _NetworkReader:
                 number, _, extents = place.partition(":")
                 names.append(label)
                 reads.append(self.weight(layer, int(number), stored, *_numbers(layer, extents)))
+            elif label == "pads":
+                attrs |= _padding(layer, *_numbers(layer, field))
             elif found := _numbers(layer, field):
                 attrs[label] = tuple(found) if field[-1] in "IB" or "," in field else found[0]
         if op.startswith("reduce_arg"):
@@ -128,29 +130,20 @@ class _NetworkReader:
 
     # -- layers with weights --------------------------------------------------------------------------------------------
 
-    def _conv(self, layer: MessageFields, ins: Sequence[str]) -> None:
+    def _conv(
+        self, layer: MessageFields, ins: Sequence[str], words: str, pads: Sequence[int], turned: int, weight: int, target: int = 0
+    ) -> None:  # fmt: skip
+        """`words`: where kernel, strides and dilations are; in two dimensions there is a `target`, the shape of the result."""
         out, channels, groups = layer.whole(1), layer.whole(2), layer.whole(10, 1) or 1
-        kernel = layer.integers(20) or [3, 3]
-        turned = bool(layer.whole(60))
-        shape = (channels, out // groups, *kernel) if turned else (out, channels, *kernel)
-        weight = self.weight(layer, 90, "weight", *shape) or (ins[1] if len(ins) > 1 else "")
-        attrs = {**_padding(layer, 50, 51), "strides": tuple(layer.integers(30)) or (1,) * len(kernel)}
-        attrs |= {"dilations": tuple(layer.integers(40)) or (1,) * len(kernel), "groups": groups}
-        if turned and layer.integers(100):
-            attrs["output_shape"] = tuple(layer.integers(100))
-        op = "conv_transpose" if turned else "conv"
-        self.node(op, (ins[0], weight, self.weight(layer, 91, "bias", out)), ("x", "weight", "bias"), **attrs)
-
-    def _conv_3d(self, layer: MessageFields, ins: Sequence[str]) -> None:
-        out, channels, groups = layer.whole(1), layer.whole(2), layer.whole(10, 1) or 1
-        kernel = [layer.whole(at, 3) for at in (20, 21, 22)]
-        turned = bool(layer.whole(86))
-        shape = (channels, out // groups, *kernel) if turned else (out, channels // groups, *kernel)
-        attrs: dict[str, Any] = {"strides": tuple(layer.whole(at, 1) or 1 for at in (31, 32, 33)), "groups": groups}
-        attrs["dilations"] = tuple(layer.whole(at, 1) or 1 for at in (40, 41, 42))
-        attrs |= _padding_3d(layer, 70, range(80, 86))
-        reads = (ins[0], self.weight(layer, 60, "weight", *shape), self.weight(layer, 61, "bias", out))
-        self.node("conv_transpose" if turned else "conv", reads, ("x", "weight", "bias"), **attrs)
+        kernel, strides, dilations = (tuple(_numbers(layer, word)) for word in words.split())
+        kernel = tuple(extent or 3 for extent in kernel) or (3, 3)
+        attrs = {**_padding(layer, *pads), "strides": strides, "dilations": dilations, "groups": groups}
+        shape, op = (out, channels if target else channels // groups, *kernel), "conv"
+        if layer.whole(turned):
+            shape, op = (channels, out // groups, *kernel), "conv_transpose"
+            attrs |= {"output_shape": tuple(found)} if (found := layer.integers(target)) else {}
+        kernels = self.weight(layer, weight, "weight", *shape) or (ins[1] if len(ins) > 1 else "")
+        self.node(op, (ins[0], kernels, self.weight(layer, weight + 1, "bias", out)), ("x", "weight", "bias"), **attrs)
 
     def _scaled(self, layer: MessageFields, ins: Sequence[str]) -> None:
         """A factor for some axes, and maybe a summand."""
@@ -186,30 +179,15 @@ class _NetworkReader:
 
     # -- layers without -------------------------------------------------------------------------------------------------
 
-    def _pool(self, layer: MessageFields, ins: Sequence[str]) -> None:
-        kernel = tuple(layer.integers(10)) or (3, 3)
-        attrs = {**_padding(layer, 30, 31), "kernel_sizes": kernel, "strides": tuple(layer.integers(20)) or (1, 1)}
-        attrs["global"] = layer.whole(60)
-        for each in layer.messages(32):  # the last window may reach over the end
-            high, wide = (*each.integers(10), 0, 0)[:2]
-            attrs |= {"pad_type": "custom", "pad": (high, high, wide, wide), "ceil_mode": 1}
-        self.node(_POOLS[layer.whole(1) % 3], ins[:1], ("x",), **attrs)
-
-    def _pool_3d(self, layer: MessageFields, ins: Sequence[str]) -> None:
-        kernel = tuple(layer.whole(at, 1) for at in (2, 3, 4))
-        attrs: dict[str, Any] = {"kernel_sizes": kernel, "strides": tuple(layer.whole(at, 1) or 1 for at in (5, 6, 7))}
-        attrs |= _padding_3d(layer, 15, range(8, 14))
-        self.node(_POOLS[layer.whole(1) % 2], ins[:1], ("x",), **attrs)
-
     def _activation(self, layer: MessageFields, ins: Sequence[str]) -> None:
         number = next(iter(layer.found), 0)
         op = _ACTIVATIONS.get(number, f"activation_{number}")
-        if op != "prelu":
-            self.node(op, ins[:1], ("x",))
-            return
-        inner = layer.messages(25)[-1]
-        count = sum(len(floats(each)) for weights in inner.messages(1) for each in weights.all(1)) or 1
-        self.node("prelu", (ins[0], self.weight(inner, 1, "alpha", count)), ("x", "alpha"))
+        reads = [*ins[:1]]
+        if op == "prelu":
+            inner = layer.messages(25)[-1]
+            count = sum(len(floats(each)) for weights in inner.messages(1) for each in weights.all(1)) or 1
+            reads.append(self.weight(inner, 1, "alpha", count))
+        self.node(op, reads, ("x", "alpha"))
 
     def _chain(self, layer: MessageFields, ins: Sequence[str], op: str) -> None:
         """Two tensors, then the next, and so on; one alone meets a number."""
@@ -260,8 +238,9 @@ class _NetworkReader:
         self.node("loop_layer", ins[:1], ("most",), cond=layer.text(2) if 3 in layer.found else "", **attrs)
 
     special: dict[int, Callable[[_NetworkReader, MessageFields, Sequence[str]], None]] = {  # noqa: RUF012 - filled here and read only
-        100: _conv, 1471: _conv_3d, 245: _scaled, 120: _pool, 1465: _pool_3d, 130: _activation,
-        280: _reduce, 310: _permute, 210: _upsample, 605: _branch, 615: _loop,
+        100: partial(_conv, words="20I 30I 40I", pads=(50, 51), turned=60, weight=90, target=100),
+        1471: partial(_conv, words="20i,21i,22i 31n,32n,33n 40n,41n,42n", pads=(70, *range(80, 86)), turned=86, weight=60),
+        245: _scaled, 130: _activation, 280: _reduce, 310: _permute, 210: _upsample, 605: _branch, 615: _loop,
         230: partial(_chain, op="add"), 231: partial(_chain, op="mul"), 240: partial(_chain, op="add"),
         260: partial(_chain, op="maximum"), 261: partial(_chain, op="minimum"), 270: partial(_chain, op="mul"),
         400: partial(_recurrent, op="rnn", fields=((30,), (31,), (32,))),
@@ -273,6 +252,7 @@ class _NetworkReader:
 def _numbers(layer: MessageFields, words: str) -> list[int]:
     """The numbers that the words of a row mean."""
     found: list[int] = []
+    words, _, default = words.partition("|")
     for word in words.split(","):
         match word[-1]:
             case "I":
@@ -281,9 +261,11 @@ def _numbers(layer: MessageFields, words: str) -> list[int]:
                 found += _borders(layer, int(word[:-1])) or (0, 0, 0, 0)
             case "i":
                 found.append(layer.whole(int(word[:-1])))
+            case "n":
+                found.append(layer.whole(int(word[:-1]), 1) or 1)
             case _:
                 found.append(int(word))
-    return found
+    return found or [int(word) for word in default.split(",") if word]
 
 
 def _borders(parts: MessageFields, number: int) -> tuple[int, ...]:
@@ -292,17 +274,23 @@ def _borders(parts: MessageFields, number: int) -> tuple[int, ...]:
     return tuple(size for edge in edges for size in (edge.whole(1), edge.whole(2)))
 
 
-def _padding(layer: MessageFields, valid: int, same: int) -> dict[str, Any]:
-    if same in layer.found:
+def _padding(layer: MessageFields, first: int, second: int, *others: int) -> dict[str, Any]:
+    """What is put around an image, from the fields that say it.
+
+    In three dimensions these are a mode and six numbers; in two, borders, then one that is there where only the stride shortens
+    the axes, and one that is there where the last window may reach over the end.
+    """
+    if len(others) > 1:
+        edges = tuple(layer.whole(at) for at in (second, *others))
+        mode = layer.whole(first)
+        return {"pad_type": "same" if mode == 2 else "valid"} if mode else {"pad_type": "custom", "pad": edges}
+    for each in layer.messages(others[0]) if others else ():
+        high, wide = (*each.integers(10), 0, 0)[:2]
+        return {"pad_type": "custom", "pad": (high, high, wide, wide), "ceil_mode": 1}
+    if second in layer.found:
         return {"pad_type": "same"}
-    edges = tuple(size for each in layer.messages(valid) for size in _borders(each, 1))
+    edges = tuple(size for each in layer.messages(first) for size in _borders(each, 1))
     return {"pad_type": "custom", "pad": edges} if edges else {"pad_type": "valid"}
-
-
-def _padding_3d(layer: MessageFields, mode: int, edges: Sequence[int]) -> dict[str, Any]:
-    if layer.whole(mode) == 0:
-        return {"pad_type": "custom", "pad": tuple(layer.whole(at) for at in edges)}
-    return {"pad_type": "same" if layer.whole(mode) == 2 else "valid"}
 
 
 def network_graph(

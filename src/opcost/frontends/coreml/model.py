@@ -9,22 +9,19 @@ from collections.abc import Mapping
 from math import log2, prod
 from typing import Any, NamedTuple
 
-from opcost.core.parsing import Bad
+from opcost.core.parsing import Bad, packaged_table
 from opcost.errors import SourceError
 from opcost.frontends.coreml.network import network_graph
 from opcost.frontends.nodes import MOST_AXES, MOST_CONTENT, MOST_DEPTH
 from opcost.frontends.nodes.meaning import Content, DeclaredValue, GraphNode, NodeGraph, StoredValue
 from opcost.frontends.protobuf import FilePiece, MessageFields, Piece, fields, floats, integers, piece, text
 
-DTYPES = {
-    1: "bool", 2: "string", 10: "float16", 11: "float32", 12: "float64", 13: "bfloat16", 21: "int8", 22: "int16", 23: "int32",
-    24: "int64", 25: "int4", 31: "uint8", 32: "uint16", 33: "uint32", 34: "uint64", 35: "uint4", 36: "uint2", 37: "uint1",
-    38: "uint6", 39: "uint3", 40: "float8_e4m3fn", 41: "float8_e5m2",
-}  # fmt: skip
-_PACKED = {
-    "constexpr_affine_dequantize": "quantized_data", "constexpr_cast": "source_val", "constexpr_blockwise_shift_scale": "data",
-}  # fmt: skip
-"""Weights that are stored in fewer bits and made whole when the model is loaded: which argument holds them."""
+_FORMAT: dict[str, dict[str, str]] = packaged_table("opcost.frontends.coreml", "format.json")
+"""What Core ML's numbers mean; and of weights in fewer bits, made whole when a model is loaded, which argument holds them."""
+DTYPES, _ARRAYS, _OTHERS = (
+    {int(number): name for number, name in _FORMAT[part].items()}
+    for part in ("types", "types of arrays", "other models")
+)
 
 
 def program_graphs(message: Piece) -> dict[str, NodeGraph]:
@@ -133,7 +130,7 @@ def _whole_weight(node: GraphNode, out: DeclaredValue, stored: Mapping[str, Stor
         return stored.get(node.inputs[places[name][0]]) if places.get(name) else None
 
     shape = tuple(extent for extent in out.shape or () if isinstance(extent, int))
-    packed = given(_PACKED.get(node.op, "nonzero_data"))
+    packed = given(_FORMAT["packed"].get(node.op, "nonzero_data"))
     dtype = packed.dtype if packed is not None else out.dtype
     table = given("lut")
     if table is not None and table.shape:
@@ -201,19 +198,7 @@ def _value(message: Piece) -> StoredValue | list[str]:
 
 # -- the model -----------------------------------------------------------------------------------------------------------
 
-PROGRAM, NETWORKS = 502, {500: "neuralNetwork", 403: "neuralNetworkClassifier", 303: "neuralNetworkRegressor"}
-_OTHERS = {
-    200: "a pipeline with a classifier", 201: "a pipeline with a regressor", 202: "a pipeline of models",
-    300: "a linear regressor",
-    301: "a support vector regressor", 302: "an ensemble of trees", 304: "a Bayesian regressor", 400: "a linear classifier",
-    401: "a support vector classifier", 402: "an ensemble of trees", 404: "a nearest-neighbour classifier", 501: "a recommender",
-    555: "a custom model", 556: "a link to another model", 600: "an encoder", 604: "a scaler",
-    2000: "a text classifier",
-    2002: "Apple's own vision features", 2006: "Apple's own audio features",
-    3000: "a model that is serialized in a way of its own",
-}  # fmt: skip
-_ARRAYS = {65568: "float32", 65600: "float64", 131104: "int32", 65552: "float16", 131080: "int8"}
-"""Element types of arrays by Core ML's numbers."""
+PROGRAM, NETWORKS = 502, (500, 403, 303)  # Plain networks, classifiers and regressors
 
 
 class CoremlModel(NamedTuple):

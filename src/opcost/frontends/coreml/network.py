@@ -27,10 +27,7 @@ always -3, `k=2I|3,3` the list or else these numbers; `y=bias@2:5i` is the weigh
 extent is in field 5; `pads` are the fields that `_padding` takes.
 """
 
-_ACTIVATIONS = {
-    5: "linear_activation", 10: "relu", 15: "leaky_relu", 20: "thresholded_relu", 25: "prelu", 30: "tanh", 31: "scaled_tanh",
-    40: "sigmoid", 41: "sigmoid_hard", 50: "elu", 60: "softsign", 70: "softplus", 71: "softplus_parametric",
-}  # fmt: skip
+_ACTIVATIONS: dict[str, str] = packaged_table("opcost.frontends.coreml", "format.json")["activations"]
 _REDUCED = ("sum", "mean", "prod", "log_sum", "sum_square", "l1_norm", "l2_norm", "max", "min", "argmax")
 _REDUCED_AXES = ((-3, -2, -1), (-2, -1), (-3,), (-2,), (-1,))
 
@@ -181,7 +178,7 @@ class _NetworkReader:
 
     def _activation(self, layer: MessageFields, ins: Sequence[str]) -> None:
         number = next(iter(layer.found), 0)
-        op = _ACTIVATIONS.get(number, f"activation_{number}")
+        op = _ACTIVATIONS.get(str(number), f"activation_{number}")
         reads = [*ins[:1]]
         if op == "prelu":
             inner = layer.messages(25)[-1]

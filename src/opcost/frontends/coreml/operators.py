@@ -183,7 +183,7 @@ def _norm(call: NodeCall) -> OperatorMeaning:
 
 def _resize(call: NodeCall) -> OperatorMeaning:
     x, name = call["x"], call.node.op
-    nearest = "nearest" in name or "NEAREST" in call.text("interpolation_mode")
+    fn = "nearest" if "NEAREST" in call.text("interpolation_mode") else call.text("fn", "bilinear")
     space: Sequence[Extent]
     if name.startswith("upsample"):
         factors = [call.numbers(f"scale_factor_{side}") or (1,) for side in ("height", "width")]
@@ -194,7 +194,7 @@ def _resize(call: NodeCall) -> OperatorMeaning:
     else:
         space = [call.whole("target_size_height"), call.whole("target_size_width")]
     shape = (*x.dims[: len(x.dims) - len(space)], *space)
-    return one("resize", {"fn": "nearest" if nearest else "bilinear"}, shape, x.dtype, [x])
+    return one("resize", {"fn": fn}, shape, x.dtype, [x])
 
 
 def _sample(call: NodeCall) -> OperatorMeaning:

@@ -16,16 +16,10 @@ from opcost.frontends.mxnet.ops import all_operators
 from opcost.frontends.mxnet.ops.control import CONDITIONAL, FOREACH, FUSED, WHILE, loop_of
 from opcost.frontends.mxnet.symbol import VARIABLE, AttributeFault, Attributes, Entry, Symbol, SymbolNode
 
-AUXILIARY_SLOTS = frozenset(("moving_mean", "moving_var", "moving_avg"))
-"""Inputs that an operator updates itself. Files before 0.9 do not list them."""
-WEIGHT_SLOTS = frozenset(
-    ("weight", "bias", "gamma", "beta", "parameters", "min_weight", "max_weight", "min_bias", "max_bias")
-)
-SIDE_SLOTS = frozenset(
-    ("label", "state", "state_cell", "sequence_length", "length", "index", "indices", "like", "shape_like", "crop_like",
-     "rois", "mask", "data_lengths", "label_lengths", "im_info", "condition")
-)  # fmt: skip
-"""Places of inputs beside the data: labels, states, indices, lengths."""
+SLOTS: dict[str, list[str]] = ops.DATA["slots"]
+"""Inputs of operators that say how a variable is used: weights, states that the operator updates itself (files before 0.9 do not
+list them), and what is beside the data, as labels, indices and lengths."""
+WEIGHT_SLOTS, AUXILIARY_SLOTS = frozenset(SLOTS["weight"]), frozenset(SLOTS["state"])
 
 WEIGHT_ENDINGS = tuple(f"{dot}{word}" for dot in "_." for word in ("weight", "bias", "gamma", "beta", "parameters"))
 STATE_ENDINGS = ("_moving_mean", "_moving_var", "_running_mean", "_running_var", ".running_mean", ".running_var")
@@ -100,10 +94,9 @@ def _uses(symbol: Symbol) -> list[int]:
 
 
 _USES = {
-    **dict.fromkeys(WEIGHT_SLOTS, WEIGHT),
-    **dict.fromkeys(AUXILIARY_SLOTS, STATE),
-    **dict.fromkeys(SIDE_SLOTS, SIDE),
-    "data": DATA,
+    slot: bit
+    for use, bit in (("weight", WEIGHT), ("state", STATE), ("side", SIDE), ("data", DATA))
+    for slot in SLOTS[use]
 }
 """What the slot of an input says."""
 
@@ -143,14 +136,10 @@ def _wiring(node: SymbolNode) -> list[Sequence[int]]:
     return [range(count)] if node.op in FUSED else []
 
 
-_FIXED_GAMMA = ("BatchNorm", "BatchNorm_v1", "CuDNNBatchNorm", "_contrib_SyncBatchNorm", "_contrib_BatchNormWithReLU",
-                "_npx_batch_norm", "_npx_sync_batch_norm")  # fmt: skip
-
-
 def _frozen(symbol: Symbol) -> Iterator[int]:
     """Weights that receive no gradient: a fixed gamma, a gluon Constant, a learning rate of zero."""
     for node in symbol.nodes:
-        if node.op in _FIXED_GAMMA and len(node.inputs) > 1 and node.attrs.flag("fix_gamma", default=True):
+        if node.op in ops.DATA["fixed gamma"] and len(node.inputs) > 1 and node.attrs.flag("fix_gamma", default=True):
             yield node.inputs[1][0]
         if node.is_variable and (node.attrs.raw.get("__init__", "").startswith("Constant_") or _rate(node) == 0):
             yield node.id

@@ -21,18 +21,25 @@ from typing import NamedTuple
 from opcost.core.graph import nbytes
 from opcost.errors import SourceError
 from opcost.frontends.flatbuffer import U8, U32, U64, Buffer, FlatTable, Pages, pages_of
-from opcost.frontends.megengine.schema import DType, ParamFields, by_hash, output_count, plain, read_dtype, read_param
+from opcost.frontends.megengine.schema import (
+    FLOATING,
+    FORMAT,
+    DType,
+    ParamFields,
+    by_hash,
+    output_count,
+    plain,
+    read_dtype,
+    read_param,
+)
+from opcost.frontends.nodes.meaning import Content
 
 MOST_VARIABLES = 1 << 18  # Variables of the largest model that is believed: a small file must not describe a huge one
 MAX_RANK = 7  # MegEngine's tensors have at most seven axes
 
 
 INPUT = "Host2DeviceCopy"
-HOLDERS = (
-    "ImmutableTensor", "SharedDeviceTensor", "SharedDeviceTensorWithFormat", "VolatileSharedDeviceTensor",
-    "MultipleDeviceTensorHolder", "MultipleDeviceTensorWithFormatHolder",
-)  # fmt: skip
-"""Operators that only bring tensors of the file into the graph."""
+HOLDERS: list[str] = FORMAT["holders"]  # Operators that only bring tensors of the file into the graph
 SOURCES = frozenset((INPUT, *HOLDERS))
 
 
@@ -80,7 +87,7 @@ class Model:
     outputs: tuple[int, ...]
     testcases: int = 0
     more: int = 0  # Bytes of the file after the model that is read
-    numbers: dict[int, tuple[int | float, ...]] = field(default_factory=dict)
+    numbers: dict[int, Content] = field(default_factory=dict)
     """The values of the small constants, by variable; shapes are computed from them."""
 
     def brought_in(self, *types: str) -> Iterator[tuple[FileOperator, int, DumpedTensor]]:
@@ -184,9 +191,6 @@ def _cut(what: str, fault: str, at: int) -> SourceError:
 
 SMALL = 64
 """Whole numbers up to this many are read, since shapes and indices are computed from them; others only one by one."""
-_CODES = {
-    "float32": "f", "float16": "e", "int32": "i", "int16": "h", "int8": "b", "uint8": "B", "uint16": "H", "bool": "B",
-}  # fmt: skip
 
 
 class _ModelReader:
@@ -198,7 +202,7 @@ class _ModelReader:
         self.root = self.buffer.root(identifier)
         self.operators: list[FileOperator] = []
         self.variables: list[Variable] = []
-        self.numbers: dict[int, tuple[int | float, ...]] = {}
+        self.numbers: dict[int, Content] = {}
 
     def model(self, path: str, form: str, outputs: tuple[int, ...]) -> Model:
         number = self.root.number(0, U32)
@@ -226,11 +230,12 @@ class _ModelReader:
             found = f"{len(op.tensors)} tensors for {len(op.outputs)} outputs"
             raise self.buffer.broken(f"operator {op.index} ({op.type}) has {found}", table.at)
         for variable, tensor in zip(op.outputs, op.tensors, strict=True):
-            code, count = _CODES.get(tensor.dtype.name), prod(tensor.shape)
-            if code is None or op.type == INPUT or not tensor.nbytes:
+            dtype, count = tensor.dtype.name, prod(tensor.shape)
+            if op.type == INPUT or not tensor.nbytes or count > (1 if dtype in FLOATING else SMALL):
                 continue
-            if count <= (SMALL if code in "bBhHi" else 1):
-                self.numbers[variable] = self.buffer.data.unpack(struct.Struct(f"<{count}{code}"), tensor.offset)
+            (raw,) = self.buffer.data.unpack(struct.Struct(f"{nbytes(count, dtype)}s"), tensor.offset)
+            if (content := Content.stored(tensor.shape, dtype, raw)) is not None:
+                self.numbers[variable] = content
 
     def param(self, table: FlatTable, slot: int) -> ParamFields:
         """The main parameter, a union of tag and table; no shape and no cost depends on those after it."""

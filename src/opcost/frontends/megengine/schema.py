@@ -13,12 +13,11 @@ from opcost.frontends.flatbuffer import F32, F64, I8, I32, LONGEST_LIST, U8, U32
 
 # -- element types -----------------------------------------------------------------------------------------------------
 
-NAMES = (
-    "float32", "uint8", "int8", "int16", "int32", "int1", "int2", "int4", "uint8", "float16", "uint4", "quint8",
-    "qint32", "qint8", "quint4", "qint4", "qint16", "bfloat16", "bool", "uint16", "qint1", "complex64",
-)  # fmt: skip
-"""In the order of MegEngine's enumeration; `Byte` is read as uint8."""
-
+FORMAT: dict[str, Any] = packaged(__package__, "format.json")
+"""What MegEngine 1.13 writes: element types in their order (`Byte` is read as uint8), operators that only bring tensors of the
+file into the graph and those whose results are in the memory of their first input, members of enumerations, fields of tables,
+names of operators, and how many results some have."""
+NAMES: list[str] = FORMAT["types"]
 QUANTIZED = frozenset(name for name in NAMES if name.startswith("q"))
 FLOATING = frozenset(("float32", "float16", "bfloat16", "complex64"))
 
@@ -55,8 +54,6 @@ def name_of(number: int, table: FlatTable) -> str:
 # `format.json` lists the tables. A field is written `name:type=default`; types are u (uint32), i (int32), q (uint64), f, d
 # (floats), b (bool), t (element type) and the name of an enumeration. Enumerations are stored as uint32 and read by name.
 
-FORMAT: dict[str, Any] = packaged(__package__, "format.json")
-"""What MegEngine 1.13 writes: members of enumerations, fields of tables, names of operators, and how many results some have."""
 ENUMS: dict[str, tuple[str, ...]] = {name: tuple(members) for name, members in FORMAT["enumerations"].items()}
 NO_AXIS = 2147483647  # The axis where none is given (Reduce, Cumsum)
 NO_OPTIONAL_AXIS = 7  # `OptionalAxisV1` that names no axis

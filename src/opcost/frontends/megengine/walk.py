@@ -17,8 +17,9 @@ from opcost.frontends.megengine.model import HOLDERS, MAX_RANK, SOURCES, FileOpe
 from opcost.frontends.megengine.operators import ROWS
 from opcost.frontends.megengine.operators.elements import content_of
 from opcost.frontends.megengine.operators.table import MegEngineCall
+from opcost.frontends.megengine.schema import FORMAT
 from opcost.frontends.megengine.scopes import DumpScopes, role_of
-from opcost.frontends.nodes.meaning import Content, GraphNode, NodeGraph, Operand, Out
+from opcost.frontends.nodes.meaning import GraphNode, NodeGraph, Operand, Out
 from opcost.frontends.nodes.walk import FAULTS, Walk
 from opcost.frontends.rows import Places, RowOperator
 
@@ -26,13 +27,6 @@ DOMAIN = "mge"  # The word before the names of its operators
 
 _STATE = {"BatchNorm": (3, 4), "FakeQuant": (1, 2), "TQT": (1,), "LSQ": (1, 2, 3)}
 """Inputs that hold running statistics or the scales of a quantization: state, not weights."""
-
-_LOOKS = (
-    "Reshape", "Broadcast", "Dimshuffle", "AxisAddRemove", "Split", "Subtensor", "Identity", "MarkDynamicVar",
-    "MarkNoBroadcastElemwise", "VirtualDep", "AssertEqual", "Sleep",
-)  # fmt: skip
-"""Operators whose results are in the memory of their first input."""
-
 
 _Meaning: TypeAlias = "tuple[str, Attrs, Places | None, Places | None]"
 """Kind and attributes, the inputs that are read and the results that the kind speaks of; None: all of them."""
@@ -78,9 +72,8 @@ class DumpWalk(Walk):
         for op in self.model.operators:
             if op.type in SOURCES:
                 for variable, tensor in zip(op.outputs, op.tensors, strict=True):
-                    shape, numbers = self._inputs.get(variable, tensor.shape), self.model.numbers.get(variable)
+                    shape, content = self._inputs.get(variable, tensor.shape), self.model.numbers.get(variable)
                     spec = self.maker.spec(shape, tensor.dtype.name)
-                    content = None if numbers is None else Content(shape, numbers)
                     value = self.maker.value(self._named(variable), spec, self._roles[variable])
                     self.made[self._keys[variable]] = Operand(value, shape, spec.dtype, content, stored=True)
                 continue
@@ -108,7 +101,7 @@ class DumpWalk(Walk):
             kind, attrs, reads, results = _SHAPES
         else:
             kind, attrs, reads, results = self._meaning_of(row, call) if row is not None else _UNKNOWN
-            home = given[0] if op.type in _LOOKS and given else None
+            home = given[0] if op.type in FORMAT["looks"] and given else None
         outs = [Out(*of, content, home) for of in zip(call.outs, call.out_types, strict=True)]  # type: ignore[arg-type]
         path, names = self.scopes.of_op[op.index], [self._named(variable) for variable in op.outputs]
         made = self.emit(node, path, kind, attrs, given if reads is None else [given[i] for i in reads], outs, names)

@@ -169,10 +169,7 @@ def _repacked(dims: Dims, pattern: str) -> Shape:
 THEN = {"IDENTITY": (), "RELU": ("relu",), "SIGMOID": ("sigmoid",), "H_SWISH": ("hardswish",)}
 """What a fused convolution does to its result."""
 
-_ACCUMULATORS = {
-    "int8": "int32", "uint8": "int32", "qint8": "qint32", "quint8": "qint32", "qint4": "qint32", "quint4": "qint32",
-    "qint1": "qint32",
-}  # fmt: skip
+_ACCUMULATORS: dict[str, str] = DATA["accumulators"]
 """The type in which products of elements are summed and handed on, where it is another than theirs."""
 
 

@@ -220,42 +220,34 @@ _REDUCTIONS: dict[str, Callable[[Numbers], float]] = {
 
 def content_of(call: MegEngineCall) -> Content | None:
     """The numbers of an operator's single result, or None."""
-    rule, shape = _RULES.get(call.type), call.outs[0] if len(call.outs) == 1 else None
-    if rule is None or not sh.complete(shape) or math.prod(sh.known(shape)) > SMALL:
+    shape = call.outs[0] if len(call.outs) == 1 and call.type in _RULES else None
+    if not sh.complete(shape) or math.prod(sh.known(shape)) > SMALL:
         return None
     try:
-        found = rule(call)
-    except (Unknown, ArithmeticError, IndexError, TypeError, ValueError):  # the file's numbers may be anything
+        found = tuple(_RULES[call.type](call))
+    except (Unknown, ArithmeticError, LookupError, TypeError, ValueError):  # the file's numbers may be anything
         return None
-    if found is None or len(found) != math.prod(sh.known(shape)):
-        return None
-    if any(not math.isfinite(number) or abs(number) > _LARGEST for number in found):
-        return None
-    return Content(sh.known(shape), found)
+    fits = len(found) == math.prod(sh.known(shape)) and all(abs(number) <= _LARGEST for number in found)
+    return Content(sh.known(shape), found) if fits else None
 
 
-def _shape_content(call: MegEngineCall) -> Numbers | None:
+def _shape_content(call: MegEngineCall) -> Numbers:
     found, axis = sh.broadcast(call.every()), call.attrs.integer("axis")
     return sh.known(found if axis == NO_OPTIONAL_AXIS else (found[sh.axis_of(axis, len(found))],))
 
 
-def _stretched(call: MegEngineCall, place: int) -> Numbers:
-    """The numbers of an input, stretched to the result's shape."""
-    found = call.contents[place]
-    if found is None:
-        raise Unknown
-    return found.stretched(sh.known(call.outs[0])).items  # type: ignore[return-value]
+def _stretched(call: MegEngineCall) -> Iterator[Numbers]:
+    """The numbers of each input, stretched to the result's shape."""
+    for found in call.contents:
+        if found is None:
+            raise Unknown
+        yield found.stretched(sh.known(call.outs[0])).items  # type: ignore[misc]
 
 
-def _typed(call: MegEngineCall, numbers: Numbers) -> Numbers:
-    """As the result's element type keeps them."""
-    return numbers if call.out_types[0] in FLOATING else tuple(math.trunc(number) for number in numbers)
-
-
-def _elementwise(call: MegEngineCall) -> Numbers | None:
-    columns = [_stretched(call, place) for place in range(len(call.ins))]
-    function = _EVALUATED.get(call.attrs.text("mode"))
-    return _typed(call, tuple(function(*row) for row in zip(*columns, strict=True))) if function else None
+def _elementwise(call: MegEngineCall, function: Callable[..., Any]) -> Numbers:
+    """The results as their element type keeps them."""
+    found = map(function, *_stretched(call))
+    return tuple(found if call.out_types[0] in FLOATING else map(math.trunc, found))
 
 
 def _vector(call: MegEngineCall, place: int = 0) -> Numbers:
@@ -266,33 +258,31 @@ def _vector(call: MegEngineCall, place: int = 0) -> Numbers:
     return numbers
 
 
-def _slice_content(call: MegEngineCall) -> Numbers | None:
+def _slice_content(call: MegEngineCall) -> Numbers:
     """A part of a vector."""
     numbers = _vector(call)
     for _, *slices, picks in indices(call, 1):
         if picks is not None:
-            place = call.first(picks)
-            return None if place is None or not -len(numbers) <= place < len(numbers) else (numbers[place],)
+            return (numbers[call.first(picks)],)  # type: ignore[index]
         numbers = numbers[slice(*(None if place is None else call.first(place) for place in slices))]
     return numbers
 
 
-def _reduced_content(call: MegEngineCall) -> Numbers | None:
+def _reduced_content(call: MegEngineCall) -> Numbers:
     """A vector to one number."""
-    numbers, function = _vector(call), _REDUCTIONS.get(call.attrs.text("mode"))
-    if not numbers or function is None or call.attrs.integer("axis") not in (0, -1, NO_AXIS) or call.outs[0] != (1,):
-        return None
+    numbers, function = _vector(call), _REDUCTIONS[call.attrs.text("mode")]
+    if not numbers or call.attrs.integer("axis") not in (0, -1, NO_AXIS):
+        raise Unknown
     return (function(numbers),)
 
 
-_RULES: dict[str, Callable[[MegEngineCall], Numbers | None]] = {
+_KEPT = ("Reshape", "AxisAddRemove", "Identity", "Copy", "MarkNoBroadcastElemwise")
+_RULES: dict[str, Callable[[MegEngineCall], Any]] = {
     "GetVarShape": _shape_content,
-    "Elemwise": _elementwise,
-    "TypeCvt": lambda call: _typed(call, _stretched(call, 0)),
-    **dict.fromkeys(
-        ("Reshape", "AxisAddRemove", "Identity", "Copy", "MarkNoBroadcastElemwise"), lambda call: call.value(0)
-    ),
-    "Broadcast": lambda call: _stretched(call, 0),
+    "Elemwise": lambda call: _elementwise(call, _EVALUATED[call.attrs.text("mode")]),
+    "TypeCvt": lambda call: _elementwise(call, lambda number: number),
+    "Broadcast": lambda call: next(_stretched(call)),
+    **dict.fromkeys(_KEPT, lambda call: call.value(0)),
     "Concat": lambda call: tuple(number for place in range(len(call.ins)) for number in _vector(call, place)),
     "Subtensor": _slice_content,
     "Reduce": _reduced_content,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
 from opcost.core.parsing import packaged_table
-from opcost.frontends.mxnet.ops.table import FUNCTIONS, on_bytes, table_of
+from opcost.frontends.mxnet.ops.table import FUNCTIONS, on_bytes
 from opcost.frontends.rows import RowOperator
 
 DATA: dict[str, Any] = packaged_table(__package__, "operators.json")
@@ -19,6 +20,9 @@ def all_operators() -> dict[str, RowOperator]:
 
     FUNCTIONS.enter(contraction, elementwise, index, layers, reshape, table, vision)
     rows = [FUNCTIONS.row(**each) for family in DATA["rows"].values() for each in family]
-    plain = [*elementwise.rows_of_functions(DATA["functions"]), *rows, *control.ROWS]
-    found = table_of(plain)
-    return table_of(plain, [on_bytes(found, **each) for each in DATA["on bytes"]])
+    found = _by_name([*elementwise.rows_of_functions(DATA["functions"]), *rows, *control.ROWS])
+    return found | _by_name(on_bytes(found, **each) for each in DATA["on bytes"])
+
+
+def _by_name(rows: Iterable[RowOperator]) -> dict[str, RowOperator]:
+    return {name: row for row in rows for name in row.names}

@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import TypeAlias
 
 from opcost.core.shapes import Shape, Unknown
-from opcost.errors import GraphError
 from opcost.frontends.mxnet.symbol import MOST_OUTPUTS, AttributeFault, Attributes, Entry, Symbol, SymbolNode
 from opcost.frontends.rows import Means, Places, RowCall, RowFunctions, RowOperator, Tensor, Type
 
@@ -81,18 +80,6 @@ def inputs_of(operator: RowOperator, call: SymbolCall, kind: str) -> Places:
     return tuple([place for place in places if place < count])
 
 
-def table_of(*families: Iterable[RowOperator]) -> dict[str, RowOperator]:
-    """Operators by all their names; a name with two rows is an error."""
-    found: dict[str, RowOperator] = {}
-    for family in families:
-        for operator in family:
-            for name in operator.names:
-                if name in found:
-                    raise GraphError(f"the MXNet operator {name!r} has two rows")
-                found[name] = operator
-    return found
-
-
 # -- eight-bit arithmetic: every tensor comes with the smallest and the largest number that it represents ----------------
 
 
@@ -112,10 +99,8 @@ def on_bytes(
     def part(call: SymbolCall) -> SymbolCall:
         """The call as the operator of full precision sees it."""
         count = tensors or len(call.ins) // 3
-        return SymbolCall(
-            call.attrs, call.ins[:count], call.outs[:1], call.in_types[:count], call.out_types[:1],
-            np_shape=call.np_shape, version=call.version, training=call.training,
-        )  # fmt: skip
+        outs, types = call.outs[:1], call.out_types[:1]
+        return replace(call, ins=call.ins[:count], outs=outs, in_types=call.in_types[:count], out_types=types)
 
     def shapes(call: SymbolCall) -> None:
         plain = part(call)

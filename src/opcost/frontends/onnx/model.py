@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
@@ -42,8 +42,6 @@ class AttributeReference(NamedTuple):
 
 
 Attributes: TypeAlias = "dict[Piece, tuple[str, Any]]"  # Attributes that were read, by their bytes
-_PLAIN = frozenset((1, 2, 3, 4, 6, 7, 8))  # Kinds of attributes that are numbers, texts and tensors
-_KINDS = _PLAIN | {5, 10, 11}  # Those, graphs, and sparse tensors
 _FIELDS = {2: 3, 1: 2, 3: 4, 7: 8, 6: 7}  # Of plain kinds, which field has the value
 
 
@@ -154,34 +152,30 @@ def _attribute(message: Piece, depth: int, seen: Attributes) -> tuple[str, Any]:
     if 21 in parts.found:
         return name, AttributeReference(parts.text(21))
     kind = parts.whole(20)
-    if kind not in _KINDS:  # in the first versions it follows from the fields
+    if kind not in _PLAIN and kind not in _GRAPHS:  # in the first versions it follows from the fields
         kind = next((kind for kind, number in _FIELDS.items() if number in parts.found), 0)
-    match kind:
-        case 1:
-            value: Any = floats(parts.all(2)[-1])[0] if 2 in parts.found else 0.0
-        case 2:
-            value = parts.whole(3)
-        case 3:
-            value = parts.text(4)
-        case 4:
-            value = _tensor(piece(parts.all(5)[-1])) if 5 in parts.found else None
-        case 5:
-            value = _graph(piece(parts.all(6)[-1]), depth + 1, seen) if 6 in parts.found else None
-        case 6:
-            value = tuple(value for each in parts.all(7) for value in floats(each))
-        case 7:
-            value = tuple(parts.integers(8))
-        case 8:
-            value = tuple(map(text, parts.all(9)))
-        case 10:
-            value = tuple(_graph(piece(each), depth + 1, seen) for each in parts.all(11))
-        case 11:
-            value = _sparse(piece(parts.all(22)[-1])) if 22 in parts.found else None
-        case _:
-            value = None
-    if kind in _PLAIN:
+    if kind in _GRAPHS:
+        graphs = tuple(_graph(piece(each), depth + 1, seen) for each in parts.all(_GRAPHS[kind]))
+        return name, graphs if kind == 10 else graphs[-1] if graphs else None
+    read = _PLAIN.get(kind)
+    value = read(parts) if read is not None else None
+    if read is not None:
         seen[message] = name, value
     return name, value
+
+
+_GRAPHS = {5: 6, 10: 11}  # Kinds of attributes that are a graph and several, and their fields
+_PLAIN: dict[int, Callable[[MessageFields], Any]] = {
+    1: lambda parts: floats(parts.all(2)[-1])[0] if 2 in parts.found else 0.0,
+    2: lambda parts: parts.whole(3),
+    3: lambda parts: parts.text(4),
+    4: lambda parts: _tensor(piece(parts.all(5)[-1])) if 5 in parts.found else None,
+    6: lambda parts: tuple(value for each in parts.all(7) for value in floats(each)),
+    7: lambda parts: tuple(parts.integers(8)),
+    8: lambda parts: tuple(map(text, parts.all(9))),
+    11: lambda parts: _sparse(piece(parts.all(22)[-1])) if 22 in parts.found else None,
+}
+"""Kinds that are numbers, texts and tensors."""
 
 
 def _tensor(message: Piece) -> StoredValue:

@@ -140,24 +140,16 @@ def _stft(call: NodeCall) -> OperatorMeaning:
 
 
 def _rfft(call: NodeCall) -> OperatorMeaning:
-    x = _along_one(call)
-    length = known(x.dims[-1:])[0]
-    shape = (*x.dims[:-1], length // 2 + 1, 2)
-    return _transformed(call, call.viewed(x, (*x.dims, 1)), shape, length, real=True)
-
-
-def _irfft(call: NodeCall) -> OperatorMeaning:
-    x = _along_one(call)
+    """Along one axis, of real numbers, or back to them."""
+    x, axes = call["x"], call.whole("signal_ndim", 1)
+    if axes != 1:
+        raise Unknown(f"its attribute signal_ndim={axes} is not supported")
+    if call.node.op == "Rfft":
+        length = known(x.dims[-1:])[0]
+        return _transformed(call, call.viewed(x, (*x.dims, 1)), (*x.dims[:-1], length // 2 + 1, 2), length, real=True)
     front, length = x.dims[:-2], 2 * (known(x.dims[-2:-1])[0] - 1)
     found = _transformed(call, x, (*front, length, 1), length, real=True)
     return found._replace(outs=[found.outs[0]._replace(shape=(*front, length))])
-
-
-def _along_one(call: NodeCall) -> Operand:
-    """The input of a transform along one axis."""
-    if call.whole("signal_ndim", 1) != 1:
-        raise Unknown(f"its attribute signal_ndim={call.whole('signal_ndim')} is not supported")
-    return call["x"]
 
 
 def _transformed(call: NodeCall, x: Operand, shape: Dims, length: int, *, real: bool) -> OperatorMeaning:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -12,7 +13,7 @@ from opcost.frontends.nodes import MOST_AXES, results
 from opcost.frontends.nodes.meaning import Handler, NodeCall, OperatorMeaning, Out
 from opcost.frontends.nodes.operators import function, suppressed
 from opcost.frontends.nodes.results import common, fitting, like, numel, one
-from opcost.frontends.nodes.windows import pool, then
+from opcost.frontends.nodes.windows import SlidingWindow, pool, then
 
 EXPRESSIONS: dict[str, Handler] = {
     "activated_function": lambda call: _activated(call, function(call)),
@@ -198,10 +199,15 @@ def _where(call: NodeCall) -> OperatorMeaning:
     return one("gather", NO_ATTRS, (count, len(x.dims)), "int64")
 
 
-def swept(extent: Extent, kernel: Extent, stride: int, dilation: int, spread: int, pads: tuple[int, int]) -> Extent:
-    """The number of windows along an axis, between whose elements zeros are put first."""
-    grown = None if extent is None else (extent - 1) * spread + 1
-    return shapes.windows(grown, kernel, stride=stride, dilation=dilation, padding=pads)
+def swept(
+    space: Sequence[Extent], kernel: Sequence[Extent], stride: Sequence[int], dilation: Sequence[int],
+    spread: Sequence[int] = (), pads: Sequence[int] = (),
+) -> Dims:  # fmt: skip
+    """The number of windows along each axis, between whose elements zeros are put first (`spread`)."""
+    factors = spread or (1,) * len(space)
+    grown = [None if extent is None else (extent - 1) * by + 1 for extent, by in zip(space, factors, strict=True)]
+    pairs = list(zip(pads[::2], pads[1::2], strict=True))
+    return SlidingWindow(tuple(kernel), tuple(grown), stride=stride, dilation=dilation, pads=pairs).swept()
 
 
 # -- reductions, pools, normalizations, interpolations, sorting, transforms ----------------------------------------------
@@ -217,15 +223,10 @@ def _reduce_by_graph(call: NodeCall) -> OperatorMeaning:
 def _reduce_window(call: NodeCall) -> OperatorMeaning:
     x = call[0]
     if call.node.op == "REDUCE_WINDOW":
-        window, strides, dilations = call[2].integers, call[3].integers, call[4].integers
-        spread, pads = (1,) * len(window), (0,) * (2 * len(window))
+        words: list[tuple[int, ...]] = [call[place].integers for place in (2, 3, 4)]
     else:
-        window, ones = call.attrs["window"], (1,) * len(call.attrs["window"])
-        strides, dilations, spread = (call.attrs[name] or ones for name in ("strides", "dilations", "base"))
-        pads = call.attrs["padding"] or (0,) * (2 * len(window))
-    axes = zip(x.dims, window, strides, dilations, spread, zip(pads[::2], pads[1::2], strict=True), strict=True)
-    shape = tuple(swept(*axis) for axis in axes)
-    return one("pool", {"fn": "max", "window": prod(window)}, shape, x.dtype, [x])
+        words = [call.attrs[name] for name in ("window", "strides", "dilations", "base", "padding")]
+    return one("pool", {"fn": "max", "window": prod(words[0])}, swept(x.dims, *words), x.dtype, [x])
 
 
 def _resize(call: NodeCall) -> OperatorMeaning:

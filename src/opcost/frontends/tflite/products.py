@@ -71,17 +71,13 @@ def _dot_general(call: NodeCall) -> OperatorMeaning:
 def _convolution(call: NodeCall) -> OperatorMeaning:
     """Axes are where the options put them; an element of the result meets the kernel of one group."""
     x, weight, at = call[0], call[1], call.attrs
-    kernel = [weight.dims[axis] for axis in at["kernel_space"]]
-    rank = len(kernel)
-    strides, dilations, spread = (at[name] or (1,) * rank for name in ("strides", "dilations", "spread"))
-    pads = at["padding"] or (0,) * (2 * rank)
-    shape: list[Extent] = [None] * (rank + 2)
+    kernel, space = [weight.dims[axis] for axis in at["kernel_space"]], [x.dims[axis] for axis in at["in_space"]]
+    counts = swept(space, kernel, *[at[name] for name in ("strides", "dilations", "spread", "padding")])
+    shape: list[Extent] = [None] * (len(kernel) + 2)
     shape[at["out_batch"]] = x.dims[at["in_batch"]]
     shape[at["out_channels"]] = weight.dims[at["kernel_out"]]
-    for place, axis in enumerate(at["out_space"]):
-        around = (pads[2 * place], pads[2 * place + 1])
-        extent = x.dims[at["in_space"][place]]
-        shape[axis] = swept(extent, kernel[place], strides[place], dilations[place], spread[place], around)
+    for axis, count in zip(at["out_space"], counts, strict=True):
+        shape[axis] = count
     macs = numel(tuple(shape)) * prod(known((*kernel, weight.dims[at["kernel_in"]])))
     return one("conv", {"macs": macs}, tuple(shape), x.dtype, [x, weight])
 

@@ -65,7 +65,7 @@ def _apply(
     **fields: Attr,
 ) -> Any:
     operators: list[FileOperator] = []
-    numbers: dict[int, tuple[int | float, ...]] = {}
+    numbers: dict[int, Content] = {}
     for place, given in enumerate(inputs):
         constant = isinstance(given, list)
         shape = (len(given),) if constant else tuple(given)
@@ -74,7 +74,7 @@ def _apply(
         source = "ImmutableTensor" if constant else "Host2DeviceCopy"
         operators.append(FileOperator(place, source, "", ParamFields(), (), (place,), (tensor,)))
         if constant:
-            numbers[place] = tuple(given)
+            numbers[place] = Content((len(given),), tuple(given))
     count = len(inputs)
     made = tuple(range(count, count + outputs))
     param = ParamFields({**_defaults(table), **fields})

@@ -121,15 +121,6 @@ def _crop(call: NodeCall) -> OperatorMeaning:
     return results.copied(x, (*x.dims[:-2], *space))
 
 
-_SCATTERED = {"add": "add", "sub": "add", "mul": "mul", "div": "mul", "max": "max", "min": "min"}
-
-
-def _scatter(call: NodeCall) -> OperatorMeaning:
-    fn = _SCATTERED.get(call.text("mode", "add"))
-    reads = [call["data"], call["indices"], call["updates"]]
-    return like(call["data"], "scatter", {"fn": fn} if fn else NO_ATTRS, reads)
-
-
 def _reshape_image(call: NodeCall) -> OperatorMeaning:
     x, wanted = call["x"], call.integers("shape") or ()
     front = x.dims[: max(len(x.dims) - 3, 0)]

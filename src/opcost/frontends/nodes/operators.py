@@ -222,6 +222,16 @@ def _gather_nd(call: NodeCall) -> OperatorMeaning:
     return one("gather", NO_ATTRS, (*indices.dims[:-1], *x.dims[depth:]), x.dtype, [x, indices])
 
 
+_SCATTERED = {"add": "add", "sub": "add", "mul": "mul", "div": "mul", "max": "max", "min": "min"}
+
+
+def _scatter(call: NodeCall) -> OperatorMeaning:
+    """Elements are put in their places, or combined with what is there."""
+    fn = _SCATTERED.get(call.text("mode"))
+    reads = [call["data"], call["indices"], call["updates"]]
+    return like(call["data"], "scatter", {"fn": fn} if fn else NO_ATTRS, reads)
+
+
 # -- from nothing --------------------------------------------------------------------------------------------------------
 
 

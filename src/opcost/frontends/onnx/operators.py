@@ -151,12 +151,6 @@ def _col2im(call: NodeCall) -> OperatorMeaning:
 # -- by index ------------------------------------------------------------------------------------------------------------
 
 
-def _scatter(call: NodeCall) -> OperatorMeaning:
-    fn = call.text("reduction", "none")
-    reads = [call["x"], call["indices"], call["updates"]]
-    return like(call["x"], "scatter", {"fn": fn} if fn != "none" else NO_ATTRS, reads)
-
-
 def _gather_quantized(call: NodeCall) -> OperatorMeaning:
     shape = shapes.gathered(call[0].dims, call[1].dims, shapes.axis_of(call.whole("gather_axis"), len(call[0].dims)))
     return one("embedding", NO_ATTRS, shape, call[2].dtype, call.given)

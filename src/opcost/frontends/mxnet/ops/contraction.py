@@ -193,10 +193,8 @@ def _triangular_product(call: SymbolCall) -> Attrs:
 
 def _symmetric(call: SymbolCall) -> Attrs:
     """A times its own transpose."""
-    *batch, rows, columns = call.dims(0)
-    side, depth = (columns, -2) if call.attrs.flag("transpose") else (rows, -1)
-    call.put_out(0, (*batch, side, side))
-    return {"depth": call.x()[depth]}
+    found = pattern("... d n -> ... n n" if call.attrs.flag("transpose") else "... n d -> ... n n")(call)
+    return {"depth": sh.known((found.get("d"),))[0]}
 
 
 def _qr(call: SymbolCall) -> list[Shape]:

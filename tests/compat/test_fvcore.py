@@ -191,7 +191,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.fixture
 def _indented(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """fvcore indents its cells and tells tabulate to keep that by a switch that newer releases have as an argument."""
+    """fvcore indents its cells and makes tabulate keep that by a switch that newer releases have as an argument."""
 
     class Tabulate:
         PRESERVE_WHITESPACE = True
@@ -282,7 +282,7 @@ def test_a_handle_that_returns_a_number_counts_under_the_operators_name() -> Non
 
 @pytest.mark.parametrize("name", NETS)
 def test_handles_written_for_fvcore_work_unchanged(name: str) -> None:
-    """fvcore's own handles ask jit values for shapes, constants and lists."""
+    """fvcore's own handles read shapes, constants and lists from jit values."""
     make, shape = NETS[name]
     handles = {
         "aten::_convolution": jit_handles.conv_flop_jit,

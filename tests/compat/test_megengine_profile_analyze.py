@@ -56,16 +56,16 @@ def names_of(text: str) -> list[str]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_text_is_that_of_the_real_tool(case: str, printed: Callable[..., str]) -> None:
-    wanted = CASES[case]
-    assert printed(wanted["profile"], *wanted["options"]) == wanted["stdout"]
+    expected = CASES[case]
+    assert printed(expected["profile"], *expected["options"]) == expected["stdout"]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_opcost_analyze_prints_the_same_text(case: str, opcost_command: Callable[..., Any]) -> None:
-    wanted = CASES[case]
-    found = opcost_command("analyze", profile(wanted["profile"]), *wanted["options"])
+    expected = CASES[case]
+    found = opcost_command("analyze", profile(expected["profile"]), *expected["options"])
     assert found.code == 0, found.err
-    assert found.out == wanted["stdout"]
+    assert found.out == expected["stdout"]
 
 
 @pytest.mark.parametrize("column", ["FLOPS", "Flops", "flops"])
@@ -123,7 +123,7 @@ def test_a_wiki_table_without_a_row_has_its_header(printed: Callable[..., str]) 
     assert [word.strip() for word in table[0].strip("|").split("|")][6:9] == ["opr name", "opr type", "opr id"]
 
 
-def test_strides_stand_on_a_line_of_their_own_in_a_wiki_table(tmp_path: Path, printed: Callable[..., str]) -> None:
+def test_strides_are_on_a_line_of_their_own_in_a_wiki_table(tmp_path: Path, printed: Callable[..., str]) -> None:
     def stride(data: dict[str, Any]) -> None:
         operators = data["graph_exec"]["operator"]
         for number, footprint in data["profiler"]["opr_footprint"].items():
@@ -199,8 +199,8 @@ def test_a_file_that_is_no_profile_is_named(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize("options", [(), ("-t", "0"), ("-t", "-2")])
 def test_top_is_a_slice(options: Sequence[str], printed: Callable[..., str]) -> None:
     every = names_of(printed(RESNET, "-t", "0", "--dump-only-opr"))
-    wanted = {(): every[:3], ("-t", "0"): every, ("-t", "-2"): every[:-2]}[tuple(options)]
-    assert names_of(printed(RESNET, "--dump-only-opr", *options)) == wanted
+    expected = {(): every[:3], ("-t", "0"): every, ("-t", "-2"): every[:-2]}[tuple(options)]
+    assert names_of(printed(RESNET, "--dump-only-opr", *options)) == expected
 
 
 def test_sums_are_those_of_numpy() -> None:

@@ -210,7 +210,7 @@ def test_a_saved_report_is_shown(tmp_path: Path) -> None:
     assert quiet(tmp_path / "mlp.json", convention="opcost")[0].flops == report.totals.flops
 
 
-def test_a_wrong_name_is_told() -> None:
+def test_a_wrong_name_is_refused() -> None:
     with pytest.raises(UnknownSource, match="nothing"):
         quiet("nothing.mge")
     with pytest.raises(UnknownName, match="opcost"):

@@ -84,7 +84,7 @@ def test_every_input_and_every_output_of_a_node_is_shown(summary: Callable[..., 
     assert row.split()[1] == "4x12x12"
 
 
-def test_lines_and_columns_are_as_long_as_asked_for(summary: Callable[..., str]) -> None:
+def test_lines_and_columns_are_as_long_as_requested(summary: Callable[..., str]) -> None:
     printed = summary(
         DATA / "zoo/alexnet/model", {"data": (1, 3, 224, 224)}, line_length=80, positions=[30, 50, 62, 80]
     )
@@ -173,7 +173,7 @@ def test_a_constant_and_a_fixed_gamma_are_parameters_that_are_not_trained() -> N
     assert (found.params, found.trainable_params) == (totals["params_arg"], totals["params_trainable"])
 
 
-def test_operators_without_a_price_are_named() -> None:
+def test_operators_without_a_cost_are_named() -> None:
     assert count_flops(DATA / "adv/cond/model", {"data": (2, 3)}).uncounted == ("mxnet::_cond",)
 
 

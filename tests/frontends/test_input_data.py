@@ -176,7 +176,7 @@ def test_archives_that_are_none_are_refused(tmp_path: Path) -> None:
 
 
 def test_shared_tuples_do_not_blow_up(tmp_path: Path) -> None:
-    """A tuple of itself twice, thirty times: two to the thirtieth elements for whoever writes it out."""
+    """A tuple of itself twice, thirty times: two to the thirtieth elements when it is written out."""
     doubled = b"N" + b"".join(b"q%ch%c\x86" % (n, n) for n in range(30))
     content = b"\x80\x04cnumpy\n_frombuffer\n(C\x00cnumpy\ndtype\n\x8c\x02f4\x85R" + doubled + b"\x8c\x01CtR."
     with pytest.raises(InputError):

@@ -57,7 +57,7 @@ def test_no_text_raises_anything_but_our_errors(text: str) -> None:
         parse_input(text)
 
 
-def test_every_short_name_of_a_type_stands_for_a_known_type() -> None:
+def test_every_short_name_of_a_type_is_a_known_type() -> None:
     assert {parse_dtype(short) for short in ALIASES} <= set(BITS)
 
 

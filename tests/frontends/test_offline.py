@@ -60,7 +60,7 @@ def test_a_function_imported_by_name_meanwhile_works_afterwards() -> None:
     assert loads(pickle.dumps(3)) == 3
 
 
-def test_a_library_that_hides_the_refusal_does_not_hide_what_was_asked_for() -> None:
+def test_a_library_that_hides_the_refusal_does_not_hide_the_requested_address() -> None:
     def fetch() -> None:
         try:
             socket.getaddrinfo("example.org", 443)

@@ -40,10 +40,10 @@ def seen(message: bytes) -> list[tuple[int, object]]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_file_tells_what_the_same_bytes_tell(seed: int) -> None:
+def test_a_file_reads_as_the_same_bytes_do(seed: int) -> None:
     """Fields of all lengths, so that some end at, before and behind the end of every block that is read."""
     dice = random.Random(seed)
-    wanted: list[tuple[int, object]] = []
+    expected: list[tuple[int, object]] = []
     message = b""
     while len(message) < SMALL + 3 * BLOCK:
         place = dice.choice([1, 2, 15, 16, 2000])
@@ -61,9 +61,9 @@ def test_a_file_tells_what_the_same_bytes_tell(seed: int) -> None:
             case _:
                 value = dice.randbytes(dice.randrange(300))
                 message += field(place, value)
-        wanted.append((place, value))
-    assert seen(message) == wanted
-    assert list(fields(message)) == wanted
+        expected.append((place, value))
+    assert seen(message) == expected
+    assert list(fields(message)) == expected
 
 
 def test_what_is_large_is_found_and_not_read() -> None:

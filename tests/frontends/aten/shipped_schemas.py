@@ -31,7 +31,7 @@ def dispatched() -> Iterator[str]:
 
 
 def is_shipped(schema: Schema) -> bool:
-    """What a program or a trace may hold and the table knows; where `out=` stands, what stands before it tells."""
+    """What a program or a trace may hold and the table knows; not the forms with `out=`, which the plain ones cover."""
     library, _, base = schema.name.partition("::")
     if library not in LIBRARIES or any(argument.out for argument in schema.arguments) or OF_NO_USE.search(base):
         return False

@@ -81,7 +81,7 @@ ROWS = [
     Row("mps_convolution_transpose_backward", {"grad_output": x(P, S, 6, 6), "self": x(P, Q, R, R), "weight": x(Q, S, 2, 2),
                                                "output_mask": [False, True]}, (), "conv",
         {"grads": ("weight",), "transposed": True}, "grad_output self weight"),
-    # attention of packed sequences: their starts and the end stand in one tensor
+    # attention of packed sequences: their starts and the end are in one tensor
     Row("_cudnn_attention_forward", {**HEADS, "cum_seq_q": None, "is_causal": True, "attn_bias": None}, (x(P, Q, R, S),),
         "attention", {"causal": True}, "query key value"),
     Row("_cudnn_attention_forward", {**HEADS, "cum_seq_q": STARTS, "is_causal": False, "attn_bias": x(Q, T)}, (x(P, Q, R, S),),
@@ -156,7 +156,7 @@ ROWS = [
     Row("to", {"self": x(P, Q)}, (x(P, Q, dtype="float64"),), "copy", {}, "self"),
     Row("reshape", {"self": x(P, Q), "shape": [Q, P]}, (x(Q, P),), "view", {}, "self"),
     Row("reshape", {"self": Described((P, Q), (1, P), "float32"), "shape": [P * Q]}, (x(P * Q),), "copy", {}, "self"),
-    # norms: what is scaled and shifted, and how many of the gradients are asked for
+    # norms: what is scaled and shifted, and how many of the gradients are requested
     Row("batch_norm_backward", {"grad_out": x(P, Q), "input": x(P, Q), "weight": x(Q), "update": True, "output_mask": [True,
         True, False]},
         (), "norm", {"fn": "batch", "grad": True, "affine": 1, "training": True}, "grad_out input weight"),
@@ -278,12 +278,12 @@ ROWS = [
 ]  # fmt: skip
 
 
-def test_a_file_may_not_ask_for_more_layers_than_anybody_stacks() -> None:
-    asked = {**GATED, "bidirectional": False}
-    row = Row("lstm", {**asked, "num_layers": 4096}, (), "", {})
+def test_a_file_may_not_declare_more_layers_than_any_model_has() -> None:
+    args = {**GATED, "bidirectional": False}
+    row = Row("lstm", {**args, "num_layers": 4096}, (), "", {})
     assert len(translated(row).attrs["layers"]) == 4096
     with pytest.raises(ValueError, match="4097 layers"):
-        translated(row._replace(args={**asked, "num_layers": 4097}))
+        translated(row._replace(args={**args, "num_layers": 4097}))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{i}-{row.name}" for i, row in enumerate(ROWS)])

@@ -50,7 +50,7 @@ ROWS = [
           "attention", {"causal": True} if causal else {}, "query key value") for causal in (True, False)),
     Row("torchao::_scaled_embedding_bag", {"qweight": x(P, Q), "indices": x(R)}, (x(S, Q),), "elementwise", {"fn": "addcmul",
         "elements": R * Q}),
-    # quantized layers, whose weights lie in packages
+    # quantized layers, whose weights are in packages
     *(Row(f"quantized::{name}", {"X": x(P, Q), "W_prepack": Package(x(R, Q), bias)}, (x(P, R),), "matmul", {"depth": Q, **attrs})
       for name, bias, attrs in (("linear", None, {}), ("linear_relu", x(R), {"then": ("relu",), "bias": True}),
                                 ("linear_leaky_relu", None, {"then": ("leaky_relu",)}), ("linear_tanh", None,

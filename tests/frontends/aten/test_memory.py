@@ -1,4 +1,4 @@
-"""How tensors lie in memory and of which type results are, held against what PyTorch says of tensors without data."""
+"""How tensors are laid out in memory and of which type results are, compared with PyTorch's tensors without data."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def tensors() -> list[torch.Tensor]:
     return found
 
 
-def test_a_new_tensor_lies_row_by_row() -> None:
+def test_a_new_tensor_is_stored_row_by_row() -> None:
     assert [row_major(shape) for shape in SHAPES] == [torch.empty(shape, device="meta").stride() for shape in SHAPES]
 
 
@@ -66,7 +66,7 @@ def test_memory_is_seen_with_another_shape_where_pytorch_sees_it_so() -> None:
             views += 1
             found = seen_as(described, shape)
             assert found is not None, (x.shape, x.stride(), shape)
-            if x.numel():  # how axes of one element lie is a matter of taste
+            if x.numel():  # the strides of axes of one element are a matter of taste
                 assert [s for s, n in zip(found, shape, strict=True) if n != 1] == [
                     s for s, n in zip(expected, shape, strict=True) if n != 1
                 ], (x.shape, x.stride(), shape)

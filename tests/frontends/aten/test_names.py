@@ -1,7 +1,7 @@
 """Every operator that means the same in each call means what its name says.
 
-The table is not read here: kinds and attributes are told by the words in an operator's name, so that an entry in the wrong
-place, or with another attribute, is noticed. In-place forms and overloads of the same name are found by `resolve`.
+The table is not read here: kinds and attributes are those that the words in an operator's name say, so that an entry in
+the wrong place, or with another attribute, fails. In-place forms and overloads of the same name are found by `resolve`.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ ENDINGS: list[tuple[str, str]] = [
 ]  # fmt: skip
 
 
-def told_by_name(name: str) -> tuple[str, dict[str, Any]]:
+def meant_by_name(name: str) -> tuple[str, dict[str, Any]]:
     """Kind and attributes by the words of a name without the library aten."""
     for pattern, kind, attrs in FAMILIES:
         if found := re.fullmatch(pattern, name):
@@ -194,6 +194,6 @@ def _reads(name: str) -> tuple[str, ...]:
 
 def test_an_operator_means_what_its_name_says() -> None:
     constant = {name.removeprefix("aten::"): each for name, each in HANDLERS.items() if isinstance(each, Constant)}
-    held = {name: (each.kind, each.attrs, each.reads) for name, each in constant.items()}
-    assert held == {name: (*told_by_name(name), _reads(name)) for name in constant}
+    found = {name: (each.kind, each.attrs, each.reads) for name, each in constant.items()}
+    assert found == {name: (*meant_by_name(name), _reads(name)) for name in constant}
     assert len(constant) > 950

@@ -1,4 +1,4 @@
-"""What an operator consists of is what PyTorch runs in its place: the parts that are worked out are held against a run."""
+"""An operator consists of what PyTorch runs in its place: the parts that are worked out are compared with a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def x(*shape: int, dtype: torch.dtype = torch.float32, learns: bool = False) -> 
 
 
 def turned(*shape: int) -> torch.Tensor:
-    """The last two axes lie in memory the other way round."""
+    """The last two axes are in memory the other way round."""
     return x(*shape[:-2], shape[-1], shape[-2]).transpose(-1, -2)
 
 
@@ -131,7 +131,7 @@ WHOLE = {
     "aten::nll_loss2d_forward": "aten::nll_loss_forward",
     "aten::_trilinear": "aten::bilinear",
 }
-"""Operators in whose place another name stands, with the same cost."""
+"""Operators that are counted under another name, with the same cost."""
 
 
 class Catch(TorchDispatchMode):
@@ -166,14 +166,14 @@ def called(name: str, overload: str, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def cost(plan: Any, call: AtenCall) -> tuple[Any, ...]:
-    """Kind and cost of a call. How its tensors lie beside each other costs nothing, and parts are told row by row."""
+    """Kind and cost of a call. The layout of its tensors costs nothing, and parts are given row by row."""
     found = translate(plan, call)
     ins = tuple(flat(call.args.values())) if found.ins is None else found.ins
     outs = call.outs if found.outs is None else found.outs
     specs = [tuple(TensorSpec(tuple(t.shape), str(t.dtype)) for t in group) for group in (ins, outs)]
-    priced = RULES[found.kind](OpView(found.kind, plan.name, specs[0], specs[1], found.attrs))
+    counted = RULES[found.kind](OpView(found.kind, plan.name, specs[0], specs[1], found.attrs))
     attrs = {name: value for name, value in found.attrs.items() if name not in ("strided", "turned")}
-    return found.kind, WHOLE.get(plan.name, plan.name), tuple(sorted(attrs.items(), key=str)), priced
+    return found.kind, WHOLE.get(plan.name, plan.name), tuple(sorted(attrs.items(), key=str)), counted
 
 
 def parts(func: Any, args: tuple[Any, ...], outs: Any) -> list[tuple[Any, ...]]:

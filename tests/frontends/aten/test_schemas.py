@@ -28,22 +28,25 @@ def generator() -> ModuleType:
 def test_the_shipped_schemas_are_those_of_the_installed_torch() -> None:
     """Another version of torch may have more; what both have takes the same arguments first."""
     made = {line.partition("(")[0]: line for line in generator().lines()}
-    held = {line.partition("(")[0]: line for line in FILE.read_text().splitlines()}
+    stored = {line.partition("(")[0]: line for line in FILE.read_text().splitlines()}
     if torch.__version__.startswith("2.13."):
-        assert held == made
-    both = held.keys() & made.keys()
-    assert len(both) > 0.9 * len(held)
+        assert stored == made
+    both = stored.keys() & made.keys()
+    assert len(both) > 0.9 * len(stored)
     for name in both:
-        names = [[argument.name for argument in parse(line).arguments] for line in (held[name], made[name])]
+        names = [[argument.name for argument in parse(line).arguments] for line in (stored[name], made[name])]
         shorter = min(map(len, names))
         assert names[0][:shorter] == names[1][:shorter]
 
 
 def test_what_pytorch_takes_apart_is_what_its_dispatcher_says() -> None:
-    made, held = set(generator().implicit()), set((files("opcost.frontends.aten") / "implicit.txt").read_text().split())
+    made, stored = (
+        set(generator().implicit()),
+        set((files("opcost.frontends.aten") / "implicit.txt").read_text().split()),
+    )
     if torch.__version__.startswith("2.13."):
-        assert held == made
-    assert len(held & made) > 0.9 * len(held)
+        assert stored == made
+    assert len(stored & made) > 0.9 * len(stored)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +60,7 @@ def test_what_pytorch_takes_apart_is_what_its_dispatcher_says() -> None:
         ("mylib::linear", "", False),
     ],
 )
-def test_an_overload_is_taken_apart_or_stands_for_itself(name: str, overload: str, expected: bool) -> None:
+def test_an_overload_is_taken_apart_or_kept_whole(name: str, overload: str, expected: bool) -> None:
     assert is_implicit(Schema(name, overload, (), ())) is expected
 
 
@@ -102,7 +105,7 @@ def test_one_schema_is_found_without_the_others() -> None:
         ("padding", [0, 0]),
     ]
     assert shipped("aten::add", "Tensor") != shipped("aten::add", "Scalar")
-    assert shipped("aten::nobody", "") is None
+    assert shipped("aten::unknown", "") is None
     assert shipped("aten::ad", "") is None
 
 

@@ -66,7 +66,7 @@ def said(report: opcost.Report) -> list[str]:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_checkpoint_that_fits_its_code_is_told(folder: Callable[..., Path], packed: bool) -> None:
+def test_a_checkpoint_that_fits_its_code_is_noted(folder: Callable[..., Path], packed: bool) -> None:
     path = folder(llama(packed=packed))
     report = opcost.count(path, tokens=4)
     assert report.totals.params == opcost.scan(path).totals.params == PARAMS

@@ -45,7 +45,7 @@ def test_a_token_uses_some_of_the_experts_and_all_that_is_shared(tmp_path: Path,
     assert "2 of 8 experts" in str(found)
 
 
-def test_without_a_configuration_nobody_knows_how_many_experts_are_used(tmp_path: Path) -> None:
+def test_without_a_configuration_the_number_of_used_experts_is_unknown(tmp_path: Path) -> None:
     assert mixture(tmp_path, {}).totals.active_params is None
     assert mixture(tmp_path, {"num_experts": 8, "num_experts_per_tok": 9}).totals.active_params is None
 
@@ -53,22 +53,22 @@ def test_without_a_configuration_nobody_knows_how_many_experts_are_used(tmp_path
 def test_a_head_that_is_tied_and_stored_holds_no_parameters_of_its_own(tmp_path: Path) -> None:
     tensors = {"model.embed_tokens.weight": ("F32", (100, 4)), "lm_head.weight": ("F32", (100, 4))}
     write_safetensors(tmp_path / "model.safetensors", tensors)
-    for told, params in ((False, 800), (True, 400)):
-        (tmp_path / "config.json").write_text(json.dumps({"tie_word_embeddings": told}))
+    for tied, params in ((False, 800), (True, 400)):
+        (tmp_path / "config.json").write_text(json.dumps({"tie_word_embeddings": tied}))
         found = opcost.scan(tmp_path)
         assert (found.totals.params, found.totals.bytes) == (params, 2 * 100 * 4 * 4)
     assert found.tensors[1].tied_to == "model.embed_tokens.weight"
     assert "its bytes count, its parameters do not" in found.notes[0].text
 
 
-def test_a_head_that_is_not_stored_is_told(tmp_path: Path) -> None:
+def test_a_head_that_is_not_stored_is_noted(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "model.safetensors", {"model.embed_tokens.weight": ("F32", (100, 4))})
     (tmp_path / "config.json").write_text(json.dumps({"tie_word_embeddings": True}))
     assert "used twice, counted once" in opcost.scan(tmp_path).notes[0].text
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"a": 1, "a": 2}', "9" * 5000, "[" * 100_000])
-def test_a_damaged_configuration_is_told_and_not_used(tmp_path: Path, content: str) -> None:
+def test_a_damaged_configuration_is_noted_and_not_used(tmp_path: Path, content: str) -> None:
     write_safetensors(tmp_path / "model.safetensors", {"w": ("F32", (4,))})
     (tmp_path / "config.json").write_text(content)
     found = opcost.scan(tmp_path)

@@ -1,4 +1,4 @@
-"""GGUF: both versions, both byte orders, split files, every type; and files that lie."""
+"""GGUF: both versions, both byte orders, split files, every type; and files with false sizes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_parts_are_one_checkpoint_whichever_is_named(tmp_path: Path, named: int)
         opcost.scan(tmp_path / f"m-{named:05}-of-00003.gguf")
 
 
-def test_experts_and_a_tied_head_are_told_by_the_file_itself(tmp_path: Path) -> None:
+def test_experts_and_a_tied_head_are_known_from_the_file_itself(tmp_path: Path) -> None:
     keys = {"general.architecture": "llama", "llama.expert_count": 8, "llama.expert_used_count": 2}
     shapes = {
         "token_embd.weight": (10, 32), "blk.0.ffn_gate_exps.weight": (8, 4, 32), "blk.0.attn_output.weight": (32, 32),

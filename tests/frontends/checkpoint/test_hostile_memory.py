@@ -1,4 +1,4 @@
-"""Small files that stand for large ones: refused or read within a hundred megabytes and a few seconds."""
+"""Small files that declare large ones: refused or read within a hundred megabytes and a few seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MXNet, numpy, ONNX, MegEngine and Keras: the readers that are there already, asked for tensors."""
+"""MXNet, numpy, ONNX, MegEngine and Keras: the readers that are there already, used for tensors."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_weights_of_keras(tmp_path: Path, packing: int) -> None:
         ]
 
 
-def test_a_damaged_file_of_keras_is_told(tmp_path: Path) -> None:
+def test_a_damaged_file_of_keras_is_refused(tmp_path: Path) -> None:
     keras_weights(tmp_path / "m.h5")
     content = (tmp_path / "m.h5").read_bytes()
     (tmp_path / "m.h5").write_bytes(content[:300])
@@ -172,7 +172,7 @@ def unknown(path: Path, content: Any) -> Path:
     return path
 
 
-def test_what_is_no_checkpoint_is_told_by_what_it_is(tmp_path: Path) -> None:
+def test_what_is_no_checkpoint_is_refused_by_what_it_is(tmp_path: Path) -> None:
     for content, message in (
         (b"<!DOCTYPE html>", "an HTML page"),
         (b"version https://git-lfs", "Git LFS pointer"),

@@ -196,7 +196,7 @@ def test_an_object_that_is_made_without_a_call_is_looked_into_and_never_made(tmp
     assert tensor.name == "o.w"
 
 
-def test_a_stack_that_is_cut_short_is_told(tmp_path: Path) -> None:
+def test_a_stack_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     torch.save(net().state_dict(), tmp_path / "m.pt", _use_new_zipfile_serialization=False)
     content = (tmp_path / "m.pt").read_bytes()
     (tmp_path / "m.pt").write_bytes(content[:-1])

@@ -63,8 +63,8 @@ def test_gptq_packs_along_the_inputs(tmp_path: Path, bits: int) -> None:
     assert bits_of(found) == bits + (16 + bits) / GROUP + 32 / OUT
 
 
-@pytest.mark.parametrize("told", ["weight_shape", "configuration"])
-def test_compressed_tensors_of_four_bits(tmp_path: Path, told: str) -> None:
+@pytest.mark.parametrize("bits_from", ["weight_shape", "configuration"])
+def test_compressed_tensors_of_four_bits(tmp_path: Path, bits_from: str) -> None:
     config = {"quantization_config": {"config_groups": {"group_0": {"weights": {"num_bits": 4, "group_size": GROUP}}}}}
     found = scanned(
         tmp_path,
@@ -72,8 +72,8 @@ def test_compressed_tensors_of_four_bits(tmp_path: Path, told: str) -> None:
             "q.weight_packed": ("I32", (OUT, IN // 8)), "q.weight_scale": ("BF16", (OUT, IN // GROUP)),
             "q.weight_shape": ("I64", (2,)),
         },
-        config if told == "configuration" else None,
-        {"q.weight_shape": struct.pack("<2q", OUT, IN)} if told == "weight_shape" else None,
+        config if bits_from == "configuration" else None,
+        {"q.weight_shape": struct.pack("<2q", OUT, IN)} if bits_from == "weight_shape" else None,
     )  # fmt: skip
     weight = weight_of(found)
     assert (weight.shape, weight.dtype, weight.scheme) == ((OUT, IN), "int4", "compressed-tensors")
@@ -193,7 +193,7 @@ def test_a_bias_that_is_called_biases_stays_a_parameter_where_nothing_is_quantiz
     assert found.totals.params == 16 + 4 + 1 + 1
 
 
-def test_integers_that_fit_no_scheme_are_counted_as_stored_and_told(tmp_path: Path) -> None:
+def test_integers_that_fit_no_scheme_are_counted_as_stored_and_noted(tmp_path: Path) -> None:
     found = opcost.scan(write_safetensors(tmp_path / "m.safetensors", {"q.codes": ("I16", (512, 512))}))
     assert found.totals.params == 512 * 512
     assert [note.code for note in found.notes] == ["integers"]

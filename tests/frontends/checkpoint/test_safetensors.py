@@ -1,4 +1,4 @@
-"""safetensors: single files, shards by their index, folders; and files that lie."""
+"""safetensors: single files, shards by their index, folders; and files with false sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAYER = {"q.weight": ("BF16", (4, 6)), "q.bias": ("F32", (4,))}
 PARAMS, BYTES = 4 * 6 + 4, 4 * 6 * 2 + 4 * 4
 
 
-def test_a_file_is_told_by_its_header(tmp_path: Path) -> None:
+def test_a_file_is_recognised_by_its_header(tmp_path: Path) -> None:
     found = opcost.scan(write_safetensors(tmp_path / "m.safetensors", LAYER))
     assert (found.totals.params, found.totals.bytes, found.totals.tensors) == (PARAMS, BYTES, 2)
     assert found.format == "safetensors"
@@ -54,11 +54,11 @@ def test_an_entry_must_be_whole(tmp_path: Path, missing: str) -> None:
 
 
 def test_metadata_may_use_the_words_of_entries(tmp_path: Path) -> None:
-    told = {
+    entries = {
         "__metadata__": {"shape": "4x6", "dtype": "bf16"},
         "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
     }
-    header = json.dumps(told).encode()
+    header = json.dumps(entries).encode()
     path = tmp_path / "m.safetensors"
     path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
     assert opcost.scan(path).totals.params == 2
@@ -94,9 +94,9 @@ def test_shards_that_are_missing_are_named(tmp_path: Path) -> None:
 
 def test_tensors_that_an_index_promises_must_be_there(tmp_path: Path) -> None:
     index = write_sharded(tmp_path, [{"a": ("F32", (2,))}, {"b": ("F32", (2,))}])
-    told = json.loads(index.read_text())
-    told["weight_map"]["c"] = told["weight_map"]["a"]
-    index.write_text(json.dumps(told))
+    promised = json.loads(index.read_text())
+    promised["weight_map"]["c"] = promised["weight_map"]["a"]
+    index.write_text(json.dumps(promised))
     with pytest.raises(SourceError, match="do not hold: c"):
         opcost.scan(tmp_path)
 
@@ -113,7 +113,7 @@ def test_of_several_formats_in_a_folder_the_best_is_taken_and_the_others_are_nam
     ]
 
 
-def test_the_parts_of_a_pipeline_stand_under_their_folders(tmp_path: Path) -> None:
+def test_the_parts_of_a_pipeline_are_under_their_folders(tmp_path: Path) -> None:
     for part in ("unet", "vae"):
         (tmp_path / part).mkdir()
         write_safetensors(tmp_path / part / "diffusion_pytorch_model.safetensors", LAYER)
@@ -127,7 +127,7 @@ def test_two_checkpoints_are_not_one(tmp_path: Path) -> None:
         opcost.scan(one, two)
 
 
-def test_a_folder_without_a_checkpoint_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnknownSource, match="holds no checkpoint"):
         opcost.scan(tmp_path)
 
@@ -172,7 +172,7 @@ def test_a_hostile_file_is_one_clear_error(tmp_path: Path, case: str) -> None:
         opcost.scan(path)
 
 
-def test_a_file_that_is_cut_short_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     header, size = safetensors_header(LAYER)
     (tmp_path / "m.safetensors").write_bytes(header + bytes(size - 1))
     with pytest.raises(SourceError, match=f"take {BYTES} bytes, and the file has {BYTES - 1}"):

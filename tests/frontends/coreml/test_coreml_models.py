@@ -29,7 +29,7 @@ def test_shapes_are_those_that_coremltools_infers_also_with_its_statements_hidde
     model = read_model(MODELS[name])
     if hidden:
         graphs = {
-            key: replace(graph, declared={each: told._replace(shape=None) for each, told in graph.declared.items()})
+            key: replace(graph, declared={each: value._replace(shape=None) for each, value in graph.declared.items()})
             for key, graph in model.graphs.items()
         }
         model = model._replace(graphs=graphs)
@@ -83,7 +83,7 @@ def test_a_net_costs_the_same_as_a_program_and_as_a_neural_network(
         ("mil_conv_custom", 8 * 8 * 8 * 2 * 9),
     ],
 )
-def test_the_dearer_branch_counts_and_a_loop_as_often_as_it_turns(tmp_path: Path, name: str, macs: int) -> None:
+def test_the_more_expensive_branch_counts_and_a_loop_as_often_as_it_turns(tmp_path: Path, name: str, macs: int) -> None:
     assert counted(tmp_path, name).totals.macs == macs
 
 
@@ -99,7 +99,7 @@ def test_a_weight_of_few_bits_has_all_its_elements_and_few_bytes(tmp_path: Path,
 
 
 def field(number: int, value: int | str | bytes) -> bytes:
-    """A field of a message: a number, or a length and so many bytes."""
+    """A field of a message: a number, or a length and N bytes."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     data = value.encode() if isinstance(value, str) else value
@@ -141,16 +141,16 @@ def network(folder: Path, layers: bytes) -> opcost.Report:
         array = b"".join(field(1, extent) for extent in shape) + field(2, 65568)
         return field(number, field(1, name) + field(3, field(5, array)))
 
-    told = described(1, "x", 2, 4) + described(1, "c", 1) + described(10, "y", 2, 4)
+    description = described(1, "x", 2, 4) + described(1, "c", 1) + described(10, "y", 2, 4)
     path = folder / "net.mlmodel"
-    path.write_bytes(field(1, 5) + field(2, told) + field(500, layers + field(5, 1)))
+    path.write_bytes(field(1, 5) + field(2, description) + field(500, layers + field(5, 1)))
     return opcost.count(path)
 
 
 SMALL, LARGE = 2 * 4 * 4, 2 * 4 * 6
 
 
-def test_of_a_branch_layer_the_dearer_network_counts(tmp_path: Path) -> None:
+def test_of_a_branch_layer_the_more_expensive_network_counts(tmp_path: Path) -> None:
     branches = field(1, linear("x", "h", 4)), field(2, linear("x", "w", 6) + linear("x", "h", 4))
     report = network(tmp_path, layer("if", "c", "", 605, *branches) + linear("h", "y", 4))
     assert report.totals.macs == LARGE + SMALL + SMALL
@@ -172,22 +172,22 @@ TURN = linear("h", "g", 4) + plus("i", "next", 1.0) + layer("keep_i", "next", "i
 @pytest.mark.parametrize(
     ("most", "end", "turns", "notes"),
     [
-        (0, 7.0, 7, []),  # as often as the counter tells
+        (0, 7.0, 7, []),  # as often as the counter says
         (3, 7.0, 3, []),  # and no more often than this
         (3, None, 3, ["loop"]),  # data may end it before
-        (0, None, 1, ["loop"]),  # nobody knows
+        (0, None, 1, ["loop"]),  # unknown
         (5, "", 5, []),  # without a condition
     ],
 )
 def test_a_loop_layer_counts_as_often_as_it_turns(
     tmp_path: Path, most: int, end: float | str | None, turns: int, notes: list[str]
 ) -> None:
-    asked = b""
+    condition = b""
     if end is None:
-        asked = field(2, "going") + field(3, layer("going", "i c", "going", 825))
+        condition = field(2, "going") + field(3, layer("going", "i c", "going", 825))
     elif end:
-        asked = field(2, "going") + field(3, constant("end", float(end)) + layer("going", "i end", "going", 825))
-    loop = layer("loop", "", "", 615, field(1, most) * (most > 0), asked, field(4, TURN))
+        condition = field(2, "going") + field(3, constant("end", float(end)) + layer("going", "i end", "going", 825))
+    loop = layer("loop", "", "", 615, field(1, most) * (most > 0), condition, field(4, TURN))
     report = network(tmp_path, constant("zero", 0.0) + COUNTING + loop + linear("h", "y", 4))
     assert report.totals.macs == (turns + 1) * SMALL
     assert [note.code for note in report.notes] == notes
@@ -202,7 +202,7 @@ def test_a_loop_layer_may_be_left_by_a_branch(tmp_path: Path) -> None:
     assert {note.code for note in report.notes} == {"branch", "loop"}
 
 
-def test_networks_that_lie_in_one_another_without_end_are_refused(tmp_path: Path) -> None:
+def test_networks_nested_without_end_are_refused(tmp_path: Path) -> None:
     inner = linear("x", "h", 4)
     for _ in range(40):
         inner = layer("if", "c", "", 605, field(1, inner), field(2, linear("x", "h", 4)))

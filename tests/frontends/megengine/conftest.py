@@ -69,8 +69,8 @@ def _apply(
     for place, given in enumerate(inputs):
         constant = isinstance(given, list)
         shape = (len(given),) if constant else tuple(given)
-        held = DType("int32" if constant else dtype)
-        tensor = DumpedTensor(f"x{place}", shape, held, 64, nbytes(prod(shape), held.name) if constant else 0)
+        stored = DType("int32" if constant else dtype)
+        tensor = DumpedTensor(f"x{place}", shape, stored, 64, nbytes(prod(shape), stored.name) if constant else 0)
         source = "ImmutableTensor" if constant else "Host2DeviceCopy"
         operators.append(FileOperator(place, source, "", ParamFields(), (), (place,), (tensor,)))
         if constant:

@@ -131,7 +131,7 @@ def test_a_transposed_convolution_counts_its_kernel_for_every_input(apply: Any) 
     assert grouped.cost.macs == N * CIN * SIZE**2 * (COUT // 4) * 4 * 4
 
 
-def test_a_transposed_convolution_may_be_told_its_shape(apply: Any) -> None:
+def test_a_transposed_convolution_may_be_given_its_shape(apply: Any) -> None:
     row = apply(
         "ConvolutionBackwardData", (CIN, COUT, 3, 3), (N, CIN, SIZE, SIZE), (N, COUT, 18, 18), table="Convolution",
         stride_h=2, stride_w=2, pad_h=1, pad_w=1,
@@ -255,7 +255,7 @@ def test_an_lstm_counts_every_gate_of_every_step(layers: int, both_ways: bool, a
 
 
 def test_billions_of_layers_are_not_believed(apply: Any) -> None:
-    """The number stands in the file, and nothing else need be large for it."""
+    """The number is in the file, and nothing else need be large for it."""
     state = (1, BATCH, HIDDEN)
     row = apply("LSTM", (TIME, BATCH, FEATURES), state, state, (9,), outputs=4, table="LSTM", num_layers=4_000_000_000)
     assert row.cost is None

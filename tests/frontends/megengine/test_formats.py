@@ -71,7 +71,7 @@ def test_an_operator_of_another_version_is_found_too() -> None:
     assert by_hash(xxh64(b"ConvBiasForwardV3\0", SEED), versioned=True) == "ConvBias"
 
 
-def test_an_unknown_hash_stands_for_itself() -> None:
+def test_an_unknown_hash_becomes_its_own_name() -> None:
     assert by_hash(0xABC, versioned=True) == "idabc"
 
 
@@ -104,7 +104,7 @@ def test_a_test_case_holds_the_model_first(name: str, dump: Dump, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["dwnet_nogn.v1", "dwnet_nogn.v2"])
-def test_of_models_one_after_the_other_the_first_is_counted_and_that_is_told(
+def test_of_models_one_after_the_other_the_first_is_counted_and_a_note_says_so(
     name: str, dump: Dump, tmp_path: Path
 ) -> None:
     """As `dump(..., append=True)` writes them; MegEngine too loads the first."""
@@ -118,7 +118,7 @@ def test_of_models_one_after_the_other_the_first_is_counted_and_that_is_told(
     assert not opcost.count(dump(name)).notes
 
 
-def test_the_version_of_megengine_is_told(dump: Dump) -> None:
+def test_the_version_of_megengine_is_reported(dump: Dump) -> None:
     report = opcost.count(dump("two_io.v2"))
     assert report.meta["format"] == "FBS v2"
     assert report.meta["megengine"] == "1.13.0"
@@ -148,8 +148,8 @@ def test_weights_of_quantized_types_keep_scale_and_size(dump: Dump) -> None:
     assert weight.dtype.scale > 0
     assert weight.nbytes == 8 * 3 * 3 * 3
     report = opcost.count(dump("qnet_qint8.v2_names"))
-    held = {p.name: p.spec.dtype for p in report.parameters}
-    assert held["c1.weight"] == "qint8"
+    dtypes = {p.name: p.spec.dtype for p in report.parameters}
+    assert dtypes["c1.weight"] == "qint8"
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def test_a_file_of_another_kind_is_refused() -> None:
 
 
 def test_a_list_that_names_one_table_twice_is_refused(dump: Dump) -> None:
-    """A small file must not stand for a large model."""
+    """A small file must not declare a large model."""
     data = bytearray(dump("two_io.v2").read_bytes())
     operators = locate(Pages(bytes(data), len(data), "net.mge")).graph.root(b"mgv2").vector(2, 4)
     assert operators is not None

@@ -18,7 +18,7 @@ DATA = Path(__file__).parents[2] / "data" / "megengine"
 THEIR_TYPES = {"ConvolutionBackwardData": "ConvTranspose", "Softmax": "SoftmaxForward"}
 """Where MegEngine's Python calls an operator by another name than its files do."""
 NUMPY = {"qint8": "int8", "qint32": "int32", "quint8": "uint8"}
-PRICED_AS_MACS = ("Convolution", "ConvBias", "MatrixMul")
+COUNTED_IN_MACS = ("Convolution", "ConvBias", "MatrixMul")
 
 NETS = ("dwnet_nogn", "handlstm", "mlp", "qnet_float", "qnet_qint8", "resnet18_slim", "two_io")
 
@@ -77,13 +77,13 @@ def test_macs_are_those_of_network_visualize(any_visualized: str, visualized: An
     ours: Counter[Any] = Counter()
     for row in report.rows:
         kind = row.op.raw.removeprefix("mge::")
-        if kind in PRICED_AS_MACS:
+        if kind in COUNTED_IN_MACS:
             assert row.cost is not None
             # MegEngine adds the bias of a fused convolution to its products.
             biases = row.outs[0].numel if kind == "ConvBias" else 0
             ours[kind, row.cost.macs + biases] += 1
     rows = visualized(any_visualized)["details"]["flops"]
-    theirs = Counter((r["class_name"], int(r["flops_num"])) for r in rows if r.get("class_name") in PRICED_AS_MACS)
+    theirs = Counter((r["class_name"], int(r["flops_num"])) for r in rows if r.get("class_name") in COUNTED_IN_MACS)
     assert ours == theirs
 
 

@@ -45,7 +45,7 @@ def test_arrays_lend_their_shapes(dump: Dump) -> None:
     assert opcost.count(dump("dwnet_nogn.v2"), kwargs={"data": array}).totals == expected
 
 
-def test_the_stored_shape_asked_for_changes_nothing(dump: Dump) -> None:
+def test_the_stored_shape_given_as_an_option_changes_nothing(dump: Dump) -> None:
     assert opcost.count(dump("op_nms.v2"), shapes={"x0": (2, 4)}).totals == opcost.count(dump("op_nms.v2")).totals
 
 
@@ -82,10 +82,10 @@ def test_the_type_of_an_input_is_fixed(dump: Dump) -> None:
         opcost.count(dump("dwnet_nogn.v2"), shapes=(1, 3, 32, 32), dtypes={"data": "float16"})
 
 
-@pytest.mark.parametrize("asked", [{"backward": True}, {"mode": "train"}, {"real": True}])
-def test_what_a_dump_cannot_tell_is_refused(asked: dict[str, Any], dump: Dump) -> None:
+@pytest.mark.parametrize("options", [{"backward": True}, {"mode": "train"}, {"real": True}])
+def test_options_that_need_a_run_are_refused_for_a_dump(options: dict[str, Any], dump: Dump) -> None:
     with pytest.raises(InputError, match="dump of the forward pass"):
-        opcost.count(dump("two_io.v2"), **asked)
+        opcost.count(dump("two_io.v2"), **options)
 
 
 def test_two_inputs_are_known_by_name(dump: Dump) -> None:

@@ -477,7 +477,7 @@ def test_layers_are_as_many_as_can_be_believed(count: int, node: Callable[..., M
     """CondExecPred CondExecPredLogical CondExecMerge Loop ExternCOprRunner TensorRTRuntimeOpr AtlasRuntimeOpr CambriconRuntimeOpr
     MagicMindRuntimeOpr NvOf""".split(),
 )
-def test_what_only_data_or_other_code_tells_stays_unknown(op: str, node: Callable[..., MegEngineCall]) -> None:
+def test_what_only_data_or_other_code_decides_stays_unknown(op: str, node: Callable[..., MegEngineCall]) -> None:
     given = node(op, ["1", "3x5"], 1, {})
     with pytest.raises(Unknown):
         ROWS[op].infer(given)

@@ -1,4 +1,4 @@
-"""The module tree that names tell, and what belongs to whom."""
+"""The module tree that names give, and what belongs to which module."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Dump = Callable[[str], Path]
         ("", None),
     ],
 )
-def test_a_name_tells_its_module_or_nothing(name: str, scope: str | None) -> None:
+def test_a_name_gives_its_module_or_nothing(name: str, scope: str | None) -> None:
     assert scope_of(name) == scope
 
 
@@ -104,14 +104,14 @@ def test_running_statistics_are_buffers() -> None:
     from opcost.frontends.megengine.schema import DType, ParamFields
     from opcost.frontends.options import CountOptions
 
-    held = DType("float32")
+    dtype = DType("float32")
     shape = (1, 4, 1, 1)
     empty = ParamFields()
     operators = [
-        FileOperator(0, "Host2DeviceCopy", "", empty, (), (0,), (DumpedTensor("x", (1, 4, 5, 5), held, 0, 0),))
+        FileOperator(0, "Host2DeviceCopy", "", empty, (), (0,), (DumpedTensor("x", (1, 4, 5, 5), dtype, 0, 0),))
     ]
     for index in range(1, 5):
-        tensor = DumpedTensor("", shape, held, 64 * index, 16)
+        tensor = DumpedTensor("", shape, dtype, 64 * index, 16)
         operators.append(FileOperator(index, "ImmutableTensor", "", empty, (), (index,), (tensor,)))
     param = ParamFields({"fwd_mode": "INFERENCE"})
     operators.append(FileOperator(5, "BatchNorm", "", param, (0, 1, 2, 3, 1), (5, 6, 7, 8), ()))

@@ -177,7 +177,7 @@ def test_a_mean_divides_once_for_each_result(apply: Any) -> None:
     assert apply("Reduce", IMAGE, table="Reduce", mode="MEAN", axis=1).cost.flops == prod(IMAGE) + N * H * W
 
 
-def test_a_reduction_may_be_told_its_shape(apply: Any) -> None:
+def test_a_reduction_may_be_given_its_shape(apply: Any) -> None:
     assert shapes(apply("Reduce", IMAGE, [1, C, 1, 1], table="Reduce")) == [(1, C, 1, 1)]
 
 
@@ -231,7 +231,7 @@ def test_slices_and_numbers(apply: Any) -> None:
     assert shapes(apply("Subtensor", (5,), [0], items=((0, False, False, False, True),))) == [(1,)]
 
 
-def test_picked_axes_stand_where_they_stood_or_in_front(apply: Any) -> None:
+def test_picked_axes_are_where_they_were_or_in_front(apply: Any) -> None:
     def pick(axis: int) -> tuple[int, bool, bool, bool, bool]:
         return (axis, False, False, False, True)
 

@@ -33,12 +33,12 @@ def test_pages_of_any_size_give_what_the_whole_file_gives(
 
 def test_a_dump_of_gigabytes_is_read_in_little_memory(tmp_path: Path) -> None:
     small = (DATA / "resnet18_slim.v1_fuse.mge").read_bytes()
-    held, more = struct.unpack_from("<Q", small, 16)[0], 8 << 30
+    graph_size, more = struct.unpack_from("<Q", small, 16)[0], 8 << 30
     path = tmp_path / "large.mge"
     with path.open("wb") as file:  # the same graph behind eight gigabytes more of weights, none of which is on the disk
-        file.write(small[:16] + struct.pack("<Q", held + more) + small[24 : 24 + held])
+        file.write(small[:16] + struct.pack("<Q", graph_size + more) + small[24 : 24 + graph_size])
         file.seek(more, os.SEEK_CUR)
-        file.write(small[24 + held :])
+        file.write(small[24 + graph_size :])
     tracemalloc.start()
     try:
         model = read_model(path)
@@ -79,7 +79,7 @@ def test_a_dump_that_is_cut_while_it_is_read_is_an_error(
         cutter.join()
 
 
-def test_a_dump_that_became_shorter_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dump_that_became_shorter_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "cut.mge"
     path.write_bytes((DATA / "mlp.v2.mge").read_bytes())
     monkeypatch.setattr(flatbuffer, "SMALL", 0)

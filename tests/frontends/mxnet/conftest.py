@@ -27,7 +27,7 @@ class Case:
         self.shapes = {name: tuple(shape) for name, shape in self.expected.get("inputs", {}).items()}
 
     def open(self, symbol: Path | None = None) -> Opened:
-        """The case, or a copy of its symbol that lies elsewhere, with the golden shapes."""
+        """The case, or a copy of its symbol in another folder, with the golden shapes."""
         return open_file(symbol or self.symbol, CountOptions(shapes=self.shapes))
 
 

@@ -18,7 +18,7 @@ OUTPUT = re.compile(r"_output\d*$")
 """What MXNet puts behind a node's name for its outputs."""
 
 BEHIND_PYTHON = {"adv/custom_op": {"cust", "fc1"}}
-"""Nodes that are Python code, or lie behind some: MXNet had the code, a file does not hold it."""
+"""Nodes that are Python code, or come after some: MXNet had the code, a file does not hold it."""
 
 
 @pytest.fixture(params=["with", "without"])
@@ -82,7 +82,7 @@ def test_each_version_of_mxnet_is_understood_as_it_understands_itself(version: A
     assert found == [(OUTPUT.sub("", name), tuple(shape)) for name, shape in version.expected["internals"]]
 
 
-def test_each_versions_weights_and_states_are_told_apart(version: Any, symbol: Any) -> None:
+def test_each_versions_weights_and_states_are_distinguished(version: Any, symbol: Any) -> None:
     report = opcost.count(str(symbol(version)), shapes=version.shapes)
     inputs = {*version.shapes, *(version.expected.get("label_inputs") or ())}
     weights = [shape for name, shape in version.expected["arg_shapes"] if name not in inputs]

@@ -40,7 +40,7 @@ def test_shared_beginnings_of_names_become_modules(names: list[str], paths: list
     assert paths_of(names, [()] * len(names)) == paths
 
 
-def test_where_operators_have_no_names_their_weights_tell_the_block() -> None:
+def test_where_operators_have_no_names_their_weights_give_the_block() -> None:
     names, weights = ["node_0", "node_1", "node_2"], [["features.0.weight", "features.0.bias"], [], ["out.weight"]]
     assert paths_of(names, weights) == ["features.0", "node_1", "out"]
 
@@ -131,7 +131,7 @@ def test_a_loop_whose_steps_do_not_agree_is_refused(loop: dict[str, Any], count:
     ("folder", "raw", "because"),
     [("cond", "mxnet::_cond", "which branch"), ("custom_op", "mxnet::Custom:mycustom", "Python code")],
 )
-def test_what_a_file_cannot_tell_is_unknown_and_said_so(folder: str, raw: str, because: str, data: Path) -> None:
+def test_what_a_file_does_not_say_is_unknown_and_noted(folder: str, raw: str, because: str, data: Path) -> None:
     report = opcost.count(str(data / "adv" / folder / "model"), shapes={"data": (2, 3)})
     assert raw in [missed.raw for missed in report.coverage.uncounted]
     assert any(because in note.text for note in report.notes)

@@ -25,7 +25,7 @@ class Tensor:
 
 @pytest.fixture
 def two_towers(node: Make, var: Make) -> list[dict[str, Any]]:
-    """Two inputs with a layer each, and a loss that wants a label."""
+    """Two inputs with a layer each, and a loss that needs a label."""
     return [
         var("left"), var("left_weight"), node("FullyConnected", "l", 0, 1, num_hidden=4, no_bias=True),
         var("right"), var("right_weight"), node("FullyConnected", "r", 3, 4, num_hidden=4, no_bias=True),
@@ -46,19 +46,19 @@ def test_shapes_are_given_by_name_or_in_order(two_towers: list[Any], write: Call
     assert dict(by_name.inputs)["target"].dims == (2,)
 
 
-def test_a_missing_shape_is_asked_for_by_name(two_towers: list[Any], count: Callable[..., Any]) -> None:
+def test_a_missing_shape_is_required_by_name(two_towers: list[Any], count: Callable[..., Any]) -> None:
     with pytest.raises(InputError, match="inputs 'left', 'right'\n"):
         count(*two_towers)
     with pytest.raises(InputError, match=r"input 'right'\n.*--input right:"):
         count(*two_towers, shapes={"left": (2, 3)})
 
 
-def test_a_misspelt_input_is_told(two_towers: list[Any], count: Callable[..., Any]) -> None:
+def test_a_misspelt_input_is_named_with_the_right_one(two_towers: list[Any], count: Callable[..., Any]) -> None:
     with pytest.raises(UnknownName, match="did you mean 'right'"):
         count(*two_towers, shapes={"left": (2, 3), "rigth": (2, 3)})
 
 
-def test_too_many_shapes_are_told(two_towers: list[Any], count: Callable[..., Any]) -> None:
+def test_too_many_shapes_are_refused(two_towers: list[Any], count: Callable[..., Any]) -> None:
     with pytest.raises(InputError, match="the model has 3 inputs: left, right, target"):
         count(*two_towers, shapes=[(2, 3)] * 4)
 
@@ -166,7 +166,7 @@ def params_file(path: Path, arrays: dict[str, tuple[int, ...]]) -> Path:
 
 @pytest.fixture
 def ambiguous(node: Make, var: Make, write: Callable[..., Path]) -> Path:
-    """A product of two variables: only a parameter file tells which of them is a weight."""
+    """A product of two variables: only a parameter file says which of them is a weight."""
     return write(var("a", __shape__=(4, 6)), var("b", __shape__=(6, 5)), node("dot", "product", 0, 1))
 
 
@@ -177,7 +177,7 @@ def test_what_the_parameter_file_holds_is_a_weight_and_the_rest_comes_in(ambiguo
     assert report.totals.params == 6 * 5
 
 
-def test_the_last_epoch_is_taken_unless_another_is_asked_for(ambiguous: Path) -> None:
+def test_the_last_epoch_is_taken_unless_another_is_requested(ambiguous: Path) -> None:
     params_file(ambiguous.with_name("net-0003.params"), {"arg:a": (4, 6)})
     params_file(ambiguous.with_name("net-0012.params"), {"arg:b": (6, 5)})
     assert opcost.count(str(ambiguous)).totals.params == 6 * 5
@@ -211,7 +211,7 @@ def test_a_parameter_file_of_another_model_is_refused_if_named_and_noted_if_foun
     assert [note.code for note in report.notes] == ["parameters-ignored"]
 
 
-def test_files_that_do_not_belong_together_are_told(node: Make, var: Make, write: Callable[..., Path]) -> None:
+def test_files_that_do_not_belong_together_are_refused(node: Make, var: Make, write: Callable[..., Path]) -> None:
     path = write(var("data"), var("w", __shape__="(4, 0)"), node("FullyConnected", "fc", 0, 1, num_hidden=4, no_bias=1))
     params_file(path.with_name("net-0000.params"), {"arg:w": (5, 6)})
     with pytest.raises(SourceError, match=r"'w' is 4x\? in the symbol and 5x6 in the parameter file"):
@@ -247,7 +247,7 @@ def test_the_backward_pass_is_refused_and_training_changes_norms_and_dropout(
     assert count(*nodes, shapes=(2, 3), mode="train").totals.flops == numel * 8 + numel * 4
 
 
-def test_a_misspelt_option_of_the_front_end_is_told(ambiguous: Path) -> None:
+def test_a_misspelt_option_of_the_front_end_is_named_with_the_right_one(ambiguous: Path) -> None:
     with pytest.raises(UnknownName, match="did you mean 'epoch'"):
         opcost.count(str(ambiguous), options={"epohc": 3})
 

@@ -25,7 +25,7 @@ from opcost.rules.registry import OpView
 P, Q, R, S, C = 3, 5, 7, 11, 4
 N = P * Q
 
-# -- what a name alone tells ----------------------------------------------------------------------------------------------
+# -- what a name alone says -----------------------------------------------------------------------------------------------
 
 ELEMENTWISE = {
     1: """abs absolute add arccos arcsin arctan arctan2 around bitwise_and bitwise_left_shift bitwise_not bitwise_or
@@ -119,7 +119,7 @@ FIXED = {
     if isinstance(each.means, str)
 }
 ELSEWHERE = ("unknown", "linalg", "loss", "norm", "scatter", "resize", "sample")
-"""Kinds of which rows with shapes stand below, and what is never known by its name."""
+"""Kinds of which rows with shapes are listed below, and what is never known by its name."""
 
 
 def cost(found: Fixed, ins: Sequence[TensorSpec], outs: Sequence[TensorSpec]) -> Any:
@@ -457,7 +457,7 @@ UNSHAPED = {"unknown", *MOVED, "elementwise", "softmax", "reduce", "random", "qu
 
 
 def handler(operator: RowOperator) -> int:
-    """What tells two operators apart: what works out their kind, or the row itself."""
+    """What distinguishes two operators: what works out their kind, or the row itself."""
     return id(operator.means if callable(operator.means) else operator)
 
 

@@ -177,7 +177,7 @@ def test_a_file_cut_anywhere_is_refused(length: int, read: Any) -> None:
         (b"\x93NUMPY\x01\x00\x10\x00{'descr': '<f4'}", "has the shape None"),
     ],
 )  # fmt: skip
-def test_what_is_no_parameter_file_is_refused_and_the_reason_is_told(content: bytes, says: str, read: Any) -> None:
+def test_what_is_no_parameter_file_is_refused_with_the_reason(content: bytes, says: str, read: Any) -> None:
     with pytest.raises(SourceError, match=says):
         read(content)
 

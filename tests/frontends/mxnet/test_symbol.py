@@ -57,7 +57,7 @@ def test_all_dialects_say_the_same(style: str, count: Callable[..., Any]) -> Non
     assert report.totals.buffers == 2 * 8
 
 
-def test_states_that_an_old_file_leaves_away_stand_before_their_operator() -> None:
+def test_states_that_an_old_file_leaves_out_are_before_their_operator() -> None:
     symbol = upgraded(parse_symbol(json.dumps(file_of("0.8"))))
     names = [node.name for node in symbol.nodes]
     assert names[-3:] == ["bn_moving_mean", "bn_moving_var", "bn"]

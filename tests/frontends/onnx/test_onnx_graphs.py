@@ -20,7 +20,7 @@ def branch(name: str, width: int) -> Any:
     )
 
 
-def test_of_two_branches_the_dearer_counts_and_both_are_shown(written: Written, tmp_path: Path) -> None:
+def test_of_two_branches_the_more_expensive_counts_and_both_are_shown(written: Written, tmp_path: Path) -> None:
     node = helper.make_node("If", ["c"], ["y"], "choose", then_branch=branch("t", 3), else_branch=branch("e", 5))
     report = opcost.count(written([node], [tensor("x", 2, 4), tensor("c", kind=BOOL)]))
     assert report.totals.macs == 2 * 4 * 5
@@ -50,7 +50,7 @@ def test_a_weight_that_two_branches_and_the_graph_around_read_counts_once(writte
     assert report.totals.macs == 2 * (2 * 4 * 4)
 
 
-def test_a_branch_that_does_not_fit_the_inputs_is_left_out_and_told(written: Written) -> None:
+def test_a_branch_that_does_not_fit_the_inputs_is_left_out_and_noted(written: Written) -> None:
     narrow = helper.make_graph(
         [helper.make_node("MatMul", ["x", "n"], ["b"])],
         "narrow",
@@ -96,7 +96,7 @@ def test_a_loop_is_counted_as_often_as_it_turns(written: Written) -> None:
     assert report.totals.params == 4 * 4
 
 
-def test_a_loop_that_data_ends_is_counted_once_and_told(written: Written) -> None:
+def test_a_loop_that_data_ends_is_counted_once_and_noted(written: Written) -> None:
     body = [helper.make_node("MatMul", ["h", "w"], ["h_next"]), helper.make_node("Relu", ["h_next"], ["kept"])]
     path = written([loop(body, [weight("w", 4, 4)])], [tensor("x", 2, 4), tensor("trips", kind=INT64)])
     report = opcost.count(path)
@@ -105,7 +105,7 @@ def test_a_loop_that_data_ends_is_counted_once_and_told(written: Written) -> Non
     assert opcost.count(path, {"x": np.zeros((2, 4), "float32"), "trips": np.array(9)}).totals.macs == 9 * 2 * 4 * 4
 
 
-def test_a_loop_that_data_may_end_before_its_last_turn_is_told(written: Written) -> None:
+def test_a_loop_that_data_may_end_before_its_last_turn_is_noted(written: Written) -> None:
     body = [helper.make_node("Relu", ["h"], ["h_next"]), helper.make_node("Relu", ["h"], ["kept"])]
     node = loop(body)
     node.attribute[0].g.node[0].CopyFrom(helper.make_node("ReduceMax", ["over"], ["going_on"], keepdims=0))

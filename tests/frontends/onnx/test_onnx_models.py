@@ -127,7 +127,7 @@ def test_reading_loads_neither_onnx_nor_torch(written: Written) -> None:
 # -- quantized and fused ------------------------------------------------------------------------------------------------------
 
 
-def test_weights_of_few_bits_are_counted_by_what_they_stand_for(written: Written) -> None:
+def test_weights_of_few_bits_are_counted_by_their_unpacked_elements(written: Written) -> None:
     depth, width, rows, block = 64, 24, 3, 32
     node = helper.make_node(
         "MatMulNBits",
@@ -191,14 +191,14 @@ def test_grouped_queries_meet_every_key_of_the_cache(written: Written) -> None:
 # -- faults ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_an_operator_that_nobody_knows_is_told_and_never_zero(written: Written) -> None:
+def test_an_unknown_operator_is_reported_and_never_zero(written: Written) -> None:
     report = opcost.count(written([helper.make_node("Wonder", ["x"], ["y"], domain="own")], [tensor("x", 2)]))
     assert report.totals.uncounted == 1
     assert "own::Wonder" in report.render("text")
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"\x08\x07", "there is no graph in it"),
         (b"\x08\x07\x3a\xff\xff\xff\xff\x0f", "and 0 are left"),
@@ -207,14 +207,14 @@ def test_an_operator_that_nobody_knows_is_told_and_never_zero(written: Written) 
         (b"\x08\x07\x3b", "written in the way 3"),
     ],
 )
-def test_a_damaged_file_is_one_clear_error(tmp_path: Path, content: bytes, told: str) -> None:
+def test_a_damaged_file_is_one_clear_error(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(content)
-    with pytest.raises(SourceError, match=told):
+    with pytest.raises(SourceError, match=message):
         opcost.count(path)
 
 
-def test_a_value_that_nobody_makes_is_told(written: Written) -> None:
+def test_a_value_that_no_node_makes_is_named(written: Written) -> None:
     with pytest.raises(SourceError, match="'ghost' is read and never made"):
         opcost.count(written([helper.make_node("Relu", ["ghost"], ["y"])], [tensor("x", 2)]))
 
@@ -227,10 +227,10 @@ def test_shapes_that_do_not_fit_name_the_node(written: Written) -> None:
         opcost.count(path)
 
 
-@pytest.mark.parametrize("asked", [{"backward": True}, {"mode": "train"}, {"real": True}])
-def test_what_a_file_cannot_tell_is_refused(written: Written, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{"backward": True}, {"mode": "train"}, {"real": True}])
+def test_options_that_need_a_run_are_refused_for_a_file(written: Written, options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="read and not run"):
-        opcost.count(written([helper.make_node("Relu", ["x"], ["y"])], [tensor("x", 2)]), **asked)
+        opcost.count(written([helper.make_node("Relu", ["x"], ["y"])], [tensor("x", 2)]), **options)
 
 
 def test_what_comes_behind_an_unknown_operator_names_it_and_is_at_least(written: Written) -> None:
@@ -255,7 +255,7 @@ def test_what_comes_behind_an_unknown_operator_names_it_and_is_at_least(written:
     assert {"activations", "peak", "MACs", "FLOPs"} <= {*marked}
 
 
-def test_a_size_that_data_decides_is_told_as_such(written: Written) -> None:
+def test_a_size_that_data_decides_is_reported_as_such(written: Written) -> None:
     nodes = [helper.make_node("NonZero", ["x"], ["a"]), helper.make_node("Cast", ["a"], ["y"], to=1)]
     report = opcost.count(written(nodes, [tensor("x", 4)]))
     assert {each.reason for each in report.coverage.uncounted} == {"its shape depends on data"}

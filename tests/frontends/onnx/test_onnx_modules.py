@@ -23,7 +23,7 @@ def test_modules_come_from_what_the_newer_exporter_notes(written: Written) -> No
 
 
 def test_lists_in_lists_repeat_the_end_of_the_path(written: Written) -> None:
-    """As HRNet's: the list `branches` is no scope of its own, its items and what lies in them are."""
+    """As HRNet's: the list `branches` is no scope of its own, its items and what is in them are."""
     names = [
         "/stage2/stage2.0/branches.0/branches.0.0/conv1/Relu",
         "/stage2/stage2.0/fuse_layers.0.1/fuse_layers.0.1.0/Relu",
@@ -139,7 +139,7 @@ def test_a_bias_of_eight_bits_is_a_parameter(written: Written) -> None:
     assert opcost.count(written([node], [tensor("x", 2, 7, kind=onnx.TensorProto.INT8)], stored)).totals.params == 7
 
 
-def test_a_weight_that_two_modules_read_counts_once_and_is_told(written: Written) -> None:
+def test_a_weight_that_two_modules_read_counts_once_and_is_noted(written: Written) -> None:
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["a"], "/one/MatMul"),
         helper.make_node("MatMul", ["a", "w"], ["y"], "/two/MatMul"),

@@ -24,8 +24,8 @@ def single(
     outs = [f"y{n}" for n in range(outputs)]
     stored = more.pop("stored", [])
     node = helper.make_node(op, names, outs, domain=domain, **more)
-    held = {each.name for each in stored}
-    given = [tensor(name, *shape) for name, shape in inputs.items() if name not in held and not name.startswith("-")]
+    fixed = {each.name for each in stored}
+    given = [tensor(name, *shape) for name, shape in inputs.items() if name not in fixed and not name.startswith("-")]
     ends = [helper.make_empty_tensor_value_info(name) for name in outs]
     report = opcost.count(written([node], given, stored, ends))
     assert not report.totals.uncounted
@@ -174,10 +174,10 @@ def test_a_graph_runs_for_every_tensor_of_a_sequence(written: Written) -> None:
     assert (report.totals.macs, shapes(report)) == ((2 + 5) * 4 * 3, [(5, 3)])
 
 
-# -- what PyTorch's newer exporter tells --------------------------------------------------------------------------------
+# -- what PyTorch's newer exporter says ---------------------------------------------------------------------------------
 
 
-def test_constants_that_are_no_parameters_of_the_module_are_told_by_its_signature(written: Written) -> None:
+def test_constants_that_are_no_parameters_of_the_module_are_known_by_its_signature(written: Written) -> None:
     """A Linear whose weight was turned, a scale with axes around it, a table that was looked up in, and a constant mask."""
     deep, wide, tokens = 6, 4, 3
 
@@ -221,7 +221,7 @@ def test_constants_that_are_no_parameters_of_the_module_are_told_by_its_signatur
 
 
 def test_a_long_signature_is_read(written: Written) -> None:
-    """It lies in a field that is too large to be read for nothing."""
+    """It is in a field that is too large to be read for nothing."""
     path = written([helper.make_node("Add", ["x", "w"], ["y"])], [tensor("x", 4)], [weight("w", 4)])
     model = onnx.load(path)
     lines = "".join(f"p_{n}: PARAMETER target='block.{n}.weight'\n" for n in range(5000))

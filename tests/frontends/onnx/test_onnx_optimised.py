@@ -344,7 +344,7 @@ class Blocked(Net):
 def test_channels_in_blocks_count_as_the_author_wrote_them(
     model: Any, block: int, *, declares: bool, tmp_path: Path
 ) -> None:
-    """Without declarations the zeros behind a bias tell where its channels end."""
+    """Without declarations the zeros behind a bias show where its channels end."""
     true, net = Net(), Blocked(block)
     out, shape, macs = model(true)
     before = opcost.count(true.save(tmp_path / "before.onnx", out, *shape))
@@ -373,7 +373,7 @@ def in_blocks(net: Blocked, out: str, *shape: Any) -> bytes:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()  # type: ignore[no-any-return]
 
 
-def test_channels_that_no_bias_and_no_declaration_tell_are_counted_with_their_padding_and_noted(tmp_path: Path) -> None:
+def test_channels_that_no_bias_and_no_declaration_show_are_counted_with_their_padding_and_noted(tmp_path: Path) -> None:
     net = Blocked(8)
     first = net.conv("x", 4, 12, 1)
     net.filled(net.nodes[0].input[2], 16)
@@ -406,8 +406,8 @@ def test_channels_are_those_of_the_nodes_behind_and_of_declared_values() -> None
     shapes = {"v": (1, 8, 3, 5), "flat": (1, 8, 3), "open": (1, "channels", 3, 5), "none": None}
     declared = {name: DeclaredValue(name, "float32", shape) for name, shape in shapes.items()}  # type: ignore[arg-type]
     found = with_channels(NodeGraph("", nodes, stored, (), (), declared)).nodes
-    told = [node.attrs.get("channels") for node in found if node.op == "Conv"]
-    assert told == [12, 12, 12, 8, 8, 8, None, None, None]
+    channels = [node.attrs.get("channels") for node in found if node.op == "Conv"]
+    assert channels == [12, 12, 12, 8, 8, 8, None, None, None]
 
 
 def test_sums_of_images_whose_size_is_open_are_made_in_blocks(tmp_path: Path) -> None:

@@ -1043,9 +1043,9 @@ def test_a_scan_of_the_first_version_is_not_counted(written: Written, opset: int
 
 
 @pytest.mark.parametrize(
-    ("limit", "turns", "told"), [(7, 7, False), (0, 0, False), (1 << 40, 1, True), (None, 1, True)]
+    ("limit", "turns", "noted"), [(7, 7, False), (0, 0, False), (1 << 40, 1, True), (None, 1, True)]
 )
-def test_a_loop_turns_as_often_as_its_limit_says(written: Written, limit: int | None, turns: int, told: bool) -> None:
+def test_a_loop_turns_as_often_as_its_limit_says(written: Written, limit: int | None, turns: int, noted: bool) -> None:
     node = helper.make_node
     body = helper.make_graph(
         [
@@ -1066,8 +1066,8 @@ def test_a_loop_turns_as_often_as_its_limit_says(written: Written, limit: int | 
     report = opcost.count(written([loop], [tensor("x", 2, 3)], stored, ends))
     assert report.totals.macs == turns * 2 * 3 * 3
     assert report.totals.flops == 2 * report.totals.macs + turns * 6
-    assert any("one turn is counted" in note.text for note in report.notes) == told
-    assert [each.shape for each in report.outputs] == [(2, 3), (None if told else turns, 2, 3)]
+    assert any("one turn is counted" in note.text for note in report.notes) == noted
+    assert [each.shape for each in report.outputs] == [(2, 3), (None if noted else turns, 2, 3)]
 
 
 @pytest.mark.parametrize(

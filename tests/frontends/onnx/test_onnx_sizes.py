@@ -21,7 +21,7 @@ def test_the_size_of_an_image_replaces_the_declared_one(written: Written) -> Non
     assert opcost.count(path, image=10).totals.macs == 8 * 8 * 5 * 3 * 9
 
 
-def test_open_sizes_are_asked_for_by_name_and_a_batch_is_one(written: Written) -> None:
+def test_open_sizes_are_required_by_name_and_a_batch_is_one(written: Written) -> None:
     path = written(
         [helper.make_node("MatMul", ["x", "w"], ["y"])], [tensor("x", "batch", "seq", 4)], [weight("w", 4, 3)]
     )
@@ -116,7 +116,7 @@ def test_open_sounds_have_a_second_and_texts_some_tokens(written: Written) -> No
     assert opcost.count(written(nodes, ids, [weight("t", 9, 4), weight("w", 4, 3)])).totals.macs == 128 * 4 * 3
 
 
-def test_lengths_of_a_cache_are_asked_for(written: Written) -> None:
+def test_lengths_of_a_cache_are_required(written: Written) -> None:
     nodes = [helper.make_node("Concat", ["past_key", "key"], ["y"], axis=1)]
     inputs = [tensor("past_key", "batch", "past", 4), tensor("key", "batch", "new", 4)]
     with pytest.raises(InputError, match=r"past, new of the input past_key.*\n.*--dim past=N --dim new=N"):

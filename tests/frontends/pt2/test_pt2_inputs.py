@@ -102,7 +102,7 @@ def test_what_is_counted_at_another_size_is_what_the_model_costs_there(open_prog
         ([(7, 3, 40), (7, 5), (1,)], "3 shapes were given, and the model has 2 inputs: x, y"),
     ],
 )
-def test_shapes_that_do_not_fit_are_told_by_dimension(open_program: Path, shapes: Any, message: str) -> None:
+def test_shapes_that_do_not_fit_are_reported_by_dimension(open_program: Path, shapes: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         opcost.count(open_program, shapes=shapes)
 
@@ -125,7 +125,7 @@ def test_names_and_types_that_are_not_those_of_the_program_are_refused(open_prog
     assert opcost.count(open_program, dtypes="float32").totals.macs == macs(2, 16)
 
 
-def test_a_size_that_the_file_does_not_tell_is_asked_for(open_program: Path, in_model: Callable[..., Path]) -> None:
+def test_a_size_that_the_file_does_not_give_is_required(open_program: Path, in_model: Callable[..., Path]) -> None:
     def change(model: dict[str, Any]) -> None:
         for tensor in model["graph_module"]["graph"]["tensor_values"].values():
             for size in tensor["sizes"]:
@@ -194,7 +194,7 @@ def test_sizes_are_worked_out(text: str, value: Any) -> None:
     assert evaluate(text, {"s0": 6, "u1": 9}) == value
 
 
-def test_a_symbol_without_a_value_is_told_by_its_name() -> None:
+def test_a_symbol_without_a_value_is_named() -> None:
     with pytest.raises(UnknownSymbol, match="u0"):
         evaluate("2*u0 + s0", {"s0": 1})
     with pytest.raises(UnknownSymbol, match="u0"):

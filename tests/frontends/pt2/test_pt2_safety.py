@@ -1,4 +1,4 @@
-"""A .pt2 file is data: nothing that lies in it is run, however it is made up, and PyTorch is not even imported."""
+"""A .pt2 file is data: nothing in it is run, however it is made up, and PyTorch is not even imported."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Runs:
 
 @pytest.fixture(autouse=True)
 def nothing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """No code of the file, none of torch's doors to it, no file beside the ones that the test makes."""
+    """No code of the file, none of torch's entry points to it, no file beside the ones that the test makes."""
     monkeypatch.delenv(MARK, raising=False)
     monkeypatch.chdir(tmp_path)
     yield
@@ -251,12 +251,12 @@ def test_an_operator_with_a_side_effect_is_a_row_and_never_a_call(program: Path,
     assert not Path("made").exists()
 
 
-def test_an_operator_that_nobody_knows_is_unknown(program: Path, in_model: Rewrite) -> None:
+def test_an_operator_of_an_unknown_library_is_unknown(program: Path, in_model: Rewrite) -> None:
     def change(model: Model) -> None:
-        graph_of(model)["nodes"][-1]["target"] = "torch.ops.somebody.deletes_files.default"
+        graph_of(model)["nodes"][-1]["target"] = "torch.ops.unknown.deletes_files.default"
 
     report = opcost.count(in_model(program, change))
-    assert [found.raw for found in report.coverage.uncounted] == ["somebody::deletes_files"]
+    assert [found.raw for found in report.coverage.uncounted] == ["unknown::deletes_files"]
 
 
 # -- archives -----------------------------------------------------------------------------------------------------------
@@ -314,9 +314,9 @@ def test_a_description_that_inflates_without_end_takes_little_memory_and_time(
 
 def test_a_size_that_the_archive_lies_about_is_found_by_reading(tmp_path: Path) -> None:
     path = deflated(tmp_path / "bomb.pt2", "bomb/models/model.json", [b" " * (1 << 20)] * 200)
-    told = (200 << 20).to_bytes(8, "little")
+    size = (200 << 20).to_bytes(8, "little")
     path.write_bytes(
-        path.read_bytes().replace(told, (100).to_bytes(8, "little")).replace(told[:4], (100).to_bytes(4, "little"))
+        path.read_bytes().replace(size, (100).to_bytes(8, "little")).replace(size[:4], (100).to_bytes(4, "little"))
     )
     tracemalloc.start()
     try:
@@ -413,10 +413,10 @@ def test_another_version_of_the_format_is_refused_by_its_number(program: Path, i
     refused(in_model(program, change), f"format {version}|'major'")
 
 
-@pytest.mark.parametrize("asked", [{"backward": True}, {"real": True}, {"mode": "train"}, {"optimizer": True}])
-def test_what_only_a_run_can_tell_is_refused(program: Path, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{"backward": True}, {"real": True}, {"mode": "train"}, {"optimizer": True}])
+def test_options_that_need_a_run_are_refused(program: Path, options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="read and not run"):
-        opcost.count(program, **asked)
+        opcost.count(program, **options)
 
 
 def test_a_program_cannot_be_profiled(program: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_list_longer_than_the_file(tmp_path: Path) -> None:
     refused(tmp_path, bytes(data), "more than the file holds")
 
 
-def test_a_loop_whose_condition_is_always_true_is_told(tmp_path: Path) -> None:
+def test_a_loop_whose_condition_is_always_true_is_noted(tmp_path: Path) -> None:
     flag = Tensor("true", (1,), "bool", [1])
     loop = Net([X, Y], [Op("WHILE", [0], [1], {"cond": 1, "body": 2})], [0], [1])
     cond, body = Net([X, flag], [], [0], [1]), Net([X, Y], [Op("RELU", [0], [1])], [0], [1])

@@ -89,8 +89,8 @@ def test_modules_are_the_scopes_in_the_names(tmp_path: Path) -> None:
 
 def test_weights_in_float16_leave_the_modules_as_they_are(tmp_path: Path) -> None:
     plain, half = (opcost.count(unpacked(tmp_path, f"keras_cnn_{how}")) for how in ("float", "float16"))
-    told = [[(m.path, m.type, m.own.macs, m.own.params) for m in report.modules] for report in (plain, half)]
-    assert told[0] == told[1]
+    modules = [[(m.path, m.type, m.own.macs, m.own.params) for m in report.modules] for report in (plain, half)]
+    assert modules[0] == modules[1]
     assert half.totals.param_bytes * 2 == plain.totals.param_bytes
 
 

@@ -392,8 +392,8 @@ def test_every_form_of_an_archive_costs_what_its_net_costs(tmp_path: Path, name:
         dtype = str(net.x.dtype).removeprefix("torch.")
         report = opcost.count(tmp_path / "net.pt", shapes=[tuple(net.x.shape)], dtypes=[dtype])
         frozen = form == "frozen trace" or (form == "frozen script" and name not in ("lstm", "gru"))  # left as they are
-        wanted = params - frozen * net.folded - (form == "frozen trace") * unused
-        assert (form, report.totals.macs, report.totals.params) == (form, net.macs, wanted)
+        expected = params - frozen * net.folded - (form == "frozen trace") * unused
+        assert (form, report.totals.macs, report.totals.params) == (form, net.macs, expected)
         assert not report.coverage.uncounted
         assert any(note.code == "frozen" for note in report.notes) == frozen
         assert not frozen or report.totals.buffers == net.buffers

@@ -23,7 +23,7 @@ nn, F = torch.nn, torch.nn.functional
 
 
 class Attention(nn.Module):
-    """Splits, moves, products and sizes that are asked for."""
+    """Splits, moves, products, and sizes that the code reads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,21 +109,21 @@ def test_an_archive_costs_what_its_module_costs(tmp_path: Path, name: str) -> No
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         model = make().eval()
-        path, wanted = saved(tmp_path, model, inputs), opcost.count(model, *inputs)
+        path, expected = saved(tmp_path, model, inputs), opcost.count(model, *inputs)
     finally:
         torch.backends.mha.set_fastpath_enabled(True)
     shapes, dtypes = [tuple(x.shape) for x in inputs], [str(x.dtype).removeprefix("torch.") for x in inputs]
     found = opcost.count(path, shapes=shapes, dtypes=dtypes)
-    assert macs_by_kind(found) == macs_by_kind(wanted)
-    assert found.totals.params == wanted.totals.params
-    assert [spec.shape for spec in found.outputs] == [spec.shape for spec in wanted.outputs]
+    assert macs_by_kind(found) == macs_by_kind(expected)
+    assert found.totals.params == expected.totals.params
+    assert [spec.shape for spec in found.outputs] == [spec.shape for spec in expected.outputs]
     assert not found.coverage.uncounted
-    assert {module.path: module.total.macs for module in wanted.modules}.items() <= {
+    assert {module.path: module.total.macs for module in expected.modules}.items() <= {
         module.path: module.total.macs for module in found.modules
     }.items()
 
 
-def test_other_sizes_are_followed_where_the_code_asks_for_them(tmp_path: Path) -> None:
+def test_other_sizes_are_followed_where_the_code_reads_them(tmp_path: Path) -> None:
     path = saved(tmp_path, Attention().eval(), (torch.zeros(2, 5, 16),))
     batch, length = 3, 7
     macs = batch * length * (16 * 48 + 16 * 16) + 2 * batch * 4 * length * length * 4

@@ -1,4 +1,4 @@
-"""One table of inputs through every door: the same answer, and the same words where an input makes no sense."""
+"""One table of inputs for every kind of source: the same answer, and the same message for an invalid input."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def make_pt2(folder: Path, dumps: Path) -> Any:
 def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A model with one input, `data`, of float32 images."""
     dumps = Path(__file__).parents[1] / "data" / "megengine" / "mge"
-    return request.param(tmp_path_factory.mktemp("door"), dumps)
+    return request.param(tmp_path_factory.mktemp("source"), dumps)
 
 
 def seen(report: opcost.Report) -> list[tuple[str, Any, str]]:
@@ -152,16 +152,16 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("options", "told"), BAD, ids=[told for _, told in BAD])
-def test_what_makes_no_sense_is_told_in_the_same_words(source: Any, options: Any, told: str) -> None:
+@pytest.mark.parametrize(("options", "message"), BAD, ids=[message for _, message in BAD])
+def test_an_invalid_input_has_the_same_message_for_every_source(source: Any, options: Any, message: str) -> None:
     with pytest.raises(OpcostError) as caught:
         opcost.count(source, **options)
-    assert caught.value.message.startswith(told)
+    assert caught.value.message.startswith(message)
     assert caught.value.exit_code == 2
 
 
 @pytest.mark.parametrize(
-    ("texts", "told"),
+    ("texts", "message"),
     [
         (["2x3x32x32"], ""),
         (["data:2x3x32x32:f32"], ""),
@@ -171,20 +171,20 @@ def test_what_makes_no_sense_is_told_in_the_same_words(source: Any, options: Any
     ],
 )
 def test_the_command_line_answers_as_python_does(
-    source: Any, texts: list[str], told: str, opcost_command: Any, tmp_path: Path
+    source: Any, texts: list[str], message: str, opcost_command: Any, tmp_path: Path
 ) -> None:
     if isinstance(source, nn.Module):
         source = f"{__file__}:Net"
     words = [word for text in texts for word in ("--input", text)]
     done = opcost_command("count", source, *words, "-o", tmp_path / "report.json")
-    if told:
+    if message:
         assert done.code == 2
-        assert told in done.err
+        assert message in done.err
     else:
         assert seen(opcost.load_report(tmp_path / "report.json")) == [("data", SHAPE, "float32")]
 
 
-def test_a_batch_is_asked_for_where_the_source_says_its_shapes(source: Any) -> None:
+def test_a_batch_may_be_requested_where_the_source_gives_its_shapes(source: Any) -> None:
     """A dump and a program hold shapes, this module has a layer that reads an image; this symbol has neither, and says so."""
     if isinstance(source, nn.Module):
         assert seen(opcost.count(source, batch=2)) == [("data", (2, 3, 224, 224), "float32")]

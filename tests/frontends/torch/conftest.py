@@ -1,4 +1,4 @@
-"""Counting small models: a function may stand for a model, and nothing may be left uncounted."""
+"""Counting small models: a function may be counted as a model, and nothing may be left uncounted."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def _onednn_stays_as_it_is() -> Iterator[None]:
 class Calls(nn.Module):
     """A model that calls a function, with parameters and modules of its own where names are given."""
 
-    def __init__(self, function: Callable[..., Any], **held: Any) -> None:
+    def __init__(self, function: Callable[..., Any], **attributes: Any) -> None:
         super().__init__()
         self.function = function
-        for name, value in held.items():
+        for name, value in attributes.items():
             setattr(self, name, nn.Parameter(value) if isinstance(value, torch.Tensor) else value)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -40,7 +40,7 @@ class Counter(Protocol):
 
 @pytest.fixture(scope="session")
 def count() -> Counter:
-    """Count a model or a function on positional inputs; an operator without a price fails the test."""
+    """Count a model or a function on positional inputs; an operator without a cost fails the test."""
 
     def counted(model: nn.Module | Callable[..., Any], *inputs: Any, **options: Any) -> Report:
         report = opcost.count(model if isinstance(model, nn.Module) else Calls(model), inputs, **options)

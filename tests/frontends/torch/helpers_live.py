@@ -1,4 +1,4 @@
-"""What a plain run of PyTorch does and holds, seen without opcost: the truth that counts are held against."""
+"""What a plain run of PyTorch does and holds, seen without opcost: the truth that counts are compared with."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch.utils._pytree import tree_leaves
 
 
 class Live(TorchDispatchMode):
-    """The operators that run, with the element types of what they read, and the bytes that are held of what they made."""
+    """The operators that run, with the element types of what they read, and the live bytes of what they made."""
 
     def __init__(self) -> None:
         super().__init__()
         self.ops: list[tuple[Any, ...]] = []
         self.now = self.peak = 0
         self.curve: list[int] = []
-        """What is held while each operator runs."""
+        """The live bytes while each operator runs."""
         self._sizes: dict[int, tuple[int, Any]] = {}
 
     def hold(self, tensor: torch.Tensor) -> None:

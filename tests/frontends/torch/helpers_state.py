@@ -17,7 +17,7 @@ from torch.utils.checkpoint import CheckpointFunction
 def fingerprint(*roots: Any) -> dict[str, Any]:
     """Everything observable about models and arguments, by the path at which it is found, and about the process.
 
-    Objects are told apart by identity, so that one that is replaced by an equal one is seen as well.
+    Objects are distinguished by identity, so that one that is replaced by an equal one is seen as well.
     """
     found: dict[str, Any] = {}
     seen: set[int] = set()
@@ -45,8 +45,8 @@ def _look(value: Any, path: str, found: dict[str, Any], seen: set[int]) -> None:
         for index, item in enumerate(_ordered(value)):
             _look(item, f"{path}[{index}]", found, seen)
     elif isinstance(value, nn.Module) or type(value).__module__.startswith(("test_", "helpers_", "transformers")):
-        for name, held in _attributes(value).items():
-            _look(held, f"{path}.{name}", found, seen)
+        for name, item in _attributes(value).items():
+            _look(item, f"{path}.{name}", found, seen)
         found[f"{path}.attributes"] = sorted(_attributes(value))
 
 

@@ -112,7 +112,7 @@ def test_dropout_leaves_the_products_whole(count: Any) -> None:
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(S, S), (L, S), (S, L)])
-def test_causal_attention_is_the_full_square_unless_half_is_asked_for(queries: int, keys: int, count: Any) -> None:
+def test_causal_attention_is_the_full_square_unless_half_is_requested(queries: int, keys: int, count: Any) -> None:
     def causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return sdpa(q, k, v, is_causal=True)
 

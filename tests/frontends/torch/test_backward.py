@@ -254,12 +254,12 @@ def test_an_lstm_has_its_gradients(count: Any) -> None:
         report = count(nn.LSTM(K, hidden), t(steps, N, K), backward=True)
     forward = steps * N * 4 * hidden * (K + hidden)
     assert macs(report, "forward") == forward
-    # not asked for: the input's gradient, and that of the state before the first step
+    # not requested: the input's gradient, and that of the state before the first step
     assert macs(report) == 2 * forward - steps * N * 4 * hidden * K - N * 4 * hidden * hidden
 
 
 class Product(torch.autograd.Function):
-    """A product whose gradient multiplies by the weight twice, to tell it from the one PyTorch would take."""
+    """A product whose gradient multiplies by the weight twice, to distinguish it from the one PyTorch would take."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    """Blocks, with checkpoints of its own if it is told so, and a loss."""
+    """Blocks, with checkpoints of its own if `own` is set, and a loss."""
 
     def __init__(self, *, own: bool = False) -> None:
         super().__init__()
@@ -65,30 +65,30 @@ def test_it_is_what_a_real_step_with_checkpoints_runs_and_holds(mixed: bool) -> 
 
 
 def test_it_is_what_the_model_would_do_itself() -> None:
-    told, own = (
+    requested, own = (
         opcost.count(Net(own=own), rows(), optimizer="adamw", checkpoint=pattern)
         for own, pattern in ((False, "blocks.*"), (True, ()))
     )
-    assert told.rows == own.rows
-    assert told.memory == own.memory
+    assert requested.rows == own.rows
+    assert requested.memory == own.memory
 
 
 def test_a_block_keeps_its_input_and_runs_again() -> None:
-    plain, told = (
+    plain, requested = (
         opcost.count(Net(), rows(), backward=True, checkpoint=pattern, real=False) for pattern in ((), "blocks.*")
     )
     product = N * K * M
     assert plain.totals.macs == DEEP * (2 * product + 4 * product) - product  # the first input needs no gradient
-    # All but the last product of a block, after which everything is there that the backward pass wants.
-    assert told.totals.macs - plain.totals.macs == DEEP * product
-    assert told.phases["forward"] == plain.phases["forward"]
-    assert told.module("blocks.0").calls == 2
+    # All but the last product of a block, after which everything is there that the backward pass needs.
+    assert requested.totals.macs - plain.totals.macs == DEEP * product
+    assert requested.phases["forward"] == plain.phases["forward"]
+    assert requested.module("blocks.0").calls == 2
     # Of every block but its input (the first is the user's) the inner features are kept twice, or not at all.
     inner, between = N * M * 4, N * K * 4
     assert plain.memory.parts["saved"] > DEEP * inner
-    last = sum(row.op.phase == "forward" for row in told.rows) - 1
-    held = told.memory.curve[last] - told.memory.base_bytes
-    assert DEEP * between <= held < DEEP * between + inner
+    last = sum(row.op.phase == "forward" for row in requested.rows) - 1
+    kept = requested.memory.curve[last] - requested.memory.base_bytes
+    assert DEEP * between <= kept < DEEP * between + inner
 
 
 @pytest.mark.parametrize(
@@ -122,12 +122,12 @@ def test_layers_of_transformers_write_to_no_cache_when_they_run_twice() -> None:
         hidden_size=K, intermediate_size=M, num_hidden_layers=2, num_attention_heads=2, vocab_size=8
     )
     model, tokens = transformers.LlamaForCausalLM(config).train(), torch.zeros(1, 8, dtype=torch.int64)
-    told = opcost.count(model, tokens, backward=True, checkpoint="layers.*")
+    requested = opcost.count(model, tokens, backward=True, checkpoint="layers.*")
     model.gradient_checkpointing_enable()
     own = opcost.count(model, tokens, backward=True)
     for path in ("model.layers.0", "model.layers.1"):
-        assert told.module(path).total == own.module(path).total
-    assert told.totals.macs == own.totals.macs
+        assert requested.module(path).total == own.module(path).total
+    assert requested.totals.macs == own.totals.macs
 
 
 def test_nothing_about_the_model_changes_also_if_it_fails_or_is_interrupted() -> None:

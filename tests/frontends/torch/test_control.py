@@ -26,17 +26,17 @@ X = torch.ones(B, D)
 
 
 class Branch(nn.Module):
-    """Takes the wide layer if the input's sum is positive, else the narrow one; counts how often it was asked."""
+    """Takes the wide layer if the input's sum is positive, else the narrow one; counts how often it ran."""
 
     def __init__(self) -> None:
         super().__init__()
         self.wide = nn.Linear(D, H)
         self.narrow = nn.Linear(D, 1)
-        self.register_buffer("asked", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("runs", torch.zeros((), dtype=torch.int64))
         self.cache: list[Tensor] = []
 
     def forward(self, x: Tensor) -> Tensor:
-        self.asked += 1
+        self.runs += 1
         self.cache.append(x)
         return self.wide(x) if x.sum() > 0 else self.narrow(x)
 
@@ -128,7 +128,7 @@ QUESTIONS: dict[str, Callable[[Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_every_way_to_ask_for_a_float_is_one_clear_error(calls: Any, name: str) -> None:
+def test_every_way_to_read_a_float_is_one_clear_error(calls: Any, name: str) -> None:
     with pytest.raises(DataDependent, match="without data") as caught:
         opcost.count(calls(QUESTIONS[name]), X, real=False)
     assert "real=False" in caught.value.hint
@@ -308,7 +308,7 @@ def test_checkpointing_computes_again_in_the_backward_pass(count: Any, reentrant
     report = count(model, X, backward=True, real=real)
     layers = {"first": B * D * D, "body.0": B * D * H, "body.2": B * H * D}
     forward = sum(layers.values())
-    # Each product has two gradients, but nobody asks for the input's gradient of the first layer. The other way of
+    # Each product has two gradients, but that of the first layer's input is not requested. The other way of
     # checkpointing stops as soon as everything is there that gradients need, which is before the last layer.
     gradients = 2 * forward - layers["first"]
     again = layers["body.0"] + (layers["body.2"] if reentrant else 0)
@@ -346,10 +346,10 @@ def test_a_custom_operator_is_unknown_until_five_lines_say_what_it_costs(calls: 
     assert (unknown.raw, unknown.count, unknown.modules) == (f"{custom}::{name}", 1, ("0",))
     assert report.totals.uncounted == 1
     assert report.outputs[0].shape == (B, H)
-    told = opcost.count(model, X, rules={f"{custom}::{name}": product_rule})
-    assert told.coverage.complete
-    assert told.totals.macs == B * D * H
-    assert told.totals.flops == 2 * B * D * H
+    known = opcost.count(model, X, rules={f"{custom}::{name}": product_rule})
+    assert known.coverage.complete
+    assert known.totals.macs == B * D * H
+    assert known.totals.flops == 2 * B * D * H
 
 
 def test_a_custom_operator_in_a_real_run_is_one_operator_too(calls: Any, custom: str) -> None:

@@ -1,4 +1,4 @@
-"""What models of transformers ask for beside a text: made from what their signature and configuration say of it."""
+"""Inputs of transformers models besides a text: made from what their signature and configuration say of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def config(**settings: Any) -> Any:
 
 
 class Reads(transformers.PreTrainedModel):  # type: ignore[misc, name-defined]
-    """Reads a text, if it gets what it wants."""
+    """Reads a text, if it gets what it needs."""
 
     config_class = transformers.PretrainedConfig
     input_modalities = ("text",)
@@ -44,9 +44,9 @@ class Reads(transformers.PreTrainedModel):  # type: ignore[misc, name-defined]
         return x
 
 
-def wants(condition: bool, what: str) -> None:
+def require(condition: bool, what: str) -> None:
     if not condition:
-        raise ValueError(f"it wants {what}")
+        raise ValueError(f"it needs {what}")
 
 
 # -- of a text ---------------------------------------------------------------------------------------------------------
@@ -55,16 +55,16 @@ def wants(condition: bool, what: str) -> None:
 def test_a_text_gets_a_mask_where_the_model_cannot_do_without() -> None:
     class Masked(Reads):
         def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-            wants(attention_mask is not None and bool(attention_mask.all()), "a mask")
+            require(attention_mask is not None and bool(attention_mask.all()), "a mask")
             return self.read(input_ids)
 
     assert shapes(opcost.count(Masked(config()))) == {"input_ids": (1, TOKENS), "attention_mask": (1, TOKENS)}
 
 
-def test_a_text_gets_a_second_one_for_a_decoder_that_the_configuration_does_not_tell_of() -> None:
+def test_a_text_gets_a_second_one_for_a_decoder_that_the_configuration_does_not_mention() -> None:
     class Answers(Reads):
         def forward(self, input_ids: Tensor, decoder_input_ids: Tensor | None = None) -> Tensor:
-            wants(decoder_input_ids is not None, "the beginning of an answer")
+            require(decoder_input_ids is not None, "the beginning of an answer")
             return self.read(input_ids) + self.read(decoder_input_ids)  # type: ignore[arg-type]
 
     report = opcost.count(Answers(config()))
@@ -93,10 +93,10 @@ def test_a_model_that_chooses_gets_several_texts() -> None:
     assert report.totals.macs == 4 * (alone.totals.macs + WIDTH)  # a score for each
 
 
-def test_a_text_is_shorter_where_another_part_reads_less_and_never_where_its_length_was_asked_for() -> None:
+def test_a_text_is_shorter_where_another_part_reads_less_and_never_where_its_length_was_requested() -> None:
     class Short(Reads):
         def forward(self, input_ids: Tensor) -> Tensor:
-            wants(input_ids.shape[1] <= 7, "at most seven tokens")
+            require(input_ids.shape[1] <= 7, "at most seven tokens")
             return self.read(input_ids)
 
     part = config(max_position_embeddings=7)
@@ -136,13 +136,13 @@ def test_a_decoder_of_an_encoder_gets_what_that_has_made() -> None:
 def test_tokens_of_sound_come_in_the_form_that_runs(books: tuple[int, ...]) -> None:
     class Sings(Reads):
         def forward(self, input_ids: Tensor) -> Tensor:
-            wants(tuple(input_ids.shape) == books, f"{books}")
+            require(tuple(input_ids.shape) == books, f"{books}")
             return self.read(input_ids)
 
     assert shapes(opcost.count(Sings(config(num_codebooks=3)))) == {"input_ids": books}
 
 
-def test_a_model_of_entities_is_told_of_two() -> None:
+def test_a_model_of_entities_is_given_two() -> None:
     settings = transformers.LukeConfig(
         vocab_size=WORDS, entity_vocab_size=WORDS, hidden_size=WIDTH, entity_emb_size=WIDTH, num_hidden_layers=1,
         num_attention_heads=1, intermediate_size=4, max_position_embeddings=TOKENS, max_mention_length=5,
@@ -173,7 +173,7 @@ def test_the_place_of_an_image_may_be_the_first_of_all_tokens() -> None:
         def forward(self, input_ids: Tensor, pixel_values: Tensor | None = None) -> Tensor:
             if pixel_values is not None:
                 self.get_image_features(pixel_values)
-                wants(int((input_ids == 0).sum()) == PATCHES, f"{PATCHES} places")
+                require(int((input_ids == 0).sum()) == PATCHES, f"{PATCHES} places")
             return self.read(input_ids)
 
     report = opcost.count(First(config(image_token_id=0)))
@@ -184,14 +184,14 @@ def test_the_place_of_an_image_may_be_the_first_of_all_tokens() -> None:
 def test_features_that_depend_on_values_are_found_on_the_models_own_weights() -> None:
     class Looks(Sees):
         def get_image_features(self, pixel_values: Tensor) -> Tensor:
-            wants(not bool(pixel_values.isnan().any()), "an image")
+            require(not bool(pixel_values.isnan().any()), "an image")
             x: Tensor = self.seen(pixel_values.reshape(1, -1, 3 * PATCH**2))
             return x
 
         def forward(self, input_ids: Tensor, pixel_values: Tensor | None = None) -> Tensor:
             if pixel_values is not None:
                 self.get_image_features(pixel_values)
-                wants(int((input_ids == 3).sum()) == PATCHES, f"{PATCHES} places")
+                require(int((input_ids == 3).sum()) == PATCHES, f"{PATCHES} places")
             return self.read(input_ids)
 
     report = opcost.count(Looks(config(image_token_id=3)))
@@ -199,14 +199,14 @@ def test_features_that_depend_on_values_are_found_on_the_models_own_weights() ->
     assert {note.code for note in report.notes} == {"real-values", "guessed-inputs"}
 
 
-def test_a_model_around_one_with_images_is_asked_through_that() -> None:
+def test_a_model_around_one_with_images_gets_the_inputs_of_that() -> None:
     class Inner(Sees):
         def get_image_features(self, pixel_values: Tensor) -> Tensor:
             x: Tensor = self.seen(pixel_values.reshape(1, -1, 3 * PATCH**2))
             return x
 
         def forward(self, input_ids: Tensor, pixel_values: Tensor | None = None, image_sizes: Any = None) -> Tensor:
-            wants(pixel_values is not None and int((input_ids == 3).sum()) == PATCHES, "an image and its places")
+            require(pixel_values is not None and int((input_ids == 3).sum()) == PATCHES, "an image and its places")
             return self.read(input_ids) + self.head(self.get_image_features(pixel_values)).sum()  # type: ignore[arg-type]
 
     class Outer(transformers.PreTrainedModel):  # type: ignore[misc, name-defined]
@@ -242,7 +242,7 @@ class Looks(transformers.PreTrainedModel):  # type: ignore[misc, name-defined]
 def test_a_model_that_compares_images_gets_two() -> None:
     class Compares(Looks):
         def forward(self, pixel_values: Tensor) -> Any:
-            wants(pixel_values.shape[:3] == (1, 2, 3), "two images")
+            require(pixel_values.shape[:3] == (1, 2, 3), "two images")
             return self.seen(pixel_values), self.flat(pixel_values.reshape(-1, 3 * PATCH**2))
 
     assert shapes(opcost.count(Compares(config()))) == {"pixel_values": (1, 2, 3, SIDE, SIDE)}
@@ -251,7 +251,7 @@ def test_a_model_that_compares_images_gets_two() -> None:
 def test_frames_may_be_a_batch_of_images() -> None:
     class Frames(Looks):
         def forward(self, pixel_values: Tensor) -> Any:
-            wants(pixel_values.shape[:2] == (6, 3), "six images")
+            require(pixel_values.shape[:2] == (6, 3), "six images")
             return self.seen(pixel_values), self.flat(pixel_values.reshape(-1, 3 * PATCH**2))
 
     assert shapes(opcost.count(Frames(config(num_frames=6)))) == {"pixel_values": (6, 3, SIDE, SIDE)}
@@ -260,17 +260,17 @@ def test_frames_may_be_a_batch_of_images() -> None:
 def test_patches_come_with_their_places_in_whole_groups() -> None:
     class Placed(Looks):
         def forward(self, pixel_values: Tensor, pixel_position_ids: Tensor) -> Any:
-            wants(pixel_position_ids[0, :3].tolist() == [[0, 0], [1, 0], [2, 0]], "columns before rows")
+            require(pixel_position_ids[0, :3].tolist() == [[0, 0], [1, 0], [2, 0]], "columns before rows")
             return self.flat(pixel_values), self.seen(pixel_values.reshape(-1, SIDE))
 
     report = opcost.count(Placed(config(pooling_kernel_size=3)))  # of four patches in a row, three make a group
     assert shapes(report) == {"pixel_values": (1, 9, 3 * PATCH**2), "pixel_position_ids": (1, 9, 2)}
 
 
-def test_an_image_lies_in_the_first_of_its_tiles() -> None:
+def test_an_image_is_in_the_first_of_its_tiles() -> None:
     class Tiled(Looks):
         def forward(self, pixel_values: Tensor, aspect_ratio_ids: Tensor, aspect_ratio_mask: Tensor) -> Any:
-            wants(
+            require(
                 aspect_ratio_mask.tolist() == [[[1, 0, 0]]] and aspect_ratio_ids.tolist() == [[1]], "one tile of three"
             )
             return self.seen(pixel_values), self.flat(pixel_values.reshape(-1, 3 * PATCH**2))
@@ -279,8 +279,8 @@ def test_an_image_lies_in_the_first_of_its_tiles() -> None:
     assert shapes(report)["pixel_values"] == (1, 1, 3, 3, SIDE, SIDE)
 
 
-@pytest.mark.parametrize(("name", "told"), [("image_merge_sizes", [2]), ("images_per_sample", [2])])
-def test_a_grid_comes_with_what_goes_with_it(name: str, told: list[int]) -> None:
+@pytest.mark.parametrize(("name", "expected"), [("image_merge_sizes", [2]), ("images_per_sample", [2])])
+def test_a_grid_comes_with_what_goes_with_it(name: str, expected: list[int]) -> None:
     class Merges(Looks):
         def forward(self, pixel_values: Tensor, image_grid_thw: Tensor, **_: Any) -> Any:
             return self.flat(pixel_values), self.seen(pixel_values.reshape(-1, SIDE))
@@ -295,10 +295,10 @@ def test_a_grid_comes_with_what_goes_with_it(name: str, told: list[int]) -> None
     }
 
     def checked(self: Any, pixel_values: Tensor, grid: Tensor, value: Tensor, images: int) -> Any:
-        wants(value.tolist() == told and grid.tolist() == [[1, 4, 4]] * images, name)
+        require(value.tolist() == expected and grid.tolist() == [[1, 4, 4]] * images, name)
         return Merges.forward(self, pixel_values, grid)
 
-    model = type("Told", (Merges,), {"forward": merges[name]})(config(spatial_merge_size=2))
+    model = type("Checks", (Merges,), {"forward": merges[name]})(config(spatial_merge_size=2))
     assert shapes(opcost.count(model))["pixel_values"] == (PATCHES, 3 * PATCH**2)
 
 
@@ -327,7 +327,7 @@ def test_half_of_the_patches_of_a_film_are_hidden_where_they_are_to_be_found_aga
 def test_what_a_detector_has_found_in_an_image_goes_with_a_text() -> None:
     class Finds(Reads):
         def forward(self, input_ids: Tensor, visual_feats: Tensor | None = None) -> Tensor:
-            wants(visual_feats is not None, "what was found")
+            require(visual_feats is not None, "what was found")
             return self.read(input_ids) + self.head(visual_feats).sum()
 
     report = opcost.count(Finds(config(visual_feat_dim=WIDTH)))
@@ -338,15 +338,15 @@ def test_what_a_detector_has_found_in_an_image_goes_with_a_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "made"), [("int64", (1, TOKENS)), ("an image", (1, 3, SIDE, SIDE)), ("a width", (1, TOKENS, WIDTH))]
+    ("needed", "made"), [("int64", (1, TOKENS)), ("an image", (1, 3, SIDE, SIDE)), ("a width", (1, TOKENS, WIDTH))]
 )
-def test_a_model_that_reads_anything_gets_what_it_can_read(wanted: str, made: tuple[int, ...]) -> None:
+def test_a_model_that_reads_anything_gets_what_it_can_read(needed: str, made: tuple[int, ...]) -> None:
     class Reads(Looks):
         main_input_name = "inputs"
 
         def forward(self, inputs: Tensor) -> Any:
             kind = "int64" if inputs.dtype == torch.int64 else "an image" if inputs.dim() == 4 else "a width"
-            wants(kind == wanted, wanted)
+            require(kind == needed, needed)
             return self.seen.weight * inputs.sum(), self.flat.weight.sum()
 
     assert shapes(opcost.count(Reads(config(d_model=WIDTH)))) == {"inputs": made}
@@ -371,7 +371,7 @@ def test_a_mask_of_a_sound_is_of_the_kind_that_runs(mask: str) -> None:
 
         def forward(self, input_features: Tensor, input_features_mask: Tensor | None = None) -> Any:
             given = "none" if input_features_mask is None else str(input_features_mask.dtype).removeprefix("torch.")
-            wants(given == mask, mask)
+            require(given == mask, mask)
             return self.seen(input_features), self.flat.weight.sum()
 
     made = opcost.count(Hears(transformers.PretrainedConfig(num_mel_bins=SIDE)))
@@ -391,7 +391,7 @@ def test_features_are_found_wherever_a_model_hands_them_back() -> None:
 
 
 class Patches(transformers.PreTrainedModel):  # type: ignore[misc, name-defined]
-    """Looks at small images in a row, as Kimi does, and wants a token for each of them."""
+    """Looks at small images in a row, as Kimi does, and needs a token for each of them."""
 
     config_class = transformers.PretrainedConfig
     input_modalities = ("image", "text")
@@ -422,7 +422,7 @@ def test_patches_are_small_images_where_the_model_cannot_look_at_flat_ones() -> 
 
 
 class Video(transformers.PreTrainedModel):  # type: ignore[misc, name-defined]
-    """Wants frames, which only its own forward tells."""
+    """Needs frames, which only its own forward says."""
 
     config_class = transformers.PretrainedConfig
     main_input_name = "pixel_values"
@@ -449,7 +449,7 @@ def test_frames_are_tried_where_a_single_image_fails() -> None:
     assert sum(row.cost.macs for row in profile.rows if row.cost is not None) == report.totals.macs
 
 
-def test_where_every_form_fails_the_first_is_told_of() -> None:
+def test_where_every_form_fails_the_error_of_the_first_is_reported() -> None:
     model = Video(config(num_frames=6))
     model.dimensions = 7
     with pytest.raises(opcost.OpcostError, match="4 dimensions and not 7"):
@@ -467,7 +467,7 @@ def test_a_part_that_reads_images_of_a_video_is_given_frames_first() -> None:
 
 
 class Hears(transformers.PreTrainedModel):  # type: ignore[misc, name-defined]
-    """Wants frequencies before time, and a mask of truth values for each step."""
+    """Needs frequencies before time, and a mask of truth values for each step."""
 
     config_class = transformers.PretrainedConfig
     main_input_name = "input_features"
@@ -511,7 +511,7 @@ CODEBOOKS = 3
 
 
 class Composes(transformers.PreTrainedModel):  # type: ignore[misc, name-defined]
-    """Wants a token of each codebook at every step, as Dia and CSM do."""
+    """Needs a token of each codebook at every step, as Dia and CSM do."""
 
     config_class = transformers.PretrainedConfig
     input_modalities = ("text",)
@@ -534,7 +534,7 @@ def test_tokens_of_sound_have_one_of_every_codebook() -> None:
 
 
 class LooksTwice(transformers.PreTrainedModel):  # type: ignore[misc, name-defined]
-    """Wants the same image in two sizes, as DeepSeek's hybrid does."""
+    """Needs the same image in two sizes, as DeepSeek's hybrid does."""
 
     config_class = transformers.PretrainedConfig
     main_input_name = "pixel_values"
@@ -579,7 +579,7 @@ def test_tokens_of_sound_may_have_a_row_for_every_codebook() -> None:
     assert report.totals.macs == TOKENS * WIDTH * WORDS
 
 
-def test_a_model_of_pages_is_told_where_tokens_stand() -> None:
+def test_a_model_of_pages_is_given_the_places_of_tokens() -> None:
     settings = transformers.BrosConfig(
         hidden_size=128, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, vocab_size=99,
         max_position_embeddings=12,
@@ -588,7 +588,7 @@ def test_a_model_of_pages_is_told_where_tokens_stand() -> None:
     assert shapes(report) == {"input_ids": (1, 12), "bbox": (1, 12, 4)}
 
 
-def test_frames_lie_side_by_side_where_the_first_layer_reads_several() -> None:
+def test_frames_are_side_by_side_where_the_first_layer_reads_several() -> None:
     class Stacked(Hears):
         def __init__(self, config: Any) -> None:
             super().__init__(config)
@@ -603,7 +603,7 @@ def test_frames_lie_side_by_side_where_the_first_layer_reads_several() -> None:
     assert report.totals.macs == 1000 * 4 * 5 * 2
 
 
-def test_places_of_an_image_stand_between_the_tokens_of_its_borders() -> None:
+def test_places_of_an_image_are_between_the_tokens_of_its_borders() -> None:
     class Bordered(Patches):
         def forward(self, input_ids: Tensor, pixel_values: Tensor, image_grid_thw: Tensor) -> Tensor:
             row = input_ids[0].tolist()

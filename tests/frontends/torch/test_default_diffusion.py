@@ -1,4 +1,4 @@
-"""What denoisers and autoencoders are told besides what they denoise: small classes of the same arguments as diffusers'."""
+"""The arguments of denoisers and autoencoders besides what they denoise: small classes with those of diffusers'."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Denoiser(nn.Module):
 
 def of(forward: Any, **config: Any) -> Any:
     """A model of diffusers that does this."""
-    return type("Told", (Denoiser,), {"forward": forward, "__module__": "diffusers.models"})(**config)
+    return type("Model", (Denoiser,), {"forward": forward, "__module__": "diffusers.models"})(**config)
 
 
 def test_a_text_is_as_wide_as_the_part_reads_that_is_named_for_it() -> None:
@@ -100,8 +100,8 @@ def test_images_and_captions_come_one_for_each_of_the_batch() -> None:
     assert report.totals.macs == 2 * (SIDE**2 * CHANNELS * OUT + TEXT * WIDTH * OUT)
 
 
-@pytest.mark.parametrize("told", ["the text", "the time"])
-def test_what_is_told_of_a_video_is_told_of_each_frame_where_the_model_wants_it(told: str) -> None:
+@pytest.mark.parametrize("argument", ["the text", "the time"])
+def test_the_text_or_time_of_a_video_is_given_for_each_frame_where_the_model_requires_it(argument: str) -> None:
     frames = 3
 
     def text(self: Any, sample: Tensor, timestep: Tensor, encoder_hidden_states: Tensor) -> Any:
@@ -114,8 +114,8 @@ def test_what_is_told_of_a_video_is_told_of_each_frame_where_the_model_wants_it(
             raise ValueError("a time for each frame")
         return self.layer(sample[:, 0] * r_timestep[0, 0]), self.text_embedder(encoder_hidden_states)
 
-    made = seen(opcost.count(of(text if told == "the text" else time, num_frames=frames)))
-    if told == "the text":
+    made = seen(opcost.count(of(text if argument == "the text" else time, num_frames=frames)))
+    if argument == "the text":
         assert made["encoder_hidden_states"] == (frames, TEXT, WIDTH)
     else:
         assert made["timestep"] == made["r_timestep"] == (1, frames)

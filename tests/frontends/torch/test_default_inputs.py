@@ -1,4 +1,4 @@
-"""Inputs that nobody gave: made from what the model and its library say, and the report tells which."""
+"""Inputs that were not given: made from what the model and its library say, and the report names them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_size_of_a_model_about_which_nothing_is_known_is_refused() -> None:
         opcost.count(nn.Bilinear(D, D, OUT), batch=2)
 
 
-def test_a_size_that_was_asked_for_is_that_of_what_the_first_layer_reads() -> None:
+def test_a_requested_size_is_that_of_what_the_first_layer_reads() -> None:
     class Own(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -89,7 +89,7 @@ def test_a_size_that_was_asked_for_is_that_of_what_the_first_layer_reads() -> No
         opcost.count(nn.Linear(D, OUT), image=3)
 
 
-def test_an_argument_that_is_no_tensor_does_not_stand_in_the_way() -> None:
+def test_an_argument_that_is_no_tensor_is_no_obstacle() -> None:
     class Flagged(Images):
         def forward(self, input: Tensor, twice: bool = False) -> Tensor:  # noqa: A002
             y = super().forward(input)
@@ -114,7 +114,7 @@ def test_a_guess_that_leaves_most_parameters_unread_is_none() -> None:
     assert opcost.count(Halves(), shapes=(1, 3, 8, 6)).totals.macs == 8 * 6 * 3 * OUT
 
 
-def test_a_small_part_that_is_not_read_is_told() -> None:
+def test_a_small_part_that_is_not_read_is_noted() -> None:
     class Mostly(Images):
         def __init__(self) -> None:
             super().__init__()
@@ -369,7 +369,7 @@ class Each(nn.Module):
     ("model", "signature"),
     [(Anything(), r"\*args: .*, \*\*kwargs"), (Nothing(), "x: .* = None"), (Each(), r"\*\*kwargs")],
 )
-def test_a_forward_that_runs_on_nothing_is_asked_for_inputs(model: nn.Module, signature: str) -> None:
+def test_a_forward_that_runs_on_nothing_needs_inputs(model: nn.Module, signature: str) -> None:
     with pytest.raises(InputError, match=rf"{type(model).__name__}\.forward\({signature}.*\) needs inputs") as caught:
         opcost.count(model)
     assert "inputs=" in caught.value.hint
@@ -410,7 +410,7 @@ def test_a_model_is_counted_in_another_type_and_stays_as_it_is() -> None:
     assert report.totals.macs == opcost.count(model).totals.macs
 
 
-def test_shapes_are_made_in_the_asked_type_too() -> None:
+def test_shapes_are_made_in_the_requested_type_too() -> None:
     report = opcost.count(nn.Linear(D, OUT), shapes=(2, D), dtype=torch.float16)
     assert [spec.dtype for _, spec in report.inputs] == ["float16"]
 
@@ -436,7 +436,7 @@ def test_a_shape_in_the_place_of_inputs_is_answered_with_shapes(written: Any, me
     assert opcost.count(nn.Linear(D, OUT), shapes=meant).totals.macs == 2 * D * OUT
 
 
-def test_a_traced_module_without_inputs_is_told_what_it_needs() -> None:
+def test_a_traced_module_without_inputs_is_refused_with_what_it_needs() -> None:
     pytest.importorskip(
         "torch.testing._internal.common_methods_invocations"
     )  # gives such methods a signature of anything

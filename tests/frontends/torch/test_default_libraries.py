@@ -308,8 +308,8 @@ def test_a_video_is_tried_with_its_frames_first_too() -> None:
 
 
 def test_an_argument_of_which_nothing_is_known_is_named() -> None:
-    class Told(Denoiser):
+    class Moody(Denoiser):
         def forward(self, sample: Tensor, timestep: Tensor, mood: Tensor) -> Tensor: ...  # type: ignore[override]
 
     with pytest.raises(InputError, match="needs sample, timestep, mood, and mood cannot be guessed"):
-        opcost.count(of("diffusers", Told, nn.Conv2d(4, OUT, 1)))
+        opcost.count(of("diffusers", Moody, nn.Conv2d(4, OUT, 1)))

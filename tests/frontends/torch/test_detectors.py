@@ -58,7 +58,7 @@ def compiled_part() -> Iterator[None]:
         yield
         return
     pooling: Any = importlib.import_module("torchvision.ops.roi_align")
-    in_python = pooling._roi_align.__wrapped__  # not compiled, so that it rounds alike whoever calls it
+    in_python = pooling._roi_align.__wrapped__  # not compiled, so that it rounds alike for every caller
     with pytest.MonkeyPatch.context() as patch, torch.library._scoped_library("torchvision", "FRAGMENT") as operators:
         operators.define(
             "roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, "
@@ -66,8 +66,8 @@ def compiled_part() -> Iterator[None]:
         )
         operators.impl("nms", _best_of_overlapping, "CPU")
         operators.impl("roi_align", in_python, "CPU")
-        for asked in (extension, pooling):
-            patch.setattr(asked, "_has_ops", lambda: True)
+        for module in (extension, pooling):
+            patch.setattr(module, "_has_ops", lambda: True)
         yield
 
 

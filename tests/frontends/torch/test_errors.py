@@ -42,7 +42,7 @@ def failure(model: nn.Module, *inputs: Any, **options: Any) -> ForwardError:
 # -- inputs that do not fit -------------------------------------------------------------------------------------------
 
 
-def test_a_wrong_size_names_the_layer_what_it_got_and_what_it_wants() -> None:
+def test_a_wrong_size_names_the_layer_what_it_got_and_what_it_needs() -> None:
     error = failure(Net(), torch.empty(1, 3, 9, 9))
     assert error.module == "head.1"
     assert "Linear(in_features=288, out_features=10, bias=True)" in str(error)
@@ -51,14 +51,14 @@ def test_a_wrong_size_names_the_layer_what_it_got_and_what_it_wants() -> None:
     assert "shapes of the inputs" in error.hint
 
 
-def test_a_wrong_number_of_channels_names_the_layer_what_it_got_and_what_it_wants() -> None:
+def test_a_wrong_number_of_channels_names_the_layer_what_it_got_and_what_it_needs() -> None:
     error = failure(Net(), torch.empty(1, 4, 8, 8))
     assert error.module == "stem"
     assert "Conv2d(3, 8, kernel_size=(3, 3), stride=(1, 1))" in str(error)
     assert "received 1x4x8x8 float32" in str(error)
 
 
-def test_an_image_smaller_than_the_kernel_is_told() -> None:
+def test_an_image_smaller_than_the_kernel_is_refused() -> None:
     error = failure(Net(), torch.empty(1, 3, 2, 2))
     assert error.module == "stem"
     assert "Kernel size can't be greater" in str(error)
@@ -86,14 +86,14 @@ def test_an_input_of_another_type_than_the_weights_fails_as_it_does_for_real(nam
     assert "types" in error.hint
 
 
-def test_floats_for_an_embedding_are_told_with_how_to_ask_for_integers() -> None:
+def test_floats_for_an_embedding_are_refused_with_how_to_give_integers() -> None:
     error = failure(nn.Sequential(nn.Embedding(4, 3)), torch.empty(2, 4))
     assert error.module == "0"
     assert 'dtypes="int64"' in error.hint
     assert "--input" in error.hint
 
 
-def test_two_operands_of_different_types_inside_the_model_are_told() -> None:
+def test_two_operands_of_different_types_inside_the_model_are_reported() -> None:
     class Mixed(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return x @ x.half().T
@@ -137,7 +137,7 @@ class Raises(nn.Module):
         raise self.error
 
 
-def test_the_models_own_error_is_told_with_its_class_its_text_its_line_and_its_module() -> None:
+def test_the_models_own_error_is_reported_with_its_class_its_text_its_line_and_its_module() -> None:
     own = ValueError("the depth must be even")
     error = failure(nn.Sequential(nn.ReLU(), nn.Sequential(Raises(own))), torch.empty(2))
     assert error.module == "1.0"
@@ -179,7 +179,7 @@ def test_a_model_that_handles_its_error_is_counted() -> None:
     assert opcost.count(Recovers(), torch.empty(1, 2)).totals.macs == 2 * 3
 
 
-def test_a_module_without_forward_is_told() -> None:
+def test_a_module_without_forward_is_refused() -> None:
     assert "forward" in str(failure(nn.Module(), torch.empty(1)))
 
 
@@ -212,7 +212,7 @@ CUDA = {
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is CUDA here")
 @pytest.mark.parametrize("name", CUDA)
-def test_a_model_that_asks_for_cuda_where_there_is_none_is_told_what_to_do(calls: Any, name: str) -> None:
+def test_a_model_that_needs_cuda_where_there_is_none_gets_a_hint(calls: Any, name: str) -> None:
     error = failure(nn.Sequential(nn.ReLU(), calls(CUDA[name])), torch.empty(2, 4))
     assert error.module == "1"
     assert "test_errors.py:" in str(error)
@@ -255,12 +255,12 @@ def test_a_result_whose_size_depends_on_data_keeps_the_cause() -> None:
     ("option", "value", "meant"),
     [("mode", "trian", "train"), ("optimizer", "Adamm", "Adam"), ("causal", "haf", "half")],
 )
-def test_a_misspelt_option_is_told_with_what_was_meant(option: str, value: str, meant: str) -> None:
+def test_a_misspelt_option_is_refused_with_what_was_meant(option: str, value: str, meant: str) -> None:
     with pytest.raises(UnknownName, match=f"did you mean '{meant}'"):
         opcost.count(nn.Linear(4, 3), torch.empty(2, 4), **{option: value})
 
 
-def test_nothing_to_differentiate_is_told() -> None:
+def test_nothing_to_differentiate_is_reported() -> None:
     for model in (nn.ReLU(), nn.Linear(4, 3).requires_grad_(False)):
         with pytest.raises(ForwardError, match="nothing to differentiate") as caught:
             opcost.count(model, torch.empty(2, 4), backward=True)
@@ -273,7 +273,7 @@ def test_what_is_no_model_is_refused(thing: Any) -> None:
         opcost.count(thing, torch.empty(1))
 
 
-def test_a_rule_that_fails_is_told_with_the_operator_and_its_shapes() -> None:
+def test_a_rule_that_fails_is_reported_with_the_operator_and_its_shapes() -> None:
     with pytest.raises(RuleError, match=r"aten::addmm with inputs .*2x4.* ZeroDivisionError") as caught:
         opcost.count(nn.Linear(4, 3), torch.empty(2, 4), rules={"aten::addmm": lambda op: op.cost(macs=1 // 0)})
     assert isinstance(caught.value.__cause__, ZeroDivisionError)

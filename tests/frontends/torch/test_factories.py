@@ -42,11 +42,11 @@ def test_a_model_made_without_memory_has_a_backward_pass_and_an_update() -> None
     batch = 2
     report = opcost.count(FRONTEND.build(lambda: nn.Linear(WIDE, WIDE), {}), shapes=(batch, WIDE), optimizer="AdamW")
     assert report.phases["forward"].macs == batch * WIDE * WIDE
-    assert report.phases["backward"].macs == batch * WIDE * WIDE  # the weight's; nobody asks for the input's
+    assert report.phases["backward"].macs == batch * WIDE * WIDE  # the weight's; the input's is not requested
     assert report.coverage.complete
 
 
-class Asks(nn.Module):
+class ReadsItsRates(nn.Module):
     """A constructor that does what constructors do."""
 
     def __init__(self) -> None:
@@ -81,9 +81,9 @@ class Asks(nn.Module):
         return self.layer(x) @ self.free
 
 
-def test_constructors_may_ask_small_tensors_and_fill_large_ones() -> None:
+def test_constructors_may_read_small_tensors_and_fill_large_ones() -> None:
     before = torch.get_rng_state()
-    model = FRONTEND.build(Asks, {})
+    model = FRONTEND.build(ReadsItsRates, {})
     assert torch.equal(torch.get_rng_state(), before)
     assert model.rates == pytest.approx([0, 0.05, 0.1, 0.15, 0.2])
     assert model.numpy.tolist() == [2.0, 2.0, 2.0]
@@ -103,7 +103,7 @@ class AsksItsWeights(nn.Module):
         self.scale = self.layer.weight.abs().max().item()
 
 
-def test_a_constructor_that_asks_for_its_weights_gets_one_clear_error() -> None:
+def test_a_constructor_that_reads_its_weights_gets_one_clear_error() -> None:
     with pytest.raises(SourceError, match="AsksItsWeights asks for the values of its weights") as caught:
         FRONTEND.build(AsksItsWeights, {})
     assert "--real" in caught.value.hint

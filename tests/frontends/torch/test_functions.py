@@ -1,4 +1,4 @@
-"""A function stands for a model: nothing has to be wrapped to be counted."""
+"""A function is counted as a model is: nothing has to be wrapped."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def test_a_function_leaves_what_it_closes_over_as_it_was() -> None:
     assert not norm.running_mean.any()
 
 
-def test_a_class_is_told_to_be_made_first() -> None:
-    with pytest.raises(UnknownSource, match="Net is a class") as told:
+def test_a_class_is_refused_with_how_to_make_one() -> None:
+    with pytest.raises(UnknownSource, match="Net is a class") as caught:
         opcost.count(Net, X)
-    assert told.value.hint == "make one: Net(...)"
+    assert caught.value.hint == "make one: Net(...)"
 
 
-def test_a_function_without_its_inputs_is_told() -> None:
+def test_a_function_without_its_inputs_is_refused() -> None:
     with pytest.raises(InputError, match=r"^<lambda>\(x\) needs inputs, and none were given"):
         opcost.count(lambda x: x)
 

@@ -1,4 +1,4 @@
-"""A text that is written token by token is told from a few steps."""
+"""The cost of writing a text token by token is estimated from a few steps."""
 
 from itertools import product
 from typing import Any
@@ -38,12 +38,12 @@ def test_the_cost_is_that_of_a_prefill_and_of_every_single_step(window: int | No
     counted = [opcost.count(model, prefill=16, batch=2, device="h200"), *steps]
     moving = [[row for row in report.rows if row.op.kind != "view"] for report in counted]
     for quantity in ("macs", "flops", "bytes_read", "bytes_written"):
-        told = sum(getattr(row.cost, quantity) * row.count for row in found.rows if row.cost)
-        assert told == sum(getattr(row.cost, quantity) for rows in moving for row in rows if row.cost)
+        estimated = sum(getattr(row.cost, quantity) * row.count for row in found.rows if row.cost)
+        assert estimated == sum(getattr(row.cost, quantity) for rows in moving for row in rows if row.cost)
     assert sum(row.count for row in found.rows) == sum(map(len, moving))
 
 
-def test_times_add_up_and_are_told_by_token() -> None:
+def test_times_add_up_and_are_reported_per_token() -> None:
     model = mistral(None)
     found = opcost.predict(model, prefill=16, generate=20, batch=2, device="h200")
     first = opcost.predict(model, prefill=16, batch=2, device="h200")
@@ -94,7 +94,7 @@ class Generates(torch.nn.Module):
 
 
 def written_macs(tokens: int) -> int:
-    """MACs of reading the prompt and writing so many tokens."""
+    """MACs of reading the prompt and writing N tokens."""
     seen = [(PROMPT, PROMPT), *[(1, PROMPT + step) for step in range(1, tokens)]]
     layers = sum(read * 12 * WIDTH * WIDTH + 2 * read * cached * WIDTH for read, cached in seen)
     return layers + tokens * WIDTH * VOCABULARY
@@ -118,7 +118,7 @@ def test_greedy_writing_without_weights_is_counted_at_full_length_and_not_called
     assert not report.coverage.complete
 
 
-@pytest.mark.parametrize("asked", [{}, {"prefill": 8, "decode": 1}, {"prefill": 8, "generate": 0}])
-def test_what_cannot_be_written_is_refused(asked: dict[str, int]) -> None:
+@pytest.mark.parametrize("options", [{}, {"prefill": 8, "decode": 1}, {"prefill": 8, "generate": 0}])
+def test_what_cannot_be_written_is_refused(options: dict[str, int]) -> None:
     with pytest.raises(InputError, match="after a prompt"):
-        opcost.predict(mistral(None), **{"generate": 5, **asked})  # type: ignore[arg-type]
+        opcost.predict(mistral(None), **{"generate": 5, **options})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What PyTorch decides by the device, decided as on a GPU while memory is told for one."""
+"""What PyTorch decides by the device, decided as on a GPU while memory is reported for one."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_fewer_keys_than_queries(dtype: torch.dtype, keys: tuple[int, int], opti
     assert kernels(Shared(keys, **options), tokens(dtype)) == kernel
 
 
-def test_a_mask_that_does_not_lie_row_by_row_goes_by_products() -> None:
+def test_a_mask_that_is_not_stored_row_by_row_goes_by_products() -> None:
     # As a table of biases is looked up: head by head behind each pair of tokens, and then turned.
     bias = torch.zeros(TOKENS, TOKENS, HEADS).permute(2, 0, 1)[None]
     assert kernels(Attention(attn_mask=bias), tokens()) == set()
@@ -115,16 +115,16 @@ def test_rows_of_a_mask_that_begin_anywhere_are_copied() -> None:
 @pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"attn_mask": MASK}], ids=str)
 def test_the_cost_of_attention_is_the_same(options: dict[str, Any]) -> None:
     model, x = Attention(**options), tokens()
-    plain, told = (opcost.count(model, x, backward=True, device=device) for device in (None, "h200"))
-    assert told.totals.macs == plain.totals.macs
+    plain, on_gpu = (opcost.count(model, x, backward=True, device=device) for device in (None, "h200"))
+    assert on_gpu.totals.macs == plain.totals.macs
 
 
 def test_attention_with_dropout_holds_no_square_of_tokens() -> None:
     model, x = Attention(dropout_p=0.1), torch.zeros(1, 1, 1024, FEATURES)
     square = 1024 * 1024 * 4
-    plain, told = (opcost.count(model, x, backward=True, device=device).memory for device in (None, "h200"))
+    plain, on_gpu = (opcost.count(model, x, backward=True, device=device).memory for device in (None, "h200"))
     assert plain.peak_bytes - plain.base_bytes > 2 * square
-    assert told.peak_bytes - told.base_bytes < square
+    assert on_gpu.peak_bytes - on_gpu.base_bytes < square
 
 
 def test_dropout_keeps_one_byte_for_an_element() -> None:
@@ -151,7 +151,7 @@ def test_the_functions_are_back_afterwards_also_of_what_raises() -> None:
 
 
 def test_other_threads_call_what_they_always_did() -> None:
-    class Asks(nn.Module):
+    class Calls(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             answers: list[torch.Tensor] = []
 
@@ -165,7 +165,7 @@ def test_other_threads_call_what_they_always_did() -> None:
             return x.reshape(answers[0].shape[-1])
 
     # The answer of the thread is a real tensor of that shape, so that four elements can be laid out after it.
-    assert opcost.count(Asks(), torch.zeros(2, 2), device="h200").outputs[0].shape == (4,)
+    assert opcost.count(Calls(), torch.zeros(2, 2), device="h200").outputs[0].shape == (4,)
 
 
 class Itself(nn.Module):
@@ -188,7 +188,7 @@ def test_heads_of_a_text_with_itself_run_text_by_text_where_nothing_is_learnt() 
     fast = ["addmm", "_scaled_dot_product_efficient_attention", "addmm"]
     with torch.no_grad():
         assert ran(Itself().eval()) == fast
-        # Weights that are asked for and a mask take the other way, and so does what is learnt.
+        # Requested weights and a mask take the other path, and so does what is learnt.
         assert ran(Itself(need_weights=True).eval()) != fast
         assert ran(Itself(attn_mask=torch.zeros(TOKENS, TOKENS)).eval()) != fast
         assert ran(Itself().train()) != fast

@@ -192,9 +192,9 @@ def test_an_empty_shape_is_a_scalar() -> None:
     assert seen(opcost.count(nn.ReLU(), shapes=())) == [("input", (), "float32")]
 
 
-@pytest.mark.parametrize("wanted", ["float16", "torch.float16", torch.float16])
-def test_a_type_is_given_by_name_or_as_itself(wanted: Any) -> None:
-    report = opcost.count(nn.Linear(D, OUT, dtype=torch.float16), shapes=(B, D), dtypes=wanted)
+@pytest.mark.parametrize("dtype", ["float16", "torch.float16", torch.float16])
+def test_a_type_is_given_by_name_or_as_itself(dtype: Any) -> None:
+    report = opcost.count(nn.Linear(D, OUT, dtype=torch.float16), shapes=(B, D), dtypes=dtype)
     assert seen(report) == [("input", (B, D), "float16")]
 
 
@@ -300,35 +300,35 @@ def test_a_model_without_arguments_needs_none(calls: Any) -> None:
 # -- mistakes ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_misspelt_argument_is_told_with_the_right_name() -> None:
+def test_a_misspelt_argument_is_named_with_the_right_one() -> None:
     for options in ({"shapes": {"input_idz": (2, B)}}, {"kwargs": {"input_idz": torch.zeros(2, B, dtype=torch.int64)}}):
         with pytest.raises(UnknownName, match="did you mean 'input_ids'") as caught:
             opcost.count(Tokens(), **options)
         assert caught.value.exit_code == 2
 
 
-def test_a_misspelt_type_is_told_with_the_right_name() -> None:
+def test_a_misspelt_type_is_named_with_the_right_one() -> None:
     with pytest.raises(UnknownName, match="did you mean 'float32'"):
         opcost.count(nn.Linear(D, OUT), shapes=(B, D), dtypes="flot32")
 
 
-def test_a_type_for_an_input_that_is_not_there_is_told() -> None:
+def test_a_type_for_an_input_that_is_not_there_is_refused() -> None:
     with pytest.raises(UnknownName, match="did you mean 'input_ids'"):
         opcost.count(Tokens(), shapes={"input_ids": (2, B)}, dtypes={"input_id": "int64"})
 
 
-def test_fewer_types_than_shapes_are_told() -> None:
+def test_fewer_types_than_shapes_are_refused() -> None:
     with pytest.raises(InputError, match="1 element types"):
         opcost.count(Tokens(), shapes=[(2, B), (2, B)], dtypes=["int64"])
 
 
-def test_a_negative_extent_is_told() -> None:
+def test_a_negative_extent_is_refused() -> None:
     with pytest.raises(InputError, match=r"shape \(-1, 4\) of input has a negative extent"):
         opcost.count(nn.Linear(D, OUT), shapes=(-1, D))
 
 
 @pytest.mark.parametrize("shapes", [5, (1.5, 4), (True, 4), [(B, D), 5], {"input": 5}, {"input": {}}])
-def test_what_is_not_a_shape_is_told(shapes: Any) -> None:
+def test_what_is_not_a_shape_is_refused(shapes: Any) -> None:
     with pytest.raises(InputError, match="is not a shape"):
         opcost.count(nn.Linear(D, OUT), shapes=shapes)
 
@@ -338,14 +338,14 @@ def test_inputs_and_shapes_together_are_refused() -> None:
         opcost.count(nn.Linear(D, OUT), x(), shapes=(B, D))
 
 
-def test_no_inputs_at_all_are_told_with_what_is_needed() -> None:
+def test_no_inputs_at_all_are_refused_with_what_is_needed() -> None:
     with pytest.raises(InputError, match=r"Identity\.forward\(input: .*\) needs inputs, and none were given") as caught:
         opcost.count(nn.Identity())
     assert "shapes=" in caught.value.hint
     assert "--input" in caught.value.hint
 
 
-def test_too_many_and_too_few_inputs_are_told() -> None:
+def test_too_many_and_too_few_inputs_are_refused() -> None:
     with pytest.raises(InputError, match=r"do not fit Linear\.forward.*too many positional"):
         opcost.count(nn.Linear(D, OUT), (x(), x()))
     with pytest.raises(InputError, match=r"do not fit Bilinear\.forward.*missing a required argument: 'input2'"):
@@ -376,13 +376,13 @@ def test_shapes_may_be_nested_as_the_argument_is(shapes: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shapes", "told"),
+    ("shapes", "message"),
     [
         ({"batch": (B, D), "batch.image": (B, D)}, "is inside of another input"),
         ({"batch.0": (B, D), "batch.2": (B, D)}, "without gaps, not 0, 2"),
         ({"batch.image": (B, D), "batch": {"image": (B, D)}}, "given twice"),
     ],
 )
-def test_nested_shapes_that_contradict_each_other_are_told(shapes: Any, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_nested_shapes_that_contradict_each_other_are_refused(shapes: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         opcost.count(Takes(lambda batch: batch["image"]), shapes=shapes)

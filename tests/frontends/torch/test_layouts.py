@@ -1,4 +1,4 @@
-"""How memory lies, where the time of an operator depends on it."""
+"""The layout of tensors in memory, where the time of an operator depends on it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def join(*tensors: torch.Tensor) -> torch.Tensor:
     return torch.cat(tensors, -1)
 
 
-def test_what_is_joined_lies_alike_or_not() -> None:
+def test_joined_tensors_have_one_layout_or_not() -> None:
     rows, images = torch.zeros(2, 4, 6, 8), torch.zeros(2, 4, 6, 8).contiguous(memory_format=LAST)
     assert "strided" not in attributes("aten::cat", join, rows, rows)
     assert "strided" not in attributes("aten::cat", join, images, images)
     assert attributes("aten::cat", join, rows, images)["strided"]
     assert attributes("aten::cat", join, rows[..., :4], rows[..., 4:])["strided"]
-    # What is empty lies anyhow, and so does an axis of one element.
+    # What is empty has any layout, and so has an axis of one element.
     assert "strided" not in attributes("aten::cat", join, rows, rows[..., :0].transpose(0, 1).reshape(2, 4, 6, 0))
     assert "strided" not in attributes(
         "aten::cat", join, torch.zeros(2, 6, 1, 8).transpose(1, 2), torch.zeros(2, 1, 6, 8)
     )
 
 
-def test_a_convolution_of_images_whose_channels_lie_side_by_side() -> None:
+def test_a_convolution_of_images_whose_channels_are_side_by_side() -> None:
     x, weight = torch.zeros(2, 8, 5, 5, requires_grad=True), torch.zeros(16, 8, 3, 3)
 
     def net(x: torch.Tensor) -> torch.Tensor:
@@ -71,7 +71,7 @@ IMAGES = torch.zeros(2, 6, 7, 8).permute(0, 3, 1, 2)
     ],
     ids=str,
 )
-def test_the_result_of_a_convolution_lies_as_where_it_runs(
+def test_the_result_of_a_convolution_has_the_layout_of_a_real_run(
     layer: nn.Module, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def net(x: torch.Tensor) -> torch.Tensor:
@@ -86,7 +86,7 @@ def test_the_result_of_a_convolution_lies_as_where_it_runs(
         return len(runs) == 2 and runs[0] == runs[1]
 
     assert runs_as_counted(IMAGES)
-    layer.to(memory_format=LAST)  # a weight that lies so does the same
+    layer.to(memory_format=LAST)  # a weight with this layout does the same
     assert runs_as_counted(IMAGES.contiguous())
 
 
@@ -102,7 +102,7 @@ def test_what_follows_a_convolution_of_such_images_copies_nothing() -> None:
     assert kinds == ["conv", "matmul"]
 
 
-def test_simple_operators_on_what_lies_alike_apart_or_turned_round() -> None:
+def test_simple_operators_on_tensors_alike_apart_or_turned_round() -> None:
     rows = torch.zeros(4, 6, 8)
 
     def added(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -118,12 +118,12 @@ def test_simple_operators_on_what_lies_alike_apart_or_turned_round() -> None:
     assert layout(rows, turned) == {"strided": True, "turned": True}
     assert layout(rows[..., :4], rows[..., 4:]) == {"strided": True}
     assert layout(rows, torch.zeros(4, 6, 1).expand(4, 6, 8)) == {"strided": True}
-    # What is spread by the operator itself is told by its shape, and an axis of one element lies anyhow.
+    # What is spread by the operator itself is known from its shape, and an axis of one element has any layout.
     assert not layout(rows, torch.zeros(8))
     assert not layout(torch.zeros(6, 1, 8).transpose(0, 1), torch.zeros(1, 6, 8))
 
 
-def test_a_normalization_of_what_lies_turned_round_copies_it_first() -> None:
+def test_a_normalization_of_a_transposed_tensor_copies_it_first() -> None:
     norm = nn.LayerNorm(8)
     assert "strided" not in attributes("aten::native_layer_norm", norm, torch.zeros(2, 6, 8))
     assert attributes("aten::native_layer_norm", norm, torch.zeros(2, 8, 6).transpose(1, 2))["turned"]

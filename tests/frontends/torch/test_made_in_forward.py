@@ -89,15 +89,15 @@ def test_what_forward_makes_is_counted_as_after_a_run_and_the_model_is_as_before
     make, parameter = MADE[name]
     ran, model = make(), make()
     ran(torch.ones(B, X))
-    held, modules = dict(model.named_parameters()), list(model.modules())
+    parameters, modules = dict(model.named_parameters()), list(model.modules())
     report = count(model, torch.ones(B, X), backward=True, real=real)
     assert [p.name for p in report.parameters] == [parameter] == [name for name, _ in ran.named_parameters()]
     assert report.totals.params == report.totals.trainable_params == X * Y
     assert report.unused == ()
     assert report.phases["forward"].macs == B * X * Y
-    assert report.phases["backward"].macs == B * X * Y  # of the weight; nobody asks for the input's gradient
-    assert dict(model.named_parameters()).keys() == held.keys()
-    assert all(after is held[name] for name, after in model.named_parameters())
+    assert report.phases["backward"].macs == B * X * Y  # of the weight; the input's gradient is not requested
+    assert dict(model.named_parameters()).keys() == parameters.keys()
+    assert all(after is parameters[name] for name, after in model.named_parameters())
     assert list(model.modules()) == modules
 
 
@@ -141,7 +141,7 @@ def test_module_names_with_dots_are_counted(names: tuple[str, ...]) -> None:
     assert {module.path for module in report.modules} >= set(names)
 
 
-def test_two_modules_whose_names_make_one_path_are_told_apart() -> None:
+def test_two_modules_whose_names_make_one_path_are_distinguished() -> None:
     net = Named("a.b")
     net._modules["a"] = Named("b")
     report = opcost.count(net, torch.ones(B, X))
@@ -151,7 +151,7 @@ def test_two_modules_whose_names_make_one_path_are_told_apart() -> None:
 
 
 def test_a_parameter_s_name_with_a_dot_leaves_it_with_its_module() -> None:
-    class Held(nn.Module):
+    class Dotted(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.inner = nn.Linear(X, X, bias=False)
@@ -160,7 +160,7 @@ def test_a_parameter_s_name_with_a_dot_leaves_it_with_its_module() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.inner(x) + self.inner._parameters["p.q"]
 
-    assert opcost.count(Held(), torch.ones(B, X)).module("inner").own.params == X * X + X
+    assert opcost.count(Dotted(), torch.ones(B, X)).module("inner").own.params == X * X + X
 
 
 def test_a_layer_that_forward_replaces_is_added_up_once() -> None:

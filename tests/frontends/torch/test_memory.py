@@ -72,16 +72,16 @@ def test_tensors_without_data_live_as_long_as_real_ones(name: str, training: boo
     make, shape = NETS[name]
     model, x = make().train(training), torch.randn(shape, requires_grad=training)
     optimizer = "Adam" if training else None
-    told = opcost.count(model, x, optimizer=optimizer, real=False).memory
+    dataless = opcost.count(model, x, optimizer=optimizer, real=False).memory
     real = opcost.count(model, x, optimizer=optimizer, real=True).memory
     if training:  # the real one runs a few more views, by which operators have other numbers
-        told, real = (replace(memory, at=0, curve=()) for memory in (told, real))
-    assert told == real
-    assert told.how == "lifetimes"
+        dataless, real = (replace(memory, at=0, curve=()) for memory in (dataless, real))
+    assert dataless == real
+    assert dataless.how == "lifetimes"
 
 
 def test_a_caller_holds_what_it_passed_until_the_call_is_over() -> None:
-    # x is the caller's, and so is `first` while the second layer runs, although nobody reads it after its activation.
+    # x is the caller's, and so is `first` while the second layer runs, although nothing reads it after its activation.
     model, size = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)), 8 * 64 * 4
     memory = opcost.count(model, torch.zeros(8, 64)).memory
     weights = 2 * (64 * 64 + 64) * 4
@@ -93,7 +93,7 @@ def test_a_caller_holds_what_it_passed_until_the_call_is_over() -> None:
 def test_a_local_variable_holds_its_tensor_until_it_ends() -> None:
     class Keeps(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            first = x.sin()  # noqa: F841 - what is held although nobody reads it
+            first = x.sin()  # noqa: F841 - kept alive although nothing reads it
             return x.cos().exp()
 
     # first, the cosine and the result at once; freed after their last readers it would be two.
@@ -234,7 +234,7 @@ def test_a_graph_shows_inputs_that_the_run_frees_as_a_curve_of_their_own() -> No
     memory = opcost.count(Growing(), (Kept(torch.zeros(1000, 4)), torch.zeros(1, 4))).memory
     for shown in (memory, replace(memory, layers={})):
         standing, passing = layers_of(shown)
-        whole = [sum(standing.values()) + sum(held) for held in zip(*passing.values(), strict=True)]
+        whole = [sum(standing.values()) + sum(sizes) for sizes in zip(*passing.values(), strict=True)]
         assert whole == list(memory.curve)
         assert all(size >= 0 for curve in passing.values() for size in curve)
 

@@ -17,7 +17,7 @@ from opcost.frontends.torch.recording.training_step import EIGHT_BIT
 N, K, M = 8, 16, 32
 NAMES = [name for name, found in vars(torch.optim).items() if isinstance(found, type) and name != "Optimizer"]
 MADE_ONCE = ("zeros", "new_zeros", "ones", "lift_fresh", "clone", "full", "empty", "_local_scalar_dense")
-"""Operators that make state in the first step, and what asks it for a number."""
+"""Operators that make state in the first step, and the one that reads a number from it."""
 
 
 class Net(nn.Module):
@@ -42,7 +42,7 @@ class Words(nn.Module):
         return self.table(tokens).square().mean()
 
 
-def held(optimizer: torch.optim.Optimizer) -> int:
+def state_bytes(optimizer: torch.optim.Optimizer) -> int:
     tensors = [t for state in optimizer.state.values() for t in tree_leaves(state) if isinstance(t, Tensor)]
     return sum({t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors}.values())
 
@@ -66,7 +66,7 @@ def test_an_optimizer_runs_and_keeps_what_its_second_real_step_does(name: str) -
     forward = Live()
     forward.ops = [(row.op.raw, ()) for row in report.rows if row.op.phase != "update"]
     assert steady(work(report))[len(steady(forward.work)) :] == steady(live.work)
-    assert report.memory.parts.get("optimizer", 0) == held(optimizer)
+    assert report.memory.parts.get("optimizer", 0) == state_bytes(optimizer)
     gradients, loss = 4 * 2 * K * M, 4
     temporary = max(at for at, is_update in zip(report.memory.curve, update, strict=True) if is_update)
     assert temporary - report.memory.base_bytes - gradients - loss == live.peak
@@ -74,10 +74,10 @@ def test_an_optimizer_runs_and_keeps_what_its_second_real_step_does(name: str) -
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("LBFGS", "SparseAdam")])
-def test_every_optimizer_is_told_as_on_a_gpu_and_predicted(name: str) -> None:
-    plain, told = (opcost.count(Net(), torch.zeros(N, K), optimizer=name, device=device) for device in (None, "h200"))
-    assert told.totals.uncounted == 0
-    assert len([row for row in told.rows if row.op.phase == "update"]) <= len(plain.rows)
+def test_every_optimizer_is_counted_as_on_a_gpu_and_predicted(name: str) -> None:
+    plain, on_gpu = (opcost.count(Net(), torch.zeros(N, K), optimizer=name, device=device) for device in (None, "h200"))
+    assert on_gpu.totals.uncounted == 0
+    assert len([row for row in on_gpu.rows if row.op.phase == "update"]) <= len(plain.rows)
     assert opcost.predict(Net(), torch.zeros(N, K), optimizer=name).latency_ns > 0
 
 
@@ -86,7 +86,7 @@ def test_one_for_sparse_gradients_keeps_dense_state() -> None:
     assert report.memory.parts["optimizer"] == 2 * 4 * K * M
 
 
-def test_what_an_optimizer_refuses_is_told_as_its_own_error() -> None:
+def test_what_an_optimizer_refuses_is_reported_as_its_own_error() -> None:
     with pytest.raises(ForwardError, match="the optimizer raised ValueError: Muon only supports 2D parameters"):
         opcost.count(nn.Linear(K, M), torch.zeros(N, K), optimizer="Muon")
     with pytest.raises(ForwardError, match="the optimizer raised RuntimeError: SparseAdam does not support dense"):
@@ -123,7 +123,7 @@ def test_state_of_eight_bits_has_a_byte_for_an_element_and_scales(
     name: str, states: int, flops: int, real: bool
 ) -> None:
     report = opcost.count(layer(), torch.zeros(2, 64), optimizer=name, real=real)
-    scales, levels = 4 * (LARGE // 256), 4 * 256  # of each block of 256; what each byte stands for, shared by all
+    scales, levels = 4 * (LARGE // 256), 4 * 256  # of each block of 256; what each byte means, shared by all
     assert report.memory.parts["optimizer"] == states * (LARGE + scales + levels + 4 * SMALL)
     updates = [row for row in report.rows if row.op.raw.startswith("opcost::")]
     assert [row.op.raw for row in updates] == [
@@ -172,4 +172,4 @@ def test_it_keeps_what_bitsandbytes_keeps(name: str) -> None:
     theirs = getattr(library.optim, name)(model.parameters(), **rate)
     model(x).sum().backward()
     theirs.step()
-    assert opcost.count(model, x, optimizer=name).memory.parts["optimizer"] == held(theirs)
+    assert opcost.count(model, x, optimizer=name).memory.parts["optimizer"] == state_bytes(theirs)

@@ -134,7 +134,7 @@ def test_slices_of_one_parameter_are_that_parameter(count: Any) -> None:
 
 
 class Kept(nn.Module):
-    """Parameters in every kind of container, and one nobody reads."""
+    """Parameters in every kind of container, and one that is never read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ def test_a_parameter_that_is_returned_unread_counts_as_used(count: Any) -> None:
 
 
 class PlainList(nn.Module):
-    """Modules that PyTorch does not see, because they stand in a plain list."""
+    """Modules that PyTorch does not see, because they are in a plain list."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -351,8 +351,8 @@ def test_a_low_rank_parametrization_counts_its_product_and_its_trainable_part(co
     assert report.module("parametrizations.weight.0").own.macs == OUT * rank * IN
 
 
-def test_a_parametrization_runs_as_often_as_the_weight_is_asked_for(count: Any) -> None:
-    class TwiceAsked(nn.Module):
+def test_a_parametrization_runs_as_often_as_the_weight_is_read(count: Any) -> None:
+    class ReadTwice(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.layer = nn.Linear(IN, OUT)
@@ -362,7 +362,7 @@ def test_a_parametrization_runs_as_often_as_the_weight_is_asked_for(count: Any) 
             return self.layer(x) + self.layer(x)
 
     product, use = OUT * 1 * IN, B * IN * OUT
-    assert count(TwiceAsked(), X).totals.macs == 2 * (product + use)
+    assert count(ReadTwice(), X).totals.macs == 2 * (product + use)
 
 
 def test_a_cached_parametrization_runs_once(count: Any) -> None:

@@ -93,25 +93,27 @@ def test_mixed_precision_runs_the_operators_and_holds_the_bytes_of_a_real_step(l
 
 
 @pytest.mark.parametrize("options", [{}, {"backward": True}, {"optimizer": "adamw"}], ids=str)
-def test_tensors_without_data_are_cast_and_held_as_real_ones(options: dict[str, Any]) -> None:
+def test_tensors_without_data_are_cast_and_kept_as_real_ones(options: dict[str, Any]) -> None:
     model, x = Classifier(), images()
-    told, real = (opcost.count(model, x, precision="bf16-mixed", real=real, **options) for real in (False, True))
-    assert work(told) == work(real)
-    assert told.memory.parts == real.memory.parts
-    assert told.memory.peak_bytes == real.memory.peak_bytes
+    dataless, real = (opcost.count(model, x, precision="bf16-mixed", real=real, **options) for real in (False, True))
+    assert work(dataless) == work(real)
+    assert dataless.memory.parts == real.memory.parts
+    assert dataless.memory.peak_bytes == real.memory.peak_bytes
 
 
 def test_weights_without_memory_are_cast_too() -> None:
     x = images()
     with torch.device("meta"):
         nowhere = Classifier()
-    told, plain = (opcost.count(model, x, precision="bf16-mixed", backward=True) for model in (nowhere, Classifier()))
-    assert work(told) == work(plain)
-    assert told.memory == plain.memory
+    dataless, plain = (
+        opcost.count(model, x, precision="bf16-mixed", backward=True) for model in (nowhere, Classifier())
+    )
+    assert work(dataless) == work(plain)
+    assert dataless.memory == plain.memory
 
 
 def test_a_cast_weight_is_kept_until_the_forward_pass_is_over() -> None:
-    # Both layers, of 1 MiB each, are held a second time in half the bytes, although the first is done.
+    # Both layers, of 1 MiB each, are kept a second time in half the bytes, although the first is done.
     model = nn.Sequential(nn.Linear(512, 512, bias=False), nn.Linear(512, 512, bias=False))
     memory = opcost.count(model, torch.zeros(1, 512), precision="bf16-mixed").memory
     row, weight = 512 * 4, 512 * 512 * 4
@@ -187,7 +189,7 @@ def test_a_gpu_has_rules_of_its_own() -> None:
 
 def test_a_composite_operator_casts_where_its_parts_do() -> None:
     report = opcost.count(Classifier(), images(), precision="bf16-mixed", device="h200")
-    # The loss has no rule on a GPU, but one of its parts does; the other is asked for the type of its input.
+    # The loss has no rule on a GPU, but one of its parts does; of the other the type of its input is read.
     parts = {row.op.raw: row.ins[0].dtype for row in report.rows if row.ins}
     assert (parts["aten::_log_softmax"], parts["aten::nll_loss_forward"]) == ("bfloat16", "float32")
     assert parts["aten::native_layer_norm"] == parts["aten::_softmax"] == "float32"

@@ -120,7 +120,7 @@ def test_a_tensor_of_floats_without_data_can_be_shown_and_copied(count: Any) -> 
     assert count(forward, torch.rand(B, D), real=False).totals.macs == B * D * B
 
 
-def test_a_content_that_was_written_to_is_not_told_any_more(calls: Any) -> None:
+def test_a_content_that_was_written_to_is_not_known_any_more(calls: Any) -> None:
     def forward(x: Tensor) -> Any:
         known = torch.zeros(3)
         known[0] = x.sum()

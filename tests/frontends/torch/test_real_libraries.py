@@ -15,7 +15,7 @@ pytestmark = pytest.mark.zoo
 
 
 def assert_as_run(model: Any, inputs: Any = (), **kwargs: Any) -> opcost.Report:
-    """A count with no inputs equals the products of a real run on inputs of the shapes that the report tells."""
+    """A count with no inputs equals the products of a real run on inputs of the shapes in the report."""
     model = model.eval()
     report = opcost.count(model)
     assert report.coverage.complete, report.coverage.uncounted

@@ -50,7 +50,7 @@ def checked(net: Net, x: Tensor) -> Tensor:
     return net.layer(x)
 
 
-# What has compiled a model before has turned the argument checks off for the whole process, so they are asked for here.
+# What has compiled a model before has turned the argument checks off for the whole process, so they are set here.
 
 
 def sampled(net: Net, x: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ def aligned(net: Net, x: Tensor) -> Tensor:
     return F.ctc_loss(steps, torch.tensor([[1, 2]]), torch.tensor([B]), torch.tensor([2]))
 
 
-ASKING: dict[str, tuple[Callable[[Net, Tensor], Any], int]] = {
+READING: dict[str, tuple[Callable[[Net, Tensor], Any], int]] = {
     # X sums up to 0 + 1 + ... + 23 - 24 * 5 = 156
     "item": (lambda net, x: net.layer(x) if x.sum().item() > 0 else net.layer(net.layer(x)), LAYER),
     "isnan": (checked, LAYER),
@@ -85,9 +85,9 @@ ASKING: dict[str, tuple[Callable[[Net, Tensor], Any], int]] = {
 }
 
 
-@pytest.mark.parametrize("name", ASKING)
-def test_a_question_for_a_float_is_answered_with_real_values_and_a_note_says_where_and_why(name: str) -> None:
-    function, macs = ASKING[name]
+@pytest.mark.parametrize("name", READING)
+def test_reading_a_float_is_answered_with_real_values_and_a_note_says_where_and_why(name: str) -> None:
+    function, macs = READING[name]
     model = Net(function)
     before = fingerprint(model, X)
     report = opcost.count(model, X)
@@ -214,16 +214,16 @@ def test_routing_among_experts_needs_no_weights(name: str) -> None:
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ASKING)
+@pytest.mark.parametrize("name", READING)
 def test_real_values_can_be_forbidden(name: str) -> None:
     with pytest.raises(DataDependent, match=r"test_real_values\.py:") as caught:
-        opcost.count(Net(ASKING[name][0]), X, real=False)
+        opcost.count(Net(READING[name][0]), X, real=False)
     assert "real=False" in caught.value.hint
     assert "--no-real" in caught.value.hint
 
 
-def test_the_note_names_the_operator_and_the_module_that_asks() -> None:
-    report = opcost.count(nn.Sequential(nn.ReLU(), Net(ASKING["nonzero"][0])), X)
+def test_the_note_names_the_operator_and_the_module_that_reads() -> None:
+    report = opcost.count(nn.Sequential(nn.ReLU(), Net(READING["nonzero"][0])), X)
     (note,) = report.notes
     assert "aten::nonzero" in note.text
     assert note.where == "1"
@@ -232,11 +232,11 @@ def test_the_note_names_the_operator_and_the_module_that_asks() -> None:
 def test_the_backward_pass_and_the_update_go_on_as_well() -> None:
     report = opcost.count(Net(checked), X, optimizer=True)
     assert report.phases["forward"].macs == LAYER
-    assert report.phases["backward"].macs == LAYER  # the weight's gradient; nobody asks for the input's
+    assert report.phases["backward"].macs == LAYER  # the weight's gradient; the input's is not requested
     assert report.totals == opcost.count(Net(checked), X, optimizer=True, real=True).totals
 
 
-def test_a_model_that_asks_nothing_is_not_run_on_its_weights() -> None:
+def test_a_model_that_reads_no_value_is_not_run_on_its_weights() -> None:
     model = Net(lambda net, x: net.layer(x))
     assert opcost.count(model, X).notes == ()
 
@@ -304,10 +304,10 @@ def test_a_large_model_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> Non
     assert f"{size} B" in caught.value.hint
 
 
-# -- other doors ------------------------------------------------------------------------------------------------------
+# -- other counters ---------------------------------------------------------------------------------------------------
 
 
-def test_the_doors_of_other_counters_go_on_as_well() -> None:
+def test_the_functions_of_other_counters_work_as_well() -> None:
     model = nn.Sequential(nn.Linear(D, D), Net(checked)).eval()
     flops = fvcore.FlopCountAnalysis(model, X)
     assert flops.total() == 2 * LAYER

@@ -184,7 +184,7 @@ def plain_kernels() -> Any:
 
 
 def unneeded(gates: int, layers: int = 1, directions: int = 1, projection: int = 0, *, first_rows: int = B) -> int:
-    """MACs of gradients that nobody asks for: the first layer's input, and the state before the first step."""
+    """MACs of gradients that are not requested: the first layer's input, and the state before the first step."""
     output = projection or H
     first_layer_input = directions * gates * H * X
     initial_state = layers * directions * gates * H * output
@@ -219,9 +219,7 @@ def required(requires_grad: bool, *shape: int) -> Tensor:
 @pytest.mark.parametrize("of_state", [False, True])
 @pytest.mark.parametrize("of_input", [False, True])
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this build of PyTorch has no oneDNN")
-def test_the_fused_lstm_counts_the_gradients_that_are_asked_for(
-    count: Any, of_input: bool, of_state: bool, real: bool
-) -> None:
+def test_the_fused_lstm_counts_the_requested_gradients(count: Any, of_input: bool, of_state: bool, real: bool) -> None:
     state = (required(of_state, 1, B, H), required(False, 1, B, H))
     report = count(nn.LSTM(X, H), required(of_input, T, B, X), state, backward=True, real=real)
     assert "aten::mkldnn_rnn_layer_backward" in {row.op.raw for row in report.rows}
@@ -235,7 +233,7 @@ def test_the_fused_lstm_counts_the_gradients_that_are_asked_for(
 
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this build of PyTorch has no oneDNN")
-def test_two_fused_layers_of_one_shape_are_asked_for_different_gradients(count: Any) -> None:
+def test_two_fused_layers_of_one_shape_have_different_gradients(count: Any) -> None:
     """The second layer's input is the first one's output, whose gradient is needed."""
     report = count(nn.LSTM(H, H, 2), t(T, B, H), backward=True)
     one = T * B * 4 * H * (H + H)

@@ -38,7 +38,7 @@ TURNS = 40
 
 
 def counted(after: int, model: Any, *args: Any, **options: Any) -> Report:
-    """A count that takes a run for long after so many operators, and follows memory as that of a long run."""
+    """A count that takes a run for long after N operators, and follows memory as that of a long run."""
     with patch.object(recorder, "REPLAYS_AFTER", after), patch.object(TrainingPass, "lifetimes", lambda _: None):
         return opcost.count(model, *args, **options)
 
@@ -128,8 +128,8 @@ def _tags(net: Any, x: Tensor, number: int) -> Tensor:
     return made + 1 if fresh else made @ net.weight
 
 
-def _asks(net: Any, x: Tensor, number: int) -> Tensor:
-    """A new tensor asks for no gradient, though an earlier one was told to; products of several axes heed that."""
+def _requires_grad(net: Any, x: Tensor, number: int) -> Tensor:
+    """A new tensor requires no gradient, though an earlier one did; products of several axes heed that."""
     made = (x * 2).view(2, 2, 6)
     product = made @ net.frozen
     if number % 3 == 0:
@@ -169,7 +169,7 @@ LOOPS: dict[str, Callable[[Any, Tensor, int], Tensor]] = {
     "in place": lambda net, x, number: F.relu(x.clone(), inplace=True).sub_(1),
     "written to": lambda net, x, number: torch.add(x, 1, out=torch.empty(4, 6)),
     "an attribute": _tags,
-    "a gradient now and then": _asks,
+    "a gradient now and then": _requires_grad,
     "fails now and then": _fails,
     "a turn over modules": lambda net, x, number: net.norm(net.cell(x + 1, x)) * 2,
     "without a gradient": lambda net, x, number: (x.requires_grad_() if number == 20 else x) + 1,
@@ -318,7 +318,7 @@ class Block(nn.Module):
 
 
 class Blocks(nn.Module):
-    """So many of them, for so many tokens."""
+    """Several blocks, for several tokens."""
 
     def __init__(self, blocks: int, tokens: int) -> None:
         super().__init__()
@@ -360,7 +360,7 @@ def test_memory_hardly_grows_with_repeated_operators() -> None:
     assert peak < 100
 
 
-def test_a_graph_of_patterns_is_priced_as_the_list_of_its_operators_is() -> None:
+def test_a_graph_of_patterns_costs_what_the_list_of_its_operators_does() -> None:
     graph = graph_of_a_loop(300)
     assert isinstance(graph.ops, PatternedOps)
     assert isinstance(graph.values, PatternedValues)
@@ -393,7 +393,7 @@ def test_a_count_inside_of_a_count_leaves_the_outer_one_alone() -> None:
             x = x * 2 + x[number % 3]
             if number == TURNS // 2:
                 inner = opcost.count(Loop(LOOPS["arithmetic"]), torch.zeros(4, 6))
-        return x, torch.zeros(len(inner.rows))  # what a forward keeps is taken back, its outputs' shapes are told
+        return x, torch.zeros(len(inner.rows))  # what a forward keeps is taken back, its outputs' shapes are reported
 
     # mm, relu, mul, add, tanh, then 1 / (x + 2) as add, reciprocal and mul, and sub.
     assert assert_same(outer, torch.zeros(3, 3)).outputs[1].shape == (9 * TURNS,)

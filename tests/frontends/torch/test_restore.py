@@ -216,7 +216,7 @@ def test_gradients_that_were_there_are_neither_used_nor_changed() -> None:
 
 
 def test_objects_whose_class_has_no_name_of_a_module_are_no_hindrance() -> None:
-    """Functions that Cython compiled tell their own module, so that of their class is no text but a descriptor."""
+    """Functions that Cython compiled have their own `__module__`, so that of their class is no text but a descriptor."""
 
     class Compiled:
         def __call__(self, x: torch.Tensor) -> torch.Tensor:

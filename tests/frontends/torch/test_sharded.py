@@ -1,6 +1,6 @@
 """Models spread over ranks are counted as one rank runs them: its own operators, its shards, and the collectives.
 
-One process stands for rank 0 of four: its process group talks to nobody.
+One process is rank 0 of four: its process group is a fake one, which sends nothing.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def collectives(report: Report, phase: str = "forward") -> list[Row]:
     return [row for row in report.rows if row.op.kind == "collective" and row.op.phase == phase]
 
 
-def told(rows: list[Row]) -> list[tuple[Any, Any, int]]:
+def summaries(rows: list[Row]) -> list[tuple[Any, Any, int]]:
     return [(row.op.attrs["fn"], row.op.attrs["group"], row.cost.bytes_read if row.cost else -1) for row in rows]
 
 
@@ -98,13 +98,13 @@ def test_tensor_parallel_counts_the_operators_of_one_rank(mesh: DeviceMesh) -> N
     assert report.totals.params == D * H // RANKS + H // RANKS + H * D // RANKS + D  # the last bias is on every rank
     assert report.module("first").parameters == ("first.weight", "first.bias")
     # A ring sends each part once around to sum it, and once more to spread the sum: 2 (g - 1) / g of the tensor.
-    assert told(collectives(report)) == [("all_reduce", RANKS, 2 * (RANKS - 1) * B * D * FLOAT // RANKS)]
+    assert summaries(collectives(report)) == [("all_reduce", RANKS, 2 * (RANKS - 1) * B * D * FLOAT // RANKS)]
     assert parameters_of(net) == before
     assert {"first.weight", "first.bias", "second.weight", "second.bias"} == set(before)
 
 
 def test_the_first_count_of_an_operator_sees_no_whole_tensors(mesh: DeviceMesh) -> None:
-    """How results lie on the ranks is found with whole tensors, once for each operator and shape, and is no work."""
+    """How results are spread over the ranks is found with whole tensors, once for each operator and shape, and is no work."""
     first, second = (opcost.count(in_parallel(mesh), torch.ones(13, D)) for _ in range(2))
     assert first.totals == second.totals
     assert first.totals.macs == 2 * 13 * D * H // RANKS
@@ -114,21 +114,21 @@ def test_tensor_parallel_backward(mesh: DeviceMesh) -> None:
     net = in_parallel(mesh)
     report = opcost.count(net, X, backward=True)
     assert report.totals.macs == (MACS + BACKWARD) // RANKS
-    asking = opcost.count(net, X.clone().requires_grad_(), backward=True)
+    with_input_grad = opcost.count(net, X.clone().requires_grad_(), backward=True)
     # The gradient of the input is a product more, and a sum over the ranks more.
-    assert asking.totals.macs == (MACS + BACKWARD + B * D * H) // RANKS
-    assert told(collectives(asking, "backward")) == told(collectives(asking))
+    assert with_input_grad.totals.macs == (MACS + BACKWARD + B * D * H) // RANKS
+    assert summaries(collectives(with_input_grad, "backward")) == summaries(collectives(with_input_grad))
     assert all(p.grad is None for p in net.parameters())
 
 
 def test_an_optimizer_updates_the_shards_of_one_rank(mesh: DeviceMesh) -> None:
-    held = D * H // RANKS + H // RANKS + H * D // RANKS + D
+    sharded = D * H // RANKS + H // RANKS + H * D // RANKS + D
     report = opcost.count(in_parallel(mesh), X, optimizer="SGD")
     updates = [row for row in report.rows if row.op.phase == "update" and row.cost and row.cost.flops]
-    assert sum(row.outs[0].numel for row in updates) == held
+    assert sum(row.outs[0].numel for row in updates) == sharded
 
 
-def test_a_sequence_that_is_split_is_gathered_for_a_layer_that_wants_all_of_it(mesh: DeviceMesh) -> None:
+def test_a_sequence_that_is_split_is_gathered_for_a_layer_that_needs_all_of_it(mesh: DeviceMesh) -> None:
     net = nn.Sequential(nn.LayerNorm(D), nn.Linear(D, H))
     plan = {"0": SequenceParallel(), "1": ColwiseParallel(input_layouts=Shard(1))}
     report = opcost.count(parallelize_module(net, mesh, plan), torch.ones(2, B, D))  # this rank's share of the sequence
@@ -136,7 +136,7 @@ def test_a_sequence_that_is_split_is_gathered_for_a_layer_that_wants_all_of_it(m
     assert norm.ins[0].dims == (2, B, D)
     whole = 2 * RANKS * B
     assert report.totals.macs == whole * D * H // RANKS
-    assert told(collectives(report)) == [("all_gather", RANKS, whole * D * FLOAT * (RANKS - 1) // RANKS)]
+    assert summaries(collectives(report)) == [("all_gather", RANKS, whole * D * FLOAT * (RANKS - 1) // RANKS)]
 
 
 def test_a_distributed_input(mesh: DeviceMesh) -> None:
@@ -159,7 +159,7 @@ def test_fully_sharded_layers_gather_their_weights(mesh: DeviceMesh) -> None:
     assert report.module("first").type == "Linear"
     first, rest = (D * H + H) * FLOAT, (H * D + D) * FLOAT
     # The root gathers what no inner group holds before its own forward. A ring moves (g - 1) / g of what is gathered.
-    assert [(row.op.module, *told([row])[0]) for row in collectives(report)] == [
+    assert [(row.op.module, *summaries([row])[0]) for row in collectives(report)] == [
         ("", "all_gather", RANKS, rest * (RANKS - 1) // RANKS),
         ("first", "all_gather", RANKS, first * (RANKS - 1) // RANKS),
     ]
@@ -180,7 +180,7 @@ def test_fully_sharded_backward_gathers_again_and_scatters_gradients(mesh: Devic
     assert report.totals.macs == MACS + BACKWARD
     first, rest = (D * H + H) * FLOAT * (RANKS - 1) // RANKS, (H * D + D) * FLOAT * (RANKS - 1) // RANKS
     # The root keeps its weights for backward; the gradients leave in the order in which they are ready.
-    assert sorted(told(collectives(report, "backward"))) == sorted(
+    assert sorted(summaries(collectives(report, "backward"))) == sorted(
         [("all_gather", RANKS, first), ("reduce_scatter", RANKS, rest), ("reduce_scatter", RANKS, first)]
     )
     assert parameters_of(net) == before
@@ -235,7 +235,7 @@ def test_collectives_in_forward_are_never_run(mesh: DeviceMesh) -> None:
 
     report = opcost.count(Sums(), X)
     both, each = 2 * (RANKS - 1) * 3 * 8 // RANKS, 2 * (RANKS - 1) * B * D * FLOAT // RANKS
-    assert told(collectives(report)) == [("all_reduce", RANKS, both), ("all_reduce", RANKS, 2 * each)]
+    assert summaries(collectives(report)) == [("all_reduce", RANKS, both), ("all_reduce", RANKS, 2 * each)]
 
 
 def test_operators_that_write_known_contents_and_return_nothing_are_recorded() -> None:

@@ -30,7 +30,7 @@ def llama(**more: Any) -> Any:
 
 
 def macs(tokens: int, keys: int, written: int) -> int:
-    """Of `tokens` new tokens that each look at `keys`, with words told for `written` of them."""
+    """Of `tokens` new tokens that each look at `keys`, with words predicted for `written` of them."""
     projections = 2 * WIDTH * WIDTH + 2 * WIDTH * KV_HEADS * HEAD + 3 * WIDTH * HIDDEN
     attention = 2 * HEADS * HEAD * keys
     return tokens * LAYERS * (projections + attention) + written * WIDTH * WORDS
@@ -43,7 +43,7 @@ def test_a_step_against_a_cache_multiplies_one_token_by_all_weights_and_looks_at
     assert products == batch * macs(1, 101, 1)
 
 
-def test_a_prefill_looks_at_the_whole_square_and_tells_words_for_the_last_token_only() -> None:
+def test_a_prefill_looks_at_the_whole_square_and_predicts_words_for_the_last_token_only() -> None:
     report = opcost.count(llama(), prefill=100)
     products = sum(row.cost.macs for row in report.rows if row.cost and row.op.kind in ("matmul", "attention"))
     assert products == macs(100, 100, 1)
@@ -88,37 +88,37 @@ def test_a_step_is_what_the_model_does_with_a_cache_that_it_filled_itself(
     with torch.no_grad():
         model(input_ids=ids, **given)
     by_hand = opcost.count(model, kwargs={"input_ids": ids[:, :1], **given})
-    told = opcost.count(model, decode=1, cache=tokens, batch=2, static=static)
-    assert [(row.op.raw, row.ins, row.outs, row.cost) for row in told.rows] == [
+    by_option = opcost.count(model, decode=1, cache=tokens, batch=2, static=static)
+    assert [(row.op.raw, row.ins, row.outs, row.cost) for row in by_option.rows] == [
         (row.op.raw, row.ins, row.outs, row.cost) for row in by_hand.rows
     ]
 
 
-def held(report: opcost.Report) -> tuple[int, int]:
+def cache_bytes(report: opcost.Report) -> tuple[int, int]:
     return int(report.meta["cache_bytes"]), int(report.meta["cache_bytes_per_token"])
 
 
 def test_a_cache_has_the_heads_that_share_it_and_the_type_of_the_model() -> None:
     each = LAYERS * 2 * KV_HEADS * HEAD * 2  # keys and values in bfloat16
-    assert held(opcost.count(llama(), decode=1, cache=100, dtype="bf16")) == (101 * each, each)
-    assert held(opcost.count(llama(), prefill=7, batch=4, dtype="bf16")) == (4 * 7 * each, 4 * each)
+    assert cache_bytes(opcost.count(llama(), decode=1, cache=100, dtype="bf16")) == (101 * each, each)
+    assert cache_bytes(opcost.count(llama(), prefill=7, batch=4, dtype="bf16")) == (4 * 7 * each, 4 * each)
 
 
-def test_a_cache_in_another_type_is_told_in_it_and_the_operators_are_not() -> None:
+def test_a_cache_in_another_type_is_reported_in_it_and_the_operators_are_not() -> None:
     own, other, small = (
         opcost.count(llama(), decode=1, cache=100, cache_dtype=kept) for kept in (None, "float8_e4m3fn", "int4")
     )
     each = LAYERS * 2 * KV_HEADS * HEAD
-    assert held(own) == (4 * 101 * each, 4 * each)
-    assert held(other) == (101 * each, each)
-    assert held(small) == (101 * each // 2, each // 2)
+    assert cache_bytes(own) == (4 * 101 * each, 4 * each)
+    assert cache_bytes(other) == (101 * each, each)
+    assert cache_bytes(small) == (101 * each // 2, each // 2)
     assert own.totals == other.totals
     assert [note.code for note in other.notes] == ["cache-type"]
 
 
 def test_a_static_cache_takes_its_full_length_from_the_start_and_attention_looks_at_all_of_it() -> None:
     report = opcost.count(llama(), decode=1, cache=100, static=256)
-    assert held(report) == (LAYERS * 2 * KV_HEADS * HEAD * 4 * 256, 0)
+    assert cache_bytes(report) == (LAYERS * 2 * KV_HEADS * HEAD * 4 * 256, 0)
     attention = [row for row in report.rows if row.op.kind == "attention"]
     assert {row.ins[1].shape[-2] for row in attention if row.ins[1].shape} == {256}
     assert any(row.op.raw == "aten::index_copy_" for row in report.rows)
@@ -131,8 +131,8 @@ def test_a_window_holds_no_more_than_it_is_wide() -> None:
     )  # fmt: skip
     model = transformers.MistralForCausalLM(config)
     each = LAYERS * 2 * KV_HEADS * HEAD * 4
-    assert held(opcost.count(model, decode=1, cache=20)) == (21 * each, each)
-    assert held(opcost.count(model, decode=1, cache=100)) == (
+    assert cache_bytes(opcost.count(model, decode=1, cache=20)) == (21 * each, each)
+    assert cache_bytes(opcost.count(model, decode=1, cache=100)) == (
         31 * each,
         0,
     )  # the new token takes the place of the oldest
@@ -148,7 +148,7 @@ def test_latent_attention_keeps_the_compressed_form() -> None:
     )  # fmt: skip
     report = opcost.count(transformers.DeepseekV3ForCausalLM(config), decode=1, cache=50)
     each = 2 * (24 + 8) * 4  # in each layer the latent and the one rotated key that all heads share
-    assert held(report) == (51 * each, each)
+    assert cache_bytes(report) == (51 * each, each)
 
 
 def filled(model: Any, tokens: int) -> Any:
@@ -176,7 +176,7 @@ def test_the_cache_of_a_layer_is_freed_when_a_longer_one_takes_its_place() -> No
     report = opcost.count(model, decode=1, cache=tokens)
     memory = report.memory
     assert [row.op.raw for row in report.rows] == [name for name, _ in live.ops]
-    assert [held - memory.base_bytes for held in memory.curve] == [held - before for held in live.curve]
+    assert [size - memory.base_bytes for size in memory.curve] == [size - before for size in live.curve]
     grown = [at for at, row in enumerate(report.rows) if row.outs[0].shape[-2:] == (tokens + 1, HEAD)]
     assert len(grown) == 2 * LAYERS
     for keys, values in zip(grown[::2], grown[1::2], strict=True):
@@ -215,7 +215,7 @@ def test_positions_that_a_model_does_not_have_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("options", "said"),
     [
         ({"decode": 1}, "against a cache"),
         ({"prefill": 8, "cache": 8}, "against a cache"),
@@ -226,9 +226,9 @@ def test_positions_that_a_model_does_not_have_are_refused() -> None:
         ({"prefill": 8, "shapes": (1, 8)}, "shapes were given too"),
     ],
 )
-def test_what_is_no_pass_is_refused(asked: dict[str, Any], said: str) -> None:
+def test_what_is_no_pass_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError) as caught:
-        opcost.count(llama(), **asked)
+        opcost.count(llama(), **options)
     assert said in str(caught.value)
 
 
@@ -247,7 +247,7 @@ def test_a_language_model_is_trained_on_labels_and_its_own_loss() -> None:
     tokens, model = 24, llama().train()
     ids = torch.zeros(2, tokens, dtype=torch.int64)
     with Live() as live:
-        made = model(input_ids=ids, labels=ids)  # what it returns is held to the end, as in a count
+        made = model(input_ids=ids, labels=ids)  # what it returns is kept to the end, as in a count
         made.loss.backward()
     model.zero_grad()
 
@@ -255,8 +255,8 @@ def test_a_language_model_is_trained_on_labels_and_its_own_loss() -> None:
     assert [name for name, _ in report.inputs] == ["input_ids", "labels"]
     assert report.meta["loss"] == "its own, from labels"
     assert [name for name, _ in work(report)] == [name for name, _ in live.work]
-    held = report.memory.peak_bytes - report.memory.base_bytes
-    assert live.peak - held in (0, 4)  # a loss begins with one number, which a count lets go when it was read
+    risen = report.memory.peak_bytes - report.memory.base_bytes
+    assert live.peak - risen in (0, 4)  # a loss begins with one number, which a count lets go when it was read
     # The loss keeps the logarithm of a share for every word and token, beside the words themselves.
     given = opcost.count(model, kwargs={"input_ids": ids}, backward=True)
     assert "loss" not in given.meta

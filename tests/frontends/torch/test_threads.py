@@ -105,12 +105,12 @@ def test_a_thread_that_runs_models_is_not_disturbed_by_one_that_counts() -> None
 
 
 def test_a_thread_that_compiles_while_another_counts_gets_a_compiled_function() -> None:
-    inside, asked = threading.Event(), threading.Event()
+    inside, requested = threading.Event(), threading.Event()
 
     class Waits(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             inside.set()
-            asked.wait(10)
+            requested.wait(10)
             return torch.compile(F.relu)(x)
 
     def compiling() -> Any:
@@ -118,7 +118,7 @@ def test_a_thread_that_compiles_while_another_counts_gets_a_compiled_function() 
         try:
             return torch.compile(F.relu)
         finally:
-            asked.set()
+            requested.set()
 
     report, function = together(lambda: opcost.count(Waits(), x()), compiling)
     assert report.totals.ops == 1

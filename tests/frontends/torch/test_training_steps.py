@@ -33,7 +33,7 @@ def rows() -> Tensor:
 
 
 def real(model: nn.Module, x: Tensor, step: int, *, zero_grad: str, accumulate: int) -> tuple[Live, Live, int]:
-    """The last pass and the update of a real step, and what is held of gradients before the step."""
+    """The last pass and the update of a real step, and the bytes of gradients that are there before the step."""
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
     for _ in range(step):
         before = sum(p.grad.nbytes for p in model.parameters() if p.grad is not None)
@@ -53,7 +53,7 @@ def test_it_is_what_the_last_pass_and_the_update_of_a_real_step_run(accumulate: 
     report = opcost.count(model, x, optimizer="AdamW", accumulate=accumulate, zero_grad=zero_grad)
     found = work(report)
     assert found[: len(last.work)] == last.work
-    # In the first step state is made, and a real one asks it for numbers.
+    # In the first step state is made, and a real one reads numbers from it.
     apart = ("aten::zeros_like", "aten::lift_fresh", "aten::_local_scalar_dense", "profiler::")
     assert [op for op in found[len(last.work) :] if not op[0].startswith(apart)] == [
         op for op in update.work if not op[0].startswith(apart)
@@ -63,7 +63,7 @@ def test_it_is_what_the_last_pass_and_the_update_of_a_real_step_run(accumulate: 
     assert report.memory.base_bytes - plain.memory.base_bytes == before == (4 * PARAMS if zero_grad == "zero" else 0)
     # What the last pass holds at most above that; gradients of passes before are carried into it.
     carried = 4 * PARAMS if accumulate > 1 and zero_grad == "none" else 0
-    passes = [held for held, row in zip(report.memory.curve, report.rows, strict=True) if row.op.phase != "update"]
+    passes = [size for size, row in zip(report.memory.curve, report.rows, strict=True) if row.op.phase != "update"]
     seed = 4  # a loss begins with one number, which a count lets go when it was read
     assert last.peak - (max(passes) - report.memory.base_bytes - carried) in (0, seed)
 
@@ -71,8 +71,8 @@ def test_it_is_what_the_last_pass_and_the_update_of_a_real_step_run(accumulate: 
 def test_the_peak_of_a_real_run_is_that_of_a_run_without_data() -> None:
     model, x = Net(), rows()
     for options in ({"zero_grad": "zero"}, {"accumulate": 2}, {"accumulate": 2, "zero_grad": "zero"}):
-        told, real = (opcost.count(model, x, optimizer="AdamW", real=real, **options) for real in (False, True))
-        assert (told.memory.peak_bytes, told.memory.parts) == (real.memory.peak_bytes, real.memory.parts)
+        dataless, real = (opcost.count(model, x, optimizer="AdamW", real=real, **options) for real in (False, True))
+        assert (dataless.memory.peak_bytes, dataless.memory.parts) == (real.memory.peak_bytes, real.memory.parts)
         assert all(p.grad is None for p in model.parameters())
         assert all(not p._backward_hooks for p in model.parameters())
 
@@ -98,7 +98,7 @@ def test_totals_are_those_of_the_whole_step() -> None:
     assert zero.phases["backward"].flops == 4 * once.phases["backward"].flops + 4 * PARAMS
 
 
-def test_gradients_are_held_while_a_later_pass_runs() -> None:
+def test_gradients_are_kept_while_a_later_pass_runs() -> None:
     model = nn.Linear(1024, 1024, bias=False)
     weight, row = 1024 * 1024 * 4, 1024 * 4
     once, more = (

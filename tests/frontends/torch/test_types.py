@@ -93,7 +93,7 @@ def test_autocast_around_the_count_holds_in_it_and_keeps_no_cast() -> None:
     assert report.totals.macs == B * IN * OUT
 
 
-def test_counting_under_autocast_finds_the_casts_that_the_cache_already_held() -> None:
+def test_counting_under_autocast_finds_the_casts_that_the_cache_already_had() -> None:
     layer = nn.Linear(IN, OUT)
     x = torch.ones(B, IN)
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -199,7 +199,7 @@ def test_the_universal_part_of_a_case_of_convention_holds_too(count: Any) -> Non
     assert ptflops.totals.params == CASES["ptflops/conv"]["expected"]["params"]
 
 
-def test_every_universal_case_is_asked() -> None:
+def test_every_universal_case_is_tested() -> None:
     apart = {"fvcore/act_conv3", "fvcore/params_shared_weight", "torch/backward_twice"}
     backward = {name for name in BACKWARD if "forward" in CASES[name]["expected"]}
     assert set(UNIVERSAL) == set(FORWARD) | backward | apart

@@ -237,7 +237,7 @@ def test_a_model_may_catch_what_a_scripted_part_raises() -> None:
 
 
 @JIT
-def test_scripted_and_traced_models_take_inputs_by_every_door(wrap: Any) -> None:
+def test_scripted_and_traced_models_take_inputs_by_every_option(wrap: Any) -> None:
     model = wrap(Net())
     for given in ({"inputs": {"x": X}}, {"kwargs": {"x": X}}, {"shapes": (B, D)}, {"inputs": X, "optimizer": "SGD"}):
         assert opcost.count(model, **given).phases["forward"].macs == MACS
@@ -256,7 +256,7 @@ def test_a_loaded_scripted_model_has_its_tree(tmp_path: Path) -> None:
 def test_a_scripted_model_takes_named_shapes_and_has_a_backward_pass() -> None:
     report = opcost.count(torch.jit.script(Net()), kwargs={"x": X}, backward=True)
     assert report.phases["forward"].macs == MACS
-    assert report.phases["backward"].macs == 2 * MACS - B * D * H  # nobody asks for the input's gradient
+    assert report.phases["backward"].macs == 2 * MACS - B * D * H  # the input's gradient is not requested
 
 
 def test_a_frozen_scripted_model_has_constants_in_the_place_of_parameters(count: Any) -> None:

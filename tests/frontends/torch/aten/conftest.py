@@ -19,7 +19,7 @@ from opcost.rules.registry import OpView
 
 
 class Seen(NamedTuple):
-    """One operator as translated: the tensors stand as their shapes."""
+    """One operator as translated: the tensors are given as their shapes."""
 
     name: str
     kind: str

@@ -186,7 +186,7 @@ def test_a_transform_lists_its_lengths(function: Any, lengths: tuple[int, ...], 
     assert any("real" in s.attrs for s in seen) == real
 
 
-def test_a_transform_named_by_a_trace_knows_the_length_asked_for(translated: Any, meta: Any) -> None:
+def test_a_transform_named_by_a_trace_knows_the_requested_length(translated: Any, meta: Any) -> None:
     seen = translated(aten.fft_rfft.default, meta(4, 8), 16, outs=((4, 9),))
     assert seen.attrs == {"lengths": (16,), "real": True}
     windows = translated(aten.stft.center, meta(2, 100), 16, 4, outs=((2, 9, 26),))

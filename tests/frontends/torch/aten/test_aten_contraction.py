@@ -57,7 +57,7 @@ def test_a_linear_layers_gradient_is_two_products_of_the_same_size(record: Any) 
 
 
 @pytest.mark.parametrize("mask", [(True, True, True), (False, True, True), (True, False, False)])
-def test_linear_backward_counts_what_the_mask_asks_for(mask: tuple[bool, ...], translated: Any, meta: Any) -> None:
+def test_linear_backward_counts_what_the_mask_requests(mask: tuple[bool, ...], translated: Any, meta: Any) -> None:
     for operator in (aten.linear_backward.default, aten.mkldnn_linear_backward.default):
         seen = translated(operator, meta(B, K), meta(B, N), meta(N, K), mask, outs=((B, K), (N, K), (N,)))
         assert seen.kind == "matmul"
@@ -113,7 +113,7 @@ def test_scaled_products_of_eight_bit_floats(translated: Any, meta: Any) -> None
     assert seen.ins == ((32, 64), (64, 16), (16,))
 
 
-def test_four_bit_floats_lie_two_to_an_element(translated: Any, meta: Any) -> None:
+def test_four_bit_floats_are_stored_two_to_an_element(translated: Any, meta: Any) -> None:
     four = torch.float4_e2m1fn_x2
     seen = translated(
         aten._scaled_mm.default, meta(32, 64, dtype=four), meta(64, 16, dtype=four), meta(1), meta(1), outs=((32, 16),)

@@ -15,7 +15,7 @@ from opcost.frontends.aten.schema import UNKNOWN as NO_HANDLER
 from opcost.frontends.aten.schema import find_handler, parse
 
 UNKNOWN = {
-    "_sparse_sparse_matmul": "its products depend on where the values of both operands lie",
+    "_sparse_sparse_matmul": "its products depend on where the values of both operands are",
     "_foobar": "PyTorch's own tests",
     "_test_autograd_multiple_dispatch": "PyTorch's own tests",
     "_test_functorch_fallback": "PyTorch's own tests",

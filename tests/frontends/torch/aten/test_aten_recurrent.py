@@ -74,7 +74,7 @@ def test_a_trained_lstm_on_the_cpu_costs_three_times_its_forward_but_for_its_fir
     seen = record(lambda: layer(x)[0].sum().backward())
     directions = 2 if bidirectional else 1
     forward = T * B * directions * 4 * HID * ((IN + HID) + (directions * HID + HID))
-    first_states = 2 * directions * B * 4 * HID * HID  # zeros, whose gradient nobody asks for
+    first_states = 2 * directions * B * 4 * HID * HID  # zeros, whose gradient is not requested
     assert sum(s.cost.macs for s in seen) == 3 * forward - first_states
 
 

@@ -8,7 +8,7 @@ from torch_samples import samples
 
 
 @pytest.mark.slow
-def test_every_operator_that_pytorchs_own_samples_reach_is_translated_and_priced(record: Any) -> None:
+def test_every_operator_that_pytorchs_own_samples_reach_is_translated_and_has_a_cost(record: Any) -> None:
     """PyTorch's test suite has sample inputs for its whole public surface; forward and backward are run on them."""
     names: set[str] = set()
     unknown: set[str] = set()

@@ -183,7 +183,7 @@ FIXED: dict[str, Callable[[], Any]] = {
     "torch.inference_mode": lambda: id(torch.inference_mode.__enter__),
     "checkpoint": lambda: sorted(vars(CheckpointFunction)),
     "pad_packed": lambda: id(torch._VF._pad_packed_sequence),
-    "function that tells of the fast path": lambda: id(torch.backends.mha.get_fastpath_enabled),
+    "function that reads the fast path switch": lambda: id(torch.backends.mha.get_fastpath_enabled),
     "global hooks": lambda: (
         len(torch.nn.modules.module._global_forward_hooks),
         len(torch.nn.modules.module._global_forward_pre_hooks),

@@ -1,4 +1,4 @@
-"""The table of stateful models: each stands in a file of its family, under a decorator that says what its forward changes.
+"""The table of stateful models: each is in a file of its family, under a decorator that says what its forward changes.
 
 A family's file is loaded anew for every model that is made, so that globals, classes, caches and closures of one test are
 never those of another, and two models that are made are twins that share nothing.
@@ -42,7 +42,7 @@ class Case:
     why: str
     inputs: Callable[[], tuple[Any, ...]]
     holder: str = ""
-    """The name of something that nobody can put back (a generator has no way back): it may be refused by this name."""
+    """The name of something that cannot be restored (a generator has no way back): it may be refused by this name."""
     fails: bool = False
     """Its forward raises in the end."""
     restless: bool = True
@@ -73,7 +73,7 @@ def stateful(
 
 
 def load(family: str) -> ModuleType:
-    """The file of a family as a module that nobody has used yet."""
+    """The file of a family as a module that was never used."""
     name, path = f"{MARK}{family}_{next(_serial)}", FOLDER / f"{family}.py"
     module = sys.modules[name] = ModuleType(name)
     module.__file__ = str(path)

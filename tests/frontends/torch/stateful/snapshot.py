@@ -1,6 +1,6 @@
 """A deep snapshot: everything that can be reached from a model and its file, and the process, to be compared later.
 
-Objects are told apart by identity, so that one that is replaced by an equal one is seen as well. The snapshot holds
+Objects are distinguished by identity, so that one that is replaced by an equal one is seen as well. The snapshot holds
 everything it has met, so that an identity never passes on to another object.
 """
 
@@ -212,10 +212,10 @@ class Snapshot:
 
     def _cache(self, value: Any, path: str) -> None:
         """The results of an `lru_cache`, in whichever order: the garbage collector alone shows what it refers to."""
-        held = [thing for thing in gc.get_referents(value) if not isinstance(thing, type) and not _is_link(thing)]
-        store = next(thing for thing in held if type(thing) is dict and thing is not value.__dict__)
+        referents = [thing for thing in gc.get_referents(value) if not isinstance(thing, type) and not _is_link(thing)]
+        store = next(thing for thing in referents if type(thing) is dict and thing is not value.__dict__)
         self._note(f"{path}.cached", sorted(map(str, map(_key, store))))
-        for thing in held:
+        for thing in referents:
             if thing is not store and not isinstance(thing, _PLAIN):
                 self._pending.append((thing, f"{path}.holds({_key(thing)})"))
         for key, result in store.items():
@@ -240,8 +240,8 @@ class Snapshot:
 
     def _descriptor(self, value: Any, path: str) -> None:
         for name in ("fget", "fset", "fdel", "__func__", "func"):
-            if (held := getattr(value, name, None)) is not None:
-                self._pending.append((held, f"{path}.{name}"))
+            if (inner := getattr(value, name, None)) is not None:
+                self._pending.append((inner, f"{path}.{name}"))
 
     def _weak(self, value: Any, path: str) -> None:
         pairs = list(value.items()) if hasattr(value, "items") else [(item, None) for item in value]
@@ -276,8 +276,8 @@ class Snapshot:
             self._note(f"{path}.position", (operator.length_hint(again[1][0], -1), [_key(i) for i in again[2][0]]))
         elif isinstance(value, enumerate):
             self._note(f"{path}.position", value.__reduce__()[1][1])
-        inner = [held for held in gc.get_referents(value) if isinstance(held, _ITERATORS)]
-        self._pending += [(held, f"{path}.of[{index}]") for index, held in enumerate(inner)]
+        inner = [item for item in gc.get_referents(value) if isinstance(item, _ITERATORS)]
+        self._pending += [(item, f"{path}.of[{index}]") for index, item in enumerate(inner)]
 
     def _file(self, value: io.IOBase, path: str) -> None:
         self._note(f"{path}.closed", value.closed)
@@ -299,7 +299,7 @@ class Snapshot:
         self._attributes(value, path)
 
     def _context(self, value: Any, path: str) -> None:
-        """The `ctx` of an autograd function that somebody kept."""
+        """The `ctx` of an autograd function that was kept."""
         for index, saved in enumerate(value.saved_tensors):
             self._note(f"{path}.saved[{index}]", (type(saved), tuple(saved.shape)))
             if not isinstance(saved, Recorded):
@@ -330,7 +330,7 @@ _LOOKS: list[tuple[Any, Callable[[Snapshot, Any, str], None]]] = [
     (np.random.SeedSequence, _state(lambda seeds: repr(seeds.state))),
     ((dict, types.MappingProxyType), Snapshot._mapping),
     ((weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet), Snapshot._weak),
-    (queue.SimpleQueue, _state(lambda simple: (simple.qsize(), [_key(held) for held in gc.get_referents(simple)]))),
+    (queue.SimpleQueue, _state(lambda simple: (simple.qsize(), [_key(item) for item in gc.get_referents(simple)]))),
     (weakref.finalize, _state(lambda finalizer: finalizer.alive)),
     (weakref.ref, Snapshot._reference),
     ((set, frozenset), Snapshot._group),

@@ -27,7 +27,7 @@ def nested(depth: int) -> nn.Module:
 
 
 def _limit_at_which_it_runs(model: nn.Module) -> int:
-    """Sets and tells the limit of recursion that the model itself needs, when that is more than the present one."""
+    """Sets and returns the limit of recursion that the model itself needs, when that is more than the present one."""
     while True:
         try:
             model(torch.ones(1, 2))
@@ -37,15 +37,15 @@ def _limit_at_which_it_runs(model: nn.Module) -> int:
             return sys.getrecursionlimit()
 
 
-@pytest.mark.parametrize("door", ["count", "real", "backward", "profile"])
+@pytest.mark.parametrize("entry", ["count", "real", "backward", "profile"])
 @pytest.mark.parametrize("depth", [200, 400])
-def test_modules_nested_as_deeply_as_they_run_are_counted(depth: int, door: str) -> None:
+def test_modules_nested_as_deeply_as_they_run_are_counted(depth: int, entry: str) -> None:
     model = nested(depth)
     limit = _limit_at_which_it_runs(model)
-    if door == "profile":
+    if entry == "profile":
         assert opcost.profile(model, torch.ones(1, 2), warmup=0, repeat=1).rows
     else:
-        options = {} if door == "count" else {door: True}
+        options = {} if entry == "count" else {entry: True}
         report = opcost.count(model, torch.ones(1, 2), **options)
         assert report.phases["forward"].macs == 4
     assert sys.getrecursionlimit() == limit

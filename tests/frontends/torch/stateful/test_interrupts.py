@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from stateful import process
-from stateful.doors import DOORS, through
+from stateful.entry_points import ENTRY_POINTS, call
 from stateful.registry import made
 from stateful.snapshot import Snapshot, differences, set_aside, without_data
 
@@ -32,7 +32,7 @@ SOURCES = str(Path(opcost.__file__).parent)
 FUZZ = bool(os.environ.get("OPCOST_FUZZ"))
 EVERY = 191
 PATIENCE = 60
-"""Seconds after which another thread that counts is taken to wait for a lock that nobody gives back."""
+"""Seconds after which another thread that counts is taken to wait for a lock that is never released."""
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
@@ -90,31 +90,34 @@ def default_handler() -> Iterator[None]:
     gc.unfreeze()
 
 
-def lines(door: str, name: str, *, every: int) -> list[Line]:
-    """Every so many of the lines that one use of a door runs when everything is warm, the last time that they run."""
+def lines(entry: str, name: str, *, every: int) -> list[Line]:
+    """Every Nth line that one call of an entry point runs when everything is warm, the last time that it runs."""
     for _ in range(2):
         with made("mixtures", name) as twin, process.kept():
-            through(door, twin.model, twin.case.inputs())
+            call(entry, twin.model, twin.case.inputs())
     with made("mixtures", name) as twin, process.kept(), Tracer() as tracer:
-        through(door, twin.model, twin.case.inputs())
+        call(entry, twin.model, twin.case.inputs())
     assert len(tracer.times) > 300
     last = [Line(*place, times) for place, times in sorted(tracer.times.items())]
     return (
         [*last, *(line._replace(time=1) for line in last if line.time > 1)]
         if FUZZ
-        else last[len(door) % every :: every]
+        else last[len(entry) % every :: every]
     )
 
 
 @pytest.mark.parametrize(
-    ("door", "name"),
-    [*((door, "LittleInside") for door in ("backward", "real")), *((door, "Little") for door in ("count", "profile"))],
+    ("entry", "name"),
+    [
+        *((entry, "LittleInside") for entry in ("backward", "real")),
+        *((entry, "Little") for entry in ("count", "profile")),
+    ],
 )
-def test_ctrl_c_at_any_line_leaves_everything_as_it_was(door: str, name: str) -> None:
+def test_ctrl_c_at_any_line_leaves_everything_as_it_was(entry: str, name: str) -> None:
     left: dict[Line, str] = {}
-    tried = lines(door, name, every=EVERY)
+    tried = lines(entry, name, every=EVERY)
     for line in tried:
-        if found := contextvars.copy_context().run(_interrupted, door, name, line):
+        if found := contextvars.copy_context().run(_interrupted, entry, name, line):
             left[line] = found
     if left:
         listed = "\n".join(f"{line}: {found}" for line, found in list(left.items())[:40])
@@ -142,21 +145,21 @@ def test_what_the_handler_of_an_alarm_raises_reaches_the_caller_as_it_is() -> No
         signal.signal(signal.SIGALRM, before)
 
 
-def dying(door: str) -> list[Line]:
-    """The lines that run when a tensor dies, where Python discards what is raised, each in the middle of a use of the door."""
+def dying(entry: str) -> list[Line]:
+    """The lines that run when a tensor dies, where Python discards what is raised, each in the middle of a call."""
     dies = set()
     for code in (StorageLife.__del__.__code__, StorageLives._freed.__code__):
         dies |= {(code.co_filename, number) for _, _, number in code.co_lines()}
-    found = [line for line in lines(door, "Little", every=1) if (line.file, line.number) in dies and line.time > 1]
+    found = [line for line in lines(entry, "Little", every=1) if (line.file, line.number) in dies and line.time > 1]
     return [line._replace(time=line.time // 2) for line in found]
 
 
-@pytest.mark.parametrize("door", ["count", "real"])
-def test_ctrl_c_while_a_tensor_dies_is_not_lost(door: str) -> None:
-    tried = dying(door)
-    assert len(tried) >= (2 if door == "real" else 1)
+@pytest.mark.parametrize("entry", ["count", "real"])
+def test_ctrl_c_while_a_tensor_dies_is_not_lost(entry: str) -> None:
+    tried = dying(entry)
+    assert len(tried) >= (2 if entry == "real" else 1)
     for line in tried:
-        found = contextvars.copy_context().run(_interrupted, door, "Little", line)
+        found = contextvars.copy_context().run(_interrupted, entry, "Little", line)
         assert not found, f"{line}: {found}"
 
 
@@ -183,7 +186,7 @@ def test_ctrl_c_that_a_model_catches_stops_the_count_all_the_same(operators_foll
 
 
 def _interrupted(
-    door: str, name: str, line: Line, *, number: int = signal.SIGINT, raised: type[BaseException] = KeyboardInterrupt
+    entry: str, name: str, line: Line, *, number: int = signal.SIGINT, raised: type[BaseException] = KeyboardInterrupt
 ) -> str:
     """What is wrong after an interrupt at this line, in words."""
     set_aside()
@@ -194,7 +197,7 @@ def _interrupted(
         tracer = Tracer(line, number)
         try:
             with tracer:
-                DOORS[door](subject.model, given)
+                ENTRY_POINTS[entry](subject.model, given)
         except raised:
             reached = True
         if not tracer.raised:
@@ -210,30 +213,30 @@ def _interrupted(
 
 
 def _counts_again(model: Any, given: Any, line: Line) -> str:
-    """Whether the next counts work; other threads count, because a lock that is still held would stop this one for ever."""
+    """Whether the next counts work; other threads count, because a lock that is still taken would stop this one for ever."""
     found: list[Any] = []
     for _ in range(2):
-        thread = threading.Thread(target=lambda: found.append(through("count", model, given)), daemon=True)
+        thread = threading.Thread(target=lambda: found.append(call("count", model, given)), daemon=True)
         thread.start()
         thread.join(PATIENCE)
         if thread.is_alive():
-            pytest.exit(f"after an interrupt at {line} no thread can count any more: a lock is still held", 1)
+            pytest.exit(f"after an interrupt at {line} no thread can count any more: a lock was not released", 1)
     return "" if len(found) == 2 and found[0] == found[1] else "the next counts fail or differ"
 
 
-@pytest.mark.parametrize("door", ["count", "profile"])
-def test_a_handler_of_the_users_own_is_called_once_and_stays(door: str) -> None:
+@pytest.mark.parametrize("entry", ["count", "profile"])
+def test_a_handler_of_the_users_own_is_called_once_and_stays(entry: str) -> None:
     calls: list[int] = []
 
     def handler(number: int, frame: FrameType | None) -> None:
         calls.append(number)
 
     signal.signal(signal.SIGINT, handler)
-    for line in lines(door, "LittleInside", every=10 * EVERY):
+    for line in lines(entry, "LittleInside", every=10 * EVERY):
         calls.clear()
         with made("mixtures", "LittleInside") as subject, process.kept():
             tracer = Tracer(line)
             with tracer:
-                DOORS[door](subject.model, subject.case.inputs())
+                ENTRY_POINTS[entry](subject.model, subject.case.inputs())
             assert len(calls) == tracer.raised, f"called {len(calls)} times for one signal at {line}"
             assert signal.getsignal(signal.SIGINT) is handler

@@ -59,7 +59,7 @@ def nasty(base: Any) -> Any:
 
 
 class Slotted:
-    __slots__ = ("held", "unset")
+    __slots__ = ("kept", "unset")
     __getattr__ = __getattribute__ = __setattr__ = __delattr__ = boom
 
 
@@ -78,7 +78,7 @@ class OfMeta(metaclass=Meta):
 
 def slotted() -> Slotted:
     made = Slotted()
-    vars(Slotted)["held"].__set__(made, [1])
+    vars(Slotted)["kept"].__set__(made, [1])
     return made
 
 
@@ -91,9 +91,9 @@ class Holds(nn.Module):
         vars(self).update(thing=thing, listed=[thing], named={"thing": thing}, calls=0)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        held = vars(self)
-        held["listed"].append(x)
-        held["named"]["more"] = x
+        attributes = vars(self)
+        attributes["listed"].append(x)
+        attributes["named"]["more"] = x
         self.calls += 1
         return self.layer(x)
 
@@ -135,20 +135,20 @@ class Changes(nn.Module):
         vars(self).update({base.__name__: nasty(base) for base in (list, dict, set, deque, OrderedDict, bytearray)})
         self.tupled = Tupled((1, 2))
         self.tupled.seen = 0
-        vars(self)["slotted"] = slotted()  # PyTorch would ask it for its class
+        vars(self)["slotted"] = slotted()  # PyTorch would read its class
         self.memory = (ctypes.c_int * 4)(1, 2, 3, 4)
         self.seeds = np.random.SeedSequence(1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        held = vars(self)
-        list.append(held["list"], 1)
-        dict.__setitem__(held["dict"], "one", 1)
-        OrderedDict.__setitem__(held["OrderedDict"], "one", 1)
-        set.add(held["set"], 1)
-        deque.append(held["deque"], 1)
-        bytearray.extend(held["bytearray"], b"1")
+        attributes = vars(self)
+        list.append(attributes["list"], 1)
+        dict.__setitem__(attributes["dict"], "one", 1)
+        OrderedDict.__setitem__(attributes["OrderedDict"], "one", 1)
+        set.add(attributes["set"], 1)
+        deque.append(attributes["deque"], 1)
+        bytearray.extend(attributes["bytearray"], b"1")
         self.tupled.seen += 1
-        vars(Slotted)["held"].__get__(self.slotted).append(2)
+        vars(Slotted)["kept"].__get__(self.slotted).append(2)
         vars(Slotted)["unset"].__set__(self.slotted, 3)
         self.memory[0] = 7
         self.seeds.spawn(2)
@@ -158,11 +158,11 @@ class Changes(nn.Module):
 def test_what_a_run_changes_in_such_objects_is_put_back() -> None:
     model = Changes()
     opcost.count(model, torch.ones(B, D))
-    held = vars(model)
+    attributes = vars(model)
     for base in (list, dict, set, deque, OrderedDict, bytearray):
-        assert base.__len__(held[base.__name__]) == 0, base
+        assert base.__len__(attributes[base.__name__]) == 0, base
     assert model.tupled.seen == 0
-    assert vars(Slotted)["held"].__get__(model.slotted) == [1]
+    assert vars(Slotted)["kept"].__get__(model.slotted) == [1]
     with pytest.raises(AttributeError):
         vars(Slotted)["unset"].__get__(model.slotted)
     assert list(model.memory) == [1, 2, 3, 4]

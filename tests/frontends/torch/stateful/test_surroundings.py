@@ -16,10 +16,10 @@ import pytest
 import torch
 from sampling import FULL
 from stateful import process
-from stateful.doors import through
+from stateful.entry_points import call
 from stateful.registry import made
 from stateful.snapshot import Snapshot, differences, set_aside, without_data
-from stateful.twins import expected, outputs, warm_doors
+from stateful.twins import expected, outputs, warm_entry_points
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
@@ -274,7 +274,7 @@ def here() -> dict[str, Any]:
 def warm() -> Iterator[None]:
     """The surroundings themselves import more of torch when they are first used, and a compiler sets the environment."""
     with process.kept():
-        warm_doors()
+        warm_entry_points()
         _compiled(lambda: None)
         _exported(lambda: None)
         yield
@@ -291,22 +291,22 @@ def _pairs() -> list[tuple[str, str]]:
     """A count in all surroundings, and in turn a backward pass, a real run and a profile."""
     others = ("backward", "real", "profile")
     return [
-        (name, door)
+        (name, entry)
         for index, name in enumerate(SURROUNDINGS)
-        for door in ("count", *(others if FULL or "profile" in name else others[index % 3 :][:1]))
+        for entry in ("count", *(others if FULL or "profile" in name else others[index % 3 :][:1]))
     ]
 
 
 @cache
-def _outside(door: str) -> Any:
-    """What a door answers where nothing surrounds it."""
+def _outside(entry: str) -> Any:
+    """What an entry point returns where nothing surrounds it."""
     with process.kept(), made(*SUBJECT) as twin:
-        return through(door, twin.model, twin.case.inputs())
+        return call(entry, twin.model, twin.case.inputs())
 
 
-@pytest.mark.parametrize(("name", "door"), _pairs())
-def test_the_same_answer_or_a_clear_error_and_nothing_is_changed(name: str, door: str) -> None:
-    contextvars.copy_context().run(_surrounded, name, door)
+@pytest.mark.parametrize(("name", "entry"), _pairs())
+def test_the_same_answer_or_a_clear_error_and_nothing_is_changed(name: str, entry: str) -> None:
+    contextvars.copy_context().run(_surrounded, name, entry)
 
 
 class _Answers:
@@ -329,8 +329,8 @@ def _company() -> Iterator[None]:
         other.join()
 
 
-def _surrounded(name: str, door: str) -> None:
-    outside = _outside(door)
+def _surrounded(name: str, entry: str) -> None:
+    outside = _outside(entry)
     answers = _Answers()
     found = answers.all
     set_aside()
@@ -340,7 +340,7 @@ def _surrounded(name: str, door: str) -> None:
 
         def do() -> None:
             seen = here()
-            answers.all.append(through(door, subject.model, given))
+            answers.all.append(call(entry, subject.model, given))
             changed = [f"{key}: {seen[key]} -> {now}" for key, now in here().items() if seen[key] != now]
             if changed:
                 pytest.fail("inside, not as before:\n" + "\n".join(changed))

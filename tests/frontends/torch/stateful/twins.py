@@ -1,4 +1,4 @@
-"""What an untouched twin of a model answers: the measure of a model that has been through a door."""
+"""What an untouched twin of a model answers: the measure of a model that an entry point was called with."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 import torch
 from stateful import process
-from stateful.doors import DOORS, through
+from stateful.entry_points import ENTRY_POINTS, call
 from stateful.registry import Made, made, seed
 from torch import Tensor
 
 
-def warm_doors() -> None:
-    """The first use of a door imports what it needs; test_first_use looks at that."""
-    for door in DOORS:
+def warm_entry_points() -> None:
+    """The first use of an entry point imports what it needs; test_first_use looks at that."""
+    for entry in ENTRY_POINTS:
         with process.kept(), made("caches", "KeysInBuffers") as twin:
-            through(door, twin.model, twin.case.inputs())
+            call(entry, twin.model, twin.case.inputs())
 
 
 def outputs(twin: Made) -> list[Any]:

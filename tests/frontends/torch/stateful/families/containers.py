@@ -81,7 +81,7 @@ class Heap(Layer):
         return self.layer(x) + least
 
 
-@stateful("a defaultdict that grows when it is asked")
+@stateful("a defaultdict that grows when a key is read")
 class Defaults(Layer):
     def __init__(self) -> None:
         super().__init__()

@@ -168,7 +168,7 @@ class ThreadLocal(Layer):
 
 
 class Key:
-    """Something that can be held weakly."""
+    """Something that can be referenced weakly."""
 
 
 @stateful("a WeakKeyDictionary whose values are tensors")

@@ -110,13 +110,13 @@ turns("SignalHandler", "a handler of a signal", lambda: signal.signal(signal.SIG
 turns("InterruptHandler", "the handler of Ctrl-C", lambda: signal.signal(signal.SIGINT, lambda *_: None))
 turns("LevelOfALogger", "the level of a library's logger", lambda: logging.getLogger("asyncio").setLevel(1))
 turns("HandlerOfALogger", "a handler of a logger", lambda: logging.getLogger("asyncio").addHandler(logging.Handler()))
-turns("AttributeOfAModule", "a name in somebody else's module", lambda: setattr(math, "stateful", 1))
+turns("AttributeOfAModule", "a name in a module of another library", lambda: setattr(math, "stateful", 1))
 turns("AttributeReplaced", "another value of one", lambda: setattr(math, "tau", 6))
 turns("AttributeOfBuiltins", "a name in builtins", lambda: setattr(builtins, "stateful", 1))
 turns("ExceptionHook", "sys.excepthook", lambda: setattr(sys, "excepthook", lambda *_: None))
 
 
-@stateful("attributes of somebody else's modules, set as such")
+@stateful("attributes of modules of other libraries, set as such")
 class AttributesSet(Turns):
     def turn(self) -> None:
         math.stateful = lambda: 1  # type: ignore[attr-defined]

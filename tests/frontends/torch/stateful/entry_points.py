@@ -1,4 +1,4 @@
-"""Every way into opcost by which a live PyTorch model passes, each as one call."""
+"""Every function of opcost that takes a live PyTorch model, each as one call."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import opcost
 from opcost.core.report import Report
 from opcost.errors import OpcostError
 
-Door = Callable[[nn.Module, tuple[Any, ...]], Any]
+EntryPoint = Callable[[nn.Module, tuple[Any, ...]], Any]
 
-COUNTS: dict[str, Door] = {
+COUNTS: dict[str, EntryPoint] = {
     "count": opcost.count,
     "real": lambda model, args: opcost.count(model, args, real=True),
     "backward": lambda model, args: opcost.count(model, args, backward=True),
@@ -110,7 +110,7 @@ def _tables_of_layers(model: nn.Module, args: tuple[Any, ...]) -> Any:
     return pytorch_model_summary.summary(model, *args)
 
 
-COMPAT: dict[str, Door] = {
+COMPAT: dict[str, EntryPoint] = {
     "fvcore": _fvcore,
     "mmengine": _mmengine,
     "torchinfo": _torchinfo,
@@ -126,23 +126,23 @@ COMPAT: dict[str, Door] = {
     "tables of layers": _tables_of_layers,
 }
 
-RUNS: dict[str, Door] = {
+RUNS: dict[str, EntryPoint] = {
     "profile": lambda model, args: opcost.profile(model, args, warmup=1, repeat=1),
     "profile backward": lambda model, args: opcost.profile(model, args, warmup=0, repeat=1, backward=True),
 }
 
-DOORS = {**COUNTS, **RUNS, **COMPAT}
+ENTRY_POINTS = {**COUNTS, **RUNS, **COMPAT}
 
 
-def through(door: str, model: nn.Module, args: tuple[Any, ...]) -> Any:
-    """What a door answers; where it refuses, the error itself."""
+def call(entry: str, model: nn.Module, args: tuple[Any, ...]) -> Any:
+    """What an entry point returns; where it refuses, the error itself."""
     with contextlib.redirect_stdout(io.StringIO()):
         try:
-            return DOORS[door](model, args)
+            return ENTRY_POINTS[entry](model, args)
         except OpcostError as exc:
             return exc
-        except Exception as exc:  # of the model, which the tools that are answered for let through, or of such a tool
-            if door not in COMPAT:
+        except Exception as exc:  # of the model, which the replaced tools pass on, or of such a tool
+            if entry not in COMPAT:
                 raise
             return exc.__cause__ if isinstance(exc.__cause__, OpcostError) else exc
 

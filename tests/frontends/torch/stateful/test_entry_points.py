@@ -1,6 +1,6 @@
-"""Whichever door a stateful model goes through, it, everything reachable from it, and the process are then as before.
+"""After any entry point was called with a stateful model, it, everything reachable from it, and the process are as before.
 
-A count and, in turn, some of the other doors are tried on every model; OPCOST_FULL=1 tries every door on every model.
+A count and, in turn, some of the other entry points are tried on every model; OPCOST_FULL=1 tries each on every model.
 """
 
 from __future__ import annotations
@@ -15,46 +15,48 @@ import pytest
 import torch
 from sampling import FULL, sampled
 from stateful import process
-from stateful.doors import COUNTS, DOORS, difference, through
+from stateful.entry_points import COUNTS, ENTRY_POINTS, call, difference
 from stateful.registry import ALL, made
 from stateful.snapshot import Snapshot, differences, set_aside, without_data
-from stateful.twins import expected, once, outputs, warm_doors
+from stateful.twins import expected, once, outputs, warm_entry_points
 
 import opcost
 from opcost.errors import OpcostError
 
 EVERY = 23
-"""Each of the other doors is tried on every twenty-third model, beginning at another one."""
+"""Each of the other entry points is tried on every twenty-third model, beginning at another one."""
 OFTEN = 3
 """And the other counts on every third."""
 
 FOUND = frozenset(
-    (name, door)
-    for name, doors in {"LazyLayers": "profile torchstat megengine", "Generator": "ptflops"}.items()
-    for door in doors.split()
+    (name, entry)
+    for name, entries in {"LazyLayers": "profile torchstat megengine", "Generator": "ptflops"}.items()
+    for entry in entries.split()
 )
 """Pairs that once were not as before: these are always tried."""
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def _pairs(doors: Iterable[str], *, always: Iterable[str] = COUNTS) -> list[Any]:
-    """Models and doors: the first of `always` on all models, the others in turn."""
+def _pairs(entries: Iterable[str], *, always: Iterable[str] = COUNTS) -> list[Any]:
+    """Models and entry points: the first of `always` on all models, the others in turn."""
     return [
-        pytest.param(family, name, door, id=f"{name}-{door}", marks=[pytest.mark.zoo] if family == "libraries" else [])
-        for start, door in enumerate(doors)
+        pytest.param(
+            family, name, entry, id=f"{name}-{entry}", marks=[pytest.mark.zoo] if family == "libraries" else []
+        )
+        for start, entry in enumerate(entries)
         for index, (family, name) in enumerate(ALL)
         if FULL
-        or (name, door) in FOUND
-        or door == next(iter(always), "")
-        or (family != "libraries" and index % (every := OFTEN if door in always else EVERY) == start % every)
+        or (name, entry) in FOUND
+        or entry == next(iter(always), "")
+        or (family != "libraries" and index % (every := OFTEN if entry in always else EVERY) == start % every)
     ]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def warm() -> Iterator[None]:
-    """The first use of a door imports what it needs; test_first_use looks at that."""
-    warm_doors()
+    """The first use of an entry point imports what it needs; test_first_use looks at that."""
+    warm_entry_points()
     yield
     gc.unfreeze()
 
@@ -73,19 +75,19 @@ def as_in_a_process_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(torch.backends.flags_frozen.__globals__, "__allow_nonbracketed_mutation_flag", True)
 
 
-@pytest.mark.parametrize(("family", "name", "door"), _pairs(DOORS))
-def test_everything_is_as_before(family: str, name: str, door: str) -> None:
-    contextvars.copy_context().run(_goes_through, family, name, door)
+@pytest.mark.parametrize(("family", "name", "entry"), _pairs(ENTRY_POINTS))
+def test_everything_is_as_before(family: str, name: str, entry: str) -> None:
+    contextvars.copy_context().run(_is_called_with, family, name, entry)
 
 
-def _goes_through(family: str, name: str, door: str) -> None:
+def _is_called_with(family: str, name: str, entry: str) -> None:
     set_aside()
     with made(family, name) as twin:
         given = twin.case.inputs()
         before = Snapshot(twin)
-        answer = through(door, twin.model, given)
-        if door in COUNTS and not twin.case.holder:
-            _compare("the second count", through(door, twin.model, given), answer)
+        answer = call(entry, twin.model, given)
+        if entry in COUNTS and not twin.case.holder:
+            _compare("the second count", call(entry, twin.model, given), answer)
         refused = twin.case.holder if isinstance(answer, OpcostError) else ""
         if refused and refused not in str(answer):
             pytest.fail(f"the error does not name {refused}: {answer}")
@@ -102,16 +104,16 @@ def _goes_through(family: str, name: str, door: str) -> None:
         pytest.fail(f"the model answers otherwise: {str(answers)[:300]}")
 
 
-@pytest.mark.parametrize(("family", "name", "door"), _pairs(COUNTS, always=()))
-def test_a_twin_has_the_same_count(family: str, name: str, door: str) -> None:
-    contextvars.copy_context().run(_is_counted_as_its_twin, family, name, door)
+@pytest.mark.parametrize(("family", "name", "entry"), _pairs(COUNTS, always=()))
+def test_a_twin_has_the_same_count(family: str, name: str, entry: str) -> None:
+    contextvars.copy_context().run(_is_counted_as_its_twin, family, name, entry)
 
 
-def _is_counted_as_its_twin(family: str, name: str, door: str) -> None:
+def _is_counted_as_its_twin(family: str, name: str, entry: str) -> None:
     with process.kept(), made(family, name) as twin:
-        first = through(door, twin.model, twin.case.inputs())
+        first = call(entry, twin.model, twin.case.inputs())
     with made(family, name) as other:
-        _compare("the count of a twin", through(door, other.model, other.case.inputs()), first)
+        _compare("the count of a twin", call(entry, other.model, other.case.inputs()), first)
 
 
 def _compare(what: str, answer: Any, first: Any) -> None:
@@ -119,8 +121,8 @@ def _compare(what: str, answer: Any, first: Any) -> None:
         pytest.fail(f"{what} is another one: {unlike}")
 
 
-@pytest.mark.parametrize(("family", "name", "door"), _pairs(("measure",)))
-def test_measuring_adds_nothing_to_what_the_calls_do(family: str, name: str, door: str) -> None:
+@pytest.mark.parametrize(("family", "name", "entry"), _pairs(("measure",)))
+def test_measuring_adds_nothing_to_what_the_calls_do(family: str, name: str, entry: str) -> None:
     contextvars.copy_context().run(_is_measured, family, name)
 
 

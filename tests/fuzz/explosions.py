@@ -317,7 +317,7 @@ def varint_of_sqlite(number: int) -> bytes:
 
 def reading(folder: Path, name: str) -> dict[str, Any]:
     """Read a file in a child: its exit code, what it said, and what it took."""
-    from peak_memory import _told
+    from peak_memory import _status_bytes
 
     words = FILES[name](folder)
     read, write = os.pipe()
@@ -325,15 +325,15 @@ def reading(folder: Path, name: str) -> dict[str, Any]:
     if child:
         os.close(write)
         with os.fdopen(read) as stream:
-            told = stream.read()
+            outcome = stream.read()
         status = os.waitpid(child, 0)[1]
-        return {"status": status, **(json.loads(told) if told else {})}
+        return {"status": status, **(json.loads(outcome) if outcome else {})}
     os.close(read)
     resource.setrlimit(resource.RLIMIT_CPU, (8, 9))
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (mapped + (2 << 30), mapped + (2 << 30)))
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    before, began = _told("VmRSS:"), time.process_time()
+    before, began = _status_bytes("VmRSS:"), time.process_time()
     os.chdir(folder)
     from opcost.cli.main import run
 
@@ -341,11 +341,11 @@ def reading(folder: Path, name: str) -> dict[str, Any]:
     sys.stdout, sys.stderr = io.StringIO(), said
     try:
         code: Any = run(words) if words[0] != "size" else sized(words[1])
-    except BaseException as exc:  # noqa: BLE001 - whatever it is, it is told
+    except BaseException as exc:  # noqa: BLE001 - whatever it is, it is reported
         code = repr(exc)
-    spent, grown = time.process_time() - began, _told("VmHWM:") - before
-    told = json.dumps({"code": code, "said": said.getvalue()[-600:], "seconds": spent, "bytes": grown})
-    os.write(write, told.encode())
+    spent, grown = time.process_time() - began, _status_bytes("VmHWM:") - before
+    outcome = json.dumps({"code": code, "said": said.getvalue()[-600:], "seconds": spent, "bytes": grown})
+    os.write(write, outcome.encode())
     os._exit(0)
 
 

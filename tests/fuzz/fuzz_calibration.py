@@ -1,4 +1,4 @@
-"""Calibrations: parts of one that comes with the package, and the door that `opcost predict` reads them by."""
+"""Calibrations: parts of one that comes with the package, and how `opcost predict` reads them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def files() -> list[bytes]:
     return [dumps(replace(whole, rows=whole.rows[start : start + 120])).encode() for start in (0, 3000)]
 
 
-def door(path: Path, _given: Any) -> None:
+def fit(path: Path, _given: Any) -> None:
     from opcost.analysis.prediction.speeds import fit_laws
     from opcost.devices.calibration import DOCUMENT
     from opcost.rules import default_rules

@@ -79,7 +79,7 @@ def some_bytes(data: bytes, rng: random.Random) -> bytes:
 
 
 def _place(size: int, rng: random.Random) -> int:
-    """Tables lie at the beginning or at the end; between them are weights."""
+    """Tables are at the beginning or at the end; between them are weights."""
     where = rng.randrange(4)
     if where == 0:
         return rng.randrange(min(size, 512))
@@ -95,7 +95,7 @@ def _parsed(data: bytes) -> Any:
 
 
 def json_structure(data: bytes, rng: random.Random) -> bytes:
-    """Values become others, go, stand twice, or change places."""
+    """Values become others, go, are repeated, or change places."""
     document = copy.deepcopy(_parsed(data))
     for _ in range(rng.choice((1, 1, 2, 4))):
         spot = _spot(document, rng)
@@ -140,7 +140,7 @@ def _spot(document: Any, rng: random.Random) -> tuple[Any, Any] | None:
 
 
 def json_text(data: bytes, rng: random.Random) -> bytes:
-    """What a parser of JSON meets: keys that stand twice, numbers that are none, cut and doubled documents, other letters."""
+    """What a parser of JSON meets: repeated keys, numbers that are none, cut and doubled documents, other letters."""
     text = json.dumps(_parsed(data))
     at = _mark(text, rng)
     match rng.randrange(6):
@@ -270,7 +270,7 @@ LONGEST = 8 << 20
 
 
 def pickle_steps(data: bytes, rng: random.Random) -> bytes:
-    """Steps of the pickle are left out, stand twice, stand elsewhere, or are others, such as those that call things."""
+    """Steps of the pickle are left out, repeated, moved, or replaced by others, such as those that call things."""
     if rng.random() < 0.3:
         return some_bytes(data, rng)
     steps = list(_steps(data))

@@ -49,8 +49,8 @@ def changed_header(data: bytes, rng: random.Random) -> bytes:
     (length,) = struct.unpack_from("<Q", data)
     inner = rng.choice((change.json_structure, change.json_structure, change.json_text))
     header = inner(data[8 : 8 + length], rng)
-    told = len(header) if rng.random() < 0.9 else rng.choice(change.NUMBERS)
-    return struct.pack("<Q", told) + header + data[8 + length :]
+    declared = len(header) if rng.random() < 0.9 else rng.choice(change.NUMBERS)
+    return struct.pack("<Q", declared) + header + data[8 + length :]
 
 
 def gguf() -> list[bytes]:

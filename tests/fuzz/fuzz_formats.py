@@ -1,7 +1,7 @@
-"""Every format that is read: good files of it, the ways to change them, and the door that reads them.
+"""Every format that is read: good files of it, the ways to change them, and the function that reads them.
 
-To add one: write a function that gives its good files, a door that does with a path what the command line would do (read it
-and show what was read), and a line in FORMATS. Nothing is imported or read before it is asked for.
+To add one: write a function that gives its good files, a function that does with a path what the command line would do
+(read it and show what was read), and a line in FORMATS. Nothing is imported or read before it is needed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SMALL = 32_000
 
 
 class Seed(NamedTuple):
-    """A good file, and what else its door must know."""
+    """A good file, and what else its `read` must know."""
 
     content: bytes
     given: Any = None
@@ -48,14 +48,14 @@ class Format:
     """What the changed file is called."""
     seeds: Callable[[], Sequence[Seed]]
     changes: tuple[Change, ...]
-    door: Callable[[Path, Any], None]
+    read: Callable[[Path, Any], None]
     seconds: float = 5.0
     """CPU time that reading may take; refusing a bomb takes part of it."""
     rare: tuple[Change, ...] = ()
     """Changes that are slow to make or to refuse, for one case in two hundred."""
 
 
-# -- doors: read, and show what was read as the command line does --------------------------------------------------------
+# -- readers: read, and show what was read as the command line does ------------------------------------------------------
 
 
 def shown(text: str) -> None:
@@ -114,7 +114,7 @@ def report(path: Path, _given: Any) -> None:
 
 
 def profile(path: Path, _given: Any, *, halves: bool = False) -> None:
-    """Asked as `opcost analyze` asks; with `halves`, also what stands before the damage is read."""
+    """As `opcost analyze` reads it; with `halves`, also what is before the damage."""
     import opcost
     from opcost.analysis.query import Question, query
     from opcost.compat.megengine.profile_analyze import analyze
@@ -172,7 +172,7 @@ def coreml_models() -> list[Seed]:
 
 
 def configurations() -> list[Seed]:
-    """Small models of a few families, with weights that nobody makes."""
+    """Small models of a few families, with weights that are never made."""
     words = {"shapes": {"input_ids": (1, 4)}}
     sizes = {
         "hidden_size": 16,
@@ -308,125 +308,125 @@ def _bombs(head: bytes, event: bytes) -> tuple[Change, ...]:
 
 
 _KERAS = Format(
-    name="keras", file="m.h5", seeds=partial(seeds_of, checkpoints.keras), changes=(change.some_bytes,), door=scan
+    name="keras", file="m.h5", seeds=partial(seeds_of, checkpoints.keras), changes=(change.some_bytes,), read=scan
 )  # fmt: skip
 """Where h5py is installed, which reads it."""
 
 FORMATS: dict[str, Format] = {
     found.name: found
     for found in (
-        Format(name="megengine v1", file="net.mge", seeds=partial(dumps, "v1"), changes=(change.some_bytes,), door=count),
-        Format(name="megengine v2", file="net.mge", seeds=partial(dumps, "v2"), changes=(change.some_bytes,), door=count),
+        Format(name="megengine v1", file="net.mge", seeds=partial(dumps, "v1"), changes=(change.some_bytes,), read=count),
+        Format(name="megengine v2", file="net.mge", seeds=partial(dumps, "v2"), changes=(change.some_bytes,), read=count),
         Format(
             name="megengine profile", file="profile.json", seeds=partial(traces, "megengine/profile/*.gz", most=80),
             changes=_JSON,
-            door=partial(profile, halves=True), rare=_bombs(b'{"profiler": {"device": {"1": [', b'{"x": {"start": 1}},') + _LARGE,
+            read=partial(profile, halves=True), rare=_bombs(b'{"profiler": {"device": {"1": [', b'{"x": {"start": 1}},') + _LARGE,
         ),
-        Format(name="mxnet symbol", file="net-symbol.json", seeds=symbols, changes=_JSON, door=count, rare=_LARGE),
-        Format(name="mxnet params", file="net.params", seeds=parameter_files, changes=(change.some_bytes,), door=parameters),
-        Format(name="mxnet npz", file="net.params", seeds=parameter_archives, changes=(change.archive,), door=parameters),
-        Format(name="npy", file="data.npy", seeds=arrays, changes=(change.array,), door=input_data),
-        Format(name="npz", file="data.npz", seeds=input_archives, changes=(change.archive,), door=input_data),
-        Format(name="pickle", file="data.pkl", seeds=pickles, changes=(change.pickle_steps,), door=input_data),
+        Format(name="mxnet symbol", file="net-symbol.json", seeds=symbols, changes=_JSON, read=count, rare=_LARGE),
+        Format(name="mxnet params", file="net.params", seeds=parameter_files, changes=(change.some_bytes,), read=parameters),
+        Format(name="mxnet npz", file="net.params", seeds=parameter_archives, changes=(change.archive,), read=parameters),
+        Format(name="npy", file="data.npy", seeds=arrays, changes=(change.array,), read=input_data),
+        Format(name="npz", file="data.npz", seeds=input_archives, changes=(change.archive,), read=input_data),
+        Format(name="pickle", file="data.pkl", seeds=pickles, changes=(change.pickle_steps,), read=input_data),
         Format(
-            name="pt2", file="program.pt2", seeds=programs, door=count,
+            name="pt2", file="program.pt2", seeds=programs, read=count,
             changes=(fuzz_pt2.changed_structure, fuzz_pt2.changed_structure, change.some_bytes, change.archive),
         ),
-        Format(name="onnx", file="net.onnx", seeds=partial(seeds_of, fuzz_onnx.models), changes=(change.some_bytes,), door=count),
+        Format(name="onnx", file="net.onnx", seeds=partial(seeds_of, fuzz_onnx.models), changes=(change.some_bytes,), read=count),
         Format(
-            name="torchscript", file="net.pt", door=count,
+            name="torchscript", file="net.pt", read=count,
             seeds=lambda: [Seed(content, given) for content, given in fuzz_torchscript.models()],
             changes=(fuzz_torchscript.changed_script, fuzz_torchscript.changed_script, change.some_bytes, change.archive),
         ),
-        Format(name="coreml", file="net.mlmodel", seeds=coreml_models, changes=(change.some_bytes,), door=count),
-        Format(name="tflite", file="net.tflite", seeds=tflite_models, changes=(change.some_bytes,), door=count),
+        Format(name="coreml", file="net.mlmodel", seeds=coreml_models, changes=(change.some_bytes,), read=count),
+        Format(name="tflite", file="net.tflite", seeds=tflite_models, changes=(change.some_bytes,), read=count),
         Format(
-            name="hf", file="config.json", seeds=configurations, changes=_JSON, door=configuration, rare=_LARGE,
-            seconds=40.0,  # a change may ask for a thousand layers, which are made and counted
+            name="hf", file="config.json", seeds=configurations, changes=_JSON, read=configuration, rare=_LARGE,
+            seconds=40.0,  # a change may declare a thousand layers, which are made and counted
         ),
         Format(
-            name="safetensors", file="m.safetensors", seeds=partial(seeds_of, checkpoints.safetensors), door=scan,
+            name="safetensors", file="m.safetensors", seeds=partial(seeds_of, checkpoints.safetensors), read=scan,
             changes=(checkpoints.changed_header, checkpoints.changed_header, change.some_bytes),
         ),
         Format(
-            name="safetensors index", file="m.safetensors.index.json", seeds=partial(seeds_of, checkpoints.indexes), door=index,
+            name="safetensors index", file="m.safetensors.index.json", seeds=partial(seeds_of, checkpoints.indexes), read=index,
             changes=_JSON, rare=_LARGE,
         ),
-        Format(name="gguf", file="m.gguf", seeds=partial(seeds_of, checkpoints.gguf), changes=(change.some_bytes,), door=scan),
+        Format(name="gguf", file="m.gguf", seeds=partial(seeds_of, checkpoints.gguf), changes=(change.some_bytes,), read=scan),
         Format(
-            name="pytorch", file="m.pt", seeds=partial(seeds_of, checkpoints.archives), door=scan,
+            name="pytorch", file="m.pt", seeds=partial(seeds_of, checkpoints.archives), read=scan,
             changes=(checkpoints.changed_pickle, checkpoints.changed_pickle, change.some_bytes, change.archive),
         ),
         Format(
-            name="pytorch stack", file="m.pth", seeds=partial(seeds_of, checkpoints.stacks), door=scan,
+            name="pytorch stack", file="m.pth", seeds=partial(seeds_of, checkpoints.stacks), read=scan,
             changes=(checkpoints.changed_stack,),
         ),
         Format(
             name="onnx weights", file="net.onnx", seeds=partial(seeds_of, fuzz_onnx.models), changes=(change.some_bytes,),
-            door=scan,
+            read=scan,
         ),
         *((_KERAS,) if find_spec("h5py") else ()),
-        Format(name="scanned arrays", file="m.npz", seeds=input_archives, changes=(change.archive,), door=scan),
-        Format(name="report", file="report.json", seeds=reports, changes=_JSON, door=report, rare=_LARGE),
+        Format(name="scanned arrays", file="m.npz", seeds=input_archives, changes=(change.archive,), read=scan),
+        Format(name="report", file="report.json", seeds=reports, changes=_JSON, read=report, rare=_LARGE),
         Format(
             name="calibration", file="c.json", seeds=lambda: [Seed(text) for text in fuzz_calibration.files()], changes=_JSON,
-            door=fuzz_calibration.door, rare=_LARGE,
+            read=fuzz_calibration.fit, rare=_LARGE,
         ),
         Format(
-            name="profile", file="profile.json", seeds=own_profiles, changes=_JSON, door=profile,
+            name="profile", file="profile.json", seeds=own_profiles, changes=_JSON, read=profile,
             rare=_bombs(b'{"schema": "opcost.profile/1", "texts": [', b'"x",') + _LARGE,
         ),
         Format(
             name="kineto", file="trace.json", seeds=partial(traces, "traces/kineto/c*[nsh].json.gz"), changes=_JSON,
-            door=partial(profile, halves=True), rare=_LARGE,
+            read=partial(profile, halves=True), rare=_LARGE,
         ),
         Format(
             name="kineto gz", file="trace.json.gz", seeds=partial(traces, "traces/kineto/cuda_*.json.gz"),
-            changes=tuple(map(change.packed, _JSON)), door=partial(profile, halves=True),
+            changes=tuple(map(change.packed, _JSON)), read=partial(profile, halves=True),
             rare=_bombs(_KINETO_HEAD, _KINETO_EVENT) + _LARGE,
-            seconds=40.0,  # a gigabyte of good events is a trace that is read, here twice: whole, and what stands before its end
+            seconds=40.0,  # a gigabyte of good events is a trace that is read, here twice: whole, and what is before its end
         ),
         Format(
             name="kineto rank", file="rank0.json", seeds=partial(traces, "traces/kineto/cuda_*.json.gz"), changes=_JSON,
-            door=rank, rare=_LARGE,
+            read=rank, rare=_LARGE,
         ),
         Format(
             name="nsight", file="export.sqlite", seeds=partial(traces, "traces/nsight/*.sqlite.gz", largest=1 << 18),
-            changes=(change.some_bytes,), door=profile,
+            changes=(change.some_bytes,), read=profile,
         ),
         Format(
             name="onnxruntime", file="trace.json", seeds=partial(traces, "traces/onnxruntime/*.gz"),
-            changes=(*_JSON, change.packed(change.json_structure)), door=partial(profile, halves=True),
+            changes=(*_JSON, change.packed(change.json_structure)), read=partial(profile, halves=True),
             rare=_bombs(b"[" + _ORT_EVENT, _ORT_EVENT) + _LARGE,
         ),
         Format(
             name="mxnet trace", file="trace.json", seeds=partial(traces, "traces/mxnet/*.json*"), changes=_JSON,
-            door=partial(profile, halves=True), rare=_bombs(_MXNET_HEAD, b'{"cat": "operator", "ph": "B", "ts": 1},') + _LARGE,
+            read=partial(profile, halves=True), rare=_bombs(_MXNET_HEAD, b'{"cat": "operator", "ph": "B", "ts": 1},') + _LARGE,
         ),
         Format(
             name="mxnet table", file="table.txt", seeds=partial(traces, "traces/mxnet/*.txt"), changes=(change.some_bytes,),
-            door=profile, rare=_bombs(b"Profile Statistics\n", b"x 1 1.0 1.0 1.0 1.0\n"),
+            read=profile, rare=_bombs(b"Profile Statistics\n", b"x 1 1.0 1.0 1.0 1.0\n"),
         ),
         Format(
             name="openvino", file="counters.json", seeds=partial(traces, "traces/openvino/*counters*.json"), changes=_JSON,
-            door=profile, rare=_bombs(b'{"report_type": "average", "avg_performance": [', b'{"nodes": []},') + _LARGE,
+            read=profile, rare=_bombs(b'{"report_type": "average", "avg_performance": [', b'{"nodes": []},') + _LARGE,
         ),
         Format(
             name="openvino csv", file="counters.csv",
             seeds=partial(traces, "traces/openvino/*rs_report.csv", "traces/openvino/*.txt"),
-            changes=(change.some_bytes,), door=partial(profile, halves=True),
+            changes=(change.some_bytes,), read=partial(profile, halves=True),
         ),
         Format(
             name="xla", file="vm.xplane.pb", seeds=partial(traces, "traces/xla/*.pb.gz"), changes=(change.some_bytes,),
-            door=profile,
+            read=profile,
         ),
         Format(
             name="xla trace", file="vm.trace.json", seeds=partial(traces, "traces/xla/*.json.gz", most=200), changes=_JSON,
-            door=partial(profile, halves=True), rare=_LARGE,
+            read=partial(profile, halves=True), rare=_LARGE,
         ),
         Format(
             name="tensorrt", file="layers.json", seeds=partial(seeds_of, fuzz_traces.tensorrt), changes=_JSON,
-            door=partial(profile, halves=True),
+            read=partial(profile, halves=True),
             rare=_bombs(b'[{"count": 1},', b'{"name": "x", "timeMs": 1},') + _LARGE,
         ),
     )

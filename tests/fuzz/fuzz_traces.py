@@ -9,7 +9,7 @@ from typing import Any
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 LARGEST = 64_000
-"""Bytes of the largest file that is changed, if nobody says: more would only be more of the same."""
+"""Bytes of the largest file that is changed, by default: more would only be more of the same."""
 
 
 def traces(*patterns: str, most: int = 40, largest: int = LARGEST) -> list[bytes]:

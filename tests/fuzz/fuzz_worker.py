@@ -1,6 +1,6 @@
 """Reads changed files of one format in a process of its own, and watches what that process does.
 
-    python tests/fuzz/fuzz_worker.py FORMAT --cases 20000        the first so many cases
+    python tests/fuzz/fuzz_worker.py FORMAT --cases 20000        the first 20000 cases
     python tests/fuzz/fuzz_worker.py FORMAT --case 1234          one case, with where it failed; --keep FILE keeps the file
 
 The number of a case is all that chance depends on. A case is fine if it is read or refused with an OpcostError, within MEMORY and
@@ -36,14 +36,14 @@ MEMORY = 300 << 20
 ADDRESSES = 8 << 30
 """What the process may map beyond what it has, so that no case can hurt the machine."""
 RARE = 200
-"""One case in so many is a special file or a file that changes, and one a rare change of the format."""
+"""One case in 200 is a special file or a file that changes, and one a rare change of the format."""
 
 
 class Outcome(NamedTuple):
     """What became of a case: `read`, `refused`, or what it must not be."""
 
     word: str
-    told: str = ""
+    text: str = ""
 
 
 class Hang(BaseException):
@@ -102,7 +102,7 @@ class Watch:
 
 
 class Case(NamedTuple):
-    """A changed file, or something else that lies where a file should, and when it changes again."""
+    """A changed file, or something else where a file should be, and when it changes again."""
 
     content: bytes | None
     given: Any
@@ -130,7 +130,7 @@ def make(form: Format, seeds: list[Seed], number: int) -> Case:
 
 
 def lay(case: Case, path: Path) -> None:
-    """Put what the case is where the door will look."""
+    """Put what the case is where it will be read."""
     if path.is_dir():
         path.rmdir()
     path.unlink(missing_ok=True)
@@ -177,7 +177,7 @@ def attempt(form: Format, case: Case, path: Path, watch: Watch) -> Outcome:
     signal.setitimer(signal.ITIMER_REAL, HANGS_AFTER)
     watch.on = True
     try:
-        form.door(path, case.given)
+        form.read(path, case.given)
         outcome = Outcome("read")
     except OpcostError:
         outcome = Outcome("refused")
@@ -208,17 +208,17 @@ def warm_up(form: Format, seeds: list[Seed], path: Path) -> None:
     nearest("name", ["nam"])
     for seed in seeds[:10]:
         path.write_bytes(seed.content)
-        form.door(path, seed.given)
+        form.read(path, seed.given)
         for faulty in (b"", b"\0" * 100, seed.content[:100], seed.content[:-10], b"{}", b"[]"):
             path.write_bytes(faulty)
             with suppress(OpcostError):
-                form.door(path, seed.given)
+                form.read(path, seed.given)
     for special in SPECIAL:
         case = Case(seeds[0].content, seeds[0].given, special)
         lay(case, path)
         writer = Writer(case, path)
         with suppress(OpcostError):
-            form.door(path, case.given)
+            form.read(path, case.given)
         writer.end()
     lay(Case(None, None, "nothing"), path)
 

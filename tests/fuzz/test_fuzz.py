@@ -33,16 +33,16 @@ def test_a_changed_file_is_read_or_refused(name: str, record_property: Callable[
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     record_property("fuzzed", found)
-    told = "\n".join(
+    faults = "\n".join(
         f"{WORKER.name} {name!r} --case {number}: {word}: {text}" for number, word, text in found["faults"]
     )
-    assert not any(found.get(word) for word in FAULTS), told
+    assert not any(found.get(word) for word in FAULTS), faults
     assert found["read"] + found["refused"] == CASES
     assert found["read"] >= CASES // 50
     assert found["refused"] >= CASES // 50
 
 
-DOORS = {
+READERS = {
     "read": "pass",
     "refused": "raise SourceError('no')",
     "exit 70": "[][0]",
@@ -55,8 +55,8 @@ DOORS = {
 }
 
 
-@pytest.mark.parametrize("word", DOORS)
-def test_what_a_door_must_not_do_is_seen(word: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("word", READERS)
+def test_what_a_reader_must_not_do_is_seen(word: str, tmp_path: Path) -> None:
     script = f"""
 import sys, tempfile
 tempfile.tempdir = {str(tmp_path)!r}
@@ -66,10 +66,10 @@ from opcost.errors import SourceError
 from pathlib import Path
 fuzz_worker.HANGS_AFTER = 3
 warm = True
-def door(path, given):
+def read(path, given):
     if not warm:
-        {DOORS[word]}
-form = Format(name="x", file="x", seeds=lambda: [Seed(b"x" * 100)], changes=(lambda data, rng: data,), door=door)
+        {READERS[word]}
+form = Format(name="x", file="x", seeds=lambda: [Seed(b"x" * 100)], changes=(lambda data, rng: data,), read=read)
 seeds, path, watch = fuzz_worker.prepare(form, Path(tempfile.mkdtemp()))
 tempfile.tempdir = str(path.parent)
 warm = False

@@ -19,18 +19,18 @@ needs_peak = pytest.mark.skipif(not _STATUS.exists(), reason="the peak of a proc
 
 def peak() -> int:
     """The most bytes that were resident since the process began, or since the mark was put back."""
-    return _told("VmHWM:")
+    return _status_bytes("VmHWM:")
 
 
 @contextmanager
 def rises_by_less_than(limit: int) -> Iterator[None]:
     """Fail if the block below takes more bytes than this beyond those that are taken now."""
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    before = _told("VmRSS:")
+    before = _status_bytes("VmRSS:")
     yield
     rise = peak() - before
     assert rise < limit, f"memory rose by {rise:,} bytes"
 
 
-def _told(name: str) -> int:
+def _status_bytes(name: str) -> int:
     return 1024 * int(_STATUS.read_text(encoding="ascii").partition(name)[2].split()[0])

@@ -1,7 +1,5 @@
 """What a neural network costs, and where its time goes: `print(opcost.count(model, inputs))`."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from opcost.version import __version__

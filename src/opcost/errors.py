@@ -4,8 +4,6 @@ Catch `OpcostError`, the root. A message says what was being done, to what, what
 broken and was not requested is a `PluginWarning`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 LONG = 200  # characters of a name or a value that is quoted; a path is rarely longer

@@ -10,8 +10,6 @@
 `examples/plugin` is a package with one part of most kinds.
 """
 
-from __future__ import annotations
-
 from opcost.core.graph import Cost, Graph, Module, ModuleCall, Note, Op, TensorSpec, Value
 from opcost.core.profile import Answer, AnswerLine, Kernel, Profile, ProfileRow
 from opcost.core.report import Report

@@ -1,7 +1,5 @@
 """A fixture for tests that hold models to budgets: `def test_budget(opcost): opcost.check(model, x, macs="<4.2G")`."""
 
-from __future__ import annotations
-
 from types import ModuleType
 
 import pytest

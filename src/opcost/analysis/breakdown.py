@@ -1,7 +1,5 @@
 """How devices were used, what bounds their operators, and where their time and memory went: parts that add up, and savings."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter

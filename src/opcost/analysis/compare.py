@@ -1,7 +1,5 @@
 """Models and profiles side by side, what differs between two of them, and whether a model keeps to its limits."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

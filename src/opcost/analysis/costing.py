@@ -5,8 +5,6 @@ report needs (peak memory, memory that is read, sums) is found step by step as w
 up. A test compares the two reports.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

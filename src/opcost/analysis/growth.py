@@ -5,8 +5,6 @@ operator, products of one row) is on a polynomial in the size that differs. The 
 found from the whole curve: at another size it may be reached in another operator.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from math import isqrt, lcm, prod

@@ -1,7 +1,5 @@
 """Time beside cost: rows of a profile with the costs of the same rules as a model, a report's modules, and shares of peaks."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

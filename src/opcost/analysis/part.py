@@ -1,7 +1,5 @@
 """The rows of a profile as parts that can be filtered, grouped and added up: an operator, or one of its kernels."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ layers, Fourier transforms) leaves no field to speak of, and neither does an ope
 others hand on the widest field that they read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple

@@ -9,8 +9,6 @@
 known fails every comparison but `!=` and `!~`. Times and sizes need their unit, so that it is never guessed.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import operator
 import re

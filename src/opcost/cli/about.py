@@ -1,7 +1,5 @@
 """Commands about opcost itself: rules, doctor."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import platform

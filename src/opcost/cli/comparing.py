@@ -1,7 +1,5 @@
 """Commands that compare models with each other and with budgets: compare, check."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Commands about one model or checkpoint: count, predict, fit, sweep, mfu, scan, visualize."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout

@@ -1,7 +1,5 @@
 """How a command shows its result: in a chosen view, and in files."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

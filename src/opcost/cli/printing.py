@@ -3,8 +3,6 @@
 Names in them come from files and plug-ins, so all text is escaped before it is printed.
 """
 
-from __future__ import annotations
-
 import codecs
 import os
 import sys

@@ -1,7 +1,5 @@
 """Commands that run something: profile, calibrate."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

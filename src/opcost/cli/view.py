@@ -1,7 +1,5 @@
 """`opcost view SOURCE...`: the page of any result, opened in a browser, written to a file, or served while its source changes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

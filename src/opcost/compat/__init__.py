@@ -1,7 +1,5 @@
 """The calls of other counters: changing the import is enough."""
 
-from __future__ import annotations
-
 import sys
 
 

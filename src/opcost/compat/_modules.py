@@ -1,7 +1,5 @@
 """The modules of a model: their names, and the model's repr with more words at each of them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from inspect import getattr_static

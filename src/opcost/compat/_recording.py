@@ -1,7 +1,5 @@
 """Running a model as the peers do: counted without data, or for real and timed."""
 
-from __future__ import annotations
-
 import sys
 import time
 import warnings

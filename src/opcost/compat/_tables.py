@@ -1,7 +1,5 @@
 """Text tables in the layouts that the peers print, and the lines below them that several peers share."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@
 The sizes are the bytes of parameters and buffers, of the largest layer, and of a step of Adam.
 """
 
-from __future__ import annotations
-
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 from opcost.compat.calflops import calculate_flops
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 

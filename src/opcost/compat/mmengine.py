@@ -5,8 +5,6 @@
 The numbers are fvcore's convention, one multiply-add is one flop; the differences are listed in docs/compat.md.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

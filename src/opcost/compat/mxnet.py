@@ -1,7 +1,5 @@
 """MXNet's summary of a symbol, and a count of its multiply-adds, for files, live symbols and gluon blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod

@@ -5,8 +5,6 @@
 onnx-tool counts multiply-adds, and for every other operator a number of them for each element.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ Its numbers are multiply-adds, and one more for each element of a bias, norm, ac
 are listed in docs/compat.md.
 """
 
-from __future__ import annotations
-
 import sys
 import traceback
 from collections import Counter

@@ -1,7 +1,5 @@
 """pytorch_model_summary: `summary`, a table of layers as text, and `hierarchical_summary`, the model's repr with parameters."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import nn

@@ -5,8 +5,6 @@ softmax, average pooling, upsampling, PReLU and the gates of recurrent layers. T
 knows; every other operator, functional calls included, counts its true multiply-accumulates.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from math import prod

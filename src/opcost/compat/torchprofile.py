@@ -1,7 +1,5 @@
 """torchprofile: the multiply-accumulates of a model, and one for each element that is scaled, averaged or multiplied."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

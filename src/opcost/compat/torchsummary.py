@@ -3,8 +3,6 @@
 The table is that of the released version; the arguments and results are also those of its repository.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """torchsummaryX: `summary`, a table of layers with kernels, shapes, parameters and mult-adds."""
 
-from __future__ import annotations
-
 from math import floor, log10
 from typing import Any
 

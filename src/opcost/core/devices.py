@@ -5,8 +5,6 @@ rates for matrices with every other element zero; `halved` says that the documen
 A type whose figure was found on no such page is left out, and lines of that type have no percentage. `devices.json` has them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A file is described by msgspec's structs, and msgspec checks it and names the pl
 profiles have in common is here: tensors, costs, attributes, and tables whose entries are written once and referred to by number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -4,8 +4,6 @@ They come from files and third-party code. A terminal must not obey them, a tabl
 run them, and a page must not take them for markup. JSON alone keeps them as they are, behind its own escapes.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 from typing import Any

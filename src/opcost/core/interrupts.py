@@ -15,8 +15,6 @@ signal is remembered in the former, and an interrupt that has not ended the bloc
 (`raise_pending`), or at the end of the block.
 """
 
-from __future__ import annotations
-
 import _signal  # type: ignore[import-not-found]
 import gc
 import signal

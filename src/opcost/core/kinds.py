@@ -6,8 +6,6 @@ any number more. A special form, such as the gradient, is marked by an attribute
 Adding a kind is a reviewed change: an entry of `kinds.json` and a rule; the page of rules is written from both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """The quantities of a whole model, limits on them (`<4.2G`, against a baseline `>+1%`), and rising sizes (`1,2,4..256`)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

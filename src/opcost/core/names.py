@@ -1,7 +1,5 @@
 """What names say: of kernels and copies, of collectives, of exporters' scopes, and of many layers as one line."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What an option is, how declared options are read, and the options that travel together as one value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from inspect import Parameter, Signature, signature

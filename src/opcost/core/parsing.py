@@ -1,7 +1,5 @@
 """JSON and zip archives, checked before they are believed, and the tables that are part of the package."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import re

@@ -4,8 +4,6 @@ Entry points are read once, on first use, and each part is imported only when it
 warning; requested by its name, it is an error that says why. The protocols of parts are in `opcost.plugins`.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

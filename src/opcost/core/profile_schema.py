@@ -3,8 +3,6 @@
 A run repeats itself, so each distinct tensor, text and operator is written once and rows refer to it by number.
 """
 
-from __future__ import annotations
-
 from itertools import repeat
 from typing import Any
 

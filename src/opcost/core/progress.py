@@ -1,7 +1,5 @@
 """A progress line on stderr for work that takes more than a moment."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

@@ -1,7 +1,5 @@
 """How our objects show themselves: one short line in a prompt or a debugger, and results in views."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields

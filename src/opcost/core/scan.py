@@ -1,7 +1,5 @@
 """What a checkpoint holds: its tensors as the model sees them, and as they are stored. Plain data, without a weight."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache

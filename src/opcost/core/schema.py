@@ -4,8 +4,6 @@ A model repeats itself, so each distinct tensor and each distinct operator (kind
 once and rows refer to it by number; rows and calls are columns of numbers. docs/formats.md describes every field.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any
 

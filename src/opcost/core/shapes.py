@@ -4,8 +4,6 @@ Pure functions on tuples of extents. An extent may be unknown (None), and then o
 fit raise `Mismatch`; the calling front end adds the operator's name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_letters
 from typing import Literal, TypeAlias, TypeVar

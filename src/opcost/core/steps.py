@@ -4,8 +4,6 @@ A loop of a few operators with a hundred thousand iterations would make millions
 are made when they are looked at.
 """
 
-from __future__ import annotations
-
 from array import array
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Spans of time: gaps between them, and lanes of events few enough to be drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest

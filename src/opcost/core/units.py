@@ -1,7 +1,5 @@
 """Numbers for people, and back: counts (K, M, G, ...), bytes (KiB or kB), and time (ns to h)."""
 
-from __future__ import annotations
-
 import re
 from decimal import Decimal
 from fractions import Fraction

@@ -4,8 +4,6 @@ A calibration is a JSON file with a schema, read like any file that a user names
 are `NAME.laws.json.gz`, written by `python benchmarks/fit_laws.py`.
 """
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass, field

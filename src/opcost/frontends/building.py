@@ -1,7 +1,5 @@
 """A graph as it is made from a file: values, operators, notes, and the tree that the paths of modules form."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from typing import Any

@@ -1,7 +1,5 @@
 """What a file is, in words, for the error that must say so. Nothing is executed, unpickled or unpacked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ A pickle is a program. `SafeUnpickler` refuses any step that its readers do not 
 unpickler much memory or time; what then asks for something by name gets a stand-in of the reader's.
 """
 
-from __future__ import annotations
-
 import ast
 import pickle
 import pickletools

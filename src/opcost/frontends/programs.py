@@ -1,7 +1,5 @@
 """Programs of PyTorch in files: what readers of `.pt2` and of TorchScript share, from one operator to the tree of modules."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping

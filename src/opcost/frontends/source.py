@@ -1,7 +1,5 @@
 """What a SOURCE string means: a saved report, a model file, or a model that Python code makes."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import sys

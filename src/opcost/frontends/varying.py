@@ -1,7 +1,5 @@
 """What a model is counted on at other sizes: by options of the count, or by other shapes of the inputs that were given."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence

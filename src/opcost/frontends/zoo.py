@@ -5,8 +5,6 @@ count is left out (`auto_map`: transformers' own code is used, or none). What on
 chooses random ones. What names something to be loaded is refused.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import inspect

@@ -4,8 +4,6 @@ MegEngine keeps one execution per operator, so of several steps the last is writ
 event: `end - start` is an operator's time and `kern - start` the wait before its first kernel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import count
 from math import prod

@@ -1,7 +1,5 @@
 """The speed of any function: latency, throughput, percentiles and memory, right also where devices run behind."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

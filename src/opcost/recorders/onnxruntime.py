@@ -1,7 +1,5 @@
 """ONNX Runtime: one session times the model, a second one with the runtime's own profiler records it."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What each kind of operator costs: one file per family, each rule's first line is its formula."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from opcost.rules.registry import Rules

@@ -1,7 +1,5 @@
 """Operators that run an algorithm: Fourier transforms, sorting, pairwise distances, matrix factorizations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import log2, prod
 from typing import cast

@@ -1,7 +1,5 @@
 """Operators that multiply and accumulate: convolutions, matrix products, attention, recurrent layers, einsum."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import prod
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Arithmetic element by element, normalizations, and what reduces elements: pools, reductions, losses."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from opcost.core.graph import COMPLEX, Cost, bits

@@ -1,7 +1,5 @@
 """Operators that move elements: lookup, gather, scatter, copy, views, interpolation, and communication between ranks."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import prod
 

@@ -1,7 +1,5 @@
 """A trace on disk, plain or gzipped, opened by content: its beginning, its bytes as a stream, its JSON."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -3,8 +3,6 @@
 From there on they are read alike: which range launched what, why devices were idle, what copies moved.
 """
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 from opcost.traces.file import LATEST_NS

@@ -1,7 +1,5 @@
 """Traces of MXNet's profiler (`mx.profiler.dump`), and its aggregate table (`mx.profiler.dumps`), as JSON or text."""
 
-from __future__ import annotations
-
 import re
 from decimal import Decimal
 from typing import Any

@@ -1,7 +1,5 @@
 """Profiles of ONNX Runtime (`SessionOptions.enable_profiling`), with and without fence events."""
 
-from __future__ import annotations
-
 import re
 from math import prod
 from typing import Any

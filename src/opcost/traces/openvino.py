@@ -1,7 +1,5 @@
 """Performance counters of OpenVINO's benchmark_app: `-report_type average_counters|detailed_counters`, and what `-pc` prints."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """Which reader a trace is for: the content decides, whatever the file is called."""
 
-from __future__ import annotations
-
 import re
 from os import PathLike
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """What TensorRT's trtexec measures: layers (`--exportProfile`) and iterations (`--exportTimes`)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from decimal import Decimal

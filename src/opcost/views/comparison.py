@@ -1,7 +1,5 @@
 """Comparisons: one column for each source, or what changed between two; and the same for programs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """For a README: sheets as GitHub tables, with everything else to know below them; and the badge of a report."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import cache
 

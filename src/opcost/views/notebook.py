@@ -4,8 +4,6 @@ It takes the colours of the notebook, light or dark. Names may come from untrust
 are taken away, as on pages that show notebooks, the text and the tree remain.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Answers about profiles: their lines and columns, totals and verdicts around them, and the same for programs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tables of a report: by module, operator, kind or type; cut, sorted, and added up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter

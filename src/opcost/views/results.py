@@ -3,8 +3,6 @@
 Formats know none of them: `sheet_view` makes a view of a function that writes sheets.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

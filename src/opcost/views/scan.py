@@ -1,7 +1,5 @@
 """Checkpoints: their tensors by layer, module, element type or one by one; and the same for programs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter

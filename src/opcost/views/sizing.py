@@ -1,7 +1,5 @@
 """Budgets, the largest size that fits, and costs at many sizes: each as a sheet, and the same for programs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby

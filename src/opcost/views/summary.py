@@ -1,7 +1,5 @@
 """A report in a few lines: heading, totals, conventions and what the reader must know; and its memory as a sheet."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise

@@ -8,8 +8,6 @@ A node's name is its scope and a last word, with slashes between: `layer1/0/conv
 module path alone; nothing else in a framework's name can open one.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -1,7 +1,5 @@
 """Sheets as text: for the terminal, as wide as it is and in colour where wanted; or for logs and files."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable, Sequence

@@ -163,7 +163,7 @@ class Long(nn.Module):
 
 @pytest.mark.parametrize(
     ("net", "account", "flops"),
-    [(nn.Linear(4, 4, bias=False), "costing.memory", 2 * 2 * 4 * 4), (Long(), "patterned.follow", 5000 * 2 * 4)],
+    [(nn.Linear(4, 4, bias=False), "costing.memory", 2 * 2 * 4 * 4), (Long(), "costing.follow", 5000 * 2 * 4)],
 )
 def test_a_memory_account_that_fails_leaves_the_counts(
     net: nn.Module, account: str, flops: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -4,8 +4,6 @@ A merged group starts once and moves memory only at its edges: what it reads of 
 convolutions, attention and lookups stay kernels of their own, as `torch.compile` leaves them to their libraries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ a line between the first and the last one; that is checked in the middle, row by
 full, another kernel is chosen) the steps are split there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """A report and the speeds of a device, put together: a profile of what was never run, with a band around its sum."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import sqrt

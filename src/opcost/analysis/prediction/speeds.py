@@ -5,8 +5,6 @@ how much an operator misses it is taken from its nearest neighbours, weighted by
 the logarithms: the result is a sum of times.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from heapq import nsmallest

@@ -6,8 +6,6 @@ Where fvcore misses a contraction (attention, recurrent layers, custom functions
 listed in docs/compat.md.
 """
 
-from __future__ import annotations
-
 import sys
 
 from opcost.compat.fvcore import print_model_statistics

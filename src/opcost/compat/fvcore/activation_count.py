@@ -1,7 +1,5 @@
 """Activations: the elements that contractions write."""
 
-from __future__ import annotations
-
 from opcost.compat.fvcore.jit_analysis import JitModelAnalysis, counter
 from opcost.compat.fvcore.jit_handles import ACTIVATION_HANDLES, Handle, product_elements
 

@@ -1,7 +1,5 @@
 """Flops: one for a multiply-add, and fvcore's estimates for norms, pooling and resizing."""
 
-from __future__ import annotations
-
 from opcost.compat.fvcore.jit_analysis import JitModelAnalysis, counter
 from opcost.compat.fvcore.jit_handles import FLOP_HANDLES, Handle, macs
 

@@ -4,8 +4,6 @@ The names are fvcore's, which handles of others import. A contraction takes its 
 right also where broadcasting, many operands or a fused kernel hide the products from the shapes of the arguments.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from math import prod

@@ -3,8 +3,6 @@
 Statistics are kept as {name: {column: number}}, where a name is that of a module or of a parameter.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod

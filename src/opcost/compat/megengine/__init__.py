@@ -1,7 +1,5 @@
 """MegEngine's statistics calls: `module_stats` for a live model, `visualize` for a model file."""
 
-from __future__ import annotations
-
 from opcost.compat.megengine.layer_costs import register_flops, register_hook_module
 from opcost.compat.megengine.module_stats import module_stats
 from opcost.compat.megengine.network_visualize import visualize

@@ -5,8 +5,6 @@ multiply-adds that were called outside any layer. The model is restored, also wh
 flags, buffers and MegEngine's naming scopes. What a call costs is MegEngine's own convention, faults of its counter left out.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager

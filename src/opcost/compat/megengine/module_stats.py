@@ -1,7 +1,5 @@
 """`module_stats`: the statistics of a live model, of MegEngine or of PyTorch."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

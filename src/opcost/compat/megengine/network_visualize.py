@@ -1,7 +1,5 @@
 """`visualize`: the statistics of a model file, printed as MegEngine prints them, and a log for TensorBoard."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

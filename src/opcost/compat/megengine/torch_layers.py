@@ -3,8 +3,6 @@
 A function that is called outside a layer has a line too where it has multiply-adds; MegEngine does not see functions.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from math import prod
 from typing import Any

@@ -5,8 +5,6 @@ block mask (`flex_attention`) is in data and is not seen. Sequences packed one a
 as equally long, since only their number is in the shapes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from typing import Any

@@ -1,7 +1,5 @@
 """One operator call under its schema's argument names, and the table in which families register handlers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias, TypeVar

@@ -4,8 +4,6 @@ Each function runs the operators that a count on the CPU shows in the place of o
 costs what the model costs. Those that are not here cost the same either way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ Two-to-four sparse weights execute half of the products, so their depth is the c
 without a sum (`addr`, `outer`) is elementwise. Where several products hide in one operator, `macs` carries their sum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from typing import Any

@@ -1,7 +1,5 @@
 """Plain operators: arithmetic element by element, reductions, sorting, random values, solvers, optimizers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Normalisation, softmax, pooling, resizing and sampling, and torchvision's operators."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil, prod
 from typing import Any

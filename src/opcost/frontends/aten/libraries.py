@@ -1,7 +1,5 @@
 """Quantized operators, whose weights are packed in objects that torch can open, and operators that other libraries register."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

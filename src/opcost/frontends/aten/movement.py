@@ -1,7 +1,5 @@
 """Data movement: lookups, gathers, scatters, copies, filled tensors, and communication between ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil, prod
 from typing import Any

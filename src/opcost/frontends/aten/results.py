@@ -4,8 +4,6 @@ The file of each family has a function for every operator that makes something e
 one, or whose results depend on data, has unknown results. Where not even the arguments are known, the name says something still.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -4,8 +4,6 @@ Those of PyTorch's own operators are stored beside this file, because a file tha
 have their default. Only the lines that are needed are parsed. Beside them are the names of those that PyTorch takes apart.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What the table of operators may read of a tensor: a live one, one that a file describes and one of a trace are alike."""
 
-from __future__ import annotations
-
 from abc import ABC
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

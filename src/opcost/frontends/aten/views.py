@@ -1,7 +1,5 @@
 """What views of a tensor look like: shapes and strides that follow from the arguments, for programs that give nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from typing import Any

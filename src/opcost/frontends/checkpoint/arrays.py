@@ -1,7 +1,5 @@
 """Arrays by name: of numpy (`.npy`, `.npz`), MXNet (`.params`) and MegEngine, by the readers that their front ends have."""
 
-from __future__ import annotations
-
 from math import prod
 from pathlib import Path
 

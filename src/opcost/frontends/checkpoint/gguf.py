@@ -3,8 +3,6 @@
 Vocabularies are most of the header. Their texts are stepped over by their lengths and never made.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from math import prod

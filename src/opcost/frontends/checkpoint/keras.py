@@ -3,8 +3,6 @@
 No dataset is read, and links that lead to other places or files are not followed.
 """
 
-from __future__ import annotations
-
 import io
 import struct
 from contextlib import ExitStack

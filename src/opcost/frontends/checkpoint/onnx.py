@@ -1,7 +1,5 @@
 """ONNX: the initializers of a graph, whose data may be in files beside it; of those only the size is read."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from math import prod

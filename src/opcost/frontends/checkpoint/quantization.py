@@ -1,7 +1,5 @@
 """What a checkpoint says of its model, and which of its tensors are quantized weights."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence

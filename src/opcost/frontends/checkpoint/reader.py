@@ -1,7 +1,5 @@
 """What a reader of checkpoints is, and what it hands over: tensors as they are stored, none of their data."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """safetensors: the length of a header, the header as JSON, and data of which nothing is read but what describes other tensors."""
 
-from __future__ import annotations
-
 from math import prod
 from pathlib import Path
 from typing import Annotated

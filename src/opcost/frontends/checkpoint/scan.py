@@ -1,7 +1,5 @@
 """From a path to a scan: the files it means are read, their tensors joined, and quantized weights recognised."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Core ML models, read without Core ML: programs and neural networks are walked, weights are never loaded, and nothing runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from opcost.frontends.inputs import DIM

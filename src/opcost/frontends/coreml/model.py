@@ -3,8 +3,6 @@
 In a program, constants become stored tensors, or attributes of the nodes that read them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import log2, prod
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 Layers of neural networks are read as such operators too; their tensors end in channels, height and width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

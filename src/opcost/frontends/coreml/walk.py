@@ -1,7 +1,5 @@
 """From a Core ML model to a graph: packages, functions, the roles of stored tensors, branches and loops."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath

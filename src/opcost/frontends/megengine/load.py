@@ -1,7 +1,5 @@
 """From a file or a live module to a graph."""
 
-from __future__ import annotations
-
 import inspect
 import io
 from collections.abc import Iterator

@@ -9,8 +9,6 @@ size, root, "mgv2"             FBS v2: one flatbuffer that holds the weights too
 "mgbtest0", count              a test case: one of the above, then `count` models that hold inputs and outputs
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

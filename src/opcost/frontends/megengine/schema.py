@@ -1,7 +1,5 @@
 """What MegEngine's files call things: element types, the parameters of operators, operators by name or by hash."""
 
-from __future__ import annotations
-
 import re
 import struct
 from functools import cache

@@ -5,8 +5,6 @@ calls them after their inputs; such an operator is given to the module that uses
 single layer passes it on to its parent. Where the file has no names, everything belongs to the root.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

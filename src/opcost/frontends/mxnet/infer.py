@@ -4,8 +4,6 @@ A rule sees one node and refines what is known around it. The rules of all nodes
 sweeps from the first node to the last and back, until nothing changes. What is known never changes, so this ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """From a checkpoint, or from live MXNet objects, to a Graph."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -4,8 +4,6 @@ All binary layouts (up to 0.10, 0.11, 0.12 to 1.x, NumPy shapes), sparse arrays,
 checked against the file before anything is read or skipped by it.
 """
 
-from __future__ import annotations
-
 import struct
 import zipfile
 from collections.abc import Iterator

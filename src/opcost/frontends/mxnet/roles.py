@@ -4,8 +4,6 @@ A parameter file does, and so does a user who names the inputs. Beyond that, the
 says it: what is in the slot `weight` is a weight, what is in the slot `label` is not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest

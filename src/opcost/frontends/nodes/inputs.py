@@ -1,7 +1,5 @@
 """The inputs of a model whose file declares them: the given sizes, and what is assumed for others that the file leaves open."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

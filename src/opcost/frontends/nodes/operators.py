@@ -4,8 +4,6 @@ A row may say by constants what a format does otherwise: `last=1` (channels come
 a result that the file does not declare), `inputs=x,y` (the inputs that are read, where it is not all).
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace

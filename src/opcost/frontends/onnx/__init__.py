@@ -1,7 +1,5 @@
 """ONNX models, read without ONNX: the graph is walked, weights are never loaded, and nothing runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from opcost.frontends.inputs import DIM

@@ -1,7 +1,5 @@
 """An ONNX model as data: its graph, the functions it calls, and the versions of its operators."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod

@@ -1,7 +1,5 @@
 """ONNX's own operators that compute, move or make elements one by one."""
 
-from __future__ import annotations
-
 import math
 from math import prod
 from typing import Any

@@ -3,8 +3,6 @@
 Matrices, convolutions, recurrent layers, attention, experts, layers that carry a state from token to token, and optimizers.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

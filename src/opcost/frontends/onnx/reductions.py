@@ -1,7 +1,5 @@
 """Normalizations, interpolations, sorting, transforms and losses of ONNX."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 

@@ -5,8 +5,6 @@ zeros. Files that it saves at its default level hold such nodes (the domain com.
 operators that they replace: values have the shapes of the author's model, and weights lose their padding.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

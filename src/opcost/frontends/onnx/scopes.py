@@ -1,7 +1,5 @@
 """Modules and the roles of stored tensors, as ONNX's exporters and operators give them."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Mapping

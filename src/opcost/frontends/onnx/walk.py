@@ -1,7 +1,5 @@
 """From an ONNX file to a graph: constants, functions, branches and loops of the model, then its inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path

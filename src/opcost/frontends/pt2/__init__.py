@@ -1,7 +1,5 @@
 """Programs exported by PyTorch (`.pt2`), read as the data they are: PyTorch is not imported, and nothing in them runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from opcost.frontends.inputs import DIM

@@ -1,7 +1,5 @@
 """The archive: which of its files hold the program, and how much of them is believed. Weights are never opened."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 The text has the syntax of Python. It is parsed, and calculated here part by part on numbers whose size is bounded; it never runs.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import operator

@@ -1,7 +1,5 @@
 """From an archive to a graph, with the sizes of export or others where the program left dimensions open."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """TensorFlow Lite models, read without TensorFlow: the graph is walked, weights are never loaded, and nothing runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from opcost.frontends.inputs import DIM

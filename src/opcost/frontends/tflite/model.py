@@ -3,8 +3,6 @@
 The words of the schema are in `format.json`: element types and operators by their numbers, and fields of operators' options.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod

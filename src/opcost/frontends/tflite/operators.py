@@ -1,7 +1,5 @@
 """What TensorFlow Lite's own operators mean; images are (batch, *space, channels)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from typing import Any

@@ -3,8 +3,6 @@
 Weights of convolutions are (out, *kernel, in).
 """
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

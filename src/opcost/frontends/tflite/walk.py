@@ -1,7 +1,5 @@
 """From a TensorFlow Lite file to a graph: signatures, modules, graphs that call others, branches, loops and variables."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """From a live model and the options of a count to a graph; on real values where the model needs one that only they have."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress

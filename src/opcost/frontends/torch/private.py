@@ -3,8 +3,6 @@
 What another version lacks shows here first; names that only some versions have come with what is used instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

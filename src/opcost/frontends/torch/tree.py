@@ -1,7 +1,5 @@
 """Tensors inside nested arguments: lists, tuples, named tuples, mappings, dataclasses, and objects that hold them."""
 
-from __future__ import annotations
-
 import copy
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """TorchScript archives (`.pt`), counted from the text of their code: PyTorch is not imported, and nothing in them runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from opcost.frontends.registry import FileFrontEnd, FrontEnd

@@ -1,7 +1,5 @@
 """A TorchScript archive: its classes, its code and its weights."""
 
-from __future__ import annotations
-
 import ast
 import re
 import struct

@@ -1,7 +1,5 @@
 """Which operator a call of the code means, its results, and plain Python of the code."""
 
-from __future__ import annotations
-
 import ast
 import math
 import operator

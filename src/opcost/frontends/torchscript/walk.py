@@ -1,7 +1,5 @@
 """One pass over the code of an archive: every statement is looked at and none is executed; operators go into the graph."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 With random odd sizes products of bfloat16 matrices take five to eight times as long, and a prediction from them is as wrong.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

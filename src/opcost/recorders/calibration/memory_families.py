@@ -3,8 +3,6 @@
 The order of draws in each decides all later cases, as that of the families does: calibrations resume by their position.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

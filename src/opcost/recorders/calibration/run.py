@@ -3,8 +3,6 @@
 `cases` and `memory_families` draw the cases, `plan` orders them without an end, and `run` times them.
 """
 
-from __future__ import annotations
-
 import platform
 import random
 import statistics

@@ -1,7 +1,5 @@
 """PyTorch on the CPU and on CUDA. Importing this package does not import torch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from opcost.core.profile import Profile

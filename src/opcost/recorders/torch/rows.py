@@ -1,7 +1,5 @@
 """From nested events to the rows of a profile: one per operator that the model's code called."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias

@@ -3,8 +3,6 @@
 msgspec skips every field that is not declared here without making an object of it.
 """
 
-from __future__ import annotations
-
 import re
 from decimal import Decimal
 from functools import cache

@@ -6,8 +6,6 @@ its own code. While the call that launches it runs it is that call, which takes 
 the call it is the launch that takes time, and beyond what launches take, whatever else the work needed: an event, another stream.
 """
 
-from __future__ import annotations
-
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter

@@ -9,8 +9,6 @@ found by its correlation. The field `External id` is only a check: in old traces
 would give wrong owners.
 """
 
-from __future__ import annotations
-
 import re
 from array import array
 from collections import Counter

@@ -1,7 +1,5 @@
 """Memory over time, from the allocations in a trace: the peak of each device, what allocated it, and what is left after steps."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise

@@ -1,7 +1,5 @@
 """The reader of Kineto's traces: recognises one, reads it into columns, links them, and makes a profile of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

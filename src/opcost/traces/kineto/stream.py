@@ -6,8 +6,6 @@ block apart by its braces, leaves bad events out and records what is wrong with 
 (`_trailer`). Whether a cut was right is not guessed: what was cut inside an event does not decode.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from array import array

@@ -1,7 +1,5 @@
 """MegEngine's two recordings: the profile that `load_and_run --profile` writes, and the imperative Chrome timeline."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

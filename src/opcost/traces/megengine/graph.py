@@ -5,8 +5,6 @@ Times are seconds from the first event of each clock. `start` is when the operat
 tool computes with, seconds as they are written included, is kept in `Profile.extra["megengine"]`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress

@@ -4,8 +4,6 @@ The worker opens one scope per module and function around each operator; inside 
 with shape and element type. The kernel on the device's thread carries the operator's number.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Both forms are read into the same `XlaTrace`; `hlo` reads the compiled programs 
 work. An executed instruction of a compiled program is a row.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping

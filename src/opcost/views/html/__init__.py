@@ -5,8 +5,6 @@ that nothing else can run or be loaded, whatever is in the data; the script show
 of `assets`, each as a function that returns its exports, in the order in which they need each other.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """An answer about a profile as the page has it: its lines, how devices were used, what to do; and the whole profile over time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sheets and reports as the page has them: columns, tables, trees and graphs; of comparisons and sweeps also bars and curves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

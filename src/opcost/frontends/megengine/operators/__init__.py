@@ -1,7 +1,5 @@
 """What is known about each type of operators: rows of `operators.json`, and in each module functions that they name."""
 
-from __future__ import annotations
-
 from opcost.frontends.megengine.operators import convolution, elements, layers, vision
 from opcost.frontends.megengine.operators.table import DATA, FUNCTIONS
 from opcost.frontends.rows import RowOperator

@@ -3,8 +3,6 @@
 MegEngine packs the channels of images and filters for its kernels in many layouts, and converts them into each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

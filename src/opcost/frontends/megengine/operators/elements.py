@@ -1,7 +1,5 @@
 """Elements computed one by one, created, moved, and picked by index; and the numbers that are known without data."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any

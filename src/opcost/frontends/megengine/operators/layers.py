@@ -1,7 +1,5 @@
 """Layers beside convolutions: products, attention, recurrent layers, norms, pools, reductions and sorts."""
 
-from __future__ import annotations
-
 from math import prod
 
 from opcost.core import shapes as sh

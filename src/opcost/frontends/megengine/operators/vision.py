@@ -1,7 +1,5 @@
 """Images: interpolation, warping, colours, regions of interest, windows laid out."""
 
-from __future__ import annotations
-
 from opcost.core.graph import NO_ATTRS
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape, product, replaced
 from opcost.frontends.megengine.operators.convolution import image

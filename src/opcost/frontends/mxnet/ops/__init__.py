@@ -1,7 +1,5 @@
 """What operators of MXNet do: rows of `operators.json`, and in each module the functions that they name, of one family."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cache
 from typing import Any

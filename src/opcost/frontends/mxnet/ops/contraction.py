@@ -1,7 +1,5 @@
 """Products of matrices: fully connected layers, dot and its relatives, attention, recurrent layers; and linear algebra."""
 
-from __future__ import annotations
-
 from math import isqrt, prod
 
 from opcost.core import shapes as sh

@@ -1,7 +1,5 @@
 """Graphs inside nodes: loops, branches, and operators that an optimizer has fused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

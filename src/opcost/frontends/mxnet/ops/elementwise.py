@@ -1,7 +1,5 @@
 """Elements computed one by one, reduced along axes, sorted, and tensors made of no other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, prod
 

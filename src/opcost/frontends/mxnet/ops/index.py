@@ -1,7 +1,5 @@
 """Tensors joined to one or cut into several, elements looked up or put by index, and sequences of different lengths."""
 
-from __future__ import annotations
-
 from opcost.core import shapes as sh
 from opcost.core.shapes import Dims, Extent, Mismatch, Shape
 from opcost.frontends.mxnet.ops.table import FUNCTIONS, SymbolCall, parts_of

@@ -1,7 +1,5 @@
 """Convolutions, pools, norms, softmax and the heads that know how they are trained."""
 
-from __future__ import annotations
-
 from math import prod
 
 from opcost.core import shapes as sh

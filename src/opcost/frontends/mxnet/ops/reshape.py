@@ -1,7 +1,5 @@
 """The same elements in other shapes, other places and other types: reshaped, stretched, sliced, padded, transposed, cast."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from opcost.core import shapes as sh

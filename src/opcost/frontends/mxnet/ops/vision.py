@@ -1,7 +1,5 @@
 """Images at other sizes, values between their elements, boxes and regions."""
 
-from __future__ import annotations
-
 import struct
 from math import prod
 

@@ -1,7 +1,5 @@
 """Models of diffusers: what is denoised or encoded, in the shape that its first layer reads, and the other arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any, ClassVar

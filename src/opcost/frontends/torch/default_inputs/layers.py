@@ -3,8 +3,6 @@
 Several shapes may fit one layer. They are tried in order, the usual ones first, and the first with which the model runs is taken.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import partial

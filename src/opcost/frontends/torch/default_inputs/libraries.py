@@ -1,7 +1,5 @@
 """All libraries in the order in which they are tried, and those whose models have one kind of input."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from itertools import chain, islice

@@ -1,7 +1,5 @@
 """Models of transformers: which arguments are given follows from the model, their sizes from its configuration."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product

@@ -1,7 +1,5 @@
 """The state of a run: which values there are, in whose memory they are, what is known of them, and which operators ran."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import cache

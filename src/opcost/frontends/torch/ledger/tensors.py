@@ -1,7 +1,5 @@
 """Tensors without data, their signatures and lifetimes, and what is known of an operator with given signatures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
 from functools import partial

@@ -3,8 +3,6 @@
 Whether an object can be counted is decided here by what is already loaded, without importing torch.
 """
 
-from __future__ import annotations
-
 import sys
 
 from opcost.frontends.registry import FUNCTIONS

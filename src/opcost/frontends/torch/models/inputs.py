@@ -1,7 +1,5 @@
 """Inputs for a model: the user's own, made from shapes, or the defaults of the model or its library."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from math import prod

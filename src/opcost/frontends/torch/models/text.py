@@ -4,8 +4,6 @@ The content of a cache is not known from outside: heads may share it, layers may
 fixed size. So the model is run once on a few tokens, and its calls of the cache are repeated on another one, with more tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """The model inside a wrapper (data parallel, compiled, exported), and a model around a bare function."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from inspect import getattr_static

@@ -1,7 +1,5 @@
 """One call of an operator: its trial without the user's data, its translation, and the description of what it makes."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import sys

@@ -4,8 +4,6 @@ Those in Python also import its decompositions first, a second of a fresh proces
 row-major floats that agree in type), every other is left to PyTorch; a test compares the two over many shapes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise

@@ -5,8 +5,6 @@ small integers and booleans (and constants made from them), so they keep their c
 their operators are computed for real.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any

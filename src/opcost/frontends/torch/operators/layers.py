@@ -1,7 +1,5 @@
 """Operators that are recorded as a whole or by their parts: packed sequences, recurrent layers, nested tensors, control flow."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

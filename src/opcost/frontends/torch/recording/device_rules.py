@@ -5,8 +5,6 @@ no device, and may be counted as on a GPU, whose rules are others. So the rules 
 that no tensor has: a run includes that key for its thread alone. Whether autocast is on, and in which type, PyTorch itself keeps.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

@@ -4,8 +4,6 @@ The jagged layout is a class of PyTorch's that takes an operator apart into oper
 those are seen. The strided layout is taken apart in compiled code, unseen, so it is counted in the jagged layout.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext

@@ -1,7 +1,5 @@
 """A forward pass that failed: what happened, in which module, on which line, and what to do."""
 
-from __future__ import annotations
-
 import re
 import threading
 from concurrent import futures

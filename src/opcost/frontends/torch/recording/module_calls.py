@@ -5,8 +5,6 @@ only the thread that records and those that forward starts (`Threads`); calls fr
 threads of the autograd engine are an exception on demand: with checkpoints, a backward pass on a device calls modules there.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import threading

@@ -6,8 +6,6 @@ its other arguments, so without data this is worked out once and remembered. The
 run on or written to. A run for real is for models whose control flow depends on float values, and for blocks of the user's code.
 """
 
-from __future__ import annotations
-
 import sys
 import weakref
 from contextlib import suppress

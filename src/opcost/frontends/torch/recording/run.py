@@ -1,7 +1,5 @@
 """Run a model once without data (forward, and backward and update where requested), and hand over the graph."""
 
-from __future__ import annotations
-
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence

@@ -5,8 +5,6 @@ seen. Two things that it does beside are not: it runs operators without data on 
 results, and it frees and allocates the memory of gathered weights, which tensors without data do not have.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping

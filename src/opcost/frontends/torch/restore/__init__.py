@@ -4,8 +4,6 @@ A forward pass does change things: caches, counters, buffers assigned anew, list
 Without this, tensors without data would stay behind. Everything is compared by identity and restored only where it differs.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager

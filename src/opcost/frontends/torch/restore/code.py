@@ -4,8 +4,6 @@ Only what the code names is kept, starting from the methods that a forward pass 
 thousands of functions, of which a model names a few dozen.
 """
 
-from __future__ import annotations
-
 import functools
 import gc
 import sys

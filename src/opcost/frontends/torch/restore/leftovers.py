@@ -5,8 +5,6 @@ done only where a tensor does survive: results are removed from caches; a tensor
 a real run would have left; and for any other there is an error now instead of a crash later.
 """
 
-from __future__ import annotations
-
 import functools
 import gc
 from collections import deque

@@ -1,7 +1,5 @@
 """The state of the whole process that a run may change: switches, random generators, and functions of PyTorch."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

@@ -4,8 +4,6 @@ No code of the user's classes runs here: the methods of a subclass of a containe
 or hash, may raise or change something. So methods are those of Python's own classes, and keys are identities.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import threading

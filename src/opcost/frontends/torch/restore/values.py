@@ -3,8 +3,6 @@
 Methods are those of Python's own classes, because those of a user's subclass may raise, or change something.
 """
 
-from __future__ import annotations
-
 import ctypes
 import io
 import random

@@ -11,7 +11,7 @@ entry of a table takes what its neighbour has. In a JSON table each operator in 
 The tests are collected and run once, which also shows the functions that each of them enters. For each change a process is
 forked, which imports the package again with the one file as if it lay there changed, and runs the tests that enter the changed
 function; nothing is written. The first that fails ends the attempt. EQUIVALENT lists the changes that cannot change any number,
-with the reason. At the end stands what was noticed in each room; less than 95 % in one of them is an error.
+with the reason. At the end is what was noticed in each room; less than 95 % in one of them is an error.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ ROOMS = {
     "rules": Room("src/opcost/rules", "tests/rules --ignore=tests/rules/test_docs.py"),
     "aten": Room(
         "src/opcost/frontends/aten",
-        "tests/frontends/aten tests/frontends/torch/aten tests/traces/test_one_price.py tests/traces/test_profiler_words.py "
+        "tests/frontends/aten tests/frontends/torch/aten tests/traces/test_one_cost.py tests/traces/test_profiler_words.py "
         "-k 'not every_pointwise and not run_has and not loads_nothing and not samples_reach'",
     ),
     "nodes": Room(
@@ -203,9 +203,6 @@ EQUIVALENT: dict[str, str] = {
     "allocator: PASSES = 3 [3 → 4]": "by the third pass memory is as it stays",
     "allocator: self.most_reserved = 0 [0 → 1]": "it is never less than a segment",
     "allocator: place = bisect_left(free, (size, -1)) [1 → 2]": "no address is negative",
-    "allocator: found = Handed([block.size for block in _held(allocator, lives.lasting)], [], [], [], 0) [0 → 1]": (
-        "is replaced before it is handed out"
-    ),
     "indexing: yield Index(axis_of(axis if isinstance(axis, int) else 0, rank), places[0], places[1], places[2], places[3]) "
     "[0 → 1]": "the reader of files makes whole numbers of all axes",
     "move: place = axis if isinstance(axis, int) else 0 [0 → 1]": "the reader of files makes whole numbers of all axes",
@@ -214,7 +211,7 @@ EQUIVALENT: dict[str, str] = {
         "without the shape of the result nothing is counted"
     ),
     "gains: if wait and last is not None: [wait and last is not None → (wait or last is not None)]": (
-        "whoever waits is one of those of which the last is the largest, and a wait of nothing is left out"
+        "a rank that waits is one of those of which the last is the largest, and a wait of nothing is left out"
     ),
     "idle: if starts[place] > reached: [starts[place] > reached → (starts[place] >= reached)]": (
         "adds a gap of no length"
@@ -243,10 +240,10 @@ EQUIVALENT: dict[str, str] = {
     "lengths: return weights((self.first, self.last) if self.first < self.last else (self.first, self.first + 1), tokens) "
     "[1 → 2]": "both ends are the same step",
     "lengths: elif last - first > 1 and piece.holds(middle, report(middle)): [last - first → (last + first)]": (
-        "of two steps the first is the middle, and both are told by themselves"
+        "of two steps the first is the middle, and both are counted themselves"
     ),
     "predict: self.device += weight * (row.device_ns or 0) [0 → 1]": "every row of a prediction has a time",
-    "predict: self.host += weight * (row.host_ns or 0) [0 → 1]": "without times of the host their sum is not told",
+    "predict: self.host += weight * (row.host_ns or 0) [0 → 1]": "without times of the host their sum is not reported",
     'predict: lists = max(1, round(given / max(1, len(outs)))) + (not raw.endswith("_")) [1 → 2]': (
         "a single tensor takes as many kernels in any number of lists"
     ),

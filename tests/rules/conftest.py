@@ -30,24 +30,24 @@ class Declared(Mapping[str, Attr]):
         return len(self.attrs)
 
 
-class Pricer(Protocol):
+class CostFunction(Protocol):
     def __call__(
         self, kind: str, ins: Sequence[Tensor], outs: Sequence[Tensor], *, convention: Convention = ..., **attrs: Attr
     ) -> Cost: ...
 
 
 @pytest.fixture(scope="session")
-def cost() -> Pricer:
+def cost() -> CostFunction:
     """The cost of one operator given by the shapes of its inputs and outputs (float32 unless a spec says otherwise)."""
 
     def spec(tensor: Tensor) -> TensorSpec:
         return tensor if isinstance(tensor, TensorSpec) else TensorSpec(tensor)
 
-    def price(
+    def computed(
         kind: str, ins: Sequence[Tensor], outs: Sequence[Tensor], *, convention: Convention = DEFAULT, **attrs: Attr
     ) -> Cost:
         check_operator(kind, "", attrs, len(ins), len(outs))
         view = OpView(kind, "", tuple(map(spec, ins)), tuple(map(spec, outs)), Declared(kind, attrs), convention)
         return default_rules()[kind](view)
 
-    return price
+    return computed

@@ -1,4 +1,4 @@
-"""The price of a composite function is the number of its steps; a step that is composite itself brings its own."""
+"""The cost of a composite function is the number of its steps; a step that is composite itself brings its own."""
 
 from __future__ import annotations
 

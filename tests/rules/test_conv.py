@@ -36,15 +36,15 @@ def test_a_bias_is_flops_and_not_macs(cost: Any) -> None:
 
 def test_a_grouped_convolution_counts_only_its_group(cost: Any) -> None:
     n, cin, cout, groups, k, out = 2, 8, 16, 4, 3, 14
-    price = cost("conv", [(n, cin, 16, 16), (cout, cin // groups, k, k)], [(n, cout, out, out)])
-    assert price.macs == n * cout * out * out * (cin // groups) * k * k
+    result = cost("conv", [(n, cin, 16, 16), (cout, cin // groups, k, k)], [(n, cout, out, out)])
+    assert result.macs == n * cout * out * out * (cin // groups) * k * k
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_convolutions_of_every_rank_count_alike(cost: Any, axes: int) -> None:
     n, cin, cout, k, out = 2, 3, 4, 3, 6
-    price = cost("conv", [(n, cin, *[8] * axes), (cout, cin, *[k] * axes)], [(n, cout, *[out] * axes)])
-    assert price.macs == n * cout * out**axes * cin * k**axes
+    result = cost("conv", [(n, cin, *[8] * axes), (cout, cin, *[k] * axes)], [(n, cout, *[out] * axes)])
+    assert result.macs == n * cout * out**axes * cin * k**axes
 
 
 def test_an_unbatched_convolution_is_a_batch_of_one(cost: Any) -> None:
@@ -56,8 +56,8 @@ def test_an_unbatched_convolution_is_a_batch_of_one(cost: Any) -> None:
 
 def test_a_transposed_convolution_counts_every_input_element(cost: Any) -> None:
     n, cin, cout, groups, k, h, out = 2, 8, 12, 2, 4, 5, 10
-    price = cost("conv", [(n, cin, h, h), (cin, cout // groups, k, k)], [(n, cout, out, out)], transposed=True)
-    assert price.macs == n * cin * h * h * (cout // groups) * k * k
+    result = cost("conv", [(n, cin, h, h), (cin, cout // groups, k, k)], [(n, cout, out, out)], transposed=True)
+    assert result.macs == n * cin * h * h * (cout // groups) * k * k
 
 
 def test_a_fused_activation_adds_its_flops(cost: Any) -> None:
@@ -79,9 +79,9 @@ def test_each_gradient_that_is_computed_has_the_forward_macs_once(
     x, weight, y = (n, cin, h, h), (cout, cin // groups, k, k), (n, cout, out, out)
     forward = n * cout * out * out * (cin // groups) * k * k
     outs = {"input": x, "weight": weight, "bias": (cout,)}
-    price = cost("conv", [y, x, weight], [outs[g] for g in grads], grads=grads)
-    assert price.macs == products * forward
-    assert price.flops == 2 * products * forward + ("bias" in grads) * n * cout * out * out
+    result = cost("conv", [y, x, weight], [outs[g] for g in grads], grads=grads)
+    assert result.macs == products * forward
+    assert result.flops == 2 * products * forward + ("bias" in grads) * n * cout * out * out
 
 
 def test_a_gradient_reads_only_what_it_needs(cost: Any) -> None:
@@ -98,15 +98,15 @@ def test_a_gradient_reads_only_what_it_needs(cost: Any) -> None:
 def test_the_gradient_of_a_transposed_convolution_counts_input_elements(cost: Any) -> None:
     n, cin, cout, k, h, out = 2, 6, 4, 2, 5, 10
     x, weight, y = (n, cin, h, h), (cin, cout, k, k), (n, cout, out, out)
-    price = cost("conv", [y, x, weight], [x, weight], grads=("input", "weight"), transposed=True)
-    assert price.macs == 2 * n * cin * h * h * cout * k * k
+    result = cost("conv", [y, x, weight], [x, weight], grads=("input", "weight"), transposed=True)
+    assert result.macs == 2 * n * cin * h * h * cout * k * k
 
 
 def test_a_packed_weight_brings_the_exact_number(cost: Any) -> None:
     n, cin, cout, k, out = 1, 3, 4, 3, 6
     macs, y = n * cout * out * out * cin * k * k, n * cout * out * out
-    price = cost("conv", [(n, cin, 8, 8)], [(n, cout, out, out)], macs=macs, bias=True, then=("relu",))
-    assert (price.macs, price.flops) == (macs, 2 * macs + y + y)
+    result = cost("conv", [(n, cin, 8, 8)], [(n, cout, out, out)], macs=macs, bias=True, then=("relu",))
+    assert (result.macs, result.flops) == (macs, 2 * macs + y + y)
     assert cost("conv", [(n, cin, 8, 8)], [(n, cout, out, out)], macs=macs).flops == 2 * macs
 
 
@@ -127,25 +127,25 @@ def test_a_weight_with_an_axis_of_groups_samples_and_multiplies_by_its_kernel(
 ) -> None:
     groups, cin, cout, k, h, out, taps = 2, 3, 5, 3, 8, 6, 4
     x, y = (*batch, groups * cin, h, h), (*batch, groups * cout, out, out)
-    price = cost("conv", [x, (groups, cout, cin, k, k)], [y], grouped=True, sampled=taps)
+    result = cost("conv", [x, (groups, cout, cin, k, k)], [y], grouped=True, sampled=taps)
     n = prod(batch)
     macs = n * groups * cout * out * out * cin * k * k
-    assert (price.macs, price.flops) == (macs, 2 * macs + n * out * out * groups * cin * k * k * taps * 2)
+    assert (result.macs, result.flops) == (macs, 2 * macs + n * out * out * groups * cin * k * k * taps * 2)
 
 
 def test_the_gradient_of_a_deformable_convolution_reads_its_positions_too(cost: Any) -> None:
     n, cin, cout, k, h, out = 2, 3, 4, 3, 8, 6
     x, weight, y = TensorSpec((n, cin, h, h)), TensorSpec((cout, cin, k, k)), TensorSpec((n, cout, out, out))
     positions = TensorSpec((n, 2 * k * k, out, out))
-    price = cost("conv", [y, x, weight, positions], [x, weight], grads=("input", "weight"))
-    assert price.macs == 2 * n * cout * out * out * cin * k * k
-    assert price.bytes_read == y.nbytes + x.nbytes + weight.nbytes + positions.nbytes
+    result = cost("conv", [y, x, weight, positions], [x, weight], grads=("input", "weight"))
+    assert result.macs == 2 * n * cout * out * out * cin * k * k
+    assert result.bytes_read == y.nbytes + x.nbytes + weight.nbytes + positions.nbytes
 
 
 def test_the_gradient_of_a_complex_bias_adds_both_parts(cost: Any) -> None:
     x, weight, y = (TensorSpec(shape, "complex64") for shape in ((2, 3, 8), (4, 3, 3), (2, 4, 6)))
-    price = cost("conv", [y, x, weight], [TensorSpec((4,), "complex64")], grads=("bias",))
-    assert (price.macs, price.flops) == (0, 2 * 2 * 4 * 6)
+    result = cost("conv", [y, x, weight], [TensorSpec((4,), "complex64")], grads=("bias",))
+    assert (result.macs, result.flops) == (0, 2 * 2 * 4 * 6)
 
 
 def test_a_complex_mac_is_one_mac_and_eight_flops(cost: Any) -> None:
@@ -154,9 +154,9 @@ def test_a_complex_mac_is_one_mac_and_eight_flops(cost: Any) -> None:
     def c64(*shape: int) -> TensorSpec:
         return TensorSpec(shape, "complex64")
 
-    price = cost("conv", [c64(n, cin, 8, 8), c64(cout, cin, k, k), c64(cout)], [c64(n, cout, out, out)])
+    result = cost("conv", [c64(n, cin, 8, 8), c64(cout, cin, k, k), c64(cout)], [c64(n, cout, out, out)])
     macs = n * cout * out * out * cin * k * k
-    assert (price.macs, price.flops) == (macs, 8 * macs + 2 * n * cout * out * out)
+    assert (result.macs, result.flops) == (macs, 8 * macs + 2 * n * cout * out * out)
 
 
 @given(n=SIZE, cin=SIZE, cout=SIZE, groups=SIZE, k=SIZE, h=SIZE, out=SIZE)

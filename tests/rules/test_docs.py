@@ -17,11 +17,11 @@ def test_the_page_of_rules_is_up_to_date() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_every_kind_stands_on_the_page_of_rules(kind: str) -> None:
+def test_every_kind_is_on_the_page_of_rules(kind: str) -> None:
     page = (DOCS / "rules.md").read_text(encoding="utf-8")
     assert (f"### {kind}\n" in page) == (kind != "unknown")
 
 
 @pytest.mark.parametrize("quantity", [*STATS, "peak_bytes", "coverage"])
-def test_every_quantity_stands_on_the_page_of_quantities(quantity: str) -> None:
+def test_every_quantity_is_on_the_page_of_quantities(quantity: str) -> None:
     assert f"`{quantity}`" in (DOCS / "quantities.md").read_text(encoding="utf-8")

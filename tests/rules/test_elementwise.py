@@ -91,14 +91,14 @@ def test_several_outputs_each_cost_theirs(cost: Any) -> None:
 
 def test_the_front_end_may_say_how_many_elements_are_computed(cost: Any) -> None:
     batch, hidden = 2, 5
-    price = cost(
+    result = cost(
         "elementwise",
         [(batch, 4 * hidden)],
         [(batch, hidden), (batch, hidden)],
         fn="lstm_cell",
         elements=batch * hidden,
     )
-    assert price.flops == FLOPS_PER_ELEMENT["lstm_cell"] * batch * hidden
+    assert result.flops == FLOPS_PER_ELEMENT["lstm_cell"] * batch * hidden
 
 
 def test_complex_arithmetic_is_counted_in_real_operations(cost: Any) -> None:

@@ -28,8 +28,8 @@ def test_a_copy_to_another_type_moves_bytes_of_both(cost: Any) -> None:
 
 def test_a_copy_in_place_does_not_read_the_destination(cost: Any) -> None:
     n = 10
-    price = cost("copy", [(n,), TensorSpec((n,), "float16")], [(n,)], overwrites=True)
-    assert price == Cost(bytes_read=2 * n, bytes_written=4 * n)
+    result = cost("copy", [(n,), TensorSpec((n,), "float16")], [(n,)], overwrites=True)
+    assert result == Cost(bytes_read=2 * n, bytes_written=4 * n)
 
 
 def test_a_broadcast_source_is_read_once() -> None:
@@ -67,8 +67,8 @@ def test_an_embedding_reads_only_the_rows_it_looks_up(cost: Any) -> None:
 
 def test_an_embedding_never_reads_more_than_its_table(cost: Any) -> None:
     vocabulary, width, tokens = 5, 64, 700
-    price = cost("embedding", [(vocabulary, width), int64(tokens)], [(tokens, width)])
-    assert price.bytes_read == 4 * vocabulary * width + 8 * tokens
+    result = cost("embedding", [(vocabulary, width), int64(tokens)], [(tokens, width)])
+    assert result.bytes_read == 4 * vocabulary * width + 8 * tokens
 
 
 @pytest.mark.parametrize(
@@ -80,15 +80,15 @@ def test_an_embedding_bag_combines_the_rows(
 ) -> None:
     vocabulary, width, bags, each = 100, 8, 3, 5
     weights = [(bags, each)] if weighted else []
-    price = cost(
+    result = cost(
         "embedding",
         [(vocabulary, width), int64(bags, each), *weights],
         [(bags, width)],
         reduce=reduce,
         weighted=weighted,
     )
-    assert price.flops == bags * each * width * per_looked_up + bags * width * per_output
-    assert price.bytes_read == 4 * bags * each * width + 8 * bags * each + 4 * bags * each * weighted
+    assert result.flops == bags * each * width * per_looked_up + bags * width * per_output
+    assert result.bytes_read == 4 * bags * each * width + 8 * bags * each + 4 * bags * each * weighted
 
 
 def test_the_gradient_of_an_embedding_adds_every_row_and_writes_the_table(cost: Any) -> None:
@@ -111,8 +111,8 @@ def test_a_gather_never_reads_more_than_there_is(cost: Any) -> None:
 
 def test_a_scatter_copies_what_it_does_not_put(cost: Any) -> None:
     rows, width, put = 1000, 8, 7
-    price = cost("scatter", [(rows, width), int64(put, width), (put, width)], [(rows, width)])
-    assert price == Cost(
+    result = cost("scatter", [(rows, width), int64(put, width), (put, width)], [(rows, width)])
+    assert result == Cost(
         bytes_read=4 * rows * width + 8 * put * width + 4 * put * width, bytes_written=4 * rows * width
     )
 
@@ -122,9 +122,9 @@ def test_a_scatter_copies_what_it_does_not_put(cost: Any) -> None:
 )
 def test_a_scatter_in_place_moves_only_what_it_puts(cost: Any, fn: str, per_element: int) -> None:
     rows, width, put = 1000, 8, 7
-    price = cost("scatter", [(rows, width), int64(put, width), (put, width)], [(rows, width)], fn=fn, overwrites=True)
+    result = cost("scatter", [(rows, width), int64(put, width), (put, width)], [(rows, width)], fn=fn, overwrites=True)
     touched = 4 * put * width
-    assert price == Cost(
+    assert result == Cost(
         flops=put * width * per_element,
         bytes_read=8 * put * width + 4 * put * width + (touched if per_element else 0),
         bytes_written=touched,
@@ -137,25 +137,25 @@ def test_a_complex_sum_adds_both_parts_of_what_it_puts(cost: Any) -> None:
 
 
 def test_a_scatter_in_place_never_writes_more_than_there_is(cost: Any) -> None:
-    price = cost("scatter", [(2, 8), int64(70, 8), (70, 8)], [(2, 8)], fn="add", overwrites=True)
-    assert price.bytes_written == 4 * 2 * 8
-    assert price.bytes_read == (8 + 4) * 70 * 8 + 4 * 2 * 8
+    result = cost("scatter", [(2, 8), int64(70, 8), (70, 8)], [(2, 8)], fn="add", overwrites=True)
+    assert result.bytes_written == 4 * 2 * 8
+    assert result.bytes_read == (8 + 4) * 70 * 8 + 4 * 2 * 8
 
 
 def test_a_scatter_of_one_value_puts_as_many_as_there_are_indices(cost: Any) -> None:
-    price = cost("scatter", [(10, 8), int64(7, 8)], [(10, 8)], fn="add")
-    assert price.flops == 7 * 8
+    result = cost("scatter", [(10, 8), int64(7, 8)], [(10, 8)], fn="add")
+    assert result.flops == 7 * 8
 
 
-def test_the_third_tensor_tells_how_many_are_put_whatever_follows_it(cost: Any) -> None:
-    price = cost("scatter", [(10, 8), int64(7, 8), (7, 8), int64(1)], [(10, 8)], fn="add")
-    assert price.flops == 7 * 8
+def test_the_third_tensor_is_what_is_put_whatever_follows_it(cost: Any) -> None:
+    result = cost("scatter", [(10, 8), int64(7, 8), (7, 8), int64(1)], [(10, 8)], fn="add")
+    assert result.flops == 7 * 8
 
 
 def test_the_front_end_may_say_how_many_elements_are_put(cost: Any) -> None:
     rows, width, put = 10, 8, 3  # whole rows by index, from one broadcast value
-    price = cost("scatter", [(rows, width), int64(put), ()], [(rows, width)], fn="add", elements=put * width)
-    assert price.flops == put * width
+    result = cost("scatter", [(rows, width), int64(put), ()], [(rows, width)], fn="add", elements=put * width)
+    assert result.flops == put * width
 
 
 class TestCollective:
@@ -175,13 +175,13 @@ class TestCollective:
 
     def test_all_gather_receives_the_others_parts(self, cost: Any) -> None:
         g, n = self.RANKS, self.N
-        price = cost("collective", [(n,)], [(g * n,)], fn="all_gather", group=g)
-        assert price == Cost(bytes_read=4 * (g - 1) * n, bytes_written=4 * (g - 1) * n)
+        result = cost("collective", [(n,)], [(g * n,)], fn="all_gather", group=g)
+        assert result == Cost(bytes_read=4 * (g - 1) * n, bytes_written=4 * (g - 1) * n)
 
     def test_all_to_all_keeps_its_own_part(self, cost: Any) -> None:
         g, n = self.RANKS, self.N
-        price = cost("collective", [(n,)], [(n,)], fn="all_to_all", group=g)
-        assert price == Cost(bytes_read=4 * n * (g - 1) // g, bytes_written=4 * n * (g - 1) // g)
+        result = cost("collective", [(n,)], [(n,)], fn="all_to_all", group=g)
+        assert result == Cost(bytes_read=4 * n * (g - 1) // g, bytes_written=4 * n * (g - 1) // g)
 
     def test_one_way_traffic_and_waiting(self, cost: Any) -> None:
         n = self.N

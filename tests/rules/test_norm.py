@@ -109,5 +109,5 @@ def test_softmax_is_five_operations_per_element(cost: Any) -> None:
 
 def test_the_gradient_of_softmax_is_four_operations_per_element(cost: Any) -> None:
     multiply, add, subtract, multiply_again = 1, 1, 1, 1
-    price = cost("softmax", [X, X], [X], grad=True)
-    assert price.flops == NUMEL * (multiply + add + subtract + multiply_again)
+    result = cost("softmax", [X, X], [X], grad=True)
+    assert result.flops == NUMEL * (multiply + add + subtract + multiply_again)

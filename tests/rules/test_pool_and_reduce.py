@@ -24,8 +24,8 @@ WINDOW = 3 * 3
     ],
 )
 def test_pooling_looks_at_every_element_of_the_window(cost: Any, fn: str, per_output: int) -> None:
-    price = cost("pool", [X], [Y], fn=fn, window=WINDOW)
-    assert (price.macs, price.flops) == (0, OUT * per_output)
+    result = cost("pool", [X], [Y], fn=fn, window=WINDOW)
+    assert (result.macs, result.flops) == (0, OUT * per_output)
 
 
 def test_max_pooling_that_keeps_indices_writes_them(cost: Any) -> None:
@@ -114,8 +114,8 @@ def test_complex_sums_add_both_parts(cost: Any) -> None:
 
 def test_a_list_operator_reduces_every_input(cost: Any) -> None:
     square, add, root = 1, 1, 1
-    price = cost("reduce", [(3,), (5,)], [(), ()], fn="norm", each=True)
-    assert price.flops == (3 + 5) * (square + add) + 2 * root
+    result = cost("reduce", [(3,), (5,)], [(), ()], fn="norm", each=True)
+    assert result.flops == (3 + 5) * (square + add) + 2 * root
 
 
 def test_an_answer_that_is_no_tensor_costs_its_inputs_only(cost: Any) -> None:

@@ -25,12 +25,12 @@ UNIT_GRADIENT = {
 @pytest.mark.parametrize("cell", GATES)
 def test_one_layer_multiplies_input_and_state_by_every_gate(cost: Any, cell: str) -> None:
     time, batch, size, hidden = 7, 2, 5, 3
-    price = cost(
+    result = cost(
         "recurrent", [(time, batch, size)], [(time, batch, hidden)],
         cell=cell, steps=time * batch, layers=((size, hidden, hidden),),
     )  # fmt: skip
-    assert price.macs == time * batch * GATES[cell] * hidden * (size + hidden)
-    assert price.flops == 2 * price.macs + time * batch * hidden * UNIT[cell]
+    assert result.macs == time * batch * GATES[cell] * hidden * (size + hidden)
+    assert result.flops == 2 * result.macs + time * batch * hidden * UNIT[cell]
 
 
 def test_two_biases_are_added_in_every_gate(cost: Any) -> None:
@@ -43,29 +43,29 @@ def test_two_biases_are_added_in_every_gate(cost: Any) -> None:
 def test_layers_and_directions_add_up(cost: Any) -> None:
     steps, size, hidden = 14, 5, 3
     first, second = (size, hidden, hidden), (2 * hidden, hidden, hidden)
-    price = cost(
+    result = cost(
         "recurrent", [(steps, size)], [(steps, 2 * hidden)], cell="lstm", steps=steps,
         layers=(first, first, second, second),
     )  # fmt: skip
-    assert price.macs == steps * 4 * hidden * (2 * (size + hidden) + 2 * (2 * hidden + hidden))
+    assert result.macs == steps * 4 * hidden * (2 * (size + hidden) + 2 * (2 * hidden + hidden))
 
 
 def test_a_projection_shrinks_the_state_and_costs_a_product(cost: Any) -> None:
     steps, size, hidden, projected = 14, 5, 6, 2
-    price = cost(
+    result = cost(
         "recurrent", [(steps, size)], [(steps, projected)], cell="lstm", steps=steps,
         layers=((size, hidden, projected),),
     )  # fmt: skip
-    assert price.macs == steps * (4 * hidden * (size + projected) + hidden * projected)
+    assert result.macs == steps * (4 * hidden * (size + projected) + hidden * projected)
 
 
 def test_a_packed_batch_counts_its_real_steps(cost: Any) -> None:
     lengths, size, hidden = (7, 4, 1), 5, 3
     steps = sum(lengths)
-    price = cost(
+    result = cost(
         "recurrent", [(steps, size)], [(steps, hidden)], cell="rnn_relu", steps=steps, layers=((size, hidden, hidden),)
     )
-    assert price.macs == sum(length * hidden * (size + hidden) for length in lengths)
+    assert result.macs == sum(length * hidden * (size + hidden) for length in lengths)
 
 
 @pytest.mark.parametrize("cell", GATES)
@@ -79,7 +79,7 @@ def test_the_gradient_has_twice_the_macs(cost: Any, cell: str) -> None:
 
 
 @pytest.mark.parametrize("cell", GATES)
-def test_what_nobody_asks_the_gradient_of_is_not_counted(cost: Any, cell: str) -> None:
+def test_gradients_of_constants_are_not_counted(cost: Any, cell: str) -> None:
     time, batch, size, hidden = 7, 2, 5, 3
     op = "recurrent", [(time * batch, size)], [(time * batch, hidden)]
     attrs = {"cell": cell, "steps": time * batch, "layers": ((size, hidden, hidden),), "grad": True}

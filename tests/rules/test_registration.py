@@ -65,11 +65,11 @@ def test_a_callers_rules_replace_a_rule_only_for_that_caller() -> None:
     assert len(changed) == len(default_rules())
 
 
-def test_nobody_knows_an_unknown_operator() -> None:
+def test_an_unknown_operator_has_no_rule() -> None:
     assert default_rules().for_op("unknown", "mylib::op") is None
 
 
-def test_a_fault_of_the_own_rules_is_raised_and_not_told_as_a_plug_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_the_own_rules_is_raised_and_not_reported_as_a_plug_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(rules: Rules) -> None:
         raise ValueError("our own fault")
 
@@ -79,7 +79,7 @@ def test_a_fault_of_the_own_rules_is_raised_and_not_told_as_a_plug_ins(monkeypat
         default_rules.__wrapped__()
 
 
-def test_a_cost_moves_all_inputs_and_outputs_unless_told() -> None:
+def test_a_cost_moves_all_inputs_and_outputs_by_default() -> None:
     view = OpView("copy", ins=(TensorSpec((2, 3)), TensorSpec((5,), "int8")), outs=(TensorSpec((7,), "float16"),))
     assert view.cost(flops=1) == Cost(flops=1, bytes_read=2 * 3 * 4 + 5, bytes_written=7 * 2)
     assert view.cost(bytes_read=0, bytes_written=1) == Cost(bytes_written=1)

@@ -43,7 +43,7 @@ def test_the_gradient_of_an_antialiased_filter_reaches_its_taps(cost: Any) -> No
     assert cost("resize", [small], [large], fn="bilinear", taps=taps, grad=True).flops == 2 * 3 * 4 * 4 * taps * 2
 
 
-def test_sampling_takes_the_four_corners_unless_told(cost: Any) -> None:
+def test_sampling_takes_the_four_corners_by_default(cost: Any) -> None:
     corners = 2 * 2
     assert cost("sample", [(1, 3, 9, 9), (1, 5, 5, 2)], [(1, 3, 5, 5)]).flops == 3 * 5 * 5 * corners * 2
 
@@ -104,8 +104,8 @@ def test_multilabel_margin_compares_all_pairs_of_classes(cost: Any) -> None:
     n, classes = 6, 10
     target = TensorSpec((n, classes), "int64")
     subtract, add, maximum, total = 1, 1, 1, 1
-    price = cost("loss", [(n, classes), target], [()], fn="multilabel_margin")
-    assert price.flops == n * classes * classes * (subtract + add + maximum + total)
+    result = cost("loss", [(n, classes), target], [()], fn="multilabel_margin")
+    assert result.flops == n * classes * classes * (subtract + add + maximum + total)
 
 
 @pytest.mark.parametrize("fn", sorted(LOSSES))
@@ -170,15 +170,15 @@ def test_a_transform_of_length_one_is_nothing(cost: Any) -> None:
 def test_sorting_is_n_log_n_comparisons(cost: Any, length: int, comparisons: int) -> None:
     rows = 3
     indices = TensorSpec((rows, length), "int64")
-    price = cost("sort", [(rows, length)], [(rows, length), indices], length=length)
-    assert price.flops == rows * length * comparisons
+    result = cost("sort", [(rows, length)], [(rows, length), indices], length=length)
+    assert result.flops == rows * length * comparisons
 
 
 @pytest.mark.parametrize(("selected", "comparisons"), [(1, 1), (2, 1), (5, 3), (1000, 10)])
 def test_keeping_the_best_costs_the_logarithm_of_their_number(cost: Any, selected: int, comparisons: int) -> None:
     rows, length = 3, 1000
-    price = cost("sort", [(rows, length)], [(rows, selected)], length=length, selected=selected)
-    assert price.flops == rows * length * comparisons
+    result = cost("sort", [(rows, length)], [(rows, selected)], length=length, selected=selected)
+    assert result.flops == rows * length * comparisons
 
 
 class TestLinalg:

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 
 def samples(each: int) -> Iterator[tuple[str, Callable[[], None]]]:
-    """The first so many samples of every operator in float32, with its name; each is run before the next is asked for."""
+    """The first `each` samples of every operator in float32, with its name; each is run before the next is made."""
     pytest.importorskip("expecttest", reason="PyTorch's test samples need it")
     from torch.testing._internal import common_utils
     from torch.testing._internal.common_methods_invocations import op_db

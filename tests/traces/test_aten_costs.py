@@ -90,13 +90,13 @@ def test_a_traced_operator_costs_what_the_same_operator_costs_in_a_count(
     assert traced
 
 
-def test_views_are_free_and_nothing_is_priced_twice(rows: tuple[ProfileRow, ...]) -> None:
+def test_views_are_free_and_nothing_is_counted_twice(rows: tuple[ProfileRow, ...]) -> None:
     kinds = Counter((row.type, row.kind) for row in rows)
     assert kinds["aten::as_strided", "view"] > 0
     # What PyTorch takes apart, and a convolution around that of a library, give way to the inner one that does the work.
     assert {kind for name, kind in kinds if name in ("aten::transpose", "aten::adaptive_avg_pool2d")} == {""}
     assert {kind for name, kind in kinds if name in ("aten::conv2d", "aten::convolution")} == {""}
-    # What a count shows whole keeps its price, and what it calls has its kind and no price.
+    # What a count shows whole keeps its cost, and what it calls has its kind and no cost.
     for outer, inner, kind in (("mean", "sum", "reduce"), ("embedding", "index_select", "embedding")):
         covered = [row for row in rows if row.type == f"aten::{inner}" and _lies_in(row, f"aten::{outer}", rows)]
         assert {(row.kind, row.cost) for row in covered} == {(kind, None)}
@@ -137,12 +137,12 @@ def _word(value: str) -> str:
     return "ScalarList" if value.startswith("[") else "Scalar" if value else ""
 
 
-def test_a_sum_whose_axes_are_not_told_has_a_kind_and_no_results() -> None:
+def test_a_sum_over_unknown_axes_has_a_kind_and_no_results() -> None:
     found = traced_operator("aten::sum", b"[[2, 3], [], []]", b'["float", "ScalarList", "Scalar"]', b"", b"")
     assert (found.kind, [spec.shape for spec in found.ins], found.outs) == ("reduce", [(2, 3)], ())
 
 
-def test_the_name_alone_tells_the_kind_where_a_trace_has_no_shapes() -> None:
+def test_the_name_alone_gives_the_kind_where_a_trace_has_no_shapes() -> None:
     assert traced_operator("aten::conv2d", b"", b"", b"", b"") == TracedOperator("conv", ())
     assert traced_operator("aten::gelu_backward", b"", b"", b"", b"") == TracedOperator("elementwise", ())
     assert traced_operator("mylib::conv2d", b"", b"", b"", b"") == TracedOperator("", ())

@@ -1,4 +1,4 @@
-"""Damaged and hostile files: one clear message, and with `partial` what stands before the damage."""
+"""Damaged and hostile files: one clear message, and with `partial` what is before the damage."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_two_traces_in_one_file_are_an_error(tmp_path: Path, name: str) -> None:
     assert opcost.read_profile(path, partial=True).rows
 
 
-def test_an_empty_file_a_directory_and_no_file_are_told_apart(tmp_path: Path) -> None:
+def test_an_empty_file_a_directory_and_no_file_have_messages_of_their_own(tmp_path: Path) -> None:
     empty = tmp_path / "empty.json"
     empty.touch()
     with pytest.raises(SourceError, match="is an empty file"):
@@ -299,7 +299,7 @@ def test_a_duration_below_zero_counts_as_none_and_a_note_says_so(tmp_path: Path)
 
 @pytest.mark.parametrize("lost", ["ts", "dur"])
 @pytest.mark.parametrize("known", [True, False], ids=["all categories known", "an unknown category among them"])
-def test_events_without_their_times_are_left_out_and_told(tmp_path: Path, lost: str, *, known: bool) -> None:
+def test_events_without_their_times_are_left_out_with_a_note(tmp_path: Path, lost: str, *, known: bool) -> None:
     events = [operator("aten::add", n, 1) for n in range(3)]
     others = [] if known else [operator("mine", 7, 1, cat="my_own")]
     path = write(tmp_path / "t.json", [*events, *others])
@@ -353,7 +353,7 @@ def test_a_gzip_file_of_several_members_and_padding_is_one_file(tmp_path: Path, 
     assert opcost.read_profile(path).rows == opcost.read_profile(TRACES[name]).rows
 
 
-def test_a_damaged_byte_in_a_gzip_file_leaves_what_stands_before_it(tmp_path: Path) -> None:
+def test_a_damaged_byte_in_a_gzip_file_leaves_what_is_before_it(tmp_path: Path) -> None:
     packed = bytearray(TRACES["kineto"].read_bytes())
     packed[len(packed) * 2 // 3] ^= 0xFF
     path = tmp_path / "flipped.json.gz"

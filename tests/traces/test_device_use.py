@@ -69,7 +69,7 @@ def test_after_the_host_waited_for_the_device_the_gap_is_of_that(tmp_path: Path)
     assert (use.idle_synchronised_ns, use.idle_host_ns, use.idle_launch_ns) == (30 * US, 30 * US, 8 * US)
 
 
-def test_the_wait_for_the_next_batch_is_told_apart(tmp_path: Path) -> None:
+def test_the_wait_for_the_next_batch_has_a_cause_of_its_own(tmp_path: Path) -> None:
     load = host("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 15, 40)
     use = use_of([launch(1, 0), kernel(1, 10, 20), load, launch(2, 50), kernel(2, 50, 60)], tmp_path / "t.json")
     assert (use.idle_input_ns, use.idle_host_ns) == (20 * US, 10 * US)
@@ -97,7 +97,7 @@ def test_collectives_and_copies_count_where_nothing_else_ran(tmp_path: Path) -> 
     assert said.index("busy") < said.index("calls")  # above the table
 
 
-def test_the_first_step_is_told_apart(tmp_path: Path) -> None:
+def test_the_first_step_is_reported_by_itself(tmp_path: Path) -> None:
     steps = [
         host("user_annotation", f"ProfilerStep#{n}", 100 * n, 100 * n + length)
         for n, length in enumerate((90, 10, 20, 30))
@@ -210,7 +210,7 @@ def test_gaps_that_every_step_has_are_a_rate(tmp_path: Path) -> None:
     assert (gain.what, gain.time_ns) == ("idle: host-bound", 599 * US)
 
 
-def test_what_runs_beside_other_work_is_told_too(tmp_path: Path) -> None:
+def test_what_runs_beside_other_work_is_reported_too(tmp_path: Path) -> None:
     events = [
         kernel(1, 0, 10),
         kernel(2, 5, 30, "ncclDevKernel_AllReduce", 20),
@@ -273,7 +273,7 @@ def test_steps_that_no_schedule_marked(tmp_path: Path, marks: list[tuple[str, in
 
 
 @pytest.mark.parametrize(
-    ("told", "known"),
+    ("name", "known"),
     [
         ("NVIDIA H100 80GB HBM3", "h100"), ("NVIDIA H100 PCIe", "h100-pcie"), ("NVIDIA H200", "h200"), ("NVIDIA H200 NVL", None),
         ("NVIDIA B200", "b200"), ("NVIDIA GB200", "gb200"), ("NVIDIA H20", "h20"), ("NVIDIA H20-3e", None),
@@ -285,16 +285,16 @@ def test_steps_that_no_schedule_marked(tmp_path: Path, marks: list[tuple[str, in
         ("NVIDIA GeForce RTX 3090 Ti", None), ("NVIDIA GeForce RTX 4090", "rtx4090"), ("AMD Radeon Graphics", None), ("", None),
     ],
 )  # fmt: skip
-def test_the_peaks_are_those_of_the_device_that_the_trace_names(tmp_path: Path, told: str, known: str | None) -> None:
+def test_the_peaks_are_those_of_the_device_that_the_trace_names(tmp_path: Path, name: str, known: str | None) -> None:
     path = tmp_path / "t.json"
-    fields = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": told}] * 2}
+    fields = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": name}] * 2}
     path.write_text(json.dumps({**fields, "traceEvents": [kernel(1, 0, 1)]}), encoding="utf-8")
     profile = opcost.read_profile(path)
     assert query(profile).peak.partition(":")[0] == (known or "")
     assert query(profile, device="t4").peak.startswith("t4")
 
 
-def test_idle_time_without_a_cause_is_told_beside_that_with_one(tmp_path: Path) -> None:
+def test_idle_time_without_a_cause_is_reported_beside_that_with_one(tmp_path: Path) -> None:
     # 30 µs until a launch that is there, 40 µs before work whose launch is not in the trace: of a span of 100 µs.
     events = [kernel(1, 0, 10), launch(2, 40), kernel(2, 40, 50), kernel(3, 90, 100)]
     use_of(events, tmp_path / "t.json")
@@ -313,7 +313,7 @@ def test_a_trace_without_shapes_says_how_to_record_them(tmp_path: Path) -> None:
     assert not any(hint in note.text for note in opcost.read_profile(tmp_path / "t.json").notes)
 
 
-def test_an_operator_that_runs_as_another_is_priced_where_its_kernel_is(tmp_path: Path) -> None:
+def test_an_operator_that_runs_as_another_has_its_cost_where_its_kernel_is(tmp_path: Path) -> None:
     shapes = {"Input Dims": [[8, 16]], "Input type": ["float"], "Concrete Inputs": [""]}
     inner = {"Input Dims": [[8, 16], []], "Input type": ["float", "Scalar"], "Concrete Inputs": ["", "0"]}
     events = [
@@ -384,7 +384,7 @@ def test_the_steps_begin_where_the_work_before_them_ended(
 ) -> None:
     events = [step(number, *mark) for number, mark in enumerate(marks)]
     events += [launch(1, 10), launch(2, 90), launch(3, 100), launch(4, 250), launch(6, 400)]
-    # the second was launched before the second step, the third as it began, the sixth as the last ended; the fifth by nobody
+    # the second was launched before the second step, the third as it began, the sixth as the last ended; the fifth has no launch
     events += [kernel(1, 20, 60), kernel(2, *second, stream=8), kernel(3, 160, 180), kernel(4, 260, 270)]
     events += [kernel(5, 310, 330), kernel(6, 405, 425)]
     path = tmp_path / "t.json"

@@ -59,7 +59,7 @@ def test_onnx_runtime_kernels_belong_to_their_node(tmp_path: Path) -> None:
         {"cat": "Session", "name": "model_run", "ts": 0, "dur": 90, "args": {}},
         {"cat": "Node", "name": "a_kernel_time", "ts": 1, "dur": 5, "args": {"op_name": "MatMul", "provider": "CUDA"}},
         {"cat": "Kernel", "name": "gemm", "ts": 20, "dur": 7, "args": {"parent_name": "a_kernel_time", "stream": "7"}},
-        {"cat": "Kernel", "name": "lost", "ts": 30, "dur": 2, "args": {"parent_name": "nobody"}},
+        {"cat": "Kernel", "name": "lost", "ts": 30, "dur": 2, "args": {"parent_name": "missing"}},
     ]
     path = tmp_path / "gpu.json"
     path.write_text(json.dumps(events), encoding="utf-8")
@@ -104,7 +104,7 @@ def test_mxnet_aggregate_as_text_has_the_sums_of_the_trace() -> None:
     }
 
 
-def test_openvino_summary_without_layers_is_told_apart() -> None:
+def test_openvino_summary_without_layers_is_refused() -> None:
     with pytest.raises(SourceError, match="without layers") as caught:
         opcost.read_profile(DATA / "openvino" / "benchmark_report.csv")
     assert "average_counters" in caught.value.hint

@@ -1,4 +1,4 @@
-"""Traces that are made to do harm: to fill the memory, to keep a reader busy, to end in an error that nobody foresaw."""
+"""Traces that are made to do harm: to fill the memory, to keep a reader busy, to end in an unforeseen error."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_half_a_character_becomes_one_that_can_be_shown() -> None:
 
 
 def answered(content: Any, folder: Path) -> Profile | None:
-    """The profile, asked and shown; None where it is refused. Everything else is a fault."""
+    """The profile, queried and shown; None where it is refused. Everything else is a fault."""
     path = folder / "trace.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     try:

@@ -210,7 +210,7 @@ def test_a_launch_outside_the_window_and_one_outside_any_operator_are_unattribut
 
 
 @pytest.mark.parametrize("strange", [{"ph": "Z"}, {"cat": "new_thing"}, {"cat": None}, {"ph": None}], ids=str)
-def test_an_event_that_nobody_knows_changes_no_other(tmp_path: Path, strange: dict) -> None:
+def test_an_unknown_event_changes_no_other(tmp_path: Path, strange: dict) -> None:
     trace = [op("aten::addmm", 0, 20, args={"External id": 3}), launch(1, 1), kernel(30, 2, 1)]
     other = {key: value for key, value in {**op("x", 3, 1, tid=2), **strange}.items() if value is not None}
     expected = by_name(opcost.read_profile(write(tmp_path / "a.json", trace)))

@@ -57,7 +57,7 @@ def test_the_bytes_of_the_tensors_are_those_of_megengines_footprint(name: str) -
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_the_price_of_products_is_megengines_own(name: str) -> None:
+def test_the_cost_of_products_is_megengines_own(name: str) -> None:
     footprints = raw(name)["profiler"]["opr_footprint"]
     products = [
         row

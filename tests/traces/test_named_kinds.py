@@ -13,7 +13,7 @@ from opcost.traces import openvino
 from opcost.traces.mxnet import mxnet_kind
 from opcost.traces.openvino import openvino_kind
 
-ONLY_A_GRAPH_TELLS = {
+KNOWN_ONLY_IN_A_GRAPH = {
     "_CachedOp", "_CachedOpThreadSafe", "_NDArray", "_Native", "_cond", "_foreach", "_npi_Custom", "_npi_einsum", "_npx_cond",
     "_npx_foreach", "_npx_while_loop", "_while_loop", "Custom",
 }  # fmt: skip
@@ -22,7 +22,7 @@ ONLY_A_GRAPH_TELLS = {
 
 def test_every_operator_of_the_front_end_has_a_kind_by_its_name() -> None:
     without = {name for name in all_operators() if not mxnet_kind(name) and not name.startswith("_sg_")}
-    assert without == ONLY_A_GRAPH_TELLS
+    assert without == KNOWN_ONLY_IN_A_GRAPH
 
 
 def test_a_name_has_the_kind_that_the_front_end_gives_it_whatever_the_call() -> None:
@@ -57,7 +57,7 @@ def test_a_gradient_has_the_kind_of_its_operator_and_an_old_name_that_of_the_new
     assert not mxnet_kind("WaitForVar")
 
 
-def test_what_only_a_run_tells_stands_beside_the_table() -> None:
+def test_what_is_known_only_in_a_run_is_beside_the_table() -> None:
     """A graph hands the same tensor on; where that took time, it was a copy. oneDNN names what it fused by the main part."""
     assert (kind_of("identity"), mxnet_kind("identity")) == ("view", "copy")
     assert (kind_of("_sg_onednn_conv"), mxnet_kind("_sg_onednn_conv")) == ("", "conv")

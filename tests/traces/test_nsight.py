@@ -1,4 +1,4 @@
-"""Exports of Nsight Systems: real ones against what `nsys stats` says of them, and ones that somebody made to do harm."""
+"""Exports of Nsight Systems: real ones against what `nsys stats` says of them, and ones made to do harm."""
 
 from __future__ import annotations
 
@@ -39,18 +39,20 @@ def test_kernels_are_those_of_the_tool_s_own_summary(operators: opcost.Profile) 
     for name, duration in launched(operators.rows):
         if not name.startswith("Mem"):
             spent[name].append(duration)
-    told = {row["Name"]: (int(row["Total Time (ns)"]), int(row["Instances"])) for row in table("cuda_gpu_kern_sum")}
-    assert {name: (sum(times), len(times)) for name, times in spent.items()} == told
+    expected = {row["Name"]: (int(row["Total Time (ns)"]), int(row["Instances"])) for row in table("cuda_gpu_kern_sum")}
+    assert {name: (sum(times), len(times)) for name, times in spent.items()} == expected
     assert not operators.unattributed
 
 
 def test_copies_move_what_the_tool_says(operators: opcost.Profile) -> None:
-    told = {row["Operation"]: (int(row["Count"]), float(row["Total (MB)"])) for row in table("cuda_gpu_mem_size_sum")}
+    expected = {
+        row["Operation"]: (int(row["Count"]), float(row["Total (MB)"])) for row in table("cuda_gpu_mem_size_sum")
+    }
     words = {"HtoD": "memcpy Host-to-Device", "DtoD": "memcpy Device-to-Device", "Memset": "memset"}
     copies = [(copy, next(word for word in words if word in copy["name"])) for copy in operators.extra["copies"]]
-    assert len(copies) == len(told)
+    assert len(copies) == len(expected)
     for copy, word in copies:
-        assert (copy["number"], round(copy["bytes"] / 1e6, 3)) == told[f"[CUDA {words[word]}]"]
+        assert (copy["number"], round(copy["bytes"] / 1e6, 3)) == expected[f"[CUDA {words[word]}]"]
     assert next(copy["bytes"] for copy, word in copies if word == "HtoD") == 3 * 4 * (
         4 * 3 * 32 * 32
     )  # float32, 3 steps

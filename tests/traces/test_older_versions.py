@@ -13,7 +13,7 @@ SCALARS = [str(LENGTH), str(LENGTH), "0.", "True", "False", "0.125"]
 
 
 def flash_attention(*, absent: int) -> TracedOperator:
-    """The call with so many arguments behind its scale, of which none is given."""
+    """The call with `more` arguments behind its scale, of which none is given."""
     dims = [SHAPE] * 3 + [[]] * (2 + len(SCALARS) + absent)
     types = ["c10::BFloat16"] * 3 + [""] * 2 + ["Scalar"] * len(SCALARS) + [""] * absent
     concrete = [""] * 5 + SCALARS + [""] * absent

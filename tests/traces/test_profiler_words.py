@@ -78,7 +78,7 @@ def test_events_are_made_as_the_profiler_writes_them(tmp_path: Path) -> None:
 def test_no_setting_makes_the_profiler_write_texts_types_in_lists_and_indices(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Were this to fail, `gelu`, `cat` and `index` could have a price in a trace."""
+    """Were this to fail, `gelu`, `cat` and `index` could have a cost in a trace."""
     x = torch.randn(4, 8)
     runs: dict[str, Callable[[], Any]] = {
         "aten::gelu": lambda: torch.nn.functional.gelu(x, approximate="tanh"),
@@ -91,15 +91,15 @@ def test_no_setting_makes_the_profiler_write_texts_types_in_lists_and_indices(
     path = tmp_path / "trace.json"
     recorded.export_chrome_trace(str(path))
     events = [event for event in json.loads(path.read_text())["traceEvents"] if event.get("cat") == "cpu_op"]
-    told = {
+    written = {
         name: next(
             (e["args"]["Input type"], e["args"]["Concrete Inputs"]) for e in events if e["name"].startswith(name)
         )
         for name in runs
     }
-    assert told["aten::gelu"] == (["float", ""], ["", ""])
-    assert told["aten::cat"] == (["TensorList", "Scalar"], ["", "0"])
-    assert told["aten::index"] == (["float", ""], ["", ""])
+    assert written["aten::gelu"] == (["float", ""], ["", ""])
+    assert written["aten::cat"] == (["TensorList", "Scalar"], ["", "0"])
+    assert written["aten::index"] == (["float", ""], ["", ""])
 
 
 def test_element_types_go_by_the_names_and_numbers_of_the_profiler(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ ARRIVALS = {0: (10, 40), 1: (25, 42), 2: (18, 60)}
 """When each rank enters the two collectives, in microseconds; each ends 5 µs after the last one has come."""
 
 
-def trace(rank: int, *, told: bool = True) -> dict:
+def trace(rank: int, *, rank_known: bool = True) -> dict:
     ends = [max(arrivals[place] for arrivals in ARRIVALS.values()) + 5 for place in range(2)]
     events = []
     for place, (start, end) in enumerate(zip(ARRIVALS[rank], ends, strict=True)):
@@ -36,7 +36,7 @@ def trace(rank: int, *, told: bool = True) -> dict:
             {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "pid": rank, "tid": 20, "ts": start,
              "dur": end - start, "args": args},
         ]  # fmt: skip
-    info = {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 3}} if told else {}
+    info = {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 3}} if rank_known else {}
     return {"schemaVersion": 1, **info, "traceEvents": events}
 
 
@@ -109,13 +109,13 @@ def test_the_use_of_each_rank_s_device_is_answered(folder: Path) -> None:
 
 def test_names_give_ranks_where_traces_do_not_and_ten_comes_after_nine(tmp_path: Path) -> None:
     for rank in (9, 10):
-        (tmp_path / f"run_rank{rank}.json").write_text(json.dumps(trace(0, told=False)), encoding="utf-8")
+        (tmp_path / f"run_rank{rank}.json").write_text(json.dumps(trace(0, rank_known=False)), encoding="utf-8")
     found = reduce_ranks([tmp_path], workers=1)
     assert found.frame["rank"].unique().sort().to_list() == [9, 10]
     assert found.notes == ()
     for name in ("b", "a"):
         (tmp_path / "other").mkdir(exist_ok=True)
-        (tmp_path / "other" / f"{name}.json").write_text(json.dumps(trace(0, told=False)), encoding="utf-8")
+        (tmp_path / "other" / f"{name}.json").write_text(json.dumps(trace(0, rank_known=False)), encoding="utf-8")
     numbered = reduce_ranks([tmp_path / "other"], workers=1)
     assert numbered.frame["rank"].unique().sort().to_list() == [0, 1]
     assert [note.code for note in numbered.notes] == ["ranks"]
@@ -209,15 +209,17 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(folder: Path, monkeypatch: 
     assert done[2] == done[3]
 
 
-def test_processes_give_the_same_as_one_and_tell_how_far_they_are(folder: Path) -> None:
+def test_processes_give_the_same_as_one_and_report_their_progress(folder: Path) -> None:
     alone = reduce_ranks([folder], workers=1, cache="none").frame
-    told: list[tuple[int, int]] = []
-    together = reduce_ranks([folder], workers=2, cache="none", progress=lambda done, total: told.append((done, total)))
+    reported: list[tuple[int, int]] = []
+    together = reduce_ranks(
+        [folder], workers=2, cache="none", progress=lambda done, total: reported.append((done, total))
+    )
     assert together.frame.equals(alone)
     total = sum(file.stat().st_size for file in folder.iterdir())
-    assert [of for _, of in told] == [total] * 3
-    assert [done for done, _ in told] == sorted({done for done, _ in told})
-    assert told[-1] == (total, total)  # bytes, so that a large file counts for more than a small one
+    assert [of for _, of in reported] == [total] * 3
+    assert [done for done, _ in reported] == sorted({done for done, _ in reported})
+    assert reported[-1] == (total, total)  # bytes, so that a large file counts for more than a small one
 
 
 def test_there_are_no_more_processes_than_the_memory_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,17 +234,17 @@ def test_there_are_no_more_processes_than_the_memory_holds(folder: Path, monkeyp
 
 
 @pytest.mark.usefixtures("one_process")
-def test_all_that_was_read_is_a_parquet_file_that_others_ask(
+def test_all_that_was_read_is_a_parquet_file_for_other_tools(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "results.parquet"
     files = [str(path) for path in sorted(folder.glob("*.json"))]
     assert run(["analyze", *files, "-o", str(target)]) == 0
-    asked = (
+    collectives = (
         pl.scan_parquet(target).filter(pl.col("what") == "collective").group_by("rank").agg(pl.col("device_ns").sum())
     )
     stays = {rank: 1000 * (30 - first + 65 - second) for rank, (first, second) in ARRIVALS.items()}
-    assert dict(asked.collect().iter_rows()) == stays
+    assert dict(collectives.collect().iter_rows()) == stays
     duckdb = pytest.importorskip("duckdb")
     query = f"SELECT rank, sum(device_ns) FROM '{target}' WHERE what = 'collective' GROUP BY rank"
     assert {rank: int(spent) for rank, spent in duckdb.sql(query).fetchall()} == stays

@@ -1,4 +1,4 @@
-"""Operators that were once unpriced in traces, recorded with PyTorch's own profiler and held against a count of the same call."""
+"""Operators that once had no cost in traces, recorded with PyTorch's own profiler and compared with a count of the same call."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def traced(run: Callable[[], Any], path: Path) -> tuple[ProfileRow, ...]:
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_it_costs_in_a_trace_what_it_costs_in_a_count(name: str, tmp_path: Path) -> None:
-    """`var` and its kind are dispatched twice under one name, and are one execution with one price."""
+    """`var` and its kind are dispatched twice under one name, and are one execution with one cost."""
     call = OPERATORS[name]
     rows = traced(lambda: call(X.clone()), tmp_path / "trace.json")
     (row,) = (row for row in rows if row.type == name)
@@ -67,7 +67,7 @@ AROUND_OTHERS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("run", AROUND_OTHERS.values(), ids=AROUND_OTHERS)
-def test_what_calls_others_on_its_way_has_its_price_and_they_have_none(run: Callable[[], Any], tmp_path: Path) -> None:
+def test_an_operator_that_calls_others_has_its_cost_and_they_have_none(run: Callable[[], Any], tmp_path: Path) -> None:
     rows = traced(run, tmp_path / "trace.json")
     counted = opcost.count(run).totals.flops
     assert sum(row.cost.flops for row in rows if row.cost) == counted > 0
@@ -95,9 +95,7 @@ def test_an_lstm_has_the_products_of_its_gates(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtypes", [("float32", "float32"), ("float16", "float16"), ("float32", "float16")])
-def test_what_is_joined_has_no_price_because_the_types_in_a_list_are_not_written(
-    dtypes: tuple[str, str], tmp_path: Path
-) -> None:
+def test_cat_has_no_cost_because_the_types_in_a_list_are_not_written(dtypes: tuple[str, str], tmp_path: Path) -> None:
     """The profiler writes the same event for all of these, and they move different numbers of bytes."""
     parts = [X.to(getattr(torch, dtype)) for dtype in dtypes]
     rows = traced(lambda: torch.cat(parts), tmp_path / "trace.json")
@@ -107,7 +105,7 @@ def test_what_is_joined_has_no_price_because_the_types_in_a_list_are_not_written
 
 
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
-def test_gelu_has_no_price_because_its_approximation_is_not_written(approximate: str, tmp_path: Path) -> None:
+def test_gelu_has_no_cost_because_its_approximation_is_not_written(approximate: str, tmp_path: Path) -> None:
     rows = traced(lambda: nn.functional.gelu(X, approximate=approximate), tmp_path / "trace.json")
     (row,) = (row for row in rows if row.type == "aten::gelu")
     assert (row.kind, row.cost) == ("elementwise", None)

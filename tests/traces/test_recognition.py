@@ -1,4 +1,4 @@
-"""Which reader a trace is for: what makes it one decides, wherever that stands and whatever stands around it."""
+"""Which reader a trace is for: what makes it one decides, wherever that is and whatever is around it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KINETO = {
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzipped"])
 @pytest.mark.parametrize("name", KINETO)
-def test_a_kineto_trace_is_one_whatever_stands_before_its_events(tmp_path: Path, name: str, *, packed: bool) -> None:
+def test_a_kineto_trace_is_one_whatever_is_before_its_events(tmp_path: Path, name: str, *, packed: bool) -> None:
     fields, events = KINETO[name]
     path = tmp_path / "trace.json"
     content = json.dumps({**fields, "traceEvents": events}).encode()
@@ -67,7 +67,7 @@ def test_two_claims_are_an_error_that_says_what_was_seen_and_a_reader_can_be_nam
         opcost.read_profile(doubtful, reader="kinetto")
 
 
-def test_what_nobody_reads_is_named_with_its_fields_and_the_readers(tmp_path: Path) -> None:
+def test_an_unknown_format_is_reported_with_its_fields_and_the_readers(tmp_path: Path) -> None:
     path = tmp_path / "results.json.gz"
     path.write_bytes(gzip.compress(b'{"another-tool": [{"metadata": {"pid": 1}}], "more": 1}'))
     with pytest.raises(UnknownSource, match="gzipped, with the fields 'another-tool', 'more'") as caught:

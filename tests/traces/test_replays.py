@@ -66,7 +66,7 @@ def owners(profile: opcost.Profile) -> list[tuple[str, int]]:
     return [(row.type, len(row.kernels)) for row in profile.rows if row.kernels]
 
 
-def test_every_replay_is_an_execution_of_the_captured_operators_with_their_price(tmp_path: Path) -> None:
+def test_every_replay_is_an_execution_of_the_captured_operators_with_their_cost(tmp_path: Path) -> None:
     events = [
         *captured(*ROCM),
         *replay("gemm", "clamp", "gemm"),

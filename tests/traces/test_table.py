@@ -54,7 +54,7 @@ def test_a_large_trace_is_a_profile_of_groups_with_the_same_sums(path: Path, mon
     assert "grouped" in {note.code for note in groups.notes}
 
 
-def test_above_many_executions_rows_stand_for_all_that_are_alike_unless_each_is_asked_for(
+def test_above_many_executions_rows_are_groups_of_equal_ones_unless_each_is_requested(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = DATA / "kineto" / "cuda_fwd_stack.json.gz"
@@ -70,20 +70,20 @@ def test_above_many_executions_rows_stand_for_all_that_are_alike_unless_each_is_
     assert "is a group of all executions" in " ".join(capsys.readouterr().out.split())
 
 
-def test_what_has_no_price_is_counted_by_executions(monkeypatch: pytest.MonkeyPatch) -> None:
-    path = DATA / "kineto" / "cpu_gpt_fwd_shapes_flops.json.gz"  # on the host no kernel tells what `gelu` is
+def test_operators_without_a_cost_are_counted_by_executions(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = DATA / "kineto" / "cpu_gpt_fwd_shapes_flops.json.gz"  # on the host no kernel shows what `gelu` is
 
-    def told() -> list[str]:
+    def notes() -> list[str]:
         return [
             note.text
             for note in with_costs(opcost.read_profile(path), default_rules()).notes
             if note.code == "unpriced"
         ]
 
-    each = told()
+    each = notes()
     monkeypatch.setattr("opcost.traces.kineto.reader.MANY", 0)
     assert each
-    assert told() == each
+    assert notes() == each
 
 
 def test_busy_and_idle_time_are_those_of_tracelens() -> None:
@@ -136,9 +136,9 @@ def test_only_kineto_traces_are_tabulated() -> None:
 KEYS = ("type", "kind", "module", "phase", "shape", "dtype", "provider", "rank", "step", "kernel", "device", "stream")
 
 
-def sums(profile: Profile, **wishes: object) -> dict:
+def sums(profile: Profile, **options: object) -> dict:
     """Of each line its executions, times, launches, costs and kernels."""
-    answer = opcost.query(profile, top=0, **wishes)
+    answer = opcost.query(profile, top=0, **options)
     return {
         (line.role, tuple(line.labels.items())): (
             line.count,
@@ -162,11 +162,11 @@ def test_questions_have_the_same_answer_whether_executions_are_added_up_or_not(p
     if side == "device" and not any(row.device_ns is not None for row in rows.rows):
         pytest.skip("nothing ran on a device")
     for key in KEYS:
-        wishes = {"side": side, "aggregate_by": (key,), "percentiles": (10, 50, 99)}
-        assert sums(groups, **wishes) == sums(rows, **wishes), key
+        options = {"side": side, "aggregate_by": (key,), "percentiles": (10, 50, 99)}
+        assert sums(groups, **options) == sums(rows, **options), key
     for how in ("mean", "max", "min", "median", "p90"):
-        wishes = {"side": side, "aggregate_by": ("type",), "aggregate": how}
-        assert sums(groups, **wishes) == sums(rows, **wishes), how
+        options = {"side": side, "aggregate_by": ("type",), "aggregate": how}
+        assert sums(groups, **options) == sums(rows, **options), how
 
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)

@@ -18,13 +18,13 @@ STEPS = 3
 
 
 @pytest.mark.parametrize("where", ["cpu", "gpu"])
-def test_both_forms_tell_the_same_executions(where: str) -> None:
+def test_both_forms_have_the_same_executions(where: str) -> None:
     planes, chart = (opcost.read_profile(DATA / f"{where}.{form}.gz") for form in ("xplane.pb", "trace.json"))
 
-    def told(profile: opcost.Profile) -> list[tuple[object, ...]]:
+    def executions(profile: opcost.Profile) -> list[tuple[object, ...]]:
         return sorted((row.name, row.host_ns, row.device_ns, row.device, row.step) for row in profile.rows)
 
-    assert told(planes) == told(chart)
+    assert executions(planes) == executions(chart)
     assert planes.wall_ns == chart.wall_ns
     assert planes.extra == chart.extra
 
@@ -37,7 +37,7 @@ def test_times_are_those_of_the_file() -> None:
     assert {row.step for row in profile.rows} == set(range(STEPS))
 
 
-def test_products_have_the_work_that_their_shapes_tell() -> None:
+def test_products_have_the_work_that_follows_from_their_shapes() -> None:
     """The net: x (4, 128) @ a (128, 512), @ b (512, 256), then a convolution of 4 pictures 16 x 16 with 8 filters 3 x 3."""
     rows = opcost.read_profile(DATA / "cpu.xplane.pb.gz").rows
     first, second, picture = 4 * 128 * 512, 4 * 512 * 256, 4 * 16 * 16 * 8 * 3 * 3
@@ -59,7 +59,7 @@ def test_modules_and_passes_are_those_of_the_program() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scope", "told"),
+    ("scope", "place"),
     [
         ("jit(f)/jvp(Net)/blk0/attn/dot_general", ("dot_general", "Net.blk0.attn", "forward")),
         ("jit(f)/transpose(jvp(jit(f)))/mlp/mul", ("mul", "mlp", "backward")),
@@ -67,8 +67,8 @@ def test_modules_and_passes_are_those_of_the_program() -> None:
         ("", ("", "", "forward")),
     ],
 )
-def test_what_wraps_functions_is_no_module(scope: str, told: tuple[str, str, str]) -> None:
-    assert tuple(place_of(scope)) == told
+def test_what_wraps_functions_is_no_module(scope: str, place: tuple[str, str, str]) -> None:
+    assert tuple(place_of(scope)) == place
 
 
 def test_kernels_of_a_captured_graph_belong_to_the_instructions_that_they_were_made_of() -> None:
@@ -112,13 +112,13 @@ def plane(name: str, *lines: bytes, texts: tuple[str, ...]) -> bytes:
 
 def line(name: str, *events: tuple[int, int, int]) -> bytes:
     """Events by number, beginning and duration in picoseconds, each of the operator of its own name; the line begins at 7 ns."""
-    told = [
+    parts = [
         inside(
             4, number(1, which) + number(2, start) + number(3, spent) + inside(4, number(1, 1) + number(7, which + 2))
         )
         for which, start, spent in events
     ]
-    return inside(2, name) + number(3, 7) + b"".join(told)
+    return inside(2, name) + number(3, 7) + b"".join(parts)
 
 
 def test_on_a_tpu_a_loop_holds_what_it_repeats_and_other_lines_are_made_of_the_same_work(tmp_path: Path) -> None:

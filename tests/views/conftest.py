@@ -31,7 +31,7 @@ def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
 
 
 def tiny_rules() -> Rules:
-    """Just enough to price the graphs below, so that a picture does not change with a rule."""
+    """Just enough rules for the graphs below, so that a picture does not change with a rule."""
     rules = Rules()
     rules.add("conv", lambda op: op.cost(macs=op.outs[0].numel * op.ins[1].numel // op.ins[1].dims[0]))
     rules.add("matmul", lambda op: op.cost(macs=op.outs[0].numel * op.attrs["depth"]))  # type: ignore[operator]
@@ -85,7 +85,7 @@ class Model:
         return number
 
     def holds(self, path: str, name: str, value: int) -> None:
-        """The parameter stands in this module too."""
+        """The parameter is in this module too."""
         self.modules[path]["parameters"].append((name, value))
 
     def op(
@@ -228,7 +228,7 @@ def deep_model(depth: int = 12) -> Report:
 
 
 def big_model(modules: int, ops: int) -> Report:
-    """So many modules, ten in each block, and so many operators."""
+    """`modules` in blocks of ten, and `ops` operators."""
     model = Model("Big")
     y = model.input("x", BATCH, WIDTH)
     leaves = []
@@ -250,7 +250,7 @@ def plain() -> Report:
 
 @pytest.fixture(scope="session")
 def long() -> Report:
-    """The plain one with so many blocks that nobody wants to read them all."""
+    """The plain one with more blocks than a reader wants to see."""
     return plain_model(40)
 
 

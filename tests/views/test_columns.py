@@ -1,4 +1,4 @@
-"""Lines as columns and data frames: the names of `--columns`, exact numbers, and libraries only when they are asked for."""
+"""Lines as columns and data frames: the names of `--columns`, exact numbers, and libraries only when they are requested."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_a_data_frame_holds_the_same(odd: Report, profile: Profile, library: str
         assert list(frame.columns) == list(columns)
         assert len(frame) == len(next(iter(columns.values())))
         for name, values in columns.items():
-            held = frame[name].to_list() if library == "polars" else [_plain(value) for value in frame[name]]
-            assert held == values, name
+            read = frame[name].to_list() if library == "polars" else [_plain(value) for value in frame[name]]
+            assert read == values, name
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Comparisons and verdicts in every view: numbers, absent and unknown amounts, widths, and names that nobody has vetted."""
+"""Comparisons and verdicts in every view: numbers, absent and unknown amounts, widths, and hostile names."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_line_has_the_unit_of_its_quantity() -> None:
     assert cells(exact, "MACs") == ["MACs", "1,500", "2,000,000"]
 
 
-def test_what_is_absent_is_empty_and_what_is_unknown_is_asked() -> None:
+def test_what_is_absent_is_empty_and_what_is_unknown_is_a_question_mark() -> None:
     found = comparison(entry("kind", "conv", "macs", 5, None, absent=(1,)), entry("kind", "pool", "macs", 7, None))
     lines = found.render("md").splitlines()
     assert "| conv | 5 |  |" in lines
@@ -128,7 +128,7 @@ def verdict(name: str = "net") -> Verdict:
     )
 
 
-def test_a_verdict_tells_before_and_after() -> None:
+def test_a_verdict_shows_before_and_after() -> None:
     found = verdict()
     assert not found
     assert "| EXCEEDED | MACs | 100 | 120 | +20 | +20.00% | &lt;+10% |" in found.render("md")

@@ -80,21 +80,26 @@ def test_every_field_of_the_schema_is_described(odd: Report) -> None:
 def test_every_field_of_an_answer_is_described() -> None:
     row = ProfileRow(id=0, name="a", type="aten::mm", device_ns=1, kernels=(Kernel("k", "gpu:0", "7", 0, 1),))
     data = json.loads(query(Profile(meta={}, rows=(row,))).render("json"))
-    told = {*data, *data["lines"][0], *data["devices"][0], *Gain._fields, *data["lines"][0]["kernels"][0]}
-    assert told - set(OWN_LABELS) <= NAMED
+    answer_fields = {*data, *data["lines"][0], *data["devices"][0], *Gain._fields, *data["lines"][0]["kernels"][0]}
+    assert answer_fields - set(OWN_LABELS) <= NAMED
 
 
 def test_every_field_of_a_sheet_is_described() -> None:
     copied = CopySummary("gpu:0", 0, "Memcpy", 1, 1)
     exchanged = CollectiveSummary("gpu:0", 0, "allreduce", "", 2, 4, "Float", "", 1, 1, 1, 1)
     use = Busy("gpu:0", 0, 2, 1, 1, 1, 1, compute_ns=1)
-    told = {"devices": [use], "copies": [copied], "collectives": [exchanged], "ranks": [RankWait(0, 1, 1, 1, 1)]}
-    told |= {
+    answer_fields = {
+        "devices": [use],
+        "copies": [copied],
+        "collectives": [exchanged],
+        "ranks": [RankWait(0, 1, 1, 1, 1)],
+    }
+    answer_fields |= {
         "memory": [AllocatorMemory("gpu:0", 0, 1, 1, 1, 1, 1, 1, 1)],
         "holders": [AllocationHolder("gpu:0", 0, "a", "b", 1, 1)],
     }
-    told |= {"memory_over_time": [AllocatorMemoryOverTime("gpu:0", 0, "1/10", 1, 1, 1)]}
-    extra = {name: [entry._asdict() for entry in entries] for name, entries in told.items()}
+    answer_fields |= {"memory_over_time": [AllocatorMemoryOverTime("gpu:0", 0, "1/10", 1, 1, 1)]}
+    extra = {name: [entry._asdict() for entry in entries] for name, entries in answer_fields.items()}
     profile = askable(Profile(meta={}, rows=(), extra=extra))
     for sheet in (profile.breakdown(), profile.communication(), profile.allocations()):
         data = json.loads(sheet.render("json"))

@@ -40,8 +40,8 @@ def profile(count: int, *, name: str = "n") -> Profile:
     return Profile(meta={"source": f"{name}.json"}, rows=rows, unattributed=lost, wall_ns=1000)
 
 
-def page(asked: Profile, **wishes: object) -> HtmlPage:
-    return HtmlPage(HTML.render(query(asked, **wishes), profile=asked))
+def page(profile: Profile, **options: object) -> HtmlPage:
+    return HtmlPage(HTML.render(query(profile, **options), profile=profile))
 
 
 def totals(tree: dict, quantity: str) -> dict[str, int]:
@@ -68,14 +68,14 @@ def test_nothing_but_its_own_script_may_run_and_nothing_is_loaded(plain: Report)
         assert found.policy == (
             f"default-src 'none'; script-src {hashed(script)}; style-src {hashed(style)}; base-uri 'none'; form-action 'none'"
         )
-        code = script.replace("http://www.w3.org/2000/svg", "")  # the name of a language, which nobody loads
+        code = script.replace("http://www.w3.org/2000/svg", "")  # the name of a language, which no browser loads
         assert not re.search(r"https?:|//\w+\.\w|url\(|@import|\bsrc=|<link|\bhref=", code + style)
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", code)
 
 
 def test_names_are_data_and_nothing_else() -> None:
-    asked = profile(3, name=HOSTILE)
-    for found in (page(asked), page(asked, group_by="module", aggregate_by="type,name")):
+    hostile = profile(3, name=HOSTILE)
+    for found in (page(hostile), page(hostile, group_by="module", aggregate_by="type,name")):
         assert [tag for tag, _ in found.tags] == TAGS
         assert found.inside["title"][0].startswith(TAMED)
         assert TAMED in values(found.data["tree"]["name"])
@@ -85,7 +85,7 @@ def test_names_are_data_and_nothing_else() -> None:
 def test_modules_of_the_script_are_written_after_those_that_they_need() -> None:
     text = bundle("main")
     for asset in ASSETS.glob("*.js"):
-        assert f"const ${asset.stem} = (" in text, "a module that nobody imports"
+        assert f"const ${asset.stem} = (" in text, "a module that no other imports"
         begins = text.index(f"const ${asset.stem} = (")
         for needed in re.findall(r'from "\./(\w+)\.js"', asset.read_text()):
             assert text.index(f"const ${needed} = (") < begins
@@ -119,8 +119,8 @@ def test_operators_stand_on_lines_with_their_costs(odd: Report) -> None:
 
 
 def test_edges_lead_from_who_makes_a_tensor_to_who_reads_it(plain: Report) -> None:
-    told = HtmlPage(plain.render("html")).data["graph"]
-    found = set(zip(told["from"], told["to"], values(told["shape"]), strict=True))
+    data = HtmlPage(plain.render("html")).data["graph"]
+    found = set(zip(data["from"], data["to"], values(data["shape"]), strict=True))
     wanted = {
         (made, read, str(plain.rows[made].outs[plain.rows[made].op.outputs.index(value)]))
         for read, reader in enumerate(plain.rows)
@@ -132,7 +132,7 @@ def test_edges_lead_from_who_makes_a_tensor_to_who_reads_it(plain: Report) -> No
     assert found == wanted
 
 
-def test_what_is_not_counted_stands_out(odd: Report, plain: Report) -> None:
+def test_what_is_not_counted_is_an_alert(odd: Report, plain: Report) -> None:
     data = HtmlPage(odd.render("html")).data
     assert not odd.coverage.complete
     (alert,) = data["alerts"]
@@ -143,20 +143,20 @@ def test_what_is_not_counted_stands_out(odd: Report, plain: Report) -> None:
 
 
 def test_memory_has_its_curve_its_peak_and_who_holds_it(plain: Report) -> None:
-    told = HtmlPage(plain.render("html")).data["memory"]
-    assert told["curve"] == list(plain.memory.curve)
-    assert told["curve"][told["at"]] == told["peak"] == plain.memory.peak_bytes == sum(told["parts"].values())
+    data = HtmlPage(plain.render("html")).data["memory"]
+    assert data["curve"] == list(plain.memory.curve)
+    assert data["curve"][data["at"]] == data["peak"] == plain.memory.peak_bytes == sum(data["parts"].values())
 
 
 def test_layers_of_memory_make_the_curve() -> None:
     for options in ({}, {"backward": True, "optimizer": "adam"}, {"backward": True, "device": "h200"}):
         report = opcost.count(Net(), torch.zeros(2, 3, 8, 8), **options)
-        told = HtmlPage(report.render("html")).data["memory"]
-        steps = len(told["curve"])
-        layers = {layer["name"]: layer.get("curve") or [layer["constant"]] * steps for layer in told["layers"]}
-        assert [sum(held) for held in zip(*layers.values(), strict=True)] == told["curve"]
-        at_peak = {name: curve[told["at"]] for name, curve in layers.items()}
-        assert {name: size for name, size in at_peak.items() if size} == told["parts"]
+        data = HtmlPage(report.render("html")).data["memory"]
+        steps = len(data["curve"])
+        layers = {layer["name"]: layer.get("curve") or [layer["constant"]] * steps for layer in data["layers"]}
+        assert [sum(sizes) for sizes in zip(*layers.values(), strict=True)] == data["curve"]
+        at_peak = {name: curve[data["at"]] for name, curve in layers.items()}
+        assert {name: size for name, size in at_peak.items() if size} == data["parts"]
 
 
 def test_the_page_itself_is_small(plain: Report) -> None:
@@ -176,7 +176,7 @@ def test_too_many_operators_are_not_listed_and_that_is_said(plain: Report, monke
 # -- profiles ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_line_of_an_answer_stands_in_the_page() -> None:
+def test_every_line_of_an_answer_is_in_the_page() -> None:
     (table,) = page(profile(300)).data["tables"]
     assert table["count"] == 300 + len(("unattributed", "total"))
     assert sorted(column(table, "name")[:300]) == sorted(f"n{number}" for number in range(300))
@@ -201,9 +201,9 @@ def test_groups_keep_their_lines_and_sums_stay_at_the_foot() -> None:
     ]  # fmt: skip
 
 
-def test_host_and_device_stand_below_each_other() -> None:
-    asked = profile(2)
-    found = HtmlPage(HTML.render(query(asked), others=[query(asked, side="host")]))
+def test_host_and_device_are_below_each_other() -> None:
+    both = profile(2)
+    found = HtmlPage(HTML.render(query(both), others=[query(both, side="host")]))
     assert [table["title"].split(" by ")[0] for table in found.data["tables"]] == ["device time", "host time"]
 
 
@@ -214,7 +214,7 @@ def test_the_parts_of_a_devices_time_make_its_span() -> None:
     assert dict(map(tuple, use["parts"])) == {"computing": 6, "idle": 146}
 
 
-def test_numbers_that_are_missing_are_none_and_columns_are_those_asked_for() -> None:
+def test_numbers_that_are_missing_are_none_and_columns_are_the_requested_ones() -> None:
     rows = (
         ProfileRow(id=0, name="long", type="t", device_ns=2_000_000),
         ProfileRow(id=1, name="short", type="t", device_ns=900, host_self_ns=4),
@@ -236,12 +236,12 @@ def test_the_tree_of_a_profile_has_modules_operators_and_kernels() -> None:
 
 
 def test_the_timeline_has_every_event_at_its_time() -> None:
-    told = page(profile(3)).data["timeline"]
-    lanes = {lane["title"]: lane for lane in told["lanes"]}
+    data = page(profile(3)).data["timeline"]
+    lanes = {lane["title"]: lane for lane in data["lanes"]}
     assert list(lanes) == ["host", "gpu:0 stream 7"]
     assert lanes["host"]["step"] == [0, 100, 100]
     assert lanes["gpu:0 stream 7"]["step"] == [0, 50, 100, 100]  # the lost kernel begins with the first operator
-    assert next(told["words"][name] for name in lanes["gpu:0 stream 7"]["name"]) == "lost"
+    assert next(data["words"][name] for name in lanes["gpu:0 stream 7"]["name"]) == "lost"
     assert lanes["gpu:0 stream 7"]["length"] == [3, 1, 2, 3]
 
 
@@ -253,10 +253,10 @@ def test_a_difference_carries_its_unit_and_sign() -> None:
         part="total", name="", quantity=QUANTITIES["param_bytes"], amounts=(5, 3), present=(True, True), partial=(False, True)
     )  # fmt: skip
     sources = tuple(Compared(label=label, facts={}) for label in (HOSTILE, "b"))
-    told = HtmlPage(Comparison(sources=sources, entries=(entry,)).changed().render("html")).data
-    (table,) = told["tables"]
+    data = HtmlPage(Comparison(sources=sources, entries=(entry,)).changed().render("html")).data
+    (table,) = data["tables"]
     assert column(table, "difference") == [[-2, "bytes", False, True]]
-    assert TAMED in told["title"]
+    assert TAMED in data["title"]
 
 
 def test_a_module_that_one_source_does_not_have_has_no_amount() -> None:
@@ -272,9 +272,9 @@ def test_a_module_that_one_source_does_not_have_has_no_amount() -> None:
         for name, amounts, present in (("a", (5, 0), (True, False)), ("a.b", (5, 7), (True, True)))
     )
     sources = tuple(Compared(label=label, facts={}) for label in "xy")
-    told = HtmlPage(Comparison(sources=sources, entries=entries).render("html")).data["compared"]
-    assert told["paths"] == ["a", "a.b"]
-    assert [quantity["amounts"] for quantity in told["quantities"]] == [[[5, None], [5, 7]]]
+    data = HtmlPage(Comparison(sources=sources, entries=entries).render("html")).data["compared"]
+    assert data["paths"] == ["a", "a.b"]
+    assert [quantity["amounts"] for quantity in data["quantities"]] == [[[5, None], [5, 7]]]
 
 
 def test_a_sweep_has_its_points_and_leaves_out_what_does_not_vary() -> None:
@@ -282,11 +282,11 @@ def test_a_sweep_has_its_points_and_leaves_out_what_does_not_vary() -> None:
         Point((1,), {"params": 7, "flops": 10}, latency_ns=100, band_ns=(80, 120)),
         Point((2,), {"params": 7, "flops": 20}, counted=False, latency_ns=150, band_ns=(120, 180)),
     )
-    told = HtmlPage(Sweep(source="net", variables=("batch",), points=points, device="h200").render("html")).data[
+    data = HtmlPage(Sweep(source="net", variables=("batch",), points=points, device="h200").render("html")).data[
         "sweep"
     ]
-    assert (told["sizes"], told["counted"]) == ([[1], [2]], [True, False])
-    latency, flops = told["quantities"]
+    assert (data["sizes"], data["counted"]) == ([[1], [2]], [True, False])
+    latency, flops = data["quantities"]
     assert (latency["amounts"], latency["bands"]) == ([100, 150], [[80, 120], [120, 180]])
     assert (flops["name"], flops["amounts"]) == ("flops", [10, 20])
 

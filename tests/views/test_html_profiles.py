@@ -1,4 +1,4 @@
-"""The page of a profile: what stands out, what to do next, and where collectives and copies ran."""
+"""The page of a profile: alerts, what to do next, and where collectives and copies ran."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ def data(*rows: ProfileRow) -> dict:
 
 
 def test_kernels_are_of_the_kind_of_their_operator_and_collectives_have_lanes() -> None:
-    told = data(
+    found = data(
         row(0, "matmul", "gemm"),
         row(1, "copy", "Memcpy HtoD (Pinned -> Device)"),
         row(2, "collective", "ncclDevKernel_AllReduce", "20"),
     )["timeline"]
-    assert [lane["title"] for lane in told["lanes"]] == ["host", "gpu:0 collectives 20", "gpu:0 stream 7"]
-    sorts = dict(zip(told["words"], told["sorts"], strict=True))
+    assert [lane["title"] for lane in found["lanes"]] == ["host", "gpu:0 collectives 20", "gpu:0 stream 7"]
+    sorts = dict(zip(found["words"], found["sorts"], strict=True))
     assert sorts["gemm"] == "matmul"
     assert sorts["Memcpy HtoD (Pinned -> Device)"] == "copy"
     assert sorts["ncclDevKernel_AllReduce"] == "collective"
 
 
-def test_time_without_a_price_stands_out_with_its_operators() -> None:
-    priced, odd = row(0, "matmul", "gemm", cost=Cost(4, 8, 8, 8)), row(1, "unknown", "odd")
-    found = data(priced, odd)
+def test_time_without_a_cost_is_an_alert_with_its_operators() -> None:
+    known, odd = row(0, "matmul", "gemm", cost=Cost(4, 8, 8, 8)), row(1, "unknown", "odd")
+    found = data(known, odd)
     facts = dict(map(tuple, found["facts"]))
-    # 30 of 60 ns of kernels have a price.
+    # 30 of 60 ns of kernels have a cost.
     assert facts["counted"] == "50.0 % of the device time"
     (alert,) = found["alerts"]
     assert alert["title"].startswith("50.0 % of the device time has no cost model")
     assert alert["lines"] == ["aten::unknown: 30 ns"]
-    whole = data(priced)
+    whole = data(known)
     assert whole["alerts"] == []
     assert dict(map(tuple, whole["facts"]))["counted"] == "all of the device time"
 
@@ -62,9 +62,9 @@ def test_time_without_a_price_stands_out_with_its_operators() -> None:
 def test_each_gain_says_what_to_do_and_which_command_shows_it(what: str, advised: str) -> None:
     profile = Profile(meta={"source": "run.json"}, rows=(row(0, "matmul", "gemm"),))
     answer = replace(query(profile), gains=(Gain(what=what, share=0.25, time_ns=250, command="--view breakdown"),))
-    told = HtmlPage(HTML.render(answer, profile=profile)).data["gains"]
-    assert told["title"].endswith("potential savings in the whole run, upper bounds")
-    (gain,) = told["found"]
+    found = HtmlPage(HTML.render(answer, profile=profile)).data["gains"]
+    assert found["title"].endswith("potential savings in the whole run, upper bounds")
+    (gain,) = found["found"]
     assert (gain["time"], gain["share"]) == (250, 0.25)
     assert advised in gain["advice"]
     assert gain["command"] == "opcost analyze run.json --view breakdown"
@@ -76,13 +76,13 @@ def test_every_cause_of_idle_time_is_a_part() -> None:
     (use,) = answer.devices
     # From 50 to 180 ns: 60 of kernels, 70 idle, of which 30 and 25 have a cause.
     known = use._replace(idle_host_ns=30, idle_blocked_ns=25)
-    told = HtmlPage(HTML.render(replace(answer, devices=(known,)), profile=profile)).data["uses"]
-    parts = dict(map(tuple, told[0]["parts"]))
+    found = HtmlPage(HTML.render(replace(answer, devices=(known,)), profile=profile)).data["uses"]
+    parts = dict(map(tuple, found[0]["parts"]))
     assert parts == {"computing": 60, "idle: host-bound": 30, "idle: blocked after launch": 25, "idle": 15}
-    assert told[0]["title"].startswith("gpu:0: busy 60 ns of 130 ns")
+    assert found[0]["title"].startswith("gpu:0: busy 60 ns of 130 ns")
 
 
-def test_tables_about_the_whole_profile_stand_below_its_lines(tmp_path: Path) -> None:
+def test_tables_about_the_whole_profile_are_below_its_lines(tmp_path: Path) -> None:
     profile = Profile(
         meta={"source": "run.json"},
         rows=(row(0, "matmul", "gemm"),),

@@ -64,7 +64,7 @@ def test_a_top_of_modules_adds_up_because_each_is_shown_without_what_is_below(
         assert [sum(shown)] == column(listing, name, role="total") == [getattr(report.totals, name)], name
 
 
-def test_the_rest_says_how_many_lines_it_stands_for(plain: Report) -> None:
+def test_the_rest_says_how_many_lines_it_sums_up(plain: Report) -> None:
     listing = listed(plain, by="op", top=3, columns="op")
     assert column(listing, "op", role="rest") == [f"{len(plain.rows) - 3} more"]
     assert column(listed(plain, by="op", top=len(plain.rows), columns="op"), "op", role="rest") == []
@@ -181,7 +181,7 @@ def test_a_repeated_operator_costs_what_all_its_repetitions_cost(odd: Report) ->
     assert column(listing, "activations")[place] == 5 * repeated[0].outs[0].numel
 
 
-def test_an_operator_without_a_price_is_unknown_and_not_zero(odd: Report) -> None:
+def test_an_operator_without_a_cost_is_unknown_and_not_zero(odd: Report) -> None:
     listing = listed(odd, by="op", columns="op,macs,flops,bytes,share")
     place = column(listing, "op").index("mylib::twist")
     assert listing.lines[place].values[1:] == (None, None, None, None)

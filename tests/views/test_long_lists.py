@@ -21,7 +21,7 @@ FOR_PEOPLE = ("table", "text", "arch", "md")
 
 
 class Holder(nn.Module):
-    """A linear layer, and parameters that nobody reads."""
+    """A linear layer, and parameters that no operator reads."""
 
     def __init__(self, keep: Callable[[nn.Module], None]) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ def test_many_parameters_are_counted_and_not_all_named(keep: Callable[[nn.Module
     assert all(f'"{name}"' in written for name in names)
 
 
-def test_the_reader_is_told_how_many_names_are_missing() -> None:
+def test_a_shortened_list_says_how_many_names_are_missing() -> None:
     text = opcost.count(Holder(keep_named), shapes=(1, 4)).render("text")
     assert "p0, p1, p2, p3, p4, p5, p6, and 2,993 more" in " ".join(text.split()).replace("\u00a0", " ")
 
@@ -118,11 +118,11 @@ def test_uncounted_operators_are_cut_on_stderr_too(report: Report, capsys: pytes
     assert said[-1].endswith("and 2,993 more")
 
 
-def test_an_unknown_name_is_told_without_all_known_ones() -> None:
+def test_an_unknown_name_is_reported_without_all_known_ones() -> None:
     few: Any = ["x" * 10_000 + str(index) for index in range(24)]
     assert len(UnknownName("thing", "y" * 100_000, few).message) < 7000
-    told = UnknownName("thing", "?", [f"name{n:06}" for n in range(100_000)]).message
-    assert told.endswith(f"known: {', '.join(f'name{n:06}' for n in range(20))} and 99,980 more")
+    message = UnknownName("thing", "?", [f"name{n:06}" for n in range(100_000)]).message
+    assert message.endswith(f"known: {', '.join(f'name{n:06}' for n in range(20))} and 99,980 more")
 
 
 def test_a_text_is_cut_in_the_middle_and_says_how_much_is_missing() -> None:

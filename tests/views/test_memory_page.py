@@ -19,11 +19,11 @@ def step() -> Report:
 def test_the_parts_add_up_to_the_peak_in_the_first_table(step: Report) -> None:
     lines = step.render("memory", width=80, exact=True).splitlines()
     begin, end, *_ = (place for place, line in enumerate(lines) if line.startswith("─"))
-    told = {line.split()[0]: int(line.split()[1].replace(",", "")) for line in lines[begin + 1 : end]}
-    assert told == dict(step.memory.parts)
+    parts = {line.split()[0]: int(line.split()[1].replace(",", "")) for line in lines[begin + 1 : end]}
+    assert parts == dict(step.memory.parts)
     peak = lines[end + 1].split()
     assert peak[0] == "peak"
-    assert int(peak[1].replace(",", "")) == step.peak_bytes == sum(told.values())
+    assert int(peak[1].replace(",", "")) == step.peak_bytes == sum(parts.values())
 
 
 def test_it_says_where_the_peak_is_and_how_the_lifetimes_were_found(step: Report) -> None:

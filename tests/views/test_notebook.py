@@ -76,7 +76,7 @@ def test_no_name_is_taken_for_markup(plain: Report) -> None:
 
 
 def wide(children: int, depth: int = 1) -> list[ModuleCost]:
-    """A root with so many different children, each a chain of so many modules."""
+    """A root with `children` different modules, each the top of a chain of `depth`."""
     made = [module("", "Net", 0, 0)]
     for number in range(children):
         path = f"m{number}"

@@ -52,7 +52,7 @@ def test_markdown_begins_with_a_heading_and_its_sums_are_bold(answer: Answer, pl
 
 
 def test_the_heading_of_an_answer_is_wrapped_like_that_of_a_report(answer: Answer) -> None:
-    long = replace(answer, meta={"source": "runs of a long night.json", "format": "written by somebody"})
+    long = replace(answer, meta={"source": "runs of a long night.json", "format": "written by another tool"})
     assert max(map(len, long.render("table", width=40, columns="name,time").splitlines())) <= 40
 
 

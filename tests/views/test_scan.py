@@ -95,7 +95,7 @@ def test_the_table_fits_eighty_columns_and_ends_with_the_sum(scan: Scan) -> None
         text = scan.render("table", width=80, by=by)
         assert max(map(len, text.splitlines())) <= 80
         totals = [line for line in text.splitlines() if line.startswith("total")]
-        assert len(totals) == (1 if by == "type" else 2)  # the types stand below whatever was asked for
+        assert len(totals) == (1 if by == "type" else 2)  # the types are below the requested table
         assert all("1.71 K" in total for total in totals)
     assert str(scan) == scan.render("table")
 
@@ -118,11 +118,11 @@ def test_csv_has_a_record_for_each_tensor(scan: Scan) -> None:
 
 
 def test_json_has_everything(scan: Scan) -> None:
-    told = json.loads(scan.render("json"))
-    assert told["schema"] == "opcost.scan/1"
-    assert told["totals"]["params"] == scan.totals.params
-    assert len(told["tensors"]) == scan.totals.tensors
-    assert told["by_layer"][1]["name"] == "model.layers.{0..11}.attn.*"
+    document = json.loads(scan.render("json"))
+    assert document["schema"] == "opcost.scan/1"
+    assert document["totals"]["params"] == scan.totals.params
+    assert len(document["tensors"]) == scan.totals.tensors
+    assert document["by_layer"][1]["name"] == "model.layers.{0..11}.attn.*"
 
 
 @pytest.mark.parametrize("view", views_of("scan"))
@@ -162,7 +162,7 @@ def test_an_unknown_suffix_is_refused_with_the_list_before_anything_is_read(
     assert "name the file with one of .csv, " in done.err
 
 
-def test_wrong_words_are_told(path: Path, opcost_command: Command, scan: Scan) -> None:
+def test_wrong_words_are_refused(path: Path, opcost_command: Command, scan: Scan) -> None:
     assert opcost_command("scan").code == 2
     assert opcost_command("scan", path.parent / "nothing.gguf").code == 2
     with pytest.raises(UnknownName, match="did you mean 'params'"):

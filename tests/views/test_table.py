@@ -76,7 +76,7 @@ def test_more_columns_appear_with_more_room_and_none_disappears(plain: Report) -
     assert {"module", "type", "input", "output", "params", "MACs", "FLOPs", "activations", "bytes", "own"} <= shown
 
 
-def test_a_column_with_nothing_to_tell_is_not_shown_unless_asked_for(plain: Report, odd: Report) -> None:
+def test_a_column_without_information_is_not_shown_unless_requested(plain: Report, odd: Report) -> None:
     def heads(report: Report, **options: Any) -> list[str]:
         return report.render("table", width=200, **options).split("\n\n")[1].splitlines()[0].split()
 
@@ -87,7 +87,7 @@ def test_a_column_with_nothing_to_tell_is_not_shown_unless_asked_for(plain: Repo
     assert "phase" in heads(odd, by="op")
 
 
-def test_columns_that_were_asked_for_and_have_no_room_are_named(plain: Report) -> None:
+def test_requested_columns_without_room_are_named(plain: Report) -> None:
     wanted = "module,type,params,macs,flops,bytes,activations,bytes_read"
     table = plain.render("table", width=51, columns=wanted).split("\n\n")[1]
     assert table.splitlines()[0].split() == ["module", "type", "params", "MACs", "FLOPs"]

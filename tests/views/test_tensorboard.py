@@ -66,7 +66,7 @@ def test_scopes_are_module_paths_and_edges_lead_to_nodes(plain: Report, tmp_path
     assert found["head/addmm"].op == "aten::addmm"
 
 
-def test_a_node_tells_its_shapes_type_and_cost(plain: Report, tmp_path: Path) -> None:
+def test_a_node_has_its_shapes_type_and_cost(plain: Report, tmp_path: Path) -> None:
     found = nodes(log(plain, tmp_path).Graph())
     rows = {node.name: node.row for node in Dataflow(plain).nodes if node.row is not None}
     assert len(rows) == len(plain.rows)
@@ -96,15 +96,15 @@ def test_the_numbers_of_all_nodes_are_the_totals(plain: Report, odd: Report, tmp
         params = [node for node in found.values() if node.op == "Parameter"]
         assert sum(node.attr["params"].i for node in params) == report.totals.params
         memory = stats(events)
-        held: dict[str, int] = {}
+        used_bytes: dict[str, int] = {}
         for stat in memory.values():
             for used in stat.memory:
-                held[used.allocator_name] = held.get(used.allocator_name, 0) + used.total_bytes
-        assert held["activations"] == report.totals.activation_bytes
-        assert held["parameters"] == report.totals.param_bytes + report.totals.buffer_bytes
+                used_bytes[used.allocator_name] = used_bytes.get(used.allocator_name, 0) + used.total_bytes
+        assert used_bytes["activations"] == report.totals.activation_bytes
+        assert used_bytes["parameters"] == report.totals.param_bytes + report.totals.buffer_bytes
 
 
-def test_time_stands_for_flops_one_operator_after_the_other(plain: Report, tmp_path: Path) -> None:
+def test_times_are_flops_one_operator_after_the_other(plain: Report, tmp_path: Path) -> None:
     events = log(plain, tmp_path)
     found = stats(events)
     end = 1
@@ -151,7 +151,7 @@ def test_the_text_is_the_graph_in_a_form_that_can_be_uploaded(plain: Report) -> 
     assert set(nodes(graph)) == {node.name for node in Dataflow(plain).nodes}
 
 
-def test_unknown_and_repeated_operators_and_the_backward_pass_are_told(odd: Report, tmp_path: Path) -> None:
+def test_unknown_and_repeated_operators_and_the_backward_pass_are_marked(odd: Report, tmp_path: Path) -> None:
     found = nodes(log(odd, tmp_path).Graph())
     twist = found["twister/twist"].attr
     assert twist["uncounted"].b
@@ -160,7 +160,7 @@ def test_unknown_and_repeated_operators_and_the_backward_pass_are_told(odd: Repo
     assert (
         found["mul"].attr["activations"].i == 5 * next(r for r in odd.rows if r.op.raw == "aten::mul").activations > 0
     )
-    assert list(found["backward/lm_head/mm"].input)[-1] == "embed/weight"  # the tied weight stands where it is defined
+    assert list(found["backward/lm_head/mm"].input)[-1] == "embed/weight"  # the tied weight is where it is defined
     unknown = found["where"].attr["_output_shapes"].list.shape[0]
     assert unknown.dim[0].size == -1
     assert not found["spare/0/weight"].attr["used"].b
@@ -226,7 +226,7 @@ def test_what_only_works_out_shapes_has_a_box_of_its_own() -> None:
     assert target in boxed  # the shape that it takes on is drawn as an input
 
 
-def test_an_operator_of_many_functions_tells_which_it_is() -> None:
+def test_an_operator_of_many_functions_says_which_it_is() -> None:
     names = {node.name for node in Dataflow(opcost.count(MGE / "mlp.v2.mge")).nodes}
     assert "fc1/Elemwise.FUSE_ADD_RELU" in names
 
@@ -237,7 +237,7 @@ def test_every_log_has_a_file_of_its_own(plain: Report, tmp_path: Path) -> None:
     assert len(list(folder.iterdir())) == 2
 
 
-def test_a_folder_that_cannot_be_written_is_told(plain: Report, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(plain: Report, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OpcostError, match=r"cannot be written to .*file"):
         plain.to_tensorboard(str(tmp_path / "file"))

@@ -1,4 +1,4 @@
-"""One operator has one price: what a count says of a call, a trace of the same call says too, or it says nothing."""
+"""One operator has one cost: that of a call in a count is that of the same call in a trace, or the trace has none."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ UNKNOWN_VALUE = {
     "types in lists of tensors are not written": "_chunk_cat block_diag cat stack",
     "lists of tensors that may be absent are not written": "_unsafe_masked_index _unsafe_masked_index_put_accumulate "
     "index index_put",
-    "how large the result is stands in the data": "_unique _unique2 masked_select nonzero unique_consecutive "
+    "how large the result is depends on the data": "_unique _unique2 masked_select nonzero unique_consecutive "
     "_histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors histogram unique_dim",
     "how much of a tensor is stored is not written": "_sparse_mm_reduce_impl _sparse_mm_reduce_impl_backward _to_dense "
     "_to_sparse sparse_mask sparse_sampled_addmm",
     "no tensor is returned": "allclose equal",
-    "nobody has said what it makes": "_ctc_loss _embedding_bag _embedding_bag_backward "
+    "no schema of its results": "_ctc_loss _embedding_bag _embedding_bag_backward "
     "_embedding_bag_per_sample_weights_backward as_strided_copy diagonal_copy fill linalg_lstsq "
     "masked_scatter_backward narrow_copy split_with_sizes_copy squeeze_copy unbind_copy unfold_copy unsqueeze_copy view_copy",
 }
-"""Operators of which no trace tells the price, and why."""
+"""Operators that have no cost in a trace, and why."""
 
 
 class Counted(NamedTuple):
@@ -91,7 +91,7 @@ def counts() -> Counts:
 
 
 def traced(name: str, written: Written) -> ProfileRow:
-    """The row of a trace with this event, priced as every trace is."""
+    """The row of a trace with this event and its cost."""
     found = traced_operator(name, *written.spelled())
     row = ProfileRow(id=0, name=name, type=name, kind=found.kind, ins=found.ins, outs=found.outs, attrs=found.attrs)
     return with_costs(Profile(meta={}, rows=(row,)), RULES).rows[0]
@@ -105,7 +105,7 @@ def _whole_number_of(call: Counted) -> int:
 
 
 @pytest.mark.slow
-def test_a_trace_tells_the_price_that_a_count_tells_or_none(counts: Counts) -> None:
+def test_the_cost_in_a_trace_is_that_of_a_count_or_unknown(counts: Counts) -> None:
     both, silent = set(), set()
     for call in counts.calls:
         if call.cost is None:
@@ -122,8 +122,8 @@ def test_a_trace_tells_the_price_that_a_count_tells_or_none(counts: Counts) -> N
         assert row.kind == call.kind, call
         both.add(call.name)
     print(*sorted(both), sep="\n")
-    print(len(both), "operators have one price")
-    assert len(both) > 400, "PyTorch has samples of far more, and what a trace tells is enough for most"
+    print(len(both), "operators have one cost")
+    assert len(both) > 400, "PyTorch has samples of far more, and what a trace records is enough for most"
     expected = {f"aten::{name}" for names in UNKNOWN_VALUE.values() for name in names.split()}
     assert {name for name in silent - both if name.startswith("aten::")} <= expected
 
@@ -136,10 +136,10 @@ OTHERWISE = {
     "_segment_reduce_lengths _segment_reduce_offsets qr linalg_qr svd_lowrank pca_lowrank",
     "lists of tensors that may be absent are not written": "__getitem__ _unsafe_masked_index "
     "_unsafe_masked_index_put_accumulate",
-    "how large the result is stands in the data": "combinations masked_select masked_scatter histogram histogramdd",
+    "how large the result is depends on the data": "combinations masked_select masked_scatter histogram histogramdd",
     "how much of a tensor is stored is not written": "sparse_mm_reduce",
     "no tensor is returned": "allclose equal corrcoef cov",
-    "nobody has said what it makes": "nn_functional_embedding_bag nn_functional_ctc_loss linalg_lstsq "
+    "no schema of its results": "nn_functional_embedding_bag nn_functional_ctc_loss linalg_lstsq "
     "linalg_lstsq_grad_oriented",
     "not an operator of PyTorch's own libraries": "nn_functional_linear_cross_entropy_chunked "
     "nn_functional_linear_cross_entropy_chunked_none",
@@ -148,7 +148,7 @@ OTHERWISE = {
     "min_reduction_no_dim median nanmedian quantile nanquantile linalg_eig linalg_matrix_rank linalg_matrix_rank_hermitian "
     "masked_fill to_sparse",
 }
-"""Operators of whose samples a trace and a count tell different sums, and why; where one has no price, its parts have theirs."""
+"""Operators whose samples have different sums in a trace and a count, and why; where one has no cost, its parts have theirs."""
 
 
 OTHER_KERNELS = 4
@@ -221,7 +221,7 @@ def _device_calls() -> Iterator[tuple[Any, tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize(("func", "args"), _device_calls(), ids=lambda value: getattr(value, "__name__", ""))
-def test_operators_of_other_devices_have_one_price_too(func: Any, args: tuple[Any, ...]) -> None:
+def test_operators_of_other_devices_have_one_cost_too(func: Any, args: tuple[Any, ...]) -> None:
     call = counted(Ran(func, args, {}, func(*args), event_of(func, args, {})))
     row = traced(call.name, call.written)
     assert (row.kind, row.cost) == (call.kind, call.cost)
@@ -263,7 +263,7 @@ def _written(values: tuple[str | None, ...], shapes: dict[str, list[int]], dtype
     return written
 
 
-# -- what a trace tells, and what it does not ---------------------------------------------------------------------------
+# -- what a trace records, and what it does not -------------------------------------------------------------------------
 
 SHAPE = [128, 512]
 ELEMENTS = 128 * 512
@@ -300,7 +300,7 @@ def test_a_choice_is_of_the_type_of_what_is_chosen_from() -> None:
 
 
 @pytest.mark.parametrize("name", ["gelu", "cat", "index"])
-def test_what_a_trace_does_not_tell_has_a_kind_and_no_price(name: str) -> None:
+def test_operators_that_a_trace_does_not_describe_have_a_kind_and_no_cost(name: str) -> None:
     written = Written([SHAPE, []], ["float", ""], ["", ""], [[], []])
     if name == "cat":
         written = Written([[SHAPE, SHAPE], []], ["TensorList", "Scalar"], ["", "0"], [[], []])
@@ -346,7 +346,7 @@ def test_all_tensors_of_a_recurrent_layer_are_of_one_type() -> None:
     assert row.cost.bytes_written == 2 * (steps * batch * hidden + 2 * batch * hidden)
 
 
-def test_results_that_are_written_where_they_are_told_have_the_type_of_that_place() -> None:
+def test_results_that_are_written_to_out_have_its_type() -> None:
     written = Written(
         [SHAPE, [], [], [], [0]],
         ["float", "ScalarList", "Scalar", "", "double"],
@@ -363,7 +363,7 @@ def test_lists_in_a_trace_without_values_are_not_taken_for_nothing() -> None:
     assert (row.kind, row.outs, row.cost) == ("reduce", (), None)
 
 
-def test_attention_below_its_public_function_has_a_price_of_its_own() -> None:
+def test_attention_below_its_public_function_has_a_cost_of_its_own() -> None:
     """cuDNN's kernels are launched by an operator inside of the one that models call."""
     found = opcost.read_profile(Path(__file__).parents[2] / "examples/trace.json.gz")
     (line,) = (

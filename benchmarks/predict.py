@@ -102,9 +102,9 @@ def latency(options: argparse.Namespace) -> None:
             if band is not None:
                 inside[what].append(band[0] <= true * 1e6 <= band[1])
             if "roofline" not in what:
-                held = "" if band is None else "yes" if inside[what][-1] else "no"
+                inside_band = "" if band is None else "yes" if inside[what][-1] else "no"
                 model = (row["name"], row["batch"], row["dtype"], what)
-                table.detail(*model, round(true, 3), round(found / 1e6, 3), f"{errors[what][-1]:+.1%}", held)
+                table.detail(*model, round(true, 3), round(found / 1e6, 3), f"{errors[what][-1]:+.1%}", inside_band)
     for what, those in errors.items():
         if those:
             table.add(*error_row(what, those))

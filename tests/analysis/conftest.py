@@ -17,7 +17,7 @@ def spec(*shape: int, dtype: str = "float32") -> TensorSpec:
 
 @pytest.fixture
 def profile() -> Profile:
-    """Two convolutions, a product with two kernels, a view without device time, and a kernel of nobody."""
+    """Two convolutions, a product with two kernels, a view without device time, and a kernel without an operator."""
     conv = {
         "type": "aten::conv2d",
         "kind": "conv",

@@ -1,4 +1,4 @@
-"""What bounds operators and what could be won back, on profiles whose rates and times are known by hand."""
+"""What bounds operators and their potential savings, on profiles whose rates and times are known by hand."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_without_peaks_only_the_lengths_of_kernels_are_judged() -> None:
     assert (short.bound, long.bound, short.ideal_ns) == ("launch", "", None)
 
 
-def test_a_line_is_bound_by_what_bounds_most_of_its_time_and_can_be_asked_for() -> None:
+def test_a_line_is_bound_by_what_bounds_most_of_its_time_and_can_be_selected_by_it() -> None:
     measured = profile(row(100, flops=60), row(60, flops=1), row(70, flops=1))
     (line,) = query(measured, device=DEVICE, aggregate_by="type").rows
     assert (line.bound, line.ideal_ns) == ("latency", 62)
@@ -124,14 +124,14 @@ def test_communication_is_hidden_only_behind_computing_that_hides_none_yet() -> 
 
 
 def test_kernels_could_run_near_their_bound_where_the_next_work_waits_for_them() -> None:
-    told = {"compute_ns": 400, "compute_work_ns": 800, "work_ns": 800, "fed_ns": 200}
+    times = {"compute_ns": 400, "compute_work_ns": 800, "work_ns": 800, "fed_ns": 200}
     measured = profile(
         row(400, flops=60, name="aten::slow"),  # 60 / 0.6 = 100 is enough
         row(40, flops=6, name="aten::short"),  # the same with 10
         row(100, flops=60, name="aten::near"),
         row(160, phase="recompute", flops=100, name="aten::again"),
         row(100, flops=None, name="aten::unknown"),
-        **told,
+        **times,
     )
     scale = 400 / 800 * 200 / 800
     found = {gain.what: (gain.time_ns, gain.command) for gain in query(measured, device=DEVICE).gains}
@@ -173,7 +173,7 @@ def test_no_gain_is_counted_twice(parts: list[int], kernels: list[tuple[int, int
     work = sum(time for time, _ in kernels)
     computing = min(work, 500)
     span = sum(parts[:7]) + computing
-    told = use(
+    busy = use(
         span_ns=span,
         busy_ns=communication + transfers + computing,
         work_ns=work + communication + transfers,
@@ -192,7 +192,7 @@ def test_no_gain_is_counted_twice(parts: list[int], kernels: list[tuple[int, int
         steps=1,
         step_ns=span,
     )
-    measured = Profile(meta={}, rows=tuple(rows), extra={"devices": [told._asdict()]})
+    measured = Profile(meta={}, rows=tuple(rows), extra={"devices": [busy._asdict()]})
     found = query(measured, device=DEVICE).gains
     assert sum(gain.time_ns for gain in found) <= span * (1 + 1e-9)
     assert all(0 < gain.share <= 1 and gain.time_ns <= span for gain in found)

@@ -68,7 +68,7 @@ def test_modules_meet_by_their_path_down_to_a_depth(small: Report, large: Report
     assert [one.name for one in deep.of_part("module")] == ["0", "1", "1.0", "1.1"]
 
 
-def test_a_path_stands_after_the_one_that_it_follows_in_its_own_model() -> None:
+def test_a_path_is_listed_after_the_one_that_it_follows_in_its_own_model() -> None:
     class Net(nn.Module):
         def __init__(self, *names: str) -> None:
             super().__init__()
@@ -94,12 +94,12 @@ def test_what_is_named_can_be_counted_on_the_way(small: Report) -> None:
     assert found.sources[1].facts["inputs"] == f"input:{ROWS}x{WIDTH}"
 
 
-def test_two_of_one_name_are_told_apart(small: Report, large: Report) -> None:
+def test_two_sources_of_one_name_get_different_labels(small: Report, large: Report) -> None:
     found = opcost.compare(small, large, labels=["net", "net"])
     assert [source.label for source in found.sources] == ["net", "net (2)"]
 
 
-def test_wrong_wishes_are_refused(small: Report) -> None:
+def test_wrong_options_are_refused(small: Report) -> None:
     with pytest.raises(UnknownName, match="did you mean 'module'"):
         opcost.compare(small, small, by="modules")  # type: ignore[arg-type]
     with pytest.raises(UnknownName, match="did you mean 'macs'"):
@@ -119,7 +119,7 @@ def test_equal_reports_do_not_differ(small: Report) -> None:
     assert found.total("macs").difference == 0  # type: ignore[union-attr]
 
 
-def test_what_is_only_in_one_is_told_once_with_all_that_is_below_it(small: Report, large: Report) -> None:
+def test_what_is_only_in_one_is_listed_once_with_all_that_is_below_it(small: Report, large: Report) -> None:
     found = diff(costs_of(small, "a"), costs_of(large, "b"))
     assert {(one.name, one.change) for one in found.of_part("module")} == {("0", "changed"), ("1", "added")}
     assert entry(found, "module", "1", "macs").difference == ROWS * HIDDEN * CLASSES
@@ -157,7 +157,7 @@ def weights(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_checkpoint_tells_parameters_and_their_bytes_and_nothing_else(large: Report, weights: Path) -> None:
+def test_of_a_checkpoint_only_parameters_and_their_bytes_are_known(large: Report, weights: Path) -> None:
     params = WIDTH * HIDDEN + HIDDEN * CLASSES
     for source in (weights, opcost.scan(weights)):
         found = opcost.compare(large, source, by="module", depth=None, quantities=["params", "macs"])

@@ -20,8 +20,8 @@ US = 1000
 
 
 def device(name: str, start: int, end: int, stream: int = 7, **args: object) -> dict[str, Any]:
-    told = {"device": 0, "stream": stream, **args}
-    times = {"ts": start, "dur": end - start, "args": told}
+    fields = {"device": 0, "stream": stream, **args}
+    times = {"ts": start, "dur": end - start, "args": fields}
     return {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream, **times}
 
 
@@ -106,7 +106,7 @@ def test_what_is_not_on_the_path_wins_nothing(tmp_path: Path) -> None:
     assert names == {"aten::mm": 50 * US}
 
 
-def test_a_kernel_that_another_stream_held_follows_that_one(tmp_path: Path) -> None:
+def test_a_kernel_that_waited_for_another_stream_follows_its_kernel(tmp_path: Path) -> None:
     events = (
         host("aten::mm", 0, 20),
         launched(1, 1, 2),

@@ -126,12 +126,12 @@ def test_shares_tell_the_time_of_each_module_and_what_it_waits_for() -> None:
     assert bounds == {name: taken for name, taken in found.bounds.items() if taken}
 
 
-def test_a_way_to_run_that_nobody_knows_is_an_error() -> None:
+def test_an_unknown_execution_is_an_error() -> None:
     with pytest.raises(opcost.OpcostError, match="did you mean 'eager'"):
         opcost.predict(nn.ReLU(), (torch.empty(4),), execution="eagr")  # type: ignore[arg-type]
 
 
-def test_what_was_never_held_against_measured_models_says_so_and_is_less_sure() -> None:
+def test_an_execution_without_measured_models_says_so_and_has_a_wider_interval() -> None:
     with torch.device("meta"):
         model = nn.Linear(4096, 4096).to(torch.bfloat16)
         x = torch.empty(512, 4096, dtype=torch.bfloat16)
@@ -154,7 +154,7 @@ def test_writing_into_a_cache_touches_only_what_is_written() -> None:
     assert found.ideal_ns == pytest.approx(moved / device("h200").bandwidth * 1e9, abs=1)
 
 
-def test_a_device_that_nobody_calibrated_is_an_estimate_and_what_it_lacks_is_told() -> None:
+def test_a_device_without_calibration_is_an_estimate_that_names_what_it_lacks() -> None:
     with torch.device("meta"):
         model = nn.Linear(4096, 4096).to(torch.bfloat16)
         x = torch.empty(2048, 4096, dtype=torch.bfloat16)

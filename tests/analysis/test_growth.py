@@ -31,7 +31,7 @@ def search(
 
 
 @given(st.lists(st.integers(-50, 50), min_size=1, max_size=3), st.integers(1, 1000))
-def test_a_polynomial_is_told_exactly_by_as_many_points_as_it_has_coefficients(factors: list[int], size: int) -> None:
+def test_a_polynomial_is_exact_from_as_many_points_as_it_has_coefficients(factors: list[int], size: int) -> None:
     def at(x: int) -> int:
         return sum(factor * x**power for power, factor in enumerate(factors))
 
@@ -78,7 +78,7 @@ def test_the_answer_is_true_of_whatever_grows(line: int, step: int, square: int,
     assert len(counted) <= 70
 
 
-def test_runs_that_get_longer_are_told_by_their_peaks_and_in_small_steps() -> None:
+def test_runs_that_get_longer_are_known_by_their_peaks_and_in_small_steps() -> None:
     found, counted = search(lambda n: [10 * n] * n, 5_000)
     assert found == (500, 501)
     assert all(after <= 4 * before for before, after in pairwise(counted))
@@ -123,7 +123,7 @@ def test_the_lowest_may_be_the_answer(limit: int) -> None:
 
 
 def over(axes: Sequence[Sequence[int]], numbers: Callable[..., list[int] | None]) -> tuple[list[object], int]:
-    """What is told of each combination, and how many were counted."""
+    """The numbers of each combination, and how many were counted."""
     counted: list[tuple[int, ...]] = []
 
     def count(sizes: tuple[int, ...]) -> list[int] | None:

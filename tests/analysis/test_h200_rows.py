@@ -67,13 +67,13 @@ def test_a_prediction_is_as_near_to_what_was_measured_as_the_results_say(row: Ro
         each for each in MEASURED if (each["name"], each["batch"], each["dtype"]) == (f"tv/{row.name}", *row[1:3])
     )
     graph = opcost.predict(counted(row), device="h200")
-    told = {"graph": graph.latency_ns, "kernel": graph.kernel_ns}
+    predicted = {"graph": graph.latency_ns, "kernel": graph.kernel_ns}
     if "eager" in row.times:
-        told["eager"] = opcost.predict(counted(row), device="h200", execution="eager").latency_ns
+        predicted["eager"] = opcost.predict(counted(row), device="h200", execution="eager").latency_ns
     if "train_kernel" in row.times:
-        told["train_kernel"] = opcost.predict(counted(row, training=True), device="h200").kernel_ns
+        predicted["train_kernel"] = opcost.predict(counted(row, training=True), device="h200").kernel_ns
     for name in row.times.split():
-        assert told[name] / 1e6 == pytest.approx(real[f"{name}_ms"], rel=MISS[name]), name
+        assert predicted[name] / 1e6 == pytest.approx(real[f"{name}_ms"], rel=MISS[name]), name
 
 
 # -- the band, and what is between kernels -------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def test_an_update_reaches_what_its_largest_elements_reach(dtypes: tuple[str, ..
 
 
 class Steps:
-    """Five steps, of which the first and the last are told: twice the sum is four of the one and six of the other."""
+    """Five steps, of which the first and the last are samples: twice the sum is four of the one and six of the other."""
 
     steps = 5
 
@@ -277,7 +277,7 @@ class Steps:
 
 
 @pytest.mark.parametrize("execution", ["graph", "eager"])
-def test_many_steps_are_the_sum_of_what_was_told(execution: Any) -> None:
+def test_many_steps_are_the_weighted_sum_of_their_samples(execution: Any) -> None:
     found = predict_steps([Steps()], calibrated(), {"device": "h200"}, calibrated=True, execution=execution)  # type: ignore[list-item]
     parts = [
         predict_report(Steps().at(tokens), calibrated(), {"device": "h200"}, calibrated=True, execution=execution)

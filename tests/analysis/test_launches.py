@@ -48,7 +48,7 @@ def test_delays_are_from_the_launch_to_the_beginning() -> None:
     assert lines["b"].delay_ns == 40
 
 
-def test_a_device_tells_of_its_launches() -> None:
+def test_a_device_has_the_number_and_delay_of_its_launches() -> None:
     (use,) = query(PROFILE).devices
     # 10, 20, 30 and 40 of operators, and 10 of a kernel that none launched.
     assert (use.launches, use.delay_ns) == (5, 20)
@@ -62,8 +62,8 @@ def test_lines_sort_and_are_chosen_by_their_delay() -> None:
 
 
 def test_device_work_without_an_operator_has_a_line_for_each_reason() -> None:
-    for wishes in ({}, {"aggregate_by": "type"}, {"top": 1}):
-        loose = [line for line in query(PROFILE, **wishes).lines if line.role == "unattributed"]
+    for options in ({}, {"aggregate_by": "type"}, {"top": 1}):
+        loose = [line for line in query(PROFILE, **options).lines if line.role == "unattributed"]
         # It is much of the time, and so its kernels are named too.
         assert {line.labels["name"]: line.time_ns for line in loose} == {
             "(graph) k": 10,
@@ -130,7 +130,7 @@ def test_the_peak_is_that_of_the_precision_in_which_kernels_ran(dtype: str, name
     assert line.of_peak_flops == pytest.approx(FLOPS / DEVICES["a100"].flops[peak])
 
 
-def test_a_type_that_a_device_does_not_have_is_held_against_nothing() -> None:
+def test_a_type_that_a_device_does_not_have_is_compared_with_no_peak() -> None:
     (line,) = query(product("bfloat16", "gemm"), device="v100")
     assert line.of_peak_flops is None
     (line,) = query(product("float8_e4m3fn", "gemm"), device="h100")
@@ -156,7 +156,7 @@ def test_an_unknown_device_is_answered_with_all_that_are_known() -> None:
     assert all(name in fault.value.hint for name in DEVICES)
 
 
-def test_an_operator_without_what_its_rule_needs_has_no_price() -> None:
+def test_an_operator_without_what_its_rule_needs_has_no_cost() -> None:
     spec = TensorSpec((4, 4))
     bare = ProfileRow(id=0, name="mm", type="aten::mm", kind="matmul", ins=(spec, spec), outs=(spec,), host_self_ns=5)
     answer = query(Profile(meta={}, rows=(bare,)))
@@ -168,10 +168,10 @@ def test_the_documented_peaks_are_those_of_the_table() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
     lines = [line.strip("| \n").split(" | ") for line in page.splitlines() if line.startswith("| ")]
     heads = next(cells for cells in lines if cells[:2] == ["device", "float64"])
-    told = {cells[0]: dict(zip(heads, cells, strict=True)) for cells in lines if cells[0] in DEVICES}
-    assert told.keys() == DEVICES.keys()
+    documented = {cells[0]: dict(zip(heads, cells, strict=True)) for cells in lines if cells[0] in DEVICES}
+    assert documented.keys() == DEVICES.keys()
     for name, known in DEVICES.items():
         for dtype in heads[1:-2]:
-            assert told[name][dtype].strip() == (f"{known.flops[dtype] / 1e12:g}" if dtype in known.flops else "")
-        assert float(told[name]["memory"]) == known.bandwidth / 1e9
-        assert known.url in told[name]["source"]
+            assert documented[name][dtype].strip() == (f"{known.flops[dtype] / 1e12:g}" if dtype in known.flops else "")
+        assert float(documented[name]["memory"]) == known.bandwidth / 1e9
+        assert known.url in documented[name]["source"]

@@ -44,15 +44,15 @@ def graphs(draw: st.DrawFn) -> Graph:
         values.append(Value(number, name, spec, role, number if storage is None else storage, trainable))
         return number
 
-    held: dict[str, dict[str, list[tuple[str, int]]]] = {path: {"param": [], "buffer": []} for path in paths}
+    stored: dict[str, dict[str, list[tuple[str, int]]]] = {path: {"param": [], "buffer": []} for path in paths}
     for number in range(draw(st.integers(0, 4))):
         role = draw(st.sampled_from(["param", "param", "buffer"]))
         value = add(f"w{number}", draw(SPECS), role, trainable=role == "param" and draw(st.booleans()))
         for path in draw(st.lists(st.sampled_from(paths), min_size=1, max_size=3, unique=True)):
-            held[path][role].append((f"w{number}", value))
+            stored[path][role].append((f"w{number}", value))
         if draw(st.booleans()):  # the same memory once more, as another tensor
             again = add(f"t{number}", values[value].spec, role, value, trainable=values[value].trainable)
-            held[draw(st.sampled_from(paths))][role].append((f"t{number}", again))
+            stored[draw(st.sampled_from(paths))][role].append((f"t{number}", again))
     inputs = tuple(add(f"x{number}", draw(SPECS), "input") for number in range(draw(st.integers(1, 2))))
 
     ops = []
@@ -74,7 +74,7 @@ def graphs(draw: st.DrawFn) -> Graph:
         ops=tuple(ops),
         modules=tuple(
             Module(path=path, type=f"T{len(path) % 3}", parameters=tuple(h["param"]), buffers=tuple(h["buffer"]))
-            for path, h in held.items()
+            for path, h in stored.items()
         ),
         inputs=inputs,
         outputs=tuple(draw(st.lists(st.sampled_from(range(len(values))), max_size=2))),
@@ -83,7 +83,7 @@ def graphs(draw: st.DrawFn) -> Graph:
     return graph
 
 
-def priced(graph: Graph) -> Report:
+def costed(graph: Graph) -> Report:
     return cost_graph(graph, default_rules())
 
 
@@ -97,21 +97,21 @@ def summed(stats: list[Stats]) -> Stats:
 
 @given(graphs())
 def test_the_rows_add_up_to_the_root(graph: Graph) -> None:
-    report = priced(graph)
+    report = costed(graph)
     rows = total([row.cost * row.op.repeat for row in report.rows if row.cost is not None])
     assert rows == report.totals.cost == report.module("").total.cost
 
 
 @given(graphs())
 def test_a_module_is_its_own_part_and_its_children(graph: Graph) -> None:
-    report = priced(graph)
+    report = costed(graph)
     for module in report.modules:
         assert module.total == module.own + summed([child.total for child in report.children(module.path)])
 
 
 @given(graphs(), st.integers(0, 8))
 def test_cutting_at_a_depth_keeps_every_total(graph: Graph, depth: int) -> None:
-    report = priced(graph)
+    report = costed(graph)
     cut = report.by_module(depth)
     assert summed([module.own for module in cut]) == report.totals
     assert {module.path: module.total for module in cut} == {
@@ -121,7 +121,7 @@ def test_cutting_at_a_depth_keeps_every_total(graph: Graph, depth: int) -> None:
 
 @given(graphs())
 def test_parameters_are_distinct_storages(graph: Graph) -> None:
-    report = priced(graph)
+    report = costed(graph)
     first = [value for value in graph.values if value.storage == value.id]
     weights = [value for value in first if value.role == "param"]
     read = {graph.values[i].storage for op in graph.ops for i in op.inputs} | {
@@ -136,7 +136,7 @@ def test_parameters_are_distinct_storages(graph: Graph) -> None:
 
 @given(graphs())
 def test_counted_and_uncounted_are_all_rows(graph: Graph) -> None:
-    report = priced(graph)
+    report = costed(graph)
     uncounted = sum(found.count for found in report.coverage.uncounted)
     assert report.coverage.counted + uncounted == len(report.rows) == len(graph.ops) == report.totals.ops
     assert uncounted == report.totals.uncounted == sum(row.cost is None for row in report.rows)
@@ -144,15 +144,15 @@ def test_counted_and_uncounted_are_all_rows(graph: Graph) -> None:
 
 
 @given(graphs())
-def test_an_operator_is_uncounted_exactly_if_nobody_knows_it_or_its_shape(graph: Graph) -> None:
-    for row in priced(graph).rows:
+def test_an_operator_is_uncounted_exactly_if_its_kind_or_its_shape_is_unknown(graph: Graph) -> None:
+    for row in costed(graph).rows:
         shapes_known = all(spec.known for spec in (*row.ins, *row.outs))
         assert (row.cost is None) == (row.op.kind == "unknown" or (row.op.kind != "view" and not shapes_known))
 
 
 @given(graphs())
 def test_every_way_to_group_keeps_the_total(graph: Graph) -> None:
-    report = priced(graph)
+    report = costed(graph)
     for groups in (report.by_kind(), report.by_operator(), report.by_type()):
         assert summed([group.stats for group in groups]).cost == report.totals.cost
     assert summed([group.stats for group in report.by_type()]) == report.totals
@@ -160,7 +160,7 @@ def test_every_way_to_group_keeps_the_total(graph: Graph) -> None:
 
 @given(graphs())
 def test_phases_add_up_to_the_total(graph: Graph) -> None:
-    report = priced(graph)
+    report = costed(graph)
     assert total(list(report.phases.values())) == report.totals.cost
 
 
@@ -172,7 +172,7 @@ def test_activations_are_the_storages_that_the_forward_pass_makes(graph: Graph) 
         new = made.storage == made.id  # views and in-place results stand in an older storage
         if op.phase == "forward" and op.kind != "view" and new and made.spec.known:
             expected[op.id] = (made.spec.numel, made.spec.nbytes)
-    found = {row.op.id: (row.activations, row.activation_bytes) for row in priced(graph).rows if row.activation_bytes}
+    found = {row.op.id: (row.activations, row.activation_bytes) for row in costed(graph).rows if row.activation_bytes}
     assert found == {number: sizes for number, sizes in expected.items() if sizes[1]}
 
 
@@ -197,18 +197,18 @@ def peak_by_definition(graph: Graph) -> int:
 @given(graphs())
 def test_peak_memory_is_the_highest_sum_of_live_storages(graph: Graph) -> None:
     found = memory(graph, storage_bytes(graph))
-    assert found.peak_bytes == peak_by_definition(graph) == priced(graph).peak_bytes
+    assert found.peak_bytes == peak_by_definition(graph) == costed(graph).peak_bytes
     assert sum(found.parts.values()) == found.peak_bytes
 
 
 @given(graphs())
 def test_saving_and_reading_back_is_the_identity(graph: Graph) -> None:
-    report = priced(graph)
+    report = costed(graph)
     assert loads(dumps(report)) == report
 
 
 def chain(count: int, width: int) -> Graph:
-    """So many operators, every other one a product, in blocks of ten layers."""
+    """`count` operators, every other one a product, in blocks of ten layers."""
     spec = TensorSpec((width, width))
     values = (Value(0, "x", spec, "input", 0), *(Value(i, "", spec, "activation", i) for i in range(1, count + 1)))
     blocks = count // 100
@@ -230,9 +230,9 @@ def chain(count: int, width: int) -> Graph:
     return Graph(source="", framework="", values=values, ops=ops, modules=modules, inputs=(0,), outputs=(count,))
 
 
-def test_pricing_is_as_much_work_for_each_operator_however_many_there_are() -> None:
+def test_computing_costs_is_as_much_work_for_each_operator_however_many_there_are() -> None:
     width = 64
     few, many = chain(500, width), chain(5000, width)
-    assert priced(many).totals.macs == len(many.ops) // 2 * width**3
-    each = [calls(lambda: priced(graph)) / len(graph.ops) for graph in (few, many)]  # noqa: B023
+    assert costed(many).totals.macs == len(many.ops) // 2 * width**3
+    each = [calls(lambda: costed(graph)) / len(graph.ops) for graph in (few, many)]  # noqa: B023
     assert each[1] < min(1.2 * each[0], 60), "some 30 calls now"

@@ -12,7 +12,7 @@ def test_layers_of_a_list_are_one_and_their_parts_stay_apart() -> None:
     )
     assert found["blocks.0.attn.q"] == found["blocks.1.attn.q"] == "blocks.*.attn.q"
     assert found["blocks.0.attn.k"] == "blocks.*.attn.k"
-    # Leaves of a list are told apart by their place among those that ran: 0 and 2 are the first and the second.
+    # Leaves of a list differ by their place among those that ran: 0 and 2 are the first and the second.
     assert (found["blocks.1.mlp.0"], found["blocks.1.mlp.2"], found["head"]) == (
         "blocks.*.mlp.0",
         "blocks.*.mlp.1",

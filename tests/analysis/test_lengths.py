@@ -73,7 +73,7 @@ def test_where_a_window_is_full_steps_are_split(edges: tuple[int, ...]) -> None:
     assert len(counted) <= (30 if not edges else 8)
 
 
-def test_steps_between_are_told_row_by_row() -> None:
+def test_steps_between_are_interpolated_row_by_row() -> None:
     (piece,) = pieces(step, 10, 20)
     assert piece.at(13).rows == step(13).rows
     assert not piece.holds(13, step(14))
@@ -135,7 +135,7 @@ def changed(report: Report, **what: Any) -> Report:
         {"outs": (TensorSpec(None),)}, {"outs": (TensorSpec((1, 12)),)},
     ],
 )  # fmt: skip
-def test_what_is_not_on_a_line_is_not_told(what: dict[str, Any]) -> None:
+def test_what_is_not_on_a_line_is_not_interpolated(what: dict[str, Any]) -> None:
     """Of ends at 10 and 14: an extent of 12 at the end has no whole number at 11."""
     same = step(10)
     for low, high in ((same, changed(same, **what)), (changed(same, **what), same)):

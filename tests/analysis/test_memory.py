@@ -68,7 +68,7 @@ def test_an_output_is_kept_to_the_end() -> None:
     assert peak_bytes(made(roles, ops, (3,))) == (1 + 2) * SIZE
 
 
-def test_a_result_that_nobody_reads_is_freed_at_once() -> None:
+def test_a_result_that_no_operator_reads_is_freed_at_once() -> None:
     assert peak_bytes(made([(INPUT, 0), new(1), new(2)], [((0,), 1), ((0,), 2)])) == (1 + 1) * SIZE
 
 
@@ -92,7 +92,7 @@ def test_a_run_says_when_memory_goes_and_its_readers_do_not() -> None:
     # The run holds 1 until 4 is there, although only 2 is made of it; 3 is gone before the last operator has read it.
     run = replace(CHAIN, lifetimes=Lifetimes((2, 3, 1), (3, 3, 4)))
     found = memory(run, storage_bytes(run))
-    assert [held // SIZE for held in found.curve] == [2, 3, 4, 3]
+    assert [size // SIZE for size in found.curve] == [2, 3, 4, 3]
     assert (found.peak_bytes, found.base_bytes, found.at, found.how) == (4 * SIZE, SIZE, 2, "lifetimes")
     assert found.parts == {"inputs": SIZE, "temporary": 3 * SIZE}
     assert memory(CHAIN, storage_bytes(CHAIN)).how == "last reader"
@@ -113,7 +113,7 @@ def test_the_peak_is_made_of_parts_that_modules_hold() -> None:
     )
     found = memory(graph, storage_bytes(graph))
     assert found.base_bytes == 3 * SIZE
-    assert [held // SIZE for held in found.curve] == [4, 5, 6, 7, 5]
+    assert [size // SIZE for size in found.curve] == [4, 5, 6, 7, 5]
     assert found.parts == {
         "weights": SIZE, "inputs": SIZE, "optimizer": SIZE, "gradients": SIZE, "saved": SIZE, "outputs": SIZE,
         "temporary": SIZE,

@@ -63,7 +63,7 @@ def test_numbers_of_more_than_32_bits_are_added_up() -> None:
 
 def test_without_a_run_each_tensor_lives_to_its_last_reader() -> None:
     found = found_of(run())
-    # x and w throughout (8); a is read by the fourth, b by the third; c is an output; what nobody reads goes at once
+    # x and w throughout (8); a is read by the fourth, b by the third; c is an output; what no operator reads is freed at once
     assert units(found.curve) == [8 + 7, 8 + 7 + 11, 8 + 7 + 11 + 13, 8 + 7 + 13 + 17, 8 + 13 + 17 + 19]
     assert (found.peak_bytes, found.base_bytes, found.at) == (4 * 57, 4 * 8, 4)
     assert found.parts == {"inputs": 12, "weights": 20, "temporary": 4 * (17 + 19), "outputs": 4 * 13}
@@ -75,7 +75,7 @@ def test_without_a_run_each_tensor_lives_to_its_last_reader() -> None:
     assert [(holder.module, holder.bytes, holder.tensors) for holder in found.holders] == [("m", 4 * (13 + 17 + 19), 3)]
 
 
-def test_a_gradient_that_is_there_before_is_carried_and_a_state_stands() -> None:
+def test_a_gradient_that_is_there_before_is_carried_and_a_state_stays() -> None:
     """The gradient was made by an earlier step: it is in the curve from the start, and in no base."""
     lifetimes = Lifetimes((2, 3, 4), (4, 3, 5), gradients=frozenset({5}), state=frozenset({6}), carried=frozenset({5}))
     graph = run(lifetimes, [(phase, ins, outs.replace("g", "")) for phase, ins, outs in STEPS])
@@ -131,7 +131,7 @@ def test_a_long_run_has_parts_at_its_peak_alone(monkeypatch: pytest.MonkeyPatch)
     assert not found_of(run()).layers
 
 
-def test_without_operators_only_the_base_is_held() -> None:
+def test_without_operators_memory_is_only_the_base() -> None:
     found = found_of(run(steps=[]))
     assert (found.peak_bytes, found.at, list(found.curve), found.layers) == (4 * 8, 0, [], {})
 
@@ -142,7 +142,7 @@ def on_device(graph: Graph, workspaces: dict[int, int]) -> Memory:
 
 
 def test_a_device_hands_out_blocks_and_operators_take_workspaces() -> None:
-    """Elements of a megabyte: 4 MiB each in blocks of their own; beside them stand the libraries."""
+    """Elements of a megabyte: 4 MiB each in blocks of their own; beside them are the libraries."""
     found = on_device(run(factor=MIB), {0: 0, 1: 4 * 2300 * MIB, 2: 0, 3: 0, 4: 0})
     assert [size // (4 * MIB) for size in found.curve] == [15, 26 + 2300, 39, 45, 57]
     assert (found.device, found.fixed_bytes, found.base_bytes) == ("gpu", PROCESS_BYTES, 4 * 8 * MIB)
@@ -167,7 +167,7 @@ def test_small_tensors_take_whole_blocks_and_an_operator_that_is_never_run_takes
     assert list(found.lives.workspaces) == [1, 0, 1, 1, 1]  # type: ignore[union-attr]
 
 
-def test_what_goes_before_it_is_read_and_what_is_empty_is_asked_for_as_such() -> None:
+def test_what_is_freed_before_it_is_read_and_what_is_empty_is_allocated_as_such() -> None:
     graph = run(Lifetimes((2, 3), (0, 3)))
     values = list(graph.values)
     values[4] = values[4]._replace(spec=TensorSpec((0,)))

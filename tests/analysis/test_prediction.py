@@ -42,7 +42,7 @@ PRODUCTS = [product(2**a, 2**b, 1024) for a in range(7, 14) for b in range(7, 14
 SPEEDS = Speeds(fit_laws(calibration(*MOVED, *PRODUCTS), default_rules()), H200)
 
 
-def told(row: Measured, speeds: Speeds = SPEEDS) -> float:
+def predicted(row: Measured, speeds: Speeds = SPEEDS) -> float:
     found = default_rules().for_op(row.kind, row.raw)
     assert found
     macs = row.outs[0].numel * row.attrs["depth"] if row.kind == "matmul" else 0  # type: ignore[operator]
@@ -52,32 +52,32 @@ def told(row: Measured, speeds: Speeds = SPEEDS) -> float:
 
 @pytest.mark.parametrize("elements", [3 * 2**10, 5 * 2**16, 3 * 2**24])
 def test_what_moves_memory_takes_what_its_law_says_between_the_sizes_that_were_timed(elements: int) -> None:
-    assert told(moved(elements)) == pytest.approx(moved(elements).device_ns, rel=0.05)
+    assert predicted(moved(elements)) == pytest.approx(moved(elements).device_ns, rel=0.05)
 
 
 def test_a_product_takes_what_its_law_says_between_the_sizes_that_were_timed() -> None:
     between = product(3 * 2**10, 3 * 2**10, 1024)
-    assert told(between) == pytest.approx(between.device_ns, rel=0.05)
+    assert predicted(between) == pytest.approx(between.device_ns, rel=0.05)
 
 
-def test_an_operator_that_was_timed_is_told_as_it_was_timed() -> None:
+def test_an_operator_that_was_timed_is_predicted_as_it_was_timed() -> None:
     odd = Measured("softmax", "aten::_softmax", {"fn": "softmax"}, (tensor(64, 64),), (tensor(64, 64),), 9_000)
     slow = Measured(
         "softmax", "aten::_softmax", {"fn": "softmax"}, (tensor(4096, 4096),), (tensor(4096, 4096),), 90_000
     )
     speeds = Speeds(fit_laws(calibration(*MOVED, odd, slow), default_rules()), H200)
-    assert told(odd, speeds) == pytest.approx(9_000, rel=0.05)
-    assert told(slow, speeds) == pytest.approx(90_000, rel=0.05)
+    assert predicted(odd, speeds) == pytest.approx(9_000, rel=0.05)
+    assert predicted(slow, speeds) == pytest.approx(90_000, rel=0.05)
 
 
-def test_a_device_that_nobody_timed_reaches_the_same_shares_of_its_own_peaks() -> None:
+def test_a_device_without_timings_reaches_the_same_shares_of_its_own_peaks() -> None:
     other = device("a100")
     speeds = Speeds(fit_laws(calibration(*MOVED, *PRODUCTS), default_rules()), other)
     large = moved(2**27)
-    assert told(large, speeds) == pytest.approx(START_NS + 4 * 2**27 / (other.bandwidth / 2) * 1e9, rel=0.05)
+    assert predicted(large, speeds) == pytest.approx(START_NS + 4 * 2**27 / (other.bandwidth / 2) * 1e9, rel=0.05)
 
 
-def test_what_bounds_an_operator_is_told() -> None:
+def test_what_bounds_an_operator_is_reported() -> None:
     def bound(row: Measured, macs: int = 0) -> str:
         return SPEEDS.time(work_of(row.kind, row.raw, row.attrs, row.ins, row.outs, Cost(macs, 2 * macs, 0, 0))).bound
 
@@ -105,7 +105,7 @@ def test_a_bias_puts_a_product_into_a_family_of_its_own() -> None:
         ((1, 8, 9, 9), (16, 4, 3, 3), "conv grouped"),
     ],
 )
-def test_convolutions_are_told_apart_by_their_groups(
+def test_families_of_convolutions_differ_by_their_groups(
     image: tuple[int, ...], weight: tuple[int, ...], family: str
 ) -> None:
     out = tensor(1, weight[0], 7, 7)

@@ -29,7 +29,7 @@ SUMS = ("time_ns", "host_ns", "device_ns", "count", "computation", "memory", "pr
 def rows(draw: st.DrawFn) -> ProfileRow:
     kernels = tuple(draw(st.lists(KERNELS, max_size=4)))
     total = sum(kernel.duration_ns for kernel in kernels)
-    priced = draw(st.booleans())
+    has_cost = draw(st.booleans())
     return ProfileRow(
         id=0,
         name=draw(st.sampled_from(["a", "b"])),
@@ -44,7 +44,7 @@ def rows(draw: st.DrawFn) -> ProfileRow:
         host_self_ns=draw(AMOUNTS),
         device_ns=draw(st.sampled_from([total, total, max((kernel.duration_ns for kernel in kernels), default=0)])),
         kernels=kernels,
-        cost=Cost(flops=draw(AMOUNTS), bytes_read=draw(AMOUNTS)) if priced else None,
+        cost=Cost(flops=draw(AMOUNTS), bytes_read=draw(AMOUNTS)) if has_cost else None,
         count=draw(st.integers(1, 3)),
     )
 
@@ -72,13 +72,13 @@ def test_the_sums_over_any_grouping_are_equal(profile: Profile, side: str, top: 
     expected = sums_of(shown(plain))
     for key in LABELS:
         inner = "rank" if key != "rank" else "kernel"
-        for wishes in ({"aggregate_by": key}, {"group_by": key}, {"group_by": key, "aggregate_by": inner}):
-            answer = query(profile, side=side, top=top, **wishes)
-            assert sums_of(shown(answer)) == sums_of([answer.lines[-1]]) == expected, wishes
+        for options in ({"aggregate_by": key}, {"group_by": key}, {"group_by": key, "aggregate_by": inner}):
+            answer = query(profile, side=side, top=top, **options)
+            assert sums_of(shown(answer)) == sums_of([answer.lines[-1]]) == expected, options
 
 
 @given(PROFILES, st.sampled_from(sorted(LABELS)))
-def test_a_rate_is_what_has_a_price_over_the_time_of_what_has_one(profile: Profile, key: str) -> None:
+def test_a_rate_is_the_known_work_over_the_time_of_the_rows_with_a_cost(profile: Profile, key: str) -> None:
     for side in ("device", "host"):
         for line in (query(profile, side=side, aggregate_by=key)).lines:
             if line.flops is not None:
@@ -88,7 +88,7 @@ def test_a_rate_is_what_has_a_price_over_the_time_of_what_has_one(profile: Profi
                 assert line.unpriced_share == pytest.approx(1 - (line.priced_ns or 0) / spent)
 
 
-def test_the_price_of_an_operator_goes_with_the_kernels_that_do_its_work() -> None:
+def test_the_cost_of_an_operator_goes_with_the_kernels_that_do_its_work() -> None:
     kernels = (
         Kernel("Memset (Device)", "gpu:0", "7", 0, 60),
         Kernel("gemm", "gpu:0", "7", 60, 30),
@@ -113,7 +113,7 @@ def test_the_price_of_an_operator_goes_with_the_kernels_that_do_its_work() -> No
     assert found == {"Memset (Device)": 0, "gemm": 1001, "splitk": 0}
 
 
-def test_the_share_without_a_price_is_told_and_does_not_dilute_the_rate() -> None:
+def test_the_share_without_a_cost_is_reported_and_does_not_dilute_the_rate() -> None:
     rows = tuple(
         ProfileRow(id=number, name="x", type="x", device_ns=time, cost=cost)
         for number, (time, cost) in enumerate([(30, Cost(flops=600, bytes_read=90)), (10, None)])
@@ -136,13 +136,13 @@ def test_operators_that_wait_at_the_same_time_wait_once() -> None:
     waits = query(profile, aggregate_by="type", measure="wait")
     assert [line.time_ns for line in waits.lines] == [102 + 30] * 2
     assert query(profile, aggregate_by="type", aggregate="mean").rows[0].wait_ns == (100 + 91 + 82 + 30) / 4
-    told = tuple(
+    waiting = tuple(
         ProfileRow(id=0, name="x", type="x", host_ns=1, device_ns=1, attrs={"wait_ns": wait}) for wait in (5, 7)
     )
-    assert query(Profile(meta={}, rows=told), aggregate_by="type").lines[-1].wait_ns == 12
+    assert query(Profile(meta={}, rows=waiting), aggregate_by="type").lines[-1].wait_ns == 12
 
 
-def test_several_recorded_runs_are_told_of_one_unless_they_are_told_apart() -> None:
+def test_several_recorded_runs_are_reported_per_run_unless_each_is_requested() -> None:
     runs, flops = 3, 70
     rows = tuple(
         ProfileRow(id=0, name="a", type="x", kind="matmul", step=step, host_self_ns=30 + step, cost=Cost(flops=flops))
@@ -216,9 +216,9 @@ def test_much_device_work_without_an_operator_is_opened_into_its_kernels() -> No
 
 def test_device_work_without_an_operator_is_filtered_like_any_other() -> None:
     profile = Profile(meta={}, rows=(row_of(95),), unattributed=LOST)
-    for wishes in ({"kind": "conv"}, {"type": "x"}, {"name": "x"}, {"where": 'kind == "conv"'}):
-        answer = query(profile, **wishes)
-        assert [line.role for line in answer.lines] == ["row", "total"], wishes
+    for options in ({"kind": "conv"}, {"type": "x"}, {"name": "x"}, {"where": 'kind == "conv"'}):
+        answer = query(profile, **options)
+        assert [line.role for line in answer.lines] == ["row", "total"], options
         assert answer.lines[-1].time_ns == 95
     assert query(profile, where="time >= 40ns").lines[-1].time_ns == 95 + 50 + 40
 

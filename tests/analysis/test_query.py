@@ -47,8 +47,8 @@ def test_the_host_has_its_own_order_and_counts_no_time_twice(profile: Profile) -
 
 
 def test_unattributed_time_is_always_a_line_and_a_part_of_the_total(profile: Profile) -> None:
-    for wishes in ({}, {"top": 1}, {"aggregate_by": "type"}, {"group_by": "module"}):
-        answer = query(profile, **wishes)
+    for options in ({}, {"top": 1}, {"aggregate_by": "type"}, {"group_by": "module"}):
+        answer = query(profile, **options)
         (loose,) = [line for line in answer.lines if line.role == "unattributed"]
         assert loose.time_ns == 15 * US
         assert answer.total_ns == DEVICE_TOTAL
@@ -69,7 +69,7 @@ def test_the_rest_and_the_total_add_up(profile: Profile) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "found"),
+    ("options", "found"),
     [
         ({"type": "aten::conv2d"}, {"a.conv", "b.conv"}),
         ({"type": ("aten::addmm", "mine::op")}, {"b.fc", "b.custom"}),
@@ -84,8 +84,8 @@ def test_the_rest_and_the_total_add_up(profile: Profile) -> None:
         ({"where": 'time > 15us and kind == "conv"'}, {"a.conv"}),
     ],
 )
-def test_every_filter_must_hold(wishes: dict[str, object], found: set[str], profile: Profile) -> None:
-    assert set(names(query(profile, **wishes))) == found
+def test_every_filter_must_hold(options: dict[str, object], found: set[str], profile: Profile) -> None:
+    assert set(names(query(profile, **options))) == found
 
 
 def test_costs_are_those_of_the_rules_and_rates_follow(profile: Profile) -> None:
@@ -123,7 +123,7 @@ def test_aggregates_apply_to_time_and_cost_alike(how: str, time: float, flops: f
     assert line.computation == flops
 
 
-def test_what_has_no_price_adds_nothing_to_a_sum_and_has_no_maximum(profile: Profile) -> None:
+def test_unknown_costs_add_nothing_to_a_sum_and_have_no_maximum(profile: Profile) -> None:
     (added,) = query(profile, aggregate="sum")
     assert added.computation == 2 * CONV_FLOPS + FC_FLOPS
     assert added.unpriced == 1
@@ -184,7 +184,7 @@ def test_what_is_missing_comes_last_in_every_direction(column: str, sign: str, p
     assert names(query(profile, sort=sign + column))[-1] == "b.custom"
 
 
-def test_order_falls_unless_a_plus_stands_before_it(profile: Profile) -> None:
+def test_order_is_descending_unless_a_plus_is_before_it(profile: Profile) -> None:
     falling = names(query(profile, sort="time"))
     assert names(query(profile, sort="-time")) == falling
     assert names(query(profile, sort="+time")) == falling[::-1]
@@ -196,7 +196,7 @@ def test_percentiles_lie_between_the_nearest_two_executions(profile: Profile) ->
     assert line.percentiles == (10 * US, 15 * US, 20 * US, 30 * US)
 
 
-def test_a_row_that_stands_for_many_executions_counts_as_many() -> None:
+def test_a_row_of_many_executions_counts_as_many() -> None:
     row = ProfileRow(id=0, name="x", type="t", device_ns=90, count=9)
     single = ProfileRow(id=1, name="y", type="t", device_ns=110)
     profile = Profile(meta={}, rows=(row, single))
@@ -227,11 +227,11 @@ def test_lines_sort_by_any_requested_percentile() -> None:
 def test_every_printed_column_sorts_by_its_title(profile: Profile) -> None:
     from opcost.views.profile import answer_columns
 
-    for wishes in ({}, {"aggregate_by": "type", "aggregate": "mean"}, {"side": "host"}, {"percentiles": (50,)}):
-        for column in answer_columns(query(profile, device="h200", **wishes)).values():
+    for options in ({}, {"aggregate_by": "type", "aggregate": "mean"}, {"side": "host"}, {"percentiles": (50,)}):
+        for column in answer_columns(query(profile, device="h200", **options)).values():
             for title in filter(None, (column.name, column.header, column.header.upper())):
-                up = query(profile, device="h200", sort=f"+{title}", **wishes).rows
-                down = query(profile, device="h200", sort=title, **wishes).rows
+                up = query(profile, device="h200", sort=f"+{title}", **options).rows
+                down = query(profile, device="h200", sort=title, **options).rows
                 assert Counter(map(repr, map(_bare, up))) == Counter(map(repr, map(_bare, down)))
 
 
@@ -256,13 +256,13 @@ def test_waiting_time_is_from_the_operator_to_its_first_kernel(profile: Profile)
 def test_devices_are_busy_idle_and_overlap(profile: Profile) -> None:
     by_rank = {use.rank: use for use in query(profile).devices}
     first, second = by_rank[0], by_rank[1]
-    # Rank 0: winograd from 10 to 50, graph from 200 to 215 (unattributed work of several ranks stands under the first).
+    # Rank 0: winograd from 10 to 50, graph from 200 to 215 (unattributed work of several ranks is listed under the first).
     assert (first.span_ns, first.busy_ns, first.idle_ns) == (205 * US, 55 * US, 150 * US)
     # Rank 1: gemm from 50 to 90, splitk from 60 to 70 beside it.
     assert (second.span_ns, second.busy_ns, second.overlap_ns) == (40 * US, 40 * US, 10 * US)
 
 
-def test_rates_are_held_against_the_peak_of_the_element_type(profile: Profile) -> None:
+def test_rates_are_compared_with_the_peak_of_the_element_type(profile: Profile) -> None:
     lines = {line.labels["name"]: line for line in query(profile, device="h200")}
     h200 = DEVICES["h200"]
     assert lines["b.fc"].of_peak_flops == FC_FLOPS / 50e-6 / h200.flops["float16"]
@@ -293,7 +293,7 @@ def test_every_device_has_a_source_and_plausible_peaks() -> None:
 
 
 @pytest.mark.parametrize(
-    "wishes",
+    "options",
     [
         {"sort": "nothing"},
         {"aggregate_by": "colour"},
@@ -307,14 +307,14 @@ def test_every_device_has_a_source_and_plausible_peaks() -> None:
         {"device": "abacus"},
     ],
 )
-def test_what_is_not_understood_is_refused(wishes: dict[str, object], profile: Profile) -> None:
+def test_what_is_not_understood_is_refused(options: dict[str, object], profile: Profile) -> None:
     with pytest.raises(OpcostError):
-        query(profile, **wishes)
+        query(profile, **options)
 
 
-def test_the_profile_itself_can_be_asked(profile: Profile) -> None:
-    wishes = {"kind": "conv", "sort": "-time", "top": 5, "aggregate_by": "type", "aggregate": "sum"}
-    assert profile.query(**wishes) == opcost.query(profile, **wishes)
+def test_a_profile_has_query_as_a_method(profile: Profile) -> None:
+    options = {"kind": "conv", "sort": "-time", "top": 5, "aggregate_by": "type", "aggregate": "sum"}
+    assert profile.query(**options) == opcost.query(profile, **options)
 
 
 def test_a_profile_without_rows_is_answered() -> None:
@@ -398,13 +398,13 @@ def test_rows_of_many_executions_claim_no_idle_time_unless_their_reader_says_it(
     profile = Profile(meta={}, rows=(row,))
     assert query(profile).devices == ()
     use = {"device": "gpu:0", "rank": 0, "span_ns": 100, "busy_ns": 55, "work_ns": 60, "kernels": 6, "median_ns": 10}
-    told = query(replace(profile, extra={"devices": [use]}))
+    found = query(replace(profile, extra={"devices": [use]}))
     for damage in ({"device": 1}, {"colour": 1}, {"span_ns": "long"}):
         with pytest.raises(SourceError, match="devices"):
             query(replace(profile, extra={"devices": [use | damage]}))
-    (use,) = told.devices
+    (use,) = found.devices
     assert (use.idle_ns, use.overlap_ns) == (100 - 55, 60 - 55)
-    (line,) = told
+    (line,) = found
     assert (line.count, line.launches) == (3, 6)
 
 
@@ -437,8 +437,8 @@ def test_columns_are_those_of_every_format(profile: Profile) -> None:
     assert "\n| name | device time | % | input |\n" in answer.render("md", columns=wanted)
 
 
-@pytest.mark.parametrize("wish", [{"top": "5"}, {"top": 2.5}, {"top": True}, {"depth": "1"}])
-def test_what_is_no_number_is_refused_by_name(profile: Profile, wish: dict[str, object]) -> None:
-    (name,) = wish
+@pytest.mark.parametrize("option", [{"top": "5"}, {"top": 2.5}, {"top": True}, {"depth": "1"}])
+def test_what_is_no_number_is_refused_by_name(profile: Profile, option: dict[str, object]) -> None:
+    (name,) = option
     with pytest.raises(OpcostError, match=f"{name} .*not a whole number"):
-        query(profile, **wish)  # type: ignore[arg-type]
+        query(profile, **option)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Time beside cost: prices from recorded shapes, modules of a report, two profiles against each other."""
+"""Time beside cost: costs from recorded shapes, modules of a report, two profiles compared."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ def conv(number: int, **more: object) -> ProfileRow:
     return row._replace(**more)
 
 
-def test_a_row_is_priced_from_its_own_shapes() -> None:
+def test_the_cost_of_a_row_is_that_of_its_own_shapes() -> None:
     (row,) = with_costs(Profile(meta={}, rows=(conv(0),)), default_rules()).rows
     assert row.cost == Cost(MACS, 2 * MACS, X.nbytes + W.nbytes, X.nbytes)
 
 
-def test_a_price_that_is_already_there_stays() -> None:
-    told = Cost(1, 2, 3, 4)
-    (row,) = with_costs(Profile(meta={}, rows=(conv(0, cost=told),)), default_rules()).rows
-    assert row.cost == told
+def test_a_cost_that_is_already_known_is_kept() -> None:
+    known = Cost(1, 2, 3, 4)
+    (row,) = with_costs(Profile(meta={}, rows=(conv(0, cost=known),)), default_rules()).rows
+    assert row.cost == known
 
 
-def test_a_row_whose_trace_says_too_little_has_no_price_and_a_note() -> None:
+def test_a_row_whose_trace_says_too_little_has_no_cost_and_a_note() -> None:
     profile = with_costs(Profile(meta={}, rows=(conv(0, outs=()),)), default_rules())
     assert profile.rows[0].cost is None
     (note,) = profile.notes
@@ -115,7 +115,7 @@ def test_a_trace_without_shapes_is_joined_by_type_and_order(report: Report) -> N
     joined = with_modules(Profile(meta={}, rows=rows), report)
     assert [row.module for row in joined.rows] == ["layer1.0.conv1", "layer1.0.conv2"] * 2
     assert all(row.cost is not None and row.cost.macs == MACS for row in joined.rows)
-    # Three are no whole number of runs: nobody can tell which was left out.
+    # Three are no whole number of runs: the trace does not say which was left out.
     broken = with_modules(Profile(meta={}, rows=rows[:3]), report)
     assert {row.module for row in broken.rows} == {""}
 
@@ -198,7 +198,7 @@ def spent(time: int, **fields: object) -> ProfileRow:
         ("kernel", "kernel", {"gemm": (67, 98)}),
     ],
 )
-def test_profiles_are_compared_by_what_is_asked_for(
+def test_profiles_are_compared_by_the_requested_key(
     by: ProfileBy | None, part: str, changes: dict[str, tuple[int, int]]
 ) -> None:
     old, new = (
@@ -251,7 +251,7 @@ def attention(**fields: object) -> ProfileRow:
 
 
 @pytest.mark.parametrize("counted", [False, True], ids=["read", "recorded"])
-def test_causal_attention_is_counted_in_full_unless_half_is_asked_for(*, counted: bool) -> None:
+def test_causal_attention_is_counted_in_full_unless_half_is_requested(*, counted: bool) -> None:
     profile = Profile(meta={}, rows=(attention(),))
     if counted:
         profile = with_costs(profile, default_rules())
@@ -269,6 +269,6 @@ def test_causal_attention_is_counted_in_full_unless_half_is_asked_for(*, counted
         query(profile, causal="quarter")
 
 
-def test_a_price_that_is_not_the_operator_s_own_is_kept_whatever_the_convention() -> None:
-    told = Cost(macs=5, flops=10)
-    assert query(Profile(meta={}, rows=(attention(cost=told),)), causal="half").rows[0].computation == 10
+def test_a_cost_from_the_trace_is_kept_whatever_the_convention() -> None:
+    known = Cost(macs=5, flops=10)
+    assert query(Profile(meta={}, rows=(attention(cost=known),)), causal="half").rows[0].computation == 10

@@ -62,7 +62,7 @@ def test_a_transposed_convolution_brings_positions_closer() -> None:
     assert fields(net, 1, 1, 16, 16) == [square(3, 2), square(3 + 2, 1), square(5, Fraction(1, 2))]
 
 
-def test_axes_are_told_apart() -> None:
+def test_each_axis_has_a_field_of_its_own() -> None:
     net = nn.Sequential(nn.Conv2d(1, 1, (1, 5), (1, 2)), nn.MaxPool2d((3, 1)))
     assert fields(net, 1, 1, 32, 32) == [ReceptiveField((1, 5), (1, 2)), ReceptiveField((3, 5), (3, 2))]
 

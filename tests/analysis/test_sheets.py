@@ -24,7 +24,7 @@ US = 1000
 def device(
     name: str, start: int, end: int, stream: int = 7, category: str = "kernel", **args: object
 ) -> dict[str, Any]:
-    told = {"device": 0, "stream": stream, **args}
+    fields = {"device": 0, "stream": stream, **args}
     return {
         "ph": "X",
         "cat": category,
@@ -33,7 +33,7 @@ def device(
         "tid": stream,
         "ts": start,
         "dur": end - start,
-        "args": told,
+        "args": fields,
     }
 
 
@@ -52,7 +52,7 @@ def read(path: Path, *events: dict[str, Any], **fields: object) -> opcost.Profil
     path.write_text(json.dumps({"schemaVersion": 1, **fields, "traceEvents": events}), encoding="utf-8")
     found = opcost.read_profile(path)
     large = askable(read_table(path).profile)
-    for name in ("breakdown", "communication", "allocations"):  # the form for large files tells the same
+    for name in ("breakdown", "communication", "allocations"):  # the form for large files has the same numbers
         assert getattr(found, name)().tables == getattr(large, name)().tables
     return found
 
@@ -90,18 +90,18 @@ def test_the_parts_of_a_device_s_time_add_up_to_it(tmp_path: Path) -> None:
     }
 
 
-def test_copies_are_told_by_direction_with_their_rates(tmp_path: Path) -> None:
+def test_copies_are_listed_by_direction_with_their_rates(tmp_path: Path) -> None:
     rate = 10**9 * 3200 / (32 * US)
     assert read(tmp_path / "t.json", *MIXED).breakdown()["copies"] == [
         {"rank": 0, "device": "gpu:0", "copy": "Memcpy HtoD (Pinned -> Device)", "calls": 2, "time": 32 * US, "bytes": 3200,
          "bandwidth": rate},
         {"rank": 0, "device": "gpu:0", "copy": "Memset (Device)", "calls": 1, "time": 5 * US, "bytes": 500, "bandwidth": 1e8},
     ]  # fmt: skip
-    (untold,) = read(tmp_path / "u.json", device("Memcpy DtoH", 0, 5)).breakdown()["copies"]
-    assert (untold["bytes"], untold["bandwidth"]) == (None, None)
+    (unknown,) = read(tmp_path / "u.json", device("Memcpy DtoH", 0, 5)).breakdown()["copies"]
+    assert (unknown["bytes"], unknown["bandwidth"]) == (None, None)
 
 
-def test_collectives_are_told_by_sort_and_size_with_the_rates_of_nccl_tests(tmp_path: Path) -> None:
+def test_collectives_are_listed_by_operation_and_size_with_the_rates_of_nccl_tests(tmp_path: Path) -> None:
     events = [
         device("ncclDevKernel_AllReduce_Sum_f32_RING_LL(nccl)", 0, 10, **said("allreduce", 1000, 1000)),
         device("ncclDevKernel_AllReduce_Sum_f32_RING_LL(nccl)", 20, 60, **said("allreduce", 1000, 1000)),
@@ -173,7 +173,7 @@ def test_ranks_that_others_waited_for_are_named(tmp_path: Path) -> None:
     sheet = profile.communication()
     (collective,) = sheet["collectives"]
     assert (collective["calls"], collective["bytes"]) == (6, 40)
-    assert collective["bus_bandwidth"] == pytest.approx(40 / (5 * US) * 1e9 * 2 * 2 / 3)  # 5 µs where nobody waits
+    assert collective["bus_bandwidth"] == pytest.approx(40 / (5 * US) * 1e9 * 2 * 2 / 3)  # 5 µs where no rank waits
     assert sheet["ranks"] == [
         {"rank": 2, "collectives": (12 + 5) * US, "waiting": 7 * US, "held_up": 38 * US, "last": 1},
         {"rank": 1, "collectives": (5 + 23) * US, "waiting": 18 * US, "held_up": 22 * US, "last": 1},
@@ -245,7 +245,7 @@ def change(
     return {**event, "ts": time, "args": args}
 
 
-HELD = (
+MEMORY = (
     host("nn.Module: Net_0", 0, 90, "python_function"),
     host("aten::mm", 10, 20),
     host("aten::add", 30, 60),
@@ -260,20 +260,20 @@ HELD = (
 )
 
 
-def test_the_peak_of_memory_and_who_held_it(tmp_path: Path) -> None:
-    sheet = read(tmp_path / "t.json", *HELD).allocations()
+def test_the_peak_of_memory_and_what_is_live_at_it(tmp_path: Path) -> None:
+    sheet = read(tmp_path / "t.json", *MEMORY).allocations()
     gpu, cpu = sheet["peak of each device"]
     assert gpu == {
         "rank": 0, "device": "gpu:0", "peak": 1137, "at": 35 * US, "reserved": 5000, "first": 1000, "last": 1087,
         "growth_per_step": None, "changes": 5,
     }  # fmt: skip
     assert (cpu["device"], cpu["peak"], cpu["reserved"]) == ("cpu", 8, None)
-    held = [
+    live = [
         (line["operator"], line["module"], line["tensors"], line["bytes"])
         for line in sheet["live at the peak"]
         if line["device"] == "gpu:0"
     ]
-    assert held == [
+    assert live == [
         ("(before the trace)", "", 0, 1000),
         ("aten::mm", "Net_0", 1, 100),
         ("aten::empty", "Net_0", 1, 30),
@@ -316,11 +316,11 @@ def test_memory_without_totals_is_the_sum_of_its_changes(tmp_path: Path) -> None
     assert (peak["peak"], peak["last"], peak["first"], peak["reserved"]) == (11, 7, 0, None)
 
 
-def test_memory_of_a_large_file_is_read_if_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_a_large_file_is_read_if_it_is_requested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from opcost.traces.kineto import reader
 
     path = tmp_path / "t.json"
-    read(path, *HELD)
+    read(path, *MEMORY)
     monkeypatch.setattr(reader, "LARGE_BYTES", 0)
     assert "the profile has no memory events" in str(opcost.read_profile(path).allocations())
     assert opcost.read_profile(path, memory=True).allocations()["peak of each device"][0]["peak"] == 1137

@@ -196,8 +196,8 @@ def test_collectives_of_all_ranks_are_one_line_at_the_shortest_time() -> None:
 
 def test_the_rank_that_others_waited_for_is_named() -> None:
     waited = [
-        {"rank": rank, "collective_ns": 1000, "wait_ns": wait, "held_up_ns": held, "last": last}
-        for rank, wait, held, last in ((0, 300, 100, 1), (1, 10, 900, 7), (2, 200, 0, 0))
+        {"rank": rank, "collective_ns": 1000, "wait_ns": wait, "held_up_ns": delay, "last": last}
+        for rank, wait, delay, last in ((0, 300, 100, 1), (1, 10, 900, 7), (2, 200, 0, 0))
     ]
     sheet = communication(Profile(meta={}, rows=(), extra={"collectives": [exchanged(0)], "ranks": waited}))
     assert [line["rank"] for line in table(sheet, "ranks")] == [1, 0, 2]
@@ -280,8 +280,8 @@ def test_ten_regions_are_shown_the_longest_first() -> None:
 # -- potential savings ----------------------------------------------------------------------------------------------------
 
 
-def waited(rank: int, wait: int, held_up: int) -> RankWait:
-    return RankWait(rank=rank, collective_ns=1000, wait_ns=wait, held_up_ns=held_up, last=1)
+def waited(rank: int, wait: int, delay: int) -> RankWait:
+    return RankWait(rank=rank, collective_ns=1000, wait_ns=wait, held_up_ns=delay, last=1)
 
 
 def test_what_waits_for_another_rank_is_not_communication_that_could_be_hidden() -> None:

@@ -71,7 +71,7 @@ def test_a_convention_of_another_step_or_of_another_model_is_refused() -> None:
         step_flops(opcost.count(nn.ReLU(), shapes=(1, 4)), OWN)
 
 
-def test_products_of_several_types_are_held_against_the_time_of_each() -> None:
+def test_products_of_several_types_are_compared_with_the_time_of_each() -> None:
     device = Device(name="own", flops={"float32": 10**9, "bfloat16": 10**10}, bandwidth=1, source="")
 
     def both(x: torch.Tensor, y: torch.Tensor) -> Any:
@@ -87,7 +87,7 @@ def test_products_of_several_types_are_held_against_the_time_of_each() -> None:
 
 
 class Clock:
-    """Moves only when it is told to."""
+    """Moves only when a test sets it."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -155,12 +155,12 @@ def test_the_trainer_of_transformers_logs_it(tmp_path: Path) -> None:
         def on_log(self, *_: Any, logs: dict[str, Any], **__: Any) -> None:
             logged.append(dict(logs))
 
-    asked = transformers.TrainingArguments(
+    arguments = transformers.TrainingArguments(
         output_dir=str(tmp_path), max_steps=4, per_device_train_batch_size=2, logging_steps=1, report_to=[], use_cpu=True,
         disable_tqdm=True, save_strategy="no",
     )  # fmt: skip
     callbacks = [meter.for_transformers(), Keep()]
-    transformers.Trainer(model=model, args=asked, train_dataset=rows, callbacks=callbacks).train()
+    transformers.Trainer(model=model, args=arguments, train_dataset=rows, callbacks=callbacks).train()
     batch = {"input_ids": torch.zeros(2, 16, dtype=torch.int64), "labels": torch.zeros(2, 16, dtype=torch.int64)}
     step = opcost.count(model.train(), kwargs=batch, backward=True)
     assert meter.work
@@ -241,21 +241,21 @@ def test_without_lightning_there_is_no_callback(monkeypatch: pytest.MonkeyPatch)
         opcost.StepMeter(OWN).for_lightning()
 
 
-def test_the_command_tells_every_convention_that_applies(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command_prints_every_convention_that_applies(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     from opcost.cli.main import run
 
     path = tmp_path / "net.py"
     path.write_text("import torch\nfrom torch import nn\nclass Net(nn.Sequential):\n    def __init__(self):\n"
                     "        super().__init__(nn.Embedding(50, 32), nn.Linear(32, 64, bias=False))\n")  # fmt: skip
-    asked = ["mfu", f"{path}:Net", "--input", "4x8:int64", "--device", "h200", "--step-time", "1us", "-q"]
-    assert run(asked) == 0
+    command = ["mfu", f"{path}:Net", "--input", "4x8:int64", "--device", "h200", "--step-time", "1us", "-q"]
+    assert run(command) == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line[0] != " "}
     executed = 3 * 2 * 32 * 32 * 64
     assert f"{executed / 1e-6 / opcost.core.devices.device('h200').flops['float32']:.1%}" in lines["executed"]  # type: ignore[attr-defined]
     assert "6N" in lines
     assert "2N" not in lines
-    assert run([*asked, "--inference"]) == 0
+    assert run([*command, "--inference"]) == 0
     out = capsys.readouterr().out
     assert "2N" in out
     assert "6N" not in out
-    assert run([*asked[:-3], "--step-time", "0ms"]) == 2
+    assert run([*command[:-3], "--step-time", "0ms"]) == 2

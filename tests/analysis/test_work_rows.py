@@ -441,11 +441,11 @@ def test_chains_are_one_kernel(rows: list[Row], results: str, kernels: list[tupl
     found = merged(rows, {ord(value) for value in results})
     kept = [row for row in found if row.rule != "merged"]
     assert all(row in rows for row in kept)
-    told = [
+    works = [
         (row.op.raw, row.cost.bytes_read, row.cost.bytes_written, row.cost.flops) if row.rule == "merged" and row.cost
         else (row.op.raw, 0, 0, 0) for row in found
     ]  # fmt: skip
-    assert told == kernels
+    assert works == kernels
 
 
 def convolution(image: str, weight: str, out: str, **attrs: Any) -> Row:

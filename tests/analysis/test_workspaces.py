@@ -33,7 +33,7 @@ def convolution(weight: TensorSpec, extent: int) -> Row:
     return Row(op, (image(extent), weight), (image(extent),), None, "conv")
 
 
-def test_the_nearest_operator_tells_the_share_of_its_tensors() -> None:
+def test_the_share_of_the_tensors_is_that_of_the_nearest_operator() -> None:
     # A window of three by three is brought into another order first, one of one by one is not.
     whole = 2 * image(28).nbytes + WEIGHT.nbytes
     rows = (measured(WEIGHT, 28, whole), measured(SMALL, 28, 0))
@@ -49,11 +49,11 @@ def test_an_operator_of_which_nothing_was_measured_takes_none() -> None:
 
 def test_a_device_hands_out_whole_blocks() -> None:
     model = nn.Sequential(nn.Linear(3, 5), nn.Tanh())
-    plain, held = (opcost.count(model, torch.zeros(1, 3), device=device).memory for device in (None, "h200"))
+    plain, on_gpu = (opcost.count(model, torch.zeros(1, 3), device=device).memory for device in (None, "h200"))
     assert plain.base_bytes == (3 * 5 + 5 + 3) * 4
-    assert held.base_bytes == 3 * 512  # weight, bias, input
-    assert held.peak_bytes == (3 + 2) * 512
-    assert (plain.device, held.device) == ("", "h200")
+    assert on_gpu.base_bytes == 3 * 512  # weight, bias, input
+    assert on_gpu.peak_bytes == (3 + 2) * 512
+    assert (plain.device, on_gpu.device) == ("", "h200")
 
 
 def test_a_block_keeps_a_rest_that_is_not_worth_splitting() -> None:
@@ -64,10 +64,10 @@ def test_a_block_keeps_a_rest_that_is_not_worth_splitting() -> None:
 
     class Net(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            held = torch.zeros(first, dtype=torch.uint8)[0] + x
+            scalar = torch.zeros(first, dtype=torch.uint8)[0] + x
             other = torch.zeros(second, dtype=torch.uint8)
             last = torch.zeros(third, dtype=torch.uint8)
-            return last[0] + other[0] + held
+            return last[0] + other[0] + scalar
 
     memory = opcost.count(Net(), torch.zeros(1, dtype=torch.uint8), device="h200").memory
     assert memory.peak_bytes - 2 * 12 * mib in range(8 * 512)
@@ -110,13 +110,13 @@ def test_on_a_device_an_optimizer_updates_all_parameters_at_once() -> None:
     assert together.peak_bytes - together.base_bytes == size + size + output
 
 
-def test_a_long_run_says_that_it_is_not_told_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_run_says_that_its_memory_is_not_estimated_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "REPLAYS_AFTER", 0)
     report = opcost.count(nn.Linear(2, 2), torch.zeros(1, 2), device="h200")
     assert report.memory.device == ""
     assert [note.code for note in report.notes] == ["memory"]
 
 
-def test_a_device_that_nobody_knows_is_told() -> None:
+def test_an_unknown_device_is_refused() -> None:
     with pytest.raises(UnknownName, match="h2000"):
         opcost.count(nn.Linear(2, 2), torch.zeros(1, 2), device="h2000")

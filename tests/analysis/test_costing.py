@@ -26,7 +26,7 @@ def graph(values: list[Value], ops: list[Op], modules: tuple[Module, ...] = (Mod
     return made
 
 
-def priced(values: list[Value], ops: list[Op], modules: tuple[Module, ...] = (Module(path="", type="Net"),)) -> Report:
+def costed(values: list[Value], ops: list[Op], modules: tuple[Module, ...] = (Module(path="", type="Net"),)) -> Report:
     return cost_graph(graph(values, ops, modules), default_rules())
 
 
@@ -36,13 +36,13 @@ def op(number: int, kind: str, inputs: tuple[int, ...], output: int, attrs: Attr
 
 def test_a_tensor_used_twice_by_one_operator_is_read_once() -> None:
     values = [value(0, "input"), value(1, "input"), value(2), value(3)]
-    report = priced(values, [op(0, "elementwise", (0, 0), 2, ADD), op(1, "elementwise", (0, 1), 3, ADD)])
+    report = costed(values, [op(0, "elementwise", (0, 0), 2, ADD), op(1, "elementwise", (0, 1), 3, ADD)])
     assert [row.cost.bytes_read for row in report.rows] == [BYTES, 2 * BYTES]
 
 
 def test_a_broadcast_view_reads_no_more_than_its_memory_holds() -> None:
     values = [value(0, "input", spec=TensorSpec((N, 1))), value(1, storage=0), value(2)]
-    report = priced(values, [op(0, "view", (0,), 1), op(1, "copy", (1,), 2)])
+    report = costed(values, [op(0, "view", (0,), 1), op(1, "copy", (1,), 2)])
     assert report.rows[1].cost == Cost(bytes_read=4 * N, bytes_written=BYTES)
 
 
@@ -54,14 +54,14 @@ def test_views_and_in_place_results_are_no_new_activations() -> None:
         op(2, "elementwise", (2,), 3, ADD),
         op(3, "elementwise", (0,), 4, ADD),
     ]
-    report = priced(values, ops)
+    report = costed(values, ops)
     assert [row.activations for row in report.rows] == [N * M, 0, 0, 0]
     assert (report.totals.activations, report.totals.activation_bytes) == (N * M, BYTES)
 
 
 def test_what_is_repeated_counts_as_often() -> None:
-    once = priced([value(0, "input"), value(1)], [op(0, "elementwise", (0,), 1, ADD)])
-    thrice = priced([value(0, "input"), value(1)], [op(0, "elementwise", (0,), 1, ADD, repeat=3)])
+    once = costed([value(0, "input"), value(1)], [op(0, "elementwise", (0,), 1, ADD)])
+    thrice = costed([value(0, "input"), value(1)], [op(0, "elementwise", (0,), 1, ADD, repeat=3)])
     assert thrice.rows[0].cost == once.rows[0].cost
     assert thrice.totals.flops == 3 * once.totals.flops == 3 * N * M
 
@@ -69,7 +69,7 @@ def test_what_is_repeated_counts_as_often() -> None:
 def test_phases_are_kept_apart() -> None:
     values = [value(0, "input"), value(1), value(2)]
     ops = [op(0, "elementwise", (0,), 1, ADD), op(1, "elementwise", (1,), 2, {"fn": "relu_grad"}, phase="backward")]
-    report = priced(values, ops)
+    report = costed(values, ops)
     assert {phase: cost.flops for phase, cost in report.phases.items()} == {"forward": N * M, "backward": 2 * N * M}
     assert report.rows[1].activations == 0
 
@@ -77,7 +77,7 @@ def test_phases_are_kept_apart() -> None:
 def test_one_operator_name_may_stand_for_two_kinds() -> None:
     values = [value(0, "input"), value(1, storage=0), value(2)]
     ops = [Op(0, "view", "test::to", (0,), (1,), NO_ATTRS), Op(1, "copy", "test::to", (1,), (2,), NO_ATTRS)]
-    report = priced(values, ops)
+    report = costed(values, ops)
     assert [row.cost for row in report.rows] == [Cost(), Cost(bytes_read=BYTES, bytes_written=BYTES)]
 
 
@@ -85,18 +85,18 @@ def test_inputs_are_not_mistaken_for_outputs() -> None:
     values = [value(0, "input"), value(1, "input"), value(2), value(3), value(4)]
     two_in = Op(0, "copy", "test::copy", (0, 1), (2,), NO_ATTRS)
     two_out = Op(1, "copy", "test::copy", (0,), (3, 4), NO_ATTRS)
-    report = priced(values, [two_in, two_out])
+    report = costed(values, [two_in, two_out])
     assert [(row.cost.bytes_read, row.cost.bytes_written) for row in report.rows] == [
         (2 * BYTES, BYTES),
         (BYTES, 2 * BYTES),
     ]
 
 
-def test_one_shape_with_two_types_is_priced_twice() -> None:
+def test_the_cost_of_one_shape_with_two_types_is_computed_twice() -> None:
     half = TensorSpec((N, M), "float16")
     values = [value(0, "input"), value(1), value(2, spec=half), value(3, spec=half)]
     ops = [op(0, "copy", (0,), 1), op(1, "copy", (1,), 2), op(2, "copy", (2,), 3)]
-    report = priced(values, ops)
+    report = costed(values, ops)
     assert [row.cost.bytes_written for row in report.rows] == [BYTES, BYTES // 2, BYTES // 2]
     assert [row.cost.bytes_read for row in report.rows] == [BYTES, BYTES, BYTES // 2]
 
@@ -111,7 +111,7 @@ class TestUnknown:
             Op(1, "unknown", "lib::odd", (1,), (2,), NO_ATTRS, "b"),
             Op(2, "elementwise", "lib::add", (2,), (3,), ADD, "b"),
         ]
-        report = priced(list(self.VALUES), ops, self.MODULES)
+        report = costed(list(self.VALUES), ops, self.MODULES)
         assert report.coverage.counted == 1
         assert report.coverage.uncounted == (Uncounted("lib::odd", 2, ("a", "b"), "no rule"),)
         assert [row.cost for row in report.rows[:2]] == [None, None]
@@ -119,10 +119,10 @@ class TestUnknown:
 
     def test_a_shape_that_depends_on_data_is_a_reason_of_its_own(self) -> None:
         values = [value(0, "input"), value(1, spec=TensorSpec((None, M)))]
-        report = priced(values, [op(0, "gather", (0,), 1)])
+        report = costed(values, [op(0, "gather", (0,), 1)])
         assert report.coverage.uncounted == (Uncounted("test::gather", 1, ("",), "its shape depends on data"),)
 
-    def test_a_users_rule_prices_the_operator(self) -> None:
+    def test_a_users_rule_gives_the_cost_of_the_operator(self) -> None:
         def odd(view: OpView) -> Cost:
             return view.cost(macs=view.outs[0].numel * 7)
 
@@ -132,7 +132,7 @@ class TestUnknown:
         assert (report.rows[0].rule, report.totals.macs) == ("lib::odd", N * M * 7)
 
 
-def test_a_misspelt_attribute_is_refused_and_not_priced_without_it() -> None:
+def test_a_misspelt_attribute_is_refused_and_not_left_out() -> None:
     x, y = TensorSpec((1, 4, 8, 8)), TensorSpec((1, 4, 8, 8))
     values = (value(0, "input", spec=x), value(1, "input", spec=TensorSpec((4, 4, 1, 1))), value(2, spec=y))
     misspelt = Op(0, "conv", "lib::conv", (0, 1), (2,), {"transposd": True})
@@ -212,21 +212,21 @@ class TestParameters:
     VALUES = (value(0, "input"), value(1, "param"), value(2, "param"), value(3, "buffer"), value(4))
     OPS = (op(0, "elementwise", (0, 1), 4, ADD, module="b"),)
 
-    def test_a_shared_weight_counts_once_where_it_first_stands(self) -> None:
-        report = priced(list(self.VALUES), list(self.OPS), self.MODULES)
+    def test_a_shared_weight_counts_once_in_its_first_module(self) -> None:
+        report = costed(list(self.VALUES), list(self.OPS), self.MODULES)
         assert report.module("a").own.params == N * M
         assert report.module("b").own.params == N * M  # idle alone
         assert report.totals.params == 2 * N * M
         assert [p.names for p in report.shared] == [("a.weight", "b.weight")]
         assert report.module("b").parameters == ("b.weight", "b.idle")
 
-    def test_weights_that_nobody_reads_are_named(self) -> None:
-        report = priced(list(self.VALUES), list(self.OPS), self.MODULES)
+    def test_weights_that_no_operator_reads_are_named(self) -> None:
+        report = costed(list(self.VALUES), list(self.OPS), self.MODULES)
         assert [p.name for p in report.unused] == ["b.idle"]
         assert report.module("b").own.unused_params == report.totals.unused_params == N * M
 
     def test_buffers_are_no_parameters(self) -> None:
-        report = priced(list(self.VALUES), list(self.OPS), self.MODULES)
+        report = costed(list(self.VALUES), list(self.OPS), self.MODULES)
         assert (report.totals.buffers, report.totals.buffer_bytes) == (N * M, BYTES)
         assert report.totals.param_bytes == 2 * BYTES
 
@@ -237,6 +237,6 @@ class TestParameters:
         assert cost_graph(made, default_rules()).unused == ()
 
     def test_weights_of_a_source_without_modules_belong_to_the_root(self) -> None:
-        report = priced([value(0, "input"), value(1, "param"), value(2)], [op(0, "elementwise", (0, 1), 2, ADD)])
+        report = costed([value(0, "input"), value(1, "param"), value(2)], [op(0, "elementwise", (0, 1), 2, ADD)])
         assert [p.names for p in report.parameters] == [("v1",)]
         assert report.module("").own.params == N * M

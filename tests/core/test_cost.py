@@ -29,7 +29,7 @@ def test_repetition_is_repeated_addition(a: Cost, b: Cost, m: int, n: int) -> No
     assert a * m * n == a * (m * n)
 
 
-def test_a_cost_is_a_value_that_nobody_changes() -> None:
+def test_a_cost_is_immutable() -> None:
     cost = Cost(macs=1)
     with pytest.raises(FrozenInstanceError):
         cost.macs = 2  # type: ignore[misc]

@@ -13,7 +13,7 @@ _IF = "std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, vo
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "short"),
     [
         ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*> >(int)",
          "CUDAFunctor_add vectorized_elementwise_kernel"),
@@ -37,8 +37,8 @@ _IF = "std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, vo
         ("aten::convolution_backward", "aten::convolution_backward"),
     ],
 )  # fmt: skip
-def test_of_a_long_name_what_it_computes_remains(name: str, told: str) -> None:
-    assert short_kernel_name(name) == told
+def test_of_a_long_name_what_it_computes_remains(name: str, short: str) -> None:
+    assert short_kernel_name(name) == short
 
 
 def test_a_name_that_has_room_is_not_touched() -> None:

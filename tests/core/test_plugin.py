@@ -1,4 +1,4 @@
-"""A broken plug-in costs that plug-in: everything else works, and whoever asks for it hears why."""
+"""A broken plug-in costs that plug-in: everything else works, and a request for it gets the reason."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ def model(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("fault", BROKEN)
-def test_a_broken_plug_in_is_told_once_and_left_out(install: Install, group: str, fault: str) -> None:
+def test_a_broken_plug_in_is_reported_once_and_left_out(install: Install, group: str, fault: str) -> None:
     code, reason = BROKEN[fault]
     before = set(usable(group))
     install("evil-parts", group, "evil", code)
-    with pytest.warns(PluginWarning, match="'evil' of .*evil-parts 1.0") as told:
+    with pytest.warns(PluginWarning, match="'evil' of .*evil-parts 1.0") as warned:
         assert set(usable(group)) == before
-    assert reason in str(told[0].message)
+    assert reason in str(warned[0].message)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert set(usable(group)) == before
@@ -121,9 +121,9 @@ def test_a_model_is_counted_beside_a_broken_plug_in_and_doctor_says_why(
     done = opcost_command("count", model, "-i", "1x8", "-o", Path(model).parent / "report.json")
     assert done.code == 0, done.err
     assert "Linear" in done.out
-    told = [line for line in done.err.splitlines() if "evil-parts" in line]
-    assert len(told) == (group in (FRONTENDS, RULES, VIEWS)), "one line, and none where the group is not needed"
-    assert all(line.startswith("opcost: ") for line in told)
+    lines = [line for line in done.err.splitlines() if "evil-parts" in line]
+    assert len(lines) == (group in (FRONTENDS, RULES, VIEWS)), "one line, and none where the group is not needed"
+    assert all(line.startswith("opcost: ") for line in lines)
     doctor = opcost_command("doctor")
     assert doctor.code == 2
     assert reason in doctor.out
@@ -131,7 +131,7 @@ def test_a_model_is_counted_beside_a_broken_plug_in_and_doctor_says_why(
 
 
 @pytest.mark.parametrize("words", [("--view", "evil"), ("-o", "report.evil")])
-def test_whoever_asks_for_the_broken_view_hears_why(
+def test_a_request_for_the_broken_view_gets_the_reason(
     install: Install, opcost_command: Command, model: str, words: tuple[str, str]
 ) -> None:
     install("evil-parts", VIEWS, "evil", "raise RuntimeError('out of order')")
@@ -174,7 +174,7 @@ def test_a_front_end_that_lacks_something_is_left_out(install: Install, change: 
 
 
 @pytest.mark.parametrize("raised", ["ValueError('no')", "SystemExit(3)"])
-def test_a_front_end_that_fails_when_it_is_asked_costs_itself(install: Install, tmp_path: Path, raised: str) -> None:
+def test_a_front_end_that_fails_when_it_is_called_is_left_out(install: Install, tmp_path: Path, raised: str) -> None:
     import torch
 
     path = tmp_path / "model.pt2"
@@ -229,7 +229,7 @@ def test_rules_that_work_are_added(install: Install) -> None:
 
 
 @pytest.mark.usefixtures("no_libraries")
-def test_of_two_foreign_plug_ins_of_one_name_neither_is_used_and_both_are_told(
+def test_of_two_foreign_plug_ins_of_one_name_neither_is_used_and_both_are_reported(
     install: Install, opcost_command: Command, model: str
 ) -> None:
     for package in ("first-parts", "second-parts"):

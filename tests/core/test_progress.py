@@ -1,4 +1,4 @@
-"""A sign of life on stderr, only for long work and only where somebody looks."""
+"""A sign of life on stderr, only for long work and only on a terminal."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def test_patience_lasts_two_seconds() -> None:
 
 
 def lines_at(monkeypatch: pytest.MonkeyPatch, seconds: float) -> str:
-    """What the line says so many seconds after the beginning of everything."""
+    """What the line says `seconds` after the beginning of everything."""
     monkeypatch.setattr(progress.time, "monotonic", lambda: seconds)
     return str(progress._lines[0])
 
 
-def test_the_share_and_an_estimate_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_share_and_an_estimate_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress.time, "monotonic", lambda: 0.0)
     done = 0
     with progress.working("reading", share=lambda: (done, 8), quiet=True):
@@ -103,12 +103,12 @@ def test_work_inside_work_adds_its_share(monkeypatch: pytest.MonkeyPatch) -> Non
             assert lines_at(monkeypatch, 15) == "counting net: 38%, about 25 s left"  # (1 + 1/2) of 4
         with progress.sharing(lambda: None):
             assert lines_at(monkeypatch, 10) == "counting net: 25%, about 30 s left"
-    with progress.sharing(lambda: (1, 2)):  # where nobody shows it, nothing happens
+    with progress.sharing(lambda: (1, 2)):  # without a line that shows it, nothing happens
         pass
     assert progress._lines == []
 
 
-def test_a_share_that_cannot_be_told_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unknown_share_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = (tmp_path / "x").open("wb")
     file.close()
     with progress.working("reading", share=lambda: (file.tell(), 3), quiet=True):
@@ -116,12 +116,12 @@ def test_a_share_that_cannot_be_told_is_left_out(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_interrupt_says_what_it_stopped() -> None:
-    told = pytest.raises(KeyboardInterrupt, match="timing net was stopped after 0 s")
-    with told, progress.working("profiling", quiet=True), progress.working("timing net"):
+    stopped = pytest.raises(KeyboardInterrupt, match="timing net was stopped after 0 s")
+    with stopped, progress.working("profiling", quiet=True), progress.working("timing net"):
         raise KeyboardInterrupt
 
 
-def test_an_interrupt_that_somebody_lost_strikes_again() -> None:
+def test_an_interrupt_that_was_swallowed_is_raised_again() -> None:
     try:
         with pytest.raises(KeyboardInterrupt), progress.working("counting net", quiet=True):
             assert progress.stopped() == "counting net was stopped after 0 s"

@@ -59,6 +59,6 @@ def test_nonsense_is_refused_with_what_is_wrong(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(), (0, 1), (2, 1), (1, 1), (True, 2), (1.0, 2), tuple(range(1, MOST + 2))])
-def test_numbers_are_held_to_the_same(sizes: tuple[int, ...]) -> None:
+def test_numbers_have_the_same_limits(sizes: tuple[int, ...]) -> None:
     with pytest.raises(InputError):
         check_sizes(sizes, sizes)

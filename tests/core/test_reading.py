@@ -77,7 +77,7 @@ def test_a_special_file_is_refused_at_once(
     assert str(path) in said or path.is_dir()
 
 
-def test_a_file_that_is_not_there_or_empty_is_told_so(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_or_empty_is_reported_as_such(tmp_path: Path) -> None:
     with pytest.raises(UnknownSource, match="there is no file"), opened(tmp_path / "none"):
         pass
     (tmp_path / "none").touch()
@@ -168,7 +168,7 @@ def test_a_pipe_that_does_not_end_is_given_up(pipe: Callable[..., str], monkeypa
         file.read()
 
 
-def test_a_named_pipe_is_read_when_somebody_writes_and_anew_each_time(tmp_path: Path) -> None:
+def test_a_named_pipe_is_read_when_a_process_writes_and_anew_each_time(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     for content in (b"first", b"second"):

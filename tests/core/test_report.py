@@ -71,7 +71,7 @@ def test_stats_add_field_by_field() -> None:
     assert ones + Stats() == ones
 
 
-def test_a_sum_of_rows_repeats_what_is_repeated_and_counts_what_has_no_price() -> None:
+def test_a_sum_of_rows_repeats_what_is_repeated_and_counts_what_has_no_cost() -> None:
     assert stats_of(ROWS) == Stats(
         macs=CONV.macs * (1 + 3),
         flops=CONV.flops * (1 + 3) + NORM.flops,

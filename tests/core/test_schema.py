@@ -84,10 +84,10 @@ def test_reading_what_was_written_is_the_identity(native: list[Attrs], notes: li
     report = small_report(tuple(native), tuple(notes))
     again = loads(dumps(report))
     assert again == report
-    told, expected = (
+    read, expected = (
         [(repr(dict(row.op.native)), repr(dict(row.op.attrs))) for row in each.rows] for each in (again, report)
     )
-    assert told == expected  # 1, 1.0 and True are equal, but must come back as what they were
+    assert read == expected  # 1, 1.0 and True are equal, but must come back as what they were
     assert dumps(again) == dumps(report)
 
 
@@ -159,9 +159,9 @@ def test_every_missing_field_is_a_source_error() -> None:
     free = ("meta", "attrs", "own", "total", "totals", "parts")
     fields = [place for place in places(saved) if place and isinstance(place[-1], str) and free_of(place, free)]
     # These have a meaning where they are missing: no reason but the usual one, a phase that did not run, a file that was
-    # written before memory was told, or of no device.
-    told = ("reason", "exact", "forward", "backward", "memory", "reserved_bytes", "fixed_bytes")
-    fields = [place for place in fields if place[-1] not in told]
+    # written before memory was recorded, or of no device.
+    optional = ("reason", "exact", "forward", "backward", "memory", "reserved_bytes", "fixed_bytes")
+    fields = [place for place in fields if place[-1] not in optional]
     assert len(fields) > 60
     for place in fields:
         changed = json.loads(dumps(small_report()))

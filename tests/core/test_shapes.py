@@ -328,7 +328,7 @@ def test_an_equation_that_does_not_fit_its_operands_is_refused(equation: str, ra
     assert str(caught.value) == fault
 
 
-def test_a_label_stands_for_one_extent() -> None:
+def test_a_label_is_one_extent() -> None:
     assert einsum("ij,jk->ki", [(2, 1), (3, 4)]) == (4, 2)
     with pytest.raises(Mismatch, match=r"^the label 'j' has the extents 3 and 4$"):
         einsum("ij,jk->ik", [(2, 3), (4, 5)])

@@ -75,18 +75,18 @@ def test_columns_are_drawn_as_their_events_are(spans: list[Span], most: int) -> 
     assert thinned_lanes({"lane": columns}, most) == thinned_lanes({"lane": spans}, most)
 
 
-def test_starts_are_told_as_steps_and_names_once() -> None:
+def test_starts_are_stored_as_steps_and_names_once() -> None:
     lanes = {
         "a": [TimelineEvent(10, 5, "x", 1, 5), TimelineEvent(30, 5, "y", 2, 4)],
         "b": [TimelineEvent(20, 1, "x", 1, 1)],
         "c": [],
     }
-    told = lanes_as_columns(lanes, {"x": "conv"})
-    assert told["words"] == ["x", "y"]
-    assert told["sorts"] == ["conv", ""]
-    assert [lane["step"] for lane in told["lanes"]] == [[0, 20], [10], []]
-    assert [lane.get("count") for lane in told["lanes"]] == [[1, 2], None, None]
-    assert checked_lanes(told) == told
+    columns = lanes_as_columns(lanes, {"x": "conv"})
+    assert columns["words"] == ["x", "y"]
+    assert columns["sorts"] == ["conv", ""]
+    assert [lane["step"] for lane in columns["lanes"]] == [[0, 20], [10], []]
+    assert [lane.get("count") for lane in columns["lanes"]] == [[1, 2], None, None]
+    assert checked_lanes(columns) == columns
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,6 @@ def test_starts_are_told_as_steps_and_names_once() -> None:
     ],
 )  # fmt: skip
 def test_a_timeline_of_a_file_that_is_not_of_this_form_is_refused(change: dict[str, object]) -> None:
-    told = lanes_as_columns({"a": [TimelineEvent(10, 5, "x", 1, 5), TimelineEvent(20, 5, "y", 1, 5)]}, {})
+    columns = lanes_as_columns({"a": [TimelineEvent(10, 5, "x", 1, 5), TimelineEvent(20, 5, "y", 1, 5)]}, {})
     with pytest.raises(SourceError, match="timeline is damaged"):
-        checked_lanes({**told, **change})
+        checked_lanes({**columns, **change})

@@ -47,7 +47,7 @@ def assert_untouched(target: Path) -> None:
 
 @contextmanager
 def no_file_larger_than(size: int) -> Iterator[None]:
-    """A disk that is full after so many bytes; Python ignores the signal, so the write fails."""
+    """A disk that is full after `size` bytes; Python ignores the signal, so the write fails."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -232,7 +232,7 @@ def test_a_link_to_nothing_makes_the_file_that_it_names(tmp_path: Path) -> None:
     assert (tmp_path / "made.json").read_text() == NEW
 
 
-def test_links_in_a_circle_are_told(tmp_path: Path) -> None:
+def test_links_in_a_circle_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     for write in (check_writable, lambda path: write_text(path, NEW)):
@@ -246,7 +246,7 @@ def test_the_longest_name_that_a_file_can_have_is_no_fault(tmp_path: Path) -> No
     assert target.read_text() == NEW
 
 
-def test_a_name_that_is_too_long_is_told(tmp_path: Path) -> None:
+def test_a_name_that_is_too_long_is_reported(tmp_path: Path) -> None:
     with pytest.raises(WriteError, match="File name too long") as caught:
         write_text(tmp_path / ("n" * 300), NEW)
     assert "shorter" in caught.value.hint
@@ -262,7 +262,9 @@ def test_a_name_that_is_too_long_is_told(tmp_path: Path) -> None:
         ("x\0y", "null"),
     ],
 )
-def test_where_no_file_can_be_is_told(tmp_path: Path, path: str, said: str, check: Callable[[str], None]) -> None:
+def test_a_path_where_no_file_can_be_is_reported(
+    tmp_path: Path, path: str, said: str, check: Callable[[str], None]
+) -> None:
     (tmp_path / "file").write_text(OLD)
     with pytest.raises(WriteError, match=f"cannot be written: .*{said}"):
         check(f"{tmp_path}/{path}")
@@ -270,7 +272,7 @@ def test_where_no_file_can_be_is_told(tmp_path: Path, path: str, said: str, chec
 
 
 @pytest.fixture
-def folder_of_nobody() -> Iterator[Path]:
+def unprivileged_folder() -> Iterator[Path]:
     """A folder in which this process has no rights but those that the permissions give."""
     with tempfile.TemporaryDirectory() as name:
         if os.geteuid() == 0:
@@ -285,8 +287,8 @@ def folder_of_nobody() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("check", [check_writable, lambda path: write_text(path, NEW)])
-def test_a_file_that_is_protected_is_not_replaced(folder_of_nobody: Path, check: Callable[[Path], None]) -> None:
-    target = folder_of_nobody / "report.json"
+def test_a_file_that_is_protected_is_not_replaced(unprivileged_folder: Path, check: Callable[[Path], None]) -> None:
+    target = unprivileged_folder / "report.json"
     target.write_text(OLD)
     target.chmod(0o444)
     with pytest.raises(WriteError, match="Permission denied; the old file is unchanged"):
@@ -296,11 +298,11 @@ def test_a_file_that_is_protected_is_not_replaced(folder_of_nobody: Path, check:
 
 @pytest.mark.parametrize("check", [check_writable, lambda path: write_text(path, NEW)])
 def test_in_a_folder_that_is_protected_a_file_is_not_overwritten_in_place(
-    folder_of_nobody: Path, check: Callable[[Path], None]
+    unprivileged_folder: Path, check: Callable[[Path], None]
 ) -> None:
-    target = folder_of_nobody / "report.json"
+    target = unprivileged_folder / "report.json"
     target.write_text(OLD)
-    folder_of_nobody.chmod(0o555)
+    unprivileged_folder.chmod(0o555)
     with pytest.raises(WriteError, match=r"Permission denied in the folder .*; the old file is unchanged") as caught:
         check(target)
     assert "its folder must be writable" in caught.value.hint

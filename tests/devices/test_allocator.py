@@ -55,7 +55,7 @@ def test_a_tensor_gets_the_smallest_block_that_is_large_enough() -> None:
 
 
 PINNED = lives((0, 1, 50 * MIB), (1, 4, 12 * MIB), (2, 4, 60 * MIB))
-"""Where the 50 were, 12 are held; 60 then need a segment of their own, though not more than 72 are held at once."""
+"""Where the 50 were, 12 are allocated; 60 then need a segment of their own, though not more than 72 are allocated at once."""
 
 
 def test_memory_in_pieces_is_lost() -> None:
@@ -93,13 +93,13 @@ RECORDED = json.loads((Path(__file__).parents[1] / "data/h200_allocations.json")
 def test_requests_as_a_gpu_had_them_take_as_much_as_there(name: str) -> None:
     real = RECORDED[name]
     sizes, gone = real["sizes"], real["gone"]
-    asked = zip(range(len(sizes)), gone, sizes, strict=True)
-    handed = allocated_blocks(lives(*asked, steps=len(sizes)))
+    tensors = zip(range(len(sizes)), gone, sizes, strict=True)
+    handed = allocated_blocks(lives(*tensors, steps=len(sizes)))
     changes = [0] * (len(sizes) + 1)
     for born, (block, death) in enumerate(zip(handed.sizes, gone, strict=True)):
         changes[born] += block
         changes[max(death, born + 1)] -= block
     # A block that was left from before may have been handed out whole, with a rest of up to 1 MiB.
     assert max(accumulate(changes)) == pytest.approx(real["peak"], rel=0.003)
-    # A pass found a few free blocks among those of the weights, of which nothing is told here.
+    # A pass found a few free blocks among those of the weights, which are not in this file.
     assert real["grown"] <= handed.reserved <= 1.025 * real["grown"] + (2 << 20)

@@ -143,7 +143,7 @@ def test_a_rest_of_exactly_one_mebibyte_stays_with_its_block() -> None:
 
 
 PINNED = passing((0, 1, 50 * MIB), (1, 4, 12 * MIB), (2, 4, 60 * MIB))
-"""Where the 50 were, 12 are held; 60 then need a segment of their own: 110, though not more than 72 are held at once."""
+"""Where the 50 were, 12 are allocated; 60 then need a segment of their own: 110, though at most 72 are allocated at once."""
 
 
 def test_the_least_capacity_is_found_by_seven_halvings() -> None:

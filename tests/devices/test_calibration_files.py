@@ -55,7 +55,7 @@ def test_the_calibration_of_the_shipped_laws_is_whole(device: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda data: data.update(schema="opcost.calibration/9"), "opcost.calibration/9"),
         (lambda data: data["rows"].update(device_ns=[1]), "differ in length"),
@@ -65,12 +65,12 @@ def test_the_calibration_of_the_shipped_laws_is_whole(device: str) -> None:
         (lambda data: data.pop("position"), "position"),
     ],
 )
-def test_a_damaged_file_is_refused(change: Callable[[Any], None], told: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused(change: Callable[[Any], None], message: str, tmp_path: Path) -> None:
     data = json.loads(dumps(MADE))
     change(data)
     path = tmp_path / "c.json"
     path.write_text(json.dumps(data))
-    with pytest.raises(SourceError, match=told):
+    with pytest.raises(SourceError, match=message):
         opcost.predict("timm:resnet18", device="h200", calibration=path)
 
 
@@ -88,6 +88,6 @@ def test_a_calibration_of_a_few_operators_is_refused(tmp_path: Path) -> None:
         opcost.predict("timm:resnet18", device="h200", calibration=path)
 
 
-def test_a_processor_is_told_only_from_its_own_calibration() -> None:
+def test_a_processor_is_predicted_only_from_its_own_calibration() -> None:
     with pytest.raises(InputError, match="no calibration of a CPU is shipped"):
         opcost.predict("timm:resnet18", device="cpu")

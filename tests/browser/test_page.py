@@ -151,8 +151,8 @@ def test_numbers_are_written_as_on_the_command_line(show: Show) -> None:
     ]
     each = "[$format.formatCount(n), $format.formatBytes(n), $format.formatTime(n)]"
     script = f"(() => {{ {bundle('format')} return {amounts}.map((n) => {each}); }})()"
-    for amount, told in zip(amounts, page.evaluate(script), strict=True):
-        assert told == [format_count(amount), format_bytes(amount), format_time(amount)], amount
+    for amount, texts in zip(amounts, page.evaluate(script), strict=True):
+        assert texts == [format_count(amount), format_bytes(amount), format_time(amount)], amount
 
 
 def test_units_of_bytes_are_switched_everywhere(show: Show) -> None:
@@ -178,7 +178,7 @@ def test_tables_are_copied_as_markdown_and_csv(show: Show) -> None:
     assert f",{6 * 6000}," in lines[2]
 
 
-def test_what_is_not_counted_stands_out(show: Show) -> None:
+def test_what_is_not_counted_is_an_alert(show: Show) -> None:
     page = show(HTML.render(report(uncounted=True)))
     assert "odd" in page.locator(".alert").inner_text()
     # MACs, FLOPs, activations, bytes read and written, peak memory
@@ -187,13 +187,13 @@ def test_what_is_not_counted_stands_out(show: Show) -> None:
     assert page.locator(f"{ROWS} td").nth(3).inner_text().startswith("≥")
 
 
-@pytest.mark.parametrize(("view", "told"), [("memory", "operator 2"), ("roofline", "operator ")])
-def test_plots_are_walked_with_the_keys(show: Show, view: str, told: str) -> None:
+@pytest.mark.parametrize(("view", "heading"), [("memory", "operator 2"), ("roofline", "operator ")])
+def test_plots_are_walked_with_the_keys(show: Show, view: str, heading: str) -> None:
     page = show(HTML.render(report()), fragment=f"view={view}")
     page.locator(f"#view-{view} svg").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    assert page.locator(".details h2").inner_text().startswith(told)
+    assert page.locator(".details h2").inner_text().startswith(heading)
     assert page.locator("[role=status].unseen").inner_text() != ""
 
 
@@ -225,25 +225,25 @@ def test_names_from_everywhere_are_shown_and_never_run(show: Show, subject: str)
 
 def test_the_graph_opens_what_is_clicked_and_shares_the_choice(show: Show) -> None:
     page = show(HTML.render(report()), fragment="view=graph")
-    told = page.locator("#view-graph output")
-    expect(told).to_have_text("4 boxes for 72 operators")
+    output = page.locator("#view-graph output")
+    expect(output).to_have_text("4 boxes for 72 operators")
     page.locator("#view-graph canvas").focus()
     page.keyboard.press("ArrowDown")
     assert page.locator(".details h2").inner_text() == "block1"
     page.keyboard.press("Enter")
-    expect(told).to_have_text("6 boxes for 72 operators")
+    expect(output).to_have_text("6 boxes for 72 operators")
     page.get_by_role("button", name="open a level").click()
-    expect(told).to_have_text(f"{3 * 3 + 18} boxes for 72 operators")
+    expect(output).to_have_text(f"{3 * 3 + 18} boxes for 72 operators")
     page.wait_for_timeout(400)  # the address follows after a pause
     again = show(HTML.render(report()), fragment=page.evaluate("location.hash.slice(1)"))
-    expect(again.locator("#view-graph output")).to_have_text(told.inner_text())
+    expect(again.locator("#view-graph output")).to_have_text(output.inner_text())
     page.get_by_role("button", name="close all").click()
-    expect(told).to_have_text("4 boxes for 72 operators")
+    expect(output).to_have_text("4 boxes for 72 operators")
 
 
-def test_what_prepares_something_stands_right_above_who_reads_it(show: Show) -> None:
+def test_what_prepares_something_is_right_above_its_reader(show: Show) -> None:
     page = show(HTML.render(report()))
-    # A chain of six, and two that turn a weight for its last: without being drawn down they would stand at the top.
+    # A chain of six, and two that turn a weight for its last: without being drawn down they would be at the top.
     chain = [[0, 1], [1, 2], [2, 3], [3, 6], [4, 5], [5, 6]]
     laid = f"$layers.layered(Array.from({{ length: 7 }}, () => ({{ width: 50 }})), {chain})"
     tops = page.evaluate(f"(() => {{ {bundle('layers')} return {laid}.y; }})()")
@@ -252,11 +252,11 @@ def test_what_prepares_something_stands_right_above_who_reads_it(show: Show) -> 
 
 def test_the_graph_of_five_thousand_operators_is_drawn_quickly(show: Show) -> None:
     page = show(HTML.render(many(500, 5000)), fragment="view=graph")
-    told = page.locator("#view-graph output")
-    expect(told).to_have_text("500 boxes for 5,000 operators")
+    output = page.locator("#view-graph output")
+    expect(output).to_have_text("500 boxes for 5,000 operators")
     begun = time.monotonic()
     page.get_by_role("button", name="open a level").click()
-    expect(told).to_have_text("5,000 boxes for 5,000 operators")
+    expect(output).to_have_text("5,000 boxes for 5,000 operators")
     took = time.monotonic() - begun
     frames = page.evaluate("""async () => {
         const canvas = document.querySelector("#view-graph canvas");

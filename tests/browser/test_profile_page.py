@@ -50,7 +50,7 @@ def test_a_link_keeps_how_tables_are_sorted_and_what_was_found(show: Show) -> No
     expect(other.locator("#view-operators output")).to_have_text("1 of 30")
 
 
-def test_work_is_told_in_macs_or_flops(show: Show) -> None:
+def test_work_is_shown_in_macs_or_flops(show: Show) -> None:
     page = show(page_of(profile()))
     cell = page.locator(".tree tbody tr[data-place] td").nth(5)
     # Thirty operators of 64 MACs and 128 FLOPs.
@@ -63,21 +63,21 @@ def test_the_timeline_zooms_moves_and_chooses(show: Show) -> None:
     page = show(page_of(profile()))
     canvas = page.locator("canvas")
     canvas.scroll_into_view_if_needed()
-    told = page.locator(".panel.time output")
-    whole = told.inner_text()
+    output = page.locator(".panel.time output")
+    whole = output.inner_text()
     box = canvas.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 30)
     page.mouse.wheel(0, -600)
-    expect(told).not_to_have_text(whole)
+    expect(output).not_to_have_text(whole)
     canvas.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Home")
-    expect(told).to_have_text(whole)
+    expect(output).to_have_text(whole)
     page.mouse.click(box["x"] + 138 + (box["width"] - 138) * 10.2 / 30, box["y"] + 22 + 11)
     page.wait_for_selector(".details h2:has-text('part1.op10')")
 
 
-def test_the_flame_view_of_a_profile_stands_on_its_root(show: Show) -> None:
+def test_the_flame_view_of_a_profile_has_its_root_at_the_bottom(show: Show) -> None:
     page = show(page_of(profile()))
     assert page.get_by_role("button", name="flame").get_attribute("aria-pressed") == "true"
     boxes = page.locator("#view-map .area rect").evaluate_all(
@@ -91,20 +91,20 @@ def test_the_flame_view_of_a_profile_stands_on_its_root(show: Show) -> None:
     assert top < 1
 
 
-def test_what_to_do_next_stands_below_the_use_of_the_device(show: Show) -> None:
-    asked = profile(word=HOSTILE)
+def test_what_to_do_next_is_below_the_use_of_the_device(show: Show) -> None:
+    hostile = profile(word=HOSTILE)
     gain = Gain(what=f"idle: host-bound{HOSTILE}", share=0.25, time_ns=2_500_000, command="--view breakdown")
-    page = show(HTML.render(replace(query(asked), gains=(gain,)), profile=with_default_costs(asked)))
-    told = page.locator(".gains li").inner_text()
-    assert told.startswith("2.50 ms (25.0 %) idle: host-bound")
-    assert "larger batch" in told
+    page = show(HTML.render(replace(query(hostile), gains=(gain,)), profile=with_default_costs(hostile)))
+    advice = page.locator(".gains li").inner_text()
+    assert advice.startswith("2.50 ms (25.0 %) idle: host-bound")
+    assert "larger batch" in advice
     assert "opcost analyze run" in page.locator(".gains code").inner_text()
 
 
 def test_collectives_and_copies_have_a_colour_of_their_own(show: Show) -> None:
-    asked = profile()
+    plain = profile()
     exchange = Kernel("ncclDevKernel_AllReduce", "gpu:0", "20", 1000, 9000)
-    page = show(page_of(replace(asked, unattributed=(*asked.unattributed, exchange))))
+    page = show(page_of(replace(plain, unattributed=(*plain.unattributed, exchange))))
     keys = page.locator(".panel.time .key")
     assert "collective" in keys.all_inner_texts()
     colour = "one => getComputedStyle(one.querySelector('i')).backgroundColor"

@@ -122,12 +122,14 @@ def test_a_hundred_thousand_operators_open_in_three_seconds_and_scroll(show: Sho
 
 
 def test_a_million_events_are_drawn_and_zoomed(show: Show) -> None:
-    asked = profile()
+    small = profile()
     spans = [[Span(lane + 100 * n, 60 + n % 7, f"kernel {n % 40}") for n in range(250_000)] for lane in range(4)]
     begun = time.monotonic()
-    told = lanes_as_columns(thinned_lanes({f"gpu:0 stream {lane}": events for lane, events in enumerate(spans)}), {})
+    timeline = lanes_as_columns(
+        thinned_lanes({f"gpu:0 stream {lane}": events for lane, events in enumerate(spans)}), {}
+    )
     binned = time.monotonic() - begun
-    text = write_page(HTML.data(query(asked), profile=asked) | {"timeline": told})
+    text = write_page(HTML.data(query(small), profile=small) | {"timeline": timeline})
     page = show(text)
     page.locator("canvas").scroll_into_view_if_needed()
     frames = page.evaluate("""async () => {

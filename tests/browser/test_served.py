@@ -29,10 +29,10 @@ def test_a_served_page_follows_its_source_and_keeps_what_was_chosen(browser: Any
     source, address = served
     page = browser.new_page()
     wrong: list[str] = []
-    asked: list[str] = []
+    requests: list[str] = []
     page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: requests.append(request.url))
     page.goto(address)
     page.locator(".tree tbody tr[data-place]").filter(has_text="block1").first.click()
     expect(page.locator(".details h2")).to_have_text("block1")
@@ -44,4 +44,4 @@ def test_a_served_page_follows_its_source_and_keeps_what_was_chosen(browser: Any
     expect(page.locator(".details h2")).to_have_text("block1")
     page.close()
     assert wrong == []
-    assert all(url.startswith(address) for url in asked)
+    assert all(url.startswith(address) for url in requests)

@@ -1,4 +1,4 @@
-"""A log of `opcost visualize` in a real TensorBoard: the graph opens, a node tells its FLOPs, and both colourings work."""
+"""A log of `opcost visualize` in a real TensorBoard: the graph opens, a node shows its FLOPs, and both colourings work."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def redness(page: Any, colouring: str) -> dict[str, int]:
     return {name: 255 - int(re.findall(r"\d+", fill)[1]) for name, fill in fills.items()}
 
 
-def test_boxes_open_and_a_node_tells_its_flops(graph: Any) -> None:
+def test_boxes_open_and_a_node_shows_its_flops(graph: Any) -> None:
     for box, inside in (("stem", "stem/0"), ("stem/0", "stem/0/convolution")):
         node(graph, box).first.dblclick()
         node(graph, inside).wait_for()
@@ -91,6 +91,6 @@ def test_boxes_are_coloured_by_flops_and_by_memory(graph: Any) -> None:
     assert max(work, key=work.__getitem__) == "stage1"  # 929 of 3,643 million FLOPs
     assert graph.get_by_text("929 ms").count() == 1
     assert work["stage1"] > work["stage2"] > work["stem"] > work["fc"]  # 929, 825, 242 and 1 million
-    held = redness(graph, "Memory")
-    assert max(held, key=held.__getitem__) == "stage4"  # 8.39 million of 11.69 million parameters
-    assert held["stage4"] > held["stage3"] > held["fc"]  # 8.39, 2.10 and 0.51 million
+    memory = redness(graph, "Memory")
+    assert max(memory, key=memory.__getitem__) == "stage4"  # 8.39 million of 11.69 million parameters
+    assert memory["stage4"] > memory["stage3"] > memory["fc"]  # 8.39, 2.10 and 0.51 million

@@ -1,4 +1,4 @@
-"""The README's table of what other tools count: the truth is derived from the shapes, and each tool is asked again."""
+"""The README's table of what other tools count: the truth is derived from the shapes, and each tool is run again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outputs in the documents of files that nobody has at hand: they are made here, byte by byte."""
+"""Outputs in the documents of files that readers do not have: they are made here, byte by byte."""
 
 from __future__ import annotations
 

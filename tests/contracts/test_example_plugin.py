@@ -77,7 +77,7 @@ def test_its_reader_reads_a_trace(run: Run) -> None:
     assert found == [("dense::product", "700"), ("dense::squash", "300")]
 
 
-def test_its_parts_are_told_by_help_rules_and_doctor(run: Run) -> None:
+def test_its_parts_are_listed_by_help_rules_and_doctor(run: Run) -> None:
     assert "The rows of the input of a .dense file" in " ".join(run("count", "--help").stdout.replace("│", "").split())
     assert "3 FLOPs per element" in run("rules", "dense::squash").stdout
     doctor = run("doctor")
@@ -86,7 +86,7 @@ def test_its_parts_are_told_by_help_rules_and_doctor(run: Run) -> None:
         assert f"opcost_dense.{part}" in doctor.stdout
 
 
-def test_a_misspelt_option_of_its_front_end_is_told(run: Run) -> None:
+def test_a_misspelt_option_of_its_front_end_is_corrected(run: Run) -> None:
     assert "Did you mean --rows?" in run("count", "net.dense", "--row", "2").stderr
 
 

@@ -33,7 +33,7 @@ OURS = re.compile(r"\x1b\[[0-9;]*m")
 """The colours of the table itself."""
 
 
-def assert_harmless(text: str, keep: str = "\n") -> None:
+def assert_escaped(text: str, keep: str = "\n") -> None:
     assert text
     raw = {letter for letter in text if not letter.isprintable()} - set(keep)
     assert not raw, raw
@@ -177,7 +177,7 @@ def test_markup_has_no_meaning_in_markdown() -> None:
 def test_json_keeps_what_it_escapes() -> None:
     data = {EVIL: [EVIL, "é–💡", "\U000e0041", "\x7f"]}
     text = json_text(data, indent=1)
-    assert_harmless(text)
+    assert_escaped(text)
     assert json.loads(text) == data
     assert "é–💡" in text
     assert json_text({"a": 1}, separators=(",", ":")) == '{"a":1}'
@@ -190,13 +190,13 @@ def test_json_keeps_what_it_escapes() -> None:
 @pytest.mark.parametrize("view", ["table", "text", "md"])
 def test_a_report_of_hostile_names_is_drawn_as_one_of_tame_ones(evil: Report, tame: Report, view: str, by: str) -> None:
     text = evil.render(view, by=by)
-    assert_harmless(text)
+    assert_escaped(text)
     assert text == tame.render(view, by=by)
 
 
 def test_the_architecture_keeps_its_lines(evil: Report, tame: Report) -> None:
     text = evil.arch()
-    assert_harmless(text)
+    assert_escaped(text)
     # What a module was made with may have lines of its own; nothing else may.
     lines = [replace(module, extra="") for module in evil.modules]
     assert len(replace(evil, modules=tuple(lines)).arch().splitlines()) == len(
@@ -207,7 +207,7 @@ def test_the_architecture_keeps_its_lines(evil: Report, tame: Report) -> None:
 def test_markup_of_the_terminal_library_is_printed_as_it_is(evil: Report) -> None:
     text = evil.render("table", color=True, width=400)
     assert "[red][/][/red]" in text
-    assert_harmless(OURS.sub("", text))
+    assert_escaped(OURS.sub("", text))
 
 
 @pytest.mark.parametrize("by", ["module", "op", "kind", "type"])
@@ -222,7 +222,7 @@ def test_a_table_in_markdown_keeps_its_cells(evil: Report, by: str) -> None:
 @pytest.mark.parametrize("by", ["module", "op", "kind", "type"])
 def test_a_spreadsheet_gets_texts_and_whole_rows(evil: Report, by: str) -> None:
     text = evil.render("csv", by=by)
-    assert_harmless(text)
+    assert_escaped(text)
     head, *rows = csv.reader(io.StringIO(text))
     assert rows
     assert {len(row) for row in rows} == {len(head)}
@@ -233,7 +233,7 @@ def test_a_spreadsheet_gets_texts_and_whole_rows(evil: Report, by: str) -> None:
 @pytest.mark.parametrize("indent", [None, 2])
 def test_json_has_the_true_names_and_reads_back(evil: Report, tmp_path: Path, indent: int | None) -> None:
     evil.save(tmp_path / "evil.json", indent=indent)
-    assert_harmless((tmp_path / "evil.json").read_text(encoding="utf-8"))
+    assert_escaped((tmp_path / "evil.json").read_text(encoding="utf-8"))
     assert opcost.load_report(tmp_path / "evil.json") == evil
     assert EVIL in evil.modules[1].path
 
@@ -246,8 +246,8 @@ def test_a_log_for_tensorboard_can_be_read(evil: Report, tmp_path: Path) -> None
     texts = [node.name + node.op + node.device for node in graph.node]
     texts += [value.s.decode() for node in graph.node for value in node.attr.values()]
     assert any(TAME in text for text in texts)
-    assert_harmless("".join(texts))
-    assert_harmless(evil.render("tensorboard"))
+    assert_escaped("".join(texts))
+    assert_escaped(evil.render("tensorboard"))
 
 
 # -- profiles ----------------------------------------------------------------------------------------------------------
@@ -260,22 +260,22 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 
 
 def answers(profile: Profile) -> Iterator[Answer]:
-    for wishes in QUESTIONS.values():
-        yield profile.query(**wishes)
+    for options in QUESTIONS.values():
+        yield profile.query(**options)
 
 
 @pytest.mark.parametrize("view", ["table", "md"])
 def test_a_profile_of_hostile_names_is_drawn_as_one_of_tame_ones(evil_profile: Profile, view: str) -> None:
     for evil, tame in zip(answers(evil_profile), answers(profile_with(TAME)), strict=True):
         text = evil.render(view)
-        assert_harmless(text)
+        assert_escaped(text)
         assert text == tame.render(view)
 
 
 def test_the_page_of_a_profile_holds_no_markup_but_its_own(evil_profile: Profile) -> None:
     for answer in answers(evil_profile):
         text = answer.render("html")
-        assert_harmless(text, keep="\n\u00a0")
+        assert_escaped(text, keep="\n\u00a0")
         assert "<b " not in text
         assert TAME in HtmlPage(text).data["title"]
 
@@ -283,7 +283,7 @@ def test_the_page_of_a_profile_holds_no_markup_but_its_own(evil_profile: Profile
 def test_a_profile_in_a_spreadsheet_has_texts_and_whole_rows(evil_profile: Profile) -> None:
     for answer in answers(evil_profile):
         text = answer.render("csv")
-        assert_harmless(text)
+        assert_escaped(text)
         head, *rows = csv.reader(io.StringIO(text))
         assert {len(row) for row in rows} == {len(head)}
         assert any(cell.startswith("'=1+1") for row in rows for cell in row)
@@ -292,11 +292,11 @@ def test_a_profile_in_a_spreadsheet_has_texts_and_whole_rows(evil_profile: Profi
 
 def test_a_profile_as_json_has_the_true_names_and_reads_back(evil_profile: Profile, tmp_path: Path) -> None:
     evil_profile.save(tmp_path / "evil.json")
-    assert_harmless((tmp_path / "evil.json").read_text(encoding="utf-8"))
+    assert_escaped((tmp_path / "evil.json").read_text(encoding="utf-8"))
     assert opcost.read_profile(tmp_path / "evil.json") == evil_profile
     for answer in answers(evil_profile):
         text = answer.render("json")
-        assert_harmless(text)
+        assert_escaped(text)
         assert EVIL in json.loads(text)["meta"]
 
 
@@ -311,7 +311,7 @@ def test_ranks_of_hostile_names_are_read_and_kept(
         evil_profile.save(traces / f"rank{rank}.json")
     first, again = (opcost_command("analyze", traces, "--rank-cache", kept) for _ in range(2))
     assert first.code == 0, first.err
-    assert_harmless(first.out)
+    assert_escaped(first.out)
     assert first == again
     assert len(list(traces.iterdir())) == 2
     assert len(list(kept.iterdir())) == 1  # both have the same content
@@ -328,9 +328,9 @@ def test_every_layout_of_a_recording_can_be_written_and_read_back(
     monkeypatch.setattr("opcost.cli.profile._recorded", lambda *args, **options: evil_profile)
     done = opcost_command("profile", "net.py:Net", "-o", tmp_path / "p.json", "--layout", layout)
     assert done.code == 0, done.err
-    assert_harmless(done.out)
+    assert_escaped(done.out)
     text = (tmp_path / "p.json").read_text(encoding="utf-8")
-    assert_harmless(text)
+    assert_escaped(text)
     names = [row.name for row in opcost.read_profile(tmp_path / "p.json").rows]
     expected = f"{EVIL}0"
     if layout == "chrome":  # which others read, who refuse half a character
@@ -387,8 +387,8 @@ def test_no_command_prints_what_steers_a_terminal(
     files["LOG"] = tmp_path / "log"
     done = opcost_command(*(files.get(word, word) for word in line.split()))
     assert done.code in (0, 1), done.err
-    assert_harmless(done.out)
-    assert_harmless(f"{done.err}\n")
+    assert_escaped(done.out)
+    assert_escaped(f"{done.err}\n")
 
 
 @pytest.mark.parametrize(
@@ -409,14 +409,14 @@ def test_no_message_steers_a_terminal(command: str, tmp_path: Path, opcost_comma
     words = {"compare": (name, name), "check": (name, "--max-macs", "1"), "profile": (name, "-o", tmp_path / "x.json")}
     done = opcost_command(command, *words.get(command, (name,)))
     assert done.code == 2, done.err
-    assert_harmless(done.err)
+    assert_escaped(done.err)
     (tmp_path / name).write_text(json.dumps({"schema": EVIL}))
     done = opcost_command(command, *(tmp_path / word if word == name else word for word in words.get(command, (name,))))
     assert done.code == 2, done.err
-    assert_harmless(done.err)
+    assert_escaped(done.err)
     done = opcost_command("count", tmp_path / name, "-o", tmp_path / f"{name}.{name}")
     assert done.code == 2
-    assert_harmless(done.err)
+    assert_escaped(done.err)
 
 
 def test_a_plug_in_cannot_steer_the_terminal(
@@ -427,5 +427,5 @@ def test_a_plug_in_cannot_steer_the_terminal(
     monkeypatch.setattr("opcost.cli.about.LIBRARIES", ())
     done = opcost_command("doctor")
     assert done.code == 2
-    assert_harmless(done.out)
+    assert_escaped(done.out)
     assert "CANNOT BE LOADED" in done.out

@@ -51,7 +51,7 @@ def run(words: list[str], folder: Path, **more: str) -> subprocess.CompletedProc
 # -- Python ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_budget_is_held_from_python(here: Path) -> None:
+def test_a_budget_is_checked_from_python(here: Path) -> None:
     verdict = opcost.check(here / "net.onnx", macs=MACS, params="<=40")
     assert verdict
     assert [line.word for line in verdict.lines] == ["ok", "ok"]
@@ -60,7 +60,7 @@ def test_a_budget_is_held_from_python(here: Path) -> None:
     assert "params" not in str(raised.value)
 
 
-def test_a_change_is_held_to_a_report_from_python(here: Path) -> None:
+def test_a_change_is_checked_against_a_report_from_python(here: Path) -> None:
     opcost.count(here / "net.onnx", shapes=(1, WIDTH)).save(here / "before.json")
     assert opcost.check(here / "net.onnx", shapes=(1, WIDTH), baseline=here / "before.json", macs="<=+0%")
     with pytest.raises(BudgetExceeded, match="it was 40"):
@@ -161,9 +161,9 @@ def test_the_action_checks_and_writes_the_summary(here: Path) -> None:
     allow(here, MACS - 1)
     done = play(check, here, MODELS="net", CONFIG="opcost.toml")
     assert done.returncode == 1
-    told = (here / "summary.md").read_text()
-    assert told.count("within the budget") == 2  # the summary of the job grows
-    assert f"| EXCEEDED | MACs | {MACS} | &lt;={MACS - 1} |" in told
+    summary = (here / "summary.md").read_text()
+    assert summary.count("within the budget") == 2  # the summary of the job grows
+    assert f"| EXCEEDED | MACs | {MACS} | &lt;={MACS - 1} |" in summary
 
 
 def test_the_action_hands_on_what_went_wrong(here: Path) -> None:
@@ -175,7 +175,7 @@ def test_the_action_hands_on_what_went_wrong(here: Path) -> None:
     assert play(check, here, BASELINE="nowhere.json").returncode == 2
 
 
-def test_the_action_installs_what_it_is_told(here: Path) -> None:
+def test_the_action_installs_what_its_input_names(here: Path) -> None:
     (here / "python").write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
     (here / "python").chmod(0o755)
     done = play(

@@ -45,7 +45,7 @@ def stored(cell: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield "text/html", "".join(output["data"]["text/html"])
 
 
-def test_its_cells_show_what_stands_under_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_cells_show_the_outputs_under_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     names: dict[str, Any] = {}
     shown = 0

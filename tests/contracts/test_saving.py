@@ -90,8 +90,8 @@ def command(
     profile.save(tmp_path / "profile.json")
     monkeypatch.setattr("opcost.cli.profile._recorded", lambda *args, **options: profile)
 
-    def call(door: str, output: Path | str) -> Any:
-        kind, _, *words = COMMANDS[door]
+    def call(name: str, output: Path | str) -> Any:
+        kind, _, *words = COMMANDS[name]
         start = {
             "REPORT": ("count", tmp_path / "report.json"),
             "PROFILE": ("analyze", tmp_path / "profile.json"),
@@ -126,37 +126,37 @@ def test_a_profile_that_cannot_be_saved_leaves_the_old_file(profile: Profile, ta
     assert [path.name for path in target.iterdir()] == ["x.json"]
 
 
-@pytest.mark.parametrize("door", COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_that_cannot_write_leaves_the_old_file_and_says_why(
-    command: Callable[..., Any], target: Path, door: str
+    command: Callable[..., Any], target: Path, name: str
 ) -> None:
-    file = target / COMMANDS[door][1]
+    file = target / COMMANDS[name][1]
     file.write_text(OLD)
     with full_disk():
-        done = command(door, file)
+        done = command(name, file)
     assert done.code == 2, done.err
     assert f"{file} cannot be written: File too large; the old file is unchanged" in done.err
     assert file.read_text() == OLD
     assert list(target.iterdir()) == [file]
-    done = command(door, file)
+    done = command(name, file)
     assert done.code == 0, done.err
     assert file.read_text() != OLD
     assert list(target.iterdir()) == [file]
 
 
-@pytest.mark.parametrize("door", ["show -o x.json", "analyze -o x.json", "profile --layout opcost"])
+@pytest.mark.parametrize("name", ["show -o x.json", "analyze -o x.json", "profile --layout opcost"])
 @pytest.mark.parametrize(
     ("output", "said"),
     [("no/x.json", "there is no folder"), ("is.json", "is a folder"), ("/dev/full", "No space left")],
 )
-def test_where_a_command_cannot_write_is_told(
-    command: Callable[..., Any], target: Path, door: str, output: str, said: str
+def test_a_file_that_a_command_cannot_write_is_reported(
+    command: Callable[..., Any], target: Path, name: str, output: str, said: str
 ) -> None:
     (target / "is.json").mkdir()
     if output == "/dev/full":
         (target / "full.json").symlink_to(output)
         output = "full.json"
-    done = command(door, target / output)
+    done = command(name, target / output)
     assert done.code == 2, done.err
     assert "cannot be written" in done.err
     assert said in done.err
@@ -170,8 +170,8 @@ def test_every_fault_of_the_disk_is_exit_code_2(
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "fsync", fail)
-    for door in ("show -o x.json", "analyze -o x.csv", "profile --layout chrome"):
-        done = command(door, target / COMMANDS[door][1])
+    for name in ("show -o x.json", "analyze -o x.csv", "profile --layout chrome"):
+        done = command(name, target / COMMANDS[name][1])
         assert done.code == 2, done.err
         assert os.strerror(code) in done.err
     assert not list(target.iterdir())
@@ -326,7 +326,7 @@ def opcost_process(*words: str | Path, **options: Any) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("words", [("count", "REPORT", "--format", "json"), ("analyze", "PROFILE"), ("rules",)])
-def test_a_full_disk_behind_standard_output_is_told(
+def test_a_full_disk_behind_standard_output_is_reported(
     words: tuple[str, ...], report: Report, profile: Profile, tmp_path: Path
 ) -> None:
     report.save(tmp_path / "report.json")
@@ -362,7 +362,7 @@ def test_a_terminal_of_few_letters_is_no_error(report: Report, tmp_path: Path) -
     assert "-----" in out
 
 
-def test_a_process_that_is_asked_to_end_leaves_nothing_unfinished(report: Report, target: Path) -> None:
+def test_a_process_that_is_terminated_leaves_nothing_unfinished(report: Report, target: Path) -> None:
     report.save(target / "report.json")
     ending = "import os, signal; os.fsync = lambda number: (os.kill(os.getpid(), signal.SIGTERM), None)[1]; "
     code = ending + "from opcost.cli.main import main; main()"

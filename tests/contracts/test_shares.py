@@ -1,4 +1,4 @@
-"""Long work tells how much of it is done: what is shown is asked for at moments inside it."""
+"""Long work shows how much of it is done: its share is read at moments inside it."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from opcost.recorders.measure import timed_runs, warmed_up
 
 
 class Shares:
-    """The shares that were told, whenever somebody asked."""
+    """The shares at each moment at which a test read them."""
 
     def __init__(self) -> None:
-        self._told: list[float] = []
+        self._read: list[float] = []
 
-    def ask(self, *_: Any, **__: Any) -> None:
-        self._told.append(progress._lines[0]._done()[0])
+    def read(self, *_: Any, **__: Any) -> None:
+        self._read.append(progress._lines[0]._done()[0])
 
-    def told(self) -> list[float]:
-        """Those since the last time."""
-        told, self._told = self._told, []
-        return told
+    def recent(self) -> list[float]:
+        """Those since the last call."""
+        shares, self._read = self._read, []
+        return shares
 
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def asked(*args: Any, **kwargs: Any) -> Any:
-            self.ask()
+        def reading(*args: Any, **kwargs: Any) -> Any:
+            self.read()
             return function(*args, **kwargs)
 
-        return asked
+        return reading
 
     def assert_rising(self, fewest: int = 3) -> list[float]:
-        told = self.told()
-        known = [share for share in told if share]
-        assert len(set(known)) >= fewest, told
+        shares = self.recent()
+        known = [share for share in shares if share]
+        assert len(set(known)) >= fewest, shares
         assert known == sorted(known)
         assert known[-1] <= 1
-        return told
+        return shares
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def shown() -> Iterator[None]:
 
 @pytest.fixture
 def calls(shares: Shares, monkeypatch: pytest.MonkeyPatch) -> Shares:
-    """Asked whenever a model calls a module, and at every operator of the backward pass."""
+    """Read whenever a model calls a module, and at every operator of the backward pass."""
     from opcost.frontends.torch.recording.run import ModelRun
 
     for name in ("enter", "where_backward"):
@@ -74,14 +74,14 @@ def calls(shares: Shares, monkeypatch: pytest.MonkeyPatch) -> Shares:
 @pytest.mark.parametrize("real", [False, True])
 def test_a_count(calls: Shares, real: bool) -> None:
     opcost.count(nn.Sequential(*(nn.Linear(4, 4) for _ in range(10))), shapes=(1, 4), real=real)
-    assert calls.told() == [n / 11 for n in range(11)]  # before each call of the net and its ten layers
+    assert calls.recent() == [n / 11 for n in range(11)]  # before each call of the net and its ten layers
 
 
 def test_a_count_with_the_backward_pass(calls: Shares) -> None:
     opcost.count(nn.Sequential(*(nn.Linear(4, 4) for _ in range(6))), shapes=(1, 4), backward=True)
-    told = calls.assert_rising(12)
-    assert told[:7] == [n / 7 / 3 for n in range(7)]
-    assert 1 / 3 <= told[7] < told[-1] <= 1
+    found = calls.assert_rising(12)
+    assert found[:7] == [n / 7 / 3 for n in range(7)]
+    assert 1 / 3 <= found[7] < found[-1] <= 1
 
 
 def test_a_model_that_calls_its_layers_again_and_again_has_no_share(calls: Shares) -> None:
@@ -98,15 +98,15 @@ def test_a_model_that_calls_its_layers_again_and_again_has_no_share(calls: Share
             return x
 
     opcost.count(Loop(), shapes=(1, 4))
-    assert calls.told() == [0, 1 / 2, *[1.0], *[0] * 7]
+    assert calls.recent() == [0, 1 / 2, *[1.0], *[0] * 7]
 
 
 def test_runs(shares: Shares) -> None:
-    timed_runs(shares.ask, lambda _: None, repeat=8, seconds=None, prepare=lambda: None)
-    assert shares.told() == [n / 8 for n in range(8)]
-    warmed_up(shares.ask, 4)
-    assert shares.told() == [n / 4 for n in range(4)]
-    timed_runs(shares.ask, lambda _: None, repeat=1, seconds=0.01, prepare=lambda: None)
+    timed_runs(shares.read, lambda _: None, repeat=8, seconds=None, prepare=lambda: None)
+    assert shares.recent() == [n / 8 for n in range(8)]
+    warmed_up(shares.read, 4)
+    assert shares.recent() == [n / 4 for n in range(4)]
+    timed_runs(shares.read, lambda _: None, repeat=1, seconds=0.01, prepare=lambda: None)
     shares.assert_rising()
 
 
@@ -129,7 +129,7 @@ def test_many_files(shares: Shares, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         torch.save({f"w{number}": torch.zeros(2)}, tmp_path / f"model-0000{number + 1}-of-00005.pt")
     monkeypatch.setattr(scanning, "_gather", shares.around(scanning._gather))
     opcost.scan(*sorted(tmp_path.iterdir()))
-    assert shares.told() == [n / 5 for n in range(1, 6)]
+    assert shares.recent() == [n / 5 for n in range(1, 6)]
 
 
 def test_the_nodes_of_a_file(shares: Shares, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_the_nodes_of_a_file(shares: Shares, monkeypatch: pytest.MonkeyPatch, tm
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in (names[0], names[-1])]
     onnx.save(helper.make_model(helper.make_graph(nodes, "net", ends[:1], ends[1:])), tmp_path / "net.onnx")
     opcost.count(tmp_path / "net.onnx")
-    assert shares.told() == [n / 8 for n in range(8)]
+    assert shares.recent() == [n / 8 for n in range(8)]
 
 
 def test_several_models(shares: Shares, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -156,17 +156,17 @@ def test_several_models(shares: Shares, monkeypatch: pytest.MonkeyPatch, tmp_pat
         report.save(path)
     monkeypatch.setattr(comparing, "load_report", shares.around(comparing.load_report))
     comparing.results_of(paths, {})
-    assert shares.told() == [n / 4 for n in range(4)]
+    assert shares.recent() == [n / 4 for n in range(4)]
 
 
 def test_a_fit(calls: Shares) -> None:
-    """Beside the options asked for there are three others, so four searches of about five counts: a twentieth each."""
+    """Beside the requested options there are three others, so four searches of about five counts: a twentieth each."""
     net = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(4)))
     opcost.fit(net, shapes=(1, 4), memory="1MiB", backward=True)
-    told = calls.told()
-    assert told[0] == 0
-    assert max(told) > 0.75  # the fourth of four began
-    assert all(after > before - 1 / 20 for before, after in pairwise(told))
+    found = calls.recent()
+    assert found[0] == 0
+    assert max(found) > 0.75  # the fourth of four began
+    assert all(after > before - 1 / 20 for before, after in pairwise(found))
 
 
 def test_rounds_that_take_longer_than_usual_stay_in_their_last_step() -> None:
@@ -174,28 +174,28 @@ def test_rounds_that_take_longer_than_usual_stay_in_their_last_step() -> None:
     done.step()
     assert done.share() == (0, inf)
     done.rounds = 2
-    told = []
+    found = []
     for over in (False, False, False, True, False):
         done.next() if over else done.step()
-        told.append(done.share())
-    assert told == [(2, 6), (2, 6), (2, 6), (3, 6), (4, 6)]
+        found.append(done.share())
+    assert found == [(2, 6), (2, 6), (2, 6), (3, 6), (4, 6)]
 
 
 def test_calibrating(shares: Shares, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What one operator tells of itself is a second at most of all of them."""
+    """The share of one operator is a second at most of all of them."""
     from opcost.cli import profile as command
 
     def timed(*_: Any, progress: Callable[[int, float], None], **__: Any) -> Any:
         for operators in range(4):
             progress(operators, operators / 4)
             with progress_of(1.0):
-                shares.ask()
+                shares.read()
         raise KeyboardInterrupt
 
     monkeypatch.setattr(command, "time_operators", timed)
     with pytest.raises(KeyboardInterrupt):
         command.calibrate(output=tmp_path / "c.json", seconds=100, quiet=True)
-    assert shares.told() == [0.01, 0.26, 0.51, 0.76]
+    assert shares.recent() == [0.01, 0.26, 0.51, 0.76]
 
 
 def progress_of(share: float) -> Any:

@@ -21,7 +21,7 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 DUMP = DATA / "megengine/mge/mlp.v2.mge"
 TRACE = DATA / "traces/kineto/cuda_fwd_stack.json.gz"
 LONGEST = SHORT + 40
-"""Of a record its fields are cut, and its own name stands around them."""
+"""Of a record its fields are cut, and its own name is around them."""
 NAMES = [name for name in opcost.__all__ if name[0].isupper()]
 
 
@@ -149,7 +149,7 @@ def test_print_gives_the_table(found: dict[str, Any], name: str) -> None:
     assert "─────" in text
 
 
-def test_printing_a_prediction_tells_the_latency_and_memory_its_parts(found: dict[str, Any]) -> None:
+def test_printing_a_prediction_shows_the_latency_and_memory_its_parts(found: dict[str, Any]) -> None:
     assert "\nlatency      " in str(found["prediction"])
     lines = str(found["memory"]).splitlines()
     assert [line.split()[0] for line in lines[:2]] == [

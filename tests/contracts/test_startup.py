@@ -42,7 +42,7 @@ def test_it_answers_with_few_modules_more_than_a_bare_interpreter(option: str, a
     assert len(modules_of(command(option)) - modules_of("pass")) <= allowed
 
 
-def test_the_version_is_told_without_the_command_line_library_and_without_rich() -> None:
+def test_the_version_is_printed_without_the_command_line_library_and_without_rich() -> None:
     assert modules_of(command("--version")).isdisjoint(FRAMEWORKS | {"cyclopts", "rich", "importlib.metadata"})
 
 

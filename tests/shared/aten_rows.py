@@ -22,7 +22,7 @@ def sparse(stored: int, *shape: int, layout: str = "sparse_coo") -> Described:
 
 @dataclass(eq=False)
 class Sparse(Described):
-    """A tensor that holds so many values."""
+    """A tensor that stores `stored` values."""
 
     stored: int = 0
 
@@ -43,14 +43,14 @@ class Package:
 
 
 class Opened:
-    """A package that tells its bias."""
+    """A package that gives its bias."""
 
     def __init__(self, bias: Described | None) -> None:
         self.bias = lambda: bias
 
 
 class Group:
-    """A process group as it arrives: an object whose size may be asked, and may not be told."""
+    """A process group as it arrives: an object whose size may be unknown."""
 
     def __init__(self, answer: object) -> None:
         self.answer = answer

@@ -23,7 +23,7 @@ MARKED = re.compile(
 
 
 class Block(NamedTuple):
-    """A marked piece of a page, and the output that stands under it, if any does."""
+    """A marked piece of a page, and the output that is under it, if any does."""
 
     language: str
     code: str

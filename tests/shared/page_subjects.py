@@ -74,7 +74,7 @@ def report(blocks: int = 4, ops: int = 6, *, word: str = "", uncounted: bool = F
 
 
 def many(modules: int, ops: int) -> Report:
-    """As `report`, with so many modules of one level and so many operators."""
+    """As `report`, with `modules` of one level and `ops` operators."""
     spec = TensorSpec((1, 8, 4))
     paths = [f"layer{number}" for number in range(modules)]
     rows = [
@@ -116,9 +116,9 @@ def profile(count: int = 30, *, word: str = "") -> Profile:
     return Profile(meta=meta, rows=rows, unattributed=lost, wall_ns=count * 1000, notes=(Note("n", f"noted{word}"),))
 
 
-def page_of(asked: Profile) -> str:
+def page_of(profile: Profile) -> str:
     """The page of a profile as `opcost view` makes it."""
-    return HTML.render(query(asked), profile=with_default_costs(asked))
+    return HTML.render(query(profile), profile=with_default_costs(profile))
 
 
 def comparison(word: str = "") -> Comparison:

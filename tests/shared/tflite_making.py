@@ -1,4 +1,4 @@
-"""TensorFlow Lite files that tests write, table by table: what no converter makes, and what nobody should."""
+"""TensorFlow Lite files that tests write, table by table: what no converter makes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NUMBERS = {name: number for number, name in DTYPES.items()}
 
 
 class Number(NamedTuple):
-    """A field that stands in its table."""
+    """A field that is stored in its table."""
 
     form: str
     value: float
@@ -57,7 +57,7 @@ class _Writer:
         self._align()
         at = len(self.out)
         if isinstance(value, Numbers):
-            # The length stands before the elements, which begin where their width divides.
+            # The length is before the elements, which begin where their width divides.
             self.out += struct.pack("<I", len(value.values)) + struct.pack(
                 f"<{len(value.values)}{value.form}", *value.values
             )
@@ -85,7 +85,7 @@ def written(root: Mapping[int, Any]) -> bytes:
 
 
 class Tensor(NamedTuple):
-    """A tensor; `data`: it is stored with so many bytes of zeros, or with these numbers."""
+    """A tensor; `data`: it is stored with this number of zero bytes, or with these numbers."""
 
     name: str
     shape: Sequence[int]

@@ -1,4 +1,4 @@
-"""Python and the command line are two doors to the same rooms: the same words get the same answer."""
+"""The Python API and the command line give the same answer to the same words."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def profile() -> Profile:
 
 
 @pytest.mark.parametrize("name", ["Net", "made"])
-@pytest.mark.parametrize(("asked", "words", "uses"), [({}, (), 1), ({"mode": "train"}, ("--train",), 2)])
-def test_a_source_is_counted_in_the_same_mode_by_both_doors(
-    code: Path, opcost_command: Command, name: str, asked: Any, words: tuple[str, ...], uses: int
+@pytest.mark.parametrize(("options", "words", "uses"), [({}, (), 1), ({"mode": "train"}, ("--train",), 2)])
+def test_a_source_is_counted_in_the_same_mode_from_python_and_the_command_line(
+    code: Path, opcost_command: Command, name: str, options: Any, words: tuple[str, ...], uses: int
 ) -> None:
     saved = code.parent / "r.json"
     assert opcost_command("count", f"{code}:{name}", "-i", "1x8", *words, "-o", saved).code == 0
-    told = opcost.load_report(saved)
-    counted = opcost.count(f"{code}:{name}", shapes=(1, 8), **asked)
-    assert told.totals == counted.totals
+    by_command = opcost.load_report(saved)
+    counted = opcost.count(f"{code}:{name}", shapes=(1, 8), **options)
+    assert by_command.totals == counted.totals
     assert counted.totals.macs == uses * MACS
 
 
@@ -110,7 +110,7 @@ def test_a_profile_is_saved_by_its_suffix(
 
 
 @pytest.mark.parametrize("name", ["p.xlsx", "p.jsn", "p"])
-def test_a_suffix_that_nobody_knows_is_refused_before_any_work(
+def test_an_unknown_suffix_is_refused_before_any_work(
     profile: Profile, tmp_path: Path, name: str, opcost_command: Command
 ) -> None:
     profile.save(tmp_path / "profile.json")
@@ -133,7 +133,7 @@ def test_a_layout_of_json_is_not_written_under_another_suffix(opcost_command: Co
     assert "--layout chrome writes JSON" in done.err
 
 
-def test_a_folder_that_is_not_there_is_told_before_the_profile_is_read(
+def test_a_folder_that_is_not_there_is_reported_before_the_profile_is_read(
     profile: Profile, tmp_path: Path, opcost_command: Command
 ) -> None:
     profile.save(tmp_path / "p.json")
@@ -142,9 +142,9 @@ def test_a_folder_that_is_not_there_is_told_before_the_profile_is_read(
     assert "there is no folder" in done.err
 
 
-# -- names that nobody knows --------------------------------------------------------------------------------------------
+# -- unknown names ------------------------------------------------------------------------------------------------------
 
-MISSPELT_WISHES = {
+MISSPELT_OPTIONS = {
     "kind": ("cnov", "conv"),
     "side": ("hots", "host"),
     "measure": ("wiat", "wait"),
@@ -156,18 +156,18 @@ MISSPELT_WISHES = {
 }
 
 
-@pytest.mark.parametrize("wish", MISSPELT_WISHES)
-def test_a_misspelt_wish_is_told_with_what_was_meant(profile: Profile, wish: str) -> None:
-    typed, meant = MISSPELT_WISHES[wish]
+@pytest.mark.parametrize("option", MISSPELT_OPTIONS)
+def test_a_misspelt_option_of_a_query_is_reported_with_what_was_meant(profile: Profile, option: str) -> None:
+    typed, meant = MISSPELT_OPTIONS[option]
     with pytest.raises(UnknownName) as caught:
-        opcost.query(profile, **{wish: typed})  # type: ignore[arg-type]
+        opcost.query(profile, **{option: typed})  # type: ignore[arg-type]
     assert meant in caught.value.near
     with pytest.raises(UnknownName, match="did you mean 'kind'"):
         profile.query(kidn="conv")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("view", ["table", "md", "html"])
-def test_a_misspelt_option_or_column_of_a_view_is_told(profile: Profile, view: str) -> None:
+def test_a_misspelt_option_or_column_of_a_view_is_corrected(profile: Profile, view: str) -> None:
     with pytest.raises(UnknownName, match="did you mean 'columns'"):
         profile.query().render(view, colums="time")
     with pytest.raises(UnknownName, match="did you mean 'time'"):
@@ -186,7 +186,7 @@ def test_a_type_or_module_that_the_profile_does_not_have_is_noted(profile: Profi
 
 
 @pytest.mark.parametrize(
-    ("asked", "meant"),
+    ("options", "meant"),
     [
         ({"mode": "trian"}, "train"),
         ({"causal": "hafl"}, "half"),
@@ -195,13 +195,13 @@ def test_a_type_or_module_that_the_profile_does_not_have_is_noted(profile: Profi
         ({"options": {"parms": 1}}, ""),
     ],
 )
-def test_a_misspelt_option_is_told_with_what_was_meant(code: Path, asked: dict[str, Any], meant: str) -> None:
+def test_a_misspelt_option_is_reported_with_what_was_meant(code: Path, options: dict[str, Any], meant: str) -> None:
     with pytest.raises(UnknownName) as caught:
-        opcost.count(f"{code}:Net", shapes=(1, 8), **asked)
+        opcost.count(f"{code}:Net", shapes=(1, 8), **options)
     assert meant in (*caught.value.near, "")
 
 
-def test_a_mode_that_no_model_has_is_told_of_a_file_too(root: Path) -> None:
+def test_an_unknown_mode_is_refused_for_a_file_too(root: Path) -> None:
     with pytest.raises(UnknownName, match="did you mean 'train'"):
         opcost.count("x.mge", mode="trian")  # type: ignore[arg-type]
     with pytest.raises(UnknownName, match="did you mean 'eval'"):
@@ -235,14 +235,14 @@ def test_a_trace_is_sniffed_once(profile: Profile, tmp_path: Path, opcost_comman
     from opcost.traces.registry import SAVED_PROFILES
 
     profile.save(tmp_path / "p.json")
-    asked: list[bytes] = []
+    heads: list[bytes] = []
     usual = type(SAVED_PROFILES).sniff
     try:
-        type(SAVED_PROFILES).sniff = lambda self, head: asked.append(head) or usual(self, head)  # type: ignore[method-assign,func-returns-value]
+        type(SAVED_PROFILES).sniff = lambda self, head: heads.append(head) or usual(self, head)  # type: ignore[method-assign,func-returns-value]
         assert opcost_command("analyze", tmp_path / "p.json").code == 0
-        assert len(asked) == 1
+        assert len(heads) == 1
         assert opcost_command("compare", "--changes", tmp_path / "p.json", tmp_path / "p.json").code == 0
-        assert len(asked) == 3
+        assert len(heads) == 3
     finally:
         type(SAVED_PROFILES).sniff = usual  # type: ignore[method-assign]
 
@@ -264,12 +264,14 @@ reveal_type(opcost.measure(print))
 """
 
 
-def test_a_type_checker_knows_every_argument_of_the_doors(tmp_path: Path, root: Path) -> None:
+def test_a_type_checker_knows_every_argument_of_the_public_api(tmp_path: Path, root: Path) -> None:
     pytest.importorskip("mypy")
     (tmp_path / "typed.py").write_text(TYPED)
     words = [sys.executable, "-m", "mypy", "--config-file", str(root / "pyproject.toml"), str(tmp_path / "typed.py")]
     done = subprocess.run(words, capture_output=True, text=True, cwd=root, check=False)
-    told = [line.partition("typed.py:")[2] for line in done.stdout.splitlines() if "typed.py:" in line]
-    assert [line.partition(":")[0] for line in told if "error" in line] == ["5", "6", "7", "8", "9", "10"], done.stdout
-    assert 'Unexpected keyword argument "tpo"' in told[0]
-    assert ['opcost.core.report.Report"' in line or 'Measurement"' in line for line in told[-2:]] == [True, True]
+    messages = [line.partition("typed.py:")[2] for line in done.stdout.splitlines() if "typed.py:" in line]
+    assert [line.partition(":")[0] for line in messages if "error" in line] == ["5", "6", "7", "8", "9", "10"], (
+        done.stdout
+    )
+    assert 'Unexpected keyword argument "tpo"' in messages[0]
+    assert ['opcost.core.report.Report"' in line or 'Measurement"' in line for line in messages[-2:]] == [True, True]

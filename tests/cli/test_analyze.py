@@ -25,7 +25,7 @@ def answer(text: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def asked(opcost_command: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+def analyzed(opcost_command: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
     """The answer as data."""
 
     def call(path: Path, *words: str) -> dict[str, Any]:
@@ -40,25 +40,25 @@ def rows(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [line for line in data["lines"] if line["role"] == "row"]
 
 
-def test_lines_add_up_to_the_device_time_of_the_file(asked: Callable[..., dict[str, Any]]) -> None:
+def test_lines_add_up_to_the_device_time_of_the_file(analyzed: Callable[..., dict[str, Any]]) -> None:
     raw = json.loads(gzip.decompress(RESNET.read_bytes()))
     spans = [times for places in raw["profiler"]["device"].values() for times in places.values()]
     total = sum(round((times["end"] - times["start"]) * 1e6) * 1000 for times in spans)
     for key in ("type", "kind", "module", "shape", "kernel", "device", "phase"):
-        data = asked(RESNET, "--aggregate-by", key, "-t", "0")
+        data = analyzed(RESNET, "--aggregate-by", key, "-t", "0")
         assert sum(line["time_ns"] for line in rows(data)) == total == data["total_ns"]
 
 
-def test_several_keys_may_be_one_word_or_several_options(asked: Callable[..., dict[str, Any]]) -> None:
-    together = asked(RESNET, "--aggregate-by", "type,kind", "-t", "0")
-    apart = asked(RESNET, "--aggregate-by", "type", "--aggregate-by", "kind", "-t", "0")
+def test_several_keys_may_be_one_word_or_several_options(analyzed: Callable[..., dict[str, Any]]) -> None:
+    together = analyzed(RESNET, "--aggregate-by", "type,kind", "-t", "0")
+    apart = analyzed(RESNET, "--aggregate-by", "type", "--aggregate-by", "kind", "-t", "0")
     assert together == apart
     assert together["keys"] == ["type", "kind"]
 
 
-def test_a_bound_without_a_unit_is_in_seconds(asked: Callable[..., dict[str, Any]]) -> None:
-    bare = asked(RESNET, "--min-time", "0.01", "-t", "0")
-    assert bare == asked(RESNET, "--min-time", "10ms", "-t", "0")
+def test_a_bound_without_a_unit_is_in_seconds(analyzed: Callable[..., dict[str, Any]]) -> None:
+    bare = analyzed(RESNET, "--min-time", "0.01", "-t", "0")
+    assert bare == analyzed(RESNET, "--min-time", "10ms", "-t", "0")
     assert rows(bare)
     assert all(line["time_ns"] >= 10_000_000 for line in rows(bare))
 
@@ -66,10 +66,10 @@ def test_a_bound_without_a_unit_is_in_seconds(asked: Callable[..., dict[str, Any
 KINETO = DATA.parents[1] / "traces" / "kineto" / "cuda_fwd_stack.json.gz"
 
 
-def test_operators_without_names_are_one_line_per_type_unless_executions_are_asked_for(
-    asked: Callable[..., dict[str, Any]], opcost_command: Callable[..., Any]
+def test_operators_without_names_are_one_line_per_type_unless_executions_are_requested(
+    analyzed: Callable[..., dict[str, Any]], opcost_command: Callable[..., Any]
 ) -> None:
-    by_operator, by_execution = asked(KINETO, "-t", "0"), asked(KINETO, "-t", "0", "--executions")
+    by_operator, by_execution = analyzed(KINETO, "-t", "0"), analyzed(KINETO, "-t", "0", "--executions")
     assert by_operator["keys"] == ["type"]
     assert by_execution["keys"] == []
     assert len(rows(by_operator)) < len(rows(by_execution))
@@ -81,13 +81,15 @@ def test_operators_without_names_are_one_line_per_type_unless_executions_are_ask
     assert "gpu:0: busy" in summary
 
 
-def test_where_and_the_options_say_the_same(asked: Callable[..., dict[str, Any]]) -> None:
-    by_options = asked(RESNET, "--kind", "conv", "--min-time", "10ms", "-t", "0")
-    by_condition = asked(RESNET, "--where", 'kind == "conv" and time >= 10ms', "-t", "0")
+def test_where_and_the_options_say_the_same(analyzed: Callable[..., dict[str, Any]]) -> None:
+    by_options = analyzed(RESNET, "--kind", "conv", "--min-time", "10ms", "-t", "0")
+    by_condition = analyzed(RESNET, "--where", 'kind == "conv" and time >= 10ms', "-t", "0")
     assert rows(by_options) == rows(by_condition)
 
 
-def test_megengines_words_work_on_another_trace(opcost_command: Callable[..., Any], asked: Callable[..., Any]) -> None:
+def test_megengines_words_work_on_another_trace(
+    opcost_command: Callable[..., Any], analyzed: Callable[..., Any]
+) -> None:
     for words in (
         ("--order-by", "+FLOPS"),
         ("--order-by", "cumulative"),
@@ -96,7 +98,7 @@ def test_megengines_words_work_on_another_trace(opcost_command: Callable[..., An
         ("--top-end-key", "kern"),
         ("--input-dtype", "Float32"),
     ):
-        assert rows(asked(TIMELINE, *words)), words
+        assert rows(analyzed(TIMELINE, *words)), words
     for words in (
         ("--confluence",),
         ("--dump-only-opr",),
@@ -136,8 +138,8 @@ def test_the_suffix_of_the_output_chooses_the_format(tmp_path: Path, opcost_comm
     )
 
 
-def test_measured_peaks_take_the_place_of_published_ones(asked: Callable[..., dict[str, Any]]) -> None:
-    data = asked(RESNET, "--aggregate-by", "kind", "--peak-flops", "1G", "--peak-bandwidth", "1TB")
+def test_measured_peaks_take_the_place_of_published_ones(analyzed: Callable[..., dict[str, Any]]) -> None:
+    data = analyzed(RESNET, "--aggregate-by", "kind", "--peak-flops", "1G", "--peak-bandwidth", "1TB")
     (conv,) = [line for line in rows(data) if line["kind"] == "conv"]
     assert conv["of_peak_flops"] == conv["flops"] / 1e9
     assert conv["above_peak"]
@@ -145,7 +147,7 @@ def test_measured_peaks_take_the_place_of_published_ones(asked: Callable[..., di
 
 
 def test_a_saved_report_gives_its_modules(
-    tmp_path: Path, opcost_command: Callable[..., Any], asked: Callable[..., Any]
+    tmp_path: Path, opcost_command: Callable[..., Any], analyzed: Callable[..., Any]
 ) -> None:
     source = tmp_path / "net.py"
     source.write_text(
@@ -156,7 +158,7 @@ def test_a_saved_report_gives_its_modules(
     report = tmp_path / "report.json"
     assert opcost_command("count", f"{source}:net", "-i", "1x3x224x224", "-o", report, "-q").code == 0
     for words in (("--model", str(report)), ("--model", f"{source}:net", "-i", "1x3x224x224")):
-        data = asked(TIMELINE, "--aggregate-by", "module", "--kind", "conv", "-t", "0", *words)
+        data = analyzed(TIMELINE, "--aggregate-by", "module", "--kind", "conv", "-t", "0", *words)
         # The first convolution of the trace has the shapes of the model's only one.
         assert "0" in {line["module"] for line in rows(data)}
 
@@ -213,7 +215,7 @@ def test_diff_compares_two_profiles(opcost_command: Callable[..., Any]) -> None:
     assert all(len(line) <= 100 for line in lines)
 
 
-def test_a_diff_of_profiles_fails_only_where_it_is_told_to(opcost_command: Callable[..., Any]) -> None:
+def test_a_diff_of_profiles_fails_only_with_fail_if(opcost_command: Callable[..., Any]) -> None:
     both = (DATA / "resnet18_slim.v2.json.gz", DATA / "lite_resnet18_slim.v2.json.gz")
     found = opcost_command("compare", "--changes", *both, "--format", "json")
     assert found.code == 0
@@ -242,7 +244,7 @@ def test_several_files_are_ranks(tmp_path: Path, opcost_command: Callable[..., A
 
 
 def test_a_large_trace_is_added_up_while_it_is_read(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: Callable[..., dict[str, Any]]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, analyzed: Callable[..., dict[str, Any]]
 ) -> None:
     from opcost.traces.kineto import reader
 
@@ -255,9 +257,9 @@ def test_a_large_trace_is_added_up_while_it_is_read(
     ]  # fmt: skip
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
-    whole = asked(path, "--aggregate-by", "type")
+    whole = analyzed(path, "--aggregate-by", "type")
     monkeypatch.setattr(reader, "LARGE_BYTES", 0)
-    quick = asked(path, "--aggregate-by", "type")
+    quick = analyzed(path, "--aggregate-by", "type")
     (line,) = rows(quick)
     assert (line["count"], line["time_ns"], line["computation"]) == (5, 5 * 4000, 5 * 2 * 16 * 32 * 8)
     assert rows(whole) == rows(quick)
@@ -280,7 +282,7 @@ def test_a_page_shows_every_operator(
     assert sum(column(data["ops"], "repeat")) == len(ran)
 
 
-def test_what_stands_before_the_damage_is_told_beside_megengines_text(
+def test_what_is_before_the_damage_is_reported_beside_megengines_text(
     tmp_path: Path, opcost_command: Callable[..., Any]
 ) -> None:
     whole = gzip.decompress(RESNET.read_bytes())
@@ -301,7 +303,7 @@ def test_a_profile_is_not_compared_with_a_model(opcost_command: Callable[..., An
     assert f"{RESNET} is a profile, which is compared with one other profile" in found.err
 
 
-def test_an_unknown_column_is_told_with_those_that_there_are(opcost_command: Callable[..., Any]) -> None:
+def test_an_unknown_column_is_reported_with_the_known_ones(opcost_command: Callable[..., Any]) -> None:
     done = opcost_command("analyze", RESNET, "--columns", "shar", "--executions")
     assert done.code == 2
     assert "did you mean 'share'?" in done.err

@@ -221,17 +221,17 @@ def test_a_typed_size_needs_a_unit_and_one_from_python_is_bytes(opcost_command: 
         opcost.check("net.onnx", shapes=(ROWS, WIDTH), param_bytes="200")
 
 
-def test_what_has_no_price_is_unknown_and_does_not_pass(opcost_command: Callable, here: Path) -> None:
-    write_net(here / "odd.onnx", kind="Mystery", domain="somebody")
+def test_what_has_no_cost_is_unknown_and_does_not_pass(opcost_command: Callable, here: Path) -> None:
+    write_net(here / "odd.onnx", kind="Mystery", domain="vendor")
     done = opcost_command("check", "odd.onnx", "--max-macs", "1G", "--max-params", "1K", "-q")
     words = {line.split()[1]: line.split()[0] for line in done.out.splitlines() if line.startswith(("ok", "UNKNOWN"))}
     assert done.code == 1
     assert words == {"MACs": "UNKNOWN", "params": "ok"}
-    assert "somebody::Mystery has no cost model" in done.out
+    assert "vendor::Mystery has no cost model" in done.out
     assert opcost_command("check", "odd.onnx", "--max-macs", "1G", "--allow-uncounted", "-q").code == 0
 
 
-def test_a_checkpoint_is_held_to_what_it_tells(opcost_command: Callable, here: Path) -> None:
+def test_a_checkpoint_is_checked_for_parameters_and_their_bytes(opcost_command: Callable, here: Path) -> None:
     np.savez(here / "weights.npz", w=np.zeros((WIDTH, CLASSES), "float16"))
     words = ("check", "weights.npz", "-q", "--max-params", str(PARAMS))
     assert opcost_command(*words, "--max-param-bytes", f"{2 * PARAMS}B").code == 0
@@ -244,7 +244,7 @@ def test_a_checkpoint_is_held_to_what_it_tells(opcost_command: Callable, here: P
 # -- baselines ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_change_is_held_to_a_baseline(opcost_command: Callable, here: Path) -> None:
+def test_a_change_is_compared_with_a_baseline(opcost_command: Callable, here: Path) -> None:
     text = BUDGETS.replace(f'"<={MACS}"', '"<+1%"').replace("[models.net]", 'baseline = "agreed.json"\n[models.net]', 1)
     (here / "opcost.toml").write_text(text)
     assert "agreed.json" in opcost_command("check", "-q").err
@@ -295,7 +295,7 @@ def test_a_damaged_baseline_is_one_clear_error(opcost_command: Callable, here: P
     assert "should not happen" not in done.err
 
 
-def test_a_baseline_that_cannot_be_written_is_told_before_counting(opcost_command: Callable, here: Path) -> None:
+def test_a_baseline_that_cannot_be_written_is_reported_before_counting(opcost_command: Callable, here: Path) -> None:
     done = opcost_command("check", "nowhere.onnx", "--max-macs", "1G", "--save-baseline", "no/such/folder.json")
     assert done.code == 2
     assert "there is no folder" in done.err
@@ -317,7 +317,7 @@ def latency(here: Path, device: str = "h200") -> int:
     return opcost.predict(opcost.count(here / "net.onnx", shapes=(ROWS, WIDTH)), device=device).latency_ns
 
 
-def test_a_latency_is_held_to_what_is_predicted(opcost_command: Callable, here: Path) -> None:
+def test_a_limit_on_latency_is_compared_with_the_prediction(opcost_command: Callable, here: Path) -> None:
     words = ("check", "net.onnx", "--dim", f"batch={ROWS}", "--device", "h200", "-q")
     ns = latency(here)
     kept = opcost_command(*words, "--max-latency", f"{ns}ns", "--format", "json")
@@ -350,7 +350,7 @@ def test_a_file_names_the_device_of_a_latency(opcost_command: Callable, here: Pa
 
 
 @pytest.mark.parametrize(
-    ("key", "told"),
+    ("key", "message"),
     [
         ("", "latency<5ms needs a device"),
         ('device = "h200000000"', "h200000000"),
@@ -359,17 +359,17 @@ def test_a_file_names_the_device_of_a_latency(opcost_command: Callable, here: Pa
     ],
 )
 def test_a_latency_that_cannot_be_predicted_is_one_clear_error(
-    opcost_command: Callable, here: Path, key: str, told: str
+    opcost_command: Callable, here: Path, key: str, message: str
 ) -> None:
     (here / "opcost.toml").write_text(f'[models.net]\nsource = "net.onnx"\n{key}\nlimits = {{ latency = "<5ms" }}')
     done = opcost_command("check", "-q")
     assert done.code == 2
-    assert told in done.err
+    assert message in done.err
     assert "should not happen" not in done.err
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--max-latency", "5ms"), "needs a device"),
         (("--max-latency", "5", "--device", "h200"), "unknown unit of a time"),
@@ -377,14 +377,14 @@ def test_a_latency_that_cannot_be_predicted_is_one_clear_error(
     ],
 )
 def test_limits_on_latency_say_what_is_missing(
-    opcost_command: Callable, here: Path, words: tuple[str, ...], told: str
+    opcost_command: Callable, here: Path, words: tuple[str, ...], message: str
 ) -> None:
     done = opcost_command("check", "net.onnx", *words, "-q")
     assert done.code == 2
-    assert told in done.err
+    assert message in done.err
 
 
-def test_a_latency_is_held_from_python(here: Path) -> None:
+def test_a_latency_is_checked_from_python(here: Path) -> None:
     ns = latency(here)
     model = {"shapes": (ROWS, WIDTH), "device": "h200"}
     assert opcost.check(here / "net.onnx", latency=f"<={ns}ns", **model)

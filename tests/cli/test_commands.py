@@ -42,11 +42,11 @@ def test_rules_lists_every_rule_with_its_formula(opcost_command: Callable) -> No
     assert all(listed.values())
 
 
-def test_one_rule_is_shown_in_full_with_the_operator_it_prices(opcost_command: Callable) -> None:
+def test_one_rule_is_shown_in_full_with_its_operator(opcost_command: Callable) -> None:
     assert "\n".join(KINDS["conv"].described()) in opcost_command("rules", "conv").out
 
 
-def test_doctor_tells_versions_plug_ins_and_extras(opcost_command: Callable) -> None:
+def test_doctor_lists_versions_plug_ins_and_extras(opcost_command: Callable) -> None:
     done = opcost_command("doctor")
     assert done.code == 0
     for group in (FRONTENDS, RULES, VIEWS):
@@ -66,7 +66,7 @@ def installed(folder: Path, name: str, code: str) -> None:
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n")
 
 
-def test_doctor_tells_which_libraries_cannot_be_imported_and_what_pytorch_sees(
+def test_doctor_says_which_libraries_cannot_be_imported_and_what_pytorch_sees(
     opcost_command: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     installed(tmp_path, "whole", "print('noise')")
@@ -81,8 +81,8 @@ def test_doctor_tells_which_libraries_cannot_be_imported_and_what_pytorch_sees(
     names = ("whole", "broken", "ending", "after", "absent", "torch")
     monkeypatch.setattr("opcost.cli.about.LIBRARIES", names)
     done = opcost_command("doctor")
-    told = done.out.partition("libraries\n")[2].partition("extras")[0].splitlines()
-    assert told == [
+    libraries = done.out.partition("libraries\n")[2].partition("extras")[0].splitlines()
+    assert libraries == [
         "  whole   1.5",
         "  broken  1.5  CANNOT BE IMPORTED: operator nms does not exist",
         "  ending  1.5  CANNOT BE IMPORTED: the process that imported it ended with 9",
@@ -133,7 +133,7 @@ def test_every_exceeded_limit_is_named(opcost_command: Callable, linear: str) ->
     assert (done.code, verdicts) == (1, {"params": "EXCEEDED", "flops": "ok", "param_bytes": "EXCEEDED"})
 
 
-def test_a_budget_is_not_kept_where_an_operator_has_no_price(opcost_command: Callable, tmp_path: Path) -> None:
+def test_a_budget_is_not_kept_where_an_operator_has_no_cost(opcost_command: Callable, tmp_path: Path) -> None:
     path = tmp_path / "mystery.py"
     path.write_text(
         "import torch\n"
@@ -160,7 +160,9 @@ def test_a_model_does_not_differ_from_its_saved_report(opcost_command: Callable,
     assert opcost_command("compare", "--changes", saved, saved).code == 0
 
 
-def test_a_difference_is_told_by_quantity_and_by_module(opcost_command: Callable, linear: str, tmp_path: Path) -> None:
+def test_a_difference_is_listed_by_quantity_and_by_module(
+    opcost_command: Callable, linear: str, tmp_path: Path
+) -> None:
     old, new = tmp_path / "old.json", tmp_path / "new.json"
     opcost_command("count", linear, "-i", "1x8", "-o", old)
     opcost_command("count", linear, "-i", "1x8", "--set", "bias=True", "-o", new)
@@ -179,8 +181,8 @@ def test_no_option_of_a_front_end_can_take_the_name_of_a_flag(opcost_command: Ca
 
     declared = {option.name for part in (*frontends(), *recorders()) for option in part.options}
     for command in ("count", "check", "compare", "visualize", "profile", "fit", "sweep"):
-        told = opcost_command(command, "--help").out
-        flags = {flag.replace("-", "_") for flag in re.findall(r"--([a-z][a-z_\d-]+)", told)}
+        help_text = opcost_command(command, "--help").out
+        flags = {flag.replace("-", "_") for flag in re.findall(r"--([a-z][a-z_\d-]+)", help_text)}
         assert len(flags) > 10
         flags -= {"profile"}  # of MegEngine's load_and_run, named in the text
         assert {flag for flag in flags - declared if not flag.startswith("no_")} <= RESERVED, command

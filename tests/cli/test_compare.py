@@ -1,4 +1,4 @@
-"""`opcost compare`, and what `opcost diff` is told."""
+"""`opcost compare`, and the answer to `opcost diff`."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_columns_that_have_no_room_are_named(opcost_command: Callable, saved: Pa
     assert done.code == 0
     assert all(len(line) <= 80 for line in done.out.splitlines() if str(saved) not in line)
     assert "no room for" in done.out
-    told = done.out.partition("no room for")[2]
-    assert f"{saved} (9)" in " ".join(told.split())
+    missing = done.out.partition("no room for")[2]
+    assert f"{saved} (9)" in " ".join(missing.split())
     wide = opcost_command("compare", *[saved] * 9, "--width", "300", "-q")
     assert "no room for" not in wide.out
 
@@ -191,7 +191,7 @@ def test_options_that_changes_do_not_heed_are_refused(
 
 
 def test_a_condition_on_a_lower_bound_is_not_known(opcost_command: Callable, tmp_path: Path) -> None:
-    for name, domain, kind in (("known", "", "Relu"), ("unknown", "somebody", "Mystery")):
+    for name, domain, kind in (("known", "", "Relu"), ("unknown", "vendor", "Mystery")):
         nodes = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node(kind, ["y"], ["z"], domain=domain)]
         graph = helper.make_graph(
             nodes, "g", [tensor("x", ROWS, WIDTH)], [tensor("z", ROWS, CLASSES)], [weight("w", WIDTH, CLASSES)]
@@ -202,7 +202,7 @@ def test_a_condition_on_a_lower_bound_is_not_known(opcost_command: Callable, tmp
     assert done.code == 1
     assert "unknown" in done.err
     assert opcost_command(*words, "--allow-uncounted").code == 0
-    assert opcost_command(*words[:4], "--fail-if", "params>+1%", "-q").code == 0  # parameters need no price
+    assert opcost_command(*words[:4], "--fail-if", "params>+1%", "-q").code == 0  # parameters need no cost model
 
 
 def test_the_terminal_gets_some_lines_and_a_file_all(opcost_command: Callable, tmp_path: Path) -> None:

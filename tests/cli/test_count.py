@@ -118,7 +118,7 @@ def test_train_and_eval_choose_the_mode_and_backward_implies_train(opcost_comman
     assert "eval mode" in opcost_command(*words, "--backward", "--eval").out
 
 
-def test_half_of_a_causal_square_is_counted_where_it_is_asked_for(opcost_command: Callable, root: Path) -> None:
+def test_half_of_a_causal_square_is_counted_where_it_is_requested(opcost_command: Callable, root: Path) -> None:
     length, width, layers = 16, 512, 1
     words = (
         "count",
@@ -175,7 +175,7 @@ def test_a_large_model_that_asks_for_floats_is_not_made_by_itself(opcost_command
     assert "--real) to make the model with its weights, 37.25 GiB" in done.err  # 4 x 10^10 bytes / 2^30
 
 
-def test_real_values_are_not_used_where_that_is_asked(opcost_command: Callable, checked: str) -> None:
+def test_real_values_are_not_used_with_no_real(opcost_command: Callable, checked: str) -> None:
     done = opcost_command("count", checked, "-i", "3x200", "--no-real")
     assert done.code == 2
     assert "leave out real=False (on the command line --no-real)" in done.err
@@ -255,7 +255,7 @@ def test_no_line_is_longer_than_the_width(opcost_command: Callable, root: Path, 
     assert max(map(len, opcost_command(*words).out.splitlines())) <= width
 
 
-def test_uncounted_operators_are_told_on_stderr_where_the_view_does_not(
+def test_uncounted_operators_are_reported_on_stderr_where_the_view_does_not(
     opcost_command: Callable, tmp_path: Path
 ) -> None:
     path = tmp_path / "custom.py"

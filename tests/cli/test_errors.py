@@ -1,4 +1,4 @@
-"""One message that says what, where and what to do; an exit code; no traceback unless it is asked for."""
+"""One message that says what, where and what to do; an exit code; no traceback unless it is requested."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_wrong_shape_names_the_module_in_which_it_does_not_fit(opcost_command:
     assert done.err.count("\n") <= 3
 
 
-def test_a_shape_too_small_to_be_pooled_is_told_and_not_a_nan(opcost_command: Callable, tmp_path: Path) -> None:
+def test_a_shape_too_small_to_be_pooled_is_an_error_and_not_a_nan(opcost_command: Callable, tmp_path: Path) -> None:
     path = tmp_path / "pools.py"
     path.write_text("from torch import nn\ndef net():\n    return nn.Sequential(nn.Conv2d(3, 4, 5), nn.MaxPool2d(2))\n")
     done = opcost_command("count", f"{path}:net", "-i", "1x3x4x4")
@@ -108,7 +108,7 @@ def test_a_note_added_on_the_way_is_printed_too(opcost_command: Callable, monkey
     assert "while reading net.py" in opcost_command("doctor").err
 
 
-def test_a_file_that_cannot_be_written_is_told(opcost_command: Callable, resnet: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(opcost_command: Callable, resnet: str, tmp_path: Path) -> None:
     done = opcost_command("count", resnet, "-i", "1x3x64x64", "-o", tmp_path / "no" / "folder" / "out.json")
     assert done.code == 2
     assert "cannot be written" in done.err
@@ -127,7 +127,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert err == b""
 
 
-def test_a_missing_framework_is_told_with_exit_code_3(tmp_path: Path, resnet: str) -> None:
+def test_a_missing_framework_is_reported_with_exit_code_3(tmp_path: Path, resnet: str) -> None:
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['opcost', 'count', {resnet!r}]; {ENTRY}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -136,7 +136,7 @@ def test_a_missing_framework_is_told_with_exit_code_3(tmp_path: Path, resnet: st
     assert "Traceback" not in done.stderr
 
 
-def test_a_model_made_on_a_gpu_that_is_not_there_is_told_that_none_is_needed(
+def test_the_error_for_a_model_on_an_absent_gpu_says_that_none_is_needed(
     opcost_command: Callable, tmp_path: Path
 ) -> None:
     path = tmp_path / "on_gpu.py"
@@ -167,7 +167,7 @@ def test_pytorch_without_numpy_counts_without_a_warning(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell closes the streams")
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         ("count - <&-", 2, "cannot be read"),
         ("count - <&- >&-", 2, "cannot be read"),
@@ -175,8 +175,8 @@ def test_pytorch_without_numpy_counts_without_a_warning(tmp_path: Path) -> None:
         ("count nothing.json 2>&-", 2, ""),
     ],
 )
-def test_streams_that_are_closed_or_full(words: str, code: int, told: str) -> None:
+def test_streams_that_are_closed_or_full(words: str, code: int, message: str) -> None:
     command = f"exec {sys.executable} -m opcost {words}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == code, done.stderr
-    assert told in done.stderr
+    assert message in done.stderr

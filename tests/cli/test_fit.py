@@ -66,8 +66,8 @@ def test_a_limit_that_is_met_exactly_is_kept(linear: nn.Linear) -> None:
 
 
 def test_a_dimension_by_the_name_of_its_input(linear: nn.Linear) -> None:
-    for asked in ({"shapes": (2, 5, INS)}, {"inputs": torch.ones(2, 5, INS)}, {"shapes": {"input": (2, 5, INS)}}):
-        found = opcost.fit(linear, memory=MIB, vary="input=1", advise=False, **asked)
+    for options in ({"shapes": (2, 5, INS)}, {"inputs": torch.ones(2, 5, INS)}, {"shapes": {"input": (2, 5, INS)}}):
+        found = opcost.fit(linear, memory=MIB, vary="input=1", advise=False, **options)
         assert found.largest == (MIB - WEIGHTS) // (2 * 4 * (INS + OUTS))
     assert opcost.fit(linear, shapes=(2, 5, INS), memory=MIB, vary="input=-2", advise=False).largest == found.largest
 
@@ -107,14 +107,14 @@ def test_nothing_is_allocated(linear: nn.Linear) -> None:
 def test_advice_has_numbers_of_its_own() -> None:
     model = nn.Sequential(nn.Linear(INS, OUTS), nn.Tanh())
     found = opcost.fit(model, shapes=(3, INS), memory="1MiB", backward=True, optimizer="adam")
-    told = {(each.option, each.value): each for each in found.advice}
-    for (option, value), each in told.items():
-        asked: dict[str, Any] = {"backward": True, "optimizer": "adam", option: value}
-        alone = opcost.fit(model, shapes=(3, INS), memory="1MiB", advise=False, **asked)
+    advised = {(each.option, each.value): each for each in found.advice}
+    for (option, value), each in advised.items():
+        options: dict[str, Any] = {"backward": True, "optimizer": "adam", option: value}
+        alone = opcost.fit(model, shapes=(3, INS), memory="1MiB", advise=False, **options)
         assert (each.largest, each.peak_bytes) == (alone.largest, alone.peak_bytes)
         assert each.largest > found.largest
     # Adam remembers two numbers for each weight, and SGD nothing.
-    assert ("optimizer", "sgd") in told
+    assert ("optimizer", "sgd") in advised
     assert [each.largest for each in found.advice] == sorted((each.largest for each in found.advice), reverse=True)
 
 
@@ -122,9 +122,9 @@ def test_without_advice_nothing_else_is_counted(linear: nn.Linear, monkeypatch: 
     counted = []
 
     @wraps(opcost.count)
-    def count(*args: Any, **told: Any) -> Any:
-        counted.append(told)
-        return usual(*args, **told)
+    def count(*args: Any, **options: Any) -> Any:
+        counted.append(options)
+        return usual(*args, **options)
 
     usual = opcost.count
     monkeypatch.setattr("opcost.sizing.count", count)
@@ -135,7 +135,7 @@ def test_without_advice_nothing_else_is_counted(linear: nn.Linear, monkeypatch: 
 # -- what does not fit, and what does not grow -----------------------------------------------------------------------------
 
 
-def test_where_nothing_fits_the_error_tells_what_one_takes(linear: nn.Linear) -> None:
+def test_where_nothing_fits_the_error_says_what_one_needs(linear: nn.Linear) -> None:
     with pytest.raises(
         BudgetExceeded, match=r"into 10\.00 KiB: batch 1 needs 16\.33 KiB \(weights 15\.78 KiB, inputs 400 B"
     ) as caught:
@@ -152,7 +152,7 @@ class Adds(nn.Module):
 
 
 class Shorter(nn.Module):
-    """Has room for so many positions."""
+    """Has room for 50 positions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -209,7 +209,7 @@ def test_where_nothing_can_vary_that_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "error", "said"),
+    ("options", "error", "said"),
     [
         ({}, InputError, "no memory limit"),
         ({"memory": "24G"}, opcost.OpcostError, "unit"),
@@ -225,9 +225,9 @@ def test_where_nothing_can_vary_that_is_said() -> None:
         ({"device": "v100"}, InputError, "not in the table"),
     ],
 )
-def test_what_is_not_understood(linear: nn.Linear, asked: Any, error: type[Exception], said: str) -> None:
+def test_what_is_not_understood(linear: nn.Linear, options: Any, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
-        opcost.fit(linear, shapes=(3, INS), **asked)
+        opcost.fit(linear, shapes=(3, INS), **options)
 
 
 def test_a_device_is_a_limit_of_its_own(linear: nn.Linear) -> None:
@@ -242,7 +242,7 @@ def test_a_device_is_a_limit_of_its_own(linear: nn.Linear) -> None:
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_what_does_not_fit_a_device_is_told_by_what_is_reserved_there(
+def test_what_does_not_fit_a_device_is_reported_with_its_reserved_memory(
     monkeypatch: pytest.MonkeyPatch, alone: bool
 ) -> None:
     """Two tensors of 9 MiB share a segment of 20: as tensors they are below the limit, and the segment is above it."""
@@ -259,14 +259,14 @@ def test_what_does_not_fit_a_device_is_told_by_what_is_reserved_there(
 
 
 MEASURED = {("vit_b_16", False): 2332, ("resnet50", True): 289}
-"""The largest batches that ran on an H200 held to 24 GiB (benchmarks/measure_gpu.py fit)."""
+"""The largest batches that ran on an H200 limited to 24 GiB (benchmarks/measure_gpu.py fit)."""
 
 
 @pytest.mark.zoo
 @pytest.mark.parametrize(("net", "training"), chosen(MEASURED, ("resnet50", True)))
-def test_what_is_told_of_a_device_is_what_ran_on_it(net: str, training: bool) -> None:
-    asked: Any = {"backward": True, "optimizer": "adamw"} if training else {}
-    found = opcost.fit(f"torchvision:{net}", memory="24GiB", device="h200", advise=False, **asked)
+def test_fit_for_a_device_is_what_ran_on_it(net: str, training: bool) -> None:
+    options: Any = {"backward": True, "optimizer": "adamw"} if training else {}
+    found = opcost.fit(f"torchvision:{net}", memory="24GiB", device="h200", advise=False, **options)
     assert abs(found.largest / MEASURED[net, training] - 1) < 0.02
 
 
@@ -293,8 +293,13 @@ def test_an_onnx_file_by_its_own_batch_and_by_shapes(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
     largest = (MIB - 4 * INS * OUTS) // (4 * (INS + OUTS))
-    for asked in ({}, {"shapes": {"x": (2, INS)}}, {"shapes": (2, INS), "vary": "x=0"}, {"inputs": torch.ones(2, INS)}):
-        found = opcost.fit(str(path), memory=MIB, **asked)
+    for options in (
+        {},
+        {"shapes": {"x": (2, INS)}},
+        {"shapes": (2, INS), "vary": "x=0"},
+        {"inputs": torch.ones(2, INS)},
+    ):
+        found = opcost.fit(str(path), memory=MIB, **options)
         assert (found.largest, found.advice) == (largest, ())
         assert any("read from a file" in note for note in found.notes)
     with pytest.raises(InputError, match="read and not run"):

@@ -1,4 +1,4 @@
-"""`--help` of every command shows examples that the command line understands, and the names that can be asked for."""
+"""`--help` of every command shows examples that the command line understands, and the names that can be given."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_columns_kinds_and_quantities_are_listed() -> None:
     assert set(KINDS) - {"unknown"} <= names("rules")
 
 
-def test_devices_are_listed_where_one_is_asked_for(opcost_command: Command) -> None:
+def test_devices_are_listed_where_one_is_expected(opcost_command: Command) -> None:
     """A command whose `--device` takes the name of a device that need not be here lists those names."""
     for command in COMMANDS:
         options = opcost_command(command, "--help").out.partition("Examples:")[0]

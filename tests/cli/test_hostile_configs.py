@@ -1,4 +1,4 @@
-"""Configurations that ask for more than a count, or make no sense: nothing is fetched, opened or run, and all of it is told."""
+"""Configurations that ask for more than a count, or make no sense: nothing is fetched, opened or run, and all is refused."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Bomb:
 
 @pytest.fixture(autouse=True)
 def exploded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
-    """Every connection that is tried all the same, and a pickle in the working directory that tells if it was opened."""
+    """Every connection that is tried all the same, and a pickle in the working directory that notes if it was opened."""
     reached: list[object] = []
 
     def connect(self: socket.socket, address: object) -> None:
@@ -104,7 +104,7 @@ def count(opcost_command: Command, tmp_path: Path) -> Command:
     return run
 
 
-def assert_told(done: Any, *words: str) -> None:
+def assert_refused(done: Any, *words: str) -> None:
     assert done.code == 2, done.err
     assert done.out == ""
     assert "Traceback" not in done.err
@@ -161,7 +161,7 @@ REFUSED: dict[str, tuple[Config, str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_would_load_something_is_refused_by_name(count: Command, name: str) -> None:
     config, named = REFUSED[name]
-    assert_told(count(config), named)
+    assert_refused(count(config), named)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_settings_go_through_the_same_check(
     assert "should not happen" not in done.err
 
 
-HARMLESS: dict[str, Config] = {
+ACCEPTED: dict[str, Config] = {
     "where it came from": {**LLAMA, "_name_or_path": "owner/name"},
     "where it came from, oddly": {**LLAMA, "_name_or_path": "hf-hub:owner/name"},
     "foreign code beside a model of transformers": {
@@ -223,9 +223,9 @@ HARMLESS: dict[str, Config] = {
 }
 
 
-@pytest.mark.parametrize("name", HARMLESS)
+@pytest.mark.parametrize("name", ACCEPTED)
 def test_what_loads_nothing_is_counted(count: Command, name: str) -> None:
-    config = HARMLESS[name]
+    config = ACCEPTED[name]
     mark = "\ufeff" if "mark" in name else ""
     pixels = [] if config["model_type"] == "llama" else ["-i", "pixel_values:1x3x64x64"]
     done = count((mark + json.dumps(config)).encode(), *pixels)
@@ -277,17 +277,17 @@ SENSELESS: dict[str, Config | str | bytes] = {
     "heads that do not divide": {**LLAMA, "num_attention_heads": 5, "num_key_value_heads": 3},
     "text for a switch": {**LLAMA, "attention_bias": "yes please"},
     "a number for an activation": {**LLAMA, "hidden_act": 7},
-    "an activation that nobody knows": {**LLAMA, "hidden_act": "os.system"},
+    "an unknown activation": {**LLAMA, "hidden_act": "os.system"},
     "text for a fraction": {**LLAMA, "rms_norm_eps": "small"},
     "text for the rotary embedding": {**LLAMA, "rope_parameters": "default"},
-    "a rotary embedding that nobody knows": {**LLAMA, "rope_parameters": {"rope_type": "evil", "rope_theta": 1e4}},
+    "an unknown rotary embedding": {**LLAMA, "rope_parameters": {"rope_type": "evil", "rope_theta": 1e4}},
     "a list for the rotary embedding": {**LLAMA, "rope_scaling": [1, 2]},
     "a type of element that is a function": {**LLAMA, "torch_dtype": "load"},
     "a type of element that is a number": {**LLAMA, "torch_dtype": 16},
     "a method's name as entry": {**LLAMA, "to_dict": "x"},
     "the class as entry": {**LLAMA, "__class__": "x"},
     "self as entry": {**LLAMA, "self": 1},
-    "an attention that nobody knows": {**LLAMA, "_attn_implementation": "evil"},
+    "an unknown attention": {**LLAMA, "_attn_implementation": "evil"},
     "a number for an attention": {**LLAMA, "_attn_implementation": 3},
     "text for architectures": {**LLAMA, "architectures": "LlamaForCausalLM"},
     "another model's text for architectures": {**LLAMA, "architectures": "BertModel"},
@@ -313,7 +313,7 @@ SENSELESS: dict[str, Config | str | bytes] = {
         "architectures": ["LlavaForConditionalGeneration"],
         "text_config": 3,
     },
-    "a part of a type that nobody knows": {"model_type": "llava", "text_config": {"model_type": "evil"}},
+    "a part of an unknown type": {"model_type": "llava", "text_config": {"model_type": "evil"}},
     "a backbone without a type": {**UPERNET, "backbone_config": {}},
     "a backbone that is text": {**UPERNET, "backbone_config": "resnet"},
     "a backbone that timm does not have": {**BACKBONE, "backbone": "resnet"},
@@ -347,17 +347,17 @@ SENSELESS: dict[str, Config | str | bytes] = {
 
 
 @pytest.mark.parametrize("name", SENSELESS)
-def test_what_makes_no_sense_is_told(count: Command, name: str) -> None:
-    assert_told(count(SENSELESS[name]))
+def test_what_makes_no_sense_is_refused(count: Command, name: str) -> None:
+    assert_refused(count(SENSELESS[name]))
 
 
-def test_a_folder_and_a_huge_file_are_told(opcost_command: Command, tmp_path: Path) -> None:
+def test_a_folder_and_a_huge_file_are_refused(opcost_command: Command, tmp_path: Path) -> None:
     (tmp_path / "config.json").mkdir()
-    assert_told(opcost_command("count", f"hf:{tmp_path / 'config.json'}"), "no configuration file")
+    assert_refused(opcost_command("count", f"hf:{tmp_path / 'config.json'}"), "no configuration file")
     huge = tmp_path / "huge.json"
     with huge.open("wb") as file:
         file.truncate(1 << 30)
-    assert_told(opcost_command("count", f"hf:{huge}"), "32 MiB")
+    assert_refused(opcost_command("count", f"hf:{huge}"), "32 MiB")
 
 
 def test_a_count_of_many_positions_does_not_take_their_memory(count: Command) -> None:
@@ -379,7 +379,7 @@ def test_a_forward_that_fetches_is_refused_too(
     monkeypatch.setattr(LlamaModel, "forward", fetch)
     path = tmp_path / "config.json"
     path.write_text(json.dumps(LLAMA))
-    assert_told(opcost_command("count", f"hf:{path}"), "https://example.org/kernel.so")
+    assert_refused(opcost_command("count", f"hf:{path}"), "https://example.org/kernel.so")
     with pytest.raises(Refused, match=r"kernel\.so"):
         opcost.count(f"hf:{path}")
 

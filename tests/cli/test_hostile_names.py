@@ -1,4 +1,4 @@
-"""Words on the command line that no file, number or name can be: told briefly, whatever their length."""
+"""Words on the command line that no file, number or name can be: refused briefly, whatever their length."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def net(tmp_path: Path) -> str:
     return f"{path}:net"
 
 
-def assert_told(done: Any, most: int) -> None:
+def assert_refused(done: Any, most: int) -> None:
     assert done.code == 2, done.err
     assert done.out == ""
     assert "Traceback" not in done.err
@@ -61,8 +61,8 @@ LONG = "x" * 5000
         ".:Net",
     ],
 )
-def test_a_name_that_no_file_has_is_told_briefly(opcost_command: Command, source: str) -> None:
-    assert_told(opcost_command("count", source), 1200)
+def test_a_name_that_no_file_has_is_refused_briefly(opcost_command: Command, source: str) -> None:
+    assert_refused(opcost_command("count", source), 1200)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_a_name_that_no_file_has_is_told_briefly(opcost_command: Command, source
         ("--optimizer", "x" * 100_000),
     ],
 )
-def test_long_words_are_told_briefly(
+def test_long_words_are_refused_briefly(
     opcost_command: Command, net: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     inputs = () if words[0] == "-i" else ("-i", "1x8")
-    assert_told(opcost_command("count", net, *inputs, *words), 2500)
+    assert_refused(opcost_command("count", net, *inputs, *words), 2500)

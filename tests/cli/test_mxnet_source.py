@@ -49,13 +49,13 @@ def test_without_parameters_the_symbol_alone_is_counted(prefix: Path, opcost_com
     assert MACS in done.out
 
 
-def test_an_epoch_that_is_not_there_is_told(prefix: Path, opcost_command: Callable[..., Any]) -> None:
+def test_an_epoch_that_is_not_there_is_reported(prefix: Path, opcost_command: Callable[..., Any]) -> None:
     done = opcost_command("count", prefix, "--epoch", "7", "--input", "1x3x32x32")
     assert done.code == 2
     assert "epochs beside it: 0" in done.err
 
 
-def test_a_missing_shape_is_told_in_one_message(prefix: Path, opcost_command: Callable[..., Any]) -> None:
+def test_a_missing_shape_is_reported_in_one_message(prefix: Path, opcost_command: Callable[..., Any]) -> None:
     done = opcost_command("count", prefix)
     assert done.code == 2
     assert "--input data:1x3x224x224" in done.err
@@ -68,6 +68,6 @@ def test_two_checkpoints_are_compared(prefix: Path, opcost_command: Callable[...
     assert "no difference" in done.out
 
 
-def test_a_checkpoint_is_held_to_a_budget(prefix: Path, opcost_command: Callable[..., Any]) -> None:
+def test_a_checkpoint_is_compared_with_a_budget(prefix: Path, opcost_command: Callable[..., Any]) -> None:
     assert opcost_command("check", prefix, "--input", "1x3x32x32", "--max-macs", "3.2M").code == 0
     assert opcost_command("check", prefix, "--input", "1x3x32x32", "--max-macs", "3.1M").code == 1

@@ -25,23 +25,23 @@ def test_a_network_that_was_measured_lies_in_its_band(dtype: str) -> None:
     assert found.ideal_ns < found.kernel_ns < found.latency_ns
 
 
-def test_the_command_tells_the_latency_its_band_and_what_it_comes_from(
+def test_the_command_prints_the_latency_its_interval_and_its_calibration(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "p.json"
     assert run(["predict", "timm:resnet18", "--dtype", "bf16", "--batch", "8", "-o", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    told = {line.split()[0]: line for line in lines if line and not line.startswith(" ")}
-    assert "aten::convolution" in told
-    assert "80 % interval" in told["latency"]
-    assert "NVIDIA H200" in told["calibration"]
+    printed = {line.split()[0]: line for line in lines if line and not line.startswith(" ")}
+    assert "aten::convolution" in printed
+    assert "80 % interval" in printed["latency"]
+    assert "NVIDIA H200" in printed["calibration"]
     assert max(map(len, lines)) <= 80
     saved = opcost.read_profile(path)
     assert saved.meta["format"] == "prediction"
     assert json.loads(path.read_text())["schema"] == "opcost.profile/1"
 
 
-def test_a_prediction_tells_the_memory_of_a_count_on_its_device() -> None:
+def test_a_prediction_has_the_memory_of_a_count_on_its_device() -> None:
     model, x = torch.nn.Linear(64, 64), torch.zeros(8, 64)
     found = opcost.predict(model, x, device="h200", optimizer="adamw")
     counted = opcost.count(model, x, device="h200", optimizer="adamw").memory
@@ -76,14 +76,14 @@ def test_what_does_not_fit_the_device_is_marked_everywhere(
 
 @pytest.mark.zoo
 def test_what_does_not_fit_writes_no_tokens_per_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked: dict[str, Any] = {"prefill": 16, "device": "h200"}
+    options: dict[str, Any] = {"prefill": 16, "device": "h200"}
     source = llama(tmp_path)
-    found = opcost.predict(source, **asked)
+    found = opcost.predict(source, **options)
     assert found.fits
     assert "tokens/s" in str(found)
     small = replace(DEVICES["h200"], memory=UNUSABLE_BYTES + (1 << 20))
     monkeypatch.setattr("opcost.predicting.find_device", lambda _: small)
-    over = opcost.predict(source, **asked)
+    over = opcost.predict(source, **options)
     assert over.fits is False
     assert over.latency_ns == found.latency_ns
     assert "tokens/s" not in str(over)
@@ -91,7 +91,7 @@ def test_what_does_not_fit_writes_no_tokens_per_second(monkeypatch: pytest.Monke
     assert "DOES NOT FIT" in over._repr_html_()
 
 
-def test_a_device_that_nobody_knows_is_an_error_that_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_device_is_an_error_that_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["predict", "timm:resnet18", "--device", "h20000"]) == 2
     assert "h200" in capsys.readouterr().err
 
@@ -107,19 +107,19 @@ def llama(folder: Path) -> str:
 
 
 @pytest.mark.zoo
-def test_the_command_tells_of_a_text_its_first_token_its_throughput_and_its_cache(
+def test_the_command_prints_the_first_token_the_throughput_and_the_cache_of_a_text(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     source = llama(tmp_path)
-    for asked in (["--prefill", "64"], ["--decode", "1", "--cache", "64"], ["--prefill", "64", "--generate", "10"]):
-        assert run(["predict", source, "--dtype", "bf16", "--batch", "2", *asked]) == 0
+    for words in (["--prefill", "64"], ["--decode", "1", "--cache", "64"], ["--prefill", "64", "--generate", "10"]):
+        assert run(["predict", source, "--dtype", "bf16", "--batch", "2", *words]) == 0
         lines = capsys.readouterr().out.splitlines()
-        told = {line.split("  ")[0]: line for line in lines}
-        assert "tokens/s at batch size 2" in told["throughput"]
-        assert ("first token" in told) == ("--prefill" in asked)
-        assert ("each token" in told) == ("--prefill" not in asked or "--generate" in asked)
-        tokens = {"--decode": 65, "--prefill": 64}[asked[0]] + (9 if "--generate" in asked else 0)
-        assert f"for {tokens} tokens a sequence" in told["cache"]
+        printed = {line.split("  ")[0]: line for line in lines}
+        assert "tokens/s at batch size 2" in printed["throughput"]
+        assert ("first token" in printed) == ("--prefill" in words)
+        assert ("each token" in printed) == ("--prefill" not in words or "--generate" in words)
+        tokens = {"--decode": 65, "--prefill": 64}[words[0]] + (9 if "--generate" in words else 0)
+        assert f"for {tokens} tokens a sequence" in printed["cache"]
         assert max(map(len, lines)) <= 80
 
 
@@ -136,7 +136,7 @@ def test_a_count_of_a_step_knows_the_cache(capsys: pytest.CaptureFixture[str], t
     assert "against a cache" in capsys.readouterr().err
 
 
-def test_a_prediction_is_held_against_a_measured_profile_by_module_and_kind(
+def test_a_prediction_is_compared_with_a_measured_profile_by_module_and_kind(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     predicted, measured = tmp_path / "predicted.json", tmp_path / "measured.json"
@@ -154,7 +154,7 @@ def test_a_prediction_is_held_against_a_measured_profile_by_module_and_kind(
     assert out.count("+200.00%") == 6  # the total and five lines, each three times as long
 
 
-def test_a_saved_prediction_is_asked_what_it_waits_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_saved_prediction_is_queried_by_its_bounds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     predicted = tmp_path / "predicted.json"
     assert run(["predict", "timm:resnet18", "--dtype", "bf16", "-o", str(predicted), "-q"]) == 0
     assert run(["analyze", str(predicted), "--where", 'bound == "launch"', "--aggregate-by", "bound"]) == 0

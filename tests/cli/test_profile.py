@@ -24,7 +24,7 @@ NET = (
 SMALL = (*NET, "-i", "tokens:1x4:int64", "--repeat", "2", "--warmup", "0")
 
 
-def test_the_profile_is_written_and_the_times_are_told(
+def test_the_profile_is_written_and_the_times_are_printed(
     opcost_command: Callable[..., Any], root: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(root)
@@ -37,7 +37,7 @@ def test_the_profile_is_written_and_the_times_are_told(
     assert {"blocks.0.attention.qkv", "norm"} <= {row.module for row in profile.rows}
 
 
-def test_several_runs_are_one_line_for_each_operator_unless_something_else_is_asked(
+def test_several_runs_are_one_line_for_each_operator_unless_another_key_is_requested(
     opcost_command: Callable[..., Any], root: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(root)
@@ -62,8 +62,8 @@ def test_the_table_is_of_one_run_and_has_the_cost_of_the_model(
     assert "2 runs, per run" in outcome.out
     assert "-o FILE.json" in outcome.out
     path = tmp_path / "p.json"
-    told = opcost_command("profile", *SMALL, "-o", path).out
-    assert "FLOP/s" in told
+    printed = opcost_command("profile", *SMALL, "-o", path).out
+    assert "FLOP/s" in printed
     for key in ("kind", "module", "type", "name"):
         answer = json.loads(opcost_command("analyze", path, "--aggregate-by", key, "--format", "json").out)
         assert answer["lines"][-1]["computation"] == counted, key
@@ -121,7 +121,7 @@ class Net(nn.Conv2d):
 """
 
 
-def test_inputs_that_nobody_gave_have_the_size_and_type_that_flags_say(
+def test_default_inputs_have_the_size_and_type_that_flags_say(
     opcost_command: Callable[..., Any], tmp_path: Path
 ) -> None:
     (tmp_path / "net.py").write_text(SIZED)

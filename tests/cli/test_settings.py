@@ -36,6 +36,6 @@ def test_dotted_names_are_kept_for_nested_configurations() -> None:
 
 
 @pytest.mark.parametrize("pairs", [["depth"], ["=3"], ["a b=3"], ["1a=3"], ["a=1", "a=2"]])
-def test_a_setting_that_is_no_pair_or_stands_twice_is_refused(pairs: list[str]) -> None:
+def test_a_setting_that_is_no_pair_or_is_given_twice_is_refused(pairs: list[str]) -> None:
     with pytest.raises(InputError):
         parse_settings(pairs, "--set")

@@ -82,7 +82,7 @@ def test_a_factory_allocates_no_weights(net: Path) -> None:
     assert model.fc.weight.device.type == "meta"  # type: ignore[attr-defined]
 
 
-def test_a_real_model_is_built_where_it_is_asked_for(net: Path) -> None:
+def test_a_real_model_is_built_where_it_is_requested(net: Path) -> None:
     found = resolve(f"{net}:Net", {"width": 256})
     assert isinstance(found, PythonModel)
     assert found.build(real=True).fc.weight.device.type == "cpu"  # type: ignore[attr-defined]
@@ -154,7 +154,7 @@ def test_what_cannot_be_called_or_is_no_model_is_named(
         ("import no_such_library_at_all", MissingFramework, "pip install no_such_library_at_all"),
     ],
 )
-def test_code_that_cannot_be_imported_is_told_with_the_place(
+def test_code_that_cannot_be_imported_is_reported_with_the_place(
     tmp_path: Path, code: str, error: type[OpcostError], words: str
 ) -> None:
     path = tmp_path / "bad.py"
@@ -276,7 +276,7 @@ def test_the_owner_of_an_object_is_found_by_its_framework() -> None:
 
 
 @pytest.mark.parametrize("stranger", [3, "text", {"a": 1}, object()])
-def test_a_stranger_is_owned_by_nobody_and_named(stranger: object) -> None:
+def test_an_object_without_a_front_end_is_refused_by_its_type(stranger: object) -> None:
     with pytest.raises(UnknownSource, match=type(stranger).__name__):
         owner(stranger)
 
@@ -289,12 +289,12 @@ def test_every_front_end_says_what_it_is() -> None:
         assert all(suffix.startswith(".") for suffix in checked.suffixes)
 
 
-def test_a_front_end_of_an_absent_framework_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_front_end_of_an_absent_framework_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
     class Absent:
         name, framework, suffixes = "absent", "no_such_framework", ()
 
         def owns(self, obj: object) -> bool:
-            raise AssertionError("asked although its framework is not there")
+            raise AssertionError("called although its framework is not there")
 
     monkeypatch.setattr("opcost.frontends.registry.frontends", lambda: (Absent(),))
     with pytest.raises(UnknownSource):
@@ -335,8 +335,8 @@ def test_a_model_that_is_piped_in_is_known_by_its_content(archive_name: str, mem
     if place.is_dir():
         content = (place / member).read_bytes()
     else:
-        with zipfile.ZipFile(place) as held:
-            content = held.read(member)
+        with zipfile.ZipFile(place) as archive:
+            content = archive.read(member)
     command = [sys.executable, "-m", "opcost", "count", "-", *options]
     done = subprocess.run(command, input=content, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()

@@ -1,4 +1,4 @@
-"""`opcost.sweep` and `opcost sweep`: what is told of sizes that were not counted is what a count says."""
+"""`opcost.sweep` and `opcost sweep`: the numbers of sizes that were not counted are those of a count."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ def test_amounts_are_those_of_a_linear_layer(linear: nn.Linear) -> None:
     assert repr(found) == "<Sweep Linear: by batch, 9 points, 4 counted>"
 
 
-@pytest.mark.parametrize("asked", [{}, {"backward": True, "optimizer": "adam"}])
-def test_what_is_told_is_what_would_be_counted(asked: Any) -> None:
+@pytest.mark.parametrize("options", [{}, {"backward": True, "optimizer": "adam"}])
+def test_numbers_between_are_those_of_a_count(options: Any) -> None:
     model = Attends()
-    found = opcost.sweep(model, shapes=(2, 3, INS), vary={"batch": "1,2,3..6", "x=1": [1, 2, 5, 9, 20, 40]}, **asked)
+    found = opcost.sweep(model, shapes=(2, 3, INS), vary={"batch": "1,2,3..6", "x=1": [1, 2, 5, 9, 20, 40]}, **options)
     assert (found.variables, len(found.points)) == (("batch", "x=1"), 36)
     assert not all(point.counted for point in found.points)
     for point in found.points:
-        assert point.amounts == amounts_of(opcost.count(model, shapes=(*point.sizes, INS), **asked)), point.sizes
+        assert point.amounts == amounts_of(opcost.count(model, shapes=(*point.sizes, INS), **options)), point.sizes
 
 
-def test_sizes_at_which_a_model_does_not_run_are_told(linear: nn.Linear) -> None:
+def test_sizes_at_which_a_model_does_not_run_are_reported(linear: nn.Linear) -> None:
     norm = nn.BatchNorm1d(INS)
     found = opcost.sweep(norm, shapes=(3, INS), vary="batch=1,2,3", mode="train")
     assert [bool(point.amounts) for point in found.points] == [False, True, True]
@@ -89,8 +89,8 @@ class Adds(nn.Module):
 
 def test_points_that_do_not_fit_the_device_are_marked_in_every_form() -> None:
     """Input and output are 1 GiB each for one of the batch, and a T4 has 15 GiB: 8 of the batch are too many."""
-    asked: Any = {"shapes": (1, 1 << 28), "vary": "batch=1,2,4,8"}
-    found = opcost.sweep(Adds(), **asked, device="t4")
+    options: Any = {"shapes": (1, 1 << 28), "vary": "batch=1,2,4,8"}
+    found = opcost.sweep(Adds(), **options, device="t4")
     assert [point.fits for point in found.points] == [True, True, True, False]
     assert all(point.latency_ns for point in found.points)
     assert found.notes[0] == "1 of 4 points do not fit on t4: their latency assumes enough memory"
@@ -101,7 +101,7 @@ def test_points_that_do_not_fit_the_device_are_marked_in_every_form() -> None:
     assert [point["fits"] for point in json.loads(found.render("json"))["points"]] == [True, True, True, False]
     lines = list(csv.DictReader(io.StringIO(found.render("csv"))))
     assert [line["fits"] for line in lines] == ["yes", "yes", "yes", "no"]
-    plain = opcost.sweep(Adds(), **asked)
+    plain = opcost.sweep(Adds(), **options)
     assert {point.fits for point in plain.points} == {None}
     assert "fits on" not in str(plain)
 
@@ -179,11 +179,11 @@ def test_an_interrupt_leaves_what_was_done(
     usual, done = opcost.count, []
 
     @wraps(usual)
-    def count(*args: Any, **told: Any) -> Any:
+    def count(*args: Any, **options: Any) -> Any:
         if len(done) == 2:
             raise KeyboardInterrupt
-        done.append(told)
-        return usual(*args, **told)
+        done.append(options)
+        return usual(*args, **options)
 
     monkeypatch.setattr("opcost.sizing.count", count)
     found = opcost_command("sweep", source, "-i", f"1x{INS}", "--vary", "batch=1,2,3,4")

@@ -85,12 +85,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def said(monkeypatch: pytest.MonkeyPatch, encoding: str, words: list[str]) -> tuple[int, str, str]:
     """What a command leaves on a terminal of this encoding."""
     streams = [io.BytesIO(), io.BytesIO()]
-    for name, held in zip(("stdout", "stderr"), streams, strict=True):
-        monkeypatch.setattr(sys, name, io.TextIOWrapper(held, encoding=encoding, write_through=True))
+    for name, buffer in zip(("stdout", "stderr"), streams, strict=True):
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(buffer, encoding=encoding, write_through=True))
     escape_unknown()
     monkeypatch.chdir(ROOT)
     code = run(words)
-    out, err = (held.getvalue().decode(encoding) for held in streams)
+    out, err = (buffer.getvalue().decode(encoding) for buffer in streams)
     return code, out, err
 
 

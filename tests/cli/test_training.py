@@ -24,7 +24,7 @@ def test_flags_mean_what_the_arguments_of_count_mean(opcost_command: Callable, r
     source = str(root / DECODER)
     words = ("--backward", "--precision", "bf16-mixed", "--checkpoint", "blocks.*", "--device", "h200")
     words = (*words, "--accumulate", "4", "--zero-grad", "zero")
-    told = opcost.load_report(saved(opcost_command, tmp_path / "r.json", "count", source, *TOKENS, *words))
+    by_command = opcost.load_report(saved(opcost_command, tmp_path / "r.json", "count", source, *TOKENS, *words))
     counted = opcost.count(
         source,
         shapes="tokens:1x16:int64",
@@ -36,13 +36,13 @@ def test_flags_mean_what_the_arguments_of_count_mean(opcost_command: Callable, r
         zero_grad="zero",
         device="h200",
     )
-    assert told.totals == counted.totals
-    assert told.memory == counted.memory
-    assert told.module("blocks.0").calls == 4 * 2
+    assert by_command.totals == counted.totals
+    assert by_command.memory == counted.memory
+    assert by_command.module("blocks.0").calls == 4 * 2
 
 
 @pytest.mark.parametrize("command", ["count", "predict"])
-def test_a_precision_that_nobody_knows_is_refused(opcost_command: Callable, root: Path, command: str) -> None:
+def test_an_unknown_precision_is_refused(opcost_command: Callable, root: Path, command: str) -> None:
     done = opcost_command(command, str(root / DECODER), *TOKENS, "--precision", "int8")
     assert done.code == 2
     assert "unknown precision 'int8'; known: bf16-mixed, bfloat16, float16, float32, fp16-mixed" in done.err
@@ -60,7 +60,7 @@ def test_a_prediction_is_mixed_as_its_device_does_it(opcost_command: Callable, r
     assert (kinds["aten::native_layer_norm"], kinds["aten::addmm"]) == ("float32", "bfloat16")
 
 
-def test_budgets_are_told_the_same(opcost_command: Callable, root: Path, tmp_path: Path) -> None:
+def test_budgets_take_the_same_options(opcost_command: Callable, root: Path, tmp_path: Path) -> None:
     params = opcost.count(str(root / DECODER), shapes="tokens:1x16:int64", set={"layers": 2}).totals.params
     file, size = tmp_path / "opcost.toml", 2 * params + 1
     file.write_text(

@@ -19,7 +19,7 @@ TORCHVISION = """
 import torch
 from torchvision import models
 
-@torch.library.register_fake("torchvision::nms")  # fails, as the true one does, where nobody has registered the operator
+@torch.library.register_fake("torchvision::nms")  # fails, as the true one does, where the operator is not registered
 def nms(dets, scores, iou_threshold):
     return dets
 """

@@ -79,7 +79,7 @@ def test_a_profile_and_two_of_them(opcost_command: Callable[..., Any], tmp_path:
         (("nowhere.json",), "nowhere.json"),
     ],
 )
-def test_what_cannot_be_shown_is_told(
+def test_what_cannot_be_shown_is_an_error(
     opcost_command: Callable[..., Any], linear: str, words: tuple[str, ...], said: str
 ) -> None:
     done = opcost_command("view", *[linear if word == "SOURCE" else word for word in words])
@@ -139,7 +139,7 @@ def test_a_served_page_may_ask_its_server_and_follows_its_source(watched: tuple[
     assert found.version == 2, "the old page stays"
 
 
-def test_nothing_else_is_served_and_to_nobody_else(watched: tuple[WatchedPage, str]) -> None:
+def test_nothing_else_is_served_and_to_no_other_host(watched: tuple[WatchedPage, str]) -> None:
     _, address = watched
     for path, headers, code in (("/../secret", {}, 404), ("/", {"Host": "evil.example"}, 403)):
         with pytest.raises(HTTPError) as caught:

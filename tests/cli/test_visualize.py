@@ -129,5 +129,5 @@ def test_data_and_shapes_together_are_refused(opcost_command: Command, tmp_path:
     assert "both --load_input_data and --input" in done.err
 
 
-def test_unknown_operators_are_told(opcost_command: Command) -> None:
+def test_unknown_operators_are_reported(opcost_command: Command) -> None:
     assert "#unknown" in opcost_command("visualize", DATA / "mge/op_condtake.v2.mge").out

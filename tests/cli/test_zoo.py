@@ -66,7 +66,7 @@ def test_a_tag_of_pretrained_weights_changes_nothing() -> None:
     assert parameters(build("timm:resnet18.a1_in1k")) == parameters(build("timm:resnet18"))
 
 
-def test_a_timm_model_is_asked_for_its_own_input_size(opcost_command: Callable) -> None:
+def test_a_timm_model_gets_its_own_input_size(opcost_command: Callable) -> None:
     done = opcost_command("count", "timm:resnet18", "--depth", "0")
     assert done.code == 0
     assert "1x3x224x224" in done.out
@@ -80,7 +80,7 @@ def test_a_torchvision_model_is_made_without_weights_and_takes_settings() -> Non
 
 def test_a_torchvision_model_does_not_fetch_the_weights_of_its_backbone(monkeypatch: pytest.MonkeyPatch) -> None:
     def fetch(*_: object, **__: object) -> None:
-        raise AssertionError("weights were asked for")
+        raise AssertionError("weights were requested")
 
     monkeypatch.setattr("torch.hub.load_state_dict_from_url", fetch)
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", fetch)
@@ -153,7 +153,7 @@ def test_a_misspelt_name_is_answered_with_the_nearest(
     ("content", "words"),
     [("{", "not JSON"), ("[]", "no entries"), ("{}", "no model_type"), ('{"model_type": "lama"}', "'llama'")],
 )
-def test_a_configuration_that_is_none_is_told(tmp_path: Path, content: str, words: str) -> None:
+def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, content: str, words: str) -> None:
     path = tmp_path / "config.json"
     path.write_text(content)
     with pytest.raises(OpcostError, match=words):
@@ -165,7 +165,7 @@ def test_a_name_on_the_hub_is_not_fetched() -> None:
         build("hf:meta-llama/Llama-2-7b")
 
 
-def test_a_collection_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_collection_that_is_not_installed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib.util
 
     real = importlib.util.find_spec

@@ -214,14 +214,14 @@ def _run(room: str, patterns: Sequence[str]) -> list[Outcome]:
     return list(outcomes(room, patterns))
 
 
-def _all(asked: dict[str, list[str]], jobs: int) -> Iterator[tuple[str, Outcome]]:
+def _all(selected: dict[str, list[str]], jobs: int) -> Iterator[tuple[str, Outcome]]:
     if jobs == 1:
-        for room, patterns in asked.items():
+        for room, patterns in selected.items():
             for outcome in outcomes(room, patterns):
                 yield room, outcome
         return
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
-        futures = {room: pool.submit(_run, room, patterns) for room, patterns in asked.items()}
+        futures = {room: pool.submit(_run, room, patterns) for room, patterns in selected.items()}
         for room, future in futures.items():
             for outcome in future.result():
                 yield room, outcome
@@ -238,16 +238,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--numbers", action="store_true", help="without the parts that depend on wording: text, page")
     parser.add_argument("--times", action="store_true", help="print the CPU seconds of each source")
     options = parser.parse_args(argv)
-    asked = chosen(options.names)
+    selected = chosen(options.names)
     ignored = WORDING if options.numbers else ()
     equal, skipped, lines = 0, [], []
-    made: dict[str, dict[str, Parts]] = {room: {} for room in asked}
-    seconds = dict.fromkeys(asked, 0.0)
+    made: dict[str, dict[str, Parts]] = {room: {} for room in selected}
+    seconds = dict.fromkeys(selected, 0.0)
     start = time.perf_counter()
-    before = {room: committed(room) for room in asked}
-    reference = {room: read_lines(options.against / f"{room}.jsonl") if options.against else {} for room in asked}
-    seen: dict[str, set[str]] = {room: set() for room in asked}
-    for room, outcome in _all(asked, options.jobs):
+    before = {room: committed(room) for room in selected}
+    reference = {room: read_lines(options.against / f"{room}.jsonl") if options.against else {} for room in selected}
+    seen: dict[str, set[str]] = {room: set() for room in selected}
+    for room, outcome in _all(selected, options.jobs):
         name = f"{room}/{outcome.name}"
         seen[room].add(outcome.name)
         seconds[room] += outcome.seconds
@@ -279,7 +279,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         lines += found
         for line in found:
             print(line, flush=True)
-    for room, patterns in asked.items():
+    for room, patterns in selected.items():
         known = reference[room] if options.against else before[room]
         gone = [
             name for name in known if name not in seen[room] and any(fnmatch.fnmatch(name, each) for each in patterns)

@@ -46,7 +46,7 @@ def traced(path: Path, **options: Any) -> Any:
     return opcost.read_profile(path, **options)
 
 
-def asked(path: Path, **options: Any) -> Any:
+def queried(path: Path, **options: Any) -> Any:
     """The answer to a query of a trace."""
     import opcost
 
@@ -580,7 +580,7 @@ def traces_room() -> Sources:
     sources["rank"] = lambda: traced(_ranks() / "worker9.json")
     sources["tensorrt"] = lambda: traced(scratch("profile.json", TENSORRT))
     sources["kineto example timeline"] = partial(traced, EXAMPLE, timeline=True, executions=True)
-    sources |= {f"query {name}": partial(asked, EXAMPLE, **options) for name, options in QUERIES.items()}
+    sources |= {f"query {name}": partial(queried, EXAMPLE, **options) for name, options in QUERIES.items()}
     for view in "breakdown communication memory critical-path launches".split():
         sources[f"view {view}"] = partial(analyzed, EXAMPLE, "--view", view)
     cpu = TRACES / "kineto" / "cpu_gpt_fwd_shapes_flops_mem_modules.json.gz"
@@ -826,7 +826,7 @@ def views_room() -> Sources:
         return {
             "report": count(nets.Net(), nets.IMAGE, backward=True),
             "language": count(language, nets.TOKENS),
-            "answer": asked(EXAMPLE, aggregate_by="type"),
+            "answer": queried(EXAMPLE, aggregate_by="type"),
             "prediction": predict(nets.Net(), nets.IMAGE, device="h100").query(),
             "comparison": compared(count(nets.Net(), nets.IMAGE), count(nets.convolutions(), nets.IMAGE), by="module"),
             "fit": fit(language, nets.TOKENS, memory="64MiB"),

@@ -1,4 +1,4 @@
-"""Runs with MegEngine's own Python: builds nets nobody has seen, dumps them, and writes down what MegEngine says of them.
+"""Runs with MegEngine's own Python: builds random nets, dumps them, and writes down what MegEngine says of them.
 
     python megengine_nets.py FOLDER SEED
 

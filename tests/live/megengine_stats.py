@@ -1,4 +1,4 @@
-"""Runs with MegEngine's own Python, and opcost on its path: MegEngine's statistics and opcost's of nets nobody has seen.
+"""Runs with MegEngine's own Python, and opcost on its path: MegEngine's statistics and opcost's of random nets.
 
     python megengine_stats.py FOLDER SEED
 
@@ -124,7 +124,7 @@ class Failing(M.Module):
 
 @contextmanager
 def messages(logger: logging.Logger) -> Iterator[list[str]]:
-    """What a logger is told, without the heads of its lines."""
+    """What a logger gets, without the heads of its lines."""
     found: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
@@ -135,7 +135,7 @@ def messages(logger: logging.Logger) -> Iterator[list[str]]:
         logger.handlers = before
 
 
-def told(call: Callable[..., Any], *args: Any, **options: Any) -> dict[str, Any]:
+def counted_by(call: Callable[..., Any], *args: Any, **options: Any) -> dict[str, Any]:
     """Totals and text of one of the counters, or the type of what it raised."""
     out = io.StringIO()
     try:
@@ -150,7 +150,10 @@ def told(call: Callable[..., Any], *args: Any, **options: Any) -> dict[str, Any]
 
 def both(net: M.Module, **options: Any) -> dict[str, Any]:
     """Ours first: MegEngine's counter leaves hooks behind where it fails."""
-    return {"ours": told(module_stats, net, **options), "theirs": told(their_stats.module_stats, net, **options)}
+    return {
+        "ours": counted_by(module_stats, net, **options),
+        "theirs": counted_by(their_stats.module_stats, net, **options),
+    }
 
 
 def quantized(net: M.Module, x: Any) -> tuple[M.Module, M.Module]:
@@ -172,14 +175,14 @@ def state(net: M.Module) -> list[Any]:
     ]
 
 
-def undisturbed() -> dict[str, Any]:
+def restored() -> dict[str, Any]:
     """What two models look like before and after they were counted."""
     found: dict[str, Any] = {}
     for name, net in (("fine", M.Sequential(M.Linear(3, 3), M.BatchNorm1d(3))), ("failing", Failing())):
         net.train()
         next(iter(net.children())).training = False
         before = state(net)
-        counted = told(module_stats, net, inputs=np.ones((2, 3), "float32"))
+        counted = counted_by(module_stats, net, inputs=np.ones((2, 3), "float32"))
         found[name] = {"before": before, "after": state(net), "error": counted.get("error")}
     return found
 
@@ -192,7 +195,10 @@ def dumped(net: M.Module, x: Any, folder: Path) -> dict[str, Any]:
     path = folder / "net.mge"
     run.dump(str(path), arg_names=["data"], no_change_graph=True)
     network_visualize.tqdm = lambda items: items
-    return {"ours": told(visualize, path, None), "theirs": told(network_visualize.visualize, str(path), None)}
+    return {
+        "ours": counted_by(visualize, path, None),
+        "theirs": counted_by(network_visualize.visualize, str(path), None),
+    }
 
 
 def main(folder: str, seed: str) -> None:
@@ -222,7 +228,7 @@ def main(folder: str, seed: str) -> None:
         "sequence": both(sequence, input_shapes=[(2, 4, 6, 6)]),
         "attention": both(Attention(width), input_shapes=[(2, length, width)]),
         "words": both(Words(words, width, hidden), inputs=tokens),
-        "undisturbed": undisturbed(),
+        "restored": restored(),
         "dump": dumped(net, image, Path(folder)),
     }
     print(json.dumps(found))

@@ -85,7 +85,7 @@ def test_layers_that_megengine_fails_on_are_counted(found: dict[str, Any]) -> No
 
 def test_a_model_leaves_as_it_came_also_when_its_forward_raises(found: dict[str, Any]) -> None:
     for net, error in (("fine", None), ("failing", "ValueError")):
-        seen = found["undisturbed"][net]
+        seen = found["restored"][net]
         assert seen["error"] == error
         assert seen["after"] == seen["before"]
 

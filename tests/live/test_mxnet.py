@@ -1,4 +1,4 @@
-"""Against the real MXNet: nets drawn at random are exported and counted, and MXNet itself is asked what it makes of them.
+"""Against the real MXNet: nets drawn at random are exported and counted, and compared with what MXNet itself makes of them.
 
 Runs in a virtual environment of its own (`make test-frameworks`); where MXNet is not installed nothing is collected.
 """
@@ -223,7 +223,7 @@ def test_a_fused_symbol_has_the_multiply_adds_of_the_plain_one(exported: Any) ->
 
 
 SCALED = {"scores": 4}
-"""Operators that divide by the square root of so many features."""
+"""Operators that divide by the square root of the number of features, and that number."""
 
 LINEAR: dict[str, tuple[Callable[..., Any], dict[str, tuple[int, ...]]]] = {
     "convolution": (

@@ -1,4 +1,4 @@
-"""What a GPU's driver is asked, with a driver that is made up; and module calls on the threads of the autograd engine."""
+"""Clocks and temperature of a GPU, with a fake driver; and module calls on the threads of the autograd engine."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ CLOCKS = {1: 1755, 2: 3201}
 
 
 class Driver:
-    """NVML as far as it is used; it cannot tell the power."""
+    """NVML as far as it is used; it does not know the power."""
 
     def __init__(self) -> None:
         self.open = 0
-        self.asked: list[bytes] = []
+        self.names: list[bytes] = []
 
     def nvmlInit_v2(self) -> int:
         self.open += 1
@@ -33,7 +33,7 @@ class Driver:
         return 0
 
     def nvmlDeviceGetHandleByUUID(self, name: bytes, handle: Any) -> int:
-        self.asked.append(name)
+        self.names.append(name)
         return 0
 
     def nvmlDeviceGetClockInfo(self, handle: Any, which: int, value: Any) -> int:
@@ -52,17 +52,17 @@ class Driver:
         return 3  # not supported
 
 
-def test_clocks_come_from_the_driver_and_what_it_cannot_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clocks_come_from_the_driver_and_what_it_does_not_know_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver()
     monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="12-34"))
     assert gpu_state(torch.device("cuda")) == {
         "gpu_clock_mhz": "1755", "gpu_clock_max_mhz": "1980", "gpu_memory_clock_mhz": "3201", "gpu_temperature_c": "43",
     }  # fmt: skip
-    assert (driver.asked, driver.open) == ([b"GPU-12-34"], 0)
+    assert (driver.names, driver.open) == ([b"GPU-12-34"], 0)
 
 
-def test_without_a_driver_torch_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_driver_the_clock_comes_from_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise OSError(name)
 

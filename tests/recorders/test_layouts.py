@@ -51,10 +51,10 @@ def test_megengines_times_are_seconds_from_the_first_event() -> None:
 
 def test_megengines_footprint_is_flops_and_traffic() -> None:
     document = layouts.layout(CPU)
-    priced, unpriced = (document["profiler"]["opr_footprint"][number] for number in document["graph_exec"]["comp_seq"])
-    assert (priced["computation"], priced["memory"]) == (24, 24 + 16)
-    assert (priced["in_shapes"], priced["out_shapes"]) == ([[2, 3]], [[2, 4]])
-    assert (unpriced["computation"], unpriced["memory"]) == (None, 2 * 3 * 4)
+    known, unknown = (document["profiler"]["opr_footprint"][number] for number in document["graph_exec"]["comp_seq"])
+    assert (known["computation"], known["memory"]) == (24, 24 + 16)
+    assert (known["in_shapes"], known["out_shapes"]) == ([[2, 3]], [[2, 4]])
+    assert (unknown["computation"], unknown["memory"]) == (None, 2 * 3 * 4)
 
 
 def test_every_variable_has_a_layout_with_megengines_word_for_its_type() -> None:

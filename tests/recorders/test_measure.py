@@ -25,7 +25,7 @@ def test_percentiles_lie_on_the_line_between_the_nearest_values() -> None:
     assert percentile((7,), 90) == 7
 
 
-def test_an_overhead_is_told_only_where_it_is_more_than_the_runs_differ_by() -> None:
+def test_an_overhead_is_reported_only_where_it_is_more_than_the_runs_differ_by() -> None:
     timed = (100, 101, 102, 103, 104)
     assert overhead(timed, (150, 151, 153, 154, 155)) == "+50.00%"
     assert overhead(timed, (103, 104, 105, 106, 107)) == "within noise"  # 3 more, and nine tenths lie within 3.2
@@ -78,21 +78,21 @@ def test_memory_of_the_host_is_the_rise_above_the_level_before(warmup: int) -> N
     gone.clear()
     measured = opcost.measure(lambda: bytearray(size).count(1), warmup=warmup, repeat=1)
     assert len(last) == 2**16
-    if "host" in measured.memory_bytes:  # where the system tells
+    if "host" in measured.memory_bytes:  # where the system reports it
         assert size // 2 < measured.memory_bytes["host"] < 4 * size
 
 
 @pytest.mark.parametrize("size", [100_000, 1_000_000, 8_000_000])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_memory_that_an_allocator_kept_from_calls_before_is_told_too(library: str, size: int) -> None:
+def test_memory_that_an_allocator_kept_from_calls_before_is_counted_too(library: str, size: int) -> None:
     module = pytest.importorskip(library)
 
     def function() -> None:
         module.ones(size, dtype=module.uint8).any()
 
     for _ in range(3):
-        told = opcost.measure(function, repeat=2).memory_bytes["host"]
-        assert size <= told < 1.1 * size + 500_000
+        measured = opcost.measure(function, repeat=2).memory_bytes["host"]
+        assert size <= measured < 1.1 * size + 500_000
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_the_user_s_own_trace_of_allocations_is_left_alone() -> None:
     assert not tracemalloc.is_tracing()
 
 
-def test_a_process_that_does_not_grow_tells_nothing_rather_than_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_does_not_grow_has_no_memory_rather_than_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "_levels", lambda *, fresh: {"host": 7})
     assert "host" not in opcost.measure(lambda: None, warmup=0, repeat=1).memory_bytes
 

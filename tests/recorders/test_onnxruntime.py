@@ -41,7 +41,7 @@ def test_the_last_operator_makes_the_output(model: Path) -> None:
     assert profile.rows[0].ins[0].dims == (ROWS, DEPTH)
 
 
-def test_the_product_is_priced_from_the_recorded_shapes(model: Path) -> None:
+def test_the_cost_of_the_product_is_that_of_the_recorded_shapes(model: Path) -> None:
     profile = opcost.profile(model, repeat=1)
     assert sum(row.cost.macs for row in profile.rows if row.cost is not None) == ROWS * DEPTH * COLUMNS
 
@@ -150,8 +150,8 @@ def test_the_command_takes_an_onnx_file(model: Path, tmp_path: Path, opcost_comm
 
 def test_an_open_extent_is_given_by_its_name_or_as_the_batch(tmp_path: Path) -> None:
     path = write(tmp_path / "open.onnx", rows="n")
-    for asked in ({"options": {"dim": "n=7"}}, {"batch": 7}):
-        profile = opcost.profile(path, repeat=1, warmup=0, **asked)  # type: ignore[arg-type]
+    for options in ({"options": {"dim": "n=7"}}, {"batch": 7}):
+        profile = opcost.profile(path, repeat=1, warmup=0, **options)  # type: ignore[arg-type]
         assert {row.cost.macs for row in profile.rows if row.cost is not None and row.cost.macs} == {
             7 * DEPTH * COLUMNS
         }

@@ -83,7 +83,7 @@ def test_rows_carry_the_cost_of_what_they_consist_of(forward: Profile) -> None:
     assert all(row.kind == "matmul" and row.cost is not None and row.cost.macs == LINEAR_MACS for row in linear)
 
 
-def test_every_counted_flop_stands_beside_a_row(forward: Profile, backward: Profile) -> None:
+def test_every_counted_flop_is_beside_a_row(forward: Profile, backward: Profile) -> None:
     x = torch.ones(BATCH, WIDTH)
     for profile, report in (
         (forward, opcost.count(Net().eval(), x)),

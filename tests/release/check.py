@@ -58,10 +58,10 @@ def build() -> tuple[Path, Path]:
 
 def look_at_metadata(wheel: Path) -> None:
     """Version, licence, readme and commands."""
-    with zipfile.ZipFile(wheel) as held:
-        names = held.namelist()
-        meta = Parser().parsestr(held.read(next(name for name in names if name.endswith("/METADATA"))).decode())
-        points = held.read(next(name for name in names if name.endswith("/entry_points.txt"))).decode()
+    with zipfile.ZipFile(wheel) as content:
+        names = content.namelist()
+        meta = Parser().parsestr(content.read(next(name for name in names if name.endswith("/METADATA"))).decode())
+        points = content.read(next(name for name in names if name.endswith("/entry_points.txt"))).decode()
     version = loaded(ROOT / "src/opcost/version.py").__version__
     heading = f"\n## {version} ("
     expect(meta["Name"] == "opcost" and meta["Version"] == version, f"it calls itself {meta['Name']} {meta['Version']}")
@@ -73,16 +73,16 @@ def look_at_metadata(wheel: Path) -> None:
 
 def look_at_wheel(wheel: Path) -> None:
     """Every file of the package, and no other."""
-    with zipfile.ZipFile(wheel) as held:
-        found = {name for name in held.namelist() if ".dist-info/" not in name}
+    with zipfile.ZipFile(wheel) as content:
+        found = {name for name in content.namelist() if ".dist-info/" not in name}
     own = {path.relative_to(ROOT / "src").as_posix() for path in tracked("src/opcost")}
     expect(found == own, f"missing {sorted(own - found)[:9]}, too much {sorted(found - own)[:9]}")
 
 
 def look_at_archive(archive: Path) -> None:
     """What building, testing and documenting take."""
-    with tarfile.open(archive) as held:
-        found = {name.partition("/")[2] for name in held.getnames()}
+    with tarfile.open(archive) as content:
+        found = {name.partition("/")[2] for name in content.getnames()}
     wanted = {*SHIPPED, *(path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in tracked(folder))}
     expect(wanted <= found, f"the source archive lacks {sorted(wanted - found)[:9]}")
 
@@ -102,7 +102,7 @@ def installed(made: Path, folder: Path, site: Path | None) -> Path:
 
 
 def tried(python: Path, folder: Path) -> None:
-    """The marked commands of the README print what stands under them, and the package is the one that was installed."""
+    """The marked commands of the README print what is under them, and the package is the one that was installed."""
     where = output(python, "-c", "import opcost; print(opcost.__file__)")
     expect(where.startswith(str(folder)), f"{where} is what runs")
     readme = loaded(ROOT / "tests/shared/marked_blocks.py")

@@ -204,7 +204,7 @@ def test_conditions_take_what_tables_show() -> None:
     for condition, names in (
         ("of_peak_flops == 60%", ["aten::mm"]),
         ("of_peak_bandwidth < 50%", ["aten::mm"]),
-        ("unpriced > 0%", ["aten::odd"]),
+        ("uncosted > 0%", ["aten::odd"]),
         ("per_call == 1", ["aten::mm", "aten::odd"]),
         ('top_kernel == "gemm" and input == "1"', ["aten::mm", "aten::odd"]),
     ):

@@ -161,7 +161,7 @@ def test_an_operator_without_what_its_rule_needs_has_no_cost() -> None:
     bare = ProfileRow(id=0, name="mm", type="aten::mm", kind="matmul", ins=(spec, spec), outs=(spec,), host_self_ns=5)
     answer = query(Profile(meta={}, rows=(bare,)))
     assert answer.rows[0].computation is None
-    assert "unpriced" in {note.code for note in answer.notes}
+    assert "uncosted" in {note.code for note in answer.notes}
 
 
 def test_the_documented_peaks_are_those_of_the_table() -> None:

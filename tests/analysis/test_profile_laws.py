@@ -22,7 +22,7 @@ KERNELS = st.builds(
     start_ns=AMOUNTS,
     duration_ns=st.integers(0, 999),
 )
-SUMS = ("time_ns", "host_ns", "device_ns", "count", "computation", "memory", "priced_ns", "launches")
+SUMS = ("time_ns", "host_ns", "device_ns", "count", "computation", "memory", "costed_ns", "launches")
 
 
 @st.composite
@@ -82,10 +82,10 @@ def test_a_rate_is_the_known_work_over_the_time_of_the_rows_with_a_cost(profile:
     for side in ("device", "host"):
         for line in (query(profile, side=side, aggregate_by=key)).lines:
             if line.flops is not None:
-                assert line.flops == pytest.approx(float(Fraction(line.computation) * 10**9 / Fraction(line.priced_ns)))
-            if line.unpriced_share is not None:
+                assert line.flops == pytest.approx(float(Fraction(line.computation) * 10**9 / Fraction(line.costed_ns)))
+            if line.uncosted_share is not None:
                 spent = line.device_ns
-                assert line.unpriced_share == pytest.approx(1 - (line.priced_ns or 0) / spent)
+                assert line.uncosted_share == pytest.approx(1 - (line.costed_ns or 0) / spent)
 
 
 def test_the_cost_of_an_operator_goes_with_the_kernels_that_do_its_work() -> None:
@@ -120,9 +120,9 @@ def test_the_share_without_a_cost_is_reported_and_does_not_dilute_the_rate() -> 
     )
     (line,) = query(Profile(meta={}, rows=rows), aggregate_by="type")
     assert (line.flops, line.bandwidth) == (600 / 30 * 1e9, 90 / 30 * 1e9)
-    assert (line.priced_ns, line.unpriced_share) == (30, 10 / 40)
+    assert (line.costed_ns, line.uncosted_share) == (30, 10 / 40)
     table = str(query(Profile(meta={}, rows=rows), aggregate_by="type"))
-    assert "% unpriced" in table
+    assert "% uncosted" in table
     assert "25.0" in table
 
 

@@ -96,7 +96,7 @@ def test_costs_are_those_of_the_rules_and_rates_follow(profile: Profile) -> None
     assert lines["b.fc"].intensity == FC_FLOPS / FC_BYTES
     assert lines["b.custom"].computation is None
     assert lines["b.custom"].flops is None
-    assert lines["b.custom"].unpriced == 1
+    assert lines["b.custom"].uncosted == 1
 
 
 def test_rates_on_the_host_side_are_still_those_of_the_device(profile: Profile) -> None:
@@ -126,7 +126,7 @@ def test_aggregates_apply_to_time_and_cost_alike(how: str, time: float, flops: f
 def test_unknown_costs_add_nothing_to_a_sum_and_have_no_maximum(profile: Profile) -> None:
     (added,) = query(profile, aggregate="sum")
     assert added.computation == 2 * CONV_FLOPS + FC_FLOPS
-    assert added.unpriced == 1
+    assert added.uncosted == 1
     (largest,) = query(profile, aggregate="max")
     assert largest.computation is None
     (smallest,) = query(profile, aggregate="min")

@@ -68,12 +68,12 @@ def test_a_row_whose_trace_says_too_little_has_no_cost_and_a_note() -> None:
     profile = with_costs(Profile(meta={}, rows=(conv(0, outs=()),)), default_rules())
     assert profile.rows[0].cost is None
     (note,) = profile.notes
-    assert note.code == "unpriced"
+    assert note.code == "uncosted"
     assert "Conv (1)" in note.text
 
 
 @pytest.mark.parametrize("kind", ["conv", "elementwise", "copy"])
-def test_a_row_of_which_only_the_kind_is_known_is_unpriced_and_not_free(kind: str) -> None:
+def test_a_row_of_which_only_the_kind_is_known_is_uncosted_and_not_free(kind: str) -> None:
     profile = with_costs(Profile(meta={}, rows=(conv(0, kind=kind, ins=(), outs=()),)), default_rules())
     assert profile.rows[0].cost is None
     assert not profile.notes

@@ -175,9 +175,9 @@ def test_ranks_that_others_waited_for_are_named(tmp_path: Path) -> None:
     assert (collective["calls"], collective["bytes"]) == (6, 40)
     assert collective["bus_bandwidth"] == pytest.approx(40 / (5 * US) * 1e9 * 2 * 2 / 3)  # 5 µs where no rank waits
     assert sheet["ranks"] == [
-        {"rank": 2, "collectives": (12 + 5) * US, "waiting": 7 * US, "held_up": 38 * US, "last": 1},
-        {"rank": 1, "collectives": (5 + 23) * US, "waiting": 18 * US, "held_up": 22 * US, "last": 1},
-        {"rank": 0, "collectives": (20 + 25) * US, "waiting": 35 * US, "held_up": 0, "last": 0},
+        {"rank": 2, "collectives": (12 + 5) * US, "waiting": 7 * US, "waited_for": 38 * US, "last": 1},
+        {"rank": 1, "collectives": (5 + 23) * US, "waiting": 18 * US, "waited_for": 22 * US, "last": 1},
+        {"rank": 0, "collectives": (20 + 25) * US, "waiting": 35 * US, "waited_for": 0, "last": 0},
     ]
     assert sheet.table("ranks").remarks == (
         "rank 2 came last in 1 collectives: others waited 38.00 µs for it, 63 % of all waiting",
@@ -222,7 +222,7 @@ def test_the_first_lines_say_how_ranks_differ_and_which_is_late(tmp_path: Path) 
     assert lines[3].startswith("rank 5 gpu:0: busy 2.84 ms of 3.71 ms")
     assert lines[4].startswith("ranks 0-4, 6, 7 gpu:0 (the median of 7 alike): busy 2.84 ms of 3.71 ms")
     assert not lines[5].startswith("rank")
-    assert [each.held_up_ns for each in answer.waited if each.rank == 5] == [waited * US]
+    assert [each.waited_for_ns for each in answer.waited if each.rank == 5] == [waited * US]
 
 
 def test_ranks_that_are_all_alike_are_one_line(tmp_path: Path) -> None:

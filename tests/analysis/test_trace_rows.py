@@ -196,7 +196,7 @@ def test_collectives_of_all_ranks_are_one_line_at_the_shortest_time() -> None:
 
 def test_the_rank_that_others_waited_for_is_named() -> None:
     waited = [
-        {"rank": rank, "collective_ns": 1000, "wait_ns": wait, "held_up_ns": delay, "last": last}
+        {"rank": rank, "collective_ns": 1000, "wait_ns": wait, "waited_for_ns": delay, "last": last}
         for rank, wait, delay, last in ((0, 300, 100, 1), (1, 10, 900, 7), (2, 200, 0, 0))
     ]
     sheet = communication(Profile(meta={}, rows=(), extra={"collectives": [exchanged(0)], "ranks": waited}))
@@ -281,7 +281,7 @@ def test_ten_regions_are_shown_the_longest_first() -> None:
 
 
 def waited(rank: int, wait: int, delay: int) -> RankWait:
-    return RankWait(rank=rank, collective_ns=1000, wait_ns=wait, held_up_ns=delay, last=1)
+    return RankWait(rank=rank, collective_ns=1000, wait_ns=wait, waited_for_ns=delay, last=1)
 
 
 def test_what_waits_for_another_rank_is_not_communication_that_could_be_hidden() -> None:
@@ -341,7 +341,7 @@ def test_a_long_gap_is_an_event() -> None:
 def test_the_time_of_what_has_no_cost_is_a_share() -> None:
     rows = (row(0, kernel(0, 30)), row(1, kernel(40, 10), cost=Cost(0, 5, 1, 1), kind="elementwise"))
     (line,) = query(Profile(meta={}, rows=rows), aggregate_by="type", top=0).lines[:1]
-    assert (line.unpriced, line.unpriced_share, line.priced_ns) == (1, 0.75, 10)
+    assert (line.uncosted, line.uncosted_share, line.costed_ns) == (1, 0.75, 10)
 
 
 @pytest.mark.parametrize(

@@ -121,11 +121,11 @@ def test_a_formula_that_raises_is_named(operators: Any) -> None:
 
 
 def test_every_call_warns_of_an_operator_without_cost(operators: Any) -> None:
-    class Unpriced(nn.Module):
+    class Uncosted(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return operators.without_formula(x, 1)  # type: ignore[no-any-return]
 
-    net, x = Unpriced(), torch.ones(3, 5)
+    net, x = Uncosted(), torch.ones(3, 5)
 
     def block() -> None:
         with FlopCounterMode(display=False):

@@ -26,7 +26,10 @@ ROOT = Path(__file__).resolve().parents[2]
 Parts: TypeAlias = dict[str, Any]
 """Part name to canonical data; `totals` is a flat dictionary that a person reads."""
 
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {
+    "costed_ns": "priced_ns", "uncosted": "unpriced", "uncosted_share": "unpriced_share", "waited_for": "held_up",
+    "waited_for_ns": "held_up_ns",
+}  # fmt: skip
 """New name of a field to the name under which it was frozen."""
 REMOVED = frozenset({
     "schema", "id", "ids", "native", "version", "calibration", "trace_id", "same_as_id", "text", "file", "files", "how", "peak",

@@ -324,7 +324,7 @@ def test_an_operator_that_runs_as_another_has_its_cost_where_its_kernel_is(tmp_p
     ]
     use_of(events, tmp_path / "t.json")
     (line,) = query(opcost.read_profile(tmp_path / "t.json"), aggregate_by="type").rows
-    assert (line.labels["type"], line.computation, line.unpriced) == ("aten::clamp_min_", 8 * 16, 0)
+    assert (line.labels["type"], line.computation, line.uncosted) == ("aten::clamp_min_", 8 * 16, 0)
 
 
 _LISTED = "void at::native::(anonymous namespace)::CatArrayBatchedCopy"

@@ -68,8 +68,8 @@ def test_waits_and_stragglers_follow_from_the_shortest_stay(folder: Path) -> Non
     last = [max(arrivals[place] for arrivals in ARRIVALS.values()) for place in range(2)]
     expected = {(rank, place): (last[place] - ARRIVALS[rank][place]) * 1000 for rank in ARRIVALS for place in range(2)}
     assert waits == expected
-    held_up = {row["rank"]: row["held_up_ns"] for row in found.stragglers().to_dicts()}
-    assert held_up == {1: (15 + 7) * 1000, 2: (20 + 18) * 1000}
+    waited_for = {row["rank"]: row["waited_for_ns"] for row in found.stragglers().to_dicts()}
+    assert waited_for == {1: (15 + 7) * 1000, 2: (20 + 18) * 1000}
     assert [row["rank"] for row in found.stragglers().to_dicts()] == [2, 1]  # the worst first
 
 

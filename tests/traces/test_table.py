@@ -77,7 +77,7 @@ def test_operators_without_a_cost_are_counted_by_executions(monkeypatch: pytest.
         return [
             note.text
             for note in with_costs(opcost.read_profile(path), default_rules()).notes
-            if note.code == "unpriced"
+            if note.code == "uncosted"
         ]
 
     each = notes()

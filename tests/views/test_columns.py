@@ -49,9 +49,9 @@ def test_the_numbers_are_those_of_the_report(plain: Report) -> None:
 
 
 def test_the_unknown_is_none(odd: Report) -> None:
-    unpriced = [row.cost is None for row in odd.rows]
-    assert any(unpriced)
-    assert [macs is None for macs in odd.to_dict()["macs"]] == unpriced
+    uncosted = [row.cost is None for row in odd.rows]
+    assert any(uncosted)
+    assert [macs is None for macs in odd.to_dict()["macs"]] == uncosted
 
 
 def test_lines_of_a_profile(profile: Profile) -> None:

@@ -290,7 +290,7 @@ def gains_of(
 ) -> tuple[Gain, ...]:
     """The largest of them, over all devices whose use is known in full; `whole` is their use outside of steps too."""
     waits = {each.rank: each.wait_ns or 0 for each in waited}
-    last = max(waited, key=lambda each: each.held_up_ns, default=None)
+    last = max(waited, key=lambda each: each.waited_for_ns, default=None)
     known = {(use.rank, use.device): use for use in uses if use.compute_ns is not None and use.rated_ns > 0}
     all_of = {(use.rank, use.device): use for use in whole}
     alone = len({rank for rank, _ in known}) == 1 and all(part.count == 1 for part in parts)
@@ -407,13 +407,13 @@ def _collectives(found: Sequence[CollectiveSummary]) -> Table:
 
 
 def _ranks(waited: Sequence[RankWait]) -> Table:
-    ordered = sorted(waited, key=lambda each: (-each.held_up_ns, each.rank))
-    lines = tuple((each.rank, each.collective_ns, each.wait_ns, each.held_up_ns, each.last) for each in ordered)
+    ordered = sorted(waited, key=lambda each: (-each.waited_for_ns, each.rank))
+    lines = tuple((each.rank, each.collective_ns, each.wait_ns, each.waited_for_ns, each.last) for each in ordered)
     # The rank that others waited for most, and how much of all waiting that was
-    whole = sum(each.held_up_ns for each in waited)
+    whole = sum(each.waited_for_ns for each in waited)
     remarks: tuple[str, ...] = ()
     if whole:
-        worst = max(waited, key=lambda each: each.held_up_ns)
-        spent = f"others waited {format_time(worst.held_up_ns)} for it, {100 * worst.held_up_ns / whole:.0f} % of all waiting"
+        worst = max(waited, key=lambda each: each.waited_for_ns)
+        spent = f"others waited {format_time(worst.waited_for_ns)} for it, {100 * worst.waited_for_ns / whole:.0f} % of all waiting"
         remarks = (f"rank {worst.rank} came last in {worst.last:,} collectives: {spent}",)
-    return Table.of(RANKS, "rank:number collectives:time waiting:time held_up:time last:number", lines, remarks=remarks)
+    return Table.of(RANKS, "rank:number collectives:time waiting:time waited_for:time last:number", lines, remarks=remarks)

@@ -45,7 +45,7 @@ def with_costs(profile: Profile, rules: Rules, convention: Convention = DEFAULT)
     if failed:
         ordered = sorted(failed.items(), key=lambda item: -item[1])
         named = ", ".join(some([f"{name} ({count})" for name, count in ordered], MOST_NAMED))
-        notes = (*notes, Note("unpriced", f"the trace does not say enough for the cost of {named}"))
+        notes = (*notes, Note("uncosted", f"the trace does not say enough for the cost of {named}"))
     changed = failed or any(cost is not None for cost in known.values())
     return replace(profile, rows=tuple(rows), notes=notes) if changed else profile
 

@@ -45,7 +45,7 @@ class Part(NamedTuple):
     bound: str = ""  # what bounds it, as far as it was judged or predicted
 
     @property
-    def priced(self) -> bool:
+    def costed(self) -> bool:
         return self.computation is not None
 
     @property
@@ -240,7 +240,7 @@ def fields(total_ns: float | None, line_of: Callable[[Part], AnswerLine] | None 
         "share": QueryField("ratio", lambda part: rate(part.time_ns, total_ns)),
         "of_peak_flops": QueryField("ratio", of_line("of_peak_flops")),
         "of_peak_bandwidth": QueryField("ratio", of_line("of_peak_bandwidth")),
-        "unpriced": QueryField("ratio", of_line("unpriced_share")),
+        "uncosted": QueryField("ratio", of_line("uncosted_share")),
         "per_call": QueryField("count", lambda part: rate(part.launches or None, part.count)),
         "rank": QueryField("count", _rank),
         "step": QueryField("count", lambda part: part.row.step if part.row else None),
@@ -307,9 +307,9 @@ def combine(
         waits = sum(given) + covered(sorted(spans)) if given or spans else None
     # The time in which the work was done, of each execution where it is known, and of that what has no cost model
     worked = [(part.work_ns, part.count, part.singles[1 if part.device_ns is None else 2]) for part in parts]
-    priced = [time if part.priced else (None, part.count, ()) for part, time in zip(parts, worked, strict=True)]
+    costed = [time if part.costed else (None, part.count, ()) for part, time in zip(parts, worked, strict=True)]
     work = sum(part.work_ns or 0 for part in parts)
-    unpriced = sum(part.work_ns or 0 for part in parts if not part.priced)
+    uncosted = sum(part.work_ns or 0 for part in parts if not part.costed)
     spent: Counter[str] = Counter()
     for part in parts:
         spent[part.bound] += part.time_ns
@@ -330,8 +330,8 @@ def combine(
         host_ns=_times([(part.host_ns, part.count, part.singles[1]) for part in parts], how),
         device_ns=_times([(part.device_ns, part.count, part.singles[2]) for part in parts], how), wait_ns=waits,
         computation=_costs([(part.computation, part.count) for part in parts], how),
-        memory=_costs([(part.memory, part.count) for part in parts], how), priced_ns=_times(priced, how),
-        unpriced=sum(part.count for part in parts if not part.priced), unpriced_share=unpriced / work if work else None,
+        memory=_costs([(part.memory, part.count) for part in parts], how), costed_ns=_times(costed, how),
+        uncosted=sum(part.count for part in parts if not part.costed), uncosted_share=uncosted / work if work else None,
         ins=first.ins if first is not None and alike else (), outs=first.outs if first is not None and alike else (),
         percentiles=tuple(percentile(ordered, percent) for percent in percentiles),
         kernels=tuple(sorted(uses, key=lambda use: -use.time_ns)[:TOP_KERNELS]),
@@ -404,7 +404,7 @@ def _extents(specs: Sequence[TensorSpec]) -> list[list[int]] | None:
 
 _ATTRIBUTES = {name: read for name, (_, read) in _QUANTITIES.items()} | {
     "per_call": "launches_per_call", "delay": "delay_ns", "delay_p90": "delay_p90_ns", "flops": "flops",
-    "unpriced": "unpriced_share", "bandwidth": "bandwidth", "intensity": "intensity", "of_peak_flops": "of_peak_flops",
+    "uncosted": "uncosted_share", "bandwidth": "bandwidth", "intensity": "intensity", "of_peak_flops": "of_peak_flops",
     "of_peak_bandwidth": "of_peak_bandwidth", "opr_id": "id",
 }  # fmt: skip
 SORTED: dict[str, Callable[[AnswerLine], Any]] = {
@@ -421,7 +421,7 @@ _ALIASES = _HEADERS | {
     "cumulative": "time", "share": "time", "%": "time", "percent": "time", "self_time": "time", "device_self_time": "time",
     "host_self_time": "time", "operator": "name", "operator_info": "name", "opr_name": "name", "opr_type": "type",
     "id": "opr_id", "flop/s": "flops", "flop/b": "intensity", "%_peak": "of_peak_flops", "%_bw": "of_peak_bandwidth",
-    "kernels/call": "per_call", "%_unpriced": "unpriced",
+    "kernels/call": "per_call", "%_uncosted": "uncosted",
 }  # fmt: skip
 """Printed headers, and what they mean as an order: the running sum and the share grow with the time."""
 

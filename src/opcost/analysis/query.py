@@ -153,7 +153,7 @@ def ask(profile: Profile, question: Question) -> Answer:
     lines = asker.grouped(parts) if question.group_by else asker.listed(parts)
     for name, members in _named(loose, total, by_rank="rank" in keys).items():
         words = {"name": name, "type": "device work without an operator"}
-        lines.append(replace(asker.combined(members, "sum", words, role="unattributed"), unpriced=0))
+        lines.append(replace(asker.combined(members, "sum", words, role="unattributed"), uncosted=0))
     lines.append(asker.total_line([*parts, *loose]))
     runs = profile.runs
     by_step = "step" in keys or re.search(r"\bstep\b", question.where or "") is not None

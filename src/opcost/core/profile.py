@@ -153,7 +153,7 @@ class RankWait(NamedTuple):
     rank: int
     collective_ns: int
     wait_ns: int | None  # none where it is not compared with the others
-    held_up_ns: int  # how long the others waited for this one, which came last
+    waited_for_ns: int  # how long the others waited for this one, which came last
     last: int  # in how many collectives it was the one that others waited for
 
 
@@ -241,11 +241,11 @@ class AnswerLine:
     """Floating-point operations."""
     memory: float | None = None
     """Bytes that must move without fusion."""
-    priced_ns: float | None = None
+    costed_ns: float | None = None
     """The time in which that was done; operators without a cost model are not in it."""
-    unpriced: float = 0
+    uncosted: float = 0
     """Executions without a cost model; with some, computation and memory are lower bounds."""
-    unpriced_share: float | None = None
+    uncosted_share: float | None = None
     """Of the time in which work was done, the part without a cost model."""
     ins: tuple[TensorSpec, ...] = ()
     outs: tuple[TensorSpec, ...] = ()
@@ -272,12 +272,12 @@ class AnswerLine:
     @property
     def flops(self) -> float | None:
         """FLOP per second, over the time in which they were done: on the device where there is one, else on the host."""
-        return _per_second(self.computation, self.priced_ns)
+        return _per_second(self.computation, self.costed_ns)
 
     @property
     def bandwidth(self) -> float | None:
         """Bytes per second, over the same time."""
-        return _per_second(self.memory, self.priced_ns)
+        return _per_second(self.memory, self.costed_ns)
 
     @property
     def intensity(self) -> float | None:
@@ -309,7 +309,7 @@ class AnswerLine:
 
 
 _SUMS = (
-    "count", "time_ns", "host_ns", "device_ns", "wait_ns", "computation", "memory", "priced_ns", "unpriced", "launches",
+    "count", "time_ns", "host_ns", "device_ns", "wait_ns", "computation", "memory", "costed_ns", "uncosted", "launches",
     "cumulative_ns", "ideal_ns",
 )  # fmt: skip
 

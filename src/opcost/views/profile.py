@@ -14,12 +14,12 @@ from opcost.views.view import Column, Columns, ViewOptions, by_name, choose_colu
 _NAMES = ("name", "module", "kernel")
 NUMBERS = (
     "id", "count", "time_ns", "host_ns", "device_ns", "wait_ns", "share", "cumulative_ns", "computation", "flops", "memory",
-    "bandwidth", "intensity", "of_peak_flops", "of_peak_bandwidth", "priced_ns", "unpriced", "unpriced_share", "launches",
+    "bandwidth", "intensity", "of_peak_flops", "of_peak_bandwidth", "costed_ns", "uncosted", "uncosted_share", "launches",
     "delay_ns", "delay_p90_ns", "ideal_ns",
 )  # fmt: skip
 """What programs get of every line, nothing rounded."""
 RANKED = (
-    "time", "share", "count", "bound", "of_peak_flops", "of_peak_bandwidth", "flops", "unpriced", "bandwidth", "cumulative",
+    "time", "share", "count", "bound", "of_peak_flops", "of_peak_bandwidth", "flops", "uncosted", "bandwidth", "cumulative",
     "note", "in_shapes", "computation", "memory", "out_shapes", "intensity", "host", "device_time", "wait", "launches",
     "per_call", "delay", "delay_p90", "top_kernel",
 )  # fmt: skip
@@ -93,7 +93,7 @@ def answer_columns(answer: Answer) -> dict[str, Column]:
         Column("computation", "count", of=_of("computation"), blank=(None, ""), has_cost=True),
         Column("flops", "flop/s", "FLOP/s", of=_of("flops"), blank=(None, 0.0)),
         Column("of_peak_flops", "share", "% peak", of=_of("of_peak_flops", ""), blank=("", None)),
-        Column("unpriced", "share", "% unpriced", of=_of("unpriced_share"), blank=(None, 0, 1)),
+        Column("uncosted", "share", "% uncosted", of=_of("uncosted_share"), blank=(None, 0, 1)),
         Column("memory", "bytes", "bytes", of=_of("memory"), blank=(None, ""), has_cost=True),
         Column("bandwidth", "bytes/s", of=_of("bandwidth"), blank=(None, 0.0)),
         Column("of_peak_bandwidth", "share", "% bw", of=_of("of_peak_bandwidth", ""), blank=("", None)),
@@ -224,8 +224,8 @@ def summary_lines(answer: Answer) -> list[str]:
     total = next((line for line in answer.lines if line.role == "total"), None)
     if answer.unattributed_ns:
         known.append(f"unattributed {time_text(answer.unattributed_ns)}")
-    if total is not None and total.computation is not None and total.unpriced_share:
-        known.append(f"{_percent(total.unpriced_share, 1)} of the {answer.side} time without a cost model")
+    if total is not None and total.computation is not None and total.uncosted_share:
+        known.append(f"{_percent(total.uncosted_share, 1)} of the {answer.side} time without a cost model")
     if known:
         lines.append(" · ".join(known))
     devices = []
@@ -277,8 +277,8 @@ def _of_ranks(answer: Answer) -> list[str]:
     found = [f"{len(ranks)} ranks: they differ in {', '.join(ranges)}" if ranges else f"{len(ranks)} ranks: all alike"]
     usual = steps[len(steps) // 2][0] if steps else 0
     if (worst := _worst(answer)) is not None:
-        share = _percent(worst.held_up_ns, sum(each.held_up_ns for each in answer.waited))
-        late = f"late: rank {worst.rank}: others waited {time_text(worst.held_up_ns)} for it"
+        share = _percent(worst.waited_for_ns, sum(each.waited_for_ns for each in answer.waited))
+        late = f"late: rank {worst.rank}: others waited {time_text(worst.waited_for_ns)} for it"
         found.append(f"{late} in {worst.last:,} collectives, {share} of all waiting (--view communication)")
     elif answer.waited:
         found.append("no rank is late: in collectives they hardly wait for each other")
@@ -290,10 +290,10 @@ def _of_ranks(answer: Answer) -> list[str]:
 
 def _worst(answer: Answer) -> RankWait | None:
     """The rank that others wait for most, if they wait for each other at all."""
-    waiting = sum(each.held_up_ns for each in answer.waited)
+    waiting = sum(each.waited_for_ns for each in answer.waited)
     if not waiting or waiting < LATE_SHARE * sum(use.rated_ns for use in answer.devices):
         return None
-    return max(answer.waited, key=lambda each: each.held_up_ns)
+    return max(answer.waited, key=lambda each: each.waited_for_ns)
 
 
 def _of_time(use: Busy) -> dict[str, float]:

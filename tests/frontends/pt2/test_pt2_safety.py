@@ -1,4 +1,4 @@
-"""A .pt2 file is data: nothing in it is run, however it is made up, and PyTorch is not even imported."""
+"""A .pt2 file is data: nothing in it is run, however it was forged, and PyTorch is not even imported."""
 
 from __future__ import annotations
 

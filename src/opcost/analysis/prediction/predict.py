@@ -218,7 +218,7 @@ def _notes(
         yield Note("guessed-time", f"{raw} ({len(taken)}x) {how}")
     for missed in report.coverage.uncounted:
         how = "has no cost model: its time is a guess from the memory it moves"
-        yield Note("unpriced", f"{missed.raw} ({missed.count}x) {how}")
+        yield Note("uncosted", f"{missed.raw} ({missed.count}x) {how}")
     if merges:
         few = "predictions of merged operators were compared with few measured ones: the band is wider"
         yield Note("unchecked-band", few)

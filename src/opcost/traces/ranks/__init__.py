@@ -59,7 +59,7 @@ class Ranks:
 
         waits = self.collectives().filter((pl.col("wait_ns") == 0) & (pl.col("others_ns") > 0))
         last = dict(waits.group_by("rank").len().iter_rows())
-        ranks = self.summary().select("rank", "collective_ns", "wait_ns", "held_up_ns").to_dicts()
+        ranks = self.summary().select("rank", "collective_ns", "wait_ns", "waited_for_ns").to_dicts()
         if len(ranks) < 2 or not any(rank["collective_ns"] for rank in ranks):
             return []
         return [RankWait(**rank, last=last.get(rank["rank"], 0)) for rank in ranks]
@@ -91,10 +91,10 @@ class Ranks:
         )
         waits = self.collectives()
         waited = waits.group_by("rank").agg(wait_ns=pl.col("wait_ns").sum())
-        last = waits.filter(pl.col("wait_ns") == 0).group_by("rank").agg(held_up_ns=pl.col("others_ns").sum())
+        last = waits.filter(pl.col("wait_ns") == 0).group_by("rank").agg(waited_for_ns=pl.col("others_ns").sum())
         found = ranks.with_columns(idle_ns=pl.col("span_ns") - pl.col("busy_ns"))
         found = found.join(waited, on="rank", how="left").join(last, on="rank", how="left")
-        found = found.with_columns(pl.col("wait_ns", "held_up_ns").fill_null(0))
+        found = found.with_columns(pl.col("wait_ns", "waited_for_ns").fill_null(0))
         known = pl.when(pl.col("rank").is_in(list(self.apart))).then(None).otherwise(pl.col("wait_ns"))
         return found.with_columns(wait_ns=known).sort("rank")
 
@@ -125,7 +125,7 @@ class Ranks:
         """The ranks that others waited for, the worst first."""
         import polars as pl
 
-        return self.summary().filter(pl.col("held_up_ns") > 0).sort("held_up_ns", descending=True)
+        return self.summary().filter(pl.col("waited_for_ns") > 0).sort("waited_for_ns", descending=True)
 
 
 def read_ranks(paths: Sequence[str | os.PathLike[str]], **options: Any) -> Profile:

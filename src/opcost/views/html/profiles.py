@@ -32,10 +32,10 @@ def profile_page(answer: Answer, options: ViewOptions) -> PageData:
     further = tuple(f"{key}: {value}" for key, value in meta.items() if key not in (*_FACTS, "source"))
     peak = [f"peaks of {answer.peak}"] if answer.peak else []
     total = next((line for line in answer.lines if line.role == "total"), None)
-    missed = (total.unpriced_share or 0) if total is not None and total.computation is not None else None
+    missed = (total.uncosted_share or 0) if total is not None and total.computation is not None else None
     sections = [Section("notes", (*peak, *note_texts(answer.notes))), Section("recorded with", further)]
     if missed is not None and missed >= LEAST_MISSED:
-        rows = [(row.unpriced_share * row.time_ns, row) for row in answer.rows if row.unpriced_share and row.time_ns]
+        rows = [(row.uncosted_share * row.time_ns, row) for row in answer.rows if row.uncosted_share and row.time_ns]
         keys = answer.keys or ("name", "type")
         named = [
             f"{printable(' '.join(row.labels.get(key, '') for key in keys))}: {time_text(time)}"
@@ -81,7 +81,7 @@ def _totals(answer: Answer, total: AnswerLine | None) -> list[PageData]:
     known: list[tuple[Any, ...]] = [(f"{name} time", time, "time", False, "") for name, time in times]
     known.append(("unattributed device time", answer.unattributed_ns, "time", False, ""))
     if total is not None and total.computation is not None:
-        partial, remark = bool(total.unpriced), "of what is counted"
+        partial, remark = bool(total.uncosted), "of what is counted"
         known.append(("FLOPs", total.computation, "count", partial, remark))
         known.append(("bytes moved", total.memory, "bytes", partial, remark))
         known.append(("FLOP/s", total.flops, "flop/s", False, remark))

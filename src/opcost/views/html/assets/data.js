@@ -40,7 +40,7 @@ function unpackTree(told) {
 
 export const tree = data.tree ? unpackTree(data.tree) : null;
 
-// Whether something below a node has no price, so that what is priced is a lower bound.
+// Whether something below a node has no cost, so that what is counted is a lower bound.
 export const isPartial = (node) => Boolean(tree.partial && tree.total[tree.partial][node] > 0);
 
 export function isWithin(node, ancestor) {

@@ -414,6 +414,7 @@ def _ranks(waited: Sequence[RankWait]) -> Table:
     remarks: tuple[str, ...] = ()
     if whole:
         worst = max(waited, key=lambda each: each.waited_for_ns)
-        spent = f"others waited {format_time(worst.waited_for_ns)} for it, {100 * worst.waited_for_ns / whole:.0f} % of all waiting"
+        share = 100 * worst.waited_for_ns / whole
+        spent = f"others waited {format_time(worst.waited_for_ns)} for it, {share:.0f} % of all waiting"
         remarks = (f"rank {worst.rank} came last in {worst.last:,} collectives: {spent}",)
     return Table.of(RANKS, "rank:number collectives:time waiting:time waited_for:time last:number", lines, remarks=remarks)

@@ -417,4 +417,6 @@ def _ranks(waited: Sequence[RankWait]) -> Table:
         share = 100 * worst.waited_for_ns / whole
         spent = f"others waited {format_time(worst.waited_for_ns)} for it, {share:.0f} % of all waiting"
         remarks = (f"rank {worst.rank} came last in {worst.last:,} collectives: {spent}",)
-    return Table.of(RANKS, "rank:number collectives:time waiting:time waited_for:time last:number", lines, remarks=remarks)
+    return Table.of(
+        RANKS, "rank:number collectives:time waiting:time waited_for:time last:number", lines, remarks=remarks
+    )

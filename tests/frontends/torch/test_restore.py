@@ -252,3 +252,13 @@ ops = torch.ops
 
 def calls_operators(given: Tensor) -> Tensor:
     return ops.aten.relu(given)
+
+
+def test_an_assert_that_pytest_rewrote_leads_to_no_object_of_pytest() -> None:
+    def forward(given: int) -> int:
+        assert given == 1
+        return given
+
+    assert any(name.startswith("@") for name in forward.__code__.co_names), "pytest has rewritten it"
+    seen = Snapshot([forward])._seen.values()
+    assert not [value for value in seen if type(value).__module__.startswith("_pytest")]

@@ -159,7 +159,8 @@ def is_users(module: Any) -> bool:
 def _names(code: CodeType) -> frozenset[str]:
     """Every global and attribute that a function's code names, for `setattr` as a text too, functions inside it included."""
     inner = [_names(constant) for constant in code.co_consts if type(constant) is CodeType]
-    names = frozenset(code.co_names).union(*inner)
+    # pytest rewrites `assert` to calls of `@pytest_ar`, a name that no source can have: behind it is all that pytest knows
+    names = frozenset([name for name in code.co_names if not name.startswith("@")]).union(*inner)
     if names.isdisjoint(_TAKE_TEXTS):
         return names
     return names.union([text for text in code.co_consts if type(text) is str and text.isidentifier()])

@@ -187,8 +187,10 @@ _TABLES = (files(__package__) / "arguments.txt").read_text(encoding="ascii")
 @cache
 def rows(section: str) -> list[tuple[str, list[str]]]:
     """The lines of a section of `arguments.txt`: a shape, and the names that have it."""
-    lines = _TABLES.partition(f"[{section}]\n")[2].partition("\n\n")[0].splitlines()
-    split = (line.partition(": ") for line in lines if not line.startswith("#"))
+    _, found, rest = _TABLES.partition(f"[{section}]\n")
+    if not found:
+        raise KeyError(section)
+    split = (line.partition(": ") for line in rest.partition("\n\n")[0].splitlines() if not line.startswith("#"))
     return [(shape, names.split()) for shape, _, names in split]
 
 

@@ -18,9 +18,14 @@ def all_operators() -> dict[str, RowOperator]:
 
     FUNCTIONS.enter(contraction, elementwise, index, layers, reshape, table, vision)
     rows = [FUNCTIONS.row(**each) for family in DATA["rows"].values() for each in family]
-    found = _by_name([*elementwise.rows_of_functions(DATA["functions"]), *rows, *control.ROWS])
-    return found | _by_name(on_bytes(found, **each) for each in DATA["on bytes"])
+    found: dict[str, RowOperator] = {}
+    _enter(found, [*elementwise.rows_of_functions(DATA["functions"]), *rows, *control.ROWS])
+    _enter(found, [on_bytes(found, **each) for each in DATA["on bytes"]])
+    return found
 
 
-def _by_name(rows: Iterable[RowOperator]) -> dict[str, RowOperator]:
-    return {name: row for row in rows for name in row.names}
+def _enter(table: dict[str, RowOperator], rows: Iterable[RowOperator]) -> None:
+    for row in rows:
+        for name in row.names:
+            if table.setdefault(name, row) is not row:
+                raise ValueError(f"the MXNet operator {name!r} has two rows")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from small_net import Net
 
 import opcost
 from opcost.analysis.query import query
+from opcost.core.graph import Cost
 from opcost.core.limits import QUANTITIES
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.report import Report
@@ -157,6 +158,24 @@ def test_layers_of_memory_make_the_curve() -> None:
         assert [sum(sizes) for sizes in zip(*layers.values(), strict=True)] == data["curve"]
         at_peak = {name: curve[data["at"]] for name, curve in layers.items()}
         assert {name: size for name, size in at_peak.items() if size} == data["parts"]
+
+
+def test_memory_names_each_phase_with_its_first_operator() -> None:
+    model, inputs = Net(), torch.zeros(2, 3, 8, 8)
+    report = opcost.count(model, inputs, backward=True, optimizer="adam")
+    found = HtmlPage(report.render("html")).data["memory"]["phases"]
+    assert [phase for phase, _ in found] == ["forward", "backward", "update"]
+    for (phase, first), (_, end) in zip(found, [*found[1:], ("", len(report.rows))], strict=True):
+        assert {row.op.phase for row in report.rows[first:end]} == {phase}
+    assert HtmlPage(opcost.count(model, inputs).render("html")).data["memory"]["phases"] == []
+
+
+def test_recomputing_is_a_part_of_the_backward_pass_on_the_axis_of_memory(plain: Report) -> None:
+    phases = ["forward", "backward", "recompute", "backward", "update", *["forward"] * (len(plain.rows) - 5)]
+    rows = [row._replace(op=row.op._replace(phase=phase)) for row, phase in zip(plain.rows, phases, strict=True)]
+    several = replace(plain, rows=rows, phases=dict.fromkeys(phases, Cost(0, 0, 0, 0)))
+    found = HtmlPage(several.render("html")).data["memory"]["phases"]
+    assert found == [["forward", 0], ["backward", 1], ["update", 4], ["forward", 5]]
 
 
 def test_the_page_itself_is_small(plain: Report) -> None:

@@ -361,16 +361,14 @@ def _memory(report: Report) -> PageData | None:
     steps = min(count, MOST_OPERATORS)
     curve = list(memory.curve)
     layers: list[PageData] = [{"name": "all", "curve": curve}]
-    phases: dict[Phase, int] = {}
+    phases: list[tuple[Phase, int]] = []
     if steps < count:
         curve[:] = [max(curve[count * step // steps : count * (step + 1) // steps]) for step in range(steps)]
     else:
         standing, passing = layers_of(memory)
         layers = [{"name": part, "constant": size} for part, size in standing.items()]
         layers += [{"name": part, "curve": list(values)} for part, values in passing.items()]
-        if len(report.phases) > 1:
-            for step, row in enumerate(report.rows):
-                phases.setdefault(row.op.phase, step)
+        phases = _phase_runs(report)
     rest = memory.holders[HOLDERS:]
     more = [f"{len(rest):,} more modules hold less"] if rest else []
     return {
@@ -381,9 +379,19 @@ def _memory(report: Report) -> PageData | None:
         "layers": layers,
         "parts": dict(memory.parts),
         "holders": [(printable(each.module), each.bytes, each.tensors) for each in memory.holders[:HOLDERS]],
-        "phases": list(phases.items()),
+        "phases": phases,
         "sentences": [*memory_facts(memory), *more],
     }
+
+
+def _phase_runs(report: Report) -> list[tuple[Phase, int]]:
+    """Each phase with its first operator, again where it begins again; recomputing is a part of the backward pass."""
+    found: list[tuple[Phase, int]] = []
+    for step, row in enumerate(report.rows if len(report.phases) > 1 else ()):
+        phase: Phase = "backward" if row.op.phase == "recompute" else row.op.phase
+        if not found or found[-1][0] != phase:
+            found.append((phase, step))
+    return found
 
 
 def devices_of() -> list[PageData]:

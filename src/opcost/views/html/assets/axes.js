@@ -31,3 +31,15 @@ export function placeIn(picture, event) {
   const { width, height } = picture.viewBox.baseVal;
   return [((event.clientX - room.left) / room.width) * width, ((event.clientY - room.top) / room.height) * height];
 }
+
+// The place of the first number above a value in ascending numbers.
+export function firstAfter(sorted, value) {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] <= value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

@@ -1,6 +1,6 @@
-// Memory over the execution: what is there throughout, what the pass adds, the peak and who holds it.
+// Memory over the execution: what is there throughout, what the pass adds, the peak and the modules that hold it.
 
-import { label, line, niceTicks, placeIn } from "./axes.js";
+import { firstAfter, label, line, niceTicks, placeIn } from "./axes.js";
 import { byteUnits, formatBytes, formatShare } from "./format.js";
 import { data, isWithin, ops, tree } from "./data.js";
 import { announce, draw, hideTip, make, showTip } from "./dom.js";
@@ -14,6 +14,26 @@ const LAYERS = [
   ["outputs", "#b8a800"], ["temporary", "#009e73"], ["workspace", "#8a929c"], ["added", "#e69f00"], ["all", "#0072b2"],
 ];
 const COLOUR = new Map(LAYERS);
+// Parts of the axis for each phase: an update has the most operators, which add the least.
+const USUAL_PARTS = 2;
+const PARTS = { update: 1 };
+const LETTER = 6;
+const ORDER = "operators in the order of execution";
+
+// Where each operator begins on an axis from 0 to 1; the operators of a phase share its part of the axis equally.
+function beginningsOf(count, phases) {
+  const runs = phases.map(([phase, first], place) => ({ phase, first, end: phases[place + 1]?.[1] ?? count }));
+  const numbers = new Map();
+  for (const run of runs) numbers.set(run.phase, (numbers.get(run.phase) ?? 0) + run.end - run.first);
+  const parts = (phase) => PARTS[phase] ?? USUAL_PARTS;
+  const whole = [...numbers.keys()].reduce((sum, phase) => sum + parts(phase), 0);
+  const beginnings = new Float64Array(count + 1);
+  for (const { phase, first, end } of runs) {
+    const width = parts(phase) / numbers.get(phase) / whole;
+    for (let step = first; step < end; step += 1) beginnings[step + 1] = beginnings[first] + (step + 1 - first) * width;
+  }
+  return { runs, beginnings };
+}
 
 export function memoryPanel() {
   const { memory } = data;
@@ -22,10 +42,9 @@ export function memoryPanel() {
   const legend = make("div", { class: "legend" });
   const parts = make("div", { class: "peak" });
   const count = memory.curve.length;
+  const { runs, beginnings } = beginningsOf(count, memory.phases.length ? memory.phases : [["operators", 0]]);
   let left = 0;
   let wide = 1;
-
-  const places = (width) => Math.min(count, Math.max(1, Math.floor(width)));
 
   function show() {
     if (!frame.offsetParent) return;
@@ -36,35 +55,32 @@ export function memoryPanel() {
     const most = memory.peak * 1.04;
     left = PAD.left;
     wide = w;
-    const x = (step) => PAD.left + (step / count) * w;
+    const x = (step) => PAD.left + beginnings[step] * w;
     const y = (bytes) => PAD.top + h - (bytes / most) * h;
     const shapes = [];
     for (const tick of niceTicks(most, 6, byteUnits.chosen === "iec" ? 1024 : 10)) {
       shapes.push(line(PAD.left, y(tick), PAD.left + w, y(tick), "rule"), label(PAD.left - 6, y(tick) + 4, formatBytes(tick), "end"));
     }
-    // Each place of the picture shows the most of its stretch, with the layers as they are at that moment.
-    const many = places(w);
-    const tops = [];
-    for (let place = 0; place < many; place += 1) {
-      let best = Math.floor((place * count) / many);
-      const end = Math.floor(((place + 1) * count) / many);
-      for (let step = best + 1; step < end; step += 1) if (memory.curve[step] > memory.curve[best]) best = step;
-      tops.push(best);
+    // Each stretch of the picture shows the most of its operators, with the layers as they are at that moment.
+    const stretches = [];
+    for (let first = 0, end; first < count; first = end) {
+      let best = first;
+      for (end = first + 1; end < count && x(end + 1) - x(first) < 1; end += 1) if (memory.curve[end] > memory.curve[best]) best = end;
+      stretches.push({ from: x(first), to: x(end), best });
     }
-    let below = new Array(many).fill(0);
+    let below = stretches.map(() => 0);
     for (const layer of layersOf(memory)) {
-      const above = tops.map((step, place) => below[place] + layer.at(step));
-      const points = [];
-      for (let place = 0; place < many; place += 1) points.push(`${x((place * count) / many)},${y(above[place])}`, `${x(((place + 1) * count) / many)},${y(above[place])}`);
-      for (let place = many - 1; place >= 0; place -= 1) points.push(`${x(((place + 1) * count) / many)},${y(below[place])}`, `${x((place * count) / many)},${y(below[place])}`);
-      shapes.push(draw("polygon", { points: points.join(" "), fill: COLOUR.get(layer.name), class: "layer" }));
+      const above = stretches.map(({ best }, place) => below[place] + layer.at(best));
+      const upper = stretches.flatMap(({ from, to }, place) => [`${from},${y(above[place])}`, `${to},${y(above[place])}`]);
+      const lower = stretches.flatMap(({ from, to }, place) => [`${from},${y(below[place])}`, `${to},${y(below[place])}`]).reverse();
+      shapes.push(draw("polygon", { points: [...upper, ...lower].join(" "), fill: COLOUR.get(layer.name), class: "layer" }));
       below = above;
     }
-    shapes.push(...phaseMarks(x, height), ...chosenMarks(x, h));
-    const at = x(memory.at + 0.5);
+    shapes.push(...phaseMarks(runs, x, height), ...chosenMarks(x, h));
+    const at = (x(memory.at) + x(memory.at + 1)) / 2;
     shapes.push(line(at, PAD.top, at, PAD.top + h, "peakline"),
       label(at, PAD.top - 8, `peak ${formatBytes(memory.peak)}`, at > width * 0.75 ? "end" : at < width * 0.25 ? "start" : "middle", "strong"),
-      label(PAD.left + w / 2, height - 4, `${count.toLocaleString("en-US")} operators in the order of execution`, "middle"));
+      label(PAD.left + w / 2, height - 4, fitting(runs.length > 1 ? ["operators in the order of execution, each phase at a scale of its own", ORDER] : [ORDER], w), "middle"));
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
     picture.replaceChildren(...shapes);
     legend.replaceChildren(...layersOf(memory).map((layer) => key(layer.title, COLOUR.get(layer.name))));
@@ -73,8 +89,8 @@ export function memoryPanel() {
 
   const stepAt = (event) => {
     const [x] = placeIn(picture, event);
-    const step = Math.floor(((x - left) / wide) * count);
-    return step >= 0 && step < count ? step : -1;
+    const at = (x - left) / wide;
+    return at >= 0 && at < 1 ? firstAfter(beginnings, at) - 1 : -1;
   };
   picture.addEventListener("click", (event) => {
     const step = stepAt(event);
@@ -84,7 +100,8 @@ export function memoryPanel() {
     const step = stepAt(event);
     if (step < 0) return hideTip();
     const where = ops && step < ops.count ? [`${ops.of.raw(step)}`, tree.path[ops.module[step]] || tree.name(0)] : [];
-    return showTip(event, [formatBytes(memory.curve[step]), `operator ${step + 1}`, ...where]);
+    const { phase } = runs.findLast((run) => run.first <= step);
+    return showTip(event, [formatBytes(memory.curve[step]), `operator ${step + 1}${runs.length > 1 ? `, ${phase}` : ""}`, ...where]);
   });
   picture.addEventListener("pointerleave", hideTip);
   picture.addEventListener("keydown", (event) => {
@@ -108,11 +125,19 @@ function layersOf(memory) {
   return memory.layers.map((layer) => ({ ...layer, title: titles[layer.name] ?? layer.name, at: (step) => layer.constant ?? layer.curve[step] }));
 }
 
-function phaseMarks(x, height) {
-  return (data.memory.phases ?? []).flatMap(([phase, first], place) => [
-    ...(place ? [line(x(first), PAD.top, x(first), height - PAD.bottom, "phase")] : []),
-    label(x(first) + 3, height - PAD.bottom + 13, phase),
-  ]);
+// The first of these texts that there is room for.
+const fitting = (texts, room) => texts.find((text) => text.length * LETTER < room) ?? "";
+
+// Each phase with the numbers of its operators, as much of it as there is room for.
+function phaseMarks(runs, x, height) {
+  const bottom = height - PAD.bottom;
+  return runs.flatMap(({ phase, first, end }, place) => {
+    const numbers = `${(first + 1).toLocaleString("en-US")}–${end.toLocaleString("en-US")}`;
+    return [
+      ...(place ? [line(x(first), PAD.top, x(first), bottom, "phase")] : []),
+      label(x(first) + 3, bottom + 13, fitting([`${phase} ${numbers}`, phase], x(end) - x(first))),
+    ];
+  });
 }
 
 // The operators of what is chosen, as stretches below the curve.

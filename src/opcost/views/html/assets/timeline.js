@@ -1,6 +1,6 @@
 // Host, streams and collectives over time on a canvas: the wheel zooms, dragging moves, arrows and + and - do the same.
 
-import { niceTicks } from "./axes.js";
+import { firstAfter, niceTicks } from "./axes.js";
 import { coloursOf, data, GREY, isWithin, tree } from "./data.js";
 import { announce, hideTip, make, showTip } from "./dom.js";
 import { formatTime } from "./format.js";
@@ -27,17 +27,6 @@ function unpackLanes(told) {
   });
   const end = lanes.reduce((most, lane) => lane.start.reduce((last, start, place) => Math.max(last, start + lane.length[place]), most), 1);
   return { lanes, end, words: told.words };
-}
-
-function firstAfter(sorted, value) {
-  let low = 0;
-  let high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sorted[middle] < value) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 export function timelinePanel() {

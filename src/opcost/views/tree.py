@@ -173,7 +173,8 @@ def _node(
     if times > 1:
         name = f"{name}–{branch.run[-1].name}" if count > 1 else name
         path = changed["path"] = f"{parent}.{name}" if parent else name
-        changed["type"] = f"{times} × {module.type}"
+        kind = f"({module.type})" if " " in module.type else module.type
+        changed["type"] = f"{times} × {kind}"
         changed["own"] = multiplied(changed.get("own", module.own))
         changed["total"] = multiplied(module.total)
     shown = replace(module, **changed) if changed else module

@@ -35,7 +35,52 @@ def test_lists_in_lists_repeat_the_end_of_the_path(written: Written) -> None:
         "stage2.0.branches.0.0.conv1", "stage2.0.fuse_layers", "stage2.0.fuse_layers.0", "stage2.0.fuse_layers.0.1",
         "stage2.0.fuse_layers.0.1.0",
     ]  # fmt: skip
-    assert {module.type for module in report.modules[1:]} == {"scope"}
+    assert {module.type for module in report.modules[1:3]} == {"2 × Relu"}
+    assert {module.type for module in report.modules[3:]} == {"Relu"}
+
+
+def test_a_group_has_the_type_of_what_is_in_it(written: Written) -> None:
+    """Operators that multiply first, views and copies only where there is nothing else, and what a table has room for."""
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], "/down/turn/Transpose", perm=[0, 1, 3, 2]),
+        helper.make_node("Relu", ["t"], ["a"], "/down/0/Relu"),
+        helper.make_node("Conv", ["a", "w"], ["b"], "/down/1/Conv"),
+        helper.make_node("Relu", ["b"], ["c"], "/down/2/Relu"),
+        helper.make_node("Conv", ["c", "w"], ["d"], "/down/3/Conv"),
+        helper.make_node("GlobalAveragePool", ["d"], ["e"], "/head/0/GlobalAveragePool"),
+        helper.make_node("InstanceNormalization", ["e", "s", "s"], ["f"], "/head/1/InstanceNormalization"),
+        helper.make_node("Add", ["f", "x"], ["y"], "/Add"),
+    ]
+    report = opcost.count(
+        written(nodes, [tensor("x", 1, 2, 4, 4)], [weight("w", 2, 2, 1, 1), weight("s", 2)]),
+    )
+    assert [(module.path, module.type) for module in report.modules[1:]] == [
+        ("down", "2 × Conv, 2 × Relu"), ("down.turn", "Transpose"), ("down.0", "Relu"), ("down.1", "Conv"),
+        ("down.2", "Relu"), ("down.3", "Conv"), ("head", "GlobalAveragePool, …"),
+        ("head.0", "GlobalAveragePool"), ("head.1", "InstanceNormalization"),
+    ]  # fmt: skip
+    cost = {group.key: group.stats.macs for group in report.by_type()}
+    assert cost["Conv"] == 2 * 2 * 2 * 4 * 4
+    assert sum(cost.values()) == report.totals.macs
+    assert cost["2 × Conv, 2 × Relu"] == 0, "a group's operators are in the rows of its modules"
+
+
+def test_the_type_of_a_loops_body_names_each_operator_once(written: Written) -> None:
+    body = helper.make_graph(
+        [
+            helper.make_node("Relu", ["v"], ["w"], "/cell/Relu"),
+            helper.make_node("Identity", ["going"], ["still"], "/cell/Identity"),
+        ],
+        "body",
+        [helper.make_tensor_value_info("i", 7, []), helper.make_tensor_value_info("going", 9, []), tensor("v", 2)],
+        [helper.make_tensor_value_info("still", 9, []), tensor("w", 2)],
+    )
+    turns = numpy_helper.from_array(np.array(3, np.int64), "turns")
+    going = numpy_helper.from_array(np.array(True), "start")
+    nodes = [helper.make_node("Loop", ["turns", "start", "x"], ["y"], "/loop/Loop", body=body)]
+    report = opcost.count(written(nodes, [tensor("x", 2)], [turns, going]))
+    assert report.totals.flops == 3 * 2
+    assert report.module("cell").type == "Relu"
 
 
 def exported(path: Path, *signature: str, **scopes: tuple[list[str], list[str], str]) -> Path:
@@ -79,7 +124,7 @@ def test_a_convolution_into_which_a_norm_was_folded_is_named_by_its_weight(writt
         ("layer1", "Sequential", 0),
         ("layer1.0", "BasicBlock", 0),
         ("layer1.0.bn1", "BatchNorm2d", 0),
-        ("layer1.0.conv1", "scope", 9 * 4 * 4),
+        ("layer1.0.conv1", "Conv", 9 * 4 * 4),
         ("layer1.0.act1", "ReLU", 0),
     ]
     assert [parameter.name for parameter in report.parameters] == ["layer1.0.conv1.weight"]

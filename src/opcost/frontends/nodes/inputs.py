@@ -1,17 +1,18 @@
 """The inputs of a model whose file declares them: the given sizes, and what is assumed for others that the file leaves open."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
 from opcost.core.graph import Module, Role
+from opcost.core.kinds import CONTRACTIONS
 from opcost.core.names import path_of_scopes
 from opcost.core.option import Sizes
 from opcost.core.shapes import Shape
 from opcost.errors import InputError, some
-from opcost.frontends.building import GraphBuilder, tree_order, with_above
+from opcost.frontends.building import GraphBuilder, above, tree_order, with_above
 from opcost.frontends.inputs import (
     Usual,
     arrays_in,
@@ -153,8 +154,8 @@ class Scopes:
         return path, maker.values[made.value].name.removeprefix(f"{path}.")
 
     def type(self, path: str) -> str:
-        """What a module is called."""
-        return self.paths.get(path, "scope")
+        """The class of a module, where the file has it."""
+        return ""
 
     def role(self, node: GraphNode, place: int, made: Operand) -> Role:
         """The part that a stored tensor plays for the node that reads it at this place."""
@@ -213,12 +214,51 @@ class Scopes:
             taken = {name for name, _ in (*parameters.get(path, ()), *buffers.get(path, ()))}
             name = self.names.get(value, maker.values[value].name) or "weight"
             into.setdefault(path, []).append((name if name not in taken else f"{name}_{value}", value))
-        made = []
+        made, derived = [], _derived_types(self.paths, maker)
         for path in tree_order(with_above((*self.paths, *self.owners.values()))):
-            kind = self.type(path) if path else self.root or source
+            kind = (self.type(path) or derived.get(path, "scope")) if path else self.root or source
             own, kept = tuple(parameters.get(path, ())), tuple(buffers.get(path, ()))
             made.append(Module(path=path, type=kind, parameters=own, buffers=kept, calls=1))
         return made
+
+
+_LONGEST_TYPE = 30
+_MOVES = ("view", "create", "copy", "gather", "quantize")
+"""Kinds that are named only where a module has no others: they prepare what the others read."""
+
+
+def _derived_types(paths: Iterable[str], maker: GraphBuilder) -> dict[str, str]:
+    """What the modules consist of, by their paths: `Conv`, `2 × Conv, 2 × Relu`; operators that multiply come first."""
+    nodes: dict[str, dict[str, int]] = {}  # of each module, its own operators by their names in the file
+    places: dict[str, int] = {}  # of each name: 0 it multiplies, 1 it computes, 2 it moves
+    walked: set[tuple[str, str]] = set()  # the body of a loop is walked more than once
+    for op in maker.ops:
+        name = op.raw.rpartition("::")[2]
+        place = 0 if op.kind in CONTRACTIONS else 2 if op.kind in _MOVES else 1
+        places[name] = min(place, places.get(name, place))
+        result = next(filter(None, (maker.values[value].name for value in op.outputs)), "")
+        if result and (op.module, result) not in walked:  # the steps of a node have unnamed results but for the last
+            walked.add((op.module, result))
+            counts = nodes.setdefault(op.module, {})
+            counts[name] = counts.get(name, 0) + 1
+    within: dict[str, dict[str, int]] = {}
+    for module in paths:
+        for path in (*above(module), module):
+            total = within.setdefault(path, {})
+            for name, count in nodes.get(module, {}).items():
+                total[name] = total.get(name, 0) + count
+    return {path: _summary(total, places) for path, total in within.items() if total}
+
+
+def _summary(counts: Mapping[str, int], places: Mapping[str, int]) -> str:
+    """`4 × MatMul, Softmax, …`: as many as a table has room for, at least one."""
+    names, text = sorted(counts, key=places.__getitem__), ""
+    for name in [name for name in names if places[name] < 2] or names:
+        word = f"{counts[name]} × {name}" if counts[name] > 1 else name
+        if text and len(text) + len(word) + 2 > _LONGEST_TYPE:
+            return f"{text}, …"
+        text += f", {word}" if text else word
+    return text
 
 
 def path_in_name(name: str) -> str | None:

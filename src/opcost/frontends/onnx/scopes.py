@@ -98,7 +98,7 @@ class OnnxScopes(Scopes):
         return super().owner(made, path, maker)
 
     def type(self, path: str) -> str:
-        return self._types.get(path, "scope")
+        return self._types.get(path, "")
 
     def meant(self, node: GraphNode, place: int, ins: Operands) -> tuple[tuple[int, ...], str] | None:
         made = ins[place]

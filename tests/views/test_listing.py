@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.views.conftest import Model
 
 from opcost.core.report import STATS, Report
 from opcost.core.sheet import Table
@@ -119,6 +120,45 @@ def test_a_long_tree_is_merged_or_cut_by_itself_and_a_short_one_is_not(plain: Re
     assert column(listed(long, columns="module"), "module")[3:5] == ["0–39", "fc1"]
     assert len(listed(long, merge=False).lines) == len([module for module in long.modules if module.depth <= 2])
     assert listed(long, merge=False).remarks == ("drawn to depth 2 of 3",)
+
+
+def with_idle_modules() -> Report:
+    """Two equal blocks but for what is beside their layer: an Identity in the first, a DropPath in the second."""
+    model = Model("Net")
+    made = model.input("x", 2, 4)
+    for block, dropping in enumerate(("Identity", "DropPath")):
+        model.module(f"blocks.{block}", "Block")
+        made = model.linear(model.module(f"blocks.{block}.fc", "Linear"), made, 4)
+        model.module(f"blocks.{block}.drop", "Sequential")
+        model.called(model.module(f"blocks.{block}.drop.0", dropping), made, made)
+    model.modules["blocks"] = model.modules[""] | {"type": "Sequential"}
+    model.modules = dict(sorted(model.modules.items()))
+    return model.report(made)
+
+
+def test_modules_that_do_and_hold_nothing_are_left_out_of_a_tree_and_counted_below_it() -> None:
+    report = with_idle_modules()
+    listing = listed(report, depth=None, columns=["path", *STATS])
+    assert column(listing, "path") == ["", "blocks", "blocks.0", "blocks.0.fc", "blocks.1", "blocks.1.fc"]
+    named = (
+        "left out: 4 modules without operators and parameters (Sequential, Identity, DropPath); --no-merge shows all"
+    )
+    assert listing.remarks == (named,)
+    merged = listed(report, depth=None, merge=True, columns="module,own_macs")
+    assert column(merged, "module") == ["Net", "blocks", "0–1", "fc"]
+    assert sum(column(merged, "own_macs")) == 2 * 2 * 4 * 4  # of each block batch x in x out
+    assert len(listed(report, depth=2).lines) == 4
+    assert listed(report, depth=2).remarks == ("drawn to depth 2 of 4",)
+    assert listed(report, depth=3).remarks == (named,)
+
+
+@pytest.mark.parametrize("options", [{"exact": True}, {"merge": False}])
+def test_all_modules_are_in_a_tree_with_all_digits_or_without_merging(options: dict[str, Any]) -> None:
+    report = with_idle_modules()
+    listing = listed(report, depth=None, columns="path", **options)
+    assert column(listing, "path") == [module.path for module in report.modules]
+    assert listing.remarks == ()
+    assert len(report.render("csv", by="module", merge=True).splitlines()) == 1 + len(report.modules)
 
 
 def test_a_second_name_is_one_line_that_says_whose_it_is(odd: Report) -> None:

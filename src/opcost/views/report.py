@@ -7,15 +7,16 @@ from typing import Any, Literal, TypeAlias
 
 from opcost.core.graph import Cost
 from opcost.core.limits import QUANTITIES
-from opcost.core.report import STATS, Group, Report, Row, Stats
+from opcost.core.report import STATS, Group, ModuleCost, Report, Row, Stats
 from opcost.core.sheet import Cell, Line, Sheet, Table, Unit
-from opcost.errors import UnknownName
+from opcost.errors import UnknownName, counted, some
 from opcost.views.summary import summarize
-from opcost.views.tree import Order, TreeNode, draw_tree, flat_nodes, sharers
+from opcost.views.tree import Order, TreeNode, draw_tree, flat_nodes, idle_modules, sharers
 from opcost.views.view import Column, ViewOptions, by_name, choose_columns, find_column, reading
 
 By: TypeAlias = Literal["module", "op", "kind", "type"]
 EVERY_BY: tuple[By, ...] = ("module", "op", "kind", "type")
+MANY_TYPES = 4  # types of modules that one remark names
 NOTEBOOK_LINES = 250  # lines of a tree in a notebook; a cell that holds more makes the notebook slow
 
 _TITLES: Mapping[str, str] = {
@@ -134,7 +135,7 @@ SHOWN: Mapping[By, Sequence[str]] = {
 }
 # The same columns in the order in which they are given room
 RANKED: Mapping[By, Sequence[str]] = {
-    "module": "module macs params share note type output calls input flops activations bytes param_bytes own_macs "
+    "module": "module macs params flops share note type output calls input activations bytes param_bytes own_macs "
     "own_params".split(),
     "op": "index op macs phase repeat share output module flops bytes input kind dtype activations".split(),
     "kind": "kind macs share count flops uncounted bytes_read bytes_written activations".split(),
@@ -157,7 +158,8 @@ def report_records(report: Report, options: ViewOptions) -> Table:
     """Every line with all columns, unless the caller chose some."""
     # A path says what a label in a tree and a note say; both can be chosen.
     left_out = ("module", "note") if options.by == "module" else ()
-    table = list_report(report, options, [name for name in columns_of(options.by, 0) if name not in left_out])
+    names = [name for name in columns_of(options.by, 0) if name not in left_out]
+    table = list_report(report, replace(options, exact=True), names)
     # The total is left out: a reader who adds the column up must get it, not twice of it.
     return replace(table, lines=tuple(line for line in table.lines if line.role != "total"))
 
@@ -178,30 +180,41 @@ def list_report(report: Report, options: ViewOptions, default: Sequence[str] | N
         nodes = flat_nodes(report.by_module(options.depth if isinstance(options.depth, int) else None), sharers(report))
         table = _flat(nodes, order or costly, columns, options)
         return replace(table, remarks=("each module without the modules below it",))
+    idle = () if options.exact or options.merge is False else idle_modules(report)
     if options.depth != "notebook":
-        return _tree(report, options, columns, order)
+        return _tree(report, options, columns, order, idle)
     # As much of the tree as a cell of a notebook holds: all of it, else identical blocks once, else down to a depth
     merge = len(report.modules) > NOTEBOOK_LINES if options.merge is None else options.merge
-    table = _tree(report, replace(options, depth=None, merge=merge), columns, order)
+    table = _tree(report, replace(options, depth=None, merge=merge), columns, order, idle)
     deepest = max(module.depth for module in report.modules)
     while len(table.lines) > NOTEBOOK_LINES and deepest > 1:
         deepest -= 1
-        table = _tree(report, replace(options, depth=deepest, merge=True), columns, order)
+        table = _tree(report, replace(options, depth=deepest, merge=True), columns, order, idle)
     return table
 
 
-def _tree(report: Report, options: ViewOptions, columns: Sequence[Column], order: Order | None) -> Table:
+def _tree(
+    report: Report, options: ViewOptions, columns: Sequence[Column], order: Order | None, idle: Sequence[ModuleCost]
+) -> Table:
+    """The tree of modules without those that are `idle`, and how many of these it would have at its depth."""
     if any(column.name == "module" for column in columns):
         # The root has no name and goes by its type, which need not be repeated.
         below = Column("type", of=lambda node: node.module.type if node.module.path else "")
         columns = [below if column.name == "type" else column for column in columns]
-    nodes, limit = draw_tree(report, depth=options.depth, merge=options.merge, order=order)
+    nodes, limit = draw_tree(
+        report, depth=options.depth, merge=options.merge, order=order, left_out={module.path for module in idle}
+    )
     deepest = max(module.depth for module in report.modules)
-    cut = f"drawn to depth {limit} of {deepest}" if any(node.hides for node in nodes) else ""
+    is_cut = any(node.hides for node in nodes)
+    cut = f"drawn to depth {limit} of {deepest}" if is_cut else ""
     once = "identical blocks drawn once, with their sum" if any(node.times > 1 for node in nodes) else ""
-    remark = " · ".join(filter(None, (cut, once)))
+    remarks = [" · ".join(filter(None, (cut, once)))]
+    if hidden := [module for module in idle if module.depth <= limit or not is_cut]:
+        types = ", ".join(some(list(dict.fromkeys(module.type for module in hidden)), MANY_TYPES))
+        modules = counted(len(hidden), "module")
+        remarks.append(f"left out: {modules} without operators and parameters ({types}); --no-merge shows all")
     lines = [_line(node, columns, node.guides) for node in nodes]
-    return replace(_listed(lines, columns, options), remarks=(remark,) if remark else ())
+    return replace(_listed(lines, columns, options), remarks=tuple(filter(None, remarks)))
 
 
 def _listed(lines: Sequence[Line], columns: Sequence[Column], options: ViewOptions) -> Table:

@@ -38,7 +38,7 @@ USUAL_WIDTH = 80  # of an output that is not a terminal
 GAP = "  "
 _LEFT = ("name", "text", "shapes")
 _ALWAYS = 3  # columns that stay however narrow the room is: the name and what is ranked next to it
-_COMFORT = {"name": 28, "text": 14, "shapes": 24}  # a column with longer texts gives way to another
+_COMFORT = {"name": 28, "text": 13, "shapes": 24}  # a column with longer texts gives way to another
 _LEAST = {"name": 12, "text": 8, "shapes": 0}
 _STYLES = {"name": PLAIN, "text": GREY, "shapes": GREY}  # of columns; others are of numbers
 

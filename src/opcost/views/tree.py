@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -52,16 +52,21 @@ class _Branch(NamedTuple):
 
 
 def draw_tree(
-    report: Report, *, depth: int | str | None, merge: bool | None, order: Order | None = None
-) -> tuple[list[TreeNode], int]:
-    """The nodes from top to bottom, and the depth that was cut at; `order` sorts the modules under one parent."""
+    report: Report, *, depth: int | str | None, merge: bool | None, order: Order | None = None,
+    left_out: Collection[str] = (),
+) -> tuple[list[TreeNode], int]:  # fmt: skip
+    """The nodes from top to bottom, and the depth that was cut at; `order` sorts the modules under one parent.
+
+    Modules of the paths `left_out` are not drawn.
+    """
     shares = sharers(report)
-    root = _grow(report.modules)
+    modules = [module for module in report.modules if module.path not in left_out]
+    root = _grow(modules)
     rows = [len(level) for level in _levels(root)]
     deepest = len(rows) - 1
     limit = _readable_depth(rows) if depth == "auto" else min(depth, deepest) if isinstance(depth, int) else deepest
     if merge is not False:
-        merged = _grow(report.modules)
+        merged = _grow(modules)
         # Let the first of consecutive, equally built and equally costly numbered siblings represent all of them
         shapes: dict[object, int] = {}
         shape_of: dict[int, int] = {}
@@ -86,6 +91,17 @@ def draw_tree(
         if merge or further > limit or sum(rows[: limit + 1]) > READABLE:
             root, limit = merged, further
     return list(_walk(root, limit, shares, order)), limit
+
+
+def idle_modules(report: Report) -> list[ModuleCost]:
+    """Modules in which no operator runs and that hold nothing, as Identity and, in inference, Dropout; not the root."""
+    idle, needed = [], {"", None}
+    for module in reversed(report.modules):  # children before their parents
+        if any(module.total) or module.same_as is not None or module.path in needed:
+            needed.add(module.parent)
+        else:
+            idle.append(module)
+    return idle[::-1]
 
 
 def sharers(report: Report) -> frozenset[str]:

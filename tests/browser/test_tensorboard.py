@@ -1,4 +1,4 @@
-"""A log of `opcost visualize` in a real TensorBoard: the graph opens, a node shows its FLOPs, and both colourings work."""
+"""A log of `opcost visualize` in a real TensorBoard: it opens on the graph, a node shows its FLOPs, both colourings work."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def graph(browser: Any, address: str) -> Iterator[Any]:
     page = browser.new_context(viewport={"width": 1400, "height": 900}).new_page()
     page.set_default_timeout(PATIENCE_MS)
-    page.goto(f"{address}#graphs")
+    page.goto(address)
     node(page, "stage1").wait_for()
     yield page
     page.context.close()
@@ -81,6 +81,13 @@ def test_boxes_open_and_a_node_shows_its_flops(graph: Any) -> None:
     assert attribute(graph, "macs").inner_text() == f'{{"i":{macs}}}'
     assert attribute(graph, "kind").inner_text() == '{"s":"conv"}'
     assert graph.get_by_text("64×3×7×7").count() == 2  # the weight, on its arrow and among the inputs
+
+
+def test_the_report_is_on_the_page_behind_the_graph(graph: Any) -> None:
+    tabs = graph.locator("[role=tab]:visible")
+    assert [text.strip().upper() for text in tabs.all_inner_texts()] == ["GRAPHS", "TEXT"]
+    tabs.nth(1).click()
+    graph.get_by_text("11,689,512").wait_for()  # parameters of a ResNet-18
 
 
 def test_boxes_are_coloured_by_flops_and_by_memory(graph: Any) -> None:

@@ -24,10 +24,10 @@ from tensorboard.util.tensor_util import make_ndarray
 
 import opcost
 from opcost.core.graph import Graph, Module, Op, TensorSpec, Value
-from opcost.core.report import STATS, Report
+from opcost.core.report import Report
 from opcost.errors import MissingFramework, OpcostError
 from opcost.rules.registry import Rules
-from opcost.views.tensorboard import COLOURS, FLOPS_PER_MICROSECOND, TOTALS, Dataflow
+from opcost.views.tensorboard import COLOURS, FLOPS_PER_MICROSECOND, TEXT, Dataflow
 
 MGE = Path(__file__).resolve().parents[1] / "data/megengine/mge"
 
@@ -116,12 +116,11 @@ def test_times_are_flops_one_operator_after_the_other(plain: Report, tmp_path: P
         end += stat.all_end_rel_micros
 
 
-def test_totals_are_scalars_with_all_their_digits(plain: Report, tmp_path: Path) -> None:
+def test_the_report_is_text_and_no_page_before_the_graph_has_anything(plain: Report, tmp_path: Path) -> None:
     events = log(plain, tmp_path)
-    expected = {f"{TOTALS}/{name}": getattr(plain.totals, name) for name in STATS}
-    expected[f"{TOTALS}/peak_bytes"] = plain.peak_bytes
-    found = {tag: make_ndarray(events.Tensors(tag)[0].tensor_proto).item() for tag in events.Tags()["tensors"]}
-    assert found == expected
+    assert events.Tags()["tensors"] == [TEXT]
+    assert events.PluginTagToContent("text").keys() == {TEXT}
+    assert make_ndarray(events.Tensors(TEXT)[0].tensor_proto).item() == plain.render("md").encode()
 
 
 def backend(folder: Path) -> tuple[GraphsPlugin, Any]:

@@ -208,7 +208,7 @@ def _theirs(name: str, **words: Any) -> Any:
 def visualize(
     model: SourceArgument, /, *,
     log_path: Annotated[str | None, _theirs(
-        "log_path", metavar="DIR", help="Write the graph and the totals for TensorBoard into this folder.")] = None,
+        "log_path", metavar="DIR", help="Write the graph and the report for TensorBoard into this folder.")] = None,
     load_input_data: Annotated[Path | None, _theirs(
         "load_input_data", metavar="FILE",
         help="Count with inputs shaped as the arrays in this file: .npy, .npz, or a pickle of a numpy array or of a "

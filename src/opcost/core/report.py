@@ -292,7 +292,7 @@ class Report(Rendered):
         out.write(self.render(view, **options))
 
     def to_tensorboard(self, log_dir: str | PathLike[str], **options: Any) -> str:
-        """Write the graph and the totals for TensorBoard into a folder; returns the path of the new file."""
+        """Write the graph and the report for TensorBoard into a folder; returns the path of the new file."""
         return str(load_view("tensorboard", self.kind).save(self, log_dir, **options))
 
 

@@ -1,4 +1,4 @@
-"""A report for TensorBoard: a graph whose nodes carry their cost, what to colour it by, and the totals.
+"""A report for TensorBoard: a graph whose nodes carry their cost, what to colour it by, and the report as text.
 
 TensorBoard colours a graph by memory and by time. Here memory is what a node brings into being (its new outputs, or the
 parameter's own bytes), and time is FLOPs: one microsecond for each thousand, the operators one after the other. The tag
@@ -30,7 +30,8 @@ from opcost.views.view import Build, View, ViewOptions
 
 FLOPS_PER_MICROSECOND = 1000
 COLOURS = f"cost (1 us = {FLOPS_PER_MICROSECOND} FLOPs)"  # the tag on TensorBoard's graph page
-TOTALS = "totals"
+TEXT = "report"
+"""The tag on the page of texts. Scalars would have pages before the graph, and TensorBoard opens the first that has any."""
 PRODUCER = 22  # the version of the graph format; TensorBoard needs no newer one
 LARGEST = 2**63 - 1
 """What TensorBoard holds as a number. A larger attribute is written as text, a larger extent or cost cut to this."""
@@ -240,11 +241,9 @@ def _events(report: Report, protos: SimpleNamespace) -> Iterator[dict[str, Any]]
     yield {"file_version": "brain.Event:2"}
     yield {"graph_def": _graph(flow, protos).SerializeToString()}
     yield {"tagged_run_metadata": {"tag": COLOURS, "run_metadata": metadata.SerializeToString()}}
-    kind = {"plugin_data": {"plugin_name": "scalars"}, "data_class": "DATA_CLASS_SCALAR"}
-    for name, total in {**report.totals._asdict(), "peak_bytes": report.peak_bytes}.items():
-        if total is not None:  # double precision holds every count up to 2⁵³ exactly
-            tensor = {"dtype": "DT_DOUBLE", "double_val": [total]}
-            yield {"step": 0, "summary": {"value": [{"tag": f"{TOTALS}/{name}", "tensor": tensor, "metadata": kind}]}}
+    tensor = {"dtype": "DT_STRING", "string_val": [report.render("md").encode()]}
+    kind = {"plugin_data": {"plugin_name": "text"}, "data_class": "DATA_CLASS_TENSOR"}
+    yield {"step": 0, "summary": {"value": [{"tag": TEXT, "tensor": tensor, "metadata": kind}]}}
 
 
 def _graph(flow: Dataflow, protos: SimpleNamespace) -> Any:

@@ -91,10 +91,51 @@ def test_tables_fit_the_width(width: int) -> None:
     labels = tuple(f"some/folder/model_{place}.onnx" for place in range(9))
     text = comparison(*entries, labels=labels).render("table", width=width)
     assert all(len(line) <= width for line in text.splitlines())
-    shown = sum(f"model_{place}.onnx" in text.split("\n\n")[1].splitlines()[0] for place in range(9))
-    assert ("no room for" in text) == (shown < 9)
-    for place in range(shown, 9):
-        assert f"model_{place}.onnx" in text.rpartition("no room for")[2]
+    tables = text.split("\n\n", 1)[1]
+    assert all(f"model_{place}.onnx" in tables for place in range(9))
+    assert all(quantity.title in tables for quantity in QUANTITIES.values())
+    assert "no room for" not in text
+
+
+def many(count: int) -> Comparison:
+    """Sources whose parameters and MACs are 1,001 and 2,001 and so on."""
+    entries = [
+        entry("total", "", name, *range(start, start + count)) for name, start in (("params", 1001), ("macs", 2001))
+    ]
+    kinds = [entry("kind", "conv", "macs", *range(3001, 3001 + count))]
+    return comparison(*entries, *kinds, labels=tuple(f"hub:network{place}" for place in range(1, count + 1)))
+
+
+def test_sources_are_lines_where_their_columns_have_no_room_and_no_number_is_lost() -> None:
+    text = many(5).render("table", width=40, exact=True)
+    assert [cells(text, f"hub:network{place} ") for place in (1, 5)] == [
+        ["hub:network1", "1,001", "2,001"], ["hub:network5", "1,005", "2,005"],
+    ]  # fmt: skip
+    totals = many(5).render("table", width=100, exact=True)
+    assert cells(totals, "MACs") == ["MACs", "2,001", "2,002", "2,003", "2,004", "2,005"]
+    assert cells(totals, "conv") == ["conv", "3,001", "3,002", "3,003", "3,004", "3,005"]
+
+
+def test_columns_without_room_continue_below_under_the_same_names() -> None:
+    text = many(9).render("table", width=80, exact=True).rpartition("by kind\n")[2]
+    lines = [re.split(r"\s{2,}", line) for line in text.splitlines() if line.startswith(("kind", "conv"))]
+    assert len(lines) > 2
+    heads, amounts = [[cell for line in lines[place::2] for cell in line[1:]] for place in (0, 1)]
+    assert heads == [f"network{place}" for place in range(1, 10)]
+    assert amounts == [f"{number:,}" for number in range(3001, 3010)]
+
+
+def test_markdown_turns_a_table_with_more_sources_than_quantities() -> None:
+    assert "| hub:network3 | 1,003 | 2,003 |" in many(3).render("md", exact=True).splitlines()
+    assert "| MACs | 2,001 | 2,002 |" in many(2).render("md", exact=True).splitlines()
+
+
+def test_sources_under_the_same_conditions_are_one_line() -> None:
+    sources = [
+        Compared(label=label, facts={"mode": mode}) for label, mode in (("a", "eval"), ("b", "train"), ("c", "eval"))
+    ]
+    found = Comparison(sources=tuple(sources), entries=(entry("total", "", "macs", 1, 2, 3),))
+    assert found.sheet().heading[1:] == ("a, c: eval", "b: train")
 
 
 def test_titles_are_short_and_different() -> None:

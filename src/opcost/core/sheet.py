@@ -85,6 +85,8 @@ class Table:
     remarks: tuple[str, ...] = ()
     main: bool = False
     """It is what the sheet is about, so text needs no title above it."""
+    turns: bool = False
+    """Its columns can be lines as well: all but the first hold amounts with units of their own."""
 
     @classmethod
     def of(
@@ -134,6 +136,21 @@ class Table:
             return bool(field.blank) and all(value in field.blank for value in counted)
 
         return [place for place, field in enumerate(self.fields) if not self.order or not is_dull(place, field)]
+
+    @property
+    def turned(self) -> Table:
+        """Its columns as lines and its lines as columns, which the first column names."""
+        first, *others = self.fields
+        heads = [Field(str(line.values[0]), "number") for line in self.lines]
+        lines = [
+            Line((field.name, *(line.values[place] for line in self.lines))) for place, field in enumerate(others, 1)
+        ]
+        return replace(self, fields=(Field("column", "name", first.header), *heads), lines=tuple(lines), turns=False)
+
+    @property
+    def narrow(self) -> Table:
+        """Itself, or turned where it has more columns than lines."""
+        return self.turned if self.turns and len(self.fields) - 1 > len(self.lines) else self
 
     def place(self, name: str) -> int | None:
         """The index of the field of this name."""

@@ -18,14 +18,15 @@ _PARTS: dict[EntryPart, str] = {
     "kind": "by kind", "module": "by module", "operator": "by module, type and shapes", "type": "by operator",
     "kernel": "by kernel",
 }  # fmt: skip
-_RANKED = ("params", "macs", "flops", "activations", "bytes_read", "bytes_written", "ops")
+_RANKED = ("params", "macs", "flops", "peak_bytes", "activations", "bytes_read", "bytes_written", "ops")
 
 
 def comparison_sheet(comparison: Comparison, options: ViewOptions) -> Sheet:
     """The totals, and below them what was compared by kind or by module."""
     if comparison.changes:
         return _changes(comparison, options)
-    totals = [entry for entry in comparison.of_part("total") if any(entry.amounts)]
+    whole = {entry.quantity.name: entry for entry in comparison.of_part("total") if any(entry.amounts)}
+    totals = [whole[name] for name in dict.fromkeys((*_RANKED, *whole)) if name in whole]
     tables = [_side_by_side(comparison, totals, "totals")]
     for part, title in _PARTS.items():
         if found := list(comparison.of_part(part)):
@@ -61,7 +62,8 @@ def _side_by_side(comparison: Comparison, entries: Sequence[Entry], title: str) 
     if nothing:
         names = some([f"{_name(entry)} ({entry.quantity.title})" if several else _name(entry) for entry in nothing])
         remarks.append(f"nothing in any of them: {', '.join(names)}")
-    return listing(columns, something, title=title, ranked=(), remarks=tuple(remarks), main=part == "total")
+    is_total = part == "total"
+    return listing(columns, something, title=title, ranked=(), remarks=tuple(remarks), main=is_total, turns=is_total)
 
 
 # -- what changed -------------------------------------------------------------------------------------------------------
@@ -204,12 +206,13 @@ _BOTH = (
 
 
 def _sources(comparison: Comparison) -> list[str]:
-    """Each source by its whole name, with framework, mode and inputs."""
-    lines = []
+    """The sources by their whole names, with framework, mode and inputs; those with the same together."""
+    alike: dict[str, list[str]] = {}
     for source in comparison.sources:
-        facts = [fact for name, fact in source.facts.items() if fact and name != "source"]
-        lines.append(shortened(f"{source.label}: {', '.join(facts)}" if facts else source.label, LONG_LINE))
-    return lines
+        facts = ", ".join(fact for name, fact in source.facts.items() if fact and name != "source")
+        alike.setdefault(facts, []).append(source.label)
+    lines = (": ".join(filter(None, (", ".join(labels), facts))) for facts, labels in alike.items())
+    return [shortened(line, LONG_LINE) for line in lines]
 
 
 def short_titles(labels: Sequence[str]) -> list[str]:

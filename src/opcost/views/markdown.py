@@ -15,7 +15,7 @@ from opcost.views.view import Build, View, ViewOptions, column_texts
 def _write(sheet: Sheet, options: ViewOptions) -> str:
     totals = [(total.label.replace("  ", "&emsp;"), total.human, f"{total.value:,}") for total in sheet.totals]
     parts = [[f"**{markdown_text(sheet.heading[0])}**"], _bullets(" ".join(line.split()) for line in sheet.heading[1:])]
-    for table in sheet.tables:
+    for table in (table.narrow for table in sheet.tables):
         if not table.main:
             parts.append([f"**{markdown_text(table.title)}**"])
         parts += [_table(table, exact=options.exact), [f"*{markdown_text(remark)}*" for remark in table.remarks]]

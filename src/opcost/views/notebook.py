@@ -29,7 +29,7 @@ def _write(sheet: Sheet, options: ViewOptions) -> str:
         f"<p><strong>{_text(sheet.heading[0])}</strong></p>",
         *_lines((*sheet.heading[1:], *options.above, totals)),
     ]
-    for table in sheet.tables:
+    for table in (table.narrow for table in sheet.tables):
         parts += [*([] if table.main else _lines([table.title])), *_table(table, exact=options.exact)]
     parts += _lines(sheet.facts)
     for section in sheet.sections:

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
 from opcost.core.escaping import ASCII
@@ -60,6 +61,11 @@ def phase_rows(phases: Iterable[tuple[str, Cost]]) -> list[tuple[str, ...]]:
         counts, moved = (cost.macs, cost.flops), (cost.bytes_read, cost.bytes_written)
         rows.append((phase, *map(format_count, counts), *map(format_bytes, moved)))
     return rows
+
+
+def _width(rooms: Sequence[int]) -> int:
+    """Of columns of these widths, with the gaps between them."""
+    return sum(rooms) + len(GAP) * (len(rooms) - 1)
 
 
 class _Drawing:
@@ -134,7 +140,7 @@ class _Drawing:
         return drawn
 
     def _table(self, table: Table) -> Drawn:
-        """Heads, lines and totals, between rules; then remarks."""
+        """The columns that have room; all of them where the caller chose them, then below each other. Then remarks."""
         # Every visible column, with its widths
         measured = []
         for place in table.visible:
@@ -152,33 +158,53 @@ class _Drawing:
                     least = max(least, *(width_of(cut_shapes(text, 0)) for text in distinct))
                 comfort = max(least, _COMFORT[field.unit])
             measured.append(_Candidate(field, texts, natural, min(natural, comfort), min(natural, least)))
-        chosen, left_out = self._fit(measured, table.order)
+        if table.order:
+            chosen, left_out = self._fit(measured, table.order)
+            drawn = self._block(chosen, table.lines)
+            if left_out:
+                drawn += self._lines([f"no room for {', '.join(some(left_out))}"])
+        elif table.turns and _width([candidate.natural for candidate in measured]) > self._width:
+            return self._table(table.turned)
+        else:
+            blocks = [self._block(block, table.lines) for block in self._blocks(measured)]
+            drawn = [line for block in blocks for line in ([], *block)][1:]
+        return drawn + self._lines(table.remarks)
+
+    def _block(self, chosen: list[_Candidate], lines: Sequence[Line]) -> Drawn:
+        """Columns beside each other: heads, lines and totals, between rules."""
         widths = self._share_room(chosen)
         heads = [
             (pad(candidate.field.header, room, left=candidate.field.textual) + GAP, BOLD)
             for candidate, room in zip(chosen, widths, strict=True)
         ]
-        rule = [(self._spell("─") * (sum(widths) + len(GAP) * (len(widths) - 1)), GREY)]
+        rule = [(self._spell("─") * _width(widths), GREY)]
         drawn: Drawn = [heads, rule]
         totals: Drawn = []
-        columns = [self._cells(candidate, table.lines, room) for candidate, room in zip(chosen, widths, strict=True)]
-        for line, *cells in zip(table.lines, *columns, strict=True):
+        columns = [self._cells(candidate, lines, room) for candidate, room in zip(chosen, widths, strict=True)]
+        for line, *cells in zip(lines, *columns, strict=True):
             (totals if line.role == "total" else drawn).append([piece for cell in cells for piece in cell])
-        if totals:
-            drawn += [rule, *totals]
-        if left_out:
-            drawn += self._lines([f"no room for {', '.join(some(left_out))}"], GREY if table.order else WARNING)
-        return drawn + self._lines(table.remarks)
+        return [*drawn, rule, *totals] if totals else drawn
+
+    def _blocks(self, measured: list[_Candidate]) -> list[list[_Candidate]]:
+        """All columns, in as many blocks as their least widths need; each begins with the columns that name its lines."""
+        if _width([candidate.least for candidate in measured]) <= self._width:
+            return [measured]
+        named = [*takewhile(lambda candidate: candidate.field.unit in ("name", "text"), measured[:-1])] or measured[:1]
+        used = [candidate.comfort for candidate in named]
+        if _width(used) > self._width // 2:
+            used = [candidate.least for candidate in named]
+        blocks: list[list[_Candidate]] = []
+        widths: list[int] = []
+        for candidate in measured[len(named) :]:
+            if not blocks or _width([*widths, candidate.least]) > self._width:
+                blocks.append([*named])
+                widths = [*used]
+            blocks[-1].append(candidate)
+            widths.append(candidate.least)
+        return blocks
 
     def _fit(self, measured: list[_Candidate], ranked: Sequence[str]) -> tuple[list[_Candidate], list[str]]:
         """The columns that have room, in their order, and the names of those that have none."""
-        if not ranked:
-            used = -len(GAP)
-            for place, candidate in enumerate(measured):
-                used += len(GAP) + candidate.least
-                if used > self._width and place:
-                    return measured[:place], [left.field.name for left in measured[place:]]
-            return measured, []
         by_name = {candidate.field.name: candidate for candidate in measured}
         order = [name for name in ranked if name in by_name]
         taken = set(order[:_ALWAYS])
@@ -194,7 +220,7 @@ class _Drawing:
     def _share_room(self, chosen: list[_Candidate]) -> list[int]:
         """A width for each column: what is comfortable, then more where there is room (names first) or less (names last)."""
         widths = [candidate.comfort for candidate in chosen]
-        room = self._width - sum(widths) - len(GAP) * (len(widths) - 1)
+        room = self._width - _width(widths)
         elastic = sorted(
             (place for place, candidate in enumerate(chosen) if candidate.field.textual),
             key=lambda place: _LEFT.index(chosen[place].field.unit),

@@ -9,65 +9,13 @@ from typing import Any
 
 import pytest
 from page_subjects import HOSTILE, checkpoint, comparison, many, page_of, profile, report, sweep
+from page_tree import ROWS, cell_of, line_of, names_of
 from playwright.sync_api import expect
 
 from opcost.core.units import format_bytes, format_count, format_time
 from opcost.views.html import HTML, bundle
 
 Show = Callable[..., Any]
-ROWS = ".tree tbody tr[data-place]"
-
-
-def names(page: Any) -> list[str]:
-    return [text.replace("▸", "").replace("▾", "") for text in page.locator(f"{ROWS} td:first-child").all_inner_texts()]
-
-
-# -- the tree ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_tree_opens_closes_and_adds_up(show: Show) -> None:
-    page = show(HTML.render(report()))
-    assert names(page)[:5] == ["Net", "block0", "layer0", "layer1", "layer2"]
-    page.locator(f"{ROWS} .fold").nth(1).click()
-    assert names(page)[:3] == ["Net", "block0", "block1"]
-    # 4 blocks of 3 layers with 6 operators of 1000, 2000 and 3000 MACs.
-    assert page.locator(f"{ROWS} td").nth(3).inner_text() == format_count(4 * 6 * 6000)
-    page.get_by_role("button", name="FLOPs").click()
-    assert page.locator(f"{ROWS} td").nth(3).inner_text() == format_count(2 * 4 * 6 * 6000)
-    page.get_by_role("button", name="own", exact=True).click()
-    assert page.locator(f"{ROWS} td").nth(3).inner_text() == "–"
-
-
-def test_siblings_are_sorted_by_a_column_and_back(show: Show) -> None:
-    page = show(HTML.render(report()))
-    head = page.get_by_role("columnheader", name="params")
-    head.get_by_role("button").click()
-    assert head.get_attribute("aria-sort") == "descending"
-    assert names(page)[:5] == ["Net", "block3", "layer2", "layer1", "layer0"]
-    head.get_by_role("button").click()
-    assert head.get_attribute("aria-sort") == "ascending"
-    assert names(page)[1] == "block0"
-
-
-def test_words_find_lines_at_any_depth(show: Show) -> None:
-    page = show(HTML.render(report()))
-    page.get_by_label("Find a module").fill("block2 LAYER1")
-    expect(page.locator(ROWS)).to_have_count(1)
-    assert names(page) == ["layer1"]
-    page.get_by_label("Find a module").fill("")
-    expect(page.locator(ROWS)).to_have_count(1 + 4 + 12)
-
-
-def test_the_keyboard_walks_opens_and_closes(show: Show) -> None:
-    page = show(HTML.render(report()))
-    page.locator(ROWS).first.focus()
-    page.keyboard.press("ArrowDown")
-    assert page.locator('.tree tr[aria-selected="true"] td:first-child').inner_text().endswith("block0")
-    page.keyboard.press("ArrowLeft")
-    assert page.locator('.tree tr[aria-selected="true"]').get_attribute("aria-expanded") == "false"
-    page.keyboard.press("End")
-    assert page.locator('.tree tr[aria-selected="true"] td:first-child').inner_text().endswith("layer2")
-    assert page.evaluate("document.activeElement.getAttribute('aria-selected')") == "true"
 
 
 # -- one choice for all views ------------------------------------------------------------------------------------------
@@ -75,14 +23,14 @@ def test_the_keyboard_walks_opens_and_closes(show: Show) -> None:
 
 def test_what_is_chosen_in_one_view_is_chosen_in_all(show: Show) -> None:
     page = show(HTML.render(report()))
-    page.locator(ROWS).filter(has_text="block1").first.click()
+    line_of(page, "block1").click()
     assert page.locator(".details h2").inner_text() == "block1"
     assert page.locator(".area.chosen").count() == 1
     page.get_by_role("tab", name="Operators").click()
     page.get_by_label("of the chosen module").check()
     assert page.locator("#view-operators output").inner_text() == "18 of 72"
     page.locator("#view-operators tbody tr[data-place]").nth(2).click()
-    assert page.locator('.tree tr[aria-selected="true"] td:first-child').inner_text().endswith("layer0")
+    assert page.locator('.tree tr[aria-selected="true"] .name').inner_text() == "layer0"
     page.get_by_role("tab", name="Roofline").click()
     assert page.locator(".point.chosen").count() == 1
     page.get_by_role("tab", name="Memory").click()
@@ -107,7 +55,7 @@ def test_the_map_goes_in_and_out(show: Show) -> None:
 
 def test_a_link_shows_what_its_sender_saw(show: Show) -> None:
     page = show(HTML.render(report()))
-    page.locator(ROWS).filter(has_text="block1").first.click()
+    line_of(page, "block1").click()
     page.get_by_role("button", name="kB").click()
     page.get_by_role("tab", name="Roofline").click()
     page.get_by_label("Device").select_option("a100")
@@ -125,7 +73,7 @@ def test_a_fragment_of_nonsense_does_no_harm(show: Show) -> None:
         HTML.render(report()),
         fragment="sel=%3Cb%3E&view=nowhere&open=zz.!&sort=-x&zoom=no&qty=q&dev=d&from=x&theme=q&tables=0~-x~%25E0%25A4%7C~~~",
     )
-    assert names(page)[0] == "Net"
+    assert names_of(page)[0] == "Net"
 
 
 # -- numbers and texts -------------------------------------------------------------------------------------------------
@@ -168,7 +116,7 @@ def test_tables_are_copied_as_markdown_and_csv(show: Show) -> None:
     page.get_by_role("button", name="Copy module tree as Markdown").click()
     page.wait_for_selector("text=copied")
     text = page.evaluate(copied)
-    assert text.startswith("| module | type | params | MACs |")
+    assert text.startswith("| module | type | input | output | params | MACs | share |")
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines()}) == 1
     assert "<b" not in text
     page.get_by_role("button", name="Copy module tree as CSV").click()
@@ -183,8 +131,8 @@ def test_what_is_not_counted_is_an_alert(show: Show) -> None:
     assert "odd" in page.locator(".alert").inner_text()
     # MACs, FLOPs, activations, bytes read and written, peak memory
     assert page.locator(".totals .partial").count() == 6
-    assert page.locator(f"{ROWS}.partial td:first-child").all_inner_texts()[0].endswith("Net")
-    assert page.locator(f"{ROWS} td").nth(3).inner_text().startswith("≥")
+    assert page.locator(f"{ROWS}.partial .name").first.inner_text() == "Net"
+    assert cell_of(page, 0, "MACs").startswith("≥")
 
 
 @pytest.mark.parametrize(("view", "heading"), [("memory", "operator 2"), ("roofline", "operator ")])

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from page_subjects import report
+from page_tree import line_of
 from playwright.sync_api import expect
 
 
@@ -34,7 +35,7 @@ def test_a_served_page_follows_its_source_and_keeps_what_was_chosen(browser: Any
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
     page.goto(address)
-    page.locator(".tree tbody tr[data-place]").filter(has_text="block1").first.click()
+    line_of(page, "block1").click()
     expect(page.locator(".details h2")).to_have_text("block1")
     expect(page.locator(".facts")).to_contain_text("all 72 operators")
     page.wait_for_url("**#*sel=block1*")

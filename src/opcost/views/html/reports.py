@@ -1,5 +1,6 @@
 """Sheets and reports as the page has them: columns, tables, trees and graphs; of comparisons and sweeps also bars and curves."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ from opcost.core.devices import DEVICES
 from opcost.core.escaping import printable
 from opcost.core.graph import FLOPS_PER_MAC, Phase, TensorSpec
 from opcost.core.limits import LATENCY, QUANTITIES, Quantity
-from opcost.core.report import Report, Row
+from opcost.core.report import ModuleCost, Report, Row
 from opcost.core.results import Comparison, Entry, Sweep
 from opcost.core.scan import Scan
 from opcost.core.sheet import Amount, Cell, Field, Section, Sheet, Table, Total
@@ -41,9 +42,9 @@ def column_of(name: str, title: str, unit: str, values: Iterable[Any], **more: A
     return {"name": name, "title": title, "unit": unit, **more} | cells
 
 
-def shapes_of(specs: Sequence[TensorSpec]) -> str:
-    """Shapes on one line, the commonest element type left out."""
-    return ", ".join(str(spec) if spec.dtype == "float32" else f"{spec} {spec.dtype}" for spec in specs)
+def shapes_of(specs: Sequence[TensorSpec], usual: str = "float32") -> str:
+    """Shapes on one line, the usual element type left out."""
+    return ", ".join(str(spec) if spec.dtype == usual else f"{spec} {spec.dtype}" for spec in specs)
 
 
 def table_of(table: Table, title: str | None = None) -> PageData:
@@ -291,7 +292,16 @@ def _tree(report: Report) -> PageData:
     live = {found.module: found.bytes for found in (report.memory.holders if report.memory else ())}
     if any(module.path in live for module in modules):
         own = [live.get(module.path, 0) for module in modules]
-        quantities.append({"name": "live", "title": "live at the peak", "unit": "bytes", "own": own})
+        remark = "bytes that the module's operators have allocated at the peak of memory"
+        place = next(at for at, each in enumerate(quantities) if each["name"] == "flops") + 1
+        quantities.insert(place, {"name": "live", "title": "at peak", "unit": "bytes", "remark": remark, "own": own})
+    dtypes = Counter(spec.dtype for module in modules for spec in (*module.inputs, *module.outputs))
+    usual = max(dtypes, key=dtypes.__getitem__, default="float32")
+
+    def shapes(name: str, title: str, specs: Callable[[ModuleCost], Sequence[TensorSpec]]) -> PageData:
+        texts = [shapes_of(specs(module), usual) for module in modules]
+        return column_of(name, title, "shapes", texts, shown=True, remark=f"{usual} where no element type is written")
+
     return {
         "noun": "module",
         "root": printable(modules[0].type or report.meta.get("source", "") or "model"),
@@ -302,8 +312,8 @@ def _tree(report: Report) -> PageData:
         "type": words_of(module.type for module in modules),
         "quantities": quantities,
         "details": [
-            column_of("in", "input", "shapes", [shapes_of(module.inputs) for module in modules], shown=True),
-            column_of("out", "output", "shapes", [shapes_of(module.outputs) for module in modules], shown=True),
+            shapes("in", "input", lambda module: module.inputs),
+            shapes("out", "output", lambda module: module.outputs),
             column_of("calls", "calls", "number", [module.calls for module in modules]),
             column_of("extra", "made with", "text", [module.extra for module in modules]),
             column_of("same", "same as", "name", [module.same_as or "" for module in modules]),

@@ -3,8 +3,9 @@
 import { data } from "./data.js";
 import { chooser, make } from "./dom.js";
 import { formatAs } from "./format.js";
-import { Grid, isTextual, LINE, sortRows } from "./grid.js";
+import { Grid, LINE, sortRows } from "./grid.js";
 import { setState, state, whenChanged } from "./state.js";
+import { isTextual } from "./widths.js";
 
 const amountsOf = (unit, read) => data.compared.sources.map((label, place) => ({
   name: `source${place}`, title: label.split("/").at(-1), remark: label, unit, of: (row) => read(row)[place], mark: (row, text) => (read(row)[place] === null ? "" : text),

@@ -2,18 +2,22 @@
 
 import { announce, copyText, make } from "./dom.js";
 import { formatAmount, formatAs } from "./format.js";
+import { columnsThatFit, isTextual, needOf, Ruler, spreadColumns } from "./widths.js";
 
 export const LINE = 24;
+// A line of a narrow screen: the name, and its most important numbers below it.
+const TWO_LINES = 46;
+const narrow = matchMedia("(max-width: 560px)");
 const MARGIN = 8;
 const MOST_PRINTED = 3000;
 const SAMPLE = 200;
 // A sheet is so wide, and its letters are so much smaller.
 const PAPER = 715;
 const SMALLER = 10 / 13;
-const INDENT = 14;
-const ROOM = {
-  name: { least: 120, most: 340 }, text: { least: 60, most: 230 }, shapes: { least: 90, most: 230 }, number: { least: 56, most: 170 },
-};
+const INDENT = 12;
+const FOLD = 14;
+const DEEPEST = 6;
+const GAP = 8;
 
 export function cellText(column, row) {
   const value = column.of(row);
@@ -28,8 +32,6 @@ export function sortValue(column, row) {
   return plain === "" ? null : plain;
 }
 
-export const isTextual = (column) => ["name", "text", "shapes"].includes(column.unit);
-
 // What is missing comes last in both directions; equal lines keep their order.
 export function sortRows(rows, column, rising) {
   const keyed = rows.map((row, place) => [sortValue(column, row), place, row]);
@@ -41,151 +43,225 @@ export function sortRows(rows, column, rising) {
   return keyed.map((entry) => entry[2]);
 }
 
-// `owner` may tell: all rows that there can be, level(row), opened(row) -> true, false or null, toggle(row), select(row), isChosen(row), roleOf(row), sort(name).
+// A column may have: `part` (a bar), `mark` (its text changed), `rank` (shown while there is room), `brief` (its place below the
+// name on a narrow screen), `beside` (no column, but this text after the name), `full` (the name in full).
+// `owner` may have: all rows that there can be, level(row), opened(row) -> true, false or null, toggle(row), select(row),
+// isChosen(row), roleOf(row), run(row) -> { text, title, act } of a button beside the name, sort(name), columns() -> names or null.
 export class Grid {
   constructor(label, columns, owner = {}) {
     this.label = label;
-    this.columns = columns;
+    this.every = columns;
     this.owner = owner;
     this.rows = [];
     this.first = -1;
-    this.lines = [];
+    this.sorted = ["", false];
+    this.needs = null;
+    this.line = LINE;
     this.above = spacer(columns.length);
     this.below = spacer(columns.length);
     this.body = make("tbody", {}, this.above, this.below);
-    this.heads = columns.map((column) => this.head(column));
     this.table = make(
       "table",
-      { role: owner.level ? "treegrid" : "grid", "aria-label": label, "aria-colcount": columns.length },
-      (this.cols = make("colgroup", {}, ...columns.map(() => make("col")))),
-      make("thead", {}, make("tr", { role: "row" }, ...this.heads)),
+      { role: owner.level ? "treegrid" : "grid", "aria-label": label },
+      (this.cols = make("colgroup")),
+      make("thead", {}, (this.head = make("tr", { role: "row" }))),
       this.body,
     );
     this.element = make("div", { class: "grid", tabindex: "0", role: "group", "aria-label": `${label}, scrolls` }, this.table);
+    this.ruler = new Ruler(this.element);
+    this.display(columns.filter((column) => !column.beside));
     this.element.addEventListener("scroll", () => this.draw());
     this.element.addEventListener("keydown", (event) => this.key(event));
     this.body.addEventListener("click", (event) => this.click(event));
-    new ResizeObserver(() => this.draw(true)).observe(this.element);
+    new ResizeObserver(() => {
+      this.arrange();
+      this.draw(true);
+    }).observe(this.element);
     addEventListener("beforeprint", () => this.print(true));
     addEventListener("afterprint", () => this.print(false));
   }
 
-  head(column) {
-    const button = make("button", { type: "button", text: column.title, title: column.remark ?? column.title });
-    button.addEventListener("click", () => this.owner.sort?.(column.name));
-    return make("th", { scope: "col", role: "columnheader", class: isTextual(column) ? "text" : "" }, button);
+  // Shows these columns; lines are made anew.
+  display(columns) {
+    this.columns = columns;
+    this.lines = [];
+    this.cols.replaceChildren(...columns.map(() => make("col")));
+    this.head.replaceChildren(...columns.map((column) => {
+      const button = make("button", { type: "button", text: column.title, title: column.remark ?? column.title });
+      button.addEventListener("click", () => this.owner.sort?.(column.name));
+      return make("th", { scope: "col", role: "columnheader", class: isTextual(column) ? "text" : "" }, button);
+    }));
+    this.table.setAttribute("aria-colcount", columns.length);
+    this.markSort(...this.sorted);
   }
 
   retitle(name, title) {
-    const place = this.columns.findIndex((column) => column.name === name);
-    this.heads[place].firstChild.textContent = title;
+    const column = this.every.find((one) => one.name === name);
+    if (column.title === title) return;
+    column.title = title;
+    this.display(this.columns);
   }
 
   markSort(name, rising) {
-    this.columns.forEach((column, place) => {
-      if (column.name === name) this.heads[place].setAttribute("aria-sort", rising ? "ascending" : "descending");
-      else this.heads[place].removeAttribute("aria-sort");
-    });
+    this.sorted = [name, rising];
+    this.columns.forEach((column, place) => put(this.head.children[place], "aria-sort", column.name === name ? (rising ? "ascending" : "descending") : null));
   }
 
   show(rows) {
     this.rows = rows;
-    if (!this.measured && rows.length) this.measure();
     this.table.setAttribute("aria-rowcount", rows.length + 1);
+    if (!this.needs) this.arrange();
     this.draw(true);
   }
 
-  // Columns are as wide as what a sample of their lines and their titles need, and stay so.
+  // -- columns --------------------------------------------------------------------------------------------------------
+
+  // What the columns need for a sample of their lines; what is wider is seen when it is drawn.
   measure() {
-    this.measured = true;
     const some = (rows) => rows.filter((_, place) => place % Math.max(1, Math.floor(rows.length / SAMPLE)) === 0);
     const seen = some(this.rows);
     const all = this.owner.all ? some(this.owner.all) : seen;
-    const pen = document.createElement("canvas").getContext("2d");
-    const { fontFamily, fontSize } = getComputedStyle(document.body);
-    const wide = (text, weight) => {
-      pen.font = `${weight} ${fontSize} ${fontFamily}`;
-      return pen.measureText(text).width;
-    };
-    const widths = this.columns.map((column, index) => {
-      const { least, most } = ROOM[column.unit] ?? ROOM.number;
-      const indent = (row) => (index === 0 && this.owner.level ? INDENT * (this.owner.level(row) + 1) : 0);
-      const needs = (row) => indent(row) + wide(cellText(column, row), this.owner.roleOf?.(row) === "total" ? 600 : 400);
-      // Names of lines that are not opened yet may be long without end; what else they tell is short.
-      const room = 18 + (index ? all : seen).reduce((most, row) => Math.max(most, needs(row)), wide(`${column.title} ▲`, 600));
-      return Math.round(Math.max(column.least ?? least, Math.min(column.most ?? most, room)));
-    });
-    this.widths = widths;
-    let left = PAPER / SMALLER;
-    this.fitting = widths.map((width) => (left -= width) >= 0);
-    this.spread(1);
+    const titles = this.every.map((column) => [`${column.title} ▲`, true]);
+    this.ruler.learn(titles);
+    const titled = titles.map((title) => this.ruler.of(...title));
+    // Names of lines that are not opened yet may be long without end; what else they have is short.
+    this.needs = this.needed(this.every, (place) => (place ? all : seen), titled);
   }
 
-  spread(scale) {
-    this.widths.forEach((width, place) => { this.cols.children[place].style.width = `${width * scale}px`; });
-    this.table.style.minWidth = scale < 1 ? "0" : `${this.widths.reduce((sum, width) => sum + width, 0)}px`;
+  needed(columns, rowsOf, least) {
+    const texts = columns.map((column, place) => rowsOf(place).map((row) => this.textsOf(column, row)));
+    this.ruler.learn(texts.flat(2));
+    const width = (parts) => parts.reduce((sum, [text, bold]) => sum + GAP + this.ruler.of(text, bold), -GAP);
+    return columns.map((column, place) => needOf(column, [least[place], ...rowsOf(place).map((row, at) =>
+      width(texts[place][at]) + (column === this.every[0] ? this.indent(row) : 0))]));
+  }
+
+  // The texts in a cell, bold or not: of the name, also those beside it.
+  textsOf(column, row) {
+    const own = [cellText(column, row), ["total", "group"].includes(this.owner.roleOf?.(row))];
+    if (column !== this.every[0]) return [own];
+    const run = this.owner.run?.(row);
+    return [own, ...(run ? [[`${run.text}     `, false]] : []), ...this.every.filter((one) => one.beside).map((one) => [one.beside(row), false])];
+  }
+
+  indent(row) {
+    return this.owner.level ? FOLD + INDENT * this.owner.level(row) : 0;
+  }
+
+  // Which columns there is room for, and how wide they are.
+  arrange() {
+    if (this.printing || !this.rows.length || !this.element.offsetParent) return;
+    if (!this.needs) this.measure();
+    const chosen = this.owner.columns?.();
+    const room = this.element.clientWidth;
+    const own = this.every.filter((column, place) => !column.beside && (!chosen || !place || chosen.has(column.name)));
+    const isBrief = narrow.matches && own.some((column) => column.brief);
+    const columns = isBrief ? [own[0], ...own.filter((column) => column.brief).sort((a, b) => a.brief - b.brief)] : chosen ? own : columnsThatFit(own, this.needsOf(own), room);
+    this.line = isBrief ? TWO_LINES : LINE;
+    this.element.classList.toggle("brief", isBrief);
+    if (columns.length !== this.columns.length || columns.some((column, place) => column !== this.columns[place])) this.display(columns);
+    this.spread();
+  }
+
+  needsOf(columns) {
+    return columns.map((column) => this.needs[this.every.indexOf(column)]);
+  }
+
+  spread(widths = spreadColumns(this.needsOf(this.columns), this.element.clientWidth)) {
+    widths.forEach((width, place) => { this.cols.children[place].style.width = `${width}px`; });
+    this.table.style.width = `${widths.reduce((sum, width) => sum + width, 0)}px`;
+  }
+
+  // Numbers are never cut: a column grows when one that is drawn needs more.
+  widen(rows) {
+    const columns = this.columns.filter((column, place) => !place || !isTextual(column));
+    const needs = this.needed(columns, () => rows, columns.map(() => 0));
+    const grown = columns.filter((column, place) => {
+      const at = this.every.indexOf(column);
+      if (needs[place].most <= this.needs[at].most) return false;
+      this.needs[at] = needs[place];
+      return true;
+    });
+    if (grown.length) this.arrange();
   }
 
   // Columns to the right that a sheet of paper has no room for are left out on it, and named.
   leaveOut(begins) {
-    if (!this.measured) return;
-    this.spread(begins ? SMALLER : 1);
-    const lacking = this.columns.filter((_, place) => !this.fitting[place]);
-    if (!lacking.length) return;
-    const rows = [this.cols, this.heads[0].parentNode, ...this.lines];
-    for (const row of rows) this.fitting.forEach((fits, place) => { row.children[place].hidden = begins && !fits; });
-    if (begins) this.element.after((this.remark = make("p", { class: "faint", text: `not on paper: ${lacking.map((column) => column.title).join(", ")}` })));
-    else this.remark?.remove();
+    if (!begins) {
+      this.remark?.remove();
+      this.arrange();
+      return;
+    }
+    if (!this.needs) return;
+    const columns = this.columns;
+    let left = PAPER / SMALLER;
+    const fitting = columns.filter((_, place) => (left -= this.needsOf(columns)[place].most) >= 0);
+    if (fitting.length < columns.length) {
+      const lacking = columns.filter((column) => !fitting.includes(column)).map((column) => column.title);
+      this.element.after((this.remark = make("p", { class: "faint", text: `not on paper: ${lacking.join(", ")}` })));
+      this.display(fitting);
+    }
+    this.spread(this.needsOf(fitting).map((need) => need.most * SMALLER));
   }
+
+  // -- lines ----------------------------------------------------------------------------------------------------------
 
   reveal(row) {
     const place = this.rows.indexOf(row);
     if (place < 0) return;
-    const top = place * LINE;
+    const top = place * this.line;
     const { scrollTop, clientHeight } = this.element;
-    if (top < scrollTop || top > scrollTop + clientHeight - 3 * LINE) this.element.scrollTop = top - clientHeight / 3;
+    if (top < scrollTop || top > scrollTop + clientHeight - 3 * this.line) this.element.scrollTop = top - clientHeight / 3;
     this.draw(true);
   }
 
   draw(anew = false) {
     if (this.printing) return;
-    const room = Math.ceil((this.element.clientHeight || 600) / LINE) + 2 * MARGIN;
-    const first = Math.max(0, Math.min(Math.floor(this.element.scrollTop / LINE) - MARGIN, this.rows.length - room));
+    const room = Math.ceil((this.element.clientHeight || 600) / this.line) + 2 * MARGIN;
+    const first = Math.max(0, Math.min(Math.floor(this.element.scrollTop / this.line) - MARGIN, this.rows.length - room));
     if (!anew && Math.abs(first - this.first) < MARGIN / 2) return;
     this.first = first;
-    const held = this.body.contains(document.activeElement);
+    const hasFocus = this.body.contains(document.activeElement);
     const end = Math.min(this.rows.length, first + room);
     this.lay(first, end);
-    if (held) this.body.querySelector('tr[tabindex="0"]')?.focus({ preventScroll: true });
+    if (hasFocus) this.body.querySelector('tr[tabindex="0"]')?.focus({ preventScroll: true });
   }
 
   // On paper nothing scrolls, so all lines are laid, and stay while the paper is measured.
   print(begins) {
+    const rows = this.rows.slice(0, MOST_PRINTED);
+    if (begins && this.needs) this.widen(rows);
     this.printing = begins;
-    if (begins) this.lay(0, Math.min(this.rows.length, MOST_PRINTED));
     this.leaveOut(begins);
-    if (!begins) this.draw(true);
+    if (begins) this.lay(0, rows.length);
+    else this.draw(true);
   }
 
   // Lines are elements that are filled anew, since to make them takes longer.
   lay(first, end) {
+    const rows = this.rows.slice(first, end);
+    if (this.needs && !this.printing) this.widen(rows);
     // One line can be reached with the tabulator: what is chosen, or else the first in sight.
-    let reachable = Math.min(Math.ceil(this.element.scrollTop / LINE), end - 1);
+    let reachable = Math.min(Math.ceil(this.element.scrollTop / this.line), end - 1);
     for (let place = first; place < end; place += 1) if (this.owner.isChosen?.(this.rows[place])) reachable = place;
-    const count = Math.max(0, end - first);
-    if (this.lines.length !== count) {
-      while (this.lines.length < count) this.lines.push(this.blank());
-      this.lines.length = count;
+    if (this.lines.length !== rows.length || !this.lines.length) {
+      while (this.lines.length < rows.length) this.lines.push(this.blank());
+      this.lines.length = rows.length;
       this.body.replaceChildren(this.above, ...this.lines, this.below);
     }
-    space(this.above, first);
-    space(this.below, this.rows.length - end);
-    this.lines.forEach((line, at) => this.fill(line, this.rows[first + at], first + at, reachable));
+    space(this.above, first * this.line);
+    space(this.below, (this.rows.length - end) * this.line);
+    this.lines.forEach((line, at) => this.fill(line, rows[at], first + at, reachable));
   }
 
   blank() {
-    return make("tr", { role: "row" }, ...this.columns.map((column, index) => make("td", { role: index ? "gridcell" : "rowheader" },
-      index === 0 && this.owner.level ? make("span", { class: "fold", "aria-hidden": "true" }) : null, "")));
+    const [name, ...others] = this.columns;
+    const fold = this.owner.level ? make("span", { class: "fold", "aria-hidden": "true" }) : null;
+    const run = this.owner.run ? make("button", { type: "button", class: "run" }) : null;
+    const besides = this.every.filter((column) => column.beside).map(() => make("span", { class: "beside" }));
+    return make("tr", { role: "row" },
+      make("td", { role: "rowheader", class: classOf(name) }, fold, make("span", { class: "name" }), run, ...besides),
+      ...others.map((column) => make("td", { role: "gridcell", "data-title": column.brief ? column.title : null }, "")));
   }
 
   fill(line, row, place, reachable) {
@@ -201,17 +277,43 @@ export class Grid {
     this.columns.forEach((column, index) => {
       const cell = line.children[index];
       const text = cellText(column, row);
+      if (column.part) cell.style.backgroundSize = `${(100 * Math.max(0, Math.min(1, column.part(row) || 0))).toFixed(2)}% 100%`;
+      if (!index) {
+        this.fillName(line, row, text, opened, place === reachable);
+        return;
+      }
       const value = column.of(row);
       const change = Array.isArray(value) && value[3] ? (value[0] > 0 ? " more" : value[0] < 0 ? " less" : " same") : "";
       put(cell, "class", classOf(column) + change);
-      put(cell, "title", text.length > 14 ? text : null);
-      if (index === 0 && owner.level) {
-        cell.style.paddingLeft = `${6 + INDENT * owner.level(row)}px`;
-        cell.firstChild.textContent = opened === null ? "" : opened ? "▾" : "▸";
-      }
-      if (column.part) cell.style.backgroundSize = `${(100 * Math.max(0, Math.min(1, column.part(row) || 0))).toFixed(2)}% 100%`;
+      put(cell, "title", isTextual(column) && text.length > 9 ? text : null);
+      cell.hidden = this.line === TWO_LINES && text === "–";
       if (cell.lastChild.data !== text) cell.lastChild.data = text;
     });
+  }
+
+  fillName(line, row, text, opened, isReachable) {
+    const { owner } = this;
+    const cell = line.firstChild;
+    const parts = [...cell.children];
+    if (owner.level) {
+      const level = owner.level(row);
+      if (this.line === TWO_LINES) line.style.paddingLeft = `${FOLD + 6 + INDENT * Math.min(level, DEEPEST)}px`;
+      else cell.style.paddingLeft = `${6 + INDENT * level}px`;
+      parts.shift().textContent = opened === null ? "" : opened ? "▾" : "▸";
+    }
+    parts.shift().textContent = text;
+    if (owner.run) {
+      const run = owner.run(row);
+      const button = parts.shift();
+      button.hidden = !run;
+      button.textContent = run?.text ?? "";
+      put(button, "title", run?.title ?? null);
+      put(button, "tabindex", isReachable ? "0" : "-1");
+    }
+    const besides = this.every.filter((column) => column.beside);
+    parts.forEach((part, place) => { part.textContent = ` ${besides[place].beside(row)}`; });
+    const [name] = this.columns;
+    put(cell, "title", [name.full ? name.full(row) : text, ...besides.map((column) => column.beside(row))].filter(Boolean).join("  "));
   }
 
   click(event) {
@@ -219,6 +321,7 @@ export class Grid {
     if (!line) return;
     const row = this.rows[Number(line.dataset.place)];
     if (event.target.classList.contains("fold")) this.owner.toggle?.(row);
+    else if (event.target.classList.contains("run")) this.owner.run(row).act();
     else this.choose(row);
   }
 
@@ -229,12 +332,12 @@ export class Grid {
   }
 
   key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || (event.target.tagName === "BUTTON" && [" ", "Enter"].includes(event.key))) return;
     const line = event.target.closest?.("tr[data-place]") ?? this.body.querySelector('tr[tabindex="0"]');
     if (!line || !this.owner.select) return;
     const place = Number(line.dataset.place);
     const row = this.rows[place];
-    const page = Math.max(1, Math.floor(this.element.clientHeight / LINE) - 2);
+    const page = Math.max(1, Math.floor(this.element.clientHeight / this.line) - 2);
     const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -this.rows.length, End: this.rows.length };
     if (event.key in moves) {
       const next = this.rows[Math.max(0, Math.min(this.rows.length - 1, place + moves[event.key]))];
@@ -250,18 +353,20 @@ export class Grid {
 
   // -- as text --------------------------------------------------------------------------------------------------------
 
+  // The columns that are shown.
   markdown() {
     const tame = (text) => text.replace(/[\\`*_[\]<>&|~#]/g, (found) => (found === "<" ? "&lt;" : `\\${found}`)).replace(/\s/g, " ");
     const indent = (row, place) => (place === 0 && this.owner.level ? "\u00a0\u00a0".repeat(this.owner.level(row)) : "");
+    const columns = this.every.filter((column) => column.beside || this.columns.includes(column));
     const lines = [
-      this.columns.map((column) => tame(titleOf(this, column))),
-      this.columns.map((column) => (isTextual(column) ? "---" : "---:")),
-      ...this.rows.map((row) => this.columns.map((column, place) => indent(row, place) + tame(cellText(column, row)))),
+      columns.map((column) => tame(column.title)),
+      columns.map((column) => (isTextual(column) ? "---" : "---:")),
+      ...this.rows.map((row) => columns.map((column, place) => indent(row, place) + tame(cellText(column, row)))),
     ];
     return lines.map((cells) => `| ${cells.join(" | ")} |\n`).join("");
   }
 
-  // Numbers as they are, in no unit but the smallest; a text that a spreadsheet would run as a formula is marked as text.
+  // All columns, numbers as they are, in no unit but the smallest; a text that a spreadsheet would run as a formula is marked as text.
   csv() {
     const tame = (text) => (/^[\s'"`]*[=+\-@＝＋－＠]/.test(text) ? `'${text}` : text);
     const written = (value) => {
@@ -271,8 +376,8 @@ export class Grid {
       return /[",\n\r]/.test(plain) ? `"${tame(plain).replaceAll('"', '""')}"` : tame(plain);
     };
     const lines = [
-      this.columns.map((column) => written(column.title || column.name)),
-      ...this.rows.map((row) => this.columns.map((column) => written(column.full ? column.full(row) : column.of(row)))),
+      this.every.map((column) => written(column.title || column.name)),
+      ...this.rows.map((row) => this.every.map((column) => written(column.full ? column.full(row) : column.of(row)))),
     ];
     return lines.map((cells) => `${cells.join(",")}\n`).join("");
   }
@@ -294,10 +399,6 @@ export class Grid {
   }
 }
 
-function titleOf(grid, column) {
-  return grid.heads[grid.columns.indexOf(column)].firstChild.textContent;
-}
-
 function classOf(column) {
   return `${isTextual(column) ? "text" : "number"}${column.part ? " bar" : ""}${column.name === "note" ? " flag" : ""}`;
 }
@@ -307,10 +408,10 @@ function put(element, name, value) {
   else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
 }
 
-// A line that stands for all those that are out of sight.
+// A line in place of all those that are out of sight.
 const spacer = (columns) => make("tr", { "aria-hidden": "true", class: "spacer" }, make("td", { colspan: columns, style: { padding: "0", border: "0" } }));
 
-function space(line, count) {
-  line.hidden = count <= 0;
-  line.firstChild.style.height = `${Math.max(0, count) * LINE}px`;
+function space(line, height) {
+  line.hidden = height <= 0;
+  line.firstChild.style.height = `${Math.max(0, height)}px`;
 }

@@ -1,48 +1,73 @@
 // The tree as a table: opens and closes, sorts among siblings, finds by words, with bars and own or total amounts.
 
+import { chosenColumns, columnChooser } from "./columns.js";
 import { isPartial, quantityOf, tree } from "./data.js";
 import { chooser, make, switcher } from "./dom.js";
 import { formatAs } from "./format.js";
-import { Grid, isTextual, sortRows } from "./grid.js";
+import { Grid, sortRows } from "./grid.js";
+import { keepOpened, levels, openedModules, openTo, openToLevel } from "./opening.js";
+import { hits, isHit, searchField } from "./search.js";
 import { chosenNode, choose } from "./selection.js";
 import { setState, state, whenChanged } from "./state.js";
+import { isTextual } from "./widths.js";
 
-const ROOM = 40;
+// Quantities that are shown before the shapes; others only where there is room.
+const FIRST = 3;
 
-export const workName = (name) => (name === "macs" && quantityOf("flops") ? state.work : name);
+const workName = (name) => (name === "macs" && quantityOf("flops") ? state.work : name);
+const childrenOf = (node) => tree.children[node];
+const amount = (name, node) => (state.part === "own" ? tree.own : tree.total)[workName(name)][node];
 
-export function treePanel() {
-  const opened = usualOpen();
-  const own = () => state.part === "own";
-  const amount = (name, node) => (own() ? tree.own : tree.total)[workName(name)][node];
-  const numbers = tree.quantities.filter((quantity) => quantity.name !== "flops" || !quantityOf("macs")).map((quantity) => ({
-    name: quantity.name, title: quantity.title, unit: quantity.unit, remark: quantity.remark,
+function treeColumns() {
+  const amounts = tree.quantities.filter((quantity) => quantity.name !== "flops" || !quantityOf("macs"));
+  const usual = usualQuantity();
+  const partOf = (name) => (node) => amount(name, node) / tree.total[workName(name)][0];
+  const numbers = amounts.map((quantity, place) => ({
+    name: quantity.name, title: quantity.title, unit: quantity.unit, remark: quantity.remark, rank: place < FIRST ? 1 : 3,
+    brief: quantity === usual ? 1 : quantity.name === "params" ? 3 : 0,
     of: (node) => amount(quantity.name, node),
-    part: quantity.unit === "number" ? null : (node) => amount(quantity.name, node) / tree.total[workName(quantity.name)][0],
+    part: quantity.unit === "number" ? null : partOf(quantity.name),
     mark: (node, text) => (quantity.needs_costs && isPartial(node) ? (text === "–" ? "?" : `≥${text}`) : text),
   }));
-  const columns = [
-    {
-      name: "name", title: tree.noun, unit: "name", least: 180, most: 260, of: tree.name,
-      full: (node) => (node ? tree.path[node] : tree.name(0)),
-    },
-    ...(hasTypes() ? [{ name: "type", title: "type", unit: "text", of: tree.type, most: 130 }] : []),
+  const share = { name: "share", title: "share", unit: "share", remark: `of ${usual?.title}`, rank: 1, brief: 2, of: usual && partOf(usual.name) };
+  if (usual && tree.total[usual.name][0] > 0) numbers.splice(amounts.indexOf(usual) + 1, 0, share);
+  return [
+    { name: "name", title: tree.noun, unit: "name", least: 168, of: tree.name, full: (node) => (node ? tree.path[node] : tree.name(0)) },
+    ...(tree.kinds !== false ? [{ name: "type", title: "type", unit: "text", of: tree.type, beside: (node) => (node || tree.name(0) !== tree.type(0) ? (tree.type(node) ?? "") : "") }] : []),
+    // Outputs rather than inputs, where there is room for one of them.
+    ...tree.details.filter((column) => column.shown).map((column, place) => ({ ...column, rank: 3 - (place + 1) / 10 })),
     ...numbers,
-    ...tree.details.filter((column) => column.shown),
   ];
+}
+
+const usualQuantity = () => tree.quantities.find((quantity) => quantity.usual) ?? tree.quantities[0];
+
+export function treePanel() {
+  const opened = new Set();
+  const reopen = () => {
+    opened.clear();
+    for (const node of openedModules(childrenOf, (node) => tree.total[usualQuantity().name][node])) opened.add(node);
+  };
+  reopen();
+  // Among what is found, ancestors of hits are open, unless the reader decides otherwise.
+  let leading = new Set();
+  const decided = new Map();
+  const isOpened = (node) => (state.q ? (decided.get(node) ?? leading.has(node)) : opened.has(node));
+  const columns = treeColumns();
   const grid = new Grid(`${tree.noun} tree`, columns, {
     all: Array.from({ length: tree.count }, (_, node) => node),
-    level: (node) => (state.q ? 0 : tree.depth[node]),
-    opened: (node) => (state.q || !tree.children[node].length ? null : opened.has(node)),
+    columns: () => chosenColumns("cols"),
+    level: (node) => tree.depth[node],
+    opened: (node) => (childrenOf(node).length ? isOpened(node) : null),
     toggle: (node) => {
-      if (opened.has(node)) opened.delete(node);
-      else opened.add(node);
-      keepOpen(opened);
+      if (state.q) decided.set(node, !isOpened(node));
+      else if (!opened.delete(node)) opened.add(node);
+      if (!state.q) keepOpened(opened);
       show();
     },
     select: choose,
     isChosen: (node) => node === chosenNode(),
-    roleOf: (node) => (isPartial(node) ? "partial" : ""),
+    roleOf: (node) => [isPartial(node) ? "partial" : "", state.q ? (isHit(node) ? "hit" : "dim") : ""].filter(Boolean).join(" "),
     sort: (name) => {
       const [was, rising] = sorting();
       const next = name === was ? !rising : isTextual(columns.find((column) => column.name === name));
@@ -50,17 +75,10 @@ export function treePanel() {
     },
   });
 
-  const search = make("input", { type: "search", placeholder: "find: words, all of them", "aria-label": `Find a ${tree.noun}` });
-  search.value = state.q;
-  search.addEventListener("input", () => setState({ q: search.value.trim().toLowerCase() }));
-  const told = make("output");
-  const deepest = Math.max(...tree.depth);
-  const levels = [["", "open to…"], ...Array.from({ length: Math.min(deepest, 9) + 1 }, (_, level) => [String(level), `level ${level}`]), ["all", "all levels"]];
-  const toLevel = chooser("Open to a level", levels, "", (level) => {
+  const toLevel = chooser("Open to a level", [["", "open to…"], ...levels()], "", (level) => {
     if (!level) return;
-    opened.clear();
-    for (let node = 0; node < tree.count; node += 1) if (level === "all" || tree.depth[node] < Number(level)) opened.add(node);
-    keepOpen(opened);
+    openToLevel(level, opened);
+    keepOpened(opened);
     toLevel.value = "";
     show();
   });
@@ -76,27 +94,29 @@ export function treePanel() {
     const ordered = (nodes) => (column ? sortRows(nodes, column, rising) : nodes);
     grid.markSort(column ? name : "", rising);
     if (quantityOf("macs") && quantityOf("flops")) grid.retitle("macs", quantityOf(state.work).title);
-    const rows = state.q ? ordered(found(state.q)) : [];
-    if (!state.q) {
-      const walk = [0];
-      while (walk.length) {
-        const node = walk.pop();
-        rows.push(node);
-        if (opened.has(node)) walk.push(...[...ordered(tree.children[node])].reverse());
-      }
+    leading = new Set();
+    if (state.q) for (const node of hits()) openTo(node, leading);
+    const isShown = (node) => !state.q || isHit(node) || leading.has(node) || decided.get(tree.parent[node]) === true;
+    const rows = [];
+    const walk = [0].filter(isShown);
+    while (walk.length) {
+      const node = walk.pop();
+      rows.push(node);
+      if (isOpened(node)) walk.push(...ordered(childrenOf(node).filter(isShown)).reverse());
     }
-    told.textContent = `${rows.length.toLocaleString("en-US")} of ${tree.count.toLocaleString("en-US")}`;
     grid.show(rows);
   }
 
+  function walkHits(step) {
+    const found = grid.rows.filter(isHit);
+    const at = found.indexOf(chosenNode());
+    if (found.length) choose(found[at < 0 ? (step > 0 ? 0 : found.length - 1) : (at + step + found.length) % found.length]);
+  }
+
   whenChanged((names) => {
-    if (names.has("q") && search.value.trim().toLowerCase() !== state.q) search.value = state.q;
     if (names.has("part")) parts.show(state.part);
-    if (names.has("open")) {
-      const told = usualOpen();
-      opened.clear();
-      for (const node of told) opened.add(node);
-    }
+    if (names.has("q")) decided.clear();
+    if (names.has("open")) reopen();
     if (["q", "sort", "part", "work", "bytes", "open"].some((name) => names.has(name))) show();
     if (names.has("sel")) {
       const node = chosenNode();
@@ -112,45 +132,7 @@ export function treePanel() {
     requestAnimationFrame(() => grid.reveal(chosenNode()));
   }
   return make("section", { class: "panel tree", "aria-label": `${tree.noun}s` },
-    make("div", { class: "tools" }, search, told, toLevel, parts, grid.copyButtons()), grid.element);
-}
-
-const hasTypes = () => tree.kinds !== false;
-
-function found(query) {
-  const words = query.split(/\s+/);
-  const rows = [];
-  for (let node = 0; node < tree.count; node += 1) {
-    const text = `${tree.path[node]} ${tree.type(node) ?? ""}`.toLowerCase();
-    if (words.every((word) => text.includes(word))) rows.push(node);
-  }
-  return rows;
-}
-
-// As many levels as fit on a screen, or what the address tells.
-function usualOpen() {
-  if (state.open) return new Set(state.open.split(".").map((text) => parseInt(text, 36)).filter((node) => node >= 0 && node < tree.count));
-  const opened = new Set();
-  let level = [0];
-  let lines = 1;
-  while (level.length) {
-    const next = level.flatMap((node) => tree.children[node]);
-    if (lines + next.length > ROOM && lines > 1) break;
-    level.forEach((node) => opened.add(node));
-    lines += next.length;
-    level = next;
-  }
-  return opened;
-}
-
-const MOST_KEPT = 400;
-
-function keepOpen(opened) {
-  if (opened.size <= MOST_KEPT) setState({ open: [...opened].map((node) => node.toString(36)).join(".") || "-" });
-}
-
-function openTo(node, opened) {
-  for (let at = tree.parent[node]; at !== undefined && at >= 0; at = at === 0 ? -1 : tree.parent[at]) opened.add(at);
+    make("div", { class: "tools" }, ...searchField(walkHits), toLevel, parts, columnChooser(grid, "cols"), grid.copyButtons()), grid.element);
 }
 
 export function detailLines(node) {

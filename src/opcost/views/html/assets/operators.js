@@ -2,9 +2,10 @@
 
 import { isWithin, ops, tree } from "./data.js";
 import { make } from "./dom.js";
-import { Grid, isTextual, sortRows } from "./grid.js";
+import { Grid, sortRows } from "./grid.js";
 import { chosenNode, chosenOperator, chooseOperator } from "./selection.js";
 import { setState, state, whenChanged } from "./state.js";
+import { isTextual } from "./widths.js";
 
 export function operatorsPanel() {
   const columns = ops.columns.filter((column) => column.title).map((column) => ({ ...column }));

@@ -3,8 +3,9 @@
 import { reader } from "./data.js";
 import { make } from "./dom.js";
 import { formatTime } from "./format.js";
-import { Grid, isTextual, LINE, sortRows } from "./grid.js";
+import { Grid, LINE, sortRows } from "./grid.js";
 import { setTableState, tableState, whenChanged } from "./state.js";
+import { isTextual } from "./widths.js";
 
 function tablePanel(told, place) {
   const columns = told.columns.map((column) => ({ ...column, of: reader(column) }));

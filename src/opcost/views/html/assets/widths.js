@@ -1,0 +1,77 @@
+// How wide columns are: numbers as wide as the widest that is shown, texts as wide as there is room for.
+
+import { make } from "./dom.js";
+
+const PADDING = 14;
+const MOSTLY = 0.9;
+const TEXTS = {
+  name: { least: 120, most: 340 }, text: { least: 60, most: 230 }, shapes: { least: 104, most: 230 },
+};
+
+export const isTextual = (column) => column.unit in TEXTS;
+
+// Measures texts as they are drawn in an element. All digits are equally wide, so numbers of one pattern are measured once.
+export class Ruler {
+  constructor(element) {
+    this.element = element;
+    this.known = new Map();
+  }
+
+  static key = (text, bold) => `${bold ? "b" : "r"}${text.replace(/\d/g, "0")}`;
+
+  // One layout for all texts that are not known yet; `texts` are [text, bold] pairs.
+  learn(texts) {
+    const lacking = new Map();
+    for (const [text, bold] of texts) {
+      const key = Ruler.key(text, bold);
+      if (!this.known.has(key)) lacking.set(key, make("span", { class: bold ? "bold" : null, text: key.slice(1) }));
+    }
+    if (!lacking.size) return;
+    const sheet = make("div", { class: "ruler", "aria-hidden": "true" }, ...lacking.values());
+    this.element.append(sheet);
+    for (const [key, span] of lacking) this.known.set(key, span.getBoundingClientRect().width);
+    sheet.remove();
+  }
+
+  of(text, bold = false) {
+    return this.known.get(Ruler.key(text, bold)) ?? 0;
+  }
+}
+
+// What a column needs for texts of these widths: all of it if they are numbers. A few long texts do not widen a column.
+export function needOf(column, widths) {
+  const rising = [...widths].sort((a, b) => a - b);
+  const upTo = (part) => Math.ceil(rising[Math.floor(part * (rising.length - 1))]) + PADDING;
+  const whole = upTo(1);
+  if (!isTextual(column)) return { least: whole, most: whole, whole };
+  const limits = TEXTS[column.unit];
+  return { least: Math.min(column.least ?? limits.least, upTo(MOSTLY)), most: Math.min(column.most ?? limits.most, upTo(MOSTLY)), whole };
+}
+
+// Columns by `rank` as there is room, those without a rank in any case; `needs` belong to the columns.
+export function columnsThatFit(columns, needs, room) {
+  const byRank = columns.map((column, place) => ({ column, place })).sort((a, b) => (a.column.rank ?? 0) - (b.column.rank ?? 0) || a.place - b.place);
+  const taken = new Set();
+  let left = room;
+  for (const { column, place } of byRank) {
+    left -= needs[place].least;
+    if (left < 0 && column.rank) break;
+    taken.add(place);
+  }
+  return columns.filter((_, place) => taken.has(place));
+}
+
+// Widths that fill the room: texts give way down to what they need at least, then take what is left over.
+export function spreadColumns(needs, room) {
+  const sum = (name) => needs.reduce((total, need) => total + need[name], 0);
+  const least = sum("least");
+  if (least >= room) return needs.map((need) => need.least);
+  const between = (from, to) => {
+    const part = Math.min(1, (room - sum(from)) / Math.max(1, sum(to) - sum(from)));
+    return needs.map((need) => need[from] + part * (need[to] - need[from]));
+  };
+  if (sum("most") >= room) return between("least", "most");
+  if (sum("whole") >= room) return between("most", "whole");
+  const scale = room / sum("whole");
+  return needs.map((need) => need.whole * scale);
+}

@@ -126,7 +126,7 @@ def test_columns_without_room_continue_below_under_the_same_names() -> None:
 
 
 def test_markdown_turns_a_table_with_more_sources_than_quantities() -> None:
-    assert "| hub:network3 | 1,003 | 2,003 |" in many(3).render("md", exact=True).splitlines()
+    assert "| `hub:network3` | 1,003 | 2,003 |" in many(3).render("md", exact=True).splitlines()
     assert "| MACs | 2,001 | 2,002 |" in many(2).render("md", exact=True).splitlines()
 
 

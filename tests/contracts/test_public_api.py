@@ -85,7 +85,7 @@ def test_a_report_is_saved_by_its_suffix(code: Path, tmp_path: Path, kind: type)
         report.save(kind(tmp_path / "x.jsno"))
     with pytest.raises(OpcostError, match="has no suffix") as caught:
         report.save(kind(tmp_path / "x"))
-    assert ".csv, .html, .json, .md, .svg, .txt" in caught.value.hint
+    assert ".csv, .html, .json, .md, .svg, .tex, .txt" in caught.value.hint
 
 
 BEGINNINGS = {"x.json": "{", "x.csv": "role,", "x.md": "**", "x.html": "<!DOCTYPE", "x.txt": "net (opcost)"}

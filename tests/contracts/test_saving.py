@@ -63,7 +63,7 @@ def full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-SAVED = ["x.json", "x.csv", "x.md", "x.txt"]
+SAVED = ["x.json", "x.csv", "x.md", "x.tex", "x.txt"]
 COMMANDS = {
     **{f"show -o {name}": ("REPORT", name) for name in SAVED},
     **{f"analyze -o {name}": ("PROFILE", name) for name in [*SAVED, "x.html"]},

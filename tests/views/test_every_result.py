@@ -49,7 +49,7 @@ def test_every_view_names_the_results_that_it_shows() -> None:
     shown = {name: set(load(VIEWS, name).results) for name in OWN[VIEWS]}
     everything = {"report", "profile", "scan", "tables"}
     assert {name for name, kinds in shown.items() if kinds == everything} == {
-        "table", "md", "csv", "json", "columns", "html", "notebook",
+        "table", "md", "latex", "csv", "json", "columns", "html", "notebook",
     }  # fmt: skip
     assert all(kinds <= everything for kinds in shown.values())
 

@@ -17,7 +17,7 @@ from opcost.core.report import Coverage, Report, Uncounted
 from opcost.errors import UnknownName, shortened, some
 
 MANY = 3000
-FOR_PEOPLE = ("table", "text", "arch", "md")
+FOR_PEOPLE = ("table", "text", "arch", "md", "latex")
 
 
 class Holder(nn.Module):

@@ -149,7 +149,7 @@ def test_a_name_cannot_steer_the_terminal(plain: Report) -> None:
     from dataclasses import replace
 
     hostile = replace(plain, modules=(replace(plain.modules[0], type="Net\x1b[2J\n\rEvil"), *plain.modules[1:]))
-    for view in ("table", "text", "arch", "md"):
+    for view in ("table", "text", "arch", "md", "latex"):
         text = hostile.render(view)
         assert "\x1b" not in text
         assert "\r" not in text

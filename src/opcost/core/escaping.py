@@ -13,6 +13,13 @@ _FORMULA = frozenset("=+-@＝＋－＠")
 """What makes a formula of a cell, in ASCII and at the width of an ideograph, which Excel takes too."""
 _SKIPPED = " '\"`"  # what may precede it
 _MARKUP = re.compile(r"[\\`*_\[\]<>&|~#]")
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}",
+        ">": r"\textgreater{}", "|": r"\textbar{}", "[": "{[}", "*": "{*}", "≥": r"$\ge$", "≤": r"$\le$",
+        "→": r"$\to$", "×": r"$\times$", "·": r"$\cdot$", "µ": r"$\mu$", "–": r"\textendash{}", "…": r"\dots{}", "\u00a0": "~",
+    } | {letter: f"\\{letter}" for letter in "{}$&#%_"}
+)  # fmt: skip
 _HALVES = re.compile("[\ud800-\udfff]")
 _UNSEEN = re.compile(
     "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
@@ -38,6 +45,11 @@ def csv_cell(text: str) -> str:
 def markdown_text(text: str) -> str:
     """The text escaped for Markdown: no markup, link, picture, page element or cell of a table."""
     return _MARKUP.sub(lambda found: "&lt;" if found[0] == "<" else f"\\{found[0]}", printable(text))
+
+
+def latex_text(text: str) -> str:
+    """The text escaped for LaTeX: no command, comment, formula, cell or option, in characters that every engine has."""
+    return printable(text, keep="\u00a0").translate(_LATEX).replace("--", "-{}-")  # two hyphens would be a dash
 
 
 def json_text(data: Any, *, halves: bool = True, **layout: Any) -> str:

@@ -72,6 +72,11 @@ class Line(NamedTuple):
     own_partial: bool = False  # the same of a module without its children
     shares: bool = False  # some of its parameters belong to another module
 
+    @property
+    def depth(self) -> int:
+        """Its level in the tree."""
+        return len(self.guides) // len("├─ ")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:

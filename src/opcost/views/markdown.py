@@ -57,9 +57,9 @@ def _cells(table: Table, place: int, *, exact: bool) -> list[str]:
     tree = field.name == "module"
 
     @cache
-    def cell(guides: str, text: str, role: str) -> str:
+    def cell(depth: int, text: str, role: str) -> str:
         # A web page drops leading blanks, and the guides of a tree do not meet there; a level is a wide blank.
-        before = "&emsp;" * (len(guides) // len("├─ ")) if tree else ""
+        before = "&emsp;" * depth if tree else ""
         if not text:
             return before
         if role != "row":
@@ -68,7 +68,7 @@ def _cells(table: Table, place: int, *, exact: bool) -> list[str]:
         return f"{before}`{text}`" if is_code else before + markdown_text(text)
 
     texts = column_texts(table, place, exact=exact)
-    return [cell(line.guides, text, line.role) for line, text in zip(table.lines, texts, strict=True)]
+    return [cell(line.depth, text, line.role) for line, text in zip(table.lines, texts, strict=True)]
 
 
 MD = sheet_view("md", _write, "exact", suffix=".md")

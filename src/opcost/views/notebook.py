@@ -15,11 +15,10 @@ from opcost.core.sheet import Line, Sheet, Table
 from opcost.errors import some
 from opcost.views.report import NOTEBOOK_LINES as LINES
 from opcost.views.results import sheet_view
-from opcost.views.view import ViewOptions, column_texts, cut, width_of
+from opcost.views.view import ViewOptions, column_texts, cut, ranked_places, width_of
 
 COLUMNS = 8  # columns beside each other, unless the caller named them
 LONGEST = {"name": 48, "text": 28, "shapes": 26}  # characters of a cell, by its unit
-GUIDE = len("├─ ")
 OPEN = 1  # levels of the tree that are open at first
 
 
@@ -53,12 +52,7 @@ def _table(table: Table, *, exact: bool) -> Iterator[str]:
         sums = tuple(line for line in table.lines[LINES:] if line.role == "total")
         table = replace(table, lines=(*table.lines[:LINES], *sums))
         left_out -= len(sums)
-    places, hidden = table.visible, list[str]()
-    if table.order:
-        seen = {table.fields[place].name for place in places}
-        ranked = [name for name in table.order if name in seen]
-        places = [place for place in places if table.fields[place].name in ranked[:COLUMNS]]
-        hidden = ranked[COLUMNS:]
+    places, hidden = ranked_places(table, COLUMNS)
     fields = [table.fields[place] for place in places]
     texts = [
         [cut(text, LONGEST.get(field.unit, len(text)), field.unit) for text in column_texts(table, place, exact=exact)]
@@ -92,7 +86,7 @@ def _table(table: Table, *, exact: bool) -> Iterator[str]:
 
 def _tree(lines: Sequence[Line], rows: Sequence[str]) -> Iterator[str]:
     """Lines below one another as elements inside one another, those with others below them to be opened."""
-    depths = [len(line.guides) // GUIDE for line in lines]
+    depths = [line.depth for line in lines]
     unfinished = 0
     for place, (line, row) in enumerate(zip(lines, rows, strict=True)):
         depth = depths[place]

@@ -300,6 +300,16 @@ def column_texts(table: Table, place: int, *, exact: bool = False) -> list[str]:
     return texts
 
 
+def ranked_places(table: Table, most: int) -> tuple[list[int], list[str]]:
+    """The places of at most this many columns, and the names of the others; all places where the caller chose the columns."""
+    places = table.visible
+    if not table.order:
+        return places, []
+    seen = {table.fields[place].name for place in places}
+    ranked = [name for name in table.order if name in seen]
+    return [place for place in places if table.fields[place].name in ranked[:most]], ranked[most:]
+
+
 def in_runs(words: Iterable[str]) -> list[str]:
     """The words, where a run of equal ones is written `3 × word`."""
     counted = ((word, sum(1 for _ in run)) for word, run in groupby(words))

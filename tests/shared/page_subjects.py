@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from opcost.analysis.query import query
-from opcost.core.graph import Cost, Memory, Note, Op, PeakHolder, TensorSpec
+from opcost.core.graph import Cost, Memory, Note, Op, PeakHolder, Phase, TensorSpec
 from opcost.core.limits import QUANTITIES
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.report import Coverage, ModuleCost, Report, Row, Stats, Uncounted, stats_of
@@ -98,6 +98,42 @@ def many(modules: int, ops: int) -> Report:
         phases={"forward": Cost(0, 0, 0, 0)},
         memory=Memory(peak_bytes=9, base_bytes=1, at=0, how="lifetimes", curve=[9] * ops, parts={"weights": 9}),
         coverage=Coverage(ops),
+    )  # fmt: skip
+
+
+BLOCKS = 32
+
+
+def stack() -> Report:
+    """A training step of equal blocks; `mix` of each does 100 MACs forward, `out` 1000 forward and 2000 backward."""
+    full, half = TensorSpec((1, 8)), TensorSpec((1, 8), "float16")
+    parts: dict[str, list[tuple[str, int, Phase, TensorSpec]]] = {
+        "mix": [("attention", 100, "forward", full)],
+        "out": [("matmul", 1000, "forward", half), ("norm", 0, "forward", half), ("matmul", 2000, "backward", half)],
+    }
+    rows: list[Row] = []
+    own = {"": Stats(), "layers": Stats()}
+    types = ("Net", "ModuleList", "Block", "Part")
+    for block in range(BLOCKS):
+        own[f"layers.{block}"] = Stats()
+        for part, operators in parts.items():
+            path, first = f"layers.{block}.{part}", len(rows)
+            for kind, macs, phase, given in operators:
+                at = len(rows)
+                op = Op(at, kind, f"{kind}_op", (at,), (at + 1,), {}, path, phase=phase)
+                rows.append(Row(op, (given,), (full,), Cost(macs, 2 * macs + 8, 16, 32), "rule", 8, 32))
+            own[path] = stats_of(rows[first:]) + Stats(params=10, trainable_params=10, param_bytes=40)
+    modules = []
+    for path, stats in own.items():
+        total = Stats()
+        for below, found in own.items():
+            if not path or below == path or below.startswith(f"{path}."):
+                total += found
+        depth = path.count(".") + bool(path)
+        modules.append(ModuleCost(path=path, type=types[depth], depth=depth, calls=1, own=stats, total=total))
+    return Report(
+        meta={"source": "stack"}, rows=rows, modules=tuple(modules), parameters=(), totals=modules[0].total,
+        phases={"forward": Cost(0, 0, 0, 0), "backward": Cost(0, 0, 0, 0)}, memory=None, coverage=Coverage(len(rows)),
     )  # fmt: skip
 
 

@@ -108,10 +108,14 @@ def _sides(tensors: str) -> list[tuple[str, int, float]]:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What its operators compute, their forms (the plain one first), and every attribute they may have."""
+    """What its operators compute, their forms (the plain one first), and every attribute they may have.
+
+    Kinds of one family have one colour on pages.
+    """
 
     name: str
     meaning: str
+    family: str
     forms: tuple[Form, ...]
     attributes: Mapping[str, Attribute]
 
@@ -157,6 +161,7 @@ KINDS: Mapping[str, Kind] = {
     name: Kind(
         name,
         entry["meaning"],
+        entry["family"],
         tuple(Form(**form) for form in entry["forms"]),
         {attribute: _attribute(*described) for attribute, described in entry.get("attributes", {}).items()},
     )

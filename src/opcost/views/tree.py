@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -66,26 +66,7 @@ def draw_tree(
     deepest = len(rows) - 1
     limit = _readable_depth(rows) if depth == "auto" else min(depth, deepest) if isinstance(depth, int) else deepest
     if merge is not False:
-        merged = _grow(modules)
-        # Let the first of consecutive, equally built and equally costly numbered siblings represent all of them
-        shapes: dict[object, int] = {}
-        shape_of: dict[int, int] = {}
-        for level in reversed(list(_levels(merged))):
-            for branch in level:
-                module = branch.module
-                below = tuple((child.module.name, shape_of[id(child)]) for child in branch.children)
-                built = (module.type, module.calls, module.own, module.inputs, module.outputs, module.same_as)
-                key = (*built, shares.isdisjoint(module.parameters), below)
-                shape_of[id(branch)] = shapes.setdefault(key, len(shapes))
-                kept: list[_Branch] = []
-                for child in branch.children:
-                    last = kept[-1] if kept else None
-                    alike = last is not None and shape_of[id(last)] == shape_of[id(child)]
-                    if last is not None and alike and _number(child.module) == _number(last.run[-1]) + 1 > 0:
-                        last.run.append(child.module)
-                    else:
-                        kept.append(child)
-                branch.children[:] = kept
+        merged = _grow(modules, module_runs(modules, shares))
         further = _readable_depth([len(level) for level in _levels(merged)]) if depth == "auto" else limit
         # By itself merging must pay: a deeper tree in as many lines, or a tree that becomes readable.
         if merge or further > limit or sum(rows[: limit + 1]) > READABLE:
@@ -104,6 +85,40 @@ def idle_modules(report: Report) -> list[ModuleCost]:
     return idle[::-1]
 
 
+def module_runs(modules: Sequence[ModuleCost], shares: frozenset[str]) -> list[list[int]]:
+    """The modules, by their places, that are consecutive, numbered, built equally and of equal cost."""
+    places = {module.path: place for place, module in enumerate(modules)}
+    built = [
+        (each.type, each.calls, each.own, each.inputs, each.outputs, each.same_as, shares.isdisjoint(each.parameters))
+        for each in modules
+    ]
+    parents = [-1 if module.parent is None else places[module.parent] for module in modules]
+    return numbered_runs(parents, [module.name for module in modules], built)
+
+
+def numbered_runs(parents: Sequence[int], names: Sequence[str], built: Sequence[Hashable]) -> list[list[int]]:
+    """Runs of siblings with consecutive numbers as names, alike in `built` and in all below; children after parents."""
+    below: list[list[int]] = [[] for _ in parents]
+    for node in range(1, len(parents)):
+        below[parents[node]].append(node)
+    runs: list[list[int]] = []
+    shapes: dict[object, int] = {}
+    shape = [0] * len(parents)
+    for node in reversed(range(len(parents))):
+        key = built[node], tuple((names[child], shape[child]) for child in below[node])
+        shape[node] = shapes.setdefault(key, len(shapes))
+        run: list[int] = []
+        for child in below[node]:
+            alike = bool(run) and shape[run[-1]] == shape[child]
+            if alike and _number(names[child]) == _number(names[run[-1]]) + 1 > 0:
+                run.append(child)
+                if len(run) == 2:
+                    runs.append(run)
+            else:
+                run = [child]
+    return runs
+
+
 def sharers(report: Report) -> frozenset[str]:
     """The second and further names of shared parameters."""
     return frozenset(name for parameter in report.shared for name in parameter.names[1:])
@@ -117,14 +132,22 @@ def flat_nodes(modules: Iterable[ModuleCost], shares: frozenset[str]) -> list[Tr
     ]
 
 
-def _grow(modules: Iterable[ModuleCost]) -> _Branch:
+def _grow(modules: Sequence[ModuleCost], runs: Iterable[Sequence[int]] = ()) -> _Branch:
+    """The branches from the root; of each run of modules the first, for all of them."""
+    first = {modules[place].path: modules[run[0]].path for run in runs for place in run[1:]}
     branches: dict[str, _Branch] = {}
     for module in modules:
-        branch = branches[module.path] = _Branch(module, [], [module])
         parent = module.parent
+        above = None if parent is None else branches.get(parent)
         # The children of a second name are listed below the first one.
-        if parent is not None and branches[parent].module.same_as is None:
-            branches[parent].children.append(branch)
+        if parent is not None and (above is None or above.module.same_as is not None):
+            continue
+        if module.path in first:
+            branches[first[module.path]].run.append(module)
+            continue
+        branch = branches[module.path] = _Branch(module, [], [module])
+        if above is not None:
+            above.children.append(branch)
     return branches[""]
 
 
@@ -144,8 +167,8 @@ def _readable_depth(rows: list[int]) -> int:
     return len(rows) - 1
 
 
-def _number(module: ModuleCost) -> int:
-    return int(module.name) if module.name.isdecimal() and len(module.name) < 10 else -2
+def _number(name: str) -> int:
+    return int(name) if name.isdecimal() and len(name) < 10 else -2
 
 
 def _walk(root: _Branch, limit: int, shares: frozenset[str], order: Order | None) -> Iterator[TreeNode]:

@@ -11,7 +11,17 @@ from opcost.core.sheet import Section
 from opcost.core.timeline import Span, checked_lanes, kernel_sort, lane_title, lanes_as_columns, nested, thinned_lanes
 from opcost.errors import some
 from opcost.version import __version__
-from opcost.views.html.reports import PageData, PathTree, column_of, devices_of, plain, sections_of, shapes_of, table_of
+from opcost.views.html.reports import (
+    PageData,
+    PathTree,
+    column_of,
+    devices_of,
+    families,
+    plain,
+    sections_of,
+    shapes_of,
+    table_of,
+)
 from opcost.views.profile import launches_text, list_answer, time_text, verdict_lines, verdicts
 from opcost.views.report import moved
 from opcost.views.view import Columns, ViewOptions
@@ -168,7 +178,11 @@ def _whole(profile: Profile, answer: Answer) -> PageData:
     names = [profile.meta.get(key, "") for key in ("gpu", "device")] if answer.device_ns is not None else []
     device = next((found for name in names if (found := named_by_driver(name))), None)
     return {
-        "tree": tree.page("module", profile.meta.get("source", "") or "profile", quantities),
+        "tree": tree.page(
+            "module", profile.meta.get("source", "") or "profile", quantities, measured=("device", "host")
+        )
+        | {"operators": True},
+        "families": families(),
         "ops": _operators(profile.rows, leaves, answer.side),
         "timeline": timeline_of(profile),
         "devices": devices_of(),

@@ -1,12 +1,13 @@
 """Sheets and reports as the page has them: columns, tables, trees and graphs; of comparisons and sweeps also bars and curves."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from opcost.core.devices import DEVICES
 from opcost.core.escaping import printable
 from opcost.core.graph import FLOPS_PER_MAC, Phase, TensorSpec
+from opcost.core.kinds import KINDS
 from opcost.core.limits import LATENCY, QUANTITIES, Quantity
 from opcost.core.report import ModuleCost, Report, Row
 from opcost.core.results import Comparison, Entry, Sweep
@@ -16,6 +17,7 @@ from opcost.version import __version__
 from opcost.views.report import moved
 from opcost.views.results import RESULTS
 from opcost.views.summary import layers_of, memory_facts, summarize
+from opcost.views.tree import READABLE, module_runs, numbered_runs, sharers
 from opcost.views.view import ViewOptions, format_cell
 
 PageData = dict[str, Any]
@@ -135,14 +137,29 @@ class PathTree:
             node = self.child(node, part)
         return node
 
-    def page(self, noun: str, root: str, quantities: Sequence[PageData]) -> PageData:
-        """The tree as the page has it; quantities that are zero everywhere are left out."""
+    def page(self, noun: str, root: str, quantities: Sequence[PageData], measured: Container[str] = ()) -> PageData:
+        """The tree as the page has it; nodes are alike if all amounts are but those that were `measured`.
+
+        Quantities that are zero everywhere are left out.
+        """
+        counted = [own for name, own in self.own.items() if name not in measured]
+        built = list(zip(self.types, *counted, strict=True))
         known = [quantity | {"own": own} for quantity in quantities if any(own := self.own[str(quantity["name"])])]
         return {
             "noun": noun, "root": printable(root), "joint": ".", "partial": None, "parent": self.parent,
             "name": words_of(self.names), "type": words_of(self.types), "kinds": any(self.types), "quantities": known,
-            "details": [],
+            "details": [], "runs": _runs(self.parent, numbered_runs(self.parent, self.names, built)),
         }  # fmt: skip
+
+
+def _runs(parents: Sequence[int], runs: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Where runs of equal siblings begin and how long they are; none of a tree that is readable as it is."""
+    return [(run[0], len(run)) for run in runs] if len(parents) > READABLE else []
+
+
+def families() -> dict[str, str]:
+    """The family of each kind, whose colour it has."""
+    return {kind.name: kind.family for kind in KINDS.values()}
 
 
 def scan_page(scan: Scan, options: ViewOptions) -> PageData:
@@ -270,6 +287,7 @@ def report_page(report: Report, options: ViewOptions) -> PageData:
         "ops": _operators(report) if listed and count else None,
         "graph": _graph(report.rows) if listed and count <= MOST_IN_GRAPH else None,
         "memory": _memory(report),
+        "families": families(),
         "devices": devices_of(),
         "device": "h200",
         "tables": [],
@@ -302,12 +320,14 @@ def _tree(report: Report) -> PageData:
         texts = [shapes_of(specs(module), usual) for module in modules]
         return column_of(name, title, "shapes", texts, shown=True, remark=f"{usual} where no element type is written")
 
+    parents = [places.get(module.parent or "", 0) if module.path else -1 for module in modules]
     return {
         "noun": "module",
         "root": printable(modules[0].type or report.meta.get("source", "") or "model"),
         "joint": ".",
         "partial": "uncounted" if report.totals.uncounted else None,
-        "parent": [places.get(module.parent or "", 0) if module.path else -1 for module in modules],
+        "parent": parents,
+        "runs": _runs(parents, module_runs(modules, sharers(report))),
         "name": words_of(module.name for module in modules),
         "type": words_of(module.type for module in modules),
         "quantities": quantities,

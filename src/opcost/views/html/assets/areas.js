@@ -1,4 +1,4 @@
-// Where the areas of a treemap or an icicle stand: plain numbers, no drawing.
+// The places of the areas of a treemap or an icicle: plain numbers, no drawing.
 
 const LEAST = 3;
 const TITLE = 15;
@@ -39,15 +39,16 @@ export function squarify(sizes, x, y, width, height) {
   return boxes;
 }
 
-// `tree` tells children(node) and size(node, own); a node's own amount beside its children is an area without children.
+// `tree` has children(node), size(node) and own(node); an own amount beside children is an area without children.
+// `title` is the height that a node with children keeps free for its name, 0 where there is no room.
 export function treemapAreas(tree, root, width, height) {
   const areas = [];
   const place = (node, depth, x, y, w, h) => {
     const children = tree.children(node);
     const own = children.length ? tree.own(node) : 0;
-    areas.push({ node, depth, x, y, w, h, leaf: !children.length, own: false });
+    const title = children.length && h > 3 * TITLE && w > 40 ? TITLE : 0;
+    areas.push({ node, depth, x, y, w, h, title, leaf: !children.length, own: false });
     if (!children.length) return;
-    const title = h > 3 * TITLE && w > 40 ? TITLE : 0;
     const pad = Math.min(w, h) > 24 ? 2 : 0;
     const room = [x + pad, y + title + (title ? 0 : pad), w - 2 * pad, h - title - (title ? pad : 2 * pad)];
     if (room[2] < LEAST || room[3] < LEAST) return;
@@ -68,7 +69,7 @@ export function icicleAreas(tree, root, width, line) {
   const areas = [];
   const whole = tree.size(root);
   const place = (node, depth, x, w) => {
-    areas.push({ node, depth, x, y: depth * line, w, h: line, leaf: !tree.children(node).length, own: false });
+    areas.push({ node, depth, x, y: depth * line, w, h: line, title: line, leaf: !tree.children(node).length, own: false });
     let at = x;
     for (const child of tree.children(node)) {
       const part = (tree.size(child) / whole) * width;

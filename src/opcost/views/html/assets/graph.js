@@ -1,12 +1,13 @@
 // Operators and tensors as a graph: modules are closed boxes that open; shapes stand on the edges. Drawn on a canvas.
 
-import { coloursOf, data, GREY, isWithin, ops, quantityOf, tree } from "./data.js";
+import { colourOf, familyLegend } from "./colours.js";
+import { data, isWithin, ops, quantityOf, tree } from "./data.js";
 import { announce, hideTip, make, showTip } from "./dom.js";
 import { formatAs, formatShare } from "./format.js";
 import { layered } from "./layers.js";
-import { key } from "./map.js";
 import { detailLines } from "./modules.js";
 import { choose, chosenNode, chosenOperator, chooseOperator } from "./selection.js";
+import { familyOfOperator } from "./shown.js";
 import { setState, state, whenChanged } from "./state.js";
 
 const LETTER = 6.4;
@@ -18,16 +19,14 @@ export function graphPanel() {
   const canvas = make("canvas", { tabindex: "0", role: "img", "aria-label": "Graph of modules and operators; arrows walk along the edges, Enter opens and closes a module" });
   const frame = make("div", { class: "picture graph" }, canvas);
   const told = make("output");
-  const legend = make("div", { class: "legend" });
   const shapes = data.graph.shape;
   let scene = null;
   let view = { x: 0, y: 0, scale: 1 };
   let waiting = false;
 
   const work = quantityOf("macs") && tree.total.macs[0] ? "macs" : "flops";
-  const kinds = Array.from({ length: ops.count }, (_, row) => ops.of.kind(row));
-  const colours = coloursOf(kinds, (row) => ops.of[work](row) || 0.001);
-  legend.replaceChildren(...[...colours].map(([kind, colour]) => key(kind, colour)), key("other", GREY));
+  const families = Array.from({ length: ops.count }, (_, row) => familyOfOperator(row));
+  const legend = familyLegend(families);
 
   function readOpened() {
     opened.clear();
@@ -119,7 +118,7 @@ export function graphPanel() {
   function operatorNode(row) {
     const title = ops.of.raw(row);
     const note = ops.of.outs(row) || ops.of.ins(row);
-    return { row, module: ops.module[row], title, note, share: 0, opens: false, kind: kinds[row], width: wide(title, note) };
+    return { row, module: ops.module[row], title, note, share: 0, opens: false, family: families[row], width: wide(title, note) };
   }
 
   const wide = (...texts) => Math.min(230, Math.max(70, ...texts.map((text) => 18 + LETTER * text.length)));
@@ -287,7 +286,7 @@ export function graphPanel() {
       pen.fillRect(left + 1, node.y + 36, Math.max(1, (node.width - 2) * node.share), 3);
       pen.globalAlpha = 1;
     } else if (!node.opens) {
-      pen.fillStyle = colours.get(node.kind) ?? GREY;
+      pen.fillStyle = colourOf(node.family);
       pen.fillRect(left + 4, node.y + 8, 4, 24);
     }
     const room = Math.floor((node.width - 14) / 5.6);

@@ -1,18 +1,22 @@
-// Treemap, icicle or flame view of the tree by a chosen quantity; a click chooses, a double click or Enter goes in.
+// Treemap, icicle or flame view of the tree by a chosen quantity; a click chooses, a double click or Enter zooms.
 
 import { flameAreas, icicleAreas, treemapAreas } from "./areas.js";
-import { coloursOf, GREY, isWithin, quantityOf, tree } from "./data.js";
+import { colourOf, familyLegend, GREY, key, rankedColours } from "./colours.js";
+import { isWithin, ops, quantityOf, tree } from "./data.js";
 import { announce, chooser, draw, hideTip, make, showTip, switcher } from "./dom.js";
 import { formatAs, formatShare } from "./format.js";
 import { detailLines } from "./modules.js";
 import { choose, chosenNode } from "./selection.js";
+import { choicesOf, fold, foldAll, ownFamily, shown, SHOWN_STATE, totalFamily, unfold } from "./shown.js";
 import { setState, state, whenChanged } from "./state.js";
 
-const LETTER = 6.3;
+const FONT = "11px system-ui, sans-serif";
+const LINE = 14;
+const MARGIN = 4;
+const LEAST_LETTERS = 3;
 // How high a level of a flame may be, as there is room.
 const LOWEST = 20;
 const HIGHEST = 32;
-const MOSTLY = 0.8;
 const SHAPES = ["treemap", "icicle", "flame"];
 
 export function mapPanel() {
@@ -24,43 +28,35 @@ export function mapPanel() {
   const usualShape = quantityOf(usual)?.unit === "time" ? "flame" : "treemap";
   const shapeOf = () => (SHAPES.includes(state.shape) ? state.shape : usualShape);
   const shapes = switcher("Shape", SHAPES.map((shape) => [shape, shape]), shapeOf(), (shape) => setState({ shape }));
+  // Without operators, as of a checkpoint, what is below the modules has types.
+  const colouring = switcher("Colour by", [["", ops ? "by kind" : "by type"], ["module", "by module"]], state.colour, (colour) => setState({ colour }));
+  const merge = make("button", { type: "button", class: "plain", text: "merge repeated blocks", on: { click: foldAll } });
   const trail = make("nav", { class: "trail", "aria-label": "Where the map is" });
+  const kinds = familyLegend(choicesOf("kind"));
   const legend = make("div", { class: "legend" });
-  const picture = draw("svg", { class: "map", role: "group", "aria-label": "Map of the tree", tabindex: "0" });
+  const sum = make("p", { class: "faint" });
+  const picture = draw("svg", { class: "map", role: "group", tabindex: "0", "aria-label": "Map of the tree; arrows move, Enter zooms, Escape zooms out, plus and minus unfold and merge repeated blocks" });
   const frame = make("div", { class: "picture" }, picture);
-  // A kernel is of the kind of the operator that launched it.
-  const types = Array.from({ length: tree.count }, (_, node) => tree.type(tree.type(node) === "kernel" ? tree.parent[node] : node));
-  let fork = 0;
-  while (tree.children[fork].length === 1) [fork] = tree.children[fork];
+  const pen = document.createElement("canvas").getContext("2d");
+  const parts = partOfEach();
 
-  const root = () => (state.zoom ? (tree.byPath.get(state.zoom) ?? 0) : 0);
+  const root = () => (state.zoom ? shown().rep[tree.byPath.get(state.zoom) ?? 0] : 0);
   const zoom = (node) => {
     if (!tree.children[node].length) return;
     setState({ zoom: node ? tree.path[node] : "" });
-    announce(`map of ${tree.name(node)}`);
+    announce(`map of ${shown().label(node)}`);
   };
 
   let areas = [];
 
-  // Colours tell types; where nearly all is of one type, they tell the parts below the first fork.
-  function coloured(own, whole) {
-    const sums = new Map();
-    types.forEach((type, node) => sums.set(type, (sums.get(type) ?? 0) + own[node]));
-    if (Math.max(...sums.values()) < MOSTLY * whole) return types;
-    return types.map((_, node) => {
-      let at = node;
-      while (at && tree.parent[at] !== fork) at = at ? tree.parent[at] : 0;
-      return at ? tree.name(at) : "";
-    });
-  }
-
   function show() {
     if (!frame.offsetParent || !usual) return;
     const quantity = quantityOf(chosen());
-    const total = tree.total[quantity.name];
-    const own = tree.own[quantity.name];
+    const now = shown();
+    const total = now.total[quantity.name];
+    const own = now.own[quantity.name];
     const shape = {
-      children: (node) => tree.children[node].filter((child) => total[child] > 0),
+      children: (node) => now.children(node).filter((child) => total[child] > 0),
       size: (node) => total[node], own: (node) => own[node],
     };
     const top = root();
@@ -73,56 +69,88 @@ export function mapPanel() {
       treemap: () => treemapAreas(shape, top, width, space), icicle: () => icicleAreas(shape, top, width, level),
       flame: () => flameAreas(shape, top, width, level, height),
     }[shapeOf()]();
-    const keys = coloured(own, total[0]);
-    const colours = coloursOf(keys, (node) => own[node]);
-    const at = chosenNode();
+    const colour = colours(own);
+    const at = chosenNode() < 0 ? -1 : now.rep[chosenNode()];
+    pen.font = FONT;
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
     picture.setAttribute("height", height);
     const turned = shapeOf() === "flame" && picture.dataset.turned !== String(height);
-    picture.replaceChildren(...areas.map((area, place) => areaShape(area, place, keys, colours, at, quantity)));
+    picture.replaceChildren(...areas.map((area, place) => areaShape(area, place, colour, at, total)));
     // A flame that is higher than its frame is first seen from its root.
     if (turned) frame.scrollTop = height;
     picture.dataset.turned = shapeOf() === "flame" ? height : "";
-    legend.replaceChildren(
-      ...[...colours].map(([type, colour]) => key(type, colour)), key("other", GREY),
-      make("span", { class: "faint", text: `${quantity.title}: ${formatAs(quantity.unit, total[top])} in all` }),
-    );
+    merge.hidden = !state.unfold;
+    sum.textContent = `${quantity.title}: ${formatAs(quantity.unit, total[top])} in all`;
     trail.replaceChildren(...trailOf(top).map((node) =>
-      make("button", { type: "button", class: "plain", text: tree.name(node), "aria-current": node === top ? "true" : null, on: { click: () => zoom(node) } })));
+      make("button", { type: "button", class: "plain", text: now.label(node), "aria-current": node === top ? "true" : null, on: { click: () => zoom(node) } })));
   }
 
-  function areaShape(area, place, keys, colours, at, quantity) {
-    const shade = colours.get(keys[area.node]);
+  // The colour of an area, and the legend of all; the areas of modules that are opened have none.
+  function colours(own) {
+    const byKind = ops && !state.colour;
+    kinds.hidden = !byKind;
+    legend.hidden = byKind;
+    if (byKind) {
+      const family = (area) => (tree.children[area.node].length && area.leaf && !area.own ? totalFamily : ownFamily)(area.node);
+      return (area) => (family(area) ? colourOf(family(area)) : null);
+    }
+    const keys = state.colour ? parts : Array.from({ length: tree.count }, (_, node) => tree.type(node));
+    const ranked = rankedColours(keys, (node) => own[node]);
+    legend.replaceChildren(...[...ranked].map(([title, colour]) => key(title, colour)), key("other", GREY));
+    return (area) => ranked.get(keys[area.node]);
+  }
+
+  function areaShape(area, place, colour, at, total) {
+    const now = shown();
+    const shade = colour(area);
     const inner = !area.leaf && (shapeOf() === "treemap" || !shade);
-    const share = tree.total[quantity.name][area.node] / tree.total[quantity.name][0];
-    const group = draw("g", { class: `area${inner ? " inner" : ""}${at >= 0 && area.node === at ? " chosen" : ""}`, "data-place": place });
+    const classes = ["area", inner && "inner", area.node === at && "chosen", now.isEmpty(area.node) && "empty"];
+    const group = draw("g", { class: classes.filter(Boolean).join(" "), "data-place": place });
     group.append(draw("rect", {
       x: area.x + 0.5, y: area.y + 0.5, width: Math.max(0.3, area.w - 1), height: Math.max(0.3, area.h - 1),
       fill: inner ? "var(--raised)" : (shade ?? GREY),
     }));
-    const room = Math.floor((area.w - 8) / LETTER);
-    if (room >= 3 && area.h >= 13) {
-      const name = area.own ? "own" : tree.name(area.node);
-      const said = `${name}  ${formatShare(share)}`;
-      const text = said.length <= room || inner ? said : name;
-      group.append(draw("text", { x: area.x + 4, y: area.y + (shapeOf() !== "treemap" ? area.h / 2 + 4 : inner ? 11.5 : Math.min(area.h - 3, 14)), text: text.length > room ? `${text.slice(0, room - 1)}…` : text }));
-    }
+    const high = area.leaf ? area.h : area.title;
+    if (high < LINE - 1) return group;
+    const share = formatShare(total[area.node] / total[0]);
+    const single = area.own ? "own" : now.label(area.node);
+    const type = now.isRun(area.node) && !area.own ? ` · ${now.typeOf(area.node)}` : "";
+    const lines = labelLines(`${single}${type}`, share, area.w - 2 * MARGIN, high >= 2 * LINE + MARGIN);
+    const first = area.y + (inner ? 11.5 : shapeOf() === "treemap" ? Math.min(high - 3, LINE) : high / 2 + 4);
+    group.append(...lines.map((text, line) => draw("text", { x: area.x + MARGIN, y: first + line * LINE, text })));
     return group;
   }
 
+  // A name and a share on one line, else on two, else what of the name has room; a number is whole or left out.
+  function labelLines(name, share, room, tall) {
+    const wide = (text) => pen.measureText(text).width;
+    if (wide(`${name}  ${share}`) <= room) return [`${name}  ${share}`];
+    const second = tall && wide(share) <= room ? [share] : [];
+    if (wide(name) <= room) return [name, ...second];
+    let letters = Math.floor((name.length * room) / wide(name));
+    while (letters > 0 && wide(`${name.slice(0, letters)}…`) > room) letters -= 1;
+    return letters < LEAST_LETTERS ? [] : [`${name.slice(0, letters)}…`, ...second];
+  }
+
   const areaOf = (event) => areas[Number(event.target.closest?.("g.area")?.dataset.place)];
-  picture.addEventListener("click", (event) => areaOf(event) && choose(areaOf(event).node));
+  picture.addEventListener("click", (event) => {
+    const area = areaOf(event);
+    if (!area) return;
+    if (shown().isRun(area.node)) unfold(area.node);
+    choose(area.node);
+  });
   picture.addEventListener("dblclick", (event) => areaOf(event) && zoom(areaOf(event).leaf ? tree.parent[areaOf(event).node] : areaOf(event).node));
   picture.addEventListener("pointermove", (event) => (areaOf(event) ? showTip(event, detailLines(areaOf(event).node)) : hideTip()));
   picture.addEventListener("pointerleave", hideTip);
   picture.addEventListener("keydown", (event) => {
-    const at = chosenNode() >= 0 ? chosenNode() : root();
-    const siblings = at ? tree.children[tree.parent[at]] : [0];
+    const { children, rep } = shown();
+    const at = chosenNode() >= 0 ? rep[chosenNode()] : root();
+    const siblings = at ? children(tree.parent[at]) : [0];
     const step = (by) => choose(siblings[Math.max(0, Math.min(siblings.length - 1, siblings.indexOf(at) + by))]);
     const moves = {
       ArrowRight: () => step(1), ArrowLeft: () => step(-1), ArrowUp: () => at && choose(tree.parent[at]),
-      ArrowDown: () => tree.children[at].length && choose(tree.children[at][0]), Enter: () => zoom(at),
-      Escape: () => root() && zoom(tree.parent[root()]),
+      ArrowDown: () => children(at).length && choose(children(at)[0]), Enter: () => zoom(at),
+      Escape: () => root() && zoom(tree.parent[root()]), "+": () => unfold(at), "-": () => fold(at),
     };
     if (!moves[event.key]) return;
     moves[event.key]();
@@ -131,18 +159,24 @@ export function mapPanel() {
   whenChanged((names) => {
     quantities.value = chosen();
     shapes.show(shapeOf());
+    colouring.show(state.colour);
     // What is chosen elsewhere is brought into the picture.
-    if (names.has("sel") && chosenNode() >= 0 && !isWithin(chosenNode(), root())) setState({ zoom: "" });
-    else if (["qty", "shape", "zoom", "sel", "bytes", "view"].some((name) => names.has(name))) show();
+    if (names.has("sel") && chosenNode() >= 0 && !isWithin(shown().rep[chosenNode()], root())) setState({ zoom: "" });
+    else if (["qty", "shape", "colour", "zoom", "sel", "bytes", "view", ...SHOWN_STATE].some((name) => names.has(name))) show();
   });
   new ResizeObserver(show).observe(frame);
   addEventListener("beforeprint", show);
   return make("section", { class: "view", "aria-label": "Map" },
-    make("div", { class: "tools" }, make("label", { class: "faint" }, "area: ", quantities), shapes, trail), frame, legend);
+    make("div", { class: "tools" }, make("label", { class: "faint" }, "area: ", quantities), shapes, colouring, merge, trail), frame, kinds, legend, sum);
 }
 
-export function key(title, colour) {
-  return make("span", { class: "key" }, make("i", { style: { background: colour } }), title);
+// The part below the first fork of the tree that a node is in; "" above it.
+function partOfEach() {
+  let fork = 0;
+  while (tree.children[fork].length === 1) [fork] = tree.children[fork];
+  const parts = new Array(tree.count).fill("");
+  for (let node = 1; node < tree.count; node += 1) parts[node] = tree.parent[node] === fork ? tree.name(node) : parts[tree.parent[node]];
+  return parts;
 }
 
 function trailOf(node) {

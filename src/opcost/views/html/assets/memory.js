@@ -4,7 +4,7 @@ import { firstAfter, label, line, niceTicks, placeIn } from "./axes.js";
 import { byteUnits, formatBytes, formatShare } from "./format.js";
 import { data, isWithin, ops, tree } from "./data.js";
 import { announce, draw, hideTip, make, showTip } from "./dom.js";
-import { key } from "./map.js";
+import { key } from "./colours.js";
 import { choose, chosenNode, chosenOperator, chooseOperator } from "./selection.js";
 import { state, whenChanged } from "./state.js";
 

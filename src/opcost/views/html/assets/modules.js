@@ -8,6 +8,7 @@ import { Grid, sortRows } from "./grid.js";
 import { keepOpened, levels, openedModules, openTo, openToLevel } from "./opening.js";
 import { hits, isHit, searchField } from "./search.js";
 import { chosenNode, choose } from "./selection.js";
+import { shown } from "./shown.js";
 import { setState, state, whenChanged } from "./state.js";
 import { isTextual } from "./widths.js";
 
@@ -136,10 +137,11 @@ export function treePanel() {
 }
 
 export function detailLines(node) {
-  const lines = [node ? tree.path[node] : tree.name(0)];
-  if (tree.type(node)) lines.push(tree.type(node));
+  const { path, total: totals, typeOf } = shown();
+  const lines = [path(node) || tree.name(0)];
+  if (tree.type(node)) lines.push(typeOf(node));
   for (const quantity of tree.quantities) {
-    const total = tree.total[quantity.name][node];
+    const total = totals[quantity.name][node];
     if (total) lines.push(`${quantity.title}: ${formatAs(quantity.unit, total)}`);
   }
   return lines;

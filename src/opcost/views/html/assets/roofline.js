@@ -1,11 +1,12 @@
 // The roofline of a device: operators by FLOP per byte; measured where there are times, else at the roof that binds them.
 
 import { label, line, placeIn, roundTicks } from "./axes.js";
-import { coloursOf, data, GREY, isWithin, ops, tree } from "./data.js";
+import { colourOf, familyLegend } from "./colours.js";
+import { data, isWithin, ops, tree } from "./data.js";
 import { announce, chooser, draw, hideTip, make, showTip } from "./dom.js";
 import { formatCount, formatShare, formatTime } from "./format.js";
-import { key } from "./map.js";
 import { chosenNode, chosenOperator, chooseOperator } from "./selection.js";
+import { familyOfOperator } from "./shown.js";
 import { setState, state, whenChanged } from "./state.js";
 
 const PAD = { left: 66, right: 16, top: 14, bottom: 40 };
@@ -45,10 +46,10 @@ export function rooflinePanel() {
   const types = make("span");
   const picture = draw("svg", { class: "plot", role: "img", tabindex: "0" });
   const frame = make("div", { class: "picture" }, picture);
-  const legend = make("div", { class: "legend" });
   const said = make("p", { class: "faint" });
   const measured = points.some((point) => point.time);
-  const colours = coloursOf(points.map((point) => point.kind), (row) => points[row].flops * points[row].count);
+  const families = points.map((point) => familyOfOperator(point.rows[0]));
+  const legend = familyLegend(families);
   let placed = [];
 
   function show() {
@@ -80,12 +81,12 @@ export function rooflinePanel() {
     const total = points.reduce((sum, point) => sum + taken(point), 0);
     const node = chosenNode();
     const one = chosenOperator();
-    placed = points.map((point) => ({
-      point, x: x(point.flops / point.bytes), y: y(speed(point)), r: 2.5 + 13 * Math.sqrt(taken(point) / total), share: taken(point) / total, taken: taken(point), speed: speed(point),
+    placed = points.map((point, place) => ({
+      point, fill: colourOf(families[place]), x: x(point.flops / point.bytes), y: y(speed(point)), r: 2.5 + 13 * Math.sqrt(taken(point) / total), share: taken(point) / total, taken: taken(point), speed: speed(point),
       chosen: node > 0 && point.rows.some((row) => (one >= 0 ? row === one : isWithin(ops.module[row], node))),
     }));
     for (const spot of placed) shapes.push(draw("circle", {
-      cx: spot.x, cy: spot.y, r: spot.r, fill: colours.get(spot.point.kind) ?? GREY, class: `point${spot.chosen ? " chosen" : ""}`,
+      cx: spot.x, cy: spot.y, r: spot.r, fill: spot.fill, class: `point${spot.chosen ? " chosen" : ""}`,
     }));
     const bound = placed.filter((spot) => spot.point.flops / spot.point.bytes < ridge).reduce((sum, spot) => sum + spot.share, 0);
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -93,7 +94,6 @@ export function rooflinePanel() {
     picture.replaceChildren(...shapes);
     types.replaceChildren(chooser("Element type", Object.keys(device().flops).map((name) => [name, name]), dtype(), (name) => setState({ dtype: name })));
     deviceList.value = device().name;
-    legend.replaceChildren(...[...colours].map(([kind, colour]) => key(kind, colour)), key("other", GREY));
     said.textContent = [
       measured ? "Points are measured speeds; their size is the share of the time." : "Nothing was timed: points stand at the roof that binds them, and their size is the share of the time that the peaks allow.",
       `${formatShare(bound)} of the time belongs to operators left of the ridge at ${ridge.toFixed(1)} FLOP per byte, bound by memory.`,

@@ -1,10 +1,10 @@
 // A sweep over sizes: curves over one variable, for two of them a curve for each size of the other, or a heat map.
 
 import { label, line, placeIn, roundTicks } from "./axes.js";
-import { COLOURS, data, GREY } from "./data.js";
+import { COLOURS, GREY, key } from "./colours.js";
+import { data } from "./data.js";
 import { chooser, draw, hideTip, make, showTip, switcher } from "./dom.js";
 import { formatAs } from "./format.js";
-import { key } from "./map.js";
 import { setState, state, whenChanged } from "./state.js";
 
 const PAD = { left: 78, right: 20, top: 16, bottom: 42 };

@@ -1,10 +1,10 @@
 // Host, streams and collectives over time on a canvas: the wheel zooms, dragging moves, arrows and + and - do the same.
 
 import { firstAfter, niceTicks } from "./axes.js";
-import { coloursOf, data, GREY, isWithin, tree } from "./data.js";
+import { colourOf, familyLegend, familyOf } from "./colours.js";
+import { data, isWithin, tree } from "./data.js";
 import { announce, hideTip, make, showTip } from "./dom.js";
 import { formatTime } from "./format.js";
-import { key } from "./map.js";
 import { choose, chosenNode } from "./selection.js";
 import { setState, state, whenChanged } from "./state.js";
 
@@ -13,8 +13,6 @@ const AXIS = 22;
 const LANE = 22;
 const LETTER = 6.2;
 const TICK = 90;
-// Collectives and copies look the same in every timeline, as they do where devices' use is told.
-const SORTS = new Map([["collective", "#cc79a7"], ["copy", "#56b4e9"]]);
 
 function unpackLanes(told) {
   const lanes = told.lanes.map((lane) => {
@@ -31,15 +29,13 @@ function unpackLanes(told) {
 
 export function timelinePanel() {
   const { lanes, end, words } = unpackLanes(data.timeline);
-  const sums = new Float64Array(words.length);
-  for (const lane of lanes) lane.name.forEach((name, place) => { sums[name] += lane.busy ? lane.busy[place] : lane.length[place]; });
   // An operator is told by its path, a kernel by its name.
   const named = new Map();
   if (tree) for (let node = tree.count - 1; node > 0; node -= 1) named.set(tree.name(node), node);
   const nodeOf = words.map((word) => tree?.byPath.get(word) ?? named.get(word) ?? -1);
-  const kinds = data.timeline.sorts;
-  const ranked = coloursOf(kinds, (name) => sums[name], SORTS);
-  const colour = kinds.map((kind) => ranked.get(kind) ?? GREY);
+  const families = data.timeline.sorts.map((kind) => familyOf(kind));
+  const colour = families.map(colourOf);
+  const legend = familyLegend(families);
 
   const canvas = make("canvas", { tabindex: "0", role: "img", "aria-label": `Timeline of ${formatTime(end)} on ${lanes.length} lanes; arrows move, plus and minus zoom` });
   const frame = make("div", { class: "picture time" }, canvas);
@@ -93,7 +89,7 @@ export function timelinePanel() {
     paintAxis(pen, ink, x, height, Math.max(1, Math.floor(wide / TICK)));
     const chosen = chosenNode();
     // What lies in what is chosen, or is called by its name, stands out.
-    const dim = words.map((word, name) => chosen > 0 && !(nodeOf[name] > 0 && isWithin(nodeOf[name], chosen)) && word !== tree.name(chosen));
+    const dim = words.map((word, name) => (state.kind && families[name] !== state.kind) || chosen > 0 && !(nodeOf[name] > 0 && isWithin(nodeOf[name], chosen)) && word !== tree.name(chosen));
     lanes.forEach((lane, row) => paintLane(pen, lane, AXIS + row * LANE, x, perNs, dim));
     pen.fillStyle = ink("--ground");
     pen.fillRect(0, 0, NAME - 4, height);
@@ -230,7 +226,7 @@ export function timelinePanel() {
   const button = (title, act) => make("button", { type: "button", class: "plain", text: title, on: { click: act } });
   whenChanged((names) => {
     if (names.has("from") || names.has("to")) readWindow();
-    if (["from", "to", "sel", "theme", "view"].some((name) => names.has(name))) later();
+    if (["from", "to", "sel", "kind", "theme", "view"].some((name) => names.has(name))) later();
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", later);
   readWindow();
@@ -239,5 +235,5 @@ export function timelinePanel() {
   return make("section", { class: "panel time", "aria-label": "Timeline" },
     make("div", { class: "tools" }, make("h2", { text: "Timeline" }), button("zoom in", () => zoom(0.5)), button("zoom out", () => zoom(2)), button("all", () => look(0, end)), told,
       make("span", { class: "faint", text: "the wheel zooms, dragging moves" })),
-    frame, make("div", { class: "legend" }, ...[...ranked].map(([kind, shade]) => key(kind.slice(0, 60), shade)), key("other", GREY)));
+    frame, legend);
 }

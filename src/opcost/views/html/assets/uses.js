@@ -3,7 +3,7 @@
 import { data } from "./data.js";
 import { make } from "./dom.js";
 import { formatShare, formatTime } from "./format.js";
-import { key } from "./map.js";
+import { key } from "./colours.js";
 
 const PARTS = new Map([
   ["computing", "#0072b2"], ["communication alone", "#cc79a7"], ["copies alone", "#56b4e9"], ["idle: host-bound", "#d55e00"],

@@ -1,0 +1,150 @@
+"""What the page shows of repeated blocks and of operators that pass the filters, in numbers and on the map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from page_subjects import BLOCKS, many, page_of, profile, report, stack
+from playwright.sync_api import expect
+
+from opcost.core.units import format_count
+from opcost.views.html import HTML, bundle
+
+Show = Callable[..., Any]
+FORWARD = BLOCKS * (100 + 1000)
+BACKWARD = BLOCKS * 2000
+
+
+def shown(page: Any, expression: str, fragment: str = "") -> Any:
+    """A value of the model of what is shown, under a state as in an address."""
+    read = f"Object.assign($state.state, Object.fromEntries(new URLSearchParams({fragment!r})));"
+    return page.evaluate(
+        f"(() => {{ {bundle('shown')} {read} const now = $shown.shown(), {{ tree }} = $data; return {expression}; }})()"
+    )
+
+
+def labels(page: Any) -> list[str]:
+    return page.locator("#view-map .area text").all_text_contents()  # type: ignore[no-any-return]
+
+
+def test_merging_changes_no_sum_and_keeps_every_block(show: Show) -> None:
+    page = show(HTML.render(stack()))
+    first = "tree.byPath.get('layers.0')"
+    folded = shown(page, f"[now.total.macs[0], now.total.macs[{first}], now.times({first}), now.label({first})]")
+    assert folded == [FORWARD + BACKWARD, FORWARD + BACKWARD, BLOCKS, f"0–{BLOCKS - 1}"]
+    assert shown(page, f"now.typeOf({first})") == f"{BLOCKS} × Block"
+    # What is below a merged block is that of all blocks, too.
+    mix = "tree.byPath.get('layers.0.mix')"
+    assert shown(page, f"[now.total.macs[{mix}], now.path({mix})]") == [BLOCKS * 100, f"layers.0–{BLOCKS - 1}.mix"]
+    assert shown(page, "now.rep[tree.byPath.get('layers.7.mix')] === tree.byPath.get('layers.0.mix')") is True
+    one = page.evaluate(f"(() => {{ {bundle('shown')} return $data.tree.byPath.get('layers.0').toString(36); }})()")
+    single = shown(page, f"[now.total.macs[0], now.total.macs[{first}], now.times({first})]", f"unfold={one}")
+    assert single == [FORWARD + BACKWARD, 3100, 1]
+
+
+def test_the_sums_of_own_amounts_are_those_of_all_nodes(show: Show) -> None:
+    page = show(HTML.render(stack()))
+    for fragment in ("", "phase=backward", "element=float16", "kind=matmul"):
+        sums = shown(
+            page,
+            "tree.quantities.map(({ name }) => [now.own[name].reduce((a, b) => a + b, 0), now.total[name][0]])",
+            fragment,
+        )
+        assert all(own == total for own, total in sums)
+
+
+def test_filters_add_up_to_the_whole(show: Show) -> None:
+    page = show(HTML.render(stack()))
+    macs = "[now.total.macs[0], now.total.ops[0], now.total.params[0]]"
+    # Parameters belong to modules and not to operators.
+    params = BLOCKS * 2 * 10
+    assert shown(page, macs) == [FORWARD + BACKWARD, BLOCKS * 4, params]
+    assert shown(page, macs, "phase=forward") == [FORWARD, BLOCKS * 3, params]
+    assert shown(page, macs, "phase=backward") == [BACKWARD, BLOCKS, params]
+    assert shown(page, macs, "element=float32") == [BLOCKS * 100, BLOCKS, params]
+    assert shown(page, macs, "phase=forward&kind=matmul") == [BLOCKS * 1000, BLOCKS, params]
+    assert shown(page, "now.isEmpty(tree.byPath.get('layers.0.mix'))", "kind=matmul") is True
+    assert shown(page, "now.isEmpty(tree.byPath.get('layers.0.out'))", "kind=matmul") is False
+
+
+def test_times_of_a_trace_are_filtered_with_their_kernels(show: Show) -> None:
+    page = show(page_of(profile()))
+    # 30 matmuls of 500 ns on the device; 3 ns are of a kernel that no operator launched.
+    assert shown(page, "now.total.device[0]") == 30 * 500 + 3
+    assert shown(page, "now.total.device[0]", "kind=matmul") == 30 * 500
+    assert shown(page, "now.total.device[0]", "kind=convolution") == 0
+
+
+def test_the_map_draws_blocks_once_and_a_click_unfolds_them(show: Show) -> None:
+    page = show(HTML.render(stack()), width=1600)
+    assert any(text.startswith(f"0–{BLOCKS - 1} · {BLOCKS} × Block") for text in labels(page))
+    page.locator("#view-map .area.inner text", has_text=f"{BLOCKS} × Block").click(force=True)
+    expect(page.locator("#view-map .area.inner")).to_have_count(2 + BLOCKS)
+    page.get_by_role("button", name="merge repeated blocks").click()
+    expect(page.locator("#view-map .area.inner")).to_have_count(2 + 1)
+    # The same with the keyboard; the block is still chosen.
+    page.locator("#view-map svg").focus()
+    page.keyboard.press("+")
+    expect(page.locator("#view-map .area.inner")).to_have_count(2 + BLOCKS)
+    page.keyboard.press("-")
+    expect(page.locator("#view-map .area.inner")).to_have_count(2 + 1)
+
+
+def test_an_entry_of_a_legend_filters_and_takes_it_back(show: Show) -> None:
+    page = show(HTML.render(stack()))
+    total = page.locator("#view-map").get_by_text("in all")
+    legend = page.locator("#view-map").get_by_role("group", name="Kinds of operators")
+    assert legend.get_by_role("button").all_inner_texts() == ["matmul", "attention", "normalization"]
+    entry = legend.get_by_role("button", name="attention")
+    entry.click()
+    assert entry.get_attribute("aria-pressed") == "true"
+    assert total.inner_text() == f"MACs: {format_count(BLOCKS * 100)} in all"
+    entry.press("Enter")
+    assert entry.get_attribute("aria-pressed") == "false"
+    assert total.inner_text() == f"MACs: {format_count(FORWARD + BACKWARD)} in all"
+
+
+def test_a_kind_has_one_colour_in_every_view(show: Show) -> None:
+    page = show(HTML.render(report()))
+    colours = []
+    for view in ("Map", "Graph", "Roofline"):
+        page.get_by_role("tab", name=view).click()
+        legend = page.locator(f"#view-{view.lower()}").get_by_role("group", name="Kinds of operators")
+        assert legend.get_by_role("button").all_inner_texts() == ["convolution", "normalization", "elementwise"]
+        colours.append(legend.locator("i").evaluate_all("all => all.map(one => one.style.background)"))
+    assert colours[0] == colours[1] == colours[2]
+    assert len(set(colours[0])) == 3
+
+
+def test_labels_of_the_map_do_not_overlap_and_stay_in_their_areas(show: Show) -> None:
+    page = show(HTML.render(report(9, 2)))
+    for shape in ("treemap", "icicle"):
+        page.get_by_role("button", name=shape).click()
+        outside, overlapping = page.evaluate("""() => {
+            const boxes = [...document.querySelectorAll("#view-map .area")].flatMap((area) => {
+                const room = area.querySelector("rect").getBoundingClientRect();
+                return [...area.querySelectorAll("text")].map((text) => [text.getBoundingClientRect(), room]);
+            });
+            const over = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 3 && b.top < a.bottom - 3;
+            return [
+                boxes.filter(([text, room]) => text.right > room.right + 2).length,
+                boxes.filter(([a], at) => boxes.slice(at + 1).some(([b]) => over(a, b))).length,
+            ];
+        }""")
+        assert (outside, overlapping) == (0, 0), shape
+
+
+def test_a_hundred_thousand_operators_are_filtered_fast(show: Show) -> None:
+    page = show(HTML.render(many(10_000, 100_000)))
+    took, total = page.evaluate(f"""() => {{
+        {bundle("shown")}
+        $shown.shown();
+        $state.state.kind = "matmul";
+        const begun = performance.now();
+        const {{ total }} = $shown.shown();
+        return [performance.now() - begun, total.macs[0]];
+    }}""")
+    assert total == 100_000 * 10
+    print(f"filtered in {took:.0f} ms")
+    assert took < 1000  # with room for a machine that is busy

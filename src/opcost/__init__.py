@@ -38,8 +38,15 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'opcost' has no attribute {name!r}")
     from importlib import import_module
+    from types import FunctionType
 
-    value = globals()[name] = getattr(import_module(f"opcost.{home}"), name)
+    value = getattr(import_module(f"opcost.{home}"), name)
+    if isinstance(value, FunctionType):
+        from opcost.core.tracebacks import trims_traceback
+
+        value = trims_traceback(value)
+        value.__module__ = "opcost"  # where pickle finds it
+    globals()[name] = value
     return value
 
 

@@ -12,6 +12,7 @@ from opcost.core.devices import Device
 from opcost.core.devices import device as find_device
 from opcost.core.rendering import brief
 from opcost.core.report import Report
+from opcost.core.tracebacks import TrimsTracebacks
 from opcost.core.units import format_count, format_time
 from opcost.errors import InputError, MissingFramework, UnknownName
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 WINDOW = 100  # the time of a step is the median of this many last ones, which a pause for an evaluation does not change
 
 
-class StepMeter:
+class StepMeter(TrimsTracebacks):
     """How much of its device's peak a loop uses: `with meter: step()` around every step, then `print(meter)`.
 
     The first step is recorded as it runs, so that what it multiplies is counted once and exactly: forward, backward, recomputed

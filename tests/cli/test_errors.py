@@ -58,6 +58,7 @@ def test_a_wrong_shape_names_the_module_in_which_it_does_not_fit(opcost_command:
     done = opcost_command("count", resnet, "-i", "1x4x64x64")
     assert done.code == 2
     assert "'stem.0'" in done.err
+    assert "; --debug shows where it was raised" in done.err
     assert done.err.count("\n") <= 3
 
 

@@ -24,6 +24,7 @@ from opcost.cli.printing import escape_unknown, say, warn
 from opcost.core.escaping import encodable_text
 from opcost.core.files import STDIN, keep_pipes
 from opcost.core.progress import ProgressThread, stopped, stopping
+from opcost.core.tracebacks import keep_whole, raised_outside
 from opcost.errors import OpcostError, PluginWarning
 from opcost.version import __version__
 
@@ -123,6 +124,7 @@ def run(argv: Sequence[str], interrupts: Interrupts | None = None) -> int:
     stopping.clear()
     interrupts = interrupts or Interrupts(" ".join(words[:1]))
     TYPED.set(words)
+    keep_whole.set(debug)
     try:
         with _plugin_warnings(), keep_pipes():
             code = _dispatch(words)
@@ -144,6 +146,8 @@ def _failed(exc: BaseException, interrupts: Interrupts) -> int:
         return INTERRUPTED
     code = OpcostError.exit_code
     if isinstance(exc, OpcostError):
+        if raised_outside(exc.__cause__):
+            exc.hint = "; ".join(filter(None, (exc.hint, "--debug shows where it was raised")))
         code, message = exc.exit_code, "\n".join((str(exc), *(f"  {note}" for note in getattr(exc, "__notes__", ()))))
     elif isinstance(exc, MemoryError):
         hint = "a damaged file may need any amount; give the process more memory if the file is sound"

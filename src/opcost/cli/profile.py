@@ -1,6 +1,5 @@
 """Commands that run something: profile, calibrate."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -80,8 +79,6 @@ def profile(
 def _recorded(source: str, options: Mapping[str, Any], *, quiet: bool) -> Profile:
     from opcost.api import profile as record
 
-    # PyTorch's profiler would announce its start and stop on stderr; it reads this once, when torch is imported.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     with counting(f"profiling {source}", quiet=quiet):
         return record(source, **options)
 

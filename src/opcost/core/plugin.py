@@ -211,7 +211,7 @@ def faults_attributed(part: object, doing: str) -> Iterator[None]:
             raise
         raise BrokenPlugin(
             f"the plug-in {type(part).__qualname__} of {home} failed when {doing}: {_reason(exc)}",
-            hint="it is not part of opcost; --debug shows where it happened",
+            hint="it is not part of opcost",
         ) from exc
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeVar
 from opcost.core.escaping import printable, shows_unicode
 from opcost.core.files import write_text
 from opcost.core.plugin import load_view, view_for_suffix
+from opcost.core.tracebacks import TrimsTracebacks
 from opcost.errors import MissingFramework
 
 T = TypeVar("T")
@@ -53,7 +54,7 @@ class Listed(tuple[T_co, ...]):
         return brief_sequence(self)
 
 
-class ListsTuples:
+class ListsTuples(TrimsTracebacks):
     """A dataclass whose tuples are `Listed`; other sequences, as the rows of a long run, are made on demand."""
 
     __slots__ = ()

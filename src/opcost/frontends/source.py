@@ -98,7 +98,7 @@ class PythonModel:
                 raise misspelt from exc
             given = " with " + ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
             label = f"{self.label}{given if self.settings else ''}"
-            hint = "arguments are given with --set name=value; --debug shows where it happened"
+            hint = "arguments are given with --set name=value"
             if "cuda" in str(exc).lower():
                 hint = "counting needs no GPU: make the model on the CPU"
             fault = shortened(f"{type(exc).__name__}: {exc}", 2000)

@@ -106,7 +106,7 @@ def load(source: Any, options: CountOptions) -> Graph:
         return dataclasses.replace(graph, notes=(*graph.notes, Note("real-values", why, module)))
 
 
-_OF_INPUTS = ("check the", "the element types", "pass inputs", "--debug")
+_OF_INPUTS = ("check the", "the element types", "pass inputs")
 """How hints begin that other inputs may make superfluous."""
 
 

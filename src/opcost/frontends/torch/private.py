@@ -3,7 +3,9 @@
 What another version lacks shows here first; names that only some versions have come with what is used instead.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ctypes import CDLL, c_int
 from typing import Any
 
 import torch
@@ -84,6 +86,23 @@ run_backward: Callable[..., Any] = torch.autograd.graph._engine_run_backward
 # -- the profiler
 profiler_runs: Callable[[], bool] = torch.autograd._profiler_enabled
 Annotation: Callable[[str], Any] = _C._profiler._RecordFunctionFast  # quicker than `torch.profiler.record_function`
+_SILENT = 6  # above all levels of Kineto: its lines "profiler_start" and "profiler_stop" are of the highest, 5
+
+
+@contextmanager
+def quiet_profiler() -> Iterator[None]:
+    """Kineto, PyTorch's profiler, writes nothing to stderr; it must have been prepared, which sets its level."""
+    try:
+        level = c_int.in_dll(CDLL(_C.__file__), "_ZN9libkineto6Logger14severityLevel_E")
+    except (OSError, ValueError):  # built without Kineto, or with its names hidden
+        yield
+        return
+    before, level.value = level.value, _SILENT
+    try:
+        yield
+    finally:
+        level.value = before
+
 
 # -- scripted code
 tracing_state: Callable[[], Any] = _C._get_tracing_state

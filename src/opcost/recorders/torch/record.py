@@ -120,7 +120,8 @@ def _session(
     scope = private.Annotation
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if with_device else [])]
     durations = []
-    with profile(activities=activities, record_shapes=annotated) as profiler, allow_signals():
+    profiler = profile(activities=activities, record_shapes=annotated)
+    with _profiled(profiler), allow_signals():
         for step in range(-1, steps):
             # The first step under a profiler pays for its start; it runs aside and is not kept.
             with scope(events.ASIDE):
@@ -135,6 +136,19 @@ def _session(
                 durations.append(time.perf_counter_ns() - start)
     host, device = events.read_events(profiler.profiler.kineto_results)
     return tuple(durations), events.Nesting(host, device, runner.paths)
+
+
+@contextmanager
+def _profiled(profiler: profile) -> Iterator[None]:
+    """The block runs under the profiler, whose start and stop write nothing."""
+    profiler.prepare_trace()
+    with private.quiet_profiler():
+        profiler.start_trace()
+    try:
+        yield
+    finally:
+        with private.quiet_profiler():
+            profiler.stop_trace()
 
 
 # -- one run of the user's model, repeatable, with everything of the user's restored

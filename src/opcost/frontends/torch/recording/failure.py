@@ -123,5 +123,5 @@ def _hint(exc: BaseException, text: str, place: FailedCall | None) -> str:
             return f"the element types differ: the input is {given} and the weights are {own}; give the input in {own}{more}"
         return 'check the element types of the inputs; with shapes say dtypes="int64" (on the command line --input 1x128:int64)'
     if isinstance(exc, (RuntimeError, ValueError, IndexError, AssertionError)) and _OF_SHAPES.search(text):
-        return "check the shapes of the inputs; --debug shows where it was raised"
-    return "--debug (in Python, the cause of this error) shows where it was raised"
+        return "check the shapes of the inputs"
+    return "check the inputs: the model alone would raise this too"

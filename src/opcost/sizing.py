@@ -311,7 +311,7 @@ def sweep(source: Any, inputs: Any = None, **options: Unpack[Sweeping]) -> Sweep
     counting = {name: value for name, value in plain(options).items() if name not in own} | {"inputs": inputs}
     with _model(source, counting) as model:
         varied = Varied(counting, tuple(axes), lambda sizes: count(model, **sizes).inputs)
-        points = _Points(model, varied, given)
+        points = _Points(model, tuple(axes), varied, given)
         if given.device is None:
             grid = over_grid(list(axes.values()), points.count)
         else:  # the time of a kernel is not a polynomial
@@ -333,6 +333,7 @@ class _Points:
     """The points that were counted, and those that follow from them."""
 
     model: Any
+    names: tuple[str, ...]  # of what varies
     varied: Varied
     given: Any  # the options of the sweep, and its number of points
     source: str = "the model"
@@ -349,7 +350,7 @@ class _Points:
             self.found[sizes] = Point(sizes, {})
             return None
         self.source = report.meta.get("source", self.source)
-        self.found[sizes] = Point(sizes, amounts_of(report), **self._latency(report))
+        self.found[sizes] = Point(sizes, amounts_of(report), **self._latency(report, sizes))
         if self.given.progress is not None:
             self.given.progress(self.found[sizes], self.given.total)
         amounts = [amount for name, amount in self.found[sizes].amounts.items() if name != PEAK]
@@ -364,7 +365,7 @@ class _Points:
         amounts[PEAK] = max(numbers[len(names) :], default=0)
         return Point(sizes, {name: amounts[name] for name in QUANTITIES}, counted=False)
 
-    def _latency(self, report: Report) -> dict[str, Any]:
+    def _latency(self, report: Report, sizes: tuple[int, ...]) -> dict[str, Any]:
         from opcost.predicting import predict
 
         if self.given.device is None:
@@ -374,4 +375,17 @@ class _Points:
         if not self.device:
             self.device = found.meta["device"]
             self.notes.append(f"latency: {found.meta['execution']}; calibration: {found.meta['calibration']}")
-        return {"latency_ns": found.latency_ns, "band_ns": found.band_ns, "fits": found.fits}
+        return {
+            "latency_ns": found.latency_ns,
+            "band_ns": found.band_ns,
+            "fits": found.fits,
+            **self._items(report, sizes),
+        }
+
+    def _items(self, report: Report, sizes: tuple[int, ...]) -> dict[str, Any]:
+        """What a pass processes, and how many of them."""
+        item, items = report.processed
+        named = dict(zip(self.names, sizes, strict=True))
+        if items is None and "batch" in named:
+            item, items = "sample", named["batch"]
+        return {"item": item, "items": items}

@@ -82,6 +82,57 @@ def test_with_a_device_every_point_has_its_latency_and_band(linear: nn.Linear) -
     assert any("calibration: NVIDIA H200" in note for note in found.notes)
 
 
+class Embeds(nn.Module):
+    """A table of ten words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(10, 4)
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        return self.table(input_ids)
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "item", "each"),
+    [
+        (Embeds(), (1, 7), "token", 7),
+        (nn.Conv2d(3, 4, 3), (1, 3, 8, 8), "image", 1),
+        (nn.Linear(8, 4), (1, 8), "sample", 1),
+    ],
+)
+def test_throughput_is_that_of_what_the_inputs_are(
+    model: nn.Module, shape: tuple[int, ...], item: str, each: int
+) -> None:
+    dtype = "int64" if item == "token" else "float32"
+    found = opcost.sweep(model, shapes=shape, dtypes=dtype, vary="batch=1,2,64", device="h200")
+    assert [(point.item, point.items) for point in found.points] == [(item, each), (item, 2 * each), (item, 64 * each)]
+    rates = [
+        batch * each / (point.latency_ns or 0) * 1e9 for batch, point in zip((1, 2, 64), found.points, strict=True)
+    ]
+    assert [point.items_per_second for point in found.points] == pytest.approx(rates, rel=1e-12)
+    assert found.to_dict()["items_per_second"] == pytest.approx(rates, rel=1e-12)
+    data = json.loads(found.render("json"))
+    assert [point["items_per_second"] for point in data["points"]] == pytest.approx(rates, rel=1e-12)
+    for view in ("table", "md", "html"):
+        shown = found.render(view)
+        assert f"{item}s/s" in shown
+        assert f"{rates[0]:,.0f}" in shown.replace(f"{rates[0]:.0f}", f"{rates[0]:,.0f}")  # a page has plain numbers
+    assert "/s" not in opcost.sweep(model, shapes=shape, dtypes=dtype, vary="batch=1,2").render("md")
+
+
+def test_what_does_not_fit_has_no_throughput() -> None:
+    """As below, 16 GiB do not fit into a T4."""
+    found = opcost.sweep(Adds(), shapes=(1, 1 << 28), vary="batch=1,8", device="t4")
+    assert [point.items_per_second is None for point in found.points] == [False, True]
+
+
+def test_passes_between_two_updates_count_all() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten())
+    report = opcost.count(model, shapes=(2, 3, 8, 8), optimizer="sgd", accumulate=5)
+    assert report.processed == ("image", 10)
+
+
 class Adds(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x + 1

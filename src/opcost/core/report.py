@@ -15,6 +15,7 @@ from opcost.errors import OpcostError, UnknownName, counted, some
 
 NO_MEMORY = "no-memory"  # the code of the note that says why the memory of a report is unknown
 FEW_INPUTS = 5  # inputs that one line names
+CHANNELS = frozenset({1, 3, 4})  # of images: grey, coloured, or with a fourth, as latents have
 
 
 class Row(NamedTuple):
@@ -250,12 +251,24 @@ class Report(Rendered):
         """The inputs, their number of tokens, and of training the loss, in words."""
         shown = some([f"{name} {spec} {spec.dtype}" for name, spec in self.inputs], FEW_INPUTS)
         words = ", ".join(shown) or "no inputs"
-        texts = [spec for name, spec in self.inputs if name in ("input_ids", "tokens") and spec.known]
-        if texts:
-            words += f" ({counted(texts[0].numel, 'token')})"
+        item, items = self.processed
+        if item == "token" and items is not None:
+            words += f" ({counted(items, item)})"
         if "backward" in self.phases:
             words += f"; loss: {self.meta.get('loss', 'none, gradients begin at every output')}"
         return words
+
+    @property
+    def processed(self) -> tuple[str, int | None]:
+        """What is processed, and how many: tokens of a text, else images; an empty word and None where inputs do not say."""
+        passes = int(self.meta.get("accumulate", 1))
+        text = next((spec for name, spec in self.inputs if name in ("input_ids", "tokens") and spec.known), None)
+        if text is not None:
+            return "token", passes * text.numel
+        first = self.inputs[0][1].shape if self.inputs and self.inputs[0][1].known else None
+        if first is not None and len(first) == len("NCHW") and CHANNELS.intersection((first[1], first[3])):
+            return "image", passes * self.inputs[0][1].dims[0]
+        return "", None
 
     @property
     def peak_bytes(self) -> int | None:

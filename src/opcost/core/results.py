@@ -169,6 +169,17 @@ class Point(NamedTuple):
     band_ns: tuple[int, int] | None = None  # the 80 % interval: 80 % of the measured models are within it
     fits: bool | None = None
     """Whether the memory of the device is enough; None without a device, or where its size is unknown."""
+    item: str = ""
+    """What a pass processes: token, image, or sample where the batch varies; empty without a latency, or if that is not known."""
+    items: int | None = None
+    """How many of them."""
+
+    @property
+    def items_per_second(self) -> float | None:
+        """The throughput of one pass after another; None where it is not known, or the memory is not enough."""
+        if not self.latency_ns or self.items is None or self.fits is False:
+            return None
+        return self.items * 1e9 / self.latency_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -154,6 +154,8 @@ def fit_records(fit: Fit) -> Table:
 # -- costs at many sizes ------------------------------------------------------------------------------------------------
 
 SHOWN = ("macs", "flops", "bytes", "peak_bytes")
+THROUGHPUT = "items_per_second"
+WHOLE = 100  # per second; of fewer a decimal is shown
 LONGEST_BAR = 40  # characters of the highest amount
 MOST_BARS = 24  # lines of one plot
 
@@ -179,10 +181,11 @@ def sweep_sheet(sweep: Sweep, options: ViewOptions) -> Sheet:
             Column(each.name, "number", each.title, of=lambda point, each=each: _cell(point, each))  # type: ignore[misc]
             for each in quantities
         ),
+        *_throughput(sweep),
         *((Column("fits", title=printable(f"fits on {sweep.device}"), of=_fits),) if over else ()),
-        *((Column("band", title="80 % interval", of=band),) if sweep.device else ()),
+        *((Column("band", "number", "80 % interval", of=band),) if sweep.device else ()),
     )
-    ranked = (*sweep.variables, "peak_bytes", LATENCY.name, "fits", "band", "flops", "macs", "bytes")
+    ranked = (*sweep.variables, "peak_bytes", LATENCY.name, THROUGHPUT, "fits", "band", "flops", "macs", "bytes")
     remarks = (remark,) if remark else ()
     table = listing(columns, sweep.points, title="totals", ranked=ranked, remarks=remarks, main=True)
     return Sheet(
@@ -197,6 +200,17 @@ def _sizes(sweep: Sweep) -> list[Column]:
         Column(printable(name), "number", of=lambda point, place=place: point.sizes[place])  # type: ignore[misc]
         for place, name in enumerate(sweep.variables)
     ]
+
+
+def _throughput(sweep: Sweep) -> list[Column]:
+    """The column of `images/s`, where it is known what a pass processes."""
+    item = next((point.item for point in sweep.points if point.items_per_second is not None), "")
+
+    def read(point: Point) -> Cell:
+        rate = point.items_per_second
+        return "" if rate is None else round(rate) if rate >= WHOLE else round(rate, 1)
+
+    return [Column(THROUGHPUT, "number", f"{item}s/s", of=read)] if item else []
 
 
 def _fits(point: Point) -> str:
@@ -251,7 +265,7 @@ def sweep_records(sweep: Sweep) -> Table:
     columns = (
         *_sizes(sweep),
         *(Column(name, "number", of=lambda point, name=name: point.amounts.get(name)) for name in QUANTITIES),  # type: ignore[misc]
-        *reading("latency_ns:number"),
+        *reading(f"latency_ns:number item items:number {THROUGHPUT}:number"),
         Column("latency_low_ns", "number", of=lambda point: point.band_ns and point.band_ns[0]),
         Column("latency_high_ns", "number", of=lambda point: point.band_ns and point.band_ns[1]),
         Column("counted", of=lambda point: "yes" if point.counted else "no"),
@@ -262,5 +276,8 @@ def sweep_records(sweep: Sweep) -> Table:
 
 def sweep_data(sweep: Sweep) -> dict[str, Any]:
     """All of it for JSON."""
-    points = [{"sizes": [], "counted": True} | fields_data(point) for point in sweep.points]
+    points = [
+        {"sizes": [], "counted": True} | fields_data(point) | {THROUGHPUT: point.items_per_second}
+        for point in sweep.points
+    ]
     return {"schema": "opcost.sweep/1", **fields_data(sweep), "points": points}

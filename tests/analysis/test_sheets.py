@@ -180,7 +180,7 @@ def test_ranks_that_others_waited_for_are_named(tmp_path: Path) -> None:
         {"rank": 0, "collectives": (20 + 25) * US, "waiting": 35 * US, "waited_for": 0, "last": 0},
     ]
     assert sheet.table("ranks").remarks == (
-        "rank 2 came last in 1 collectives: others waited 38.00 µs for it, 63 % of all waiting",
+        "rank 2 came last in 1 collective: others waited 38.00 µs for it, 63 % of all waiting",
     )
     spans = [65, 65, 65]
     gains = {gain.what: gain.share for gain in profile.query().gains}

@@ -1,4 +1,4 @@
-"""The page of a profile in a browser: its devices, what to do next, flame view and timeline."""
+"""The page of a profile in a browser: its devices, what to do next, lines, icicle and timeline."""
 
 from __future__ import annotations
 
@@ -73,22 +73,64 @@ def test_the_timeline_zooms_moves_and_chooses(show: Show) -> None:
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Home")
     expect(output).to_have_text(whole)
-    page.mouse.click(box["x"] + 138 + (box["width"] - 138) * 10.2 / 30, box["y"] + 22 + 11)
+    page.mouse.click(
+        box["x"] + 138 + (box["width"] - 138) * 10.2 / 30, box["y"] + 22 + 22 + 11
+    )  # the host is below the stream
     page.wait_for_selector(".details h2:has-text('part1.op10')")
 
 
-def test_the_flame_view_of_a_profile_has_its_root_at_the_bottom(show: Show) -> None:
+def test_times_are_an_icicle_that_grows_downwards(show: Show) -> None:
     page = show(page_of(profile()))
-    assert page.get_by_role("button", name="flame").get_attribute("aria-pressed") == "true"
+    assert page.get_by_role("button", name="icicle").get_attribute("aria-pressed") == "true"
     boxes = page.locator("#view-map .area rect").evaluate_all(
         "all => all.map((one) => [one.y.baseVal.value, one.width.baseVal.value])"
     )
     root, *others = boxes
+    assert root[0] < 1
     assert root[1] == max(width for _, width in boxes)
-    assert all(top < root[0] for top, _ in others)
-    page.get_by_role("button", name="icicle").click()
-    top = page.locator("#view-map .area rect").first.evaluate("one => one.y.baseVal.value")
-    assert top < 1
+    assert all(top > root[0] for top, _ in others)
+
+
+def test_the_lines_are_below_the_use_of_the_device_and_above_all_views(show: Show) -> None:
+    page = show(page_of(profile()))
+    tops = [page.locator(each).first.bounding_box()["y"] for each in (".uses", "#table-0", ".pair", "#timeline")]
+    assert tops == sorted(tops)
+
+
+def test_lines_without_device_time_are_folded(show: Show) -> None:
+    plain = profile()
+    rows = [row._replace(device_ns=0, kernels=()) if row.id % 3 == 0 else row for row in plain.rows]
+    page = show(page_of(replace(plain, rows=tuple(row._replace(kernels=()) for row in rows), unattributed=())))
+    lines = page.locator("#table-0 tbody tr[data-place]")
+    # Of thirty operators ten have no time on the device; the total is a line too.
+    expect(page.locator("#table-0 output")).to_have_text("20 of 30 lines")
+    page.get_by_role("button", name="show 10 rows without device time").click()
+    expect(page.locator("#table-0 output")).to_have_text("30 of 30 lines")
+    page.get_by_role("button", name="fold 10 rows").click()
+    page.locator("#table-0").get_by_label("Find in").fill("op27")
+    expect(lines).to_have_count(2)
+
+
+def test_devices_are_above_the_host_and_steps_are_marked(show: Show) -> None:
+    plain = profile()
+    mark = plain.rows[0]._replace(
+        name="ProfilerStep#7", type="mark", module="", kernels=(), host_ns=10_000, device_ns=0
+    )
+    page = show(page_of(replace(plain, rows=(mark, *plain.rows))))
+    titles = page.evaluate("""async () => {
+        const drawn = [];
+        const own = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (...what) {
+            drawn.push(what);
+            own.apply(this, what);
+        };
+        document.querySelector("#timeline button").click();
+        await new Promise((done) => setTimeout(done, 100));
+        return drawn;
+    }""")
+    assert "step 7" in [text for text, _, _ in titles]
+    lanes = sorted((y, text) for text, x, y in titles if x == 4)
+    assert [text for _, text in lanes][:2] == ["gpu:0 stream 7", "host"]
 
 
 def test_what_to_do_next_is_below_the_use_of_the_device(show: Show) -> None:
@@ -99,6 +141,23 @@ def test_what_to_do_next_is_below_the_use_of_the_device(show: Show) -> None:
     assert advice.startswith("2.50 ms (25.0 %) idle: host-bound")
     assert "larger batch" in advice
     assert "opcost analyze run" in page.locator(".gains code").inner_text()
+    page.get_by_role("button", name="show in the timeline").click()
+    # Kernels of 500 ns begin every 1,000 ns, from 450 ns on: the first of equal gaps is from 950 to 1,450 ns.
+    page.wait_for_url(re.compile("idle=950-1450"))
+    expect(page.locator("#timeline output")).to_contain_text("idle for 500 ns")
+    assert page.evaluate("document.activeElement.tagName") == "CANVAS"
+
+
+def test_what_to_do_next_leads_to_operators_and_tables(show: Show) -> None:
+    plain = profile()
+    commands = {"aten::op at 10 % of its bound": "--type aten::op", "kernels shorter than a launch": "--where"}
+    gains = tuple(Gain(what=what, share=0.1, time_ns=10, command=command) for what, command in commands.items())
+    page = show(HTML.render(replace(query(plain), gains=gains), profile=with_default_costs(plain)))
+    page.get_by_role("button", name="show in the operators").click()
+    expect(page.get_by_label("Find an operator")).to_have_value("aten::op")
+    assert page.get_by_role("tab", name="Operators").get_attribute("aria-selected") == "true"
+    page.get_by_role("button", name="show in device time").click()
+    expect(page.locator("#table-0").get_by_label("Find in")).to_have_value("launch")
 
 
 def test_collectives_and_copies_have_a_colour_of_their_own(show: Show) -> None:
@@ -106,6 +165,6 @@ def test_collectives_and_copies_have_a_colour_of_their_own(show: Show) -> None:
     exchange = Kernel("ncclDevKernel_AllReduce", "gpu:0", "20", 1000, 9000)
     page = show(page_of(replace(plain, unattributed=(*plain.unattributed, exchange))))
     keys = page.locator(".panel.time .key")
-    assert "collective" in keys.all_inner_texts()
+    assert "communication" in keys.all_inner_texts()
     colour = "one => getComputedStyle(one.querySelector('i')).backgroundColor"
-    assert keys.filter(has_text="collective").evaluate(colour) == "rgb(204, 121, 167)"
+    assert keys.filter(has_text="communication").evaluate(colour) == "rgb(204, 121, 167)"

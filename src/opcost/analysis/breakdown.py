@@ -29,6 +29,7 @@ from opcost.core.profile import (
 from opcost.core.sheet import Cell, Sheet, Table
 from opcost.core.timeline import LONG_GAP, covered, long_gaps
 from opcost.core.units import format_bytes, format_time
+from opcost.errors import counted
 
 
 def kernels_by_device(profile: Profile) -> dict[tuple[int, str], list[Kernel]]:
@@ -416,7 +417,7 @@ def _ranks(waited: Sequence[RankWait]) -> Table:
         worst = max(waited, key=lambda each: each.waited_for_ns)
         share = 100 * worst.waited_for_ns / whole
         spent = f"others waited {format_time(worst.waited_for_ns)} for it, {share:.0f} % of all waiting"
-        remarks = (f"rank {worst.rank} came last in {worst.last:,} collectives: {spent}",)
+        remarks = (f"rank {worst.rank} came last in {counted(worst.last, 'collective')}: {spent}",)
     return Table.of(
         RANKS, "rank:number collectives:time waiting:time waited_for:time last:number", lines, remarks=remarks
     )

@@ -81,13 +81,14 @@ def page_of(sources: tuple[str, ...], options: dict[str, Any], *, quiet: bool) -
         return replace(kinds, entries=(*kinds.entries, *modules.of_part("module"))).render("html")
     (source,) = sources
     if find_trace(source) is not None:
+        device = options.pop("device", None)
         if options:
             raise InputError(f"{source} is a profile; options about counting do not apply to it")
         from opcost.api import read_profile
 
         with counting(f"reading {source}", quiet=quiet):
             profile = read_profile(source, timeline=True)
-        answer = profile.query(aggregate_by=profile.usual_keys, top=ROWS)
+        answer = profile.query(aggregate_by=profile.usual_keys, top=ROWS, device=device)
         return answer.render("html", **more_for(load_view("html", "profile"), profile))
     found_source = source_or_scan(source, options.pop("set", None))
     if isinstance(found_source, Scan):

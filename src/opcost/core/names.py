@@ -28,6 +28,14 @@ def is_transfer(name: str) -> bool:
     return _CROSSING.match(name) is not None
 
 
+_STEP = re.compile(r"ProfilerStep#([0-9]{1,19})")
+
+
+def step_number(name: str) -> int | None:
+    """The number of a step, if this is how PyTorch's schedule marks one."""
+    return int(match[1]) if (match := _STEP.fullmatch(name)) else None
+
+
 _WHY = re.compile(r"\((?:graph|outside|unattributed)\) ")
 _TENSILE = re.compile(r"(Cijk_[A-Za-z]+_[A-Za-z]+)_.*?_(MT\d+x\d+x\d+)")
 _FUNCTION = re.compile(r"\w[<(]")

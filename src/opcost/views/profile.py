@@ -1,6 +1,7 @@
 """Answers about profiles: their lines and columns, totals and verdicts around them, and the same for programs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from statistics import median
 from typing import Any
 
 from opcost.core.graph import note_texts
@@ -190,15 +191,21 @@ def _plain(value: Cell) -> Any:
 # -- around the lines ---------------------------------------------------------------------------------------------------
 
 MANY_LINES = 64  # lines about devices, and notes: as many as eight machines of eight devices have
+MANY_RUNS = 6  # runs of ranks that are alike; --aggregate-by rank lists all ranks
 MANY_RANKS = 10  # lines about ranks: those that differ and those that are alike, so that a first screen holds them
+
+
+def source_name(meta: Mapping[str, str]) -> str:
+    """The file, or of many ranks the first and the last."""
+    source = meta.get("source") or "profile"
+    names = source.split(", ") if "ranks" in meta else []
+    return f"{names[0]} to {names[-1]}" if len(names) > 2 else source
 
 
 def answer_sheet(answer: Answer, options: ViewOptions) -> Sheet:
     """The lines, their source, and totals, devices, peaks and notes around them."""
-    names = answer.meta.get("source", "profile").split(", ") if "ranks" in answer.meta else []
-    source = f"{names[0]} to {names[-1]}" if len(names) > 2 else answer.meta.get("source", "profile")
     runs = f", {answer.runs} runs, {'per run' if answer.is_per_run else 'all of them'}" if answer.runs != 1 else ""
-    heading = f"{source} ({answer.meta.get('format', 'opcost')}){runs}"
+    heading = f"{source_name(answer.meta)} ({answer.meta.get('format', 'opcost')}){runs}"
     if "inputs" in answer.meta:
         heading += shortened(f" on {answer.meta['inputs']}", LONG_LINE)
     whole = "per step" if any(use.steps for use in answer.devices) else "in the trace"
@@ -254,7 +261,8 @@ def verdicts(answer: Answer) -> list[tuple[str, Busy | None]]:
     return found + [(_verdict(alike, answer), _middle(alike)) for alike in _alike(answer)]
 
 
-SAME_SHARE, SAME_STEP = 0.02, 0.02  # devices are alike whose shares of time, and whose steps, differ by no more
+SAME_SHARE, SAME_STEP = 0.02, 0.02  # ranks differ in shares of time, and in steps, that are further apart
+ALIKE_SHARE = 0.05  # devices are alike whose shares differ by no more
 LATE_SHARE = 0.005  # of the time of all ranks; what they wait less for each other makes none of them late
 
 
@@ -279,7 +287,7 @@ def _of_ranks(answer: Answer) -> list[str]:
     if (worst := _worst(answer)) is not None:
         share = _percent(worst.waited_for_ns, sum(each.waited_for_ns for each in answer.waited))
         late = f"late: rank {worst.rank}: others waited {time_text(worst.waited_for_ns)} for it"
-        found.append(f"{late} in {worst.last:,} collectives, {share} of all waiting (--view communication)")
+        found.append(f"{late} in {counted(worst.last, 'collective')}, {share} of all waiting (--view communication)")
     elif answer.waited:
         found.append("no rank is late: in collectives they hardly wait for each other")
     elif steps and steps[-1][0] > (1 + SAME_STEP) * usual:
@@ -307,20 +315,28 @@ def _alike(answer: Answer) -> list[list[Busy]]:
     """The devices of ranks that spend their time alike, the most first; before them the one that is late."""
     worst = _worst(answer)
     late = None if worst is None else worst.rank
-    found: list[list[Busy]] = []
+    parts = [_of_time(use) for use in answer.devices]
+    names = {name for each in parts for name in each}
+    usual = {name: median(each.get(name, 0.0) for each in parts) for name in names}
 
-    def is_alike(use: Busy, other: Busy) -> bool:
-        mine, theirs = _of_time(use), _of_time(other)
-        near = all(abs(mine.get(name, 0.0) - theirs.get(name, 0.0)) <= SAME_SHARE for name in mine | theirs)
-        step, usual = use.step_ns or 0.0, other.step_ns or 0.0
-        return near and use.rank != other.rank and use.gaps == other.gaps and abs(step - usual) <= SAME_STEP * usual
+    def apart(mine: Mapping[str, float], theirs: Mapping[str, float]) -> float:
+        return max((abs(mine.get(name, 0.0) - theirs.get(name, 0.0)) for name in names), default=0.0)
 
-    for use in answer.devices:
-        home = next((each for each in found if late not in (use.rank, each[0].rank) and is_alike(use, each[0])), None)
+    def is_alike(place: int, other: int) -> bool:
+        use, seed = answer.devices[place], answer.devices[other]
+        step, usual_step = use.step_ns or 0.0, seed.step_ns or 0.0
+        near = apart(parts[place], parts[other]) <= ALIKE_SHARE and abs(step - usual_step) <= SAME_STEP * usual_step
+        return near and use.rank != seed.rank and late not in (use.rank, seed.rank) and use.gaps == seed.gaps
+
+    # Groups begin with what is most usual, so that devices on both sides of it are in one.
+    found: list[list[int]] = []
+    for place in sorted(range(len(parts)), key=lambda place: apart(parts[place], usual)):
+        home = next((each for each in found if is_alike(place, each[0])), None)
         if home is None:
             found.append(home := [])
-        home.append(use)
-    return sorted(found, key=lambda each: (each[0].rank != late, -len(each)))
+        home.append(place)
+    groups = [[answer.devices[place] for place in sorted(each)] for each in sorted(found, key=min)]
+    return sorted(groups, key=lambda each: (each[0].rank != late, -len(each)))
 
 
 def _middle(alike: list[Busy]) -> Busy:
@@ -357,8 +373,8 @@ def _whose(alike: list[Busy], answer: Answer) -> str:
         rank = f"rank {alike[0].rank} " if any(other.rank != alike[0].rank for other in answer.devices) else ""
         return f"{rank}{device}"
     runs = runs_of(sorted({use.rank for use in alike}))
-    ranks = ", ".join(f"{a}-{b}" if b > a + 1 else ", ".join(map(str, range(a, b + 1))) for a, b in runs)
-    return f"ranks {ranks} {device} (the median of {len(alike)} alike)"
+    ranks = [f"{a}-{b}" if b > a + 1 else ", ".join(map(str, range(a, b + 1))) for a, b in runs]
+    return f"ranks {', '.join(some(ranks, MANY_RUNS))} {device} (the median of {len(alike)} alike)"
 
 
 def _shares(use: Busy, parts: dict[str, int]) -> str:

@@ -17,7 +17,7 @@ from math import floor
 from operator import attrgetter, itemgetter, lt, not_
 from typing import Any, NamedTuple, TypeVar
 
-from opcost.core.names import is_collective
+from opcost.core.names import is_collective, step_number
 from opcost.frontends.aten.results import known
 from opcost.traces.kineto.decoding import (
     ANNOTATION,
@@ -45,7 +45,6 @@ CALLS, LEAVES, MODULES = range(3)
 _LANES = {OPERATOR: CALLS, ANNOTATION: CALLS, RUNTIME: LEAVES, OVERHEAD: LEAVES, MODULE: MODULES, BACKEND: LEAVES}
 
 MODULE_PREFIX = "nn.Module: "
-STEP_PREFIX = "ProfilerStep#"
 COLLECTIVE_OPERATOR = "record_param_comms"
 """The operator around the launch of a collective, whose arguments describe it."""
 COLLECTIVE_FIELDS = ("collective", "group_name", "in_elements", "out_elements", "group_size", "element")
@@ -341,9 +340,8 @@ class Columns:
         ):  # fmt: skip
             getattr(lane, name).extend(column)
         for name, start, duration in zip(names, starts, durations, strict=True) if sort == ANNOTATION else ():
-            number = name.removeprefix(STEP_PREFIX)
-            if number != name and number.isdecimal() and len(number) < 20:
-                self.steps.append((start, start + duration, int(number) % LARGEST))
+            if (number := step_number(name)) is not None:
+                self.steps.append((start, start + duration, number % LARGEST))
 
     def _add_device(self, bucket: list[Event], starts: array[int], durations: array[int]) -> None:
         columns, names, queues = self.device, self.kernel_names, self.queues

@@ -1,11 +1,13 @@
 """An answer about a profile as the page has it: its lines, how devices were used, what to do; and the whole profile over time."""
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Any
 
 from opcost.core.devices import named_by_driver
 from opcost.core.escaping import printable
 from opcost.core.graph import FLOPS_PER_MAC, note_texts
+from opcost.core.names import step_number
 from opcost.core.profile import Answer, AnswerLine, Kernel, Profile, ProfileRow
 from opcost.core.sheet import Section
 from opcost.core.timeline import Span, checked_lanes, kernel_sort, lane_title, lanes_as_columns, nested, thinned_lanes
@@ -22,7 +24,8 @@ from opcost.views.html.reports import (
     shapes_of,
     table_of,
 )
-from opcost.views.profile import launches_text, list_answer, time_text, verdict_lines, verdicts
+from opcost.views.html.savings import savings_of
+from opcost.views.profile import launches_text, list_answer, source_name, time_text, verdict_lines, verdicts
 from opcost.views.report import moved
 from opcost.views.view import Columns, ViewOptions
 
@@ -43,7 +46,10 @@ def profile_page(answer: Answer, options: ViewOptions) -> PageData:
     peak = [f"peaks of {answer.peak}"] if answer.peak else []
     total = next((line for line in answer.lines if line.role == "total"), None)
     missed = (total.uncosted_share or 0) if total is not None and total.computation is not None else None
-    sections = [Section("notes", (*peak, *note_texts(answer.notes))), Section("recorded with", further)]
+    sections = [
+        Section("notes", (*peak, *note_texts(note for note in answer.notes if note.code != "peaks"))),
+        Section("recorded with", further),
+    ]
     if missed is not None and missed >= LEAST_MISSED:
         rows = [(row.uncosted_share * row.time_ns, row) for row in answer.rows if row.uncosted_share and row.time_ns]
         keys = answer.keys or ("name", "type")
@@ -59,30 +65,20 @@ def profile_page(answer: Answer, options: ViewOptions) -> PageData:
         share = f"{100 * (1 - missed):.1f} %" if missed else "all"
         facts.append(("conventions", f"1 MAC = {FLOPS_PER_MAC} FLOPs · bytes without fusion"))
         facts.append(("counted", f"{share} of the {answer.side} time"))
-    # The largest first, each with what to do and the command that shows it
-    whole = "per step" if any(use.steps for use in answer.devices) else "in the whole run"
-    savings = [
-        {
-            "what": printable(gain.what),
-            "time": gain.time_ns,
-            "share": gain.share,
-            "advice": next((text for start, text in _ADVICE.items() if gain.what.startswith(start)), _SLOW_KERNELS),
-            "command": printable(f"opcost analyze {answer.meta.get('source') or 'TRACE'} {gain.command}"),
-        }
-        for gain in answer.gains
-    ]
     sheets = [
         table_of(table, f"{each.name}: {table.title}") for each in options.sheets for table in each.tables if table.rows
     ]
+    tables = [*(_table(each, options.columns) for each in (answer, *options.others)), *sheets]
+    whole = {} if options.profile is None else _whole(options.profile, answer)
     return {
-        "title": meta.get("source") or "profile",
+        "title": printable(source_name(answer.meta)),
         "facts": [*facts, ("opcost", __version__)],
         "totals": _totals(answer, total),
         **sections_of(section for section in sections if section.urgent or section.lines),
         "uses": _uses(answer),
-        "gains": {"title": f"What to do next: potential savings {whole}, upper bounds", "found": savings},
-        "tables": [*(_table(each, options.columns) for each in (answer, *options.others)), *sheets],
-        **({} if options.profile is None else _whole(options.profile, answer)),
+        "gains": savings_of(answer, tables, whole),
+        "tables": tables,
+        **whole,
     }
 
 
@@ -134,32 +130,12 @@ def _table(answer: Answer, columns: Columns) -> PageData:
     if order := table.order:
         shown = (column for column in data["columns"] if column["name"] != "top_kernel")
         data["columns"] = sorted(shown, key=lambda column: order.index(column["name"]))
+    data["folds"] = "time"
+    # Why columns that compare with peaks are missing, and what gives them
+    data["remarks"] += [printable(note.text) for note in answer.notes if note.code == "peaks"]
     data["roles"] = [(row, line.role) for row, line in enumerate(answer.lines) if line.role != "row"]
     data["kernels"] = [[(use.count, printable(use.name), use.time_ns) for use in line.kernels] for line in answer.lines]
     return data
-
-
-_ADVICE = {
-    "idle: host-bound": "The host launches too slowly: capture the step in a graph of the device, compile the model, or give "
-    "each kernel more to do (a larger batch).",
-    "idle: after synchronisation": "The host waits for the device and then begins late: take .item(), .cpu(), printing and "
-    "synchronize() out of the step.",
-    "idle: waiting for input": "The next batch comes late: more workers that load it, pinned memory, and the next one prepared "
-    "while this one runs.",
-    "idle: launch latency": "Many short kernels: fuse them, or capture them in a graph of the device.",
-    "idle: blocked after launch": "Work that is launched waits for another stream, an event or memory: see the timeline.",
-    "idle: long launch calls": "The first launch loads a module or a library, or compiles: run a few steps before the profiler "
-    "starts, or leave the first one out.",
-    "communication that nothing hides": "Begin collectives sooner, or in smaller pieces, so that something computes beside them.",
-    "copies that could run beside kernels": "Copy from pinned memory, without waiting, on a stream of its own.",
-    "unbalanced ranks": "Give the rank that comes last less to do: batches, layers or experts of equal work.",
-    "recomputing": "Keep more activations where the memory allows it.",
-    "kernels shorter than a launch": "Fuse them: compile the module, or call operators that do several steps in one kernel.",
-}
-"""By how a gain begins."""
-_SLOW_KERNELS = (
-    "Slower than its peaks allow: larger sizes, or such as are multiples of 64, another element type, another kernel."
-)
 
 
 MOST_NAMES = 30_000  # operators that the tree lists by their own names; of more it has the types
@@ -178,9 +154,7 @@ def _whole(profile: Profile, answer: Answer) -> PageData:
     names = [profile.meta.get(key, "") for key in ("gpu", "device")] if answer.device_ns is not None else []
     device = next((found for name in names if (found := named_by_driver(name))), None)
     return {
-        "tree": tree.page(
-            "module", profile.meta.get("source", "") or "profile", quantities, measured=("device", "host")
-        )
+        "tree": tree.page("module", source_name(profile.meta), quantities, measured=("device", "host"))
         | {"operators": True},
         "families": families(),
         "ops": _operators(profile.rows, leaves, answer.side),
@@ -191,7 +165,7 @@ def _whole(profile: Profile, answer: Answer) -> PageData:
 
 
 def _operators(rows: Sequence[ProfileRow], leaves: Sequence[int], side: str) -> PageData | None:
-    """One line for all executions of an operator with the same shapes, each amount that of one execution."""
+    """One line for all executions of an operator with the same shapes, those with the most time first."""
     found: dict[tuple[int, Any], list[Any]] = {}
     for row, leaf in zip(rows, leaves, strict=True):
         line = found.setdefault((leaf, row.ins), [row, leaf, 0, 0])
@@ -199,8 +173,9 @@ def _operators(rows: Sequence[ProfileRow], leaves: Sequence[int], side: str) -> 
         line[3] += (row.device_ns if side == "device" else row.host_self_ns) or 0
     if not found:
         return None
-    first, nodes, calls, times = zip(*found.values(), strict=True)
+    first, nodes, calls, times = zip(*sorted(found.values(), key=lambda line: -line[3]), strict=True)
     costs = [row.cost for row in first]
+    phases = [row.phase for row in first]
     return {
         "count": len(first),
         "module": list(nodes),
@@ -214,6 +189,7 @@ def _operators(rows: Sequence[ProfileRow], leaves: Sequence[int], side: str) -> 
             column_of("bytes", "bytes of one", "bytes", [cost and moved(cost) for cost in costs]),
             column_of("ins", "input", "shapes", [shapes_of(row.ins) for row in first]),
             column_of("dtype", "", "text", [row.ins[0].dtype if row.ins else "" for row in first]),
+            *([column_of("phase", "phase", "text", phases)] if {*phases} != {"forward"} else []),
         ],
     }
 
@@ -247,9 +223,45 @@ def profile_tree(profile: Profile, runs: int) -> tuple[PathTree, list[int]]:
 
 
 def timeline_of(profile: Profile) -> PageData | None:
-    """Host and streams on lanes; None where the profile has no start times."""
-    if "timeline" in profile.extra:
-        return checked_lanes(profile.extra["timeline"])
+    """Host and streams on lanes, and steps; None where the profile has no start times."""
+    lanes = checked_lanes(profile.extra["timeline"]) if "timeline" in profile.extra else _lanes_of(profile)
+    if lanes is None:
+        return None
+    numbers = list(map(step_number, lanes["words"]))
+    # Steps are marked above the lanes, and have no colour in them
+    sorts = ["" if number is not None else sort for number, sort in zip(numbers, lanes["sorts"], strict=True)]
+    return {**lanes, "sorts": sorts, "steps": _marked_steps(lanes, numbers) or _begun_steps(profile)}
+
+
+Step = tuple[int, int, int]
+"""Beginning and end from the first event on, and number."""
+
+
+def _marked_steps(lanes: PageData, numbers: Sequence[int | None]) -> list[Step]:
+    """The steps that the profiler's schedule marked, by the numbers in names; of many ranks as the first has them."""
+    found: dict[int, Step] = {}
+    for lane in lanes["lanes"]:
+        for start, length, name in zip(accumulate(lane["step"]), lane["length"], lane["name"], strict=True):
+            if (number := numbers[name]) is not None:
+                found.setdefault(number, (start, start + length, number))
+    return sorted(found.values())
+
+
+def _begun_steps(profile: Profile) -> list[Step]:
+    """The steps of rows where nothing marked them, each until the next begins."""
+    rows = [(row.host_start_ns, row.host_ns or 0, row.step) for row in profile.rows if row.host_start_ns is not None]
+    begun: dict[int, int] = {}
+    for start, _, step in sorted(rows, key=lambda row: row[0]):
+        if step is not None:
+            begun.setdefault(step, start)
+    if len(begun) < 2:
+        return []
+    first, last = min(start for start, _, _ in rows), max(start + spent for start, spent, _ in rows)
+    ends = [*list(begun.values())[1:], last]
+    return [(start - first, end - first, step) for (step, start), end in zip(begun.items(), ends, strict=True)]
+
+
+def _lanes_of(profile: Profile) -> PageData | None:
     if any(row.count > 1 for row in profile.rows):
         return None
     several = len({row.rank for row in profile.rows}) > 1

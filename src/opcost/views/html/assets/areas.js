@@ -64,7 +64,7 @@ export function treemapAreas(tree, root, width, height) {
   return areas;
 }
 
-// Levels from top to bottom, each as wide as its share. Turned upside down it is a flame view.
+// Levels from top to bottom, each as wide as its share.
 export function icicleAreas(tree, root, width, line) {
   const areas = [];
   const whole = tree.size(root);
@@ -79,9 +79,4 @@ export function icicleAreas(tree, root, width, line) {
   };
   if (whole > 0) place(root, 0, 0, width);
   return areas;
-}
-
-// The same with the root at the bottom and what it calls above it.
-export function flameAreas(tree, root, width, line, height) {
-  return icicleAreas(tree, root, width, line).map((area) => ({ ...area, y: height - (area.depth + 1) * line }));
 }

@@ -15,7 +15,7 @@ import { rooflinePanel } from "./roofline.js";
 import { followSource } from "./served.js";
 import { followAddress, setState, state, whenChanged } from "./state.js";
 import { sweepPanel } from "./sweep.js";
-import { tablePanels } from "./tables.js";
+import { leadPanel, tablePanels } from "./tables.js";
 import { timelinePanel } from "./timeline.js";
 import { usesPanel } from "./uses.js";
 
@@ -84,12 +84,13 @@ whenChanged((names) => (names.has("theme") || names.has("bytes")) && wear());
 const main = make("main");
 const views = tree ? viewsPanel() : null;
 if (tree) main.append(make("div", { class: "pair" }, treePanel(), views.element), detailsPanel());
-if (data.uses?.length) main.prepend(usesPanel());
+// Of a profile, first how its devices were used, then the lines of the answer.
+if (data.uses) main.prepend(...[data.uses.length ? usesPanel() : null, leadPanel()].filter(Boolean));
 if (data.timeline) main.append(timelinePanel());
 if (data.compared?.totals.length) main.append(totalsPanel());
 if (data.compared?.paths.length) main.append(comparedModulesPanel());
 if (data.sweep) main.append(sweepPanel());
-main.append(...tablePanels(data.tables));
+main.append(...tablePanels(data.uses ? 1 : 0));
 document.body.append(headerOf(), main, ...[notesOf()].filter(Boolean));
 views?.start();
 document.documentElement.dataset.ready = "yes";

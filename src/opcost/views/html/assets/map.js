@@ -1,6 +1,6 @@
-// Treemap, icicle or flame view of the tree by a chosen quantity; a click chooses, a double click or Enter zooms.
+// Treemap or icicle of the tree by a chosen quantity; a click chooses, a double click or Enter zooms.
 
-import { flameAreas, icicleAreas, treemapAreas } from "./areas.js";
+import { icicleAreas, treemapAreas } from "./areas.js";
 import { colourOf, familyLegend, GREY, key, rankedColours } from "./colours.js";
 import { isWithin, ops, quantityOf, tree } from "./data.js";
 import { announce, chooser, draw, hideTip, make, showTip, switcher } from "./dom.js";
@@ -14,18 +14,18 @@ const FONT = "11px system-ui, sans-serif";
 const LINE = 14;
 const MARGIN = 4;
 const LEAST_LETTERS = 3;
-// How high a level of a flame may be, as there is room.
+// How high a level of an icicle may be, as there is room.
 const LOWEST = 20;
 const HIGHEST = 32;
-const SHAPES = ["treemap", "icicle", "flame"];
+const SHAPES = ["treemap", "icicle"];
 
 export function mapPanel() {
   const sized = tree.quantities.filter((quantity) => quantity.name !== tree.partial && tree.total[quantity.name][0] > 0);
   const usual = (sized.find((quantity) => quantity.usual) ?? sized[0])?.name;
   const chosen = () => (sized.some((quantity) => quantity.name === state.qty) ? state.qty : usual);
   const quantities = chooser("Area is", sized.map((quantity) => [quantity.name, quantity.title]), chosen(), (qty) => setState({ qty }));
-  // Of times the flame view is what people know; of amounts the treemap.
-  const usualShape = quantityOf(usual)?.unit === "time" ? "flame" : "treemap";
+  // Of times the icicle is what people know from profilers; of amounts the treemap.
+  const usualShape = quantityOf(usual)?.unit === "time" ? "icicle" : "treemap";
   const shapeOf = () => (SHAPES.includes(state.shape) ? state.shape : usualShape);
   const shapes = switcher("Shape", SHAPES.map((shape) => [shape, shape]), shapeOf(), (shape) => setState({ shape }));
   // Without operators, as of a checkpoint, what is below the modules has types.
@@ -65,20 +65,13 @@ export function mapPanel() {
     const levels = shapeOf() === "treemap" ? 1 : icicleAreas(shape, top, width, LOWEST).reduce((most, area) => Math.max(most, area.depth + 1), 1);
     const level = Math.max(LOWEST, Math.min(HIGHEST, Math.floor(space / levels)));
     const height = Math.max(space, levels * level);
-    areas = {
-      treemap: () => treemapAreas(shape, top, width, space), icicle: () => icicleAreas(shape, top, width, level),
-      flame: () => flameAreas(shape, top, width, level, height),
-    }[shapeOf()]();
+    areas = shapeOf() === "treemap" ? treemapAreas(shape, top, width, space) : icicleAreas(shape, top, width, level);
     const colour = colours(own);
     const at = chosenNode() < 0 ? -1 : now.rep[chosenNode()];
     pen.font = FONT;
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
     picture.setAttribute("height", height);
-    const turned = shapeOf() === "flame" && picture.dataset.turned !== String(height);
     picture.replaceChildren(...areas.map((area, place) => areaShape(area, place, colour, at, total)));
-    // A flame that is higher than its frame is first seen from its root.
-    if (turned) frame.scrollTop = height;
-    picture.dataset.turned = shapeOf() === "flame" ? height : "";
     merge.hidden = !state.unfold;
     sum.textContent = `${quantity.title}: ${formatAs(quantity.unit, total[top])} in all`;
     trail.replaceChildren(...trailOf(top).map((node) =>

@@ -98,6 +98,7 @@ export function rooflinePanel() {
       measured ? "Points are measured speeds; their size is the share of the time." : "Nothing was timed: points stand at the roof that binds them, and their size is the share of the time that the peaks allow.",
       `${formatShare(bound)} of the time belongs to operators left of the ridge at ${ridge.toFixed(1)} FLOP per byte, bound by memory.`,
       all.length > MOST ? `The ${MOST.toLocaleString("en-US")} points with the most work of ${all.length.toLocaleString("en-US")}.` : "",
+      devices.has(state.dev) || devices.has(data.device) ? "" : `The peaks of ${data.device || "its device"} are not known: choose a device like it above.`,
       `Peaks: ${device().source}.`,
     ].join(" ");
   }

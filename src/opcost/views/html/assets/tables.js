@@ -1,25 +1,36 @@
 // Tables as the command line has them: of comparisons, budgets, checkpoints and answers about profiles.
 
-import { reader } from "./data.js";
+import { data, reader } from "./data.js";
 import { make } from "./dom.js";
 import { formatTime } from "./format.js";
 import { Grid, LINE, sortRows } from "./grid.js";
 import { setTableState, tableState, whenChanged } from "./state.js";
 import { isTextual } from "./widths.js";
 
-function tablePanel(told, place) {
-  const columns = told.columns.map((column) => ({ ...column, of: reader(column) }));
+const FEW_LINES = 12;
+const FEW_COLUMNS = 7;
+
+function tablePanel(place) {
+  const table = data.tables[place];
+  const columns = table.columns.map((column) => ({ ...column, of: reader(column) }));
   for (const column of columns) if (column.unit === "share") column.part = (row) => (typeof column.of(row) === "number" ? column.of(row) : 0);
-  const all = Array.from({ length: told.count }, (_, row) => row);
-  const roles = new Map(told.roles);
-  const filter = make("input", { type: "search", placeholder: "find: words, all of them", "aria-label": `Find in ${told.title}` });
+  const all = Array.from({ length: table.count }, (_, row) => row);
+  const roles = new Map(table.roles);
+  const filter = make("input", { type: "search", placeholder: "find: words, all of them", "aria-label": `Find in ${table.title}` });
   const output = make("output");
   const texts = columns.filter(isTextual);
   const sorting = () => tableState(place).sort;
   const behind = make("ul", { class: "behind" });
+  // Lines whose amount here is zero are folded, as long as there are others.
+  const folding = columns.find((column) => column.name === table.folds);
+  const isFolded = (row) => Boolean(folding) && !roles.has(row) && !folding.of(row);
+  const folded = all.filter(isFolded);
+  const isFolding = folded.length > 0 && folded.length < all.length - roles.size;
+  let unfolded = !isFolding;
+  const fold = make("button", { type: "button", class: "plain", on: { click: () => { unfolded = !unfolded; show(); } } });
   let chosen = -1;
-  const grid = new Grid(told.title, columns, {
-    ...(told.kernels?.some((kernels) => kernels.length) ? { select: choose, isChosen: (row) => row === chosen } : {}),
+  const grid = new Grid(table.title, columns, {
+    ...(table.kernels?.some((kernels) => kernels.length) ? { select: choose, isChosen: (row) => row === chosen } : {}),
     roleOf: (row) => roles.get(row) ?? "",
     sort: (name) => {
       const column = columns.find((one) => one.name === name);
@@ -31,7 +42,7 @@ function tablePanel(told, place) {
   // The kernels behind a line.
   function choose(row) {
     chosen = row;
-    behind.replaceChildren(...told.kernels[row].map(([count, name, time]) => make("li", { text: `${count} × ${name}: ${formatTime(time)}` })));
+    behind.replaceChildren(...table.kernels[row].map(([count, name, time]) => make("li", { text: `${count} × ${name}: ${formatTime(time)}` })));
   }
 
   // Groups are sorted each on its own, and sums stay where they are.
@@ -51,10 +62,15 @@ function tablePanel(told, place) {
       if (roles.has(row)) {
         close();
         rows.push(row);
-      } else if (fits(row)) run.push(row);
+      } else if (fits(row) && (unfolded || words.length || !isFolded(row))) run.push(row);
     }
     close();
-    output.textContent = `${rows.filter((row) => !roles.has(row)).length} of ${told.count - roles.size} lines`;
+    output.textContent = `${rows.filter((row) => !roles.has(row)).length} of ${table.count - roles.size} lines`;
+    fold.textContent = `${unfolded ? "fold" : "show"} ${folded.length.toLocaleString("en-US")} rows without ${folding?.title}`;
+    fold.setAttribute("aria-expanded", String(unfolded));
+    filter.hidden = output.hidden = table.count <= FEW_LINES && !words.length;
+    // A short table needs no room for more.
+    grid.element.style.height = `${Math.min(rows.length * LINE + 34, 640)}px`;
     grid.show(rows);
   }
 
@@ -67,20 +83,20 @@ function tablePanel(told, place) {
     }
     if (names.has("bytes")) grid.draw(true);
   });
-  // A short table needs no room for more.
-  grid.element.style.height = `${Math.min(told.count * LINE + 34, 640)}px`;
   show();
-  return make("section", { class: "panel table", "aria-label": told.title },
-    make("div", { class: "tools" }, make("h2", { text: told.title }), told.count > 12 ? filter : null, told.count > 12 ? output : null, grid.copyButtons()), grid.element, behind,
-    ...told.remarks.map((remark) => make("p", { class: "faint", text: remark })));
+  return make("section", { class: "panel table", id: `table-${place}`, "aria-label": table.title },
+    make("div", { class: "tools" }, make("h2", { text: table.title }), filter, output, grid.copyButtons()), grid.element, isFolding && fold, behind,
+    ...table.remarks.map((remark) => make("p", { class: "faint", text: remark })));
 }
 
-const FEW = 7;
+// The table that is above all other views, if there is one.
+export const leadPanel = () => (data.tables.length ? tablePanel(0) : null);
 
-// Tables with few columns stand side by side where there is room.
-export function tablePanels(tables) {
-  const panels = tables.map((table, place) => tablePanel(table, place));
-  const isNarrow = (place) => tables[place].columns.length <= FEW;
-  if (panels.length < 2) return panels;
-  return [...panels.filter((_, place) => !isNarrow(place)), make("div", { class: "narrow" }, ...panels.filter((_, place) => isNarrow(place)))];
+// The others from this place on; those with few columns are side by side where there is room.
+export function tablePanels(first) {
+  const places = data.tables.map((_, place) => place).slice(first);
+  if (places.length < 2) return places.map(tablePanel);
+  const isNarrow = (place) => data.tables[place].columns.length <= FEW_COLUMNS;
+  const wide = places.filter((place) => !isNarrow(place)).map(tablePanel);
+  return [...wide, make("div", { class: "narrow" }, ...places.filter(isNarrow).map(tablePanel))];
 }

@@ -1,4 +1,4 @@
-// Host, streams and collectives over time on a canvas: the wheel zooms, dragging moves, arrows and + and - do the same.
+// Devices, below them the host, and steps over time on a canvas: the wheel zooms, dragging moves, arrows and + and - do the same.
 
 import { firstAfter, niceTicks } from "./axes.js";
 import { colourOf, familyLegend, familyOf } from "./colours.js";
@@ -10,26 +10,59 @@ import { setState, state, whenChanged } from "./state.js";
 
 const NAME = 138;
 const AXIS = 22;
+const STEP = 16;
 const LANE = 22;
 const LETTER = 6.2;
 const TICK = 90;
 
-function unpackLanes(told) {
-  const lanes = told.lanes.map((lane) => {
+const isHost = (lane) => /^(rank \d+ )?host\b/.test(lane.title);
+
+// Lanes of devices first: they are what is waited for.
+function unpackLanes({ lanes: columns, words, steps }) {
+  const lanes = columns.map((lane) => {
     const start = new Float64Array(lane.step.length);
     let at = 0;
     lane.step.forEach((step, place) => { start[place] = at += step; });
     const length = Float64Array.from(lane.length);
-    // The longest event tells how far before the window one may begin that still reaches into it.
+    // How far before the window an event may begin that still reaches into it.
     return { ...lane, start, length, longest: length.reduce((most, one) => Math.max(most, one), 0) };
   });
   const end = lanes.reduce((most, lane) => lane.start.reduce((last, start, place) => Math.max(last, start + lane.length[place]), most), 1);
-  return { lanes, end, words: told.words };
+  return { lanes: [...lanes.filter((lane) => !isHost(lane)), ...lanes.filter(isHost)], end, words, steps };
+}
+
+const timeline = data.timeline ? unpackLanes(data.timeline) : null;
+
+// From when to when a device had nothing to do for the longest time between its first and its last kernel.
+export function longestIdle() {
+  const devices = new Map();
+  for (const lane of timeline.lanes.filter((one) => !isHost(one))) {
+    const device = lane.title.replace(/ (stream|collectives) .*/, "");
+    const spans = Array.from(lane.start, (start, place) => [start, start + lane.length[place]]);
+    devices.set(device, [...(devices.get(device) ?? []), ...spans]);
+  }
+  let longest = [0, 0];
+  for (const spans of devices.values()) {
+    spans.sort((a, b) => a[0] - b[0]);
+    let reached = spans[0][0];
+    for (const [start, end] of spans) {
+      if (start - reached > longest[1] - longest[0]) longest = [reached, start];
+      reached = Math.max(reached, end);
+    }
+  }
+  return longest;
+}
+
+// From when to when a device was idle that a potential saving is about.
+function idleShown() {
+  const [begin, until] = state.idle.split("-").map(Number);
+  return until > begin ? { begin, until } : null;
 }
 
 export function timelinePanel() {
-  const { lanes, end, words } = unpackLanes(data.timeline);
-  // An operator is told by its path, a kernel by its name.
+  const { lanes, end, words, steps } = timeline;
+  const top = AXIS + (steps.length ? STEP : 0);
+  // An operator is known by its path, a kernel by its name.
   const named = new Map();
   if (tree) for (let node = tree.count - 1; node > 0; node -= 1) named.set(tree.name(node), node);
   const nodeOf = words.map((word) => tree?.byPath.get(word) ?? named.get(word) ?? -1);
@@ -39,8 +72,8 @@ export function timelinePanel() {
 
   const canvas = make("canvas", { tabindex: "0", role: "img", "aria-label": `Timeline of ${formatTime(end)} on ${lanes.length} lanes; arrows move, plus and minus zoom` });
   const frame = make("div", { class: "picture time" }, canvas);
-  frame.style.height = `${Math.min(lanes.length * LANE + AXIS + 2, 560)}px`;
-  const told = make("output");
+  frame.style.height = `${Math.min(lanes.length * LANE + top + 2, 560)}px`;
+  const shown = make("output");
   let from = 0;
   let to = end;
   let waiting = false;
@@ -68,7 +101,7 @@ export function timelinePanel() {
   function paint() {
     if (!frame.offsetParent) return;
     const width = frame.clientWidth;
-    const height = lanes.length * LANE + AXIS;
+    const height = lanes.length * LANE + top;
     const scale = devicePixelRatio || 1;
     if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
       canvas.width = Math.round(width * scale);
@@ -86,19 +119,22 @@ export function timelinePanel() {
     const wide = width - NAME;
     const perNs = wide / (to - from);
     const x = (time) => NAME + (time - from) * perNs;
+    paintSteps(pen, ink, x, height);
     paintAxis(pen, ink, x, height, Math.max(1, Math.floor(wide / TICK)));
     const chosen = chosenNode();
     // What lies in what is chosen, or is called by its name, stands out.
     const dim = words.map((word, name) => (state.kind && families[name] !== state.kind) || chosen > 0 && !(nodeOf[name] > 0 && isWithin(nodeOf[name], chosen)) && word !== tree.name(chosen));
-    lanes.forEach((lane, row) => paintLane(pen, lane, AXIS + row * LANE, x, perNs, dim));
+    lanes.forEach((lane, row) => paintLane(pen, lane, top + row * LANE, x, perNs, dim));
+    paintIdle(pen, ink, x, height);
     pen.fillStyle = ink("--ground");
     pen.fillRect(0, 0, NAME - 4, height);
     pen.fillStyle = ink("--text");
     lanes.forEach((lane, row) => {
       const room = Math.floor((NAME - 12) / LETTER);
-      pen.fillText(lane.title.length > room ? `${lane.title.slice(0, room - 1)}…` : lane.title, 4, AXIS + row * LANE + LANE / 2);
+      pen.fillText(lane.title.length > room ? `${lane.title.slice(0, room - 1)}…` : lane.title, 4, top + row * LANE + LANE / 2);
     });
-    told.textContent = `${formatTime(to - from)} from ${formatTime(from)}, of ${formatTime(end)}`;
+    const idle = idleShown();
+    shown.textContent = `${formatTime(to - from)} from ${formatTime(from)}, of ${formatTime(end)}${idle ? `; idle for ${formatTime(idle.until - idle.begin)}` : ""}`;
   }
 
   function paintAxis(pen, ink, x, height, count) {
@@ -110,6 +146,33 @@ export function timelinePanel() {
       pen.fillStyle = ink("--faint");
       pen.fillText(formatTime(time), x(time) + 3, 9);
     }
+  }
+
+  // Every other step on a darker ground, each with its number.
+  function paintSteps(pen, ink, x, height) {
+    steps.forEach(([begin, until, number], place) => {
+      if (until <= from || begin >= to) return;
+      const [left, right] = [Math.max(NAME, x(begin)), x(until)];
+      pen.fillStyle = ink(place % 2 ? "--ground" : "--raised");
+      pen.fillRect(left, AXIS, right - left, height);
+      pen.fillStyle = ink("--faint");
+      pen.fillRect(left, AXIS, 1, height);
+      const text = `step ${number}`;
+      if (right - left > text.length * LETTER + 6) pen.fillText(text, left + 4, AXIS + STEP / 2);
+    });
+  }
+
+  function paintIdle(pen, ink, x, height) {
+    const idle = idleShown();
+    if (!idle || idle.until <= from || idle.begin >= to) return;
+    const [left, right] = [Math.max(NAME, x(idle.begin)), x(idle.until)];
+    pen.strokeStyle = ink("--warn");
+    pen.lineWidth = 2;
+    pen.strokeRect(left, top + 1, right - left, height - top - 2);
+    pen.fillStyle = ink("--warn");
+    pen.globalAlpha = 0.12;
+    pen.fillRect(left, top, right - left, height - top);
+    pen.globalAlpha = 1;
   }
 
   function paintLane(pen, lane, top, x, perNs, dim) {
@@ -159,7 +222,7 @@ export function timelinePanel() {
 
   const eventAt = (event) => {
     const room = canvas.getBoundingClientRect();
-    const lane = lanes[Math.floor((event.clientY - room.top - AXIS) / LANE)];
+    const lane = lanes[Math.floor((event.clientY - room.top - top) / LANE)];
     const time = from + ((event.clientX - room.left - NAME) / (room.width - NAME)) * (to - from);
     if (!lane || event.clientX - room.left < NAME) return null;
     const slack = ((to - from) / room.width) * 2;
@@ -226,14 +289,14 @@ export function timelinePanel() {
   const button = (title, act) => make("button", { type: "button", class: "plain", text: title, on: { click: act } });
   whenChanged((names) => {
     if (names.has("from") || names.has("to")) readWindow();
-    if (["from", "to", "sel", "kind", "theme", "view"].some((name) => names.has(name))) later();
+    if (["from", "to", "idle", "sel", "kind", "theme", "view"].some((name) => names.has(name))) later();
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", later);
   readWindow();
   new ResizeObserver(later).observe(frame);
   addEventListener("beforeprint", paint);
-  return make("section", { class: "panel time", "aria-label": "Timeline" },
-    make("div", { class: "tools" }, make("h2", { text: "Timeline" }), button("zoom in", () => zoom(0.5)), button("zoom out", () => zoom(2)), button("all", () => look(0, end)), told,
+  return make("section", { class: "panel time", id: "timeline", "aria-label": "Timeline" },
+    make("div", { class: "tools" }, make("h2", { text: "Timeline" }), button("zoom in", () => zoom(0.5)), button("zoom out", () => zoom(2)), button("all", () => { setState({ idle: "" }); look(0, end); }), shown,
       make("span", { class: "faint", text: "the wheel zooms, dragging moves" })),
     frame, legend);
 }

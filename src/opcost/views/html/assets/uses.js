@@ -1,9 +1,11 @@
-// How devices spent their time: computing, communicating, idle and why, as one bar for each, and what that says.
+// How devices spent their time: computing, communicating, idle and why, as one bar for each, and what to do about it.
 
+import { key } from "./colours.js";
 import { data } from "./data.js";
 import { make } from "./dom.js";
 import { formatShare, formatTime } from "./format.js";
-import { key } from "./colours.js";
+import { setState, setTableState, tableState } from "./state.js";
+import { longestIdle } from "./timeline.js";
 
 const PARTS = new Map([
   ["computing", "#0072b2"], ["communication alone", "#cc79a7"], ["copies alone", "#56b4e9"], ["idle: host-bound", "#d55e00"],
@@ -13,21 +15,60 @@ const PARTS = new Map([
 const color = (name) => PARTS.get(name.replace(/ \(.*/, ""));
 
 export function usesPanel() {
-  const bars = data.uses.map((use) => make("div", { class: "use" },
-    make("h2", { text: use.title }),
-    use.parts.length && make("div", { class: "meter", role: "img", "aria-label": use.parts.map(([name, time]) => `${name} ${formatShare(time / use.span)}`).join(", ") },
-      ...use.parts.map(([name, time]) => make("i", { title: name, style: { width: `${(100 * time) / use.span}%`, background: color(name) } }))),
-    make("ul", { class: "legend" }, ...use.parts.map(([name, time]) => make("li", {}, key(`${name} ${formatTime(time)} (${formatShare(time / use.span)})`, color(name))))),
-    ...use.sentences.map((text) => make("p", { class: "faint", text }))));
-  return make("section", { class: "panel uses", "aria-label": "How devices were used" }, ...bars, ...gains());
+  const devices = data.uses.filter((use) => use.parts.length);
+  const names = [...new Set(devices.flatMap((use) => use.parts.map(([name]) => name)))];
+  return make("section", { class: "panel uses", "aria-label": "How devices were used" },
+    ...data.uses.map((use) => useOf(use, devices.length === 1)),
+    devices.length > 1 && make("ul", { class: "legend" }, ...names.map((name) => make("li", {}, key(name, color(name))))),
+    ...gains());
 }
 
-// Potential savings, the largest first, with what to do and the command that shows more.
+// One device, or those that are alike; the only one of a page with all its amounts, of several they are in the tables.
+function useOf(use, isAlone) {
+  const texts = use.parts.map(([name, time]) => `${name} ${formatTime(time)} (${formatShare(time / use.span)})`);
+  const [, name, rest] = use.title.match(/^(.*?)(?:: (.*))?$/);
+  return make("div", { class: "use" },
+    make("h2", {}, name, rest && make("span", { class: "rest", text: `: ${rest}` })),
+    use.parts.length > 0 && make("div", { class: "meter", role: "img", "aria-label": texts.join(", ") },
+      ...use.parts.map(([name, time], place) => make("i", { title: texts[place], style: { width: `${(100 * time) / use.span}%`, background: color(name) } }))),
+    isAlone && make("ul", { class: "legend" }, ...use.parts.map(([name], place) => make("li", {}, key(texts[place], color(name))))),
+    use.sentences.length > 0 && make("p", { class: "faint", text: use.sentences.join(" · ") }));
+}
+
+// Potential savings, the largest first, with what to do, the view that shows it, and the command that shows more.
 function gains() {
   if (!data.gains.found.length) return [];
   return [
     make("h2", { class: "next", text: data.gains.title }),
     make("ol", { class: "gains" }, ...data.gains.found.map((gain) => make("li", {},
-      make("b", { text: `${formatTime(Math.round(gain.time))} (${formatShare(gain.share)}) ${gain.what}` }), ` ${gain.advice} `, make("code", { text: gain.command })))),
+      make("b", { text: `${formatTime(Math.round(gain.time))} (${formatShare(gain.share)}) ${gain.what}` }), ` ${gain.advice} `,
+      gain.show && make("button", { type: "button", class: "plain", text: `show in ${titleOf(gain.show)}`, on: { click: () => SHOW[gain.show.view](gain.show) } }), " ",
+      make("code", { text: gain.command })))),
   ];
 }
+
+const titleOf = (show) => (show.view === "table" ? data.tables[show.place].title : `the ${show.view}`);
+
+function goTo(id) {
+  const panel = document.getElementById(id);
+  panel.scrollIntoView({ block: "start" });
+  panel.querySelector(".grid, canvas")?.focus({ preventScroll: true });
+}
+
+const SHOW = {
+  // The timeline at the longest time in which a device had nothing to do.
+  timeline: () => {
+    const [from, to] = longestIdle();
+    const around = (to - from) / 2;
+    setState({ from: String(Math.max(0, Math.round(from - around))), to: String(Math.round(to + around)), idle: `${from}-${to}` });
+    goTo("timeline");
+  },
+  operators: ({ find }) => {
+    setState({ view: "operators", oq: find, tsort: "-whole" });
+    goTo("view-operators");
+  },
+  table: ({ place, find }) => {
+    setTableState(place, { sort: tableState(place).sort, find });
+    goTo(`table-${place}`);
+  },
+};

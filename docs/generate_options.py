@@ -31,7 +31,8 @@ PEAKS = f"""
 
 Names for `--device`, with published dense peaks: TFLOP/s by element type, memory in GB/s. A source is the maker's document,
 linked there or at a page that repeats its figures. "Halved" marks documents that print matrix rates with sparsity. No
-published figure was found for an empty cell, and rates of that type have no percentage.
+published figure was found for an empty cell: rates of that type have no percentage, and are predicted as float32, or else as the
+slowest type.
 
 | device | {" | ".join(DTYPES)} | memory | source |
 |---|{"---:|" * (len(DTYPES) + 1)}---|

@@ -137,7 +137,7 @@ class UnknownName(OpcostError):
 
 def _listed(names: list[str]) -> str:
     """All names, unless there are too many to read."""
-    if len(names) <= 100:
+    if len(names) <= 60:
         return ", ".join(map(shortened, names)) or "none"
     return f"{', '.join(map(shortened, names[:20]))} and {len(names) - 20:,} more"
 

@@ -282,6 +282,11 @@ def _speeds(name: str, path: str | PathLike[str] | None) -> tuple[Speeds, str, b
     if device is None:
         hint = "opcost calibrate --device cpu -o FILE, then opcost predict SOURCE --device cpu --calibration FILE"
         raise InputError("no calibration of a CPU is shipped: processors differ too much", hint=hint)
+    if not device.flops:
+        hint = "the table of devices in docs/options.md has those with rates"
+        raise InputError(
+            f"{device.name} cannot be predicted: its maker publishes its bandwidth and no rates", hint=hint
+        )
     calibrated = device.name in SHIPPED
     laws = shipped(device.name if calibrated else SHIPPED[0])
     if device.name not in _made:

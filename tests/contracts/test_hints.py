@@ -168,7 +168,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("count", "net.py:Net", "--device", "rtx5091"), "known devices: "),
+        (("count", "net.py:Net", "--device", "rtx5091"), "opcost predict --help"),
         (("analyze", "trace.json", "--device", "rtx5091"), "--peak-flops"),
         (("count", "net.py:Net", "--input", "2x4:float16"), "--dtype float16"),
         (("count", "net.py:Any"), "--input"),

@@ -282,7 +282,8 @@ def test_steps_that_no_schedule_marked(tmp_path: Path, marks: list[tuple[str, in
         ("NVIDIA A100 80GB PCIe", "a100-pcie"), ("NVIDIA A100-PG509-200", "a100-40gb"), ("Tesla V100-SXM2-32GB", "v100"),
         ("AMD Instinct MI300X", "mi300x"), ("AMD Instinct MI300X VF", "mi300x"), ("AMD Instinct MI250X", None),
         ("NVIDIA L4", "l4"), ("NVIDIA L40S", "l40s"), ("NVIDIA L40", "l40"), ("Tesla T4", "t4"), ("NVIDIA A10G", None),
-        ("NVIDIA GeForce RTX 3090 Ti", None), ("NVIDIA GeForce RTX 4090", "rtx4090"), ("AMD Radeon Graphics", None), ("", None),
+        ("NVIDIA GeForce RTX 3090 Ti", "rtx3090ti"), ("NVIDIA GeForce RTX 4090", "rtx4090"),
+        ("AMD Radeon Graphics", None), ("", None),
     ],
 )  # fmt: skip
 def test_the_peaks_are_those_of_the_device_that_the_trace_names(tmp_path: Path, name: str, known: str | None) -> None:

@@ -27,7 +27,7 @@ class Device:
     name: str
     flops: Mapping[str, int]
     bandwidth: int
-    source: str  # the maker's document
+    source: str  # the maker's document, and of which unit the figures are
     url: str = ""  # its address, or that of a page that repeats its figures
     driver: str = ""  # the driver's name for it, as a regular expression; empty where it reports only one of two dies
     memory: int | None = None  # bytes as its driver reports them; None: several sizes, or two devices to a program
@@ -70,16 +70,20 @@ def _read(entry: dict[str, Any]) -> Device:
 
 DEVICES: Mapping[str, Device] = {entry["name"]: _read(entry) for entry in packaged_table(__package__, "devices.json")}
 
-_MAKERS = ("nvidia", "amd", "instinct", "geforce", "tesla")
+_MAKERS = ("nvidia", "amd", "apple", "google", "qualcomm", "instinct", "geforce", "tesla", "jetson")
+_VARIANT = r"(?!\w| (?:Ti|SUPER|D|Laptop|Max-Q)\b)"
+"""What may not follow a driver's name: another device has the longer one."""
 
 
 def device(name: str) -> Device:
-    """The device of this name, in any capitals, with or without its maker, blanks and dashes."""
+    """The device of this name, in any capitals, with or without its maker, blanks and dashes; or of its driver's name."""
     wanted = "".join(word for word in re.split(r"[ _]", name.casefold()) if word not in _MAKERS)
     for known, found in DEVICES.items():
         if wanted in (known, known.replace("-", "")):
             return found
-    raise UnknownName("device", name, DEVICES, hint=f"known devices: {', '.join(DEVICES)}")
+    if (named := named_by_driver(name)) is not None:
+        return named
+    raise UnknownName("device", name, DEVICES, hint="opcost predict --help lists all")
 
 
 HOST = "cpu"  # the name of the processor; there are no published peaks for it, only its own calibration
@@ -93,7 +97,7 @@ def autocasts_like(name: str | None) -> str | None:
 def named_by_driver(name: str) -> Device | None:
     """The device with this driver name, such as `NVIDIA H100 80GB HBM3`; None where the table has none, or it is unsure."""
     for found in DEVICES.values():
-        if found.driver and re.search(rf"(?<!\w){found.driver}(?!\w)", name):
+        if found.driver and re.search(rf"(?<!\w){found.driver}{_VARIANT}", name, re.IGNORECASE):
             return found
     return None
 

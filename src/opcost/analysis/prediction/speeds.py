@@ -125,7 +125,8 @@ class Speeds:
     def _peak(self, work: Work, device: Device) -> float:
         """FLOP/s at which a device multiplies elements of this type, with the switches of the calibration."""
         tf32 = self.tf32["conv" if work.family.startswith("conv") else "product"]
-        return float(device.peak_flops(work.dtype, tf32=tf32) or device.peak_flops("float32") or TERA)
+        slowest = min(device.flops.values(), default=TERA)
+        return float(device.peak_flops(work.dtype, tf32=tf32) or device.peak_flops("float32") or slowest)
 
     def fit(self, rows: list[tuple[Work, int]]) -> Law:
         """The law of one family from its timed operators."""

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import pytest
 
 import opcost
 from opcost.core.devices import DEVICES, GIGA, TERA, device, named_by_driver
 from opcost.errors import InputError, UnknownName
 
-TURING: dict[str, float] = {
-    "float32": 1,
-    "float16": 4,
-    "int8": 16,
-}  # per core, in multiples of float32's; products summed in float32
-AMPERE: dict[str, float] = {"float32": 1, "tf32": 1, "float16": 2, "int8": 8}
-ADA = AMPERE | {"float8": 4}
-WHOLE_AMPERE: dict[str, float] = {
-    "float32": 1,
-    "tf32": 2,
-    "float16": 4,
-    "int8": 8,
-}  # cards whose matrix units sum in float32 at full rate
-ORIN: dict[str, float] = {"float32": 1, "float16": 8, "int8": 16}
-CDNA2: dict[str, float] = {"float64": 2, "float32": 2, "float16": 8, "int8": 8}
-CDNA3: dict[str, float] = {"float64": 2, "float32": 2, "tf32": 8, "float16": 16, "float8": 32, "int8": 32}
-CDNA4: dict[str, float] = {"float64": 1, "float32": 2, "float16": 32, "float8": 64, "int8": 64}
-TPU: dict[str, float] = {"bfloat16": 1}
-CORES: dict[str, tuple[int, float, dict[str, float]]] = {  # cores, GHz, and the multiples
+Multiples: TypeAlias = dict[str, float]
+"""What a core does of each type, in multiples of float32; products of 16 bits summed in float32."""
+TURING: Multiples = {"float32": 1, "float16": 4, "int8": 16}
+AMPERE: Multiples = {"float32": 1, "tf32": 1, "float16": 2, "int8": 8}
+ADA: Multiples = {**AMPERE, "float8": 4}
+WHOLE_AMPERE: Multiples = {"float32": 1, "tf32": 2, "float16": 4, "int8": 8}  # the matrix units sum at full rate
+ORIN: Multiples = {"float32": 1, "float16": 8, "int8": 16}
+CDNA2: Multiples = {"float64": 2, "float32": 2, "float16": 8, "int8": 8}
+CDNA3: Multiples = {"float64": 2, "float32": 2, "tf32": 8, "float16": 16, "float8": 32, "int8": 32}
+CDNA4: Multiples = {"float64": 1, "float32": 2, "float16": 32, "float8": 64, "int8": 64}
+TPU: Multiples = {"bfloat16": 1}
+CORES: dict[str, tuple[int, float, Multiples]] = {  # cores, GHz, and the multiples
     "rtx2060": (1920, 1.68, TURING), "rtx2070": (2304, 1.62, TURING), "rtx2080": (2944, 1.71, TURING),
     "rtx2080ti": (4352, 1.545, TURING), "rtx3060": (3584, 1.777, AMPERE), "rtx3070": (5888, 1.725, AMPERE),
     "rtx3080": (8704, 1.71, AMPERE), "rtx3090": (10496, 1.695, AMPERE), "rtx3090ti": (10752, 1.86, AMPERE),
@@ -76,6 +71,7 @@ def test_bandwidths_are_bus_width_times_data_rate(name: str) -> None:
 
 def test_every_device_names_its_source_and_has_sane_figures() -> None:
     for found in DEVICES.values():
+        assert device(found.name.upper()) is found
         assert found.source
         assert found.url.startswith("https://")
         assert 30 * GIGA < found.bandwidth < 10_000 * GIGA

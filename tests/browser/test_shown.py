@@ -74,6 +74,10 @@ def test_times_of_a_trace_are_filtered_with_their_kernels(show: Show) -> None:
     assert shown(page, "now.total.device[0]") == 30 * 500 + 3
     assert shown(page, "now.total.device[0]", "kind=matmul") == 30 * 500
     assert shown(page, "now.total.device[0]", "kind=convolution") == 0
+    # In which phase an operator of a profile ran is not known, and its type is that of one of many inputs.
+    assert page.get_by_role("group", name="Filters").count() == 0
+    # Each operator and the kernel that it launched have one colour.
+    assert page.locator("#view-map .area rect[fill='#2ba35f']").count() == 2 * 30
 
 
 def test_the_map_draws_blocks_once_and_a_click_unfolds_them(show: Show) -> None:
@@ -103,6 +107,38 @@ def test_an_entry_of_a_legend_filters_and_takes_it_back(show: Show) -> None:
     entry.press("Enter")
     assert entry.get_attribute("aria-pressed") == "false"
     assert total.inner_text() == f"MACs: {format_count(FORWARD + BACKWARD)} in all"
+
+
+def test_chips_filter_tree_map_operators_and_roofline(show: Show) -> None:
+    page = show(HTML.render(stack()))
+    filters = page.get_by_role("group", name="Filters")
+    phases = filters.get_by_role("group", name="phase")
+    types = filters.get_by_role("group", name="dtype")
+    assert phases.get_by_role("button").all_inner_texts() == ["all", "forward", "backward"]
+    assert types.get_by_role("button").all_inner_texts() == ["all", "float32", "float16"]
+    phases.get_by_role("button", name="backward").click()
+    assert page.locator("#view-map").get_by_text("in all").inner_text() == f"MACs: {format_count(BACKWARD)} in all"
+    page.get_by_role("tab", name="Operators").click()
+    assert page.locator("#view-operators output").inner_text() == f"{BLOCKS} of {BLOCKS * 4}"
+    page.get_by_role("tab", name="Roofline").click()
+    # All backward operators do the same; forward there are three kinds.
+    assert page.locator("#view-roofline circle").count() == 1
+    phases.get_by_role("button", name="forward").click()
+    assert page.locator("#view-roofline circle").count() == 3
+    page.get_by_role("tab", name="Map").click()
+    page.locator("#view-map").get_by_role("button", name="matmul").click()
+    assert page.locator("#view-map").get_by_text("in all").inner_text() == f"MACs: {format_count(BLOCKS * 1000)} in all"
+    # What is filtered by is said above all views, and kept in the address.
+    page.wait_for_url("**phase=forward**kind=matmul**")
+    filters.get_by_role("button", name="Show all kinds").click()
+    assert page.locator("#view-map").get_by_text("in all").inner_text() == f"MACs: {format_count(FORWARD)} in all"
+
+
+def test_a_filter_with_one_choice_is_plain_text(show: Show) -> None:
+    page = show(HTML.render(report()))
+    filters = page.get_by_role("group", name="Filters")
+    assert filters.inner_text().split() == ["phase", "forward", "dtype", "float32", "device", "cpu"]
+    assert filters.get_by_role("button").count() == 0
 
 
 def test_a_kind_has_one_colour_in_every_view(show: Show) -> None:
@@ -140,7 +176,7 @@ def test_a_hundred_thousand_operators_are_filtered_fast(show: Show) -> None:
     took, total = page.evaluate(f"""() => {{
         {bundle("shown")}
         $shown.shown();
-        $state.state.kind = "matmul";
+        $state.setState({{ kind: "matmul" }});
         const begun = performance.now();
         const {{ total }} = $shown.shown();
         return [performance.now() - begun, total.macs[0]];

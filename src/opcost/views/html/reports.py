@@ -288,6 +288,7 @@ def report_page(report: Report, options: ViewOptions) -> PageData:
         "graph": _graph(report.rows) if listed and count <= MOST_IN_GRAPH else None,
         "memory": _memory(report),
         "families": families(),
+        "run": [(name, printable(value)) for name in ("batch", "device") if (value := str(report.meta.get(name, "")))],
         "devices": devices_of(),
         "device": "h200",
         "tables": [],

@@ -1,5 +1,6 @@
 // What the page is about: the source, the totals, under which conventions, and what is missing from them.
 
+import { chipsOf } from "./chips.js";
 import { data } from "./data.js";
 import { make, switcher } from "./dom.js";
 import { formatAs } from "./format.js";
@@ -16,6 +17,7 @@ export function headerOf() {
   return make("header", {},
     make("div", { class: "top" }, make("h1", { text: data.title }), settings()),
     data.facts.length ? make("dl", { class: "facts" }, ...data.facts.map(([name, value]) => make("div", {}, ...(name ? [make("dt", { text: name })] : []), make("dd", { text: value })))) : null,
+    chipsOf(),
     totals,
     ...data.alerts.map((alert) => told(alert, "alert")));
 }

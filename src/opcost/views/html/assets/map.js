@@ -108,7 +108,7 @@ export function mapPanel() {
     const share = formatShare(total[area.node] / total[0]);
     const single = area.own ? "own" : now.label(area.node);
     const type = now.isRun(area.node) && !area.own ? ` · ${now.typeOf(area.node)}` : "";
-    const lines = labelLines(`${single}${type}`, share, area.w - 2 * MARGIN, high >= 2 * LINE + MARGIN);
+    const lines = labelLines(`${single}${type}`, share, area.w - 2 * MARGIN, shapeOf() === "treemap" && high >= 2 * LINE + MARGIN);
     const first = area.y + (inner ? 11.5 : shapeOf() === "treemap" ? Math.min(high - 3, LINE) : high / 2 + 4);
     group.append(...lines.map((text, line) => draw("text", { x: area.x + MARGIN, y: first + line * LINE, text })));
     return group;

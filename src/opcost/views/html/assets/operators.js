@@ -4,6 +4,7 @@ import { isWithin, ops, tree } from "./data.js";
 import { make } from "./dom.js";
 import { Grid, sortRows } from "./grid.js";
 import { chosenNode, chosenOperator, chooseOperator } from "./selection.js";
+import { isFiltered, isShownOp, SHOWN_STATE } from "./shown.js";
 import { setState, state, whenChanged } from "./state.js";
 import { isTextual } from "./widths.js";
 
@@ -25,16 +26,17 @@ export function operatorsPanel() {
       setState({ tsort: `${rising ? "+" : "-"}${name}` });
     },
   });
-  const shown = { key: "" };
+  const listed = { key: "" };
 
   function show() {
     if (!grid.element.offsetParent) return;
     const node = state.only ? chosenNode() : -1;
     const words = state.oq.toLowerCase().split(/\s+/).filter(Boolean);
-    const key = `${node} ${words.join(" ")} ${state.tsort}`;
-    if (key !== shown.key) {
-      shown.key = key;
-      let rows = node > 0 ? all.filter((row) => isWithin(ops.module[row], node)) : all;
+    const key = `${node} ${words.join(" ")} ${state.tsort} ${SHOWN_STATE.map((name) => state[name]).join("|")}`;
+    if (key !== listed.key) {
+      listed.key = key;
+      let rows = isFiltered() ? all.filter(isShownOp) : all;
+      if (node > 0) rows = rows.filter((row) => isWithin(ops.module[row], node));
       if (words.length) {
         rows = rows.filter((row) => {
           const text = texts.map((column) => column.of(row)).join(" ").toLowerCase();
@@ -43,10 +45,10 @@ export function operatorsPanel() {
       }
       const column = columns.find((one) => one.name === state.tsort.slice(1));
       grid.markSort(column?.name, state.tsort[0] === "+");
-      shown.rows = column ? sortRows(rows, column, state.tsort[0] === "+") : rows;
+      listed.rows = column ? sortRows(rows, column, state.tsort[0] === "+") : rows;
     }
-    told.textContent = `${shown.rows.length.toLocaleString("en-US")} of ${ops.count.toLocaleString("en-US")}`;
-    grid.show(shown.rows);
+    told.textContent = `${listed.rows.length.toLocaleString("en-US")} of ${ops.count.toLocaleString("en-US")}`;
+    grid.show(listed.rows);
   }
 
   only.checked = Boolean(state.only);
@@ -58,7 +60,7 @@ export function operatorsPanel() {
     waiting = setTimeout(() => setState({ oq: filter.value }), 120);
   });
   whenChanged((names) => {
-    if (!["sel", "tsort", "bytes", "view", "oq", "only"].some((name) => names.has(name))) return;
+    if (!["sel", "tsort", "bytes", "view", "oq", "only", ...SHOWN_STATE].some((name) => names.has(name))) return;
     only.checked = Boolean(state.only);
     if (names.has("oq") && filter.value !== state.oq) filter.value = state.oq;
     show();

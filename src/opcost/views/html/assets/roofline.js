@@ -6,7 +6,7 @@ import { data, isWithin, ops, tree } from "./data.js";
 import { announce, chooser, draw, hideTip, make, showTip } from "./dom.js";
 import { formatCount, formatShare, formatTime } from "./format.js";
 import { chosenNode, chosenOperator, chooseOperator } from "./selection.js";
-import { familyOfOperator } from "./shown.js";
+import { choicesOf, familyOfOperator, isShownOp, SHOWN_STATE } from "./shown.js";
 import { setState, state, whenChanged } from "./state.js";
 
 const PAD = { left: 66, right: 16, top: 14, bottom: 40 };
@@ -19,20 +19,26 @@ function pointsOf() {
     const flops = ops.of.flops(row);
     const bytes = ops.of.bytes(row);
     const time = ops.of.time?.(row) ?? null;
-    if (!flops || !bytes) continue;
-    const name = `${ops.of.kind(row)} ${flops} ${bytes} ${time}`;
+    if (!flops || !bytes || !isShownOp(row)) continue;
+    const family = familyOfOperator(row);
+    const name = `${family} ${ops.of.kind(row)} ${flops} ${bytes} ${time}`;
     const point = found.get(name);
     if (point) {
       point.count += ops.of.repeat?.(row) ?? 1;
       point.rows.push(row);
-    } else found.set(name, { flops, bytes, time, kind: ops.of.kind(row), dtype: ops.of.dtype?.(row), count: ops.of.repeat?.(row) ?? 1, rows: [row] });
+    } else found.set(name, { flops, bytes, time, family, kind: ops.of.kind(row), dtype: ops.of.dtype?.(row), count: ops.of.repeat?.(row) ?? 1, rows: [row] });
   }
   return [...found.values()].sort((a, b) => b.flops * b.count - a.flops * a.count);
 }
 
 export function rooflinePanel() {
-  const all = pointsOf();
-  const points = all.slice(0, MOST);
+  let all = [];
+  let points = [];
+  const read = () => {
+    all = pointsOf();
+    points = all.slice(0, MOST);
+  };
+  read();
   const devices = new Map(data.devices.map((device) => [device.name, device]));
   const device = () => devices.get(state.dev) ?? devices.get(data.device) ?? data.devices[0];
   const commonest = () => {
@@ -48,8 +54,7 @@ export function rooflinePanel() {
   const frame = make("div", { class: "picture" }, picture);
   const said = make("p", { class: "faint" });
   const measured = points.some((point) => point.time);
-  const families = points.map((point) => familyOfOperator(point.rows[0]));
-  const legend = familyLegend(families);
+  const legend = familyLegend(choicesOf("kind"));
   let placed = [];
 
   function show() {
@@ -81,8 +86,8 @@ export function rooflinePanel() {
     const total = points.reduce((sum, point) => sum + taken(point), 0);
     const node = chosenNode();
     const one = chosenOperator();
-    placed = points.map((point, place) => ({
-      point, fill: colourOf(families[place]), x: x(point.flops / point.bytes), y: y(speed(point)), r: 2.5 + 13 * Math.sqrt(taken(point) / total), share: taken(point) / total, taken: taken(point), speed: speed(point),
+    placed = points.map((point) => ({
+      point, fill: colourOf(point.family), x: x(point.flops / point.bytes), y: y(speed(point)), r: 2.5 + 13 * Math.sqrt(taken(point) / total), share: taken(point) / total, taken: taken(point), speed: speed(point),
       chosen: node > 0 && point.rows.some((row) => (one >= 0 ? row === one : isWithin(ops.module[row], node))),
     }));
     for (const spot of placed) shapes.push(draw("circle", {
@@ -135,7 +140,11 @@ export function rooflinePanel() {
     announce(`${spot.point.kind}: ${formatShare(spot.share)} of the time, ${formatCount(spot.speed)}FLOP/s`);
     event.preventDefault();
   });
-  whenChanged((names) => ["sel", "dev", "dtype", "view"].some((name) => names.has(name)) && show());
+  whenChanged((names) => {
+    const filtered = SHOWN_STATE.some((name) => names.has(name));
+    if (filtered) read();
+    if (filtered || ["sel", "dev", "dtype", "view"].some((name) => names.has(name))) show();
+  });
   new ResizeObserver(show).observe(frame);
   addEventListener("beforeprint", show);
   return make("section", { class: "view", "aria-label": "Roofline" },

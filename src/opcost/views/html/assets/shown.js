@@ -2,26 +2,27 @@
 
 import { familyOf } from "./colours.js";
 import { data, ops, tree } from "./data.js";
-import { setState, state } from "./state.js";
+import { setState, state, whenChanged } from "./state.js";
 
 const MOST_KEPT = 400;
 
 // -- filters: by phase, element type and family of the operator -----------------------------------------------------
 
-const phases = ops?.of.phase ?? (() => "forward");
+// A report without phases is of one forward pass; those of a profile's operators are not known.
+const phaseOf = ops?.of.phase ?? (tree?.operators ? null : () => "forward");
 
-const familyOfRow = ops ? Array.from({ length: ops.count }, (_, row) => familyOf(ops.of.kind(row), phases(row))) : [];
+const familyOfRow = ops ? Array.from({ length: ops.count }, (_, row) => familyOf(ops.of.kind(row), phaseOf?.(row))) : [];
 
 export const familyOfOperator = (row) => familyOfRow[row];
 
 // A line of a profile is of operators with inputs of several types, so that its times cannot be divided by them.
-const FILTERS = { phase: phases, element: tree?.operators ? null : ops?.of.dtype, kind: familyOfOperator };
+const FILTERS = { phase: phaseOf, element: tree?.operators ? null : ops?.of.dtype, kind: familyOfOperator };
 
 const active = () => (ops ? Object.entries(FILTERS).filter(([name, of]) => of && state[name]) : []);
 
 export const isFiltered = () => active().length > 0;
 
-export const isShownOp = (row) => active().every(([name, of]) => of(row) === state[name]);
+export const isShownOp = (row) => shown().shows(row);
 
 // The values that a filter may have, in the order in which operators have them first.
 export function choicesOf(name) {
@@ -36,6 +37,8 @@ export function choicesOf(name) {
 export const ownFamily = (node) => dominant().own[node];
 
 export const totalFamily = (node) => dominant().total[node];
+
+const isKernel = (node) => tree.operators && tree.type(node) === "kernel";
 
 let families = null;
 
@@ -54,7 +57,10 @@ function dominant() {
     for (const [family, found] of sums) if (found[node] > least) [best, least] = [family, found[node]];
     return best;
   });
-  families = { own: most(work), total: most(new Map([...work].map(([family, own]) => [family, summed(own)]))) };
+  const own = most(work);
+  // A kernel is of the family of the operator that launched it.
+  for (let node = 1; node < tree.count; node += 1) if (isKernel(node)) own[node] = own[tree.parent[node]];
+  families = { own, total: most(new Map([...work].map(([family, own]) => [family, summed(own)]))) };
   return families;
 }
 
@@ -126,8 +132,7 @@ function passing() {
     for (let row = 0; row < ops.count; row += 1) if (of(row) !== wanted) rows[row] = 0;
   }
   for (let row = 0; row < ops.count; row += 1) if (rows[row]) nodes[ops.module[row]] = 1;
-  // A kernel is below the operator that launched it.
-  for (let node = 1; node < tree.count; node += 1) if (tree.type(node) === "kernel" && nodes[tree.parent[node]]) nodes[node] = 1;
+  for (let node = 1; node < tree.count; node += 1) if (isKernel(node)) nodes[node] = nodes[tree.parent[node]];
   return { rows, nodes };
 }
 
@@ -167,19 +172,18 @@ function build() {
     children: (node) => children[node],
     times: (node) => times[node],
     typeOf: (node) => (times[node] > 1 ? `${times[node]} × ${tree.type(node)}` : tree.type(node)),
+    shows: (row) => !passes || passes.rows[row] === 1,
     // Whether no operator below a node passes the filters.
     isEmpty: (node) => Boolean(matches) && matches[node] === 0,
   };
 }
 
-let last = { key: null, found: null };
-
-// The tree as it is shown now: the same object until a block is unfolded or a filter changes.
-export function shown() {
-  const key = [state.unfold, ...Object.keys(FILTERS).map((name) => state[name])].join("|");
-  if (last.key !== key) last = { key, found: build() };
-  return last.found;
-}
-
 // The state that `shown` depends on.
 export const SHOWN_STATE = ["unfold", ...Object.keys(FILTERS)];
+
+let built = null;
+
+// The tree as it is shown now: the same object until a block is unfolded or a filter changes.
+export const shown = () => (built ??= build());
+
+whenChanged((names) => { if (SHOWN_STATE.some((name) => names.has(name))) built = null; });

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from opcost.core.devices import HOST, autocasts_like
 from opcost.core.devices import device as find_device
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from opcost.analysis.prediction.predict import Predicted, Share
     from opcost.analysis.prediction.speeds import Speeds
+    from opcost.core.profile import ProfileRow
     from opcost.devices.calibration import Calibration, Laws
 
 
@@ -93,6 +94,37 @@ class Prediction(Profile):
         return shares(self, by, depth)
 
 
+class CacheCopies(NamedTuple):
+    """What copies of a growing cache take: each new token is concatenated with all keys and values before it."""
+
+    time_ns: int
+    time_share: float
+    bytes: int
+    bytes_share: float
+
+    @classmethod
+    def of(cls, rows: Sequence[ProfileRow]) -> CacheCopies | None:
+        """Those among the operators that were predicted; None where there are none, as with a static cache."""
+
+        def sums(rows: Sequence[ProfileRow]) -> tuple[int, int]:
+            moved = (row.count * (row.cost.bytes_read + row.cost.bytes_written) for row in rows if row.cost is not None)
+            return sum(row.device_ns or 0 for row in rows), sum(moved)
+
+        copies = [row for row in rows if row.type.rpartition("::")[2] == "cat" and _lengthens(row)]
+        (time, size), (all_time, all_size) = sums(copies), sums(rows)
+        return cls(time, time / all_time, size, size / all_size) if copies and all_time and all_size else None
+
+
+def _lengthens(row: ProfileRow) -> bool:
+    """It puts new tokens behind those of a cache: batch, heads, tokens, features."""
+    if len(row.ins) != 2 or len(row.outs) != 1 or not all(spec.known for spec in (*row.ins, *row.outs)):
+        return False
+    cached, new, made = (spec.dims for spec in (*row.ins, *row.outs))
+    if not len(cached) == len(new) == len(made) == len("BHTF"):
+        return False
+    return (*made[:2], made[3]) == (*cached[:2], cached[3]) == (*new[:2], new[3]) and made[2] == cached[2] + new[2]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTimes:
     """What a language model takes to read a prompt and to generate tokens."""
@@ -104,6 +136,7 @@ class TextTimes:
     cache_tokens: int  # tokens in the cache of each sequence at the end
     cache_bytes: int  # size of the cache of all sequences then
     cache_bytes_per_token: int  # what one more token of each sequence adds
+    copies: CacheCopies | None = None  # of a cache that grows
 
     @property
     def lines(self) -> list[str]:
@@ -114,7 +147,11 @@ class TextTimes:
         if self.token_ns is not None:
             lines.append(f"each token   {format_time(self.token_ns)}")
         size, more = format_bytes(self.cache_bytes), format_bytes(self.cache_bytes_per_token)
-        lines.append(f"cache        {size} for {self.cache_tokens:,} tokens a sequence; one more of each takes {more}")
+        lines.append(f"cache        {size} for {self.cache_tokens:,} tokens a sequence, {more} for one more")
+        if self.copies is not None:
+            time, moved = (f"{100 * share:.1f} %" for share in (self.copies.time_share, self.copies.bytes_share))
+            taken = f"of the growing cache take {time} of the time and {moved} of the bytes"
+            lines.append(f"copies       {taken}; --static {self.cache_tokens} predicts one that is written in place")
         return lines
 
 
@@ -170,7 +207,8 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
     if "text" in report.meta:  # one pass of a language model
         batch, new, latency = int(report.meta["batch"]), int(report.meta["text_tokens"]), predicted.latency_ns
         reads = report.meta["text"].startswith("prefill")
-        text = _times(report, batch, new, latency, latency if reads else None, None if reads else latency // new)
+        first, token = (latency, None) if reads else (None, latency // new)
+        text = _times(predicted, report, batch, new, first, token)
     return _with_memory(predicted, report.memory, text)
 
 
@@ -213,16 +251,18 @@ def _generated(source: Any, how: dict[str, Any], counting: dict[str, Any], given
     }
     whole = whole._replace(profile=replace(whole.profile, meta=written))
     token = parts[1].latency_ns // steps if steps else None
-    times = _times(last, int(first.meta["batch"]), generate, whole.latency_ns, parts[0].latency_ns, token)
+    times = _times(whole, last, int(first.meta["batch"]), generate, parts[0].latency_ns, token)
     memory = max(first.known_memory(), last.known_memory(), key=lambda memory: memory.peak_bytes)
     return _with_memory(whole, memory, times)
 
 
 def _times(
-    report: Report, batch: int, tokens: int, latency_ns: int, first_token_ns: int | None, token_ns: int | None
+    found: Predicted, last: Report, batch: int, tokens: int, first_token_ns: int | None, token_ns: int | None
 ) -> TextTimes:
-    cache = {name: int(report.meta[name]) for name in ("cache_tokens", "cache_bytes", "cache_bytes_per_token")}
-    rate = batch * tokens / max(1, latency_ns) * 1e9
+    """Times of a text, with the cache as the `last` pass leaves it."""
+    cache: Any = {name: int(last.meta[name]) for name in ("cache_tokens", "cache_bytes", "cache_bytes_per_token")}
+    cache["copies"] = CacheCopies.of(found.profile.rows)
+    rate = batch * tokens / max(1, found.latency_ns) * 1e9
     return TextTimes(batch=batch, first_token_ns=first_token_ns, token_ns=token_ns, tokens_per_second=rate, **cache)
 
 

@@ -28,6 +28,8 @@ from opcost.options import SHOWING, Costing, Counting, Fitting, Predicting, Show
 from opcost.predicting import predict as predict_model
 from opcost.sizing import fit as fit_model
 from opcost.sizing import sweep as sweep_model
+from opcost.views.text import NARROWEST, terminal_width
+from opcost.views.view import wrap
 
 TABLE = ("format", "top", "exact", "width", "output", "quiet")  # what can be chosen of a table that is not a report's
 CountFlags: Any = frontend_flags(Counting, Showing)
@@ -79,7 +81,8 @@ def predict(
         found.save(path)
     if not (quiet and files):
         put(found.query(aggregate_by=by, sort="time", top=top).render("table"))
-        for line in ("", *found.lines):
+        width = max(terminal_width(), NARROWEST)
+        for line in ("", *(line for text in found.lines for line in wrap(text, width, indent=len("calibration  ")))):
             say(line)
     return 0
 

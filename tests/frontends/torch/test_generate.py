@@ -62,6 +62,38 @@ def test_times_add_up_and_are_reported_per_token() -> None:
     assert found.text.cache_bytes_per_token == per_token
 
 
+def test_copies_of_a_growing_cache_are_those_of_all_keys_and_values() -> None:
+    """Each of two layers reads 100 + 1 keys and values of 2 heads and 16 features in bfloat16, and writes them anew."""
+    found = opcost.predict(mistral(None), decode=1, cache=100, batch=3, device="h200")
+    assert found.text
+    assert found.text.copies
+    moved = 2 * 2 * 2 * (101 * 3 * 2 * 16 * 2)  # read and written, keys and values, layers, elements, bytes
+    copies = [row for row in found.rows if row.type == "aten::cat" and row.outs[0].dims == (3, 2, 101, 16)]
+    assert len(copies) == 4
+    time = sum(row.device_ns or 0 for row in copies)
+    assert (found.text.copies.bytes, found.text.copies.time_ns) == (moved, time)
+    assert found.text.copies.time_share == pytest.approx(time / found.latency_ns)
+    total = sum(row.count * (row.cost.bytes_read + row.cost.bytes_written) for row in found.rows if row.cost)
+    assert found.text.copies.bytes_share == pytest.approx(moved / total)
+    assert "--static 101 predicts one that is written in place" in str(found)
+
+
+@pytest.mark.parametrize("options", [{"decode": 1, "cache": 100, "static": 101}, {"prefill": 16}])
+def test_nothing_is_copied_in_a_static_cache_or_an_empty_one(options: Any) -> None:
+    found = opcost.predict(mistral(None), device="h200", **options)
+    assert found.text
+    assert found.text.copies is None
+    assert "--static" not in str(found)
+
+
+def test_copies_of_a_text_are_those_of_all_its_steps() -> None:
+    found = opcost.predict(mistral(None), prefill=16, generate=20, device="h200")
+    assert found.text
+    assert found.text.copies
+    lengths = range(17, 36)  # of the cache after each step but the first, which is the prefill
+    assert found.text.copies.bytes == sum(2 * 2 * 2 * length * 2 * 16 * 2 for length in lengths)
+
+
 def test_one_token_is_the_prefill_alone() -> None:
     found = opcost.predict(mistral(None), prefill=16, generate=1, device="h200")
     assert found.text

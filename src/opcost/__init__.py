@@ -6,29 +6,39 @@ from opcost.version import __version__
 
 if TYPE_CHECKING:
     from opcost.analysis.query import query
-    from opcost.api import count, load_report, profile, read_profile, recording, scan
+    from opcost.api import analyze, count, load_report, profile, read_profile, recording, scan
     from opcost.comparing import check, compare
+    from opcost.compat.visualizing import visualize
     from opcost.core.graph import Cost, Graph, Op, TensorSpec
     from opcost.core.option import Step, Text
     from opcost.core.report import Report, Row, Stats
+    from opcost.core.results import Comparison, Fit, Sweep, Verdict
+    from opcost.core.scan import Scan
     from opcost.errors import OpcostError
-    from opcost.predicting import calibrate, predict
+    from opcost.installed import doctor
+    from opcost.predicting import Prediction, calibrate, predict
+    from opcost.profiles import Profile
     from opcost.recorders.measure import measure
+    from opcost.rules import described_rules as rules
     from opcost.rules.registry import OpView
     from opcost.sizing import fit, sweep
-    from opcost.utilizing import StepMeter
+    from opcost.utilizing import StepMeter, mfu
+    from opcost.viewing import view
 
 _HOMES = {
-    "analysis.query": "query", "api": "count load_report profile read_profile recording scan", "comparing": "check compare",
-    "core.graph": "Cost Graph Op TensorSpec", "core.option": "Step Text", "core.report": "Report Row Stats",
-    "errors": "OpcostError", "predicting": "calibrate predict", "recorders.measure": "measure", "rules.registry": "OpView",
-    "sizing": "fit sweep", "utilizing": "StepMeter",
+    "analysis.query": "query", "api": "analyze count load_report profile read_profile recording scan",
+    "compat.visualizing": "visualize", "comparing": "check compare", "core.graph": "Cost Graph Op TensorSpec",
+    "core.option": "Step Text", "core.report": "Report Row Stats", "core.results": "Comparison Fit Sweep Verdict",
+    "core.scan": "Scan", "errors": "OpcostError", "installed": "doctor", "predicting": "Prediction calibrate predict",
+    "profiles": "Profile", "recorders.measure": "measure", "rules": "rules", "rules.registry": "OpView", "sizing": "fit sweep",
+    "utilizing": "StepMeter mfu", "viewing": "view",
 }  # fmt: skip
 
 __all__ = [
-    "Cost", "Graph", "Op", "OpView", "OpcostError", "Report", "Row", "Stats", "Step", "StepMeter", "TensorSpec", "Text",
-    "__version__", "calibrate", "check", "compare", "count", "fit", "load_report", "measure", "predict", "profile", "query",
-    "read_profile", "recording", "scan", "sweep",
+    "Comparison", "Cost", "Fit", "Graph", "Op", "OpView", "OpcostError", "Prediction", "Profile", "Report", "Row",
+    "Scan", "Stats", "Step", "StepMeter", "Sweep", "TensorSpec", "Text", "Verdict", "__version__", "analyze",
+    "calibrate", "check", "compare", "count", "doctor", "fit", "load_report", "measure", "mfu", "predict", "profile",
+    "query", "read_profile", "recording", "rules", "scan", "sweep", "view", "visualize",
 ]  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
@@ -16,8 +16,10 @@ from opcost.core.devices import device as find_device
 from opcost.core.files import keep_pipes
 from opcost.core.graph import Graph, Note
 from opcost.core.interrupts import garbage_collector_paused
-from opcost.core.option import Mode, Sizes, Step, Text, changed, filled, takes, usual_mode
+from opcost.core.option import Mode, Sizes, Step, Text, changed, declared, filled, takes, usual_mode
 from opcost.core.plugin import faults_attributed
+from opcost.core.profile import Answer
+from opcost.core.progress import sharing
 from opcost.core.rendering import brief
 from opcost.core.report import Report
 from opcost.core.scan import Scan
@@ -26,7 +28,7 @@ from opcost.frontends.inputs import check_not_a_shape, parse_dtype, parse_precis
 from opcost.frontends.options import CountOptions, check_understood
 from opcost.frontends.registry import load, owner
 from opcost.frontends.source import ModelFile, PythonModel, SavedReport, Source, resolve
-from opcost.options import Causal, Counting, Profiling, Reading
+from opcost.options import Causal, Counting, Profiling, Reading, TraceQuerying
 from opcost.profiles import Profile, askable
 from opcost.recorders.registry import ProfileOptions, Recorder, recorder_of, recorder_of_file
 from opcost.rules import default_rules
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from opcost.analysis.memory import DeviceMemory
+    from opcost.traces.ranks import Ranks
 
 
 @takes(Counting)
@@ -298,3 +301,29 @@ def read_profile(path: str | PathLike[str], **options: Unpack[Reading]) -> Profi
     from opcost.traces.registry import read
 
     return askable(read(path, **vars(filled(Reading, options))))
+
+
+@takes(TraceQuerying)
+def analyze(*profiles: str | PathLike[str], **options: Unpack[TraceQuerying]) -> Answer:
+    """Where the time of a profile or trace goes: `print(opcost.analyze("trace.json", aggregate_by="module", top=10))`.
+
+    Several files, or a folder, are ranks of one run. Options are those of `opcost.query` and `opcost.read_profile`.
+    """
+    reading: Any = {name: value for name, value in options.items() if name in declared(Reading)}
+    query: Any = {name: value for name, value in options.items() if name not in reading}
+    if not profiles:
+        raise InputError("no profile is named", hint="opcost.analyze(path), or opcost analyze PROFILE")
+    if len(profiles) == 1 and not Path(profiles[0]).is_dir():
+        return read_profile(profiles[0], **reading).answer(**query)
+    if beyond := reading.keys() - {"partial", "reader"}:
+        raise InputError(f"{min(beyond)} is for one trace, and several are named", hint="analyze them one by one")
+    return askable(read_ranks(profiles, **reading).profile()).answer(**query)
+
+
+def read_ranks(paths: Sequence[str | PathLike[str]], **options: Any) -> Ranks:
+    """Many files as ranks of one run, each reduced on its own; also a single one."""
+    from opcost.traces.ranks import reduce_ranks
+
+    read = [(0, 0)]  # ranks, and of how many, at each step
+    with sharing(lambda: read[-1]):
+        return reduce_ranks([str(path) for path in paths], progress=lambda *done: read.append(done), **options)

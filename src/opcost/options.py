@@ -265,6 +265,10 @@ class Reading(TypedDict, total=False):
     executions: Annotated[bool, _python("One row for each execution, where the file is not large.", default=False)]
 
 
+class TraceQuerying(Reading, Querying, total=False):
+    """Options of `opcost.analyze`."""
+
+
 SHOWING = "Output"
 
 

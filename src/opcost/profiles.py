@@ -7,20 +7,24 @@ from dataclasses import dataclass, fields
 from functools import partial
 from os import PathLike
 from os.path import isfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opcost.core import profile as measured
 from opcost.core.files import is_stream, write_text
-from opcost.core.plugin import view_for_suffix
+from opcost.core.plugin import load_view, view_for_suffix
 from opcost.core.profile import Answer
 from opcost.core.profile_schema import dumps
 from opcost.core.sheet import Sheet
+from opcost.core.showing import show_page
 from opcost.rules import default_rules
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from opcost.options import Querying
+
+ROWS = 5_000  # rows of the table on a page, below the views of all operators
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -73,6 +77,18 @@ class Profile(measured.Profile):
     def _repr_html_(self) -> str:
         return self.answer()._repr_html_()
 
+    def page(self, device: Any = None) -> str:
+        """Its page as HTML, with rates compared with the peaks of a device."""
+        return self._written(load_view("html", "profile"), top=ROWS, device=device)
+
+    def view(self, device: Any = None) -> Path | None:
+        """Show its page, in a notebook below the cell, else in a browser; the file that the browser shows."""
+        return show_page(self.page(device))
+
+    def _written(self, view: Any, **query: Any) -> str:
+        answer = self.query(aggregate_by=self.usual_keys, **query)
+        return str(view.render(answer, **more_for(view, self)))
+
     def to_dict(self, **options: Unpack[Querying]) -> dict[str, list[Any]]:
         """The answer of `query` as columns, named as for `--columns`; times in nanoseconds."""
         return self.answer(**options).to_dict()
@@ -94,7 +110,7 @@ class Profile(measured.Profile):
         if view is None or view.suffix == ".json":
             write_text(path, dumps(self))
         else:
-            write_text(path, str(view.render(self.answer(), **more_for(view, self))))
+            write_text(path, self._written(view))
 
 
 def more_for(view: Any, found: measured.Profile) -> dict[str, Any]:

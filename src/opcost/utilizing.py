@@ -1,4 +1,4 @@
-"""How much of a device's peak training uses: a meter around every step, and callbacks of trainers for it."""
+"""How much of a device's peak a step uses: computed, and measured by a meter around every step, with callbacks of trainers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,82 @@ from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from opcost.core.devices import Device
+from opcost.api import check_saved, count, load_report, resolve_source
+from opcost.core.devices import Device, autocasts_like
 from opcost.core.devices import device as find_device
+from opcost.core.option import filled, takes
 from opcost.core.rendering import brief
 from opcost.core.report import Report
+from opcost.core.sheet import Field, Line, Sheet, Table
 from opcost.core.tracebacks import TrimsTracebacks
-from opcost.core.units import format_count, format_time
+from opcost.core.units import format_count, format_time, parse_time
 from opcost.errors import InputError, MissingFramework, UnknownName
+from opcost.frontends.inputs import parse_precision
+from opcost.frontends.source import SavedReport
+from opcost.options import Costing
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from opcost.analysis.join import StepFlops
     from opcost.api import Recording
+
+
+@takes(Costing)
+def mfu(
+    source: Any, inputs: Any = None, *, step_time: str | float, device: str | Device, devices: int = 1,
+    inference: bool = False, tf32: bool = False, **options: Unpack[Costing],
+) -> Sheet:  # fmt: skip
+    """How much of a device's peak a step uses, under each convention: `opcost.mfu(model, x, step_time="312ms", device="h200")`.
+
+    The model, its inputs and the other options are given as to `opcost.count`; a report that was counted before works as well.
+    `step_time` is the time of one step on each of the `devices`, in seconds or with a unit. The step is a training step, or with
+    `inference` a forward pass. `tf32` says that products of float32 run in TF32.
+    """
+    from opcost.analysis.join import CONVENTIONS, step_flops
+
+    seconds = parse_time(step_time) / 1e9 if isinstance(step_time, str) else step_time
+    if seconds <= 0 or devices < 1:
+        hint = 'step_time="312ms", devices=8 (on the command line --step-time 312ms --devices 8)'
+        raise InputError("a step takes some time on at least one device", hint=hint)
+    known = find_device(device) if isinstance(device, str) else device
+    given = filled(Costing, options)
+    training = not (inference or given.prefill or given.decode)
+    found = None if isinstance(source, Report) else resolve_source(source, given.set)
+    if isinstance(source, Report):
+        report = source
+    elif isinstance(found, SavedReport):
+        check_saved(found, options)
+        report = load_report(found.path)
+    else:
+        counting: dict[str, Any] = {name: value for name, value in options.items() if name != "set"}
+        counting["precision"] = parse_precision(given.precision, autocasts_like(known.name))
+        counting["backward"] = training or given.backward
+        report = count(source if found is None else found, inputs, **counting)
+    lines, remarks = [], []
+    for name, meaning in CONVENTIONS.items():
+        try:
+            work = step_flops(report, known, name, tf32=tf32)
+        except InputError:
+            if name == "executed":
+                raise
+            continue  # a convention of other steps, or of models that read tokens
+        rate = work.flops / seconds / devices
+        lines.append(Line((name, work.used(seconds * devices), rate, work.peak, work.flops)))
+        remarks.append(f"{name}: {meaning}")
+    kind = "a training step" if training else "a forward pass"
+    heading = f"{report.meta['source']}, {kind} of {format_time(seconds * 1e9)}, on {report.run_on}"
+    table = Table(fields=_FIELDS, lines=tuple(lines), remarks=tuple(remarks), main=True)
+    return Sheet(name="mfu", meta=report.meta, heading=(heading,), tables=(table,), facts=(known.description,))
+
+
+_FIELDS = (
+    Field("convention", "name"), Field("mfu", "share", "MFU %"), Field("rate", "flop/s"), Field("peak", "flop/s"),
+    Field("flops", "count", "FLOPs a step"),
+)  # fmt: skip
+
+
+# -- while training ------------------------------------------------------------------------------------------------------
 
 WINDOW = 100  # the time of a step is the median of this many last ones, which a pause for an evaluation does not change
 

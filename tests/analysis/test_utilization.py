@@ -249,9 +249,13 @@ def test_the_command_prints_every_convention_that_applies(capsys: pytest.Capture
                     "        super().__init__(nn.Embedding(50, 32), nn.Linear(32, 64, bias=False))\n")  # fmt: skip
     command = ["mfu", f"{path}:Net", "--input", "4x8:int64", "--device", "h200", "--step-time", "1us", "-q"]
     assert run(command) == 0
-    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line[0] != " "}
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
     executed = 3 * 2 * 32 * 32 * 64
-    assert f"{executed / 1e-6 / opcost.core.devices.device('h200').flops['float32']:.1%}" in lines["executed"]  # type: ignore[attr-defined]
+    used = executed / 1e-6 / opcost.core.devices.device("h200").flops["float32"]  # type: ignore[attr-defined]
+    assert f"{100 * used:.1f}" in lines["executed"].split()
+    (row, *_) = opcost.mfu(f"{path}:Net", shapes=(4, 8), dtypes="int64", step_time=1e-6, device="h200")[""]
+    assert row["flops"] == executed
+    assert row["mfu"] == pytest.approx(used)
     assert "6N" in lines
     assert "2N" not in lines
     assert run([*command, "--inference"]) == 0

@@ -79,7 +79,7 @@ def test_doctor_says_which_libraries_cannot_be_imported_and_what_pytorch_sees(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     names = ("whole", "broken", "ending", "after", "absent", "torch")
-    monkeypatch.setattr("opcost.cli.about.LIBRARIES", names)
+    monkeypatch.setattr("opcost.installed.LIBRARIES", names)
     done = opcost_command("doctor")
     libraries = done.out.partition("libraries\n")[2].partition("extras")[0].splitlines()
     assert libraries == [
@@ -98,8 +98,8 @@ def test_doctor_names_a_plug_in_that_cannot_be_loaded(
     opcost_command: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = metadata.EntryPoint("broken", "no_such_module_at_all:VIEW", VIEWS)
-    monkeypatch.setattr("opcost.cli.about.find", lambda group: {"broken": broken})
-    monkeypatch.setattr("opcost.cli.about.LIBRARIES", ())
+    monkeypatch.setattr("opcost.installed.find", lambda group: {"broken": broken})
+    monkeypatch.setattr("opcost.installed.LIBRARIES", ())
     done = opcost_command("doctor")
     assert done.code == 2
     assert "CANNOT BE LOADED" in done.out

@@ -114,7 +114,7 @@ def in_turn(index: int) -> list[str]:
 def test_a_terminal_of_few_letters_gets_ascii(
     monkeypatch: pytest.MonkeyPatch, files: dict[str, str], case: str, encoding: str
 ) -> None:
-    monkeypatch.setattr("opcost.cli.about.LIBRARIES", ("rich",))  # a new process imports each of them
+    monkeypatch.setattr("opcost.installed.LIBRARIES", ("rich",))  # a new process imports each of them
     code, out, err = said(monkeypatch, encoding, [files.get(word, word) for word in CASES[case]])
     assert code in (0, 1) if case != "calibrate" else code == 2
     for text in (out, err):

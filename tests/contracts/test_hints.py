@@ -49,8 +49,12 @@ APPEARS: tuple[tuple[str, frozenset[str]], ...] = (
     ("traces/", READING),
     ("analysis/", frozenset({"analyze"})),
     ("views/profile.py", frozenset({"analyze"})),
+    ("views/html/savings.py", frozenset({"analyze"})),
+    ("views/report.py", frozenset({"count"})),
     ("predicting.py", frozenset({"predict", "sweep", "check"})),
     ("sizing.py", frozenset({"fit"})),
+    ("utilizing.py", frozenset({"mfu"})),
+    ("compat/visualizing.py", frozenset({"visualize"})),
     ("", frozenset(COMMANDS)),
 )
 """In which commands the messages of a file appear; the first that fits a path."""

@@ -383,7 +383,7 @@ def test_no_command_prints_what_steers_a_terminal(
     opcost_command: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("opcost.cli.about.LIBRARIES", ("rich",))  # a new process imports each of them
+    monkeypatch.setattr("opcost.installed.LIBRARIES", ("rich",))  # a new process imports each of them
     files["LOG"] = tmp_path / "log"
     done = opcost_command(*(files.get(word, word) for word in line.split()))
     assert done.code in (0, 1), done.err
@@ -423,8 +423,8 @@ def test_a_plug_in_cannot_steer_the_terminal(
     opcost_command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = EntryPoint(EVIL, f"nothing{EVIL}", "opcost.views")
-    monkeypatch.setattr("opcost.cli.about.find", lambda group: {EVIL: entry})
-    monkeypatch.setattr("opcost.cli.about.LIBRARIES", ())
+    monkeypatch.setattr("opcost.installed.find", lambda group: {EVIL: entry})
+    monkeypatch.setattr("opcost.installed.LIBRARIES", ())
     done = opcost_command("doctor")
     assert done.code == 2
     assert_escaped(done.out)

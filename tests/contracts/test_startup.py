@@ -32,7 +32,7 @@ def modules_of(code: str) -> frozenset[str]:
 
 
 def command(*words: str) -> str:
-    alone = "import opcost.cli.about as about; about.LIBRARIES = (); "  # doctor imports them in a process of its own
+    alone = "import opcost.installed as installed; installed.LIBRARIES = (); "  # doctor imports them in a process of its own
     return f"{alone * (words == ('doctor',))}sys.argv = {['opcost', *words]!r}; {ENTRY}"
 
 

@@ -108,7 +108,7 @@ def test_a_broken_plug_in_is_reported_once_and_left_out(install: Install, group:
 @pytest.fixture
 def no_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     """The doctor imports every library in a process of its own, which takes seconds and has nothing to do with plug-ins."""
-    monkeypatch.setattr("opcost.cli.about.LIBRARIES", ())
+    monkeypatch.setattr("opcost.installed.LIBRARIES", ())
 
 
 @pytest.mark.usefixtures("no_libraries")

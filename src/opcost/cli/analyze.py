@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
+from opcost.api import read_ranks
 from opcost.cli.flags import SOURCE, flags, parameter, split
 from opcost.cli.models import report_of
 from opcost.cli.printing import put, warn
@@ -168,13 +169,10 @@ def read_profiles(paths: list[str], given: Mapping[str, Any], **more: Any) -> Pr
 
 def _ranks(paths: list[str], given: Mapping[str, Any]) -> Ranks:
     """Many files as ranks, each reduced on its own; also a single one."""
-    from opcost.traces.ranks import reduce_ranks
-
-    read = [(0, 0)]  # ranks, and of how many, at each step
-    with working("reading ranks", share=lambda: read[-1], quiet=given.get("quiet", False)):
-        return reduce_ranks(
-            paths, scheduler=given.get("scheduler"), progress=lambda *done: read.append(done),
-            partial=given.get("partial", False), reader=given.get("reader"), cache=given.get("rank_cache"),
+    with working("reading ranks", quiet=given.get("quiet", False)):
+        return read_ranks(
+            paths, scheduler=given.get("scheduler"), partial=given.get("partial", False), reader=given.get("reader"),
+            cache=given.get("rank_cache"),
         )  # fmt: skip
 
 

@@ -15,19 +15,17 @@ from opcost.cli.flags import flags as flags_of
 from opcost.cli.output import Output, check_file
 from opcost.cli.printing import put, say, warn
 from opcost.comparing import autocast_on
-from opcost.core.devices import device as find_device
 from opcost.core.progress import working
 from opcost.core.report import Report
 from opcost.core.results import Point, Sweep
-from opcost.core.units import format_count, format_time, parse_time
-from opcost.errors import InputError, OpcostError
-from opcost.frontends.inputs import spelled_out
-from opcost.frontends.source import SavedReport, Source, resolve
+from opcost.errors import OpcostError
+from opcost.frontends.source import Source
 from opcost.frontends.varying import parse_variables
 from opcost.options import SHOWING, Costing, Counting, Fitting, Predicting, Showing, Sweeping
 from opcost.predicting import predict as predict_model
 from opcost.sizing import fit as fit_model
 from opcost.sizing import sweep as sweep_model
+from opcost.utilizing import mfu as step_of
 from opcost.views.text import NARROWEST, terminal_width
 from opcost.views.view import wrap
 
@@ -36,6 +34,7 @@ CountFlags: Any = frontend_flags(Counting, Showing)
 PredictFlags: Any = frontend_flags(Predicting, Showing, only=("output", "quiet"))
 FitFlags: Any = frontend_flags(Fitting, Showing, only=TABLE)
 SweepFlags: Any = frontend_flags(Sweeping, Showing, only=TABLE)
+MfuFlags: Any = frontend_flags(Costing, Showing, only=TABLE)
 CostFlags: Any = frontend_flags(Costing, Showing, only=("quiet",))
 
 
@@ -138,34 +137,16 @@ def mfu(
         group=STEP, metavar="N", show_default=True, help="Number of devices that share the step.")] = 1,
     inference: Annotated[bool, parameter(group=STEP, help="The step is a forward pass, not a training step.")] = False,
     tf32: Annotated[bool, parameter(group=STEP, help="Products of float32 run in TF32.")] = False,
-    flags: CostFlags = None,
+    flags: MfuFlags = None,
 ) -> int:  # fmt: skip
     """Show how much of a device's peak a step uses, under each convention that applies."""
-    from opcost.analysis.join import CONVENTIONS, step_flops
-
-    seconds = parse_time(step_time) / 1e9
-    if seconds <= 0 or devices < 1:
-        raise InputError("a step takes some time on at least one device", hint="--step-time 312ms --devices 8")
-    known = find_device(device)
-    options, quiet = keywords(flags), (flags or {}).get("quiet", False)
-    training = not (inference or options.get("prefill") or options.get("decode"))
-    if training and not (source.endswith(".json") and isinstance(resolve(source), SavedReport)):
-        options["backward"] = True
-    report = report_of(source, options, quiet=quiet, runs_on=known.name)
-    kind = "a training step" if training else "a forward pass"
-    say(f"{report.meta['source']}, {kind} of {format_time(seconds * 1e9)}, on {report.run_on}")
-    for name, meaning in CONVENTIONS.items():
-        try:
-            work = step_flops(report, known, name, tf32=tf32)
-        except InputError:
-            if name == "executed":
-                raise
-            continue  # a convention of other steps, or of models that read tokens
-        used = work.used(seconds * devices)
-        rate, peak = format_count(work.flops / seconds / devices), format_count(work.peak)
-        say(f"{name:13}{used:7.1%}  {rate}FLOP/s of {peak}FLOP/s, {format_count(work.flops)}FLOPs a step")
-        say(f"{'':22}{meaning}")
-    say(known.description)
+    output = Output(flags, "tables")
+    with counting(f"counting {source}", quiet=output.quiet):
+        found = step_of(
+            source, step_time=step_time, device=device, devices=devices, inference=inference, tf32=tf32,
+            **keywords(flags),
+        )  # fmt: skip
+    output.show(found)
     return 0
 
 
@@ -234,29 +215,22 @@ def visualize(
     flags: CostFlags = None,
 ) -> int:  # fmt: skip
     """Print the statistics of a model and write its graph for TensorBoard, with the flags of MegEngine's network_visualize."""
-    from opcost.compat.megengine.network_visualize import counting as counted_on
-    from opcost.compat.megengine.network_visualize import dump_path, find_records
-    from opcost.compat.megengine.tables import StatsOptions, print_stats
+    from opcost.compat.megengine.tables import StatsOptions
+    from opcost.compat.visualizing import records_of, write
     from opcost.frontends.input_data import read_input_data
 
-    options, quiet = keywords(flags), (flags or {}).get("quiet", False)
-    if load_input_data is not None and "shapes" in options:
-        raise InputError("both --load_input_data and --input were given", hint="give one of them")
-    found = resolve(model, options.pop("set", None))
-    data = counted_on(None if load_input_data is None else read_input_data(load_input_data))
-    if dump_path(found) is not None:
-        data.pop("dtypes", None)  # they are fixed in the file
-    report = report_of(found, {**options, **data}, quiet=quiet)
-    shapes = data.get("shapes", spelled_out(options.get("shapes"), None)[0])
-    wanted_all = everything or not (cal_params or cal_flops or cal_activations)
+    every = everything or not (cal_params or cal_flops or cal_activations)
     wanted = StatsOptions(
-        cal_params=cal_params or wanted_all, cal_flops=cal_flops or wanted_all, fields=True,
-        cal_activations=cal_activations or wanted_all, logging_to_stdout=logging_to_stdout or everything,
+        cal_params=cal_params or every, cal_flops=cal_flops or every, fields=True,
+        cal_activations=cal_activations or every, logging_to_stdout=logging_to_stdout or everything,
         bar_length_max=bar_length_max,
     )  # fmt: skip
-    print_stats(find_records(found, report, shapes, convention=convention, with_values=wanted.cal_params), wanted)
     folder = log_path or (DEFAULT_LOG if everything else None)
+    data = None if load_input_data is None else read_input_data(load_input_data)
+    with counting(f"counting {model}", quiet=(flags or {}).get("quiet", False)):
+        found = records_of(model, data, keywords(flags), convention=convention, with_values=wanted.cal_params)
+    log = write(*found, wanted, folder).log
     if folder is not None:
-        say(f"log: {report.to_tensorboard(folder)}")
+        say(f"log: {log}")
         say(f"look at it with: tensorboard --logdir {folder}")
     return 0

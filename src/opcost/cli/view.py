@@ -4,9 +4,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-import webbrowser
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,20 +12,17 @@ from typing import Annotated, Any
 from cyclopts import Group
 
 from opcost.cli.flags import SOURCE, frontend_flags, keywords, parameter
-from opcost.cli.models import counting, report_of
+from opcost.cli.models import counting
 from opcost.cli.output import check_file
 from opcost.cli.printing import say, warn
-from opcost.comparing import compare, results_of, source_or_scan
 from opcost.core.files import write_text
-from opcost.core.plugin import load_view
-from opcost.core.scan import Scan
+from opcost.core.showing import open_page
 from opcost.errors import InputError, OpcostError
 from opcost.options import Counting, Showing
-from opcost.profiles import find_trace, more_for
+from opcost.viewing import page_of
 
 VIEWING = Group("Where it is shown", sort_key=0)
 PORT = 8765
-ROWS = 5_000  # rows of the table below the views of a profile
 ViewFlags: Any = frontend_flags(Counting, Showing, only=("quiet",))
 
 
@@ -45,8 +40,6 @@ def view(
     flags: ViewFlags = None,
 ) -> int:  # fmt: skip
     """Show a page: what a model costs, where the time of a profile goes, what a checkpoint holds, or how models differ."""
-    if not sources:
-        raise OpcostError("no source is named", hint="opcost view SOURCE; see `opcost view --help`")
     if serve:
         from opcost.cli.main import TYPED
 
@@ -57,43 +50,16 @@ def view(
         if output.suffix.lower() != ".html":
             raise InputError(f"{output} does not end in .html", hint="other formats are written by the other commands")
         check_file(output, "report")
-    text = page_of(sources, keywords(flags), quiet=(flags or {}).get("quiet", False))
+    with counting(f"viewing {' and '.join(sources[:2])}", quiet=(flags or {}).get("quiet", False)):
+        text = page_of(sources, keywords(flags))
     if output is not None:
         write_text(output, text)
         return 0
-    with tempfile.NamedTemporaryFile("w", prefix="opcost-", suffix=".html", delete=False, encoding="utf-8") as file:
-        path = Path(file.name)
-    write_text(path, text)
+    path, opened = open_page(text)
     say(f"{path}")
-    if not webbrowser.open(path.as_uri()):
+    if not opened:
         say("no browser was found; -o FILE.html writes the page elsewhere, --serve shows it to a browser elsewhere")
     return 0
-
-
-def page_of(sources: tuple[str, ...], options: dict[str, Any], *, quiet: bool) -> str:
-    """The page of one source, or of a comparison of several."""
-    if len(sources) > 1:
-        with counting(f"comparing {' and '.join(sources[:2])}", quiet=quiet):
-            if any(map(find_trace, sources)):
-                return compare(*sources, **options).render("html")
-            found = results_of(sources, options)
-        kinds, modules = (compare(*found, labels=sources, by=by, depth=None) for by in ("kind", "module"))
-        return replace(kinds, entries=(*kinds.entries, *modules.of_part("module"))).render("html")
-    (source,) = sources
-    if find_trace(source) is not None:
-        device = options.pop("device", None)
-        if options:
-            raise InputError(f"{source} is a profile; options about counting do not apply to it")
-        from opcost.api import read_profile
-
-        with counting(f"reading {source}", quiet=quiet):
-            profile = read_profile(source, timeline=True)
-        answer = profile.query(aggregate_by=profile.usual_keys, top=ROWS, device=device)
-        return answer.render("html", **more_for(load_view("html", "profile"), profile))
-    found_source = source_or_scan(source, options.pop("set", None))
-    if isinstance(found_source, Scan):
-        return found_source.render("html")
-    return report_of(found_source, options, quiet=quiet).render("html")
 
 
 # -- serving: the page is written by a process of its own whenever a file that it is made of changes ---------------------------

@@ -6,11 +6,13 @@ from dataclasses import MISSING, fields
 from importlib import import_module
 from itertools import islice
 from os import PathLike
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from opcost.core.escaping import printable, shows_unicode
 from opcost.core.files import write_text
 from opcost.core.plugin import load_view, view_for_suffix
+from opcost.core.showing import show_page
 from opcost.core.tracebacks import TrimsTracebacks
 from opcost.errors import MissingFramework
 
@@ -126,6 +128,10 @@ class Rendered(ListsTuples):
     def save(self, path: str | PathLike[str], **options: Any) -> None:
         """Write it to a file; the suffix chooses the view. If writing fails, the old file stays as it was."""
         write_text(path, str(view_for_suffix(path, self.kind).render(self, **options)))
+
+    def view(self) -> Path | None:
+        """Show its page, in a notebook below the cell, else in a browser; the file that the browser shows."""
+        return show_page(self.render("html"))
 
     def to_dict(self, **options: Any) -> dict[str, list[Any]]:
         """Its lines as columns, called as after `--columns`: nothing rounded, times in nanoseconds, the unknown None.

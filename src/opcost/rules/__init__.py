@@ -1,7 +1,15 @@
-"""What each kind of operator costs: one file per family, each rule's first line is its formula."""
+"""What each kind of operator costs: one file per family, each rule's first line is its formula.
 
+`print(opcost.rules())` lists the rules, `print(opcost.rules("attention"))` shows one in full.
+"""
+
+import sys
 from functools import cache
+from inspect import getdoc
+from types import ModuleType
 
+from opcost.core.sheet import Sheet, Table
+from opcost.errors import UnknownName
 from opcost.rules.registry import Rules
 
 
@@ -34,3 +42,30 @@ def default_rules() -> Rules:
         else:
             rules = attempt
     return rules
+
+
+def described_rules(name: str | None = None) -> Sheet:
+    """The cost rules of operators, each with its formula, or the one of this name in full."""
+    from opcost.core.kinds import KINDS
+
+    known = default_rules()
+    if name is None:
+        lines = [(rule, (getdoc(known[rule]) or "").partition("\n")[0]) for rule in sorted(known)]
+        return Sheet(name="rules", heading=("cost rules",), tables=(Table.of("", "rule:name formula", lines),))
+    if name not in known:
+        raise UnknownName("rule", name, known)
+    kind = ("", *KINDS[name].described()) if name in KINDS else ()
+    return Sheet(
+        name=name, heading=(f"the cost rule of {name}",), facts=(*(getdoc(known[name]) or "").split("\n"), *kind)
+    )
+
+
+class _Callable(ModuleType):
+    """This package, which is called as the command is."""
+
+    def __call__(self, name: str | None = None) -> Sheet:
+        return described_rules(name)
+
+
+rules = sys.modules[__name__]
+rules.__class__ = _Callable

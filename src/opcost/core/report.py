@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from os import PathLike
 from typing import IO, Any, ClassVar, NamedTuple
 
@@ -248,12 +250,21 @@ class Report(Rendered):
 
     @property
     def run_on(self) -> str:
-        """The inputs, their number of tokens, and of training the loss, in words."""
-        shown = some([f"{name} {spec} {spec.dtype}" for name, spec in self.inputs], FEW_INPUTS)
-        words = ", ".join(shown) or "no inputs"
+        """The inputs, their number of tokens, other types of parameters, and of training the loss, in words."""
+        shown = []
+        for (name, spec), run in groupby(self.inputs, lambda each: (re.sub(r"\.\d+$", "", each[0]), each[1])):
+            found = [own for own, _ in run]
+            shown.append(
+                f"{len(found)} × {name} {spec} {spec.dtype}" if found[1:] else f"{found[0]} {spec} {spec.dtype}"
+            )
+        words = ", ".join(some(shown, FEW_INPUTS)) or "no inputs"
         item, items = self.processed
         if item == "token" and items is not None:
             words += f" ({counted(items, item)})"
+        known = {spec.dtype for _, spec in self.inputs}
+        others = dict.fromkeys(parameter.spec.dtype for parameter in self.parameters if not parameter.buffer)
+        if dtypes := [dtype for dtype in others if dtype not in known]:
+            words += f"; {', '.join(dtypes)} parameters"
         if "backward" in self.phases:
             words += f"; loss: {self.meta.get('loss', 'none, gradients begin at every output')}"
         return words

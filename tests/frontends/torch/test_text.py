@@ -260,14 +260,25 @@ def test_a_language_model_is_trained_on_labels_and_its_own_loss() -> None:
     # The loss keeps the logarithm of a share for every word and token, beside the words themselves.
     given = opcost.count(model, kwargs={"input_ids": ids}, backward=True)
     assert "loss" not in given.meta
-    assert report.run_on == "input_ids 2x24 int64, labels 2x24 int64 (48 tokens); loss: its own, from labels"
+    assert (
+        report.run_on
+        == "input_ids 2x24 int64, labels 2x24 int64 (48 tokens); float32 parameters; loss: its own, from labels"
+    )
     assert given.run_on.endswith("loss: none, gradients begin at every output")
 
 
 def test_inference_takes_no_labels() -> None:
     report = opcost.count(llama(), tokens=8)
     assert [name for name, _ in report.inputs] == ["input_ids"]
-    assert report.run_on == "input_ids 1x8 int64 (8 tokens)"
+    assert report.run_on == "input_ids 1x8 int64 (8 tokens); float32 parameters"
+
+
+def test_tensors_of_a_cache_are_named_once() -> None:
+    cache = f"{2 * LAYERS} × past_key_values 3x{KV_HEADS}x40x{HEAD}"
+    report = opcost.count(llama(), decode=1, cache=40, batch=3)
+    assert report.run_on == f"input_ids 3x1 int64, {cache} float32 (3 tokens)"
+    report = opcost.count(llama(), decode=1, cache=40, batch=3, precision="bfloat16")
+    assert report.run_on == f"input_ids 3x1 int64, {cache} bfloat16 (3 tokens)"
 
 
 @pytest.mark.parametrize(
@@ -307,7 +318,7 @@ def test_what_fits_is_found_with_the_loss() -> None:
 
     assert peak(found.largest) <= memory < peak(found.largest + 1)
     n = found.largest
-    said = f"input_ids {n}x64 int64, labels {n}x64 int64 ({64 * n:,} tokens); loss: its own, from labels"
+    said = f"input_ids {n}x64 int64, labels {n}x64 int64 ({64 * n:,} tokens); float32 parameters; loss: its own, from labels"
     assert found.inputs == said
     for view in ("table", "md", "json", "html"):
         assert said in " ".join(found.render(view).replace("\\_", "_").split())
@@ -320,7 +331,7 @@ def test_the_first_line_says_which_inputs_and_which_loss(opcost_command: Any, tm
     (tmp_path / "config.json").write_text(config.to_json_string())
     command, *more = words
     done = opcost_command(command, f"hf:{tmp_path / 'config.json'}", *more, "--device", "h200", "--tokens", "8", "-q")
-    said = "on input_ids 1x8 int64, labels 1x8 int64 (8 tokens); loss: its own, from labels"
+    said = "on input_ids 1x8 int64, labels 1x8 int64 (8 tokens); float32 parameters; loss: its own, from labels"
     assert said in " ".join(done.out.partition("\n\n")[0].split()), done.err
 
 

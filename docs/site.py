@@ -1,4 +1,4 @@
-"""What the site takes from elsewhere in the repository: the README as its first page, the changelog, how to contribute, results.
+"""What the site takes from elsewhere in the repository: the changelog, how to contribute, measured results, the notebook.
 
 Links in them, and links to them, lead to the same page of the site; what is no page, such as an example, is only named. The
 notebook is shown with what its cells show, and the pages of the gallery are made anew.
@@ -17,29 +17,31 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 TAKEN = {
-    "README.md": "index.md",
-    "README.zh-CN.md": "index.zh-CN.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "benchmarks/RESULTS.md": "results.md",
     "docs/notebook.ipynb": "notebook.md",
 }
 """Files of the repository, and the pages that they are on the site."""
+LINKED = {**TAKEN, "README.md": "index.md", "README.zh-CN.md": "tutorial.zh-CN.md"}
+FOUND_LAST = {
+    "api.md": 0.3, "architecture.md": 0.3, "changelog.md": 0.2, "contributing.md": 0.3, "options.md": 0.5, "results.md": 0.1,
+    "rules.md": 0.5,
+}  # fmt: skip
+"""Pages that are found after those of tasks, though they have the same words more often."""
 SHOWN = re.compile(r"(!\[[^\]]*\])\(pictures/([\w-]+)\.png\)")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that do not lie in this folder."""
-    from mkdocs.structure.files import File, InclusionLevel
+    from mkdocs.structure.files import File
 
     for path, page in TAKEN.items():
         text = (ROOT / path).read_text(encoding="utf-8")
         if path.endswith(".ipynb"):
             text = _notebook(text)
-        # The Chinese README stands beside the English one and has no place of its own in the menu.
-        level = InclusionLevel.NOT_IN_NAV if page == "index.zh-CN.md" else InclusionLevel.UNDEFINED
-        files.append(File.generated(config, page, content=text, inclusion=level))
+        files.append(File.generated(config, page, content=text))
     with tempfile.TemporaryDirectory() as folder:
         for name, made in _gallery().make(Path(folder)).items():
             if made.suffix == ".html":
@@ -76,7 +78,8 @@ def _notebook(text: str) -> str:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Let links lead to pages of the site."""
+    """Let links lead to pages of the site, and set where search finds the page."""
+    page.meta["search"] = {"boost": FOUND_LAST.get(page.file.src_uri, 1)}
     homes = {target: path for path, target in TAKEN.items()}
     home = homes.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     linked = LINK.sub(lambda found: _link(found, posixpath.dirname(home)), markdown)
@@ -96,8 +99,8 @@ def _link(found: re.Match[str], folder: str) -> str:
     path = posixpath.normpath(posixpath.join(folder, target))
     if not (ROOT / path).exists():
         return found[0]  # which the build then refuses
-    if path in TAKEN:
-        return f"{picture}[{text}]({TAKEN[path]}{anchor})"
+    if path in LINKED:
+        return f"{picture}[{text}]({LINKED[path]}{anchor})"
     if path.startswith("docs/"):
         return f"{picture}[{text}]({path.removeprefix('docs/')}{anchor})"
     return text if "`" in text else f"`{path}`"

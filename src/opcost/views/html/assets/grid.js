@@ -128,12 +128,12 @@ export class Grid {
     this.needs = this.needed(this.every, (place) => (place ? all : seen), titled);
   }
 
-  needed(columns, rowsOf, least) {
+  needed(columns, rowsOf, titles) {
     const texts = columns.map((column, place) => rowsOf(place).map((row) => this.textsOf(column, row)));
     this.ruler.learn(texts.flat(2));
     const width = (parts) => parts.reduce((sum, [text, bold]) => sum + GAP + this.ruler.of(text, bold), -GAP);
-    return columns.map((column, place) => needOf(column, [least[place], ...rowsOf(place).map((row, at) =>
-      width(texts[place][at]) + (column === this.every[0] ? this.indent(row) : 0))]));
+    return columns.map((column, place) => needOf(column, titles[place], rowsOf(place).map((row, at) =>
+      width(texts[place][at]) + (column === this.every[0] ? this.indent(row) : 0))));
   }
 
   // The texts in a cell, bold or not: of the name, also those beside it.

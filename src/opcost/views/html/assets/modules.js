@@ -34,9 +34,9 @@ function treeColumns() {
   if (usual && tree.total[usual.name][0] > 0) numbers.splice(amounts.indexOf(usual) + 1, 0, share);
   return [
     { name: "name", title: tree.noun, unit: "name", least: 168, of: tree.name, full: (node) => (node ? tree.path[node] : tree.name(0)) },
-    ...(tree.kinds !== false ? [{ name: "type", title: "type", unit: "text", of: tree.type, beside: (node) => (node || tree.name(0) !== tree.type(0) ? (tree.type(node) ?? "") : "") }] : []),
-    // Outputs rather than inputs, where there is room for one of them.
-    ...tree.details.filter((column) => column.shown).map((column, place) => ({ ...column, rank: 3 - (place + 1) / 10 })),
+    ...(tree.kinds !== false ? [{ name: "type", title: "type", unit: "text", of: tree.type, beside: (node) => (tree.name(node) === tree.type(node) ? "" : (tree.type(node) ?? "")) }] : []),
+    // Outputs, and inputs where the names have all the room that they need.
+    ...tree.details.filter((column) => column.shown).map((column, place, all) => ({ ...column, rank: place === all.length - 1 ? 2 : 3 })),
     ...numbers,
   ];
 }

@@ -1,5 +1,6 @@
 // Every operator on a line of its own: all of them, or those of the module that is chosen.
 
+import { chosenColumns, columnChooser } from "./columns.js";
 import { isWithin, ops, tree } from "./data.js";
 import { make } from "./dom.js";
 import { Grid, sortRows } from "./grid.js";
@@ -8,15 +9,20 @@ import { isFiltered, isShownOp, SHOWN_STATE } from "./shown.js";
 import { setState, state, whenChanged } from "./state.js";
 import { isTextual } from "./widths.js";
 
+const KIND = 2;
+
 export function operatorsPanel() {
-  const columns = ops.columns.filter((column) => column.title).map((column) => ({ ...column }));
-  columns.splice(2, 0, { name: "module", title: "module", unit: "name", of: (row) => tree.path[ops.module[row]] });
+  const titled = ops.columns.filter((column) => column.title);
+  titled.splice(titled.findIndex((column) => column.name === "raw") + 1, 0, { name: "module", title: "module", unit: "name", of: (row) => tree.path[ops.module[row]] });
+  // The first ones are the most important; the kind is mostly in the operator's name.
+  const columns = titled.map((column, place) => ({ ...column, rank: column.name === "kind" ? KIND : place / titled.length, least: column.name === "raw" ? 130 : undefined }));
   const only = make("input", { type: "checkbox", id: "only" });
-  const filter = make("input", { type: "search", placeholder: "find: words, all of them", "aria-label": "Find an operator" });
-  const told = make("output");
+  const filter = make("input", { type: "search", placeholder: "filter", title: "lines that have all of these words", "aria-label": "Find an operator" });
+  const output = make("output");
   const all = Array.from({ length: ops.count }, (_, row) => row);
   const texts = columns.filter(isTextual);
   const grid = new Grid("operators", columns, {
+    columns: () => chosenColumns("ocols"),
     select: chooseOperator,
     isChosen: (row) => row === chosenOperator(),
     roleOf: (row) => (ops.of.flops?.(row) === null ? "partial" : ""),
@@ -47,7 +53,7 @@ export function operatorsPanel() {
       grid.markSort(column?.name, state.tsort[0] === "+");
       listed.rows = column ? sortRows(rows, column, state.tsort[0] === "+") : rows;
     }
-    told.textContent = `${listed.rows.length.toLocaleString("en-US")} of ${ops.count.toLocaleString("en-US")}`;
+    output.textContent = `${listed.rows.length.toLocaleString("en-US")} of ${ops.count.toLocaleString("en-US")}`;
     grid.show(listed.rows);
   }
 
@@ -68,5 +74,5 @@ export function operatorsPanel() {
   });
   queueMicrotask(show);
   return make("section", { class: "view", "aria-label": "Operators" },
-    make("div", { class: "tools" }, filter, told, make("label", {}, only, " of the chosen module"), grid.copyButtons()), grid.element);
+    make("div", { class: "tools" }, filter, output, make("label", {}, only, " of the chosen module"), columnChooser(grid, "ocols"), grid.copyButtons()), grid.element);
 }

@@ -4,8 +4,9 @@ import { make } from "./dom.js";
 
 const PADDING = 14;
 const MOSTLY = 0.9;
+const OPTIONAL = 3;
 const TEXTS = {
-  name: { least: 120, most: 340 }, text: { least: 60, most: 230 }, shapes: { least: 104, most: 230 },
+  name: { least: 120, most: 340 }, text: { least: 96, most: 230 }, shapes: { least: 104, most: 230 },
 };
 
 export const isTextual = (column) => column.unit in TEXTS;
@@ -38,24 +39,27 @@ export class Ruler {
   }
 }
 
-// What a column needs for texts of these widths: all of it if they are numbers. A few long texts do not widen a column.
-export function needOf(column, widths) {
-  const rising = [...widths].sort((a, b) => a - b);
-  const upTo = (part) => Math.ceil(rising[Math.floor(part * (rising.length - 1))]) + PADDING;
-  const whole = upTo(1);
+// What a column needs for its title and texts of these widths: all of it if they are numbers. A few long texts do not widen it.
+export function needOf(column, title, widths) {
+  const rising = [title, ...widths].sort((a, b) => a - b);
+  const padded = (width) => Math.ceil(width) + PADDING;
+  const whole = padded(rising.at(-1));
   if (!isTextual(column)) return { least: whole, most: whole, whole };
   const limits = TEXTS[column.unit];
-  return { least: Math.min(column.least ?? limits.least, upTo(MOSTLY)), most: Math.min(column.most ?? limits.most, upTo(MOSTLY)), whole };
+  const usual = padded(rising[Math.ceil(MOSTLY * (rising.length - 1))]);
+  const least = Math.max(padded(title), Math.min(column.least ?? limits.least, usual));
+  return { least, most: Math.max(least, Math.min(column.most ?? limits.most, usual)), whole };
 }
 
-// Columns by `rank` as there is room, those without a rank in any case; `needs` belong to the columns.
+// Columns by `rank` as there is room, those without a rank in any case; `needs` belong to the columns. Those of high rank
+// are shown only where the name has all the room that it needs.
 export function columnsThatFit(columns, needs, room) {
-  const byRank = columns.map((column, place) => ({ column, place })).sort((a, b) => (a.column.rank ?? 0) - (b.column.rank ?? 0) || a.place - b.place);
+  const byRank = columns.map((column, place) => ({ rank: column.rank ?? 0, place })).sort((a, b) => a.rank - b.rank || a.place - b.place);
   const taken = new Set();
   let left = room;
-  for (const { column, place } of byRank) {
+  for (const { rank, place } of byRank) {
     left -= needs[place].least;
-    if (left < 0 && column.rank) break;
+    if (rank && left < (rank < OPTIONAL ? 0 : needs[0].most - needs[0].least)) break;
     taken.add(place);
   }
   return columns.filter((_, place) => taken.has(place));
@@ -65,7 +69,8 @@ export function columnsThatFit(columns, needs, room) {
 export function spreadColumns(needs, room) {
   const sum = (name) => needs.reduce((total, need) => total + need[name], 0);
   const least = sum("least");
-  if (least >= room) return needs.map((need) => need.least);
+  // A table that scrolls in any case has room for its texts; its first column stays in sight.
+  if (least > room) return needs.map((need, place) => (place ? need.most : need.least));
   const between = (from, to) => {
     const part = Math.min(1, (room - sum(from)) / Math.max(1, sum(to) - sum(from)));
     return needs.map((need) => need[from] + part * (need[to] - need[from]));

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from page_subjects import many, page_of, profile, report
+from page_subjects import BLOCKS, many, page_of, profile, report, stack
 from page_tree import ROWS, cell_of, cut_numbers, line_of, names_of, titles_of
 from playwright.sync_api import expect
 
@@ -130,6 +130,66 @@ def test_what_is_found_can_be_folded_and_a_hit_opened(show: Show) -> None:
     assert names_of(page) == ["Net"]
 
 
+# -- repeated blocks ---------------------------------------------------------------------------------------------------
+
+RUN = f"0–{BLOCKS - 1}"
+MERGED = ["Net", "layers", RUN, "mix", "out"]
+
+
+def test_repeated_blocks_are_one_line_with_the_sum_of_all(show: Show) -> None:
+    page = show(HTML.render(stack()))
+    assert names_of(page) == MERGED
+    # 100 and 1000 forward, 2000 backward, in each block
+    assert [cell_of(page, row, "MACs") for row in (0, 2, 4)] == [
+        format_count(BLOCKS * 3100), format_count(BLOCKS * 3100), format_count(BLOCKS * 3000)
+    ]  # fmt: skip
+    line_of(page, "out").click()
+    expect(page.locator(".details h2")).to_have_text(f"layers.{RUN}.out")
+    assert f"{format_count(BLOCKS * 3000)} (96.8 %, each 3.00 K)" in page.locator(".details").inner_text()
+    page.get_by_role("tab", name="Operators").click()
+    page.get_by_label("of the chosen module").check()
+    expect(page.locator("#view-operators output")).to_have_text(f"{3 * BLOCKS} of {4 * BLOCKS}")
+
+
+def test_blocks_are_unfolded_and_merged_with_mouse_and_keyboard(show: Show) -> None:
+    page = show(HTML.render(stack()))
+    page.get_by_role("button", name=f"{BLOCKS} ×", exact=True).click()
+    names = [str(number) for number in range(BLOCKS)]
+    expect(page.locator(".tree table")).to_have_attribute(
+        "aria-rowcount",
+        str(1 + 2 + BLOCKS + 2),  # the head, the root and layers, and the parts of 0, which is open
+    )
+    assert [name for name in names_of(page) if name.isdigit()] == names[: len(names_of(page)) - 4]
+    assert cell_of(page, 2, "MACs") == "3.10 K"
+    page.wait_for_url("**unfold=**")
+    again = show(HTML.render(stack()), fragment=page.evaluate("location.hash.slice(1)"))
+    assert names_of(again) == names_of(page)
+    line_of(again, "0").click()
+    again.keyboard.press("Tab")
+    assert again.evaluate("document.activeElement.textContent") == "merge"
+    again.keyboard.press("Enter")
+    assert names_of(again) == MERGED
+
+
+def test_hits_in_merged_blocks_are_counted_and_shown_in_their_line(show: Show) -> None:
+    page = show(HTML.render(stack()))
+    page.get_by_label(FIND).fill("mix")
+    expect(page.locator(".tree output")).to_have_text(f"{BLOCKS} hits, 1 line")
+    assert page.locator(f"{ROWS}.hit .name").all_inner_texts() == ["mix"]
+    page.get_by_label(FIND).fill("layers.17")
+    expect(page.locator(".tree output")).to_have_text("1 hit")
+    assert page.locator(f"{ROWS}.hit .name").all_inner_texts() == [RUN]
+    page.get_by_label(FIND).press("Enter")
+    expect(page.locator(".details h2")).to_have_text("layers.17")
+    assert "MACs3.10 K" in page.locator(".details").inner_text().replace("\n", "")
+
+
+def test_filtered_amounts_are_in_the_tree_and_lines_without_them_are_dimmed(show: Show) -> None:
+    page = show(HTML.render(stack()), fragment="phase=backward")
+    assert cell_of(page, 0, "MACs") == format_count(BLOCKS * 2000)
+    assert page.locator(f"{ROWS}.dim .name").all_inner_texts() == ["mix"]
+
+
 # -- columns -----------------------------------------------------------------------------------------------------------
 
 
@@ -208,7 +268,7 @@ def test_room_is_given_by_rank_and_numbers_keep_their_width(show: Show) -> None:
         const needs = [need(100, 300), need(50, 90), need(60, 60), need(70, 70)];
         return [
             [480, 479, 210, 150, 10].map((room) => $widths.columnsThatFit(columns, needs, room).map((one) => one.rank ?? 0)),
-            $widths.spreadColumns(needs, 200), $widths.spreadColumns(needs, 280), $widths.spreadColumns(needs, 400), $widths.spreadColumns(needs, 1040),
+            ...[200, 280, 400, 1040].map((room) => $widths.spreadColumns(needs, room)),
         ]; }})()"""
     fitting, scrolled, least, between, scaled = page.evaluate(script)
     # All need 280 at least; the third rank is for what is left when the name has the 300 that it needs.

@@ -5,6 +5,7 @@ import { make } from "./dom.js";
 import { formatAs, formatShare } from "./format.js";
 import { cellText } from "./grid.js";
 import { chosenNode, chosenOperator } from "./selection.js";
+import { shown, SHOWN_STATE } from "./shown.js";
 import { whenChanged } from "./state.js";
 
 export function detailsPanel() {
@@ -15,26 +16,35 @@ export function detailsPanel() {
     if (node < 0) strip.replaceChildren(make("p", { class: "faint", text: "Choose a line, an area or a point to see all that is known of it here." }));
     else strip.replaceChildren(...(operator >= 0 ? ofOperator(operator) : ofNode(node)));
   };
-  whenChanged((names) => (names.has("sel") || names.has("bytes")) && show());
+  whenChanged((names) => ["sel", "bytes", ...SHOWN_STATE].some((name) => names.has(name)) && show());
   show();
   return strip;
 }
 
 const entry = (name, value) => make("div", {}, make("dt", { text: name }), make("dd", { text: value }));
 
+// Of merged blocks the sum of all, and how much each of them has.
 function ofNode(node) {
-  const amounts = tree.quantities.filter((quantity) => tree.total[quantity.name][node]).map((quantity) => {
-    const total = tree.total[quantity.name][node];
-    const own = tree.own[quantity.name][node];
+  const { own, path, rep, times, total, typeOf } = shown();
+  const isMerged = rep[node] === node && times(node) > 1;
+  const amounts = tree.quantities.map((quantity) => {
+    const { name, title, unit } = quantity;
+    // A block that others represent has its own amounts in no line.
+    const all = (rep[node] === node ? total : tree.total)[name][node];
+    if (!all) return null;
     const least = quantity.needs_costs && isPartial(node) ? "≥" : "";
-    const share = tree.total[quantity.name][0];
-    const ownText = tree.children[node].length && own ? `, own ${formatAs(quantity.unit, own)}` : "";
-    return entry(quantity.title, `${least}${formatAs(quantity.unit, total)} (${formatShare(total / share)}${ownText})`);
+    const further = [
+      formatShare(all / total[name][0]),
+      isMerged ? `each ${formatAs(unit, all / times(node))}` : "",
+      !isMerged && tree.children[node].length && own[name][node] ? `own ${formatAs(unit, own[name][node])}` : "",
+    ];
+    return entry(title, `${least}${formatAs(unit, all)} (${further.filter(Boolean).join(", ")})`);
   });
   const further = tree.details.map((column) => [column.title, column.of(node)]).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  const type = isMerged ? typeOf(node) : tree.type(node);
   return [
-    make("h2", { text: node ? tree.path[node] : tree.name(0) }),
-    make("dl", {}, ...(tree.type(node) ? [entry("type", tree.type(node))] : []), ...further.map(([title, value]) => entry(title, String(value))), ...amounts),
+    make("h2", { text: (isMerged ? path(node) : tree.path[node]) || tree.name(0) }),
+    make("dl", {}, ...(type ? [entry("type", type)] : []), ...further.map(([title, value]) => entry(title, String(value))), ...amounts),
   ];
 }
 

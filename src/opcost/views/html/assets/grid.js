@@ -132,8 +132,13 @@ export class Grid {
     const texts = columns.map((column, place) => rowsOf(place).map((row) => this.textsOf(column, row)));
     this.ruler.learn(texts.flat(2));
     const width = (parts) => parts.reduce((sum, [text, bold]) => sum + GAP + this.ruler.of(text, bold), -GAP);
-    return columns.map((column, place) => needOf(column, titles[place], rowsOf(place).map((row, at) =>
-      width(texts[place][at]) + (column === this.every[0] ? this.indent(row) : 0))));
+    const besides = this.every.filter((column) => column.beside).length;
+    return columns.map((column, place) => {
+      const isName = column === this.every[0];
+      const indents = rowsOf(place).map((row) => (isName ? this.indent(row) : 0));
+      const widths = (parts) => texts[place].map((all, at) => indents[at] + width(parts(all)));
+      return needOf(column, titles[place], widths((all) => all), widths((all) => all.slice(0, all.length - (isName ? besides : 0))));
+    });
   }
 
   // The texts in a cell, bold or not: of the name, also those beside it.
@@ -141,7 +146,7 @@ export class Grid {
     const own = [cellText(column, row), ["total", "group"].includes(this.owner.roleOf?.(row))];
     if (column !== this.every[0]) return [own];
     const run = this.owner.run?.(row);
-    return [own, ...(run ? [[`${run.text}     `, false]] : []), ...this.every.filter((one) => one.beside).map((one) => [one.beside(row), false])];
+    return [own, ...(run ? [[`${run.text}\u2003`, false]] : []), ...this.every.filter((one) => one.beside).map((one) => [one.beside(row), false])];
   }
 
   indent(row) {

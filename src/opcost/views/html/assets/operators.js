@@ -5,7 +5,7 @@ import { isWithin, ops, tree } from "./data.js";
 import { make } from "./dom.js";
 import { Grid, sortRows } from "./grid.js";
 import { chosenNode, chosenOperator, chooseOperator } from "./selection.js";
-import { isFiltered, isShownOp, SHOWN_STATE } from "./shown.js";
+import { isFiltered, isShownOp, shown, SHOWN_STATE } from "./shown.js";
 import { setState, state, whenChanged } from "./state.js";
 import { isTextual } from "./widths.js";
 
@@ -42,7 +42,9 @@ export function operatorsPanel() {
     if (key !== listed.key) {
       listed.key = key;
       let rows = isFiltered() ? all.filter(isShownOp) : all;
-      if (node > 0) rows = rows.filter((row) => isWithin(ops.module[row], node));
+      // A merged block has the operators of all that it represents.
+      const { rep } = shown();
+      if (node > 0) rows = rows.filter((row) => isWithin(ops.module[row], node) || isWithin(rep[ops.module[row]], node));
       if (words.length) {
         rows = rows.filter((row) => {
           const text = texts.map((column) => column.of(row)).join(" ").toLowerCase();

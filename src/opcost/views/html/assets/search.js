@@ -2,13 +2,14 @@
 
 import { tree } from "./data.js";
 import { make } from "./dom.js";
+import { shown } from "./shown.js";
 import { setState, state, whenChanged } from "./state.js";
 
 const BY_TYPE = "type:";
 const written = (count) => count.toLocaleString("en-US");
 
 let lowered = null;
-let found = { key: "", hits: [], marked: new Set() };
+let found = { query: "", now: null, hits: [], lines: new Set() };
 
 // Paths in lower letters are made once, since they are searched at every key.
 function paths() {
@@ -33,18 +34,21 @@ export function matches(query) {
   return hits;
 }
 
-export function hits() {
-  if (found.key !== state.q) {
-    const nodes = matches(state.q);
-    found = { key: state.q, hits: nodes, marked: new Set(nodes) };
-  }
-  return found.hits;
+function search() {
+  const now = shown();
+  if (found.query === state.q && found.now === now) return found;
+  const nodes = found.query === state.q ? found.hits : matches(state.q);
+  found = { query: state.q, now, hits: nodes, lines: new Set(nodes.map((node) => now.rep[node])) };
+  return found;
 }
 
-export function isHit(node) {
-  hits();
-  return found.marked.has(node);
-}
+// The modules that are found, of which merged blocks have several on a line.
+export const hits = () => search().hits;
+
+// The lines, areas and boxes that they are shown in.
+export const hitLines = () => search().lines;
+
+export const isHit = (node) => hitLines().has(node);
 
 // The field, the number of hits, and what to try where there is none; `walk(1)` and `walk(-1)` choose the next and the last hit.
 export function searchField(walk) {
@@ -58,7 +62,8 @@ export function searchField(walk) {
     if (field.value.trim().toLowerCase() !== state.q) field.value = state.q;
     const count = hits().length;
     const typed = state.q && !count && !/[\s:]/.test(state.q) ? matches(BY_TYPE + state.q).length : 0;
-    output.textContent = state.q ? `${written(count)} ${count === 1 ? "hit" : "hits"}` : "";
+    const lines = hitLines().size;
+    output.textContent = state.q ? `${written(count)} ${count === 1 ? "hit" : "hits"}${lines < count ? `, ${written(lines)} ${lines === 1 ? "line" : "lines"}` : ""}` : "";
     other.hidden = !typed;
     other.textContent = `${written(typed)} with ${BY_TYPE}${state.q}`;
   };
@@ -77,7 +82,7 @@ export function searchField(walk) {
     field.select();
     event.preventDefault();
   });
-  whenChanged((names) => names.has("q") && show());
+  whenChanged((names) => ["q", "unfold"].some((name) => names.has(name)) && show());
   show();
-  return [field, output, other];
+  return [make("span", { class: "find" }, field, output), other];
 }

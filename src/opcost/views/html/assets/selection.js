@@ -2,11 +2,12 @@
 
 import { ops, tree } from "./data.js";
 import { announce } from "./dom.js";
+import { shown } from "./shown.js";
 import { setState, state } from "./state.js";
 
 export function choose(node) {
   setState({ sel: node > 0 ? tree.path[node] : node === 0 ? "/" : "" });
-  if (node >= 0) announce(`${tree.name(node)} ${tree.type(node) ?? ""} chosen`);
+  if (node >= 0) announce(`${shown().label(node)} ${shown().typeOf(node) ?? ""} chosen`);
 }
 
 export function chooseOperator(row) {

@@ -98,6 +98,8 @@ function represent() {
 
 const keep = (single) => single.size <= MOST_KEPT && setState({ unfold: [...single].map((node) => node.toString(36)).join(".") });
 
+export const beginsRun = (node) => lastOf.has(node);
+
 export const isUnfolded = (node) => runOf[node] >= 0 && unfolded().has(runOf[node]);
 
 export const unfold = (node) => runOf[node] >= 0 && keep(unfolded().add(runOf[node]));

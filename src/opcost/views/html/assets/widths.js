@@ -6,7 +6,7 @@ const PADDING = 14;
 const MOSTLY = 0.9;
 const OPTIONAL = 3;
 const TEXTS = {
-  name: { least: 120, most: 340 }, text: { least: 96, most: 230 }, shapes: { least: 104, most: 230 },
+  name: { least: 120, most: 340 }, text: { least: 96, most: 230 }, shapes: { least: 118, most: 230 },
 };
 
 export const isTextual = (column) => column.unit in TEXTS;
@@ -39,16 +39,16 @@ export class Ruler {
   }
 }
 
-// What a column needs for its title and texts of these widths: all of it if they are numbers. A few long texts do not widen it.
-export function needOf(column, title, widths) {
-  const rising = [title, ...widths].sort((a, b) => a - b);
+// What a column needs for its title and texts of these widths: all of it if they are numbers. A few long texts do not widen it,
+// and what is beside a name gives way to other columns.
+export function needOf(column, title, widths, names = widths) {
   const padded = (width) => Math.ceil(width) + PADDING;
-  const whole = padded(rising.at(-1));
+  const rising = (all) => [title, ...all].sort((a, b) => a - b);
+  const whole = padded(rising(widths).at(-1));
   if (!isTextual(column)) return { least: whole, most: whole, whole };
   const limits = TEXTS[column.unit];
-  const usual = padded(rising[Math.ceil(MOSTLY * (rising.length - 1))]);
-  const least = Math.max(padded(title), Math.min(column.least ?? limits.least, usual));
-  return { least, most: Math.max(least, Math.min(column.most ?? limits.most, usual)), whole };
+  const least = Math.max(padded(title), Math.min(column.least ?? limits.least, padded(rising(names).at(-1))));
+  return { least, most: Math.max(least, Math.min(column.most ?? limits.most, padded(rising(widths)[Math.ceil(MOSTLY * widths.length)]))), whole };
 }
 
 // Columns by `rank` as there is room, those without a rank in any case; `needs` belong to the columns. Those of high rank

@@ -50,6 +50,7 @@ APPEARS: tuple[tuple[str, frozenset[str]], ...] = (
     ("analysis/", frozenset({"analyze"})),
     ("views/profile.py", frozenset({"analyze"})),
     ("views/html/savings.py", frozenset({"analyze"})),
+    ("views/comparison.py", frozenset({"compare", "view"})),
     ("views/report.py", frozenset({"count"})),
     ("predicting.py", frozenset({"predict", "sweep", "check"})),
     ("sizing.py", frozenset({"fit"})),

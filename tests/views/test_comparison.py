@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -136,6 +137,20 @@ def test_sources_under_the_same_conditions_are_one_line() -> None:
     ]
     found = Comparison(sources=tuple(sources), entries=(entry("total", "", "macs", 1, 2, 3),))
     assert found.sheet().heading[1:] == ("a, c: eval", "b: train")
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_models_that_were_counted_in_different_modes_are_warned_of(changes: bool) -> None:
+    def of(*modes: str) -> str:
+        named = comparison(entry("total", "", "macs", 1, 2, 3), labels=("a", "b", "c"))
+        sources = (replace(each, facts={"mode": mode}) for each, mode in zip(named.sources, modes, strict=True))
+        return replace(named, sources=tuple(sources), changes=changes).render("table", width=200)
+
+    warned = of("train", "eval", "train")
+    assert "the modes differ: train mode of a, c; eval mode of b" in warned
+    assert 'count all in one mode: model.eval(), or mode="eval" (on the command line --eval)' in warned
+    assert "the modes differ" not in of("eval", "eval", "eval")
+    assert "the modes differ" not in of("eval", "", "eval")  # a file without a mode is as it is
 
 
 def test_titles_are_short_and_different() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from opcost.core.escaping import printable
 from opcost.core.limits import QUANTITIES
 from opcost.core.results import Comparison, Entry, EntryPart
-from opcost.core.sheet import LONG_LINE, Amount, Cell, Sheet, Table
+from opcost.core.sheet import LONG_LINE, Amount, Cell, Section, Sheet, Table
 from opcost.errors import shortened, some
 from opcost.views.view import Column, ViewOptions, cut, format_amount, keep_together, listing, reading, width_of
 
@@ -38,7 +38,27 @@ def comparison_sheet(comparison: Comparison, options: ViewOptions) -> Sheet:
             noted.setdefault(note, []).append(source.label)
     whose = {note: "all" if len(of) == len(comparison.sources) else ", ".join(of) for note, of in noted.items()}
     notes = some([shortened(f"{labels}: {note}", LONG_LINE) for note, labels in whose.items()])
-    return Sheet(heading=heading, tables=tuple(tables), facts=tuple(notes))
+    return Sheet(heading=heading, tables=tuple(tables), sections=_unlike(comparison), facts=tuple(notes))
+
+
+def _unlike(comparison: Comparison) -> tuple[Section, ...]:
+    """A warning where some models were counted in train mode and others in eval mode."""
+    modes: dict[str, list[str]] = {}
+    for source in comparison.sources:
+        if mode := source.facts.get("mode"):
+            modes.setdefault(mode, []).append(source.label)
+    if len(modes) < 2:
+        return ()
+    named = [f"{mode} mode of {', '.join(some(labels))}" for mode, labels in modes.items()]
+    hint = 'count all in one mode: model.eval(), or mode="eval" (on the command line --eval)'
+    return (
+        Section(
+            f"the modes differ: {'; '.join(named)}",
+            ("train and eval mode do different work in Dropout and BatchNorm",),
+            hint,
+            urgent=True,
+        ),
+    )
 
 
 def _side_by_side(comparison: Comparison, entries: Sequence[Entry], title: str) -> Table:
@@ -88,7 +108,7 @@ def _changes(comparison: Comparison, options: ViewOptions) -> Sheet:
     total = next((entry for entry in totals if entry.quantity.name == "time"), None)
     same = () if totals else ("the totals are the same",)
     facts = _explained(comparison, total) if total is not None and total.difference else same
-    return Sheet(heading=heading, tables=tuple(tables), facts=facts)
+    return Sheet(heading=heading, tables=tuple(tables), sections=_unlike(comparison), facts=facts)
 
 
 def _explained(comparison: Comparison, total: Entry) -> tuple[str, ...]:

@@ -95,6 +95,32 @@ def test_the_map_draws_blocks_once_and_a_click_unfolds_them(show: Show) -> None:
     expect(page.locator("#view-map .area.inner")).to_have_count(2 + 1)
 
 
+def test_what_is_searched_for_lights_up_in_the_map(show: Show) -> None:
+    page = show(HTML.render(stack()))
+    page.get_by_label("Find a module").fill("out")
+    # The block is drawn once, and so is its `out`; the other part of it is dimmed.
+    expect(page.locator("#view-map .area.hit")).to_have_count(1)
+    assert page.locator("#view-map .area.hit text").first.text_content().startswith("out")
+    assert page.locator("#view-map .area.dim").count() == 1
+    # What is below a hit is part of it.
+    page.get_by_label("Find a module").fill("layers.0")
+    expect(page.locator("#view-map .area.dim")).to_have_count(0)
+    page.get_by_label("Find a module").fill("")
+    expect(page.locator("#view-map .area.hit")).to_have_count(0)
+
+
+def test_the_smallest_of_very_many_parts_are_one_area(show: Show) -> None:
+    page = show(HTML.render(many(2, 2)))
+    laid = """$areas.treemapAreas({
+        children: (node) => (node ? [] : Array.from({ length: 3000 }, (_, place) => place + 1)),
+        size: (node) => node || 3000 * 3001 / 2, own: () => 0 }, 0, 800, 600)"""
+    areas = page.evaluate(f"(() => {{ {bundle('areas')} return {laid}; }})()")
+    assert len(areas) == 1 + 1500 + 1
+    (rest,) = [area for area in areas if area.get("rest")]
+    assert (rest["rest"], rest["size"]) == (1500, 1500 * 1501 / 2)
+    assert sum(area["size"] for area in areas[1:]) == areas[0]["size"] == 3000 * 3001 / 2
+
+
 def test_an_entry_of_a_legend_filters_and_takes_it_back(show: Show) -> None:
     page = show(HTML.render(stack()))
     total = page.locator("#view-map").get_by_text("in all")

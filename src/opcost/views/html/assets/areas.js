@@ -2,6 +2,8 @@
 
 const LEAST = 3;
 const TITLE = 15;
+// Of more parts than this the smallest are one area, since thousands can neither be read nor drawn in time.
+const MOST_PARTS = 1500;
 
 // Squarified: rows of areas whose sides are as alike as can be (Bruls, Huizing and van Wijk, 2000).
 export function squarify(sizes, x, y, width, height) {
@@ -40,28 +42,38 @@ export function squarify(sizes, x, y, width, height) {
 }
 
 // `tree` has children(node), size(node) and own(node); an own amount beside children is an area without children.
+// An area has the size that it is drawn for, and `rest` children if it is for the smallest of very many.
 // `title` is the height that a node with children keeps free for its name, 0 where there is no room.
 export function treemapAreas(tree, root, width, height) {
   const areas = [];
   const place = (node, depth, x, y, w, h) => {
-    const children = tree.children(node);
-    const own = children.length ? tree.own(node) : 0;
-    const title = children.length && h > 3 * TITLE && w > 40 ? TITLE : 0;
-    areas.push({ node, depth, x, y, w, h, title, leaf: !children.length, own: false });
-    if (!children.length) return;
+    const parts = partsOf(tree, node);
+    const title = parts.length && h > 3 * TITLE && w > 40 ? TITLE : 0;
+    areas.push({ node, depth, x, y, w, h, title, size: tree.size(node), leaf: !parts.length });
     const pad = Math.min(w, h) > 24 ? 2 : 0;
     const room = [x + pad, y + title + (title ? 0 : pad), w - 2 * pad, h - title - (title ? pad : 2 * pad)];
     if (room[2] < LEAST || room[3] < LEAST) return;
-    const parts = [...children, ...(own > 0 ? [-1] : [])];
-    squarify(parts.map((part) => (part < 0 ? own : tree.size(part))), ...room).forEach((box, at) => {
+    squarify(parts.map((part) => part.size), ...room).forEach((box, at) => {
       if (!box || box[2] < 0.8 || box[3] < 0.8) return;
-      if (parts[at] < 0) areas.push({ node, depth: depth + 1, x: box[0], y: box[1], w: box[2], h: box[3], leaf: true, own: true });
-      else if (box[2] < LEAST || box[3] < LEAST) areas.push({ node: parts[at], depth: depth + 1, x: box[0], y: box[1], w: box[2], h: box[3], leaf: true, own: false });
-      else place(parts[at], depth + 1, ...box);
+      const part = parts[at];
+      if (part.own || part.rest || box[2] < LEAST || box[3] < LEAST) areas.push({ ...part, depth: depth + 1, x: box[0], y: box[1], w: box[2], h: box[3], title: 0, leaf: true });
+      else place(part.node, depth + 1, ...box);
     });
   };
   if (tree.size(root) > 0) place(root, 0, 0, 0, width, height);
   return areas;
+}
+
+// The children of a node, the smallest of very many together, and what the node has itself beside them.
+function partsOf(tree, node) {
+  let parts = tree.children(node).map((child) => ({ node: child, size: tree.size(child) }));
+  if (!parts.length) return parts;
+  if (parts.length > MOST_PARTS) {
+    parts.sort((a, b) => b.size - a.size);
+    const others = parts.splice(MOST_PARTS);
+    parts.push({ node, rest: others.length, size: others.reduce((sum, part) => sum + part.size, 0) });
+  }
+  return tree.own(node) > 0 ? [...parts, { node, own: true, size: tree.own(node) }] : parts;
 }
 
 // Levels from top to bottom, each as wide as its share.
@@ -69,7 +81,7 @@ export function icicleAreas(tree, root, width, line) {
   const areas = [];
   const whole = tree.size(root);
   const place = (node, depth, x, w) => {
-    areas.push({ node, depth, x, y: depth * line, w, h: line, title: line, leaf: !tree.children(node).length, own: false });
+    areas.push({ node, depth, x, y: depth * line, w, h: line, title: line, size: tree.size(node), leaf: !tree.children(node).length });
     let at = x;
     for (const child of tree.children(node)) {
       const part = (tree.size(child) / whole) * width;

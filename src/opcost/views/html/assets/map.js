@@ -6,6 +6,7 @@ import { isWithin, ops, quantityOf, tree } from "./data.js";
 import { announce, chooser, draw, hideTip, make, showTip, switcher } from "./dom.js";
 import { formatAs, formatShare } from "./format.js";
 import { detailLines } from "./modules.js";
+import { hits } from "./search.js";
 import { choose, chosenNode } from "./selection.js";
 import { choicesOf, fold, foldAll, ownFamily, shown, SHOWN_STATE, totalFamily, unfold } from "./shown.js";
 import { setState, state, whenChanged } from "./state.js";
@@ -68,10 +69,11 @@ export function mapPanel() {
     areas = shapeOf() === "treemap" ? treemapAreas(shape, top, width, space) : icicleAreas(shape, top, width, level);
     const colour = colours(own);
     const at = chosenNode() < 0 ? -1 : now.rep[chosenNode()];
+    const lit = state.q ? new Set(hits().map((node) => now.rep[node])) : null;
     pen.font = FONT;
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
     picture.setAttribute("height", height);
-    picture.replaceChildren(...areas.map((area, place) => areaShape(area, place, colour, at, total)));
+    picture.replaceChildren(...areas.map((area, place) => areaShape(area, place, { colour, at, lit, whole: total[0] })));
     merge.hidden = !state.unfold;
     sum.textContent = `${quantity.title}: ${formatAs(quantity.unit, total[top])} in all`;
     trail.replaceChildren(...trailOf(top).map((node) =>
@@ -93,11 +95,13 @@ export function mapPanel() {
     return (area) => ranked.get(keys[area.node]);
   }
 
-  function areaShape(area, place, colour, at, total) {
+  function areaShape(area, place, { colour, at, lit, whole }) {
     const now = shown();
     const shade = colour(area);
     const inner = !area.leaf && (shapeOf() === "treemap" || !shade);
-    const classes = ["area", inner && "inner", area.node === at && "chosen", now.isEmpty(area.node) && "empty"];
+    // What is searched for lights up, with all that it consists of.
+    const isLit = !lit || trailOf(area.node).some((node) => lit.has(node));
+    const classes = ["area", inner && "inner", area.node === at && "chosen", lit?.has(area.node) && "hit", ((area.leaf && !isLit) || now.isEmpty(area.node)) && "dim"];
     const group = draw("g", { class: classes.filter(Boolean).join(" "), "data-place": place });
     group.append(draw("rect", {
       x: area.x + 0.5, y: area.y + 0.5, width: Math.max(0.3, area.w - 1), height: Math.max(0.3, area.h - 1),
@@ -105,9 +109,9 @@ export function mapPanel() {
     }));
     const high = area.leaf ? area.h : area.title;
     if (high < LINE - 1) return group;
-    const share = formatShare(total[area.node] / total[0]);
-    const single = area.own ? "own" : now.label(area.node);
-    const type = now.isRun(area.node) && !area.own ? ` · ${now.typeOf(area.node)}` : "";
+    const share = formatShare(area.size / whole);
+    const single = area.own ? "own" : area.rest ? `${area.rest.toLocaleString("en-US")} more` : now.label(area.node);
+    const type = now.isRun(area.node) && !area.own && !area.rest ? ` · ${now.typeOf(area.node)}` : "";
     const lines = labelLines(`${single}${type}`, share, area.w - 2 * MARGIN, shapeOf() === "treemap" && high >= 2 * LINE + MARGIN);
     const first = area.y + (inner ? 11.5 : shapeOf() === "treemap" ? Math.min(high - 3, LINE) : high / 2 + 4);
     group.append(...lines.map((text, line) => draw("text", { x: area.x + MARGIN, y: first + line * LINE, text })));
@@ -129,10 +133,13 @@ export function mapPanel() {
   picture.addEventListener("click", (event) => {
     const area = areaOf(event);
     if (!area) return;
-    if (shown().isRun(area.node)) unfold(area.node);
+    if (shown().isRun(area.node) && !area.own && !area.rest) unfold(area.node);
     choose(area.node);
   });
-  picture.addEventListener("dblclick", (event) => areaOf(event) && zoom(areaOf(event).leaf ? tree.parent[areaOf(event).node] : areaOf(event).node));
+  picture.addEventListener("dblclick", (event) => {
+    const area = areaOf(event);
+    if (area) zoom(tree.children[area.node].length ? area.node : tree.parent[area.node]);
+  });
   picture.addEventListener("pointermove", (event) => (areaOf(event) ? showTip(event, detailLines(areaOf(event).node)) : hideTip()));
   picture.addEventListener("pointerleave", hideTip);
   picture.addEventListener("keydown", (event) => {
@@ -155,7 +162,7 @@ export function mapPanel() {
     colouring.show(state.colour);
     // What is chosen elsewhere is brought into the picture.
     if (names.has("sel") && chosenNode() >= 0 && !isWithin(shown().rep[chosenNode()], root())) setState({ zoom: "" });
-    else if (["qty", "shape", "colour", "zoom", "sel", "bytes", "view", ...SHOWN_STATE].some((name) => names.has(name))) show();
+    else if (["qty", "shape", "colour", "zoom", "sel", "q", "bytes", "view", ...SHOWN_STATE].some((name) => names.has(name))) show();
   });
   new ResizeObserver(show).observe(frame);
   addEventListener("beforeprint", show);

@@ -228,11 +228,11 @@ def test_the_graph_of_five_thousand_operators_is_drawn_quickly(show: Show) -> No
 def test_a_comparison_colours_differences_and_opens_modules(show: Show) -> None:
     page = show(comparison(HOSTILE).render("html"))
     more = page.get_by_role("grid", name="totals").locator("td.more")
-    assert more.all_inner_texts() == ["+2.00 K"]
+    assert more.all_inner_texts() == ["+2.00 K", "+200.0 %"]
     modules = page.get_by_role("treegrid", name="modules compared")
-    assert modules.locator("td.less").all_inner_texts() == ["-400"]
+    assert modules.locator("td.less").all_inner_texts() == ["-400", "-44.4 %"]
     modules.locator(".fold").first.click()
-    assert modules.locator("td.less").count() == 2
+    assert modules.locator("td.less").count() == 4
     page.get_by_label("only what differs").check()
     assert modules.locator("tbody tr[data-place]").count() == 2
     page.wait_for_url(re.compile("changed=yes"))

@@ -221,7 +221,7 @@ def _compared(comparison: Comparison) -> PageData:
     return {
         "sources": [printable(source.label) for source in comparison.sources],
         "totals": [
-            _shown(entry.quantity, amounts=entry.amounts, partial=entry.partial)
+            _shown(entry.quantity, name=entry.quantity.name, amounts=entry.amounts, partial=entry.partial)
             for entry in comparison.of_part("total")
             if any(entry.amounts)
         ],

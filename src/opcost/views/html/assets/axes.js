@@ -21,6 +21,21 @@ export function roundTicks(low, high) {
   return found;
 }
 
+// A logarithmic scale from the smallest to the largest of these, with some room around them, as a function with its `range`.
+export function logScale(amounts, from, to, room = 1.3) {
+  const known = amounts.filter((amount) => amount > 0);
+  const range = [Math.min(...known) / room, Math.max(...known) * room];
+  const whole = Math.log(range[1] / range[0]);
+  const scale = (value) => (whole > 0 ? from + (Math.log(value / range[0]) / whole) * (to - from) : (from + to) / 2);
+  return Object.assign(scale, { range });
+}
+
+// A linear scale from zero to the largest of these.
+export function linearScale(amounts, from, to, room = 1.08) {
+  const range = [0, Math.max(...amounts) * room];
+  return Object.assign((value) => from + (value / range[1]) * (to - from), { range });
+}
+
 export const line = (x1, y1, x2, y2, kind) => draw("line", { x1, y1, x2, y2, class: kind });
 
 export const label = (x, y, text, anchor = "start", kind = "axis") => draw("text", { x, y, text, "text-anchor": anchor, class: kind });

@@ -1,55 +1,85 @@
-// Sources side by side: the totals with their changes, and modules as a tree; more is told in one colour, less in another.
+// Sources side by side: the totals with their differences from one of them, and modules as a tree.
 
 import { data } from "./data.js";
 import { chooser, make } from "./dom.js";
-import { formatAs } from "./format.js";
-import { Grid, LINE, sortRows } from "./grid.js";
+import { formatAmount } from "./format.js";
+import { cellText, Grid, LINE, sortRows } from "./grid.js";
 import { setState, state, whenChanged } from "./state.js";
 import { isTextual } from "./widths.js";
 
-const amountsOf = (unit, read) => data.compared.sources.map((label, place) => ({
-  name: `source${place}`, title: label.split("/").at(-1), remark: label, unit, of: (row) => read(row)[place], mark: (row, text) => (read(row)[place] === null ? "" : text),
-}));
+// Of more sources there is room for differences in percent alone.
+const MOST_DIFFERENCES = 3;
 
-// From the first source to the last, as an amount and in percent.
-function changesOf(read, unitOf) {
-  const both = (row) => [read(row)[0], read(row).at(-1)];
-  return [
-    {
-      name: "difference", title: "difference", unit: "number",
-      of: (row) => {
-        const [first, last] = both(row);
-        return first === null && last === null ? "" : [(last ?? 0) - (first ?? 0), unitOf(row), false, true];
-      },
-    },
-    {
-      name: "relative", title: "change", unit: "share",
-      of: (row) => {
-        const [first, last] = both(row);
-        if (first === null || last === null) return first === null && last === null ? "" : first === null ? "added" : "removed";
-        return first ? (last - first) / first : last ? "added" : 0;
-      },
-      mark: (row, text) => (/^[\d.]/.test(text) ? `+${text}` : text),
-    },
-  ];
+// The source that the others are compared with: the first, until another one is chosen.
+export function baseline() {
+  const place = Number(state.base);
+  return place > 0 && place < data.compared.sources.length ? place : 0;
 }
+
+// Of each source its amounts, and how they differ from the baseline. `read` gives all amounts of a row, null where there is none,
+// `cellOf` one of them for a cell.
+function sourceColumns(read, unitOf, cellOf) {
+  const both = (row, place) => [read(row)[baseline()], read(row)[place]];
+  const difference = (place) => (row) => {
+    const [before, after] = both(row, place);
+    return before === null && after === null ? "" : [(after ?? 0) - (before ?? 0), unitOf(row), false, true];
+  };
+  const relative = (place) => (row) => {
+    const [before, after] = both(row, place);
+    if (before === null || after === null) return before === after ? "" : before === null ? "added" : "removed";
+    return before ? [(after - before) / before, "share", false, true] : after ? "added" : 0;
+  };
+  const most = (row) => Math.max(1, ...read(row).map((amount) => amount ?? 0));
+  return data.compared.sources.flatMap((label, place) => [
+    { name: `source${place}`, title: titleOf(place), unit: "number", remark: label, of: (row) => cellOf(row, place), part: (row) => (read(row)[place] ?? 0) / most(row) },
+    ...(data.compared.sources.length > MOST_DIFFERENCES ? [] : [{ name: `difference${place}`, title: "difference", unit: "number", of: difference(place) }]),
+    { name: `change${place}`, title: "change", unit: "share", of: relative(place) },
+  ]);
+}
+
+const titleOf = (place) => `${data.compared.sources[place].split("/").at(-1)}${place === baseline() ? " (baseline)" : ""}`;
+
+// All but the differences of the baseline from itself.
+const shownColumns = (columns) => new Set(columns.map((column) => column.name).filter((name) => ![`difference${baseline()}`, `change${baseline()}`].includes(name)));
+
+function markBaseline(grid) {
+  data.compared.sources.forEach((_, place) => grid.retitle(`source${place}`, titleOf(place)));
+  grid.arrange();
+  grid.draw(true);
+}
+
+const compareWith = (place) => setState({ base: place ? String(place) : "" });
 
 export function totalsPanel() {
   const { totals } = data.compared;
-  const read = (row) => totals[row].amounts;
+  const amountOf = (row, place) => [totals[row].amounts[place], totals[row].unit, totals[row].partial[place], false];
   const columns = [
     { name: "quantity", title: "quantity", unit: "name", of: (row) => totals[row].title },
-    ...amountsOf("count", read).map((column, place) => ({
-      ...column, of: (row) => (read(row)[place] === null ? null : [read(row)[place], totals[row].unit, totals[row].partial[place], false]),
-      part: (row) => (read(row)[place] ?? 0) / Math.max(1, ...read(row).map((amount) => amount ?? 0)), mark: undefined,
-    })),
-    ...changesOf(read, (row) => totals[row].unit),
+    ...sourceColumns((row) => totals[row].amounts, (row) => totals[row].unit, amountOf),
   ];
-  const grid = new Grid("totals", columns);
+  const grid = new Grid("totals", columns, {
+    columns: () => shownColumns(columns),
+    sort: (name) => name.startsWith("source") && compareWith(Number(name.slice("source".length))),
+  });
   grid.element.style.height = `${totals.length * LINE + 34}px`;
   grid.show(totals.map((_, row) => row));
-  whenChanged((names) => names.has("bytes") && grid.draw(true));
-  return make("section", { class: "panel table", "aria-label": "Totals" }, make("div", { class: "tools" }, make("h2", { text: "Totals" }), grid.copyButtons()), grid.element);
+  // On a narrow screen sources are below each other.
+  const stack = make("div", { class: "stack" });
+  const show = () => {
+    markBaseline(grid);
+    stack.replaceChildren(...data.compared.sources.map((label, place) => {
+      const change = columns.find((column) => column.name === `change${place}`);
+      return make("section", { "aria-label": label },
+        make("h3", {}, make("button", { type: "button", class: "plain", text: titleOf(place), "aria-pressed": String(place === baseline()), on: { click: () => compareWith(place) } })),
+        make("dl", {}, ...totals.map((total, row) => make("div", {},
+          make("dt", { text: total.title }), make("dd", { text: formatAmount(amountOf(row, place)) }),
+          make("dd", { class: "faint", text: place === baseline() ? "" : cellText(change, row) })))));
+    }));
+  };
+  show();
+  whenChanged((names) => (names.has("bytes") || names.has("base")) && show());
+  return make("section", { class: "panel table compared", "aria-label": "Totals" },
+    make("div", { class: "tools" }, make("h2", { text: "Totals" }), make("span", { class: "faint", text: "a click on a source compares the others with it" }), grid.copyButtons()), grid.element, stack);
 }
 
 export function comparedModulesPanel() {
@@ -72,11 +102,11 @@ export function comparedModulesPanel() {
   const columns = [
     { name: "name", title: "module", unit: "name", least: 240, of: (row) => (parent[row] < 0 ? paths[row] : paths[row].slice(paths[parent[row]].length + 1)), full: (row) => paths[row] },
     ...(types.some(Boolean) ? [{ name: "type", title: "type", unit: "text", of: (row) => types[row] }] : []),
-    ...amountsOf(quantities[0].unit, read).map((column) => ({ ...column, mark: (row, text) => (column.of(row) === null ? "" : formatAs(quantity().unit, column.of(row)) || text) })),
-    ...changesOf(read, () => quantity().unit),
+    ...sourceColumns(read, () => quantity().unit, (row, place) => (read(row)[place] === null ? "" : [read(row)[place], quantity().unit, false, false])),
   ];
   let chosen = -1;
   const grid = new Grid("modules compared", columns, {
+    columns: () => shownColumns(columns),
     level, opened: (row) => (children[row].length ? opened().has(row) : null), select: (row) => { chosen = row; }, isChosen: (row) => row === chosen,
     toggle: (row) => {
       const now = opened();
@@ -89,7 +119,7 @@ export function comparedModulesPanel() {
     },
   });
 
-  const changed = (row) => read(row)[0] !== read(row).at(-1);
+  const changed = (row) => read(row).some((amount) => amount !== read(row)[baseline()]);
 
   function show() {
     const column = columns.find((one) => one.name === state.csort.slice(1));
@@ -114,9 +144,11 @@ export function comparedModulesPanel() {
   const list = chooser("Amounts are", quantities.map((one) => [one.name, one.title]), quantity().name, (qty) => setState({ qty }));
   whenChanged((names) => {
     if (names.has("qty")) list.value = quantity().name;
-    if (["qty", "bytes", "csort", "copen", "changed"].some((name) => names.has(name))) show();
+    if (names.has("base")) markBaseline(grid);
+    if (["qty", "bytes", "base", "csort", "copen", "changed"].some((name) => names.has(name))) show();
   });
   show();
+  markBaseline(grid);
   return make("section", { class: "panel table", "aria-label": "Modules" },
     make("div", { class: "tools" }, make("h2", { text: "Modules" }), list, make("label", {}, onlyChanged, " only what differs"), grid.copyButtons()), grid.element);
 }

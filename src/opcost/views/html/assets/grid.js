@@ -143,7 +143,9 @@ export class Grid {
 
   // The texts in a cell, bold or not: of the name, also those beside it.
   textsOf(column, row) {
-    const own = [cellText(column, row), ["total", "group"].includes(this.owner.roleOf?.(row))];
+    const value = column.of(row);
+    const isDifference = Array.isArray(value) && value[3];
+    const own = [cellText(column, row), isDifference || ["total", "group"].includes(this.owner.roleOf?.(row))];
     if (column !== this.every[0]) return [own];
     const run = this.owner.run?.(row);
     return [own, ...(run ? [[`${run.text}\u2003`, false]] : []), ...this.every.filter((one) => one.beside).map((one) => [one.beside(row), false])];

@@ -12,6 +12,7 @@ import { memoryPanel } from "./memory.js";
 import { treePanel } from "./modules.js";
 import { operatorsPanel } from "./operators.js";
 import { rooflinePanel } from "./roofline.js";
+import { hasScatter, scatterPanel } from "./scatter.js";
 import { followSource } from "./served.js";
 import { followAddress, setState, state, whenChanged } from "./state.js";
 import { sweepPanel } from "./sweep.js";
@@ -87,7 +88,7 @@ if (tree) main.append(make("div", { class: "pair" }, treePanel(), views.element)
 // Of a profile, first how its devices were used, then the lines of the answer.
 if (data.uses) main.prepend(...[data.uses.length ? usesPanel() : null, leadPanel()].filter(Boolean));
 if (data.timeline) main.append(timelinePanel());
-if (data.compared?.totals.length) main.append(totalsPanel());
+if (data.compared?.totals.length) main.append(...[totalsPanel(), hasScatter() ? scatterPanel() : null].filter(Boolean));
 if (data.compared?.paths.length) main.append(comparedModulesPanel());
 if (data.sweep) main.append(sweepPanel());
 main.append(...tablePanels(data.uses ? 1 : 0));

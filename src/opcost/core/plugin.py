@@ -41,7 +41,7 @@ OWN: dict[str, dict[str, str]] = {
         name: f"opcost.views.{module}:{name.upper()}"
         for module, names in (
             ("text", "text table memory"), ("tree", "arch"), ("results", "json csv columns"), ("markdown", "md svg badge"),
-            ("html", "html"), ("latex", "latex"), ("notebook", "notebook"), ("tensorboard", "tensorboard"),
+            ("chart", "chart"), ("html", "html"), ("latex", "latex"), ("notebook", "notebook"), ("tensorboard", "tensorboard"),
         )
         for name in names.split()
     },

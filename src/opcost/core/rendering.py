@@ -151,6 +151,22 @@ class Rendered(ListsTuples):
         return polars_frame(self.to_dict(**options))
 
 
+class Picture(str):
+    """A picture as the text of an SVG, which a notebook draws."""
+
+    __slots__ = ()
+
+    def _repr_svg_(self) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return brief(self, [f"SVG of {len(self):,} characters"])
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it to a file."""
+        write_text(path, self)
+
+
 # -- columns as data frames of pandas and polars, which are imported only when one is made ------------------------------
 
 LARGEST = 1 << 63  # the integers of a data frame are below this; a column with larger ones becomes floats

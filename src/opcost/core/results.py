@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from opcost.core.graph import MemoryPart
 from opcost.core.limits import Limit, Quantity, find_quantity
-from opcost.core.rendering import Rendered, brief, brief_record, brief_repr
+from opcost.core.rendering import Picture, Rendered, brief, brief_record, brief_repr
 from opcost.core.report import Uncounted
 from opcost.core.units import format_bytes, format_time
 
@@ -194,6 +194,10 @@ class Sweep(Rendered):
     points: tuple[Point, ...]
     """The first variable varies slowest."""
     notes: tuple[str, ...] = ()
+
+    def plot(self, quantity: str | None = None) -> Picture:
+        """A chart of one quantity by size: `sweep.plot("macs")`; without a name of the latency, or else of the peak memory."""
+        return Picture(self.render("chart", quantity=quantity))
 
     def __repr__(self) -> str:
         counted = sum(point.counted for point in self.points)

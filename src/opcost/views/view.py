@@ -150,6 +150,7 @@ class ViewOptions:
     ascii: bool = False  # use no character outside ASCII
     color: bool = False  # write the terminal's escape sequences. Off by default, because the text may go to a file
     indent: int | None = None  # spaces for each level of JSON; None writes one line
+    quantity: str | None = None  # what a chart is of: macs, flops, peak_bytes, latency, ...
     above: Sequence[str] = ()  # further lines above the tables of a notebook
     others: Sequence[Answer] = ()  # further answers on the page of the first, as the host's times
     profile: Profile | None = None  # with costs: the page of an answer then has its modules, operators and timeline

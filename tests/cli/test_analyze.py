@@ -77,8 +77,9 @@ def test_operators_without_names_are_one_line_per_type_unless_executions_are_req
     assert {line["type"] for line in rows(by_operator)} == {line["type"] for line in rows(by_execution)}
     said = opcost_command("analyze", KINETO).out.splitlines()
     assert said[1].startswith("gpu:0: busy")
-    summary = opcost_command("analyze", KINETO, "--print-only", "summary").out.replace("\N{NO-BREAK SPACE}", " ")
+    summary = opcost_command("analyze", KINETO, "--print-only", "summary", "--width", "60").out
     assert "gpu:0: busy" in summary
+    assert max(map(len, summary.splitlines())) <= 60
 
 
 def test_where_and_the_options_say_the_same(analyzed: Callable[..., dict[str, Any]]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from marked_blocks import IN_CHINESE, ROOT, Block, blocks, run, without_versions
+from marked_blocks import COLUMNS, IN_CHINESE, ROOT, Block, blocks, run, without_versions
 from warm_process import warm_programs
 
 
@@ -33,6 +33,7 @@ def test_a_marked_block_runs_and_prints_what_stands_under_it(block: Block, progr
         printed = run(block, Path(folder), programs / "python")
     if block.output is not None:
         assert without_versions(printed) == without_versions(block.output)
+        assert all(len(line) <= COLUMNS for line in printed.splitlines())
 
 
 @pytest.mark.parametrize(

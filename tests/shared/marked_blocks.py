@@ -21,6 +21,8 @@ MARKED = re.compile(
     r"<!-- run -->\n```(?P<language>sh|python)\n(?P<code>.*?)```\n(?:\n```text\n(?P<output>.*?)```\n)?", re.DOTALL
 )
 
+COLUMNS = 80  # of a pipe, and of most terminals
+
 
 class Block(NamedTuple):
     """A marked piece of a page, and the output that is under it, if any does."""
@@ -37,14 +39,17 @@ def blocks(pages: Sequence[Path] = PAGES) -> list[Block]:
 
 
 def run(block: Block, scratch: Path, python: Path = Path(sys.executable)) -> str:
-    """What the block prints with this interpreter, where opcost is installed and files go to a scratch folder."""
-    code = block.code.replace("pip install torch .\n", "").replace("/tmp/", f"{scratch}/")
+    """What the block prints with this interpreter, where opcost is installed, in a folder with our examples and data."""
+    for name in ("examples", "tests"):
+        if not (scratch / name).exists():
+            (scratch / name).symlink_to(ROOT / name)
+    code = block.code.replace("pip install torch .\n", "").replace("/tmp/", "")
     path = os.pathsep.join((str(python.parent), os.environ["PATH"]))
     command = ["bash", "-euc", code] if block.language == "sh" else [str(python), "-c", code]
-    environment = {**os.environ, "PATH": path, "COLUMNS": "100"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PATH": path, "COLUMNS": str(COLUMNS)}
+    done = subprocess.run(command, cwd=scratch, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout.replace(f"{scratch}/", "/tmp/")
+    return done.stdout
 
 
 def without_versions(text: str) -> str:
@@ -52,18 +57,21 @@ def without_versions(text: str) -> str:
 
 
 def _refresh() -> None:
-    def filled(found: re.Match[str]) -> str:
-        if found["output"] is None:
-            return found[0]
-        start, end = (place - found.start() for place in found.span("output"))
-        return (
-            found[0][:start]
-            + run(Block(found["language"], found["code"], found["output"]), Path("/tmp"))
-            + found[0][end:]
-        )
+    from tempfile import TemporaryDirectory
 
-    for page in (*PAGES, *(ROOT / name for name in IN_CHINESE.values())):
-        page.write_text(MARKED.sub(filled, page.read_text(encoding="utf-8")), encoding="utf-8")
+    from warm_process import warm_programs
+
+    with warm_programs() as programs, TemporaryDirectory() as scratch:
+
+        def filled(found: re.Match[str]) -> str:
+            if found["output"] is None:
+                return found[0]
+            block = Block(found["language"], found["code"], found["output"])
+            start, end = (place - found.start() for place in found.span("output"))
+            return found[0][:start] + run(block, Path(scratch), programs / "python") + found[0][end:]
+
+        for page in (*PAGES, *(ROOT / name for name in IN_CHINESE.values())):
+            page.write_text(MARKED.sub(filled, page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -163,7 +163,7 @@ def test_titles_are_short_and_different() -> None:
 
 def test_an_unknown_view_is_refused_with_those_that_there_are() -> None:
     found = comparison(entry("total", "", "params", 3, 3))
-    with pytest.raises(UnknownName, match="known: columns, csv, html, json, latex, md, notebook, table"):
+    with pytest.raises(UnknownName, match="known: chart, columns, csv, html, json, latex, md, notebook, table"):
         found.render("pdf")
     with pytest.raises(OpcostError, match=r"\.csv, \.html, \.json, \.md, \.tex, \.txt"):
         found.save("x.pdf")

@@ -12,7 +12,6 @@ from opcost.cli.flags import SOURCE, flags, parameter, split
 from opcost.cli.models import report_of
 from opcost.cli.printing import put, warn
 from opcost.core.devices import Device, device, measured
-from opcost.core.escaping import printable
 from opcost.core.files import check_writable, is_stream, write_bytes, write_text
 from opcost.core.graph import note_texts
 from opcost.core.option import Option, declared
@@ -25,7 +24,8 @@ from opcost.options import ADDING, DEVICE, READING, SHOWING, Querying, Reading, 
 from opcost.profiles import more_for
 from opcost.rules import default_rules
 from opcost.views.profile import summary_lines, verdict_lines
-from opcost.views.view import known_options
+from opcost.views.text import terminal_width
+from opcost.views.view import known_options, wrap
 
 if TYPE_CHECKING:
     from opcost.analysis.query import Question
@@ -273,8 +273,9 @@ def _ours(profile: Profile, question: Question, given: Mapping[str, Any], writte
         question = replace(question, aggregate_by=profile.usual_keys)
     only = given.get("print_only")
     if only == "summary":
-        answer = ask(profile, question)
-        return "\n".join(map(printable, (*verdict_lines(answer), *summary_lines(answer)))) + "\n"
+        answer, width = ask(profile, question), given.get("width") or terminal_width()
+        lines = (*verdict_lines(answer), *summary_lines(answer))
+        return "".join(f"{part}\n" for line in lines for part in wrap(line, width, indent=2))
     if only is not None:
         question = replace(question, side=only)
     answers = [ask(profile, question)]

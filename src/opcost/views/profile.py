@@ -213,7 +213,7 @@ def answer_sheet(answer: Answer, options: ViewOptions) -> Sheet:
         f"{number}. {time_text(gain.time_ns)} ({_percent(gain.share, 1)}) {gain.what}: {keep_together(gain.command)}"
         for number, gain in enumerate(answer.gains, 1)
     )
-    savings = Section(f"potential savings {whole}, upper bounds; opcost analyze TRACE shows them with", gains)
+    savings = Section(f"potential savings {whole} (upper bounds), and the option that shows each", gains)
     return Sheet(
         meta=answer.meta,
         heading=(heading, *verdict_lines(answer)),

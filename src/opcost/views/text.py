@@ -99,7 +99,8 @@ class _Drawing:
         ]
         for section in sheet.sections:
             texts = [part for line in section.lines for part in wrap(line, width - 2, indent=2)]
-            drawn = [[(section.title, WARNING if section.urgent else BOLD)]]
+            style = WARNING if section.urgent else BOLD
+            drawn = [[(part, style)] for part in wrap(section.title, width, indent=2)]
             drawn += ([(f"  {text}", GREY)] for text in texts)
             parts.append(drawn + [[(f"  {part}", GREY)] for part in wrap(section.hint, width - 2)])
         parts.append(self._lines(sheet.facts, indent=2))

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import opcost
+from opcost.core.alike import alike_ranks
 from opcost.core.names import algorithm_of, bus_factor, collective_kind
-from opcost.core.profile import Profile
+from opcost.core.profile import Busy, Profile
 from opcost.errors import OpcostError, SourceError, UnknownName
 from opcost.profiles import askable
 from opcost.traces.kineto.reader import read_table
@@ -212,17 +213,41 @@ def test_the_first_lines_say_how_ranks_differ_and_which_is_late(tmp_path: Path) 
     lines = answer.render(width=400).replace("\u00a0", " ").splitlines()
     # Of 3710 µs from the first kernel to the last, rank 5 only communicates in 4 x 110, the others in 4 x 310 or 309.
     assert (
-        lines[1]
+        lines[2]
         == f"8 ranks: they differ in communication alone {44000 / 3710:.1f} % (rank 5) to {124000 / 3710:.1f} % (rank 6)"
     )
     waited = 4 * (4 * 200 + 3 * 199)
-    assert lines[2].startswith(
+    assert lines[1].startswith(
         f"late: rank 5: others waited {waited / 1000:.2f} ms for it in 4 collectives, 100.0 % of all waiting"
     )
     assert lines[3].startswith("rank 5 gpu:0: busy 2.84 ms of 3.71 ms")
     assert lines[4].startswith("ranks 0-4, 6, 7 gpu:0 (the median of 7 alike): busy 2.84 ms of 3.71 ms")
     assert not lines[5].startswith("rank")
     assert [each.waited_for_ns for each in answer.waited if each.rank == 5] == [waited * US]
+
+
+def test_people_read_one_line_for_ranks_that_are_alike_and_programs_one_for_each(tmp_path: Path) -> None:
+    for rank in range(8):
+        rank_trace(tmp_path, rank, 600 if rank == 5 else 400, ranks=8)
+    found = askable(read_ranks([tmp_path], cache="none"))
+    sheet = found.communication()
+    text = str(sheet).replace("\u00a0", " ").splitlines()
+    assert text[0] == "rank0.json to rank7.json (ranks): communication"
+    lines = text[text.index("ranks") + 3 :]
+    # Of 710 µs rank 5 computes in 600 and exchanges in 110, all others wait 200 longer.
+    assert lines[0].split() == ["5", "440.00", "µs", "0", "ns", "5.60", "ms", "4"]
+    assert lines[1].split() == ["0-4,", "6,", "7", "1.24", "ms", "800.00", "µs", "0", "ns", "0"]
+    assert len(sheet["ranks"]) == 8
+    assert [line.split(",")[-5] for line in sheet.render("csv").splitlines()[2:]] == ["5", *"0123467"]
+    # Sums of all ranks are not beside lines of single ones, and the late rank comes first.
+    times = found.breakdown().shown[0]
+    assert (times.total, times.rows[0][0], times.rows[-1][0]) == (None, "5", "0-4, 6, 7")
+
+
+def test_without_collectives_the_rank_with_the_longest_step_is_late() -> None:
+    times = [10.0, 20.0, 20.0, 10.0, 10.0]
+    steps = [Busy("gpu:0", rank, 100, 90, 90, 1, 90.0, steps=3, step_ns=time) for rank, time in enumerate(times)]
+    assert list(alike_ranks(steps, ()).values()) == ["1, 2", "0, 3, 4"]
 
 
 def test_ranks_that_are_all_alike_are_one_line(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from statistics import median
+from typing import TypeVar
 
 from opcost.analysis.join import product_share, runs_tf32
 from opcost.analysis.part import LABELS, Part, delays_of
+from opcost.core.alike import alike_ranks, late_rank
 from opcost.core.devices import Device
 from opcost.core.graph import Note
 from opcost.core.kinds import CONTRACTIONS
@@ -156,13 +158,29 @@ LONG_GAPS = "long gaps"
 
 def breakdown(profile: Profile) -> Sheet:
     """The time of each device from its first kernel to its last, by what it was spent on."""
-    uses, copies = devices(profile), extra_entries(profile.extra, "copies", CopySummary)
-    return Sheet(
-        name="breakdown",
-        meta=profile.meta,
-        tables=(_times(uses, in_steps(profile)), _beside(uses), _copies(copies)),
-        notes=profile.notes,
-    )
+    uses, copies = _late_first(profile, devices(profile)), extra_entries(profile.extra, "copies", CopySummary)
+    copies.sort(key=lambda each: (each.rank, each.device, -each.time_ns))
+    tables = _times(uses, in_steps(profile)), _beside(uses), _copies(_late_first(profile, copies))
+    return Sheet(name="breakdown", meta=profile.meta, tables=tables, notes=profile.notes, alike=_alike(profile))
+
+
+def _alike(profile: Profile) -> dict[int, str]:
+    """The ranks that are shown for all that are alike; of one rank none."""
+    uses = devices(profile)
+    return alike_ranks(uses, _waited(profile)) if len({use.rank for use in uses}) > 1 else {}
+
+
+Of = TypeVar("Of", Busy, CopySummary, AllocatorMemory, AllocationHolder, AllocatorMemoryOverTime)
+
+
+def _late_first(profile: Profile, entries: Sequence[Of]) -> list[Of]:
+    """Entries about ranks; before all others those of the rank that is waited for."""
+    late = late_rank(devices(profile), _waited(profile))
+    return sorted(entries, key=lambda entry: late is not None and entry.rank != late.rank)
+
+
+def _waited(profile: Profile) -> list[RankWait]:
+    return extra_entries(profile.extra, "ranks", RankWait)
 
 
 def parts_of_time(use: Busy) -> dict[str, int]:
@@ -223,7 +241,7 @@ def _beside(uses: Sequence[Busy]) -> Table:
 
 def _copies(found: Sequence[CopySummary]) -> Table:
     lines = []
-    for each in sorted(found, key=lambda each: (each.rank, each.device, -each.time_ns)):
+    for each in found:
         rate = each.bytes * SECOND_NS / each.time_ns if each.bytes is not None and each.time_ns else None
         lines.append((each.rank, each.device, each.name, each.number, each.time_ns, each.bytes, rate))
     return Table.of(COPIES, f"{WHOSE} copy:text calls:number time:time bytes:bytes bandwidth:bytes/s", lines)
@@ -237,7 +255,7 @@ _NOTHING = "the profile has no memory events: record with profile_memory=True, a
 
 def memory(profile: Profile) -> Sheet:
     """What allocators reported while the trace was recorded: peaks, what allocated them, and how they changed over time."""
-    peaks = extra_entries(profile.extra, "memory", AllocatorMemory)
+    peaks = _late_first(profile, extra_entries(profile.extra, "memory", AllocatorMemory))
     missing = () if peaks else (Note("memory", _NOTHING),)
     sizes = "peak:bytes at:time reserved:bytes first:bytes last:bytes growth_per_step:bytes? changes:number"
     names = (
@@ -250,18 +268,18 @@ def memory(profile: Profile) -> Sheet:
     )
     whole = {(each.rank, each.device): each.peak_bytes for each in peaks}
     live = []
-    for each in extra_entries(profile.extra, "holders", AllocationHolder):
+    for each in _late_first(profile, extra_entries(profile.extra, "holders", AllocationHolder)):
         peak = whole.get((each.rank, each.device))
         share = each.bytes / peak if peak else None
         live.append((each.rank, each.device, each.type, each.module, each.number, each.bytes, share))
     read = attrgetter("rank", "device", "part", "peak_bytes", "last_bytes", "reserved_bytes")
-    over_time = extra_entries(profile.extra, "memory_over_time", AllocatorMemoryOverTime)
+    over_time = _late_first(profile, extra_entries(profile.extra, "memory_over_time", AllocatorMemoryOverTime))
     tables = (
         Table.of(PEAK, f"{WHOSE} {sizes}", map(attrgetter(*names), peaks), remarks=remarks),
         Table.of(LIVE, f"{WHOSE} operator:name module:name? tensors:number bytes:bytes share:share", live),
         Table.of(OVER, f"{WHOSE} part:text peak:bytes last:bytes reserved:bytes?", map(read, over_time)),
     )
-    return Sheet(name="memory", meta=profile.meta, tables=tables, notes=missing)
+    return Sheet(name="memory", meta=profile.meta, tables=tables, notes=missing, alike=_alike(profile))
 
 
 # -- potential savings --------------------------------------------------------------------------------------------------
@@ -375,10 +393,11 @@ COLLECTIVES, RANKS = "collectives", "ranks"
 def communication(profile: Profile) -> Sheet:
     """What was exchanged, how quickly, and which ranks kept others waiting."""
     found = extra_entries(profile.extra, "collectives", CollectiveSummary)
-    waited = extra_entries(profile.extra, "ranks", RankWait)
+    waited = _waited(profile)
     none = () if found else (Note("collectives", "the profile has no collectives"),)
     tables = (_collectives(found), _ranks(waited))
-    return Sheet(name="communication", meta=profile.meta, tables=tables, notes=(*none, *profile.notes))
+    notes = (*none, *profile.notes)
+    return Sheet(name="communication", meta=profile.meta, tables=tables, notes=notes, alike=_alike(profile))
 
 
 def _collectives(found: Sequence[CollectiveSummary]) -> Table:

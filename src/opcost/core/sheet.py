@@ -183,6 +183,19 @@ class Table:
         fields = tuple(replace(self.fields[place], dull=False) for place in places)
         return replace(self, fields=fields, lines=tuple(lines))
 
+    def only(self, name: str, titles: Mapping[Any, str]) -> Table:
+        """Of the rows those with these values in a column, under their titles; without sums, which are of all rows."""
+        place = self.place(name)
+        if place is None or not titles:
+            return self
+        fields = tuple(replace(field, unit="text") if field.name == name else field for field in self.fields)
+        lines = tuple(
+            line._replace(values=(*line.values[:place], titles[line.values[place]], *line.values[place + 1 :]))
+            for line in self._rows_and_sums[0]
+            if line.values[place] in titles
+        )
+        return replace(self, fields=fields, lines=lines)
+
     def sort(self, name: str, *, rising: bool) -> Table:
         """The rows by this column, if it has it; what is unknown comes last."""
         place = self.place(name)
@@ -241,10 +254,17 @@ class Sheet(Rendered):
     sections: tuple[Section, ...] = ()
     facts: tuple[str, ...] = ()
     """Lines below the tables: times of the whole, use of devices, peaks, notes."""
+    alike: Mapping[int, str] = field(default_factory=dict)
+    """Of many ranks those shown for all that are alike, and the numbers of these: people read the lines of these alone."""
 
     def __repr__(self) -> str:
         lines = [f"{table.title} ({_count(table)})" for table in self.tables]
         return brief(self, lines, f"{self.name} of {self.meta.get('source', 'a profile')}")
+
+    @property
+    def shown(self) -> tuple[Table, ...]:
+        """The tables for people: those that have rows, and of ranks that are alike the lines of one."""
+        return tuple(table.only("rank", self.alike) for table in self.tables if table.rows or table.main)
 
     def table(self, title: str) -> Table:
         """The table of this title."""

@@ -1,12 +1,11 @@
 """Answers about profiles: their lines and columns, totals and verdicts around them, and the same for programs."""
 
 from collections.abc import Callable, Mapping
-from statistics import median
 from typing import Any
 
+from opcost.core.alike import SAME_STEP, alike_devices, late_rank, middle, ranks_text, shares_of_time, slow_device
 from opcost.core.graph import note_texts
-from opcost.core.names import runs_of
-from opcost.core.profile import OWN_LABELS, Answer, AnswerLine, Busy, RankWait
+from opcost.core.profile import OWN_LABELS, Answer, AnswerLine, Busy
 from opcost.core.sheet import LONG_LINE, Cell, Role, Section, Sheet, Table
 from opcost.core.units import format_time
 from opcost.errors import counted, shortened, some
@@ -191,7 +190,6 @@ def _plain(value: Cell) -> Any:
 # -- around the lines ---------------------------------------------------------------------------------------------------
 
 MANY_LINES = 64  # lines about devices, and notes: as many as eight machines of eight devices have
-MANY_RUNS = 6  # runs of ranks that are alike; --aggregate-by rank lists all ranks
 MANY_RANKS = 10  # lines about ranks: those that differ and those that are alike, so that a first screen holds them
 
 
@@ -236,8 +234,8 @@ def summary_lines(answer: Answer) -> list[str]:
     if known:
         lines.append(" · ".join(known))
     devices = []
-    for alike in _alike(answer):
-        use = _middle(alike)
+    for alike in alike_devices(answer.devices, answer.waited):
+        use = middle(alike)
         overlap = f", overlap {time_text(use.overlap_ns)}" if use.overlap_ns else ""
         launches = f", {launches_text(use)}" if use.launches else ""
         kernels = f"{counted(use.kernels, 'kernel')}, median {time_text(use.median_ns)}{overlap}{launches}"
@@ -258,12 +256,10 @@ def verdict_lines(answer: Answer) -> list[str]:
 def verdicts(answer: Answer) -> list[tuple[str, Busy | None]]:
     """The same, each with the device that it is about."""
     found: list[tuple[str, Busy | None]] = [(text, None) for text in _of_ranks(answer)]
-    return found + [(_verdict(alike, answer), _middle(alike)) for alike in _alike(answer)]
+    return found + [(_verdict(alike, answer), middle(alike)) for alike in alike_devices(answer.devices, answer.waited)]
 
 
-SAME_SHARE, SAME_STEP = 0.02, 0.02  # ranks differ in shares of time, and in steps, that are further apart
-ALIKE_SHARE = 0.05  # devices are alike whose shares differ by no more
-LATE_SHARE = 0.005  # of the time of all ranks; what they wait less for each other makes none of them late
+SAME_SHARE = 0.02  # ranks differ in shares of time that are further apart
 
 
 def _of_ranks(answer: Answer) -> list[str]:
@@ -271,7 +267,7 @@ def _of_ranks(answer: Answer) -> list[str]:
     ranks = {use.rank for use in answer.devices}
     if len(ranks) < 2:
         return []
-    shares = [_of_time(use) for use in answer.devices]
+    shares = [shares_of_time(use) for use in answer.devices]
     ranges = []
     for name in dict.fromkeys(name for each in shares for name in each):
         own = [(each.get(name, 0.0), use.rank) for each, use in zip(shares, answer.devices, strict=True)]
@@ -282,71 +278,25 @@ def _of_ranks(answer: Answer) -> list[str]:
     if steps and steps[-1][0] - steps[0][0] > SAME_STEP * steps[0][0]:
         (low, first), (high, last) = steps[0], steps[-1]
         ranges.append(f"step {time_text(low)} (rank {first}) to {time_text(high)} (rank {last})")
-    found = [f"{len(ranks)} ranks: they differ in {', '.join(ranges)}" if ranges else f"{len(ranks)} ranks: all alike"]
-    usual = steps[len(steps) // 2][0] if steps else 0
-    if (worst := _worst(answer)) is not None:
+    differing = (
+        f"{len(ranks)} ranks: they differ in {', '.join(ranges)}" if ranges else f"{len(ranks)} ranks: all alike"
+    )
+    if (worst := late_rank(answer.devices, answer.waited)) is not None:
         share = _percent(worst.waited_for_ns, sum(each.waited_for_ns for each in answer.waited))
         late = f"late: rank {worst.rank}: others waited {time_text(worst.waited_for_ns)} for it"
-        found.append(f"{late} in {counted(worst.last, 'collective')}, {share} of all waiting (--view communication)")
-    elif answer.waited:
-        found.append("no rank is late: in collectives they hardly wait for each other")
-    elif steps and steps[-1][0] > (1 + SAME_STEP) * usual:
-        longest, rank = steps[-1]
-        found.append(f"late: rank {rank}: its step takes {time_text(longest)}, the median of all {time_text(usual)}")
-    return found
-
-
-def _worst(answer: Answer) -> RankWait | None:
-    """The rank that others wait for most, if they wait for each other at all."""
-    waiting = sum(each.waited_for_ns for each in answer.waited)
-    if not waiting or waiting < LATE_SHARE * sum(use.rated_ns for use in answer.devices):
-        return None
-    return max(answer.waited, key=lambda each: each.waited_for_ns)
-
-
-def _of_time(use: Busy) -> dict[str, float]:
-    """The parts of a device's time that a verdict names, as shares."""
-    causes = {f"idle: {name}": time for name, time in use.idle_causes.items()}
-    parts = {"busy": use.busy_ns, "communication alone": use.communication_ns, "copies alone": use.copies_ns, **causes}
-    return {name: time / use.rated_ns for name, time in parts.items()} if use.rated_ns else {}
-
-
-def _alike(answer: Answer) -> list[list[Busy]]:
-    """The devices of ranks that spend their time alike, the most first; before them the one that is late."""
-    worst = _worst(answer)
-    late = None if worst is None else worst.rank
-    parts = [_of_time(use) for use in answer.devices]
-    names = {name for each in parts for name in each}
-    usual = {name: median(each.get(name, 0.0) for each in parts) for name in names}
-
-    def apart(mine: Mapping[str, float], theirs: Mapping[str, float]) -> float:
-        return max((abs(mine.get(name, 0.0) - theirs.get(name, 0.0)) for name in names), default=0.0)
-
-    def is_alike(place: int, other: int) -> bool:
-        use, seed = answer.devices[place], answer.devices[other]
-        step, usual_step = use.step_ns or 0.0, seed.step_ns or 0.0
-        near = apart(parts[place], parts[other]) <= ALIKE_SHARE and abs(step - usual_step) <= SAME_STEP * usual_step
-        return near and use.rank != seed.rank and late not in (use.rank, seed.rank) and use.gaps == seed.gaps
-
-    # Groups begin with what is most usual, so that devices on both sides of it are in one.
-    found: list[list[int]] = []
-    for place in sorted(range(len(parts)), key=lambda place: apart(parts[place], usual)):
-        home = next((each for each in found if is_alike(place, each[0])), None)
-        if home is None:
-            found.append(home := [])
-        home.append(place)
-    groups = [[answer.devices[place] for place in sorted(each)] for each in sorted(found, key=min)]
-    return sorted(groups, key=lambda each: (each[0].rank != late, -len(each)))
-
-
-def _middle(alike: list[Busy]) -> Busy:
-    """Of those that are alike, the one of the median time."""
-    return sorted(alike, key=lambda use: use.busy_ns)[len(alike) // 2]
+        late += f" in {counted(worst.last, 'collective')}, {share} of all waiting (--view communication)"
+        return [late, differing]
+    if answer.waited:
+        return [differing, "no rank is late: in collectives they hardly wait for each other"]
+    if (slowest := slow_device(answer.devices)) is not None:
+        longest, usual = time_text(slowest.step_ns or 0), time_text(steps[len(steps) // 2][0])
+        return [f"late: rank {slowest.rank}: its step takes {longest}, the median of all {usual}", differing]
+    return [differing]
 
 
 def _verdict(alike: list[Busy], answer: Answer) -> str:
     """How a device spent its time, and what it lost: shares of the time from its first kernel to its last, but for long gaps."""
-    use = _middle(alike)
+    use = middle(alike)
     busy = _shares(use, {"communication alone": use.communication_ns, "copies alone": use.copies_ns})
     causes = use.idle_causes
     rest = use.idle_ns - use.gap_ns
@@ -372,9 +322,7 @@ def _whose(alike: list[Busy], answer: Answer) -> str:
     if len(alike) == 1:
         rank = f"rank {alike[0].rank} " if any(other.rank != alike[0].rank for other in answer.devices) else ""
         return f"{rank}{device}"
-    runs = runs_of(sorted({use.rank for use in alike}))
-    ranks = [f"{a}-{b}" if b > a + 1 else ", ".join(map(str, range(a, b + 1))) for a, b in runs]
-    return f"ranks {', '.join(some(ranks, MANY_RUNS))} {device} (the median of {len(alike)} alike)"
+    return f"ranks {ranks_text(use.rank for use in alike)} {device} (the median of {len(alike)} alike)"
 
 
 def _shares(use: Busy, parts: dict[str, int]) -> str:

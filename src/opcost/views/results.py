@@ -33,8 +33,8 @@ class ResultViews(NamedTuple):
 
 def _sheet_sheet(sheet: Sheet, options: ViewOptions) -> Sheet:
     """The tables that have rows, with a heading and the notes."""
-    tables = tuple(table.limited(options.top) for table in sheet.tables if table.rows or table.main)
-    heading = f"{sheet.meta.get('source', 'profile')} ({sheet.meta.get('format', 'opcost')}): {sheet.name}"
+    tables = tuple(table.limited(options.top) for table in sheet.shown)
+    heading = f"{profile.source_name(sheet.meta)} ({sheet.meta.get('format', 'opcost')}): {sheet.name}"
     notes = some([shortened(note.text, LONG_LINE) for note in sheet.notes])
     return replace(
         sheet,

@@ -65,9 +65,7 @@ def profile_page(answer: Answer, options: ViewOptions) -> PageData:
         share = f"{100 * (1 - missed):.1f} %" if missed else "all"
         facts.append(("conventions", f"1 MAC = {FLOPS_PER_MAC} FLOPs · bytes without fusion"))
         facts.append(("counted", f"{share} of the {answer.side} time"))
-    sheets = [
-        table_of(table, f"{each.name}: {table.title}") for each in options.sheets for table in each.tables if table.rows
-    ]
+    sheets = [table_of(table, f"{each.name}: {table.title}") for each in options.sheets for table in each.shown]
     tables = [*(_table(each, options.columns) for each in (answer, *options.others)), *sheets]
     whole = {} if options.profile is None else _whole(options.profile, answer)
     return {

@@ -6,30 +6,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from page_subjects import HOSTILE
+from page_subjects import four
 from playwright.sync_api import expect
 
 from opcost.core.limits import QUANTITIES
 from opcost.core.results import Compared, Comparison, Entry
 
 Show = Callable[..., Any]
-AMOUNTS = {"params": (100, 200, 400, 300), "macs": (1000, 4000, 2000, 500)}
-
-
-def four() -> str:
-    """Four sources; the module `a` has all MACs, and is not in the last of them."""
-    sources = tuple(Compared(label=label, facts={}) for label in ("one", "two", f"nets/three{HOSTILE}", "four"))
-    totals = [
-        Entry(
-            part="total", name="", quantity=QUANTITIES[name], amounts=amounts, present=(True,) * 4, partial=(False,) * 4
-        )
-        for name, amounts in AMOUNTS.items()
-    ]
-    present = (True, True, True, False)
-    module = Entry(
-        part="module", name="a", quantity=QUANTITIES["macs"], amounts=(1000, 4000, 2000, 0), present=present, partial=(False,) * 4
-    )  # fmt: skip
-    return Comparison(sources=sources, entries=(*totals, module)).render("html")
 
 
 def changes(page: Any, grid: str, line: int) -> list[str]:
@@ -40,7 +23,7 @@ def changes(page: Any, grid: str, line: int) -> list[str]:
 
 
 def test_a_click_on_a_heading_chooses_the_source_to_compare_with(show: Show) -> None:
-    page = show(four())
+    page = show(four().render("html"))
     # Parameters of two, three and four times one's, 100; then MACs.
     assert changes(page, "grid", 0) == ["+100.0 %", "+300.0 %", "+200.0 %"]
     assert changes(page, "grid", 1) == ["+300.0 %", "+100.0 %", "-50.0 %"]
@@ -53,13 +36,13 @@ def test_a_click_on_a_heading_chooses_the_source_to_compare_with(show: Show) -> 
     module = page.get_by_role("treegrid").locator("tbody tr[data-place]").first
     assert module.locator("td").all_inner_texts().count("added") == 3
     page.wait_for_url(re.compile("base=3"))
-    again = show(four(), fragment="base=3")
+    again = show(four().render("html"), fragment="base=3")
     assert changes(again, "grid", 0) == ["-66.7 %", "-33.3 %", "+33.3 %"]
-    assert changes(show(four(), fragment="base=9"), "grid", 0) == ["+100.0 %", "+300.0 %", "+200.0 %"]
+    assert changes(show(four().render("html"), fragment="base=9"), "grid", 0) == ["+100.0 %", "+300.0 %", "+200.0 %"]
 
 
 def test_sources_are_points_of_macs_by_parameters(show: Show) -> None:
-    page = show(four(), fragment="base=1")
+    page = show(four().render("html"), fragment="base=1")
     points = page.locator("[aria-label='Scatter'] circle")
     places = points.evaluate_all("all => all.map((one) => [one.cx.baseVal.value, one.cy.baseVal.value])")
     assert len(places) == 4
@@ -76,7 +59,7 @@ def test_sources_are_points_of_macs_by_parameters(show: Show) -> None:
 
 
 def test_on_a_narrow_screen_sources_are_below_each_other(show: Show) -> None:
-    page = show(four(), width=390, height=844)
+    page = show(four().render("html"), width=390, height=844)
     assert not page.get_by_role("grid").is_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     blocks = page.locator(".stack section")

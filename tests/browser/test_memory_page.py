@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from page_subjects import report
+from page_subjects import report, step
 from playwright.sync_api import expect
 
-from opcost.core.graph import Cost
-from opcost.core.report import Report
 from opcost.views.html import HTML
 
 Show = Callable[..., Any]
 LEFT, RIGHT = 74, 12  # beside the axis
-
-
-def step() -> Report:
-    """Of 30 operators, 4 are of the forward pass, 6 of the backward pass, and 20 update parameters."""
-    plain = report(blocks=2, ops=5)
-    phases = ["forward"] * 4 + ["backward"] * 6 + ["update"] * 20
-    rows = [row._replace(op=row.op._replace(phase=phase)) for row, phase in zip(plain.rows, phases, strict=True)]
-    return replace(plain, rows=rows, phases=dict.fromkeys(phases, Cost(1, 2, 3, 4)))
 
 
 def test_an_update_of_many_operators_takes_a_fifth_of_the_axis(show: Show) -> None:

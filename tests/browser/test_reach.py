@@ -1,15 +1,14 @@
-"""The page on paper, on small screens, in the dark, for those who do not see, and of what is very large."""
+"""The page on paper, in the dark, and of what is very large."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from page_subjects import checkpoint, comparison, many, page_of, profile, report, sweep
+from page_subjects import many, page_of, profile, report
 
 from opcost.analysis.query import query
 from opcost.core.timeline import Span, lanes_as_columns, thinned_lanes
@@ -19,7 +18,7 @@ Show = Callable[..., Any]
 ROWS = ".tree tbody tr[data-place]"
 
 
-# -- paper, small screens, the dark, and those who do not see ----------------------------------------------------------
+# -- paper and the dark ------------------------------------------------------------------------------------------------
 
 
 def test_it_prints_whole(show: Show) -> None:
@@ -48,15 +47,6 @@ def test_nothing_is_wider_than_the_paper_and_what_is_left_out_is_named(show: Sho
     assert page.locator("th[hidden], td[hidden]").count() == 0
 
 
-@pytest.mark.parametrize("text", [HTML.render(report()), page_of(profile())], ids=["report", "profile"])
-def test_it_fits_on_a_small_screen(show: Show, text: str) -> None:
-    page = show(text, width=400, height=800)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
-    for tab in page.get_by_role("tab").all():
-        tab.click()
-        assert page.evaluate("document.documentElement.scrollWidth") <= 400
-
-
 def test_dark_is_dark_by_the_system_and_by_choice(show: Show) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     dark = show(HTML.render(report()), color_scheme="dark")
@@ -64,34 +54,6 @@ def test_dark_is_dark_by_the_system_and_by_choice(show: Show) -> None:
     assert dark.evaluate(ground) != light.evaluate(ground)
     light.get_by_role("button", name="dark").click()
     assert dark.evaluate(ground) == light.evaluate(ground)
-
-
-SUBJECTS: dict[str, Callable[[], str]] = {
-    "report": lambda: HTML.render(report(blocks=2, ops=2, uncounted=True)),
-    "profile": lambda: page_of(profile(count=4)),
-    "comparison": lambda: comparison().render("html"),
-    "sweep": lambda: sweep().render("html"),
-    "checkpoint": lambda: checkpoint().render("html"),
-}
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("subject", SUBJECTS)
-def test_axe_finds_nothing_wrong(show: Show, subject: str, scheme: str) -> None:
-    import axe_playwright_python
-
-    script = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
-    page = show(SUBJECTS[subject](), color_scheme=scheme)
-    page.evaluate(script)
-    # In the dark only colours are others.
-    chosen = "{ resultTypes: ['violations']" + (", runOnly: ['color-contrast'] }" if scheme == "dark" else " }")
-    where = "document"  # the whole page once, then what each of the other views adds
-    for tab in page.get_by_role("tab").all() or [None]:
-        if tab is not None:
-            tab.click()
-        found = page.evaluate(f"axe.run({where}, {chosen})")["violations"]
-        assert [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in found] == []
-        where = "document.querySelector('.side')"
 
 
 # -- large -------------------------------------------------------------------------------------------------------------

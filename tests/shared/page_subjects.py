@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from opcost import read_profile
 from opcost.analysis.query import query
 from opcost.core.graph import Cost, Memory, Note, Op, PeakHolder, Phase, TensorSpec
-from opcost.core.limits import QUANTITIES
+from opcost.core.limits import QUANTITIES, parse_limit
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.report import Coverage, ModuleCost, Report, Row, Stats, Uncounted, stats_of
-from opcost.core.results import Compared, Comparison, Entry, Point, Sweep
+from opcost.core.results import (
+    Advice,
+    Compared,
+    Comparison,
+    Counted,
+    Entry,
+    Fit,
+    LimitCheck,
+    ModelCheck,
+    Point,
+    Sweep,
+    Verdict,
+)
 from opcost.core.scan import Scan, StoredTensor, Totals
 from opcost.profiles import with_default_costs
 from opcost.views.html import HTML
@@ -187,3 +203,87 @@ def checkpoint(word: str = "") -> Scan:
     return Scan(
         source=f"net{word}", format=f"form{word}", files=(word,), tensors=tensors, totals=totals, details={word: word}
     )
+
+
+def step() -> Report:
+    """Of 30 operators, 4 are of the forward pass, 6 of the backward pass, and 20 update parameters."""
+    plain = report(blocks=2, ops=5)
+    phases: list[Phase] = ["forward"] * 4 + ["backward"] * 6 + ["update"] * 20  # type: ignore[assignment]
+    rows = [row._replace(op=row.op._replace(phase=phase)) for row, phase in zip(plain.rows, phases, strict=True)]
+    return replace(plain, rows=rows, phases=dict.fromkeys(phases, Cost(1, 2, 3, 4)))
+
+
+AMOUNTS = {"params": (100, 200, 400, 300), "macs": (1000, 4000, 2000, 500)}
+
+
+def four() -> Comparison:
+    """Four sources; the module `a` has all MACs, and is not in the last of them."""
+    sources = tuple(Compared(label=label, facts={}) for label in ("one", "two", f"nets/three{HOSTILE}", "four"))
+    totals = [
+        Entry(
+            part="total", name="", quantity=QUANTITIES[name], amounts=amounts, present=(True,) * 4, partial=(False,) * 4
+        )
+        for name, amounts in AMOUNTS.items()
+    ]
+    present = (True, True, True, False)
+    module = Entry(
+        part="module", name="a", quantity=QUANTITIES["macs"], amounts=(1000, 4000, 2000, 0), present=present, partial=(False,) * 4
+    )  # fmt: skip
+    return Comparison(sources=sources, entries=(*totals, module))
+
+
+GIB = 2**30
+
+
+def fit() -> Fit:
+    """Of a limit of 10 GiB, 8 are used at batch 8 and the allocator holds 1 more."""
+    counted = tuple(Counted(size, size * GIB, size * GIB <= 9 * GIB) for size in (1, 2, 8, 9))
+    return Fit(
+        source="net", vary="batch", largest=8, peak_bytes=8 * GIB, next_peak_bytes=9 * GIB, limit_bytes=10 * GIB,
+        reserved_bytes=9 * GIB, next_reserved_bytes=11 * GIB, device="h200", parts={"weights": 3 * GIB, "saved": 5 * GIB},
+        counted=counted, advice=(Advice(option="precision", value="bfloat16", largest=16, peak_bytes=8 * GIB),),
+    )  # fmt: skip
+
+
+def timed_sweep() -> Sweep:
+    """Batches on a device, of which the largest does not fit; the image has one size."""
+    points = tuple(
+        Point(
+            (batch, 224), {"flops": batch * 10**9, "peak_bytes": batch * GIB},
+            latency_ns=batch * 10**6, item="image", items=batch, band_ns=(batch * 9 * 10**5, batch * 11 * 10**5), fits=batch < 8,
+        )
+        for batch in (1, 2, 4, 8)
+    )  # fmt: skip
+    return Sweep(source="net", variables=("batch", "image"), device="h200", points=points, notes=("a note",))
+
+
+def verdict() -> Verdict:
+    """A budget that is not kept."""
+    line = LimitCheck(
+        model="net", quantity=QUANTITIES["macs"], amount=200, partial=False, before=100,
+        limit=parse_limit("macs", "<=150"), word="EXCEEDED",
+    )  # fmt: skip
+    return Verdict(models=(ModelCheck(name="net", source="net.py", inputs="x", lines=(line,)),), baseline="before.json")
+
+
+def trace() -> str:
+    """The page of the trace among the examples."""
+    found = read_profile(Path(__file__).parents[2] / "examples" / "trace.json.gz", timeline=True)
+    return HTML.render(query(found, aggregate_by=("type",)), profile=found)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "report": lambda: HTML.render(report(blocks=2, ops=2, uncounted=True)),
+    "blocks": lambda: HTML.render(stack()),
+    "training": lambda: HTML.render(step()),
+    "profile": lambda: page_of(profile(count=4)),
+    "trace": trace,
+    "comparison": lambda: comparison().render("html"),
+    "four": lambda: four().render("html"),
+    "sweep": lambda: sweep().render("html"),
+    "timed sweep": lambda: timed_sweep().render("html"),
+    "fit": lambda: fit().render("html"),
+    "verdict": lambda: verdict().render("html"),
+    "checkpoint": lambda: checkpoint().render("html"),
+}
+"""A page of each kind of result, and of those that look unlike others of their kind."""

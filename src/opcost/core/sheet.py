@@ -236,6 +236,7 @@ class Section:
     lines: tuple[str, ...]
     hint: str = ""
     urgent: bool = False  # a number is wrong until something is done
+    is_plot: bool = False  # lines of bars, for a terminal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +266,11 @@ class Sheet(Rendered):
     def shown(self) -> tuple[Table, ...]:
         """The tables for people: those that have rows, and of ranks that are alike the lines of one."""
         return tuple(table.only("rank", self.alike) for table in self.tables if table.rows or table.main)
+
+    @property
+    def unplotted(self) -> tuple[Section, ...]:
+        """The sections, without those that draw with letters."""
+        return tuple(section for section in self.sections if not section.is_plot)
 
     def table(self, title: str) -> Table:
         """The table of this title."""

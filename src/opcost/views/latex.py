@@ -27,7 +27,7 @@ def _write(sheet: Sheet, options: ViewOptions) -> str:
         parts.append(_tabular([("total", "", "exact"), *map(_cells, totals)], "lrr", f"{caption}: totals"))
     if sheet.phases:
         parts.append(_tabular([*map(_cells, phase_rows(sheet.phases))], "lrrrr", f"{caption}: phases"))
-    for section in sheet.sections:
+    for section in sheet.unplotted:
         lines = [section.title, *(f"  {line}" for line in (*section.lines, section.hint) if line)]
         parts.append([_paragraph(lines)] if section.urgent else _comments(lines))
     parts.append(_comments(filter(None, (" · ".join(sheet.conventions), *sheet.facts))))

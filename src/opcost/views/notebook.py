@@ -31,7 +31,7 @@ def _write(sheet: Sheet, options: ViewOptions) -> str:
     for table in (table.narrow for table in sheet.tables):
         parts += [*([] if table.main else _lines([table.title])), *_table(table, exact=options.exact)]
     parts += _lines(sheet.facts)
-    for section in sheet.sections:
+    for section in sheet.unplotted:
         text = "\n".join(filter(None, [section.title, *(f"  {line}" for line in section.lines), section.hint]))
         parts.append(f'<p class="w">{_text(text)}</p>' if section.urgent else f"<p>{_text(text)}</p>")
     return f'<div class="opcost"><style>{_style()}</style>{"".join(parts)}</div>'

@@ -95,6 +95,9 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
 # -- the largest size that fits -----------------------------------------------------------------------------------------
 
 
+PEAK_PARTS = "the peak is made of"
+
+
 def fit_sheet(fit: Fit, options: ViewOptions) -> Sheet:
     """The answer with the size after it, what the peak is made of, and each option with which more fits."""
     on = f" as {fit.device} holds it" if fit.device else ""
@@ -102,7 +105,7 @@ def fit_sheet(fit: Fit, options: ViewOptions) -> Sheet:
     first = f"{answer}, on {shortened(fit.inputs, LONG_LINE)}" if fit.inputs else answer
     parts = sorted(fit.parts.items(), key=lambda part: -part[1])
     made_of = ", ".join(f"{part} {format_bytes(size)}" for part, size in parts)
-    sections = [Section("the peak is made of", (made_of,) if made_of else ()), Section("notes", fit.notes)]
+    sections = [Section(PEAK_PARTS, (made_of,) if made_of else ()), Section("notes", fit.notes)]
     advised = (
         Column("option", of=lambda advice: f"{advice.option}={advice.value}"),
         Column("largest", "number", printable(fit.vary), of=lambda advice: advice.largest),
@@ -169,7 +172,8 @@ def sweep_sheet(sweep: Sweep, options: ViewOptions) -> Sheet:
     second = LATENCY if sweep.device else QUANTITIES["flops"]
     sections = [_plot(sweep, quantity) for quantity in (QUANTITIES["peak_bytes"], second)]
     sections.append(Section("notes", tuple(some([shortened(note, LONG_LINE) for note in sweep.notes]))))
-    quantities = [QUANTITIES[name] for name in SHOWN] + ([LATENCY] if sweep.device else [])
+    offered = [QUANTITIES[name] for name in SHOWN] + ([LATENCY] if sweep.device else [])
+    quantities = [each for each in offered if any(_number(point, each) is not None for point in sweep.points)]
     over = any(point.fits is False for point in sweep.points)
 
     def band(point: Point) -> str:
@@ -202,15 +206,25 @@ def _sizes(sweep: Sweep) -> list[Column]:
     ]
 
 
-def _throughput(sweep: Sweep) -> list[Column]:
-    """The column of `images/s`, where it is known what a pass processes."""
+def throughput_title(sweep: Sweep) -> str:
+    """`images/s`; empty where it is not known what a pass processes."""
     item = next((point.item for point in sweep.points if point.items_per_second is not None), "")
+    return f"{item}s/s" if item else ""
 
+
+def rounded_throughput(point: Point) -> float | None:
+    """The throughput, whole from a hundred on."""
+    rate = point.items_per_second
+    return rate if rate is None else round(rate) if rate >= WHOLE else round(rate, 1)
+
+
+def _throughput(sweep: Sweep) -> list[Column]:
     def read(point: Point) -> Cell:
-        rate = point.items_per_second
-        return "" if rate is None else round(rate) if rate >= WHOLE else round(rate, 1)
+        rate = rounded_throughput(point)
+        return "" if rate is None else rate
 
-    return [Column(THROUGHPUT, "number", f"{item}s/s", of=read)] if item else []
+    title = throughput_title(sweep)
+    return [Column(THROUGHPUT, "number", title, of=read)] if title else []
 
 
 def _fits(point: Point) -> str:
@@ -235,7 +249,7 @@ def _plot(sweep: Sweep, quantity: Quantity) -> Section:
     if len(sweep.variables) == 2:
         first, second = sweep.variables
         title = f"{quantity.title}: a line for each {first}, by {second} from left to right, logarithmic"
-        return Section(title, tuple(_rows(found, quantity)))
+        return Section(title, tuple(_rows(found, quantity)), is_plot=True)
     # A line for each size, as long as its amount; of many sizes some
     every = -(-len(found) // MOST_BARS)
     shown = found[::-1][::every][::-1]
@@ -245,7 +259,7 @@ def _plot(sweep: Sweep, quantity: Quantity) -> Section:
     for (size,), number in shown:
         bar = BARS[-1] * max(1, round(LONGEST_BAR * number / most))
         lines.append(f"{size:>{room},} {bar} {format_amount(Amount(number, quantity.unit))}")
-    return Section(f"{quantity.title} by {sweep.variables[0]}", tuple(lines))
+    return Section(f"{quantity.title} by {sweep.variables[0]}", tuple(lines), is_plot=True)
 
 
 def _rows(found: Sequence[tuple[tuple[int, ...], int]], quantity: Quantity) -> Iterator[str]:

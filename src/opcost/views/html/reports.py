@@ -10,12 +10,13 @@ from opcost.core.graph import FLOPS_PER_MAC, Phase, TensorSpec
 from opcost.core.kinds import KINDS
 from opcost.core.limits import LATENCY, QUANTITIES, Quantity
 from opcost.core.report import ModuleCost, Report, Row
-from opcost.core.results import Comparison, Entry, Sweep
+from opcost.core.results import Comparison, Entry, Fit, Sweep
 from opcost.core.scan import Scan
 from opcost.core.sheet import Amount, Cell, Field, Section, Sheet, Table, Total
 from opcost.version import __version__
 from opcost.views.report import moved
 from opcost.views.results import RESULTS
+from opcost.views.sizing import PEAK_PARTS, THROUGHPUT, rounded_throughput, throughput_title
 from opcost.views.summary import layers_of, memory_facts, summarize
 from opcost.views.tree import READABLE, module_runs, numbered_runs, sharers
 from opcost.views.view import ViewOptions, format_cell
@@ -102,7 +103,7 @@ def sheet_page(sheet: Sheet) -> PageData:
         "title": printable(sheet.heading[0]),
         "facts": [*(("", printable(line)) for line in sheet.heading[1:]), ("opcost", __version__)],
         "totals": totals_of(sheet.totals),
-        **sections_of(sheet.sections, sheet.facts),
+        **sections_of(sheet.unplotted, sheet.facts),
         "tables": [table_of(table) for table in sheet.tables],
     }
 
@@ -203,6 +204,9 @@ def tables_page(result: Any, options: ViewOptions) -> PageData:
             data["tables"] = [table for table in data["tables"] if table["title"] not in ("totals", "by module")]
     elif isinstance(result, Sweep):
         data["sweep"] = _sweep(result)
+    elif isinstance(result, Fit):
+        data["fit"] = _fit(result)
+        data["notes"] = [note for note in data["notes"] if note["title"] != PEAK_PARTS]  # a bar has them
     return data
 
 
@@ -238,19 +242,38 @@ def _shown(quantity: Quantity, **more: Any) -> PageData:
     return {"title": quantity.title, "unit": quantity.unit, **more}
 
 
+def _fit(fit: Fit) -> PageData:
+    """What the limit is used for at the largest size."""
+    reserved = (fit.reserved_bytes or fit.peak_bytes) - fit.peak_bytes
+    left = fit.limit_bytes - fit.peak_bytes - reserved
+    further = {"kept by the allocator": reserved, "left of the limit": left}
+    return {
+        "title": printable(f"{fit.vary} {fit.largest:,}"),
+        "limit": fit.limit_bytes,
+        "parts": {**fit.parts, **{name: size for name, size in further.items() if size > 0}},
+    }
+
+
 def _sweep(sweep: Sweep) -> PageData:
+    """Amounts by the sizes that vary; a variable of one size is in the table alone."""
     points = sweep.points
+    varied = [place for place in range(len(sweep.variables)) if len({point.sizes[place] for point in points}) > 1] or [
+        0
+    ]
     quantities: list[PageData] = []
     if any(point.latency_ns is not None for point in points):
         bands, amounts = [point.band_ns for point in points], [point.latency_ns for point in points]
         quantities.append({"name": LATENCY.name, **_shown(LATENCY, bands=bands, amounts=amounts)})
+    if title := throughput_title(sweep):
+        rates = list(map(rounded_throughput, points))
+        quantities.append({"name": THROUGHPUT, "title": title, "unit": "number", "amounts": rates})
     for name in _OFFERED:
-        amounts = [point.amounts.get(name) for point in points]
-        if len(set(amounts)) > 1:
-            quantities.append({"name": name, **_shown(QUANTITIES[name], amounts=amounts)})
+        counts = [point.amounts.get(name) for point in points]
+        if len(set(counts)) > 1:
+            quantities.append({"name": name, **_shown(QUANTITIES[name], amounts=counts)})
     return {
-        "variables": list(map(printable, sweep.variables)),
-        "sizes": [point.sizes for point in points],
+        "variables": [printable(sweep.variables[place]) for place in varied],
+        "sizes": [[point.sizes[place] for place in varied] for point in points],
         "counted": [point.counted for point in points],
         "fits": [point.fits for point in points],
         "quantities": quantities,

@@ -1,6 +1,7 @@
 // What pictures with axes have in common: scales, ticks at round numbers, and where the pointer is.
 
 import { draw } from "./dom.js";
+import { byteUnits } from "./format.js";
 
 export function niceTicks(most, count, step = 10) {
   if (!(most > 0)) return [0];
@@ -11,14 +12,16 @@ export function niceTicks(most, count, step = 10) {
   return Array.from({ length: Math.floor(most / size) + 1 }, (_, place) => place * size);
 }
 
-// Round numbers on a logarithmic axis: powers of ten, and twice and five times them where there are few.
-export function roundTicks(low, high) {
-  const found = [];
-  const parts = Math.log10(high / low) < 2.5 ? [1, 2, 5] : [1];
-  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) {
-    for (const part of parts) if (part * 10 ** power >= low && part * 10 ** power <= high) found.push(part * 10 ** power);
-  }
-  return found;
+const MOST_TICKS = 8;
+
+// Round numbers on a logarithmic axis: of binary bytes powers of two, else powers of ten, and twice and five times them where
+// there are few.
+export function roundTicks(low, high, unit) {
+  const [base, parts] = unit === "bytes" && byteUnits.chosen === "iec" ? [2, [1]] : [10, Math.log10(high / low) < 2.5 ? [1, 2, 5] : [1]];
+  const powers = [];
+  for (let power = Math.floor(Math.log(low) / Math.log(base)); base ** power <= high; power += 1) powers.push(power);
+  const every = parts.length > 1 ? 1 : Math.ceil(powers.length / MOST_TICKS);
+  return powers.filter((power) => power % every === 0).flatMap((power) => parts.map((part) => part * base ** power)).filter((tick) => tick >= low && tick <= high);
 }
 
 // A logarithmic scale from the smallest to the largest of these, with some room around them, as a function with its `range`.

@@ -3,7 +3,7 @@
 import { data } from "./data.js";
 import { chooser, make } from "./dom.js";
 import { formatAmount } from "./format.js";
-import { cellText, Grid, LINE, sortRows } from "./grid.js";
+import { cellText, Grid, sortRows } from "./grid.js";
 import { setState, state, whenChanged } from "./state.js";
 import { isTextual } from "./widths.js";
 
@@ -61,7 +61,6 @@ export function totalsPanel() {
     columns: () => shownColumns(columns),
     sort: (name) => name.startsWith("source") && compareWith(Number(name.slice("source".length))),
   });
-  grid.element.style.height = `${totals.length * LINE + 34}px`;
   grid.show(totals.map((_, row) => row));
   // On a narrow screen sources are below each other.
   const stack = make("div", { class: "stack" });
@@ -136,7 +135,6 @@ export function comparedModulesPanel() {
       rows.push(row);
       if (now.has(row)) walk.push(...[...ordered(children[row])].reverse());
     }
-    grid.element.style.height = `${Math.min(rows.length * LINE + 34, 620)}px`;
     grid.show(rows);
   }
 

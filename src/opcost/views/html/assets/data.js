@@ -34,7 +34,7 @@ function unpackTree(packed) {
   return {
     count, children, depth, path, own, total, byPath, parent: packed.parent, quantities: packed.quantities, noun: packed.noun,
     name: (node) => (node === 0 ? packed.root : name(node)), type: reader(packed.type), kinds: packed.kinds,
-    details: (packed.details ?? []).map((column) => ({ ...column, of: reader(column) })), partial: packed.partial ?? null, operators: Boolean(packed.operators),
+    details: (packed.details ?? []).map((column) => ({ ...column, of: reader(column) })).filter((column) => path.some((_, node) => ![null, ""].includes(column.of(node)))), partial: packed.partial ?? null, operators: Boolean(packed.operators),
   };
 }
 

@@ -13,8 +13,8 @@ export function detailsPanel() {
   const show = () => {
     const operator = chosenOperator();
     const node = chosenNode();
-    if (node < 0) strip.replaceChildren(make("p", { class: "faint", text: "Choose a line, an area or a point to see all that is known of it here." }));
-    else strip.replaceChildren(...(operator >= 0 ? ofOperator(operator) : ofNode(node)));
+    strip.hidden = node < 0;
+    if (node >= 0) strip.replaceChildren(...(operator >= 0 ? ofOperator(operator) : ofNode(node)));
   };
   whenChanged((names) => ["sel", "bytes", ...SHOWN_STATE].some((name) => names.has(name)) && show());
   show();

@@ -4,7 +4,7 @@ import { announce, copyText, make } from "./dom.js";
 import { formatAmount, formatAs } from "./format.js";
 import { columnsThatFit, isTextual, needOf, Ruler, spreadColumns } from "./widths.js";
 
-export const LINE = 24;
+const LINE = 24;
 // A line of a narrow screen: the name, and its most important numbers below it.
 const TWO_LINES = 46;
 const narrow = matchMedia("(max-width: 560px)");
@@ -87,7 +87,7 @@ export class Grid {
     this.lines = [];
     this.cols.replaceChildren(...columns.map(() => make("col")));
     this.head.replaceChildren(...columns.map((column) => {
-      const button = make("button", { type: "button", text: column.title, title: column.remark ?? column.title });
+      const button = make("button", { type: "button", text: column.title, title: column.remark ?? column.title, "aria-label": column.title ? null : column.name });
       button.addEventListener("click", () => this.owner.sort?.(column.name));
       return make("th", { scope: "col", role: "columnheader", class: isTextual(column) ? "text" : "" }, button);
     }));

@@ -1,19 +1,15 @@
 // Memory over the execution: what is there throughout, what the pass adds, the peak and the modules that hold it.
 
 import { firstAfter, label, line, niceTicks, placeIn } from "./axes.js";
-import { byteUnits, formatBytes, formatShare } from "./format.js";
+import { byteUnits, formatBytes } from "./format.js";
 import { data, isWithin, ops, tree } from "./data.js";
 import { announce, draw, hideTip, make, showTip } from "./dom.js";
 import { key } from "./colours.js";
+import { colourOfPart, partsBar } from "./parts.js";
 import { choose, chosenNode, chosenOperator, chooseOperator } from "./selection.js";
 import { state, whenChanged } from "./state.js";
 
 const PAD = { left: 74, right: 12, top: 22, bottom: 30 };
-const LAYERS = [
-  ["weights", "#0072b2"], ["inputs", "#56b4e9"], ["optimizer", "#cc79a7"], ["gradients", "#d55e00"], ["saved", "#e69f00"],
-  ["outputs", "#b8a800"], ["temporary", "#009e73"], ["workspace", "#8a929c"], ["added", "#e69f00"], ["all", "#0072b2"],
-];
-const COLOUR = new Map(LAYERS);
 // Parts of the axis for each phase: an update has the most operators, which add the least.
 const USUAL_PARTS = 2;
 const PARTS = { update: 1 };
@@ -73,7 +69,7 @@ export function memoryPanel() {
       const above = stretches.map(({ best }, place) => below[place] + layer.at(best));
       const upper = stretches.flatMap(({ from, to }, place) => [`${from},${y(above[place])}`, `${to},${y(above[place])}`]);
       const lower = stretches.flatMap(({ from, to }, place) => [`${from},${y(below[place])}`, `${to},${y(below[place])}`]).reverse();
-      shapes.push(draw("polygon", { points: [...upper, ...lower].join(" "), fill: COLOUR.get(layer.name), class: "layer" }));
+      shapes.push(draw("polygon", { points: [...upper, ...lower].join(" "), fill: colourOfPart(layer.name), class: "layer" }));
       below = above;
     }
     shapes.push(...phaseMarks(runs, x, height), ...chosenMarks(x, h));
@@ -83,7 +79,7 @@ export function memoryPanel() {
       label(PAD.left + w / 2, height - 4, fitting(runs.length > 1 ? ["operators in the order of execution, each phase at a scale of its own", ORDER] : [ORDER], w), "middle"));
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
     picture.replaceChildren(...shapes);
-    legend.replaceChildren(...layersOf(memory).map((layer) => key(layer.title, COLOUR.get(layer.name))));
+    legend.replaceChildren(...layersOf(memory).map((layer) => key(layer.title, colourOfPart(layer.name))));
     parts.replaceChildren(...peakOf(memory));
   }
 
@@ -159,19 +155,14 @@ function chosenMarks(x, h) {
 }
 
 function peakOf(memory) {
-  const whole = memory.peak || 1;
-  const parts = Object.entries(memory.parts).sort((a, b) => b[1] - a[1]);
-  const bar = make("div", { class: "meter", role: "img", "aria-label": parts.map(([name, size]) => `${name} ${formatShare(size / whole)}`).join(", ") },
-    ...parts.map(([name, size]) => make("i", { style: { width: `${(100 * size) / whole}%`, background: COLOUR.get(name) }, title: name })));
-  const list = make("ul", { class: "legend" }, ...parts.map(([name, size]) => make("li", {}, key(`${name} ${formatBytes(size)} (${formatShare(size / whole)})`, COLOUR.get(name)))));
   const holders = memory.holders.map(([path, bytes, tensors]) => {
     const node = tree?.byPath.get(path) ?? -1;
     const text = `${path || tree?.name(0) || "the model itself"}  ${formatBytes(bytes)}, ${tensors} tensor${tensors === 1 ? "" : "s"}`;
     return make("li", {}, make("button", { type: "button", class: "plain", text, on: { click: () => node >= 0 && choose(node) } }));
   });
   return [
-    make("h3", { text: "At the peak" }), bar, list,
+    make("h2", { text: "At the peak" }), ...partsBar(memory.parts, memory.peak),
     ...memory.sentences.map((text) => make("p", { class: "faint", text })),
-    ...(holders.length ? [make("h3", { text: "Held by the results of" }), make("ol", { class: "holders" }, ...holders)] : []),
+    ...(holders.length ? [make("h2", { text: "Held by the results of" }), make("ol", { class: "holders" }, ...holders)] : []),
   ];
 }

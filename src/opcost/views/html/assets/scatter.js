@@ -38,8 +38,8 @@ export function scatterPanel() {
       logScale(up().amounts, height - PAD.bottom, PAD.top),
     ];
     const shapes = [
-      ...roundTicks(...x.range).flatMap((tick) => [line(x(tick), PAD.top, x(tick), height - PAD.bottom, "rule"), label(x(tick), height - PAD.bottom + 14, formatAs(across().unit, tick), "middle")]),
-      ...roundTicks(...y.range).flatMap((tick) => [line(PAD.left, y(tick), width - PAD.right, y(tick), "rule"), label(PAD.left - 6, y(tick) + 4, formatAs(up().unit, tick), "end")]),
+      ...roundTicks(...x.range, across().unit).flatMap((tick) => [line(x(tick), PAD.top, x(tick), height - PAD.bottom, "rule"), label(x(tick), height - PAD.bottom + 14, formatAs(across().unit, tick), "middle")]),
+      ...roundTicks(...y.range, up().unit).flatMap((tick) => [line(PAD.left, y(tick), width - PAD.right, y(tick), "rule"), label(PAD.left - 6, y(tick) + 4, formatAs(up().unit, tick), "end")]),
       label((PAD.left + width) / 2, height - 6, across().title, "middle", "strong"), label(PAD.left - 6, PAD.top - 12, up().title, "start", "strong"),
     ];
     spots = data.compared.sources.map((source, place) => ({ source, place, amounts: [up().amounts[place], across().amounts[place]] }))

@@ -1,13 +1,13 @@
 // A sweep over sizes: curves over one variable, for two of them a curve for each size of the other, or a heat map.
 
-import { label, line, placeIn, roundTicks } from "./axes.js";
+import { label, line, logScale, placeIn, roundTicks } from "./axes.js";
 import { COLOURS, GREY, key } from "./colours.js";
 import { data } from "./data.js";
 import { chooser, draw, hideTip, make, showTip, switcher } from "./dom.js";
 import { formatAs } from "./format.js";
 import { setState, state, whenChanged } from "./state.js";
 
-const PAD = { left: 78, right: 20, top: 16, bottom: 42 };
+const PAD = { left: 78, right: 20, top: 24, bottom: 42 };
 // Dark to light without red and green beside each other: steps of cividis.
 const SCALE = [[0, 34, 78], [53, 69, 108], [102, 105, 112], [148, 142, 119], [200, 184, 102], [254, 232, 56]];
 
@@ -19,7 +19,7 @@ function shade(part) {
 }
 
 export function sweepPanel() {
-  const { variables, sizes, counted, quantities } = data.sweep;
+  const { variables, sizes, counted, fits, quantities } = data.sweep;
   const two = variables.length === 2;
   const shapeOf = () => (state.shape === "curves" ? "curves" : "heat");
   const quantity = () => quantities.find((one) => one.name === state.qty) ?? quantities[0];
@@ -44,12 +44,9 @@ export function sweepPanel() {
     const { amounts, bands, unit, title } = quantity();
     const known = sizes.map((_, place) => place).filter((place) => amounts[place] > 0);
     const all = known.flatMap((place) => [amounts[place], ...(bands?.[place] ?? [])]);
-    const [lowX, highX] = [Math.min(...sizes.map((size) => size[0])), Math.max(...sizes.map((size) => size[0]))];
-    const [lowY, highY] = [Math.min(...all) / 1.3, Math.max(...all) * 1.3];
-    const between = (value, low, high, from, to) => (high > low ? from + (Math.log(value / low) / Math.log(high / low)) * (to - from) : (from + to) / 2);
-    const x = (value) => between(value, lowX, highX, PAD.left + 8, width - PAD.right - 8);
-    const y = (value) => between(value, lowY, highY, height - PAD.bottom, PAD.top);
-    const shapes = roundTicks(lowY, highY).flatMap((tick) => [line(PAD.left, y(tick), width - PAD.right, y(tick), "rule"), label(PAD.left - 6, y(tick) + 4, formatAs(unit, tick), "end")]);
+    const x = logScale(sizes.map((size) => size[0]), PAD.left + 8, width - PAD.right - 8, 1);
+    const y = logScale(all, height - PAD.bottom, PAD.top);
+    const shapes = roundTicks(...y.range, unit).flatMap((tick) => [line(PAD.left, y(tick), width - PAD.right, y(tick), "rule"), label(PAD.left - 6, y(tick) + 4, formatAs(unit, tick), "end")]);
     let before = -Infinity;
     for (const size of [...new Set(sizes.map((one) => one[0]))].sort((a, b) => a - b)) {
       shapes.push(line(x(size), PAD.top, x(size), height - PAD.bottom, "rule"));
@@ -58,7 +55,7 @@ export function sweepPanel() {
         before = x(size);
       }
     }
-    shapes.push(label((PAD.left + width) / 2, height - 6, variables[0], "middle", "strong"), label(PAD.left + 4, PAD.top + 2, title, "start", "strong"));
+    shapes.push(label((PAD.left + width) / 2, height - 6, variables[0], "middle", "strong"), label(4, PAD.top - 6, title, "start", "strong"));
     const groups = new Map();
     for (const place of known) {
       const name = two ? sizes[place][1] : 0;
@@ -77,13 +74,20 @@ export function sweepPanel() {
         const spot = { place, x: x(sizes[place][0]), y: y(amounts[place]) };
         spots.push(spot);
         shapes.push(draw("circle", { cx: spot.x, cy: spot.y, r: 3.4, fill: counted[place] ? colour : "var(--ground)", stroke: colour, "stroke-width": 1.5 }));
+        if (fits[place] === false) shapes.push(draw("path", { d: `M${spot.x - 6},${spot.y - 6}l12,12m0,-12l-12,12`, class: "over" }));
       }
     });
     legend.replaceChildren(
       ...(two ? [...groups.keys()].map((size, number) => key(`${variables[1]} ${size}`, COLOURS[number] ?? GREY)) : []),
-      make("span", { class: "faint", text: `filled: counted; hollow: by polynomials through counted points${bands ? "; the band is the 80 % interval" : ""}` }));
+      make("span", { class: "faint", text: remarks(bands) }));
     return shapes;
   }
+
+  const remarks = (bands) => [
+    ...(counted.includes(false) ? ["filled: counted; hollow: by polynomials through counted points"] : []),
+    ...(bands ? ["the band is the 80 % interval"] : []),
+    ...(fits.includes(false) ? ["crossed out: more than the device's memory"] : []),
+  ].join("; ");
 
   function heat(width, height) {
     const { amounts, unit } = quantity();
@@ -104,7 +108,7 @@ export function sweepPanel() {
     });
     columns.forEach((size, place) => shapes.push(label(PAD.left + (place + 0.5) * w, height - PAD.bottom + 14, String(size), "middle")));
     rows.forEach((size, place) => shapes.push(label(PAD.left - 6, PAD.top + (rows.length - 0.5 - place) * h + 4, String(size), "end")));
-    shapes.push(label((PAD.left + width) / 2, height - 6, variables[0], "middle", "strong"), label(4, PAD.top, variables[1], "start", "strong"));
+    shapes.push(label((PAD.left + width) / 2, height - 6, variables[0], "middle", "strong"), label(4, PAD.top - 6, variables[1], "start", "strong"));
     legend.replaceChildren(make("span", { class: "faint", text: `from ${formatAs(unit, Math.min(...known))} to ${formatAs(unit, Math.max(...known))}, on a logarithmic scale` }));
     return shapes;
   }
@@ -115,7 +119,7 @@ export function sweepPanel() {
     if (!spot) return hideTip();
     return showTip(event, [
       variables.map((name, axis) => `${name} ${sizes[spot.place][axis]}`).join(", "),
-      ...quantities.map((one) => `${one.title}: ${formatAs(one.unit, one.amounts[spot.place])}`), counted[spot.place] ? "counted" : "by polynomials",
+      ...quantities.map((one) => `${one.title}: ${formatAs(one.unit, one.amounts[spot.place])}`), counted[spot.place] ? "counted" : "by polynomials", ...(fits[spot.place] === false ? ["more than the device's memory"] : []),
     ]);
   });
   picture.addEventListener("pointerleave", hideTip);

@@ -3,7 +3,7 @@
 import { data, reader } from "./data.js";
 import { make } from "./dom.js";
 import { formatTime } from "./format.js";
-import { Grid, LINE, sortRows } from "./grid.js";
+import { Grid, sortRows } from "./grid.js";
 import { setTableState, tableState, whenChanged } from "./state.js";
 import { isTextual } from "./widths.js";
 
@@ -69,8 +69,6 @@ function tablePanel(place) {
     fold.textContent = `${unfolded ? "fold" : "show"} ${folded.length.toLocaleString("en-US")} rows without ${folding?.title}`;
     fold.setAttribute("aria-expanded", String(unfolded));
     filter.hidden = output.hidden = table.count <= FEW_LINES && !words.length;
-    // A short table needs no room for more.
-    grid.element.style.height = `${Math.min(rows.length * LINE + 34, 640)}px`;
     grid.show(rows);
   }
 

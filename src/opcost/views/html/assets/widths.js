@@ -69,8 +69,8 @@ export function columnsThatFit(columns, needs, room) {
 export function spreadColumns(needs, room) {
   const sum = (name) => needs.reduce((total, need) => total + need[name], 0);
   const least = sum("least");
-  // A table that scrolls in any case has room for its texts; its first column stays in sight.
-  if (least > room) return needs.map((need, place) => (place ? need.most : need.least));
+  // A table that scrolls in any case has room for its texts; its first column stays in sight beside others.
+  if (least > room) return needs.map((need, place) => (place ? need.most : Math.max(need.least, Math.min(need.most, room / 2))));
   const between = (from, to) => {
     const part = Math.min(1, (room - sum(from)) / Math.max(1, sum(to) - sum(from)));
     return needs.map((need) => need[from] + part * (need[to] - need[from]));

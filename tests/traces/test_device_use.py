@@ -14,6 +14,7 @@ from opcost.analysis.breakdown import devices
 from opcost.analysis.query import query
 from opcost.core.profile import Busy, extra_entries
 from opcost.traces.kineto.reader import read_table
+from opcost.traces.ranks import read_ranks
 
 US = 1000
 UPDATE = "Optimizer.step#SGD.step"
@@ -302,6 +303,30 @@ def test_idle_time_without_a_cause_is_reported_beside_that_with_one(tmp_path: Pa
     said = opcost.read_profile(tmp_path / "t.json").query().render(width=200).replace("\u00a0", " ")
     assert "idle 70.0 % (not known why 40.0 %, host-bound 30.0 %)" in said
     assert "3 kernels, median 10.00 µs, 1 launch, from" in said
+
+
+def test_how_far_kernels_fill_the_device_is_the_mean_over_their_time(tmp_path: Path) -> None:
+    full, thin, unsaid = kernel(1, 10, 40), kernel(2, 50, 60), kernel(3, 70, 75)
+    full["args"] |= {"est. achieved occupancy %": 80, "blocks per SM": 12.0}
+    thin["args"] |= {"est. achieved occupancy %": 20, "blocks per SM": 0.5}
+    unsaid["args"] |= {"est. achieved occupancy %": 0, "blocks per SM": "many"}
+    path = tmp_path / "rank0.json"
+    use_of(
+        [host("cpu_op", "aten::mm", 0, 9), *(launch(number, number) for number in (1, 2, 3)), full, thin, unsaid], path
+    )
+    profile = opcost.read_profile(path)
+    profile.save(tmp_path / "saved.json")
+    saved = opcost.read_profile(tmp_path / "saved.json")
+    assert saved.rows == profile.rows
+    # 30 µs with 80 % and 10 µs with 20 %; of the third the profiler does not know, which is not 0.
+    for found in (profile, saved, read_table(path).profile, read_ranks([path], cache="none")):
+        (line,) = query(found, aggregate_by="type").rows
+        assert (line.occupancy, line.blocks_per_sm) == pytest.approx(
+            ((30 * 0.8 + 10 * 0.2) / 40, (30 * 12 + 10 * 0.5) / 40)
+        )
+    assert [(k.occupancy, k.blocks_per_sm) for row in profile.rows for k in row.kernels][-1] == (None, None)
+    assert not query(profile, where="occupancy < 50%").rows
+    assert len(query(profile, where="blocks_per_sm > 9").rows) == 1
 
 
 def test_a_trace_without_shapes_says_how_to_record_them(tmp_path: Path) -> None:

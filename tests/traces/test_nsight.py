@@ -125,6 +125,23 @@ def export(path: Path, *rows: tuple[object, ...], kernels: str = KERNELS) -> Pat
     return path
 
 
+def test_blocks_for_each_multiprocessor_are_those_of_the_grid(tmp_path: Path) -> None:
+    row = (10, 30, 0, 7, 1, 1)
+    path = export(
+        tmp_path / "a.sqlite",
+        (*row, 33, 2, 4),
+        (*row, 33, None, 4),
+        kernels=f"{KERNELS}, gridX INT, gridY INT, gridZ INT",
+    )
+    assert {kernel.blocks_per_sm for kernel in opcost.read_profile(path).unattributed} == {None}
+    with sqlite3.connect(path) as base:
+        base.execute("CREATE TABLE TARGET_INFO_GPU (name TEXT, cuDevice INT, smCount INT)")
+        base.execute("INSERT INTO TARGET_INFO_GPU VALUES ('GPU', 0, 132)")
+    base.close()
+    blocks = [kernel.blocks_per_sm for kernel in opcost.read_profile(path).unattributed]
+    assert blocks == [33 * 2 * 4 / 132, None]
+
+
 def test_times_that_are_none_are_left_out_and_counted(tmp_path: Path) -> None:
     good, late = (10, 30, 0, 7, 1, 1), (2**61, 2**61 + 5, 0, 7, 1, 1)
     wrong = [("x", 5, 0, 7, 1, 1), (9, 5, 0, 7, 1, 1), (None, 5, 0, 7, 1, 1), (1.5, 5, 0, 7, 1, 1), late]

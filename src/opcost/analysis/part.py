@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from opcost.analysis.where import Dimension, QueryField
 from opcost.core.graph import TensorSpec
 from opcost.core.names import is_copy
-from opcost.core.profile import SECOND_NS, AnswerLine, Kernel, KernelUse, LineRole, Profile, ProfileRow
+from opcost.core.profile import SECOND_NS, AnswerLine, Kernel, KernelUse, LineRole, Profile, ProfileRow, weighted_mean
 from opcost.core.timeline import covered
 from opcost.errors import OpcostError, UnknownName
 from opcost.options import Measure, Side
@@ -211,7 +211,7 @@ _QUANTITIES: dict[str, tuple[Dimension, str]] = {
 """Dimension and attribute of what a part has itself."""
 _HEADERS = {
     "calls": "count", "kernels": "launches", "bytes": "memory", "host_time": "host", "launch_delay": "delay",
-    "input": "in_shapes", "output": "out_shapes", "longest_kernel": "top_kernel",
+    "input": "in_shapes", "output": "out_shapes", "longest_kernel": "top_kernel", "blocks/sm": "blocks_per_sm",
 }  # fmt: skip
 """What tables call some of them."""
 
@@ -238,6 +238,8 @@ def fields(total_ns: float | None, line_of: Callable[[Part], AnswerLine] | None 
         "bandwidth": QueryField("bytes", lambda part: rate(part.memory, part.work_ns, SECOND_NS)),
         "intensity": QueryField("count", lambda part: rate(part.computation, part.memory)),
         "share": QueryField("ratio", lambda part: rate(part.time_ns, total_ns)),
+        "occupancy": QueryField("ratio", of_line("occupancy")),
+        "blocks_per_sm": QueryField("count", of_line("blocks_per_sm")),
         "of_peak_flops": QueryField("ratio", of_line("of_peak_flops")),
         "of_peak_bandwidth": QueryField("ratio", of_line("of_peak_bandwidth")),
         "uncosted": QueryField("ratio", of_line("uncosted_share")),
@@ -336,6 +338,8 @@ def combine(
         percentiles=tuple(percentile(ordered, percent) for percent in percentiles),
         kernels=tuple(sorted(uses, key=lambda use: -use.time_ns)[:TOP_KERNELS]),
         launches=sum(part.launches for part in parts), delay_ns=delay, delay_p90_ns=delay_p90,
+        occupancy=weighted_mean((kernel.occupancy, kernel.duration_ns) for kernel in kernels),
+        blocks_per_sm=weighted_mean((kernel.blocks_per_sm, kernel.duration_ns) for kernel in kernels),
         ideal_ns=_costs([(part.ideal_ns, part.count) for part in parts], how),
         bound=max(spent, key=spent.__getitem__, default=""),
     )  # fmt: skip
@@ -405,7 +409,7 @@ def _extents(specs: Sequence[TensorSpec]) -> list[list[int]] | None:
 _ATTRIBUTES = {name: read for name, (_, read) in _QUANTITIES.items()} | {
     "per_call": "launches_per_call", "delay": "delay_ns", "delay_p90": "delay_p90_ns", "flops": "flops",
     "uncosted": "uncosted_share", "bandwidth": "bandwidth", "intensity": "intensity", "of_peak_flops": "of_peak_flops",
-    "of_peak_bandwidth": "of_peak_bandwidth", "opr_id": "id",
+    "of_peak_bandwidth": "of_peak_bandwidth", "opr_id": "id", "occupancy": "occupancy", "blocks_per_sm": "blocks_per_sm",
 }  # fmt: skip
 SORTED: dict[str, Callable[[AnswerLine], Any]] = {
     **{name: attrgetter(attribute) for name, attribute in _ATTRIBUTES.items()},

@@ -5,7 +5,7 @@ All times of a profile are integer nanoseconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -41,6 +41,10 @@ class Kernel(NamedTuple):
     """Number of executions; the duration is their sum."""
     rank: int | None = None  # of work without an operator, in a profile of many ranks; else its operator's
     spread: Sequence[int] = ()  # the duration of each execution where there are many, and it is known
+    occupancy: float | None = None
+    """Warps that ran on its multiprocessors, as a part of the most that can, as the profiler estimates it."""
+    blocks_per_sm: float | None = None
+    """Blocks of the launch for each multiprocessor; below 1 some of them had nothing to do."""
 
 
 @brief_repr
@@ -258,6 +262,10 @@ class AnswerLine:
     delay_ns: float | None = None
     """From the launch of a kernel to its beginning, the median; unknown where the trace has no launches."""
     delay_p90_ns: float | None = None
+    occupancy: float | None = None
+    """Warps on the device as a part of the most that can run, and below blocks for each multiprocessor: means over the time of
+    its kernels, as far as the trace has them."""
+    blocks_per_sm: float | None = None
     share: float | None = None
     """Of the time of the whole profile."""
     cumulative_ns: float | None = None
@@ -438,6 +446,13 @@ class Answer(Rendered):
         total = "" if self.total_ns is None else f"{format_time(round(self.total_ns))} on the {self.side}"
         by = f"by {', '.join(self.keys)}" if self.keys else ""
         return brief(self, [total, f"{len(self.rows):,} lines {by}".rstrip()], self.meta.get("source", ""))
+
+
+def weighted_mean(values: Iterable[tuple[float | None, float]]) -> float | None:
+    """The mean of what is known, by weight; none where nothing weighs anything."""
+    known = [(value, weight) for value, weight in values if value is not None]
+    whole = sum(weight for _, weight in known)
+    return sum(value * weight for value, weight in known) / whole if whole else None
 
 
 def over_runs(total: float | None, runs: int) -> float | None:

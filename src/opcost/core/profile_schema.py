@@ -29,6 +29,8 @@ class _Kernel(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     count: Number = 1
     rank: Number | None = None
     spread: _Times = ()
+    occupancy: float | None = None
+    blocks_per_sm: float | None = None
 
 
 _Columns: Any = document.stored_columns(
@@ -65,11 +67,13 @@ def _record(profile: Profile) -> _Profile:
         key = kernel[:3]
         number = kernels.number(key, lambda: texts.numbers(key))
         record: list[Any] = [number, kernel.start_ns, kernel.duration_ns]
-        many = kernel.count != 1 or kernel.rank is not None or len(kernel.spread) > 0
+        measured = kernel.occupancy is not None or kernel.blocks_per_sm is not None
+        many = kernel.count != 1 or kernel.rank is not None or len(kernel.spread) > 0 or measured
         if kernel.launched_ns is None and not kernel.why and not many:
             return record
         record += [kernel.launched_ns, texts.number(kernel.why)]
-        return [*record, kernel.count, kernel.rank, list(kernel.spread)] if many else record
+        record += [kernel.count, kernel.rank, list(kernel.spread)] if many else []
+        return [*record, kernel.occupancy, kernel.blocks_per_sm] if measured else record
 
     columns = tables.columns(profile.rows, ProfileRow._fields, TEXTS)
     columns["phase"] = list(map(document.PHASES.index, columns["phase"]))
@@ -96,6 +100,7 @@ def _read(data: _Profile) -> Profile:
             Kernel._make((
                 *entry(names, record.named, where), record.start_ns, record.duration_ns, record.launched_ns,
                 "" if record.why is None else entry(texts, record.why, where), record.count, record.rank, record.spread,
+                record.occupancy, record.blocks_per_sm,
             ))
             for record in records
         )  # fmt: skip

@@ -45,11 +45,12 @@ class LaunchColumns:
         self.faulty += 1
 
     def add_work(
-        self, name: str, queue: Location, start: object, end: object, moved: object, correlation: int = -1
-    ) -> None:
+        self, name: str, queue: Location, start: object, end: object, moved: object, correlation: int = -1,
+        blocks_per_sm: float | None = None,
+    ) -> None:  # fmt: skip
         """Add work on a device, given with its stream; `moved` are the bytes of a copy."""
         size = moved if type(moved) is int else None
-        args = Args(device=queue[0], stream=queue[1], correlation=correlation, bytes=size)
+        args = Args(device=queue[0], stream=queue[1], correlation=correlation, bytes=size, blocks_per_sm=blocks_per_sm)
         self.add(WORK, name, queue, start, end, args)
 
     def trace(self) -> Trace:

@@ -10,6 +10,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from math import prod
 from typing import Any
 from urllib.parse import quote
 
@@ -131,8 +132,13 @@ class _Export:
             between = f" ({' -> '.join(ends)})" if all(ends) else ""
             return f"Memcpy {COPIES.get(kind, 'of an unknown direction')}{between}"
 
+        gpus = self._tables.rows("TARGET_INFO_GPU", optional=("cuDevice", "smCount"))
+        multiprocessors = {gpu: count for gpu, count in gpus if type(count) is int and count > 0}
         tables: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
-            "KERNEL": (lambda name, short: self._text(name) or self._text(short), ("demangledName", "shortName")),
+            "KERNEL": (
+                lambda name, short, *_: self._text(name) or self._text(short),
+                ("demangledName", "shortName", "gridX", "gridY", "gridZ"),
+            ),
             "MEMCPY": (copy_name, ("copyKind", "srcKind", "dstKind")),
             "MEMSET": (lambda kind: f"Memset ({memory(kind)})" if memory(kind) else "Memset", ("memKind",)),
             "GRAPH_TRACE": (lambda graph: f"CUDA graph {graph}", ("graphId",)),
@@ -144,7 +150,10 @@ class _Export:
             ):
                 queue = device if type(device) is int else 0, stream if type(stream) is int else 0
                 correlation = self._correlation(_thread(process)[0], number)
-                self.launches.add_work(name_of(*named), queue, start, end, moved, correlation)
+                grid, processors = named[2:] if table == "KERNEL" else (), multiprocessors.get(device)
+                is_known = len(grid) == 3 and all(type(extent) is int for extent in grid)
+                blocks = prod(grid) / processors if is_known and processors else None
+                self.launches.add_work(name_of(*named), queue, start, end, moved, correlation, blocks)
 
 
 def _thread(identifier: object) -> tuple[int, int]:

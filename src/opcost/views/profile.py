@@ -15,11 +15,12 @@ _NAMES = ("name", "module", "kernel")
 NUMBERS = (
     "id", "count", "time_ns", "host_ns", "device_ns", "wait_ns", "share", "cumulative_ns", "computation", "flops", "memory",
     "bandwidth", "intensity", "of_peak_flops", "of_peak_bandwidth", "costed_ns", "uncosted", "uncosted_share", "launches",
-    "delay_ns", "delay_p90_ns", "ideal_ns",
+    "delay_ns", "delay_p90_ns", "ideal_ns", "occupancy", "blocks_per_sm",
 )  # fmt: skip
 """What programs get of every line, nothing rounded."""
 RANKED = (
-    "time", "share", "count", "bound", "of_peak_flops", "of_peak_bandwidth", "flops", "uncosted", "bandwidth", "cumulative",
+    "time", "share", "count", "bound", "of_peak_flops", "of_peak_bandwidth", "flops", "uncosted", "occupancy",
+    "blocks_per_sm", "bandwidth", "cumulative",
     "note", "in_shapes", "computation", "memory", "out_shapes", "intensity", "host", "device_time", "wait", "launches",
     "per_call", "delay", "delay_p90", "top_kernel",
 )  # fmt: skip
@@ -100,6 +101,8 @@ def answer_columns(answer: Answer) -> dict[str, Column]:
         Column("intensity", "ratio", "FLOP/B", of=_of("intensity"), blank=(None, 0.0)),
         Column(other_name, "time", f"{other} time", of=_of(f"{other}_ns"), blank=(None,)),
         Column("wait", "time", of=_of("wait_ns"), blank=(None,)),
+        Column("occupancy", "share", "% occupancy", of=_of("occupancy"), blank=(None,)),
+        Column("blocks_per_sm", "ratio", "blocks/SM", of=_of("blocks_per_sm"), blank=(None,)),
         Column("launches", "number", "kernels", of=_of("launches"), blank=(0, 1)),
         Column("per_call", "ratio", "kernels/call", of=_of("launches_per_call"), blank=(None, 1, "")),
         Column("delay", "time", "launch delay", of=_of("delay_ns"), blank=(None,)),

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache, partial
 from itertools import compress, groupby, islice
-from math import floor
+from math import floor, isnan, nan
 from operator import attrgetter, itemgetter, lt, not_
 from typing import Any, NamedTuple, TypeVar
 
 from opcost.core.names import is_collective, step_number
+from opcost.core.profile import weighted_mean
 from opcost.frontends.aten.results import known
 from opcost.traces.kineto.decoding import (
     ANNOTATION,
@@ -38,6 +39,7 @@ from opcost.traces.kineto.decoding import (
 )
 
 LONGS, INTS, BYTES = partial(array, "q"), partial(array, "i"), partial(array, "b")  # Empty columns of 64, 32 and 8 bits
+AMOUNTS: partial[array[float]] = partial(array, "d")  # not a number where there is none
 NONE = -1  # in a column: no value. Numbers of rows and identifiers of a trace are never below zero
 
 CALLS, LEAVES, MODULES = range(3)
@@ -122,6 +124,16 @@ class DeviceColumns:
     queue: array[int] = field(default_factory=INTS)
     correlation: array[int] = field(default_factory=LONGS)
     external: array[int] = field(default_factory=LONGS)
+    occupancy: array[float] = field(default_factory=AMOUNTS)  # in percent
+    blocks_per_sm: array[float] = field(default_factory=AMOUNTS)
+
+    def fill(self, places: Sequence[int]) -> tuple[float | None, float | None]:
+        """How far kernels filled the device, means over their time: occupancy, and blocks for each multiprocessor."""
+        occupancy, blocks = (self._mean(column, places) for column in (self.occupancy, self.blocks_per_sm))
+        return None if occupancy is None else occupancy / 100, blocks
+
+    def _mean(self, column: array[float], places: Sequence[int]) -> float | None:
+        return weighted_mean((column[place], self.duration[place]) for place in places if not isnan(column[place]))
 
 
 @dataclass(slots=True)
@@ -252,6 +264,8 @@ class Columns:
             work.external.extend(lane.external)
             work.start.extend(lane.start)
             work.duration.extend(lane.duration)
+            for column in (work.occupancy, work.blocks_per_sm):
+                column.extend([nan] * len(called))
 
     @property
     def empty(self) -> bool:
@@ -360,6 +374,8 @@ class Columns:
                 self.moved[key] = self.moved.get(key, 0) + max(_identifier(args.bytes), 0)
         columns.correlation.extend(_identifiers([args.correlation for args in arguments]))
         columns.external.extend(_identifiers([args.external for args in arguments]))
+        columns.occupancy.extend([_amount(args.occupancy) for args in arguments])
+        columns.blocks_per_sm.extend([_amount(args.blocks_per_sm) for args in arguments])
         columns.start.extend(starts)
         columns.duration.extend(durations)
 
@@ -391,6 +407,11 @@ def decoded(spelled: bytes) -> Any:
         return json.loads(spelled) if spelled else None
     except ValueError:  # also a number of thousands of digits
         return None
+
+
+def _amount(value: Number) -> float:
+    """What is above zero: the profiler writes an occupancy of 0 where it cannot tell that of a kernel, which ran."""
+    return nan if value is None or isinstance(value, str) or not 0 < value < LARGEST else float(value)
 
 
 def _identifier(value: Number) -> int:

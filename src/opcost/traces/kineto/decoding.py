@@ -45,6 +45,7 @@ _NAMES = {
     "out_elements": "Out msg nelems", "group_size": "Group size", "element": "dtype",
     "address": "Addr", "changed": "Bytes", "device_id": "Device Id", "device_type": "Device Type",
     "allocated": "Total Allocated", "reserved": "Total Reserved", "task": "Task Type",
+    "occupancy": "est. achieved occupancy %", "blocks_per_sm": "blocks per SM",
 }  # fmt: skip
 """Our names of arguments, and the trace's."""
 
@@ -72,6 +73,8 @@ class Args(msgspec.Struct, gc=False, rename=_NAMES):
     correlation: Number = ABSENT  # what links a call of the device's runtime to the work that it launched
     kernel: Raw = NOTHING  # the name of the launched kernel, which ROCm writes
     bytes: Number = None
+    occupancy: Number = None  # in percent
+    blocks_per_sm: Number = None
 
 
 class MemoryArgs(Args, gc=False, rename=_NAMES):

@@ -37,28 +37,31 @@ class TraceTable(NamedTuple):
 def table_of(trace: Trace) -> TraceTable:
     """The table of a trace."""
     work, rank = trace.columns.device, trace.written_rank
-    unattributed: defaultdict[tuple[int, int, int], array[int]] = defaultdict(partial(array, "q"))
+    unattributed: defaultdict[tuple[int, int, int], array[int]] = defaultdict(partial(array, "i"))
     for place, reason in trace.unowned():
-        unattributed[work.name[place], work.queue[place], reason].append(work.duration[place])
+        unattributed[work.name[place], work.queue[place], reason].append(place)
     rows, host = _grouped_rows(trace)
     collectives = collectives_of(trace)
     alike = "each row is a group of all executions of an operator with the same arguments and module"
     profile = Profile(
         meta=trace.meta, rows=tuple(rows),
         unattributed=tuple(
-            _kernel(trace, name, queue, durations)._replace(why=REASONS.get(reason, ""), rank=rank)
-            for (name, queue, reason), durations in unattributed.items()
+            _kernel(trace, name, queue, places)._replace(why=REASONS.get(reason, ""), rank=rank)
+            for (name, queue, reason), places in unattributed.items()
         ),
         wall_ns=trace.wall_ns, notes=(*trace.notes(), Note(GROUPED, alike)), extra=extra_of(trace, collectives),
     )  # fmt: skip
     return TraceTable(profile, rank, host, collectives)
 
 
-def _kernel(trace: Trace, name: int, queue: int, durations: array[int]) -> Kernel:
+def _kernel(trace: Trace, name: int, queue: int, places: array[int]) -> Kernel:
     """All executions of a kernel on one stream."""
-    count = len(durations)
+    work, count = trace.columns.device, len(places)
+    durations = array("q", [work.duration[place] for place in places])
     where = trace.kernel_names[name], *trace.queues[queue]
-    return Kernel(*where, 0, sum(durations), count=count, spread=durations if count > 1 else ())
+    occupancy, blocks = work.fill(places)
+    spread = durations if count > 1 else ()
+    return Kernel(*where, 0, sum(durations), count=count, spread=spread, occupancy=occupancy, blocks_per_sm=blocks)
 
 
 def _grouped_rows(trace: Trace) -> tuple[list[ProfileRow], list[array[int]]]:
@@ -81,12 +84,12 @@ def _grouped_rows(trace: Trace) -> tuple[list[ProfileRow], list[array[int]]]:
     for number in {group_of[row] for row in trace.joined}:
         members[number] = array("i", [row for row in members[number] if row not in trace.joined])
     work = trace.columns.device
-    launched: defaultdict[tuple[int, int, int], array[int]] = defaultdict(partial(array, "q"))
+    launched: defaultdict[tuple[int, int, int], array[int]] = defaultdict(partial(array, "i"))
     for place, owner in trace.owned():
-        launched[group_of[owner], work.name[place], work.queue[place]].append(work.duration[place])
+        launched[group_of[owner], work.name[place], work.queue[place]].append(place)
     kernels: list[list[Kernel]] = [[] for _ in members]
-    for (number, name, queue), durations in launched.items():
-        kernels[number].append(_kernel(trace, name, queue, durations))
+    for (number, name, queue), places in launched.items():
+        kernels[number].append(_kernel(trace, name, queue, places))
     found: list[ProfileRow] = []
     host: list[array[int]] = []
     for (_, _, _, step, _, _), own, launches in zip(numbers, members, kernels, strict=True):

@@ -213,6 +213,7 @@ class Trace:
     def kernel(self, place: int) -> Kernel:
         work, owner = self.columns.device, self.owner[place]
         launch = None if owner == Unowned.GRAPH else self.launched_at(place)
+        occupancy, blocks = work.fill([place])
         return Kernel(
             self.kernel_names[work.name[place]],
             *self.queues[work.queue[place]],
@@ -220,6 +221,8 @@ class Trace:
             work.duration[place],
             None if launch is None else self.base_ns + launch,
             REASONS.get(owner, ""),
+            occupancy=occupancy,
+            blocks_per_sm=blocks,
         )
 
     def executions(self) -> tuple[ProfileRow, ...]:

@@ -30,7 +30,7 @@ _EXTRA = {
 }  # fmt: skip
 """What rows are that have an entry of a profile's `extra` whole, and under which name it is there."""
 
-CACHE_VERSION = "13"  # changed whenever the columns or the way to them change, so that old caches are not used
+CACHE_VERSION = "14"  # changed whenever the columns or the way to them change, so that old caches are not used
 
 TEXTS = ("what", "type", "kind", "module", "phase", "provider", "device", "stream", "ins", "outs", "attrs", "source")
 NUMBERS = (
@@ -114,7 +114,9 @@ def _of_profile(profile: Profile) -> Iterator[dict[str, Any]]:
 
 
 def _of_kernel(kernel: Kernel) -> dict[str, Any]:
+    fill = {"occupancy": kernel.occupancy, "blocks_per_sm": kernel.blocks_per_sm}
     found = {"type": kernel.name, "device": kernel.device, "stream": kernel.stream, "count": kernel.count}
+    found["attrs"] = json.dumps({name: value for name, value in fill.items() if value is not None})
     return {**found, "device_ns": kernel.duration_ns, **_spread(kernel.spread or [kernel.duration_ns])}
 
 
@@ -173,7 +175,8 @@ def profile_of(rows: Iterable[Mapping[str, Any]], notes: tuple[Note, ...]) -> Pr
 
 
 def _read_kernel(row: Mapping[str, Any]) -> Kernel:
-    return Kernel(row["type"], row["device"], row["stream"], 0, row["device_ns"], count=row["count"])
+    fill = json.loads(row["attrs"])
+    return Kernel(row["type"], row["device"], row["stream"], 0, row["device_ns"], count=row["count"], **fill)
 
 
 def _read_specs(text: str) -> tuple[TensorSpec, ...]:

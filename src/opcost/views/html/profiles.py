@@ -8,7 +8,7 @@ from opcost.core.devices import named_by_driver
 from opcost.core.escaping import printable
 from opcost.core.graph import FLOPS_PER_MAC, note_texts
 from opcost.core.names import step_number
-from opcost.core.profile import Answer, AnswerLine, Kernel, Profile, ProfileRow
+from opcost.core.profile import Answer, AnswerLine, Kernel, Profile, ProfileRow, weighted_mean
 from opcost.core.sheet import Section
 from opcost.core.timeline import Span, checked_lanes, kernel_sort, lane_title, lanes_as_columns, nested, thinned_lanes
 from opcost.errors import some
@@ -166,14 +166,19 @@ def _operators(rows: Sequence[ProfileRow], leaves: Sequence[int], side: str) -> 
     """One line for all executions of an operator with the same shapes, those with the most time first."""
     found: dict[tuple[int, Any], list[Any]] = {}
     for row, leaf in zip(rows, leaves, strict=True):
-        line = found.setdefault((leaf, row.ins), [row, leaf, 0, 0])
+        line = found.setdefault((leaf, row.ins), [row, leaf, 0, 0, []])
         line[2] += row.count
         line[3] += (row.device_ns if side == "device" else row.host_self_ns) or 0
+        line[4] += row.kernels
     if not found:
         return None
-    first, nodes, calls, times = zip(*sorted(found.values(), key=lambda line: -line[3]), strict=True)
+    first, nodes, calls, times, kernels = zip(*sorted(found.values(), key=lambda line: -line[3]), strict=True)
     costs = [row.cost for row in first]
     phases = [row.phase for row in first]
+    fills = [
+        (name, title, unit, [weighted_mean((getattr(one, name), one.duration_ns) for one in own) for own in kernels])
+        for name, title, unit in (("occupancy", "occupancy", "share"), ("blocks_per_sm", "blocks/SM", "ratio"))
+    ]
     return {
         "count": len(first),
         "module": list(nodes),
@@ -185,6 +190,7 @@ def _operators(rows: Sequence[ProfileRow], leaves: Sequence[int], side: str) -> 
             column_of("time", "of one call", "time", [time / count for time, count in zip(times, calls, strict=True)]),
             column_of("flops", "FLOPs of one", "count", [cost and cost.flops for cost in costs]),
             column_of("bytes", "bytes of one", "bytes", [cost and moved(cost) for cost in costs]),
+            *(column_of(name, title, unit, values) for name, title, unit, values in fills if any(values)),
             column_of("ins", "input", "shapes", [shapes_of(row.ins) for row in first]),
             column_of("dtype", "", "text", [row.ins[0].dtype if row.ins else "" for row in first]),
             *([column_of("phase", "phase", "text", phases)] if {*phases} != {"forward"} else []),

@@ -31,7 +31,7 @@ def test_a_click_on_a_heading_chooses_the_source_to_compare_with(show: Show) -> 
     # From four's 300 parameters and 500 MACs.
     assert changes(page, "grid", 0) == ["-66.7 %", "-33.3 %", "+33.3 %"]
     assert changes(page, "grid", 1) == ["+100.0 %", "+700.0 %", "+300.0 %"]
-    assert page.get_by_role("grid").get_by_role("button", name="four (baseline)").count() == 1
+    assert page.get_by_role("grid").get_by_role("button", name="◆ four").count() == 1
     # The module is in the others alone.
     module = page.get_by_role("treegrid").locator("tbody tr[data-place]").first
     assert module.locator("td").all_inner_texts().count("added") == 3
@@ -77,3 +77,22 @@ def test_two_sources_have_differences_in_amounts_too_and_no_points(show: Show) -
     page = show(two.render("html"))
     assert changes(page, "grid", 0) == ["+2.00 K", "+200.0 %"]
     assert page.locator("[aria-label='Scatter']").count() == 0
+
+
+def test_modules_of_the_baseline_come_first_and_bars_are_equally_wide(show: Show) -> None:
+    amounts = {"early": (0, 5), "late": (7, 9)}
+    entries = tuple(
+        Entry(
+            part="module", name=name, quantity=QUANTITIES["macs"],
+            amounts=found, present=(name == "late", True), partial=(False, False),
+        )
+        for name, found in amounts.items()
+    )  # fmt: skip
+    sources = (Compared(label="a", facts={}), Compared(label="another of a long name", facts={}))
+    page = show(Comparison(sources=sources, entries=entries).render("html"))
+    modules = page.get_by_role("treegrid")
+    assert modules.locator(".name").all_inner_texts() == ["late", "early"]
+    widths = modules.locator("td.bar").evaluate_all("all => all.map((one) => Math.round(one.offsetWidth))")
+    assert len(set(widths)) == 1
+    page.get_by_role("button", name="another of a long name").first.click()
+    expect(modules.locator(".name").first).to_have_text("late")

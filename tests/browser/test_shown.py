@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from page_subjects import BLOCKS, many, page_of, profile, report, stack
+from page_subjects import BLOCKS, checkpoint, many, page_of, profile, report, stack
 from playwright.sync_api import expect
 
 from opcost.core.units import format_count
@@ -177,6 +177,59 @@ def test_a_kind_has_one_colour_in_every_view(show: Show) -> None:
         colours.append(legend.locator("i").evaluate_all("all => all.map(one => one.style.background)"))
     assert colours[0] == colours[1] == colours[2]
     assert len(set(colours[0])) == 3
+
+
+def test_modules_and_operators_have_the_colour_of_their_kind(show: Show) -> None:
+    page = show(HTML.render(stack()))
+    squares = "all => Object.fromEntries(all.map((one) => [one.parentElement.textContent.trim(), getComputedStyle(one).color]))"
+    legend = page.locator("#view-map").get_by_role("group", name="Kinds of operators").locator("i")
+    of_kind = dict(
+        zip(
+            ("matmul", "attention", "normalization"),
+            legend.evaluate_all("all => all.map((one) => getComputedStyle(one).backgroundColor)"),
+            strict=True,
+        )
+    )
+    # In a block, `mix` is attention and most of `out` a product; lines that open have none.
+    found = page.locator(".tree .fold.square").evaluate_all(squares)
+    assert [(name.split()[0], colour) for name, colour in found.items()] == [
+        ("mix", of_kind["attention"]), ("out", of_kind["matmul"]),
+    ]  # fmt: skip
+    page.get_by_role("tab", name="Operators").click()
+    operators = page.locator("#view-operators .fold.square").evaluate_all(squares)
+    assert [operators[str(n)] for n in (1, 2, 3)] == [
+        of_kind[kind] for kind in ("attention", "matmul", "normalization")
+    ]
+    page.locator("#view-operators .fold.square").nth(1).click()
+    assert page.locator(".details h2").inner_text() == "operator 2"
+
+
+def test_an_entry_of_a_module_shows_it_alone(show: Show) -> None:
+    page = show(HTML.render(report()))
+    page.get_by_role("button", name="by module").click()
+    legend = page.locator("#view-map").get_by_role("group", name="Colours of the map")
+    assert legend.inner_text().split() == ["block0", "block1", "block2", "block3"]
+    assert not page.locator(".trail").is_visible()
+    entry = legend.get_by_role("button", name="block2")
+    entry.focus()
+    page.keyboard.press("Enter")
+    assert page.locator(".trail [aria-current]").inner_text() == "block2"
+    assert page.locator("#view-map .area.inner").count() == 1
+    assert entry.get_attribute("aria-pressed") == "true"
+    page.keyboard.press("Enter")
+    assert page.locator("#view-map .area.inner").count() == 1 + 4
+    assert entry.get_attribute("aria-pressed") == "false"
+
+
+def test_a_checkpoint_of_one_type_is_coloured_by_module(show: Show) -> None:
+    legend = ("#view-map", {"role": "group", "name": "Colours of the map"})
+    page = show(checkpoint().render("html"))
+    assert page.locator(legend[0]).get_by_role(**legend[1]).inner_text().split() == ["part0", "part1", "part2"]
+    page.get_by_role("button", name="by type").click()
+    page.locator(legend[0]).get_by_role(**legend[1]).get_by_role("button", name="type").click()
+    # All three tensors are of it.
+    expect(page.locator("#view-map .area.hit")).to_have_count(3)
+    assert page.get_by_label("Find a").first.input_value() == "type:type"
 
 
 def test_labels_of_the_map_do_not_overlap_and_stay_in_their_areas(show: Show) -> None:

@@ -33,18 +33,24 @@ export function key(title, colour) {
   return make("span", { class: "key" }, make("i", { style: { background: colour } }), title);
 }
 
-// These families as buttons: a click shows operators of that family alone, another one all again.
+// An entry of a legend that filters: a click shows what has this colour alone, another one all again.
+export function legendButton(title, colour, act) {
+  const remark = `Show ${title} alone, or all again`;
+  return make("button", { type: "button", class: "key", "data-title": title, title: remark, on: { click: act } }, make("i", { style: { background: colour } }), title);
+}
+
+export function press(legend, chosen) {
+  for (const button of legend.querySelectorAll("button")) button.setAttribute("aria-pressed", String(chosen(button.dataset.title)));
+}
+
+// Families of operators as such entries.
 export function familyLegend(families) {
   const among = new Set(families);
   const element = make("div", { class: "legend", role: "group", "aria-label": "Kinds of operators" },
-    ...[...FAMILIES].filter(([family]) => among.has(family)).map(([family, colour]) => make("button", {
-      type: "button", class: "key", "data-family": family, title: `Show ${family} alone, or all again`,
-      on: { click: () => setState({ kind: state.kind === family ? "" : family }) },
-    }, make("i", { style: { background: colour } }), family)));
-  const press = () => {
-    for (const button of element.children) button.setAttribute("aria-pressed", String(button.dataset.family === state.kind));
-  };
-  whenChanged((names) => names.has("kind") && press());
-  press();
+    ...[...FAMILIES].filter(([family]) => among.has(family))
+      .map(([family, colour]) => legendButton(family, colour, () => setState({ kind: state.kind === family ? "" : family }))));
+  const show = () => press(element, (family) => family === state.kind);
+  whenChanged((names) => names.has("kind") && show());
+  show();
   return element;
 }

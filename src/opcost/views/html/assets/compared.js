@@ -31,13 +31,13 @@ function sourceColumns(read, unitOf, cellOf) {
   };
   const most = (row) => Math.max(1, ...read(row).map((amount) => amount ?? 0));
   return data.compared.sources.flatMap((label, place) => [
-    { name: `source${place}`, title: titleOf(place), unit: "number", remark: label, of: (row) => cellOf(row, place), part: (row) => (read(row)[place] ?? 0) / most(row) },
+    { name: `source${place}`, title: titleOf(place), unit: "number", isAlike: true, remark: label, of: (row) => cellOf(row, place), part: (row) => (read(row)[place] ?? 0) / most(row) },
     ...(data.compared.sources.length > MOST_DIFFERENCES ? [] : [{ name: `difference${place}`, title: "difference", unit: "number", of: difference(place) }]),
     { name: `change${place}`, title: "change", unit: "share", of: relative(place) },
   ]);
 }
 
-const titleOf = (place) => `${data.compared.sources[place].split("/").at(-1)}${place === baseline() ? " (baseline)" : ""}`;
+const titleOf = (place) => `${place === baseline() ? "◆ " : ""}${data.compared.sources[place].split("/").at(-1)}`;
 
 // All but the differences of the baseline from itself.
 const shownColumns = (columns) => new Set(columns.map((column) => column.name).filter((name) => ![`difference${baseline()}`, `change${baseline()}`].includes(name)));
@@ -78,7 +78,7 @@ export function totalsPanel() {
   show();
   whenChanged((names) => (names.has("bytes") || names.has("base")) && show());
   return make("section", { class: "panel table compared", "aria-label": "Totals" },
-    make("div", { class: "tools" }, make("h2", { text: "Totals" }), make("span", { class: "faint", text: "a click on a source compares the others with it" }), grid.copyButtons()), grid.element, stack);
+    make("div", { class: "tools" }, make("h2", { text: "Totals" }), make("span", { class: "faint", text: "differences are from ◆; a click on another source compares with it" }), grid.copyButtons()), grid.element, stack);
 }
 
 export function comparedModulesPanel() {
@@ -123,7 +123,8 @@ export function comparedModulesPanel() {
   function show() {
     const column = columns.find((one) => one.name === state.csort.slice(1));
     const rising = state.csort[0] === "+";
-    const ordered = (rows) => (column ? sortRows(rows, column, rising) : rows);
+    const isThere = (row) => read(row)[baseline()] !== null;
+    const ordered = (rows) => (column ? sortRows(rows, column, rising) : [...rows.filter(isThere), ...rows.filter((row) => !isThere(row))]);
     const now = opened();
     onlyChanged.checked = Boolean(state.changed);
     grid.markSort(column?.name, rising);

@@ -44,9 +44,11 @@ export function sortRows(rows, column, rising) {
 }
 
 // A column may have: `part` (a bar), `mark` (its text changed), `rank` (shown while there is room), `brief` (its place below the
-// name on a narrow screen), `beside` (no column, but this text after the name), `full` (the name in full).
+// name on a narrow screen), `beside` (no column, but this text after the name), `full` (the name in full),
+// `isAlike` (as wide as all others that are).
 // `owner` may have: all rows that there can be, level(row), opened(row) -> true, false or null, toggle(row), select(row),
-// isChosen(row), roleOf(row), run(row) -> { text, title, act } of a button beside the name, sort(name), columns() -> names or null.
+// isChosen(row), roleOf(row), run(row) -> { text, title, act } of a button beside the name, sort(name), columns() -> names or null,
+// colour(row) of a square before the name of a line that does not open.
 export class Grid {
   constructor(label, columns, owner = {}) {
     this.label = label;
@@ -54,6 +56,7 @@ export class Grid {
     this.owner = owner;
     this.rows = [];
     this.first = -1;
+    this.hasFold = Boolean(owner.level || owner.colour);
     this.sorted = ["", false];
     this.needs = null;
     this.line = LINE;
@@ -126,6 +129,10 @@ export class Grid {
     const titled = titles.map((title) => this.ruler.of(...title));
     // Names of lines that are not opened yet may be long without end; what else they have is short.
     this.needs = this.needed(this.every, (place) => (place ? all : seen), titled);
+    // Bars of one scale are compared with each other.
+    const alike = this.needs.filter((_, place) => this.every[place].isAlike);
+    const widest = Math.max(...alike.map((need) => need.whole));
+    for (const need of alike) Object.assign(need, { least: widest, most: widest, whole: widest });
   }
 
   needed(columns, rowsOf, titles) {
@@ -152,7 +159,7 @@ export class Grid {
   }
 
   indent(row) {
-    return this.owner.level ? FOLD + INDENT * this.owner.level(row) : 0;
+    return (this.hasFold ? FOLD : 0) + (this.owner.level ? INDENT * this.owner.level(row) : 0);
   }
 
   // Which columns there is room for, and how wide they are.
@@ -263,7 +270,7 @@ export class Grid {
 
   blank() {
     const [name, ...others] = this.columns;
-    const fold = this.owner.level ? make("span", { class: "fold", "aria-hidden": "true" }) : null;
+    const fold = this.hasFold ? make("span", { class: "fold", "aria-hidden": "true" }) : null;
     const run = this.owner.run ? make("button", { type: "button", class: "run" }) : null;
     const besides = this.every.filter((column) => column.beside).map(() => make("span", { class: "beside" }));
     return make("tr", { role: "row" },
@@ -306,7 +313,13 @@ export class Grid {
       const level = owner.level(row);
       if (this.line === TWO_LINES) line.style.paddingLeft = `${FOLD + 6 + INDENT * Math.min(level, DEEPEST)}px`;
       else cell.style.paddingLeft = `${6 + INDENT * level}px`;
-      parts.shift().textContent = opened === null ? "" : opened ? "▾" : "▸";
+    }
+    if (this.hasFold) {
+      const fold = parts.shift();
+      const colour = opened === null ? owner.colour?.(row) : null;
+      fold.textContent = opened === null ? "" : opened ? "▾" : "▸";
+      fold.classList.toggle("square", Boolean(colour));
+      fold.style.color = colour ?? "";
     }
     parts.shift().textContent = text;
     if (owner.run) {
@@ -327,7 +340,7 @@ export class Grid {
     const line = event.target.closest("tr[data-place]");
     if (!line) return;
     const row = this.rows[Number(line.dataset.place)];
-    if (event.target.classList.contains("fold")) this.owner.toggle?.(row);
+    if (event.target.classList.contains("fold") && (this.owner.opened?.(row) ?? null) !== null) this.owner.toggle(row);
     else if (event.target.classList.contains("run")) this.owner.run(row).act();
     else this.choose(row);
   }

@@ -1,8 +1,8 @@
 // Treemap or icicle of the tree by a chosen quantity; a click chooses, a double click or Enter zooms.
 
 import { icicleAreas, treemapAreas } from "./areas.js";
-import { colourOf, familyLegend, GREY, key, rankedColours } from "./colours.js";
-import { isWithin, ops, quantityOf, tree } from "./data.js";
+import { colourOf, familyLegend, GREY, key, legendButton, press, rankedColours } from "./colours.js";
+import { data, isWithin, ops, quantityOf, tree } from "./data.js";
 import { announce, chooser, draw, hideTip, make, showTip, switcher } from "./dom.js";
 import { formatAs, formatShare } from "./format.js";
 import { detailLines } from "./modules.js";
@@ -19,6 +19,7 @@ const LEAST_LETTERS = 3;
 const LOWEST = 20;
 const HIGHEST = 32;
 const SHAPES = ["treemap", "icicle"];
+const COLOURINGS = ["kind", "module"];
 
 export function mapPanel() {
   const sized = tree.quantities.filter((quantity) => quantity.name !== tree.partial && tree.total[quantity.name][0] > 0);
@@ -29,17 +30,20 @@ export function mapPanel() {
   const usualShape = quantityOf(usual)?.unit === "time" ? "icicle" : "treemap";
   const shapeOf = () => (SHAPES.includes(state.shape) ? state.shape : usualShape);
   const shapes = switcher("Shape", SHAPES.map((shape) => [shape, shape]), shapeOf(), (shape) => setState({ shape }));
-  // Without operators, as of a checkpoint, what is below the modules has types.
-  const colouring = switcher("Colour by", [["", ops ? "by kind" : "by type"], ["module", "by module"]], state.colour, (colour) => setState({ colour }));
+  // Without operators, as of a checkpoint, what is below the modules has types; one type for all of it tells nothing.
+  const usualColour = ops || new Set(data.tree.type.at.filter((_, node) => !tree.children[node].length)).size > 1 ? "kind" : "module";
+  const colourBy = () => (COLOURINGS.includes(state.colour) ? state.colour : usualColour);
+  const colouring = switcher("Colour by", COLOURINGS.map((one) => [one, `by ${one === "kind" && !ops ? "type" : one}`]), colourBy(), (colour) => setState({ colour }));
   const merge = make("button", { type: "button", class: "plain", text: "merge repeated blocks", on: { click: foldAll } });
   const trail = make("nav", { class: "trail", "aria-label": "Where the map is" });
   const kinds = familyLegend(choicesOf("kind"));
-  const legend = make("div", { class: "legend" });
+  const legend = make("div", { class: "legend", role: "group", "aria-label": "Colours of the map" });
   const sum = make("p", { class: "faint" });
   const picture = draw("svg", { class: "map", role: "group", tabindex: "0", "aria-label": "Map of the tree; arrows move, Enter zooms, Escape zooms out, plus and minus unfold and merge repeated blocks" });
   const frame = make("div", { class: "picture" }, picture);
   const pen = document.createElement("canvas").getContext("2d");
-  const parts = partOfEach();
+  const fork = firstFork();
+  const parts = partsBelow(fork);
 
   const root = () => (state.zoom ? shown().rep[tree.byPath.get(state.zoom) ?? 0] : 0);
   const zoom = (node) => {
@@ -49,6 +53,7 @@ export function mapPanel() {
   };
 
   let areas = [];
+  let written = "";
 
   function show() {
     if (!frame.offsetParent || !usual) return;
@@ -76,24 +81,45 @@ export function mapPanel() {
     picture.replaceChildren(...areas.map((area, place) => areaShape(area, place, { colour, at, lit, whole: total[0] })));
     merge.hidden = !state.unfold;
     sum.textContent = `${quantity.title}: ${formatAs(quantity.unit, total[top])} in all`;
+    trail.hidden = !top;
     trail.replaceChildren(...trailOf(top).map((node) =>
       make("button", { type: "button", class: "plain", text: now.label(node), "aria-current": node === top ? "true" : null, on: { click: () => zoom(node) } })));
   }
 
   // The colour of an area, and the legend of all; the areas of modules that are opened have none.
   function colours(own) {
-    const byKind = ops && !state.colour;
+    const byModule = colourBy() === "module";
+    const byKind = ops && !byModule;
     kinds.hidden = !byKind;
     legend.hidden = byKind;
     if (byKind) {
       const family = (area) => (tree.children[area.node].length && area.leaf && !area.own ? totalFamily : ownFamily)(area.node);
       return (area) => (family(area) ? colourOf(family(area)) : null);
     }
-    const keys = state.colour ? parts : Array.from({ length: tree.count }, (_, node) => tree.type(node));
+    const keys = byModule ? parts : Array.from({ length: tree.count }, (_, node) => tree.type(node));
     const ranked = rankedColours(keys, (node) => own[node]);
-    legend.replaceChildren(...[...ranked].map(([title, colour]) => key(title, colour)), key("other", GREY));
+    const [act, isChosen] = byModule ? [zoomToPart, isPartAlone] : [findType, isTypeFound];
+    const text = [colourBy(), ...ranked.keys()].join("\n");
+    // Made anew only if it is another one, so that its buttons keep the focus.
+    if (text !== written) {
+      const isMore = keys.some((title, node) => own[node] > 0 && !ranked.has(title));
+      legend.replaceChildren(...[...ranked].map(([title, colour]) => legendButton(title, colour, () => act(title))), ...(isMore ? [key("other", GREY)] : []));
+      written = text;
+    }
+    press(legend, isChosen);
     return (area) => ranked.get(keys[area.node]);
   }
+
+  // An entry shows a module alone, or lights up all that has a type.
+  const partNamed = (title) => tree.children[fork].find((node) => tree.name(node) === title);
+  const isPartAlone = (title) => root() > 0 && parts[root()] === title;
+  const zoomToPart = (title) => {
+    const node = partNamed(title);
+    if (tree.children[node].length) zoom(isPartAlone(title) ? 0 : node);
+    else choose(node);
+  };
+  const isTypeFound = (title) => state.q === `type:${title}`.toLowerCase();
+  const findType = (title) => setState({ q: isTypeFound(title) ? "" : `type:${title}`.toLowerCase() });
 
   function areaShape(area, place, { colour, at, lit, whole }) {
     const now = shown();
@@ -159,7 +185,7 @@ export function mapPanel() {
   whenChanged((names) => {
     quantities.value = chosen();
     shapes.show(shapeOf());
-    colouring.show(state.colour);
+    colouring.show(colourBy());
     // What is chosen elsewhere is brought into the picture.
     if (names.has("sel") && chosenNode() >= 0 && !isWithin(shown().rep[chosenNode()], root())) setState({ zoom: "" });
     else if (["qty", "shape", "colour", "zoom", "sel", "q", "bytes", "view", ...SHOWN_STATE].some((name) => names.has(name))) show();
@@ -167,13 +193,17 @@ export function mapPanel() {
   new ResizeObserver(show).observe(frame);
   addEventListener("beforeprint", show);
   return make("section", { class: "view", "aria-label": "Map" },
-    make("div", { class: "tools" }, make("label", { class: "faint" }, "area: ", quantities), shapes, colouring, merge, trail), frame, kinds, legend, sum);
+    make("div", { class: "tools" }, quantities, shapes, colouring, merge, trail), frame, kinds, legend, sum);
 }
 
-// The part below the first fork of the tree that a node is in; "" above it.
-function partOfEach() {
+function firstFork() {
   let fork = 0;
   while (tree.children[fork].length === 1) [fork] = tree.children[fork];
+  return fork;
+}
+
+// The part below a fork that each node is in; "" above it.
+function partsBelow(fork) {
   const parts = new Array(tree.count).fill("");
   for (let node = 1; node < tree.count; node += 1) parts[node] = tree.parent[node] === fork ? tree.name(node) : parts[tree.parent[node]];
   return parts;

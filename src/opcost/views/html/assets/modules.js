@@ -1,5 +1,6 @@
 // The tree as a table: opens and closes, sorts among siblings, finds by words, with bars and own or total amounts.
 
+import { colourOf } from "./colours.js";
 import { chosenColumns, columnChooser } from "./columns.js";
 import { isPartial, quantityOf, tree } from "./data.js";
 import { chooser, make, switcher } from "./dom.js";
@@ -8,7 +9,7 @@ import { Grid, sortRows } from "./grid.js";
 import { keepOpened, levels, openedModules, openTo, openToLevel } from "./opening.js";
 import { hitLines, hits, isHit, searchField } from "./search.js";
 import { chosenNode, choose } from "./selection.js";
-import { beginsRun, fold, isUnfolded, shown, SHOWN_STATE, unfold } from "./shown.js";
+import { beginsRun, fold, isUnfolded, ownFamily, shown, SHOWN_STATE, unfold } from "./shown.js";
 import { setState, state, whenChanged } from "./state.js";
 import { isTextual } from "./widths.js";
 
@@ -85,6 +86,7 @@ export function treePanel() {
     isChosen: (node) => node === chosenLine(),
     roleOf: (node) => [isPartial(node) ? "partial" : "", state.q && isHit(node) ? "hit" : state.q || shown().isEmpty(node) ? "dim" : ""].filter(Boolean).join(" "),
     run: runButton,
+    colour: (node) => (ownFamily(node) ? colourOf(ownFamily(node)) : null),
     sort: (name) => {
       const [was, rising] = sorting();
       const next = name === was ? !rising : isTextual(columns.find((column) => column.name === name));

@@ -1,11 +1,12 @@
 // Every operator on a line of its own: all of them, or those of the module that is chosen.
 
+import { colourOf } from "./colours.js";
 import { chosenColumns, columnChooser } from "./columns.js";
 import { isWithin, ops, tree } from "./data.js";
 import { make } from "./dom.js";
 import { Grid, sortRows } from "./grid.js";
 import { chosenNode, chosenOperator, chooseOperator } from "./selection.js";
-import { isFiltered, isShownOp, shown, SHOWN_STATE } from "./shown.js";
+import { familyOfOperator, isFiltered, isShownOp, shown, SHOWN_STATE } from "./shown.js";
 import { setState, state, whenChanged } from "./state.js";
 import { isTextual } from "./widths.js";
 
@@ -23,6 +24,7 @@ export function operatorsPanel() {
   const texts = columns.filter(isTextual);
   const grid = new Grid("operators", columns, {
     columns: () => chosenColumns("ocols"),
+    colour: (row) => colourOf(familyOfOperator(row)),
     select: chooseOperator,
     isChosen: (row) => row === chosenOperator(),
     roleOf: (row) => (ops.of.flops?.(row) === null ? "partial" : ""),

@@ -34,7 +34,7 @@ export function choicesOf(name) {
 }
 
 // The family with the most work among the operators of a node itself, and among all below it; "" without operators.
-export const ownFamily = (node) => dominant().own[node];
+export const ownFamily = (node) => (ops ? dominant().own[node] : "");
 
 export const totalFamily = (node) => dominant().total[node];
 

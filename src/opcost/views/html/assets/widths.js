@@ -39,8 +39,8 @@ export class Ruler {
   }
 }
 
-// What a column needs for its title and texts of these widths: all of it if they are numbers. A few long texts do not widen it,
-// and what is beside a name gives way to other columns.
+// What a column needs for its title and texts of these widths: all of it if they are numbers. A few long texts do not widen it
+// unless they are names, and what is beside a name gives way to other columns.
 export function needOf(column, title, widths, names = widths) {
   const padded = (width) => Math.ceil(width) + PADDING;
   const rising = (all) => [title, ...all].sort((a, b) => a - b);
@@ -48,7 +48,8 @@ export function needOf(column, title, widths, names = widths) {
   if (!isTextual(column)) return { least: whole, most: whole, whole };
   const limits = TEXTS[column.unit];
   const least = Math.max(padded(title), Math.min(column.least ?? limits.least, padded(rising(names).at(-1))));
-  return { least, most: Math.max(least, Math.min(column.most ?? limits.most, padded(rising(widths)[Math.ceil(MOSTLY * widths.length)]))), whole };
+  const wide = column.unit === "name" ? whole : padded(rising(widths)[Math.ceil(MOSTLY * widths.length)]);
+  return { least, most: Math.max(least, Math.min(column.most ?? limits.most, wide)), whole };
 }
 
 // Columns by `rank` as there is room, those without a rank in any case; `needs` belong to the columns. Those of high rank

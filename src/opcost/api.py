@@ -16,7 +16,7 @@ from opcost.core.devices import device as find_device
 from opcost.core.files import keep_pipes
 from opcost.core.graph import Graph, Note
 from opcost.core.interrupts import garbage_collector_paused
-from opcost.core.option import Mode, Sizes, Step, Text, changed, declared, filled, takes, usual_mode
+from opcost.core.option import Lora, Mode, Sizes, Step, Text, Tuning, changed, declared, filled, takes, usual_mode
 from opcost.core.plugin import faults_attributed
 from opcost.core.profile import Answer
 from opcost.core.progress import sharing
@@ -54,7 +54,8 @@ def count(source: Any, inputs: Any = None, **options: Unpack[Counting]) -> Repor
     A language model of transformers is counted with `prefill=1024` on a prompt, with `decode=1, cache=4096` on the next token
     against a cache, which is an input and no work. `precision` casts the model and all inputs ("bfloat16"), or runs forward under
     autocast ("bf16-mixed"). `backward=True` adds the backward pass, `optimizer="adamw"` also the update; `checkpoint="blocks.*"`
-    recomputes activations, `accumulate=4` counts four passes and one update. No data is needed; a model whose control flow
+    recomputes activations, `accumulate=4` counts four passes and one update; `freeze="model.*"` trains only the rest, and
+    `lora="r=16,targets=q_proj,v_proj"` only adapters. No data is needed; a model whose control flow
     depends on float values is run on its own weights, and a note says why. `device="h200"` gives memory as the allocator and the
     kernels of that GPU need it. `rules={"library::operator": rule}` adds cost rules. docs/options.md lists every option.
     """
@@ -67,11 +68,12 @@ def count(source: Any, inputs: Any = None, **options: Unpack[Counting]) -> Repor
     if precision.dtype is not None and given.dtype is not None:
         raise InputError("dtype and precision both name an element type", hint="give one of them")
     cache_dtype = None if given.cache_dtype is None else parse_dtype(given.cache_dtype)
-    patterns = (given.checkpoint,) if isinstance(given.checkpoint, str) else tuple(given.checkpoint)
+    patterns, frozen = ((each,) if isinstance(each, str) else tuple(each) for each in (given.checkpoint, given.freeze))
     counted = CountOptions(
         **_of_model(given, inputs), precision=precision, optimizer=given.optimizer, real=given.real,
         text=Text(given.prefill, given.decode, given.cache, given.static, cache_dtype),
-        step=Step(patterns, given.accumulate, given.zero_grad), as_on_gpu=given.device is not None,
+        step=Step(patterns, given.accumulate, given.zero_grad), tuning=Tuning(frozen, Lora.of(given.lora)),
+        as_on_gpu=given.device is not None,
     )  # fmt: skip
     if precision.dtype is not None:
         counted = replace(counted, dtype=precision.dtype)

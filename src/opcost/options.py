@@ -98,6 +98,12 @@ class Costing(OfModel, total=False):
     zero_grad: Annotated[ZeroGrad, Option(
         "Gradients after the update: freed (none), or kept as zeros.", STEP, default="none")]
     step: Annotated[Step | None, _python('The four options above as one value: `opcost.Step(optimizer="adamw")`.')]
+    freeze: Annotated[str | Sequence[str], Option(
+        "Do not train the modules and parameters whose path matches, such as 'model.*'. May be repeated.", STEP, "PATTERN",
+        default=(), typed=tuple[str, ...])]
+    lora: Annotated[str | Mapping[str, Any] | None, Option(
+        "Train only low-rank adapters of these linear layers: r=16,targets=q_proj,v_proj; alpha=32 scales them.", STEP,
+        "r=N,targets=NAME", typed=str)]
     real: Annotated[bool | None, Option(
         "Run on real weights and tensors, or never. Without either: only where control flow depends on float values.",
         COUNTING, negative="--no-real")]

@@ -14,7 +14,7 @@ from opcost.api import count, made_once
 from opcost.core.devices import device as find_device
 from opcost.core.graph import Memory
 from opcost.core.limits import QUANTITIES, amounts_of
-from opcost.core.option import changed, filled, plain, takes
+from opcost.core.option import Lora, changed, filled, plain, takes
 from opcost.core.progress import Rounds, sharing
 from opcost.core.report import ModuleCost, Report
 from opcost.core.results import Advice, Counted, Fit, Point, Sweep
@@ -225,7 +225,10 @@ def _described(options: Mapping[str, Any]) -> dict[str, str]:
         "shapes", "dtypes", "kwargs", "rules", "memory", "vary", "advise", "device", "calibration", "execution",
         "progress",
     )  # fmt: skip
-    return {name: str(value) for name, value in changed(Counting, plain(options)).items() if name not in own}
+    given = {name: value for name, value in changed(Counting, plain(options)).items() if name not in own}
+    if "lora" in given:
+        given["lora"] = Lora.of(given["lora"])
+    return {name: ",".join(value) if type(value) in (tuple, list) else str(value) for name, value in given.items()}
 
 
 def _notes(counts: _Counts, lowest: int, following: int) -> Iterator[str]:

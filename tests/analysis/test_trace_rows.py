@@ -419,8 +419,8 @@ def worked(*phases: str) -> Report:
             0, "float64"),
     )  # fmt: skip
     parameters: Any = [
-        SimpleNamespace(spec=TensorSpec((10,)), buffer=False),
-        SimpleNamespace(spec=TensorSpec((99,)), buffer=True),
+        SimpleNamespace(spec=TensorSpec((10,)), trainable=True, buffer=False),
+        SimpleNamespace(spec=TensorSpec((99,)), trainable=False, buffer=True),
     ]
     whole = TensorSpec((2, 3), "int64")
     inputs = (

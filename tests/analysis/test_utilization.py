@@ -51,6 +51,12 @@ def test_the_conventions_are_what_their_names_say() -> None:
     assert flops["executed"] == 3 * PRODUCTS + ATTENTION + ATTENTION * 5 // 2
     assert flops["6N"] == 6 * PARAMETERS * tokens
     assert flops["6N+attention"] == 6 * PARAMETERS * tokens + 12 * WIDTH * TOKENS * tokens
+    frozen = opcost.count(
+        Block(), shapes={"ids": (BATCH, TOKENS)}, dtypes={"ids": "int64"}, backward=True, freeze="mixed"
+    )
+    gradients = 2 * 3 * WIDTH * WIDTH * tokens  # of the frozen weight
+    assert step_flops(frozen, OWN, "6N").flops == flops["6N"] - gradients
+    assert step_flops(frozen, OWN).flops == flops["executed"] - gradients
     forward = counted(backward=False)
     assert step_flops(forward, OWN).flops == PRODUCTS + ATTENTION
     assert step_flops(forward, OWN, "2N").flops == 2 * PARAMETERS * tokens

@@ -71,3 +71,31 @@ def test_budgets_take_the_same_options(opcost_command: Callable, root: Path, tmp
     assert opcost_command("check", "--config", str(file)).code == 0
     file.write_text(file.read_text().replace(f"<{size}B", f"<{size - 1}B"))
     assert opcost_command("check", "--config", str(file)).code == 1
+
+
+def test_parts_are_frozen_and_adapters_are_trained_as_in_python(
+    opcost_command: Callable, root: Path, tmp_path: Path
+) -> None:
+    source, shapes = str(root / DECODER), "tokens:1x16:int64"
+    for words, options in (
+        (("--freeze", "blocks.0", "--freeze", "tokens"), {"freeze": ("blocks.0", "tokens")}),
+        (("--lora", "r=4,targets=qkv,alpha=8"), {"lora": {"r": 4, "targets": ["qkv"], "alpha": 8}}),
+    ):
+        path = saved(opcost_command, tmp_path / "r.json", "count", source, *TOKENS, "--optimizer", "adamw", *words)
+        by_command = opcost.load_report(path)
+        counted = opcost.count(source, shapes=shapes, set={"layers": 2}, optimizer="adamw", **options)
+        assert (by_command.totals, by_command.memory) == (counted.totals, counted.memory)
+        assert 0 < counted.totals.trainable_params < counted.totals.params
+        path = saved(opcost_command, tmp_path / "p.json", "predict", source, *TOKENS, "--optimizer", "adamw", *words)
+        predicted = opcost.predict(source, shapes=shapes, set={"layers": 2}, optimizer="adamw", **options)
+        assert [row.device_ns for row in opcost.read_profile(path).rows] == [row.device_ns for row in predicted.rows]
+
+
+def test_more_fits_where_only_adapters_are_trained(opcost_command: Callable, root: Path) -> None:
+    words = ("fit", str(root / DECODER), *TOKENS, "--optimizer", "adamw", "--memory", "1GiB", "--no-advise")
+    plain = opcost_command(*words)
+    tuned = opcost_command(*words, "--lora", "r=4,targets=qkv,up")
+    assert tuned.code == 0, tuned.err
+    assert "lora=r=4,targets=qkv,up" in tuned.out
+    largest = [int(done.out.split("batch ")[1].split()[0].replace(",", "")) for done in (plain, tuned)]
+    assert largest[0] < largest[1]

@@ -227,8 +227,8 @@ def against_peak(line: AnswerLine, device: Device, *, kind: str, dtype: str, tf3
 
 CONVENTIONS = {
     "executed": "every product that runs, recomputed ones too; 2 FLOPs for each multiply-accumulate",
-    "6N": "6 FLOPs for each parameter and token",
-    "6N+attention": "6 FLOPs for each parameter and token, and 12 for each layer, head, feature and key (PaLM)",
+    "6N": "6 FLOPs for each parameter and token, 4 for a frozen one",
+    "6N+attention": "6 FLOPs for each parameter and token (frozen: 4), and 12 for each layer, head, feature and key (PaLM)",
     "2N": "2 FLOPs for each parameter and token, of a forward pass",
     "2N+attention": "2 FLOPs for each parameter and token, and 4 for each layer, head, feature and key, of a forward pass",
 }
@@ -276,7 +276,10 @@ def step_flops(report: Report, device: Device, convention: str = "executed", *, 
             is_, right = ("a training step", "6N") if trains else ("a forward pass", "2N")
             raise InputError(f"{convention} is not the convention of {is_}", hint=f"say {right}")
         passes = 3 if trains else 1
-        flops = 2 * passes * sum(p.spec.numel for p in report.parameters if not p.buffer) * tokens_of(report)
+        parameters = [(p.spec.numel, p.trainable) for p in report.parameters if not p.buffer]
+        # A frozen weight has no gradient of its own, which is one of the three products of a training step.
+        products = sum(numel * (passes if trainable or not trains else passes - 1) for numel, trainable in parameters)
+        flops = FLOPS_PER_MAC * products * tokens_of(report)
         if convention.endswith("attention"):
             flops += passes * attention
     dtypes = tuple(sorted(by_type, key=lambda dtype: -by_type[dtype]))

@@ -1,8 +1,9 @@
-"""What names say: of kernels and copies, of collectives, of exporters' scopes, and of many layers as one line."""
+"""What names say: of kernels and copies, of collectives, of exporters' scopes, of modules, and of many layers as one line."""
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 _COPIES = ("Memcpy", "Memset", "Copy")
 _COLLECTIVES = ("nccl", "rccl")
@@ -259,3 +260,22 @@ def runs_of(ordered: Iterable[int]) -> list[list[int]]:
         else:
             runs.append([number, number])
     return runs
+
+
+# -- patterns of paths
+
+STAR = "a star matches any one name: 'layers.*'"
+
+
+def matches(path: str, pattern: str) -> bool:
+    """Whether a path ends so; a star matches a part of one name and never several."""
+    names, wanted = path.split("."), pattern.split(".")
+    return len(wanted) <= len(names) and all(map(fnmatchcase, names[-len(wanted) :], wanted))
+
+
+def starred(paths: Iterable[str]) -> list[str]:
+    """The paths, with a star in place of each number, once each."""
+    return list(dict.fromkeys(_NUMBERED.sub("*", path) for path in paths if path))
+
+
+_NUMBERED = re.compile(r"(?<![^.])\d+(?![^.])")

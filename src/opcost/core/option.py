@@ -1,6 +1,7 @@
 """What an option is, how declared options are read, and the options that travel together as one value."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, wraps
 from inspect import Parameter, Signature, signature
 from types import SimpleNamespace
@@ -167,6 +168,79 @@ class Text(NamedTuple):
         return f"decode of {self.decode} after {self.cache}{cache}"
 
 
+class Lora(NamedTuple):
+    """Low-rank adapters beside linear layers, in whose place they are trained: `lora="r=16,targets=q_proj,v_proj"`."""
+
+    r: int
+    """The rank: `B A` has the factors r x in and out x r."""
+    targets: Sequence[str]
+    """What the paths of the linear layers end in; a star matches a part of one name."""
+    alpha: float = 8
+    """The product is scaled by alpha / r."""
+
+    @classmethod
+    def of(cls, given: Any) -> "Lora | None":
+        """The adapters that a text or a mapping describes."""
+        if given is None:
+            return None
+        values = _assignments(given) if isinstance(given, str) else given
+        if not isinstance(values, Mapping):
+            raise InputError(f"lora is {given!r}, which describes no adapters", hint=_LORA_HINT)
+        if unknown := [name for name in values if name not in cls._fields]:
+            raise UnknownName("value of lora", str(unknown[0]), cls._fields)
+        if missing := [name for name in ("r", "targets") if values.get(name, "") in ("", [], ())]:
+            raise InputError(f"lora does not say {' and '.join(missing)}", hint=_LORA_HINT)
+        targets, rank, alpha = values["targets"], values["r"], values.get("alpha", 8)
+        _check_counts({"r of lora": rank})
+        if not isinstance(alpha, (int, float)) or alpha <= 0:
+            raise InputError(f"alpha of lora is {alpha!r}; it must be a number above zero")
+        return cls(rank, (targets,) if isinstance(targets, str) else tuple(targets), alpha)
+
+    def __str__(self) -> str:
+        return f"r={self.r},targets={','.join(self.targets)}" + (f",alpha={self.alpha:g}" if self.alpha != 8 else "")
+
+
+class Tuning(NamedTuple):
+    """What of a model is trained, where that is not every parameter that requires a gradient."""
+
+    freeze: tuple[str, ...] = ()
+    """Patterns of the paths of modules and parameters that are not trained."""
+    lora: Lora | None = None
+    """Adapters, which alone are trained."""
+
+    @property
+    def described(self) -> dict[str, str]:
+        """The options that were given, in words."""
+        words = {"freeze": ",".join(self.freeze), "lora": "" if self.lora is None else str(self.lora)}
+        return {name: text for name, text in words.items() if text}
+
+    def check(self) -> None:
+        """Raise for options that contradict each other."""
+        if self.freeze and self.lora is not None:
+            raise InputError("lora freezes the whole model, and freeze a part of it", hint="leave freeze out")
+
+
+_LORA_HINT = 'lora="r=16,targets=q_proj,v_proj" (on the command line --lora r=16,targets=q_proj,v_proj)'
+
+
+def _assignments(text: str) -> dict[str, Any]:
+    """`r=16,targets=q_proj,v_proj` as a mapping; a word without a name belongs to the name before it."""
+    found: dict[str, list[str]] = {}
+    for word in filter(None, map(str.strip, text.split(","))):
+        name, equals, value = map(str.strip, word.rpartition("="))
+        if not equals and not found:
+            raise InputError(f"lora is {text!r}, which describes no adapters", hint=_LORA_HINT)
+        found.setdefault(name if equals else [*found][-1], []).append(value)
+    return {name: values if name == "targets" else _number(",".join(values)) for name, values in found.items()}
+
+
+def _number(text: str) -> float | str:
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
+
+
 class Precision(NamedTuple):
     """The element types in which a model computes; None: its own."""
 
@@ -190,12 +264,16 @@ class Step(NamedTuple):
     optimizer: Any = None
     """As `opcost.count` takes it; a front end finds it in `CountOptions.optimizer`."""
 
+    @property
+    def given(self) -> list[str]:
+        """The names of what is not as usual."""
+        return [name for name, value in self._asdict().items() if value != self._field_defaults[name]]
+
     def check(self, *, backward: bool) -> None:
         """Raise for options that contradict each other."""
         _check_counts({"accumulate": self.accumulate})
         if self.zero_grad not in get_args(ZeroGrad):
             raise UnknownName("value of zero_grad", self.zero_grad, get_args(ZeroGrad))
-        if self != Step() and not backward:
-            first = next(name for name, value in self._asdict().items() if value != getattr(Step(), name))
+        if self.given and not backward:
             hint = "add backward=True or an optimizer (on the command line --backward, --optimizer)"
-            raise InputError(f"{first} is about a training step, and no backward pass is counted", hint=hint)
+            raise InputError(f"{self.given[0]} is about a training step, and no backward pass is counted", hint=hint)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from opcost.core.option import Mode, Precision, Sizes, Step, Text, check_mode
+from opcost.core.option import Mode, Precision, Sizes, Step, Text, Tuning, check_mode
 from opcost.errors import InputError, UnknownName
 
 
@@ -105,6 +105,7 @@ class CountOptions(InputOptions):
     optimizer: Any = None
     """True for SGD, the name of a class in `torch.optim` (or `AdamW8bit`), or a function of the parameters that makes one."""
     step: Step = field(default_factory=Step)
+    tuning: Tuning = field(default_factory=Tuning)
     real: bool | None = None
     """Run the model on its own weights instead of without data; None: where it needs values that only they have."""
     remake: Callable[[], Any] | None = None
@@ -116,6 +117,7 @@ class CountOptions(InputOptions):
         InputOptions.__post_init__(self)
         self.text.check()
         self.step.check(backward=self.trains)
+        self.tuning.check()
 
     @property
     def trains(self) -> bool:
@@ -123,9 +125,10 @@ class CountOptions(InputOptions):
         return self.backward or bool(self.optimizer)
 
     @property
-    def runs_otherwise(self) -> bool:
-        """Whether an option needs a run, so that no file can be counted with it."""
-        return self.precision.autocast is not None or self.step != Step()
+    def needs_a_run(self) -> str:
+        """An option with which no file can be counted; empty where there is none."""
+        given = ("mixed precision" if self.precision.autocast else "", *self.step.given, *self.tuning.described)
+        return next(filter(None, given), "")
 
 
 def check_runs(frontend: TakesOptions, options: CountOptions) -> None:
@@ -134,6 +137,6 @@ def check_runs(frontend: TakesOptions, options: CountOptions) -> None:
     if any(options.text) and "text" not in frontend.understands:
         hint = "give its inputs: shapes={name: shape} (on the command line --input name:1x1:int64)"
         raise InputError(f"prefill and decode are passes of {in_pytorch}", hint=hint)
-    if options.runs_otherwise and "running" not in frontend.understands:
+    if options.needs_a_run and "running" not in frontend.understands:
         hint = "count the code that makes the model: path/to/file.py:Net"
-        raise InputError(f"mixed precision and checkpoints are of {in_pytorch}", hint=hint)
+        raise InputError(f"{options.needs_a_run} needs {in_pytorch}", hint=hint)

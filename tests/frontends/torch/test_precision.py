@@ -263,5 +263,5 @@ def test_a_cache_of_tokens_is_in_the_type_of_what_autocast_makes() -> None:
 def test_files_are_refused_with_what_to_do(tmp_path: Any) -> None:
     path = tmp_path / "model.pt2"
     torch.export.save(torch.export.export(nn.Linear(K, M), (torch.zeros(N, K),)), path)
-    with pytest.raises(InputError, match="mixed precision and checkpoints are of a model in PyTorch"):
+    with pytest.raises(InputError, match="mixed precision needs a model in PyTorch, and this is read by the pt2"):
         opcost.count(str(path), precision="bf16-mixed")

@@ -32,6 +32,7 @@ from opcost.frontends.torch.models.inputs import (
     note_of_defaults,
 )
 from opcost.frontends.torch.models.text import CachedText, with_cache
+from opcost.frontends.torch.models.tuning import note_of_adapters, tuned
 from opcost.frontends.torch.models.unwrap import by_position, type_name, unwrap
 from opcost.frontends.torch.models.weights import countable_model, is_uninitialized, retyped
 from opcost.frontends.torch.recording.device_rules import as_on_a_gpu, autocast_as
@@ -120,7 +121,8 @@ class _Count:
     def __init__(self, given: nn.Module, options: CountOptions, *, real: bool) -> None:
         self.given, self.options, self.real = given, options, real
         self.device = device_of(given)
-        self.model = given if options.dtype is None else retyped(given, as_dtype(options.dtype), real=real)
+        model = given if options.dtype is None else retyped(given, as_dtype(options.dtype), real=real)
+        self.model = tuned(model, options.tuning, real=real)
 
     def with_first_that_fits(self, inputs: Inputs) -> Graph:
         """The graph of a run on these inputs or, where they were generated, on the first form that the model takes."""
@@ -211,7 +213,7 @@ class _Count:
                 for attempt in (wanted, dataclasses.replace(wanted, gradients=True)):
                     recorder = RealRecorder(device) if real else DatalessRecorder(device)
                     if before is None:
-                        recorder.can_run_real = lambda: not real and not obstacle(model, options)
+                        recorder.can_run_real = lambda: not real and not obstacle(self.given, options)
                     else:
                         recorder.avoided, recorder.together = before.avoided, together
                     run = ModelRun(countable_model(model, real=real), recorder, attempt)
@@ -235,7 +237,7 @@ class _Count:
                 with suppress(OpcostError):  # a model that cannot run so has no other total
                     total = products(recorded(recorder, together=True)[0])
                 if total != found:  # the totals depend on which elements win: this is no routing among equal experts
-                    if not obstacle(model, options):
+                    if not obstacle(self.given, options):
                         where = next(note.where for note in graph.notes if note.code == "balanced")
                         raise DataDependent(f"which elements win a topk, sort or argmax{NOT_KNOWN}", module=where)
                     known = ASSUMPTIONS[ASSUMED]
@@ -281,7 +283,9 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
             "that of its later passes, which find gradients there, and of the update"
         )
         notes = (*notes, Note("accumulate", said))
-    return dataclasses.replace(graph, source=type_name(model), notes=notes)
+    notes = (*notes, *note_of_adapters(model, options.tuning))
+    meta = {**graph.meta, **options.tuning.described}
+    return dataclasses.replace(graph, source=type_name(model), notes=notes, meta=meta)
 
 
 def shapes_returned(method: Any, given: dict[str, Any], *, real: bool | None = None) -> list[tuple[int, ...]]:

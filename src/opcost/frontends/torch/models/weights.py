@@ -135,11 +135,16 @@ def retyped(model: nn.Module, dtype: torch.dtype, *, real: bool) -> nn.Module:
         if isinstance(tensor, nn.Parameter):
             made = nn.Parameter(made, requires_grad=tensor.requires_grad and wanted.is_floating_point)
         memo[id(tensor)] = made
+    return copied(model, memo, "in another type", "make the model in that type")
+
+
+def copied(model: nn.Module, memo: dict[int, Any], how: str, hint: str) -> nn.Module:
+    """A copy of a model to be counted otherwise, with the tensors of `memo` in place of its own."""
     try:
         return copy.deepcopy(model, memo)
     except (RuntimeError, TypeError, NotImplementedError) as exc:
-        fault = f"{type(model).__name__} cannot be copied, so it cannot be counted in another type: {exc}"
-        raise InputError(fault, hint="make the model in that type") from exc
+        fault = f"{type(model).__name__} cannot be copied, so it cannot be counted {how}: {exc}"
+        raise InputError(fault, hint=hint) from exc
 
 
 # -- checkpoints ---------------------------------------------------------------------------------------------------------

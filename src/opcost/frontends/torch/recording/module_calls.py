@@ -6,13 +6,11 @@ threads of the autograd engine are an exception on demand: with checkpoints, a b
 """
 
 import itertools
-import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.thread import _worker as _pool_worker
 from contextlib import ExitStack, contextmanager
-from fnmatch import fnmatchcase
 from functools import cache, reduce
 from typing import Any
 
@@ -21,6 +19,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from opcost.core.graph import UNSEEN
+from opcost.core.names import STAR, matches, starred
 from opcost.errors import InputError, OpcostError, UnknownName
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.recorder_state import counting_thread, here
@@ -360,12 +359,6 @@ _NO_CACHE: dict[str, Any] = {"use_cache": False, "past_key_values": None, "past_
 """A layer that runs twice would write twice to a cache; transformers too gives its layers none when it checkpoints them."""
 
 
-def _matches(path: str, pattern: str) -> bool:
-    """Whether a path ends so; a star matches a part of one name and never several."""
-    names, wanted = path.split("."), pattern.split(".")
-    return len(wanted) <= len(names) and all(map(fnmatchcase, names[-len(wanted) :], wanted))
-
-
 class Checkpoints:
     """Calls the modules whose paths end as one of the patterns through PyTorch's own checkpoint."""
 
@@ -375,10 +368,9 @@ class Checkpoints:
         self._modules: dict[int, tuple[str, nn.Module]] = {}
         self._called = False
         for pattern in patterns:
-            found = {id(module): (path, module) for path, module in paths.all if path and _matches(path, pattern)}
+            found = {id(module): (path, module) for path, module in paths.all if path and matches(path, pattern)}
             if not found:
-                alike = dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", path) for path, _ in paths.all if path)
-                raise UnknownName("module path", pattern, alike, hint="a star matches any one name: 'layers.*'")
+                raise UnknownName("module path", pattern, starred(path for path, _ in paths.all), hint=STAR)
             self._modules.update(found)
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -59,12 +59,29 @@ def test_dark_is_dark_by_the_system_and_by_choice(show: Show) -> None:
 # -- large -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_hundred_thousand_operators_open_in_three_seconds_and_scroll(show: Show) -> None:
+BLOCKED = """() => {
+    window.blocked = [];
+    const keep = (list) => blocked.push(...list.getEntries().map((one) => one.duration));
+    new PerformanceObserver(keep).observe({ type: "longtask" });
+}"""
+
+
+def test_a_hundred_thousand_operators_open_in_a_second_and_a_half_and_scroll(show: Show) -> None:
     text = HTML.render(many(10_000, 100_000))
-    begun = time.monotonic()
-    page = show(text, fragment="view=operators")
-    page.wait_for_selector("#view-operators tbody tr[data-place]")
-    took = time.monotonic() - begun
+    opened, views = [], []
+    for _ in range(3):  # a machine that is busy with something else is not the page's fault
+        page = show(text)
+        opened.append(page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd"))
+        page.evaluate(BLOCKED)
+        page.wait_for_timeout(300)
+        longest = {}
+        for tab in page.get_by_role("tab").all():
+            page.evaluate("blocked.length = 0")
+            tab.click()
+            page.wait_for_timeout(250)
+            longest[tab.inner_text()] = page.evaluate("Math.max(0, ...blocked)")
+        views.append(longest)
+    best = {view: min(longest[view] for longest in views) for view in views[0]}
     assert page.locator("#view-operators output").inner_text() == "100,000 of 100,000"
     scrolled = page.evaluate("""async () => {
         const grid = document.querySelector("#view-operators .grid");
@@ -76,10 +93,9 @@ def test_a_hundred_thousand_operators_open_in_three_seconds_and_scroll(show: Sho
         return (performance.now() - begun) / 30;
     }""")
     assert page.locator("#view-operators tbody tr[data-place] td").first.inner_text() > "99"
-    print(
-        f"100,000 operators: {len(text) / 1e6:.1f} MB, open after {took:.2f} s, {scrolled:.1f} ms for a frame of scrolling"
-    )
-    assert took < 3
+    print(f"100,000 operators: {len(text) / 1e6:.1f} MB, open after {min(opened):.0f} ms, a view blocks for {best}")
+    assert min(opened) < 1500
+    assert max(best.values()) <= 100
     assert scrolled < 100
 
 

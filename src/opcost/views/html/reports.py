@@ -9,11 +9,12 @@ from opcost.core.escaping import printable
 from opcost.core.graph import FLOPS_PER_MAC, Phase, TensorSpec
 from opcost.core.kinds import KINDS
 from opcost.core.limits import LATENCY, QUANTITIES, Quantity
-from opcost.core.report import ModuleCost, Report, Row
+from opcost.core.report import Report, Row
 from opcost.core.results import Comparison, Entry, Fit, Sweep
 from opcost.core.scan import Scan
 from opcost.core.sheet import Amount, Cell, Field, Section, Sheet, Table, Total
 from opcost.version import __version__
+from opcost.views.html.interfaces import Interface, interfaces
 from opcost.views.report import moved
 from opcost.views.results import RESULTS
 from opcost.views.sizing import PEAK_PARTS, THROUGHPUT, rounded_throughput, throughput_title
@@ -337,11 +338,12 @@ def _tree(report: Report) -> PageData:
         remark = "bytes that the module's operators have allocated at the peak of memory"
         place = next(at for at, each in enumerate(quantities) if each["name"] == "flops") + 1
         quantities.insert(place, {"name": "live", "title": "at peak", "unit": "bytes", "remark": remark, "own": own})
-    dtypes = Counter(spec.dtype for module in modules for spec in (*module.inputs, *module.outputs))
+    known = interfaces(report)
+    dtypes = Counter(spec.dtype for found in known.values() for specs in found for spec in specs)
     usual = max(dtypes, key=dtypes.__getitem__, default="float32")
 
-    def shapes(name: str, title: str, specs: Callable[[ModuleCost], Sequence[TensorSpec]]) -> PageData:
-        texts = [shapes_of(specs(module), usual) for module in modules]
+    def shapes(name: str, title: str, specs: Callable[[Interface], Sequence[TensorSpec]]) -> PageData:
+        texts = [shapes_of(specs(known[module.path]), usual) for module in modules]
         return column_of(name, title, "shapes", texts, shown=True, remark=f"{usual} where no element type is written")
 
     parents = [places.get(module.parent or "", 0) if module.path else -1 for module in modules]

@@ -6,6 +6,7 @@ const BINARY = powers(["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"], 1024);
 const DECIMAL = powers(["B", "kB", "MB", "GB", "TB", "PB", "EB"], 1000);
 const TIMES = [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9], ["min", 6e10], ["h", 3.6e12]];
 const NOTHING = "–";
+const GROUPED = new Intl.NumberFormat("en-US"); // made once, which takes longer than its use
 
 export const byteUnits = { chosen: "iec" };
 
@@ -40,7 +41,7 @@ export function formatAs(unit, value) {
     case "flop/s": return `${formatCount(value)}${value >= 1000 ? "" : " "}FLOP/s`;
     case "bytes/s": return `${formatBytes(value)}/s`;
     case "ratio": return value.toFixed(2);
-    default: return value.toLocaleString("en-US");
+    default: return GROUPED.format(value);
   }
 }
 

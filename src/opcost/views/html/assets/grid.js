@@ -121,7 +121,10 @@ export class Grid {
 
   // What the columns need for a sample of their lines; what is wider is seen when it is drawn.
   measure() {
-    const some = (rows) => rows.filter((_, place) => place % Math.max(1, Math.floor(rows.length / SAMPLE)) === 0);
+    const some = (rows) => {
+      const step = Math.max(1, Math.floor(rows.length / SAMPLE));
+      return Array.from({ length: Math.ceil(rows.length / step) }, (_, place) => rows[place * step]);
+    };
     const seen = some(this.rows);
     const all = this.owner.all ? some(this.owner.all) : seen;
     const titles = this.every.map((column) => [`${column.title} ▲`, true]);

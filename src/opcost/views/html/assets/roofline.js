@@ -6,7 +6,7 @@ import { data, isWithin, ops, tree } from "./data.js";
 import { announce, chooser, draw, hideTip, make, showTip } from "./dom.js";
 import { formatCount, formatShare, formatTime } from "./format.js";
 import { chosenNode, chosenOperator, chooseOperator } from "./selection.js";
-import { choicesOf, familyOfOperator, isShownOp, SHOWN_STATE } from "./shown.js";
+import { choicesOf, familyOfOperator, isShownOp, shown, SHOWN_STATE } from "./shown.js";
 import { setState, state, whenChanged } from "./state.js";
 
 const PAD = { left: 66, right: 16, top: 14, bottom: 40 };
@@ -34,7 +34,11 @@ function pointsOf() {
 export function rooflinePanel() {
   let all = [];
   let points = [];
+  let from = null;
+  // Anew once the filters are others and this view is looked at.
   const read = () => {
+    if (from === shown()) return;
+    from = shown();
     all = pointsOf();
     points = all.slice(0, MOST);
   };
@@ -59,6 +63,7 @@ export function rooflinePanel() {
 
   function show() {
     if (!frame.offsetParent) return;
+    read();
     const { bandwidth } = device();
     const peak = device().flops[dtype()];
     const roof = (intensity) => Math.min(peak, bandwidth * intensity);
@@ -141,9 +146,7 @@ export function rooflinePanel() {
     event.preventDefault();
   });
   whenChanged((names) => {
-    const filtered = SHOWN_STATE.some((name) => names.has(name));
-    if (filtered) read();
-    if (filtered || ["sel", "dev", "dtype", "view"].some((name) => names.has(name))) show();
+    if ([...SHOWN_STATE, "sel", "dev", "dtype", "view"].some((name) => names.has(name))) show();
   });
   new ResizeObserver(show).observe(frame);
   addEventListener("beforeprint", show);

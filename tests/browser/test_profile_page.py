@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 from page_subjects import HOSTILE, page_of, profile
 from page_tree import cell_of
 from playwright.sync_api import expect
 
+from opcost import read_profile
 from opcost.analysis.query import query
 from opcost.core.profile import Gain, Kernel
 from opcost.core.units import format_count
-from opcost.profiles import with_default_costs
+from opcost.profiles import askable, with_default_costs
+from opcost.traces.ranks import read_ranks
 from opcost.views.html import HTML
 
 Show = Callable[..., Any]
@@ -97,6 +103,70 @@ def test_the_lines_are_below_the_use_of_the_device_and_above_all_views(show: Sho
     assert tops == sorted(tops)
 
 
+TRACE = Path(__file__).parents[2] / "examples/trace.json.gz"
+
+
+def test_names_are_whole_and_columns_give_way_to_them(show: Show) -> None:
+    page = show(read_profile(TRACE).page(), width=1280)
+    table = page.locator("#table-0")
+    cells = table.locator("tbody tr[data-place] td:first-child")
+    assert all(cells.evaluate_all("all => all.map((one) => one.scrollWidth <= one.clientWidth)"))
+    heads = table.locator("th").all_inner_texts()
+    assert heads[:5] == ["type", "device time", "%", "calls", "bound"]
+    assert "occupancy" in "".join(heads)
+    assert "kernel" not in heads
+    table.locator("summary").click()
+    table.get_by_label("cumulative").check()
+    assert "cumulative" in table.locator("th").all_inner_texts()
+    page.wait_for_url(re.compile("tcols="))
+
+
+def test_on_a_phone_a_line_is_its_name_and_below_that_its_time_and_share(show: Show) -> None:
+    page = show(read_profile(TRACE).page(), width=390)
+    table = page.locator("#table-0")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    name, time, share = table.locator("tbody tr[data-place]").first.locator("td").all()
+    assert name.inner_text() == "aten::addmm"
+    assert time.bounding_box()["y"] == share.bounding_box()["y"] > name.bounding_box()["y"]
+    # All lines are in sight.
+    assert table.locator(".grid").evaluate("one => one.scrollHeight - one.clientHeight") <= 0
+
+
+def test_labels_of_the_icicle_fit_and_its_keys_walk(show: Show) -> None:
+    page = show(read_profile(TRACE).page(), width=1280)
+    inside = page.locator("#view-map .area:has(text)").evaluate_all("""all => all.map((one) => {
+        const [area, text] = [one.querySelector("rect"), one.querySelector("text")].map((part) => part.getBBox());
+        return text.x + text.width <= area.x + area.width + 1 && text.y + text.height <= area.y + area.height + 1;
+    })""")
+    assert len(inside) > 5
+    assert all(inside)
+    picture = page.locator("#view-map svg.map")
+    picture.focus()
+    for key, chosen in (
+        ("ArrowDown", "G_0"),
+        ("ArrowDown", "G_0.Embedding_0"),
+        ("ArrowRight", "G_0.B_0"),
+        ("ArrowUp", "G_0"),
+    ):
+        page.keyboard.press(key)
+        expect(page.locator(".details h2")).to_have_text(re.compile(rf"^{re.escape(chosen)}\b"))
+
+
+def test_ranks_that_are_alike_are_one_line_and_the_late_one_is_first(show: Show, tmp_path: Path) -> None:
+    examples = run_path(str(TRACE.with_name("ranks.py")))
+    whole = json.loads(gzip.decompress(TRACE.read_bytes()))
+    for rank in (3, 16, 17, 18, 40):
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(examples["trace_of"](whole, rank)), encoding="utf-8")
+    page = show(askable(read_ranks([tmp_path], cache="none")).page())
+    heads = page.locator(".uses h2").all_inner_texts()
+    assert heads[0].startswith("late: rank 17: others waited")
+    assert heads[2].startswith("rank 17 gpu:0: busy")
+    assert heads[3].startswith("ranks 3, 16, 18, 40 gpu:0 (the median of 4 alike)")
+    page.get_by_role("button", name="show in communication: ranks").click()
+    lines = page.get_by_role("grid", name="communication: ranks").locator("tbody tr[data-place]")
+    assert [line.split()[0] for line in lines.all_inner_texts()] == ["17", "3,"]
+
+
 def test_lines_without_device_time_are_folded(show: Show) -> None:
     plain = profile()
     rows = [row._replace(device_ns=0, kernels=()) if row.id % 3 == 0 else row for row in plain.rows]
@@ -125,7 +195,7 @@ def test_devices_are_above_the_host_and_steps_are_marked(show: Show) -> None:
             own.apply(this, what);
         };
         document.querySelector("#timeline button").click();
-        await new Promise((done) => setTimeout(done, 100));
+        while (!drawn.length) await new Promise(requestAnimationFrame);
         return drawn;
     }""")
     assert "step 7" in [text for text, _, _ in titles]

@@ -1,7 +1,7 @@
 // What the reader has chosen, shared by all views and kept in the address, so that a link shows what its sender saw.
 
 const USUAL = {
-  view: "", sel: "", q: "", sort: "", part: "total", qty: "", shape: "", zoom: "", bytes: "iec", work: "macs", cols: "", ocols: "",
+  view: "", sel: "", q: "", sort: "", part: "total", qty: "", shape: "", zoom: "", bytes: "iec", work: "macs", cols: "", ocols: "", tcols: "",
   theme: "auto", open: "", dev: "", dtype: "", graph: "", from: "", to: "", idle: "", tsort: "", oq: "", only: "", colour: "", unfold: "", phase: "", element: "", kind: "", tables: "", csort: "", copen: "", changed: "", base: "", across: "", up: "",
 };
 // Steps that the browser's Back undoes; everything else only replaces the address.

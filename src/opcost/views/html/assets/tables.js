@@ -1,5 +1,6 @@
 // Tables as the command line has them: of comparisons, budgets, checkpoints and answers about profiles.
 
+import { chosenColumns, columnChooser } from "./columns.js";
 import { data, reader } from "./data.js";
 import { make } from "./dom.js";
 import { formatTime } from "./format.js";
@@ -9,10 +10,15 @@ import { isTextual } from "./widths.js";
 
 const FEW_LINES = 12;
 const FEW_COLUMNS = 7;
+// Of an answer, whose columns come in the order of their use, the first are shown in any case, and these below the name on a phone.
+const FIRST = 5;
+const BRIEF = ["time", "share"];
 
 function tablePanel(place) {
   const table = data.tables[place];
   const columns = table.columns.map((column) => ({ ...column, of: reader(column) }));
+  const isAnswer = Boolean(table.folds);
+  if (isAnswer) columns.forEach((column, at) => Object.assign(column, { rank: at < FIRST ? 0 : at, brief: BRIEF.indexOf(column.name) + 1 }));
   for (const column of columns) if (column.unit === "share") column.part = (row) => (typeof column.of(row) === "number" ? column.of(row) : 0);
   const all = Array.from({ length: table.count }, (_, row) => row);
   const roles = new Map(table.roles);
@@ -30,6 +36,7 @@ function tablePanel(place) {
   const fold = make("button", { type: "button", class: "plain", on: { click: () => { unfolded = !unfolded; show(); } } });
   let chosen = -1;
   const grid = new Grid(table.title, columns, {
+    columns: () => (place ? null : chosenColumns("tcols")),
     ...(table.kernels?.some((kernels) => kernels.length) ? { select: choose, isChosen: (row) => row === chosen } : {}),
     roleOf: (row) => roles.get(row) ?? "",
     sort: (name) => {
@@ -83,7 +90,7 @@ function tablePanel(place) {
   });
   show();
   return make("section", { class: "panel table", id: `table-${place}`, "aria-label": table.title },
-    make("div", { class: "tools" }, make("h2", { text: table.title }), filter, output, grid.copyButtons()), grid.element, isFolding && fold, behind,
+    make("div", { class: "tools" }, make("h2", { text: table.title }), filter, output, isAnswer && !place && columnChooser(grid, "tcols"), grid.copyButtons()), grid.element, isFolding && fold, behind,
     ...table.remarks.map((remark) => make("p", { class: "faint", text: remark })));
 }
 

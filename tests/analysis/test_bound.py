@@ -146,7 +146,7 @@ def test_kernels_could_run_near_their_bound_where_the_next_work_waits_for_them()
     said = str(query(measured, device=DEVICE))
     assert (
         said.index("total")
-        < said.index("potential savings in the trace, upper bounds")
+        < said.index("potential savings in the trace (upper bounds)")
         < said.index("device time 800 ns")
     )
 

@@ -149,6 +149,20 @@ def test_operators_are_ordered_by_their_time() -> None:
     assert times == [90, 30, 0]
 
 
+def test_an_operator_that_never_ran_has_no_time_of_one_call() -> None:
+    operators = data(row(0, "matmul", "gemm"), row(1, "view", "v")._replace(count=0, device_ns=0))["ops"]
+    times = {each["name"]: each["values"] for each in operators["columns"] if each["name"] in ("repeat", "time")}
+    assert times == {"repeat": [1, 0], "time": [30, None]}
+
+
+def test_kernels_are_called_by_their_own_names_and_found_by_their_full_ones() -> None:
+    name = "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long*)"
+    profile = Profile(meta={}, rows=(), unattributed=(Kernel(name, "gpu:0", "7", 0, 50),))
+    found = HtmlPage(HTML.render(query(profile, aggregate_by="kernel"), profile=profile)).data
+    kernels = found["tables"][0]["columns"][0]
+    assert (kernels["words"], kernels["short"]["words"]) == ([name, "total"], ["vectorized_gather_kernel", "total"])
+
+
 def test_a_page_of_many_ranks_is_named_by_the_first_and_the_last() -> None:
     names = ", ".join(f"rank{number}.json" for number in range(4))
     profile = Profile(meta={"source": names, "ranks": "4"}, rows=(row(0, "matmul", "gemm"),))

@@ -7,7 +7,7 @@ from typing import Any
 from opcost.core.devices import named_by_driver
 from opcost.core.escaping import printable
 from opcost.core.graph import FLOPS_PER_MAC, note_texts
-from opcost.core.names import step_number
+from opcost.core.names import short_kernel_name, step_number
 from opcost.core.profile import Answer, AnswerLine, Kernel, Profile, ProfileRow, weighted_mean
 from opcost.core.sheet import Section
 from opcost.core.timeline import Span, checked_lanes, kernel_sort, lane_title, lanes_as_columns, nested, thinned_lanes
@@ -23,6 +23,7 @@ from opcost.views.html.reports import (
     sections_of,
     shapes_of,
     table_of,
+    words_of,
 )
 from opcost.views.html.savings import savings_of
 from opcost.views.profile import launches_text, list_answer, source_name, time_text, verdict_lines, verdicts
@@ -128,6 +129,10 @@ def _table(answer: Answer, columns: Columns) -> PageData:
     if order := table.order:
         shown = (column for column in data["columns"] if column["name"] != "top_kernel")
         data["columns"] = sorted(shown, key=lambda column: order.index(column["name"]))
+    # What a C++ function is called without its namespaces and templates, as other names are
+    names = [str(line.values[0]) for line in table.lines]
+    if (short := [short_kernel_name(name) for name in names]) != names:
+        data["columns"][0]["short"] = words_of(short)
     data["folds"] = "time"
     # Why columns that compare with peaks are missing, and what gives them
     data["remarks"] += [printable(note.text) for note in answer.notes if note.code == "peaks"]
@@ -174,6 +179,7 @@ def _operators(rows: Sequence[ProfileRow], leaves: Sequence[int], side: str) -> 
         return None
     first, nodes, calls, times, kernels = zip(*sorted(found.values(), key=lambda line: -line[3]), strict=True)
     costs = [row.cost for row in first]
+    single = [time / count if count else None for time, count in zip(times, calls, strict=True)]
     phases = [row.phase for row in first]
     fills = [
         (name, title, unit, [weighted_mean((getattr(one, name), one.duration_ns) for one in own) for own in kernels])
@@ -187,7 +193,7 @@ def _operators(rows: Sequence[ProfileRow], leaves: Sequence[int], side: str) -> 
             column_of("kind", "kind", "text", [row.kind for row in first]),
             column_of("repeat", "calls", "number", calls),
             column_of("whole", f"{side} time", "time", times),
-            column_of("time", "of one call", "time", [time / count for time, count in zip(times, calls, strict=True)]),
+            column_of("time", "of one call", "time", single),
             column_of("flops", "FLOPs of one", "count", [cost and cost.flops for cost in costs]),
             column_of("bytes", "bytes of one", "bytes", [cost and moved(cost) for cost in costs]),
             *(column_of(name, title, unit, values) for name, title, unit, values in fills if any(values)),

@@ -16,7 +16,7 @@ const BRIEF = ["time", "share"];
 
 function tablePanel(place) {
   const table = data.tables[place];
-  const columns = table.columns.map((column) => ({ ...column, of: reader(column) }));
+  const columns = table.columns.map((column) => ({ ...column, of: reader(column.short ?? column), full: column.short && reader(column) }));
   const isAnswer = Boolean(table.folds);
   if (isAnswer) columns.forEach((column, at) => Object.assign(column, { rank: at < FIRST ? 0 : at, brief: BRIEF.indexOf(column.name) + 1 }));
   for (const column of columns) if (column.unit === "share") column.part = (row) => (typeof column.of(row) === "number" ? column.of(row) : 0);
@@ -55,7 +55,7 @@ function tablePanel(place) {
   // Groups are sorted each on its own, and sums stay where they are.
   function show() {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const fits = (row) => words.every((word) => texts.some((column) => String(column.of(row) ?? "").toLowerCase().includes(word)));
+    const fits = (row) => words.every((word) => texts.some((column) => String((column.full ?? column.of)(row) ?? "").toLowerCase().includes(word)));
     const column = columns.find((one) => one.name === sorting().slice(1));
     const rising = sorting()[0] === "+";
     grid.markSort(column?.name, rising);

@@ -101,6 +101,15 @@ def test_each_gain_says_what_to_do_and_where_that_is_shown(
     assert gain["show"] == shown
 
 
+@pytest.mark.parametrize("view", ["table", "md", "latex", "notebook", "json"])
+def test_what_to_do_is_in_every_output(view: str) -> None:
+    profile = Profile(meta={"source": "run.json"}, rows=(row(0, "matmul", "gemm"),))
+    gain = Gain(what="idle: host-bound", share=0.25, time_ns=250, command="--view launches")
+    text = " ".join(replace(query(profile), gains=(gain,)).render(view).split())
+    assert "--view launches" in text.replace("\u00a0", " ").replace("&nbsp;", " ")
+    assert "The host launches too slowly: capture the step" in text
+
+
 def test_without_a_timeline_idle_time_is_shown_by_its_cause() -> None:
     use = Busy(device="gpu:0", rank=0, span_ns=100, busy_ns=60, work_ns=60, kernels=2, median_ns=30, idle_host_ns=40)
     profile = Profile(meta={}, rows=(row(0, "matmul", "gemm")._replace(count=2),), extra={"devices": [use._asdict()]})

@@ -228,6 +228,14 @@ class Total:
         return f"≥{text}" if self.partial else text
 
 
+class Advice(NamedTuple):
+    """What to do about a line of a section, the view of a page or the table that shows it, and what to find there."""
+
+    text: str
+    view: str
+    find: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """Something to know: a title, lines, and what to do about it."""
@@ -237,6 +245,7 @@ class Section:
     hint: str = ""
     urgent: bool = False  # a number is wrong until something is done
     is_plot: bool = False  # lines of bars, for a terminal
+    advice: tuple[Advice, ...] = ()  # on each of the lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from opcost.core.profile import OWN_LABELS, Answer, AnswerLine, Busy
 from opcost.core.sheet import LONG_LINE, Cell, Role, Section, Sheet, Table
 from opcost.core.units import format_time
 from opcost.errors import counted, shortened, some
+from opcost.views.savings import advice_on
 from opcost.views.view import Column, Columns, ViewOptions, by_name, choose_columns, fields_data, keep_together, listing
 
 _NAMES = ("name", "module", "kernel")
@@ -179,7 +180,7 @@ def answer_data(answer: Answer, options: ViewOptions) -> dict[str, Any]:
         "is_per_run": answer.is_per_run,
         "devices": [{**use._asdict(), "idle_ns": use.idle_ns, "overlap_ns": use.overlap_ns} for use in answer.devices],
         "ranks": fields_data(answer.waited),
-        "gains": fields_data(answer.gains),
+        "gains": [{**gain._asdict(), "advice": advice_on(gain).text} for gain in answer.gains],
         "peak": answer.peak,
         "notes": fields_data(answer.notes),
         "lines": lines,
@@ -209,18 +210,28 @@ def answer_sheet(answer: Answer, options: ViewOptions) -> Sheet:
     heading = f"{source_name(answer.meta)} ({answer.meta.get('format', 'opcost')}){runs}"
     if "inputs" in answer.meta:
         heading += shortened(f" on {answer.meta['inputs']}", LONG_LINE)
-    whole = "per step" if any(use.steps for use in answer.devices) else "in the trace"
-    gains = tuple(
-        f"{number}. {time_text(gain.time_ns)} ({_percent(gain.share, 1)}) {gain.what}: {keep_together(gain.command)}"
-        for number, gain in enumerate(answer.gains, 1)
-    )
-    savings = Section(f"potential savings {whole} (upper bounds), and the option that shows each", gains)
     return Sheet(
         meta=answer.meta,
         heading=(heading, *verdict_lines(answer)),
         tables=(list_answer(answer, options.columns),),
         facts=tuple(summary_lines(answer)),
-        sections=(savings,) if gains else (),
+        sections=(savings_of(answer),) if answer.gains else (),
+    )
+
+
+def savings_of(answer: Answer) -> Section:
+    """The largest potential savings, the options that show them, and what to do about each."""
+    whole = "per step" if any(use.steps for use in answer.devices) else "in the trace"
+    lines = tuple(
+        f"{number}. {time_text(gain.time_ns)} ({_percent(gain.share, 1)}) {gain.what}: {keep_together(gain.command)}"
+        for number, gain in enumerate(answer.gains, 1)
+    )
+    advice = tuple(map(advice_on, answer.gains))
+    return Section(
+        f"potential savings {whole} (upper bounds), and the option that shows each",
+        lines,
+        hint=" ".join(f"{number}. {each.text}" for number, each in enumerate(advice, 1)),
+        advice=advice,
     )
 
 

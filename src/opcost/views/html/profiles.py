@@ -25,9 +25,9 @@ from opcost.views.html.reports import (
     table_of,
     words_of,
 )
-from opcost.views.html.savings import savings_of
-from opcost.views.profile import launches_text, list_answer, source_name, time_text, verdict_lines, verdicts
+from opcost.views.profile import launches_text, list_answer, savings_of, source_name, time_text, verdict_lines, verdicts
 from opcost.views.report import moved
+from opcost.views.savings import LINES
 from opcost.views.view import Columns, ViewOptions
 
 _FACTS = (
@@ -75,7 +75,7 @@ def profile_page(answer: Answer, options: ViewOptions) -> PageData:
         "totals": _totals(answer, total),
         **sections_of(section for section in sections if section.urgent or section.lines),
         "uses": _uses(answer),
-        "gains": savings_of(answer, tables, whole),
+        "gains": _gains(answer, tables, whole),
         "tables": tables,
         **whole,
     }
@@ -120,6 +120,36 @@ def _uses(answer: Answer) -> list[PageData]:
             lines += [launches_text(use)] if use.launches else []
             found[-1]["sentences"] = [plain(line) for line in lines]
     return found
+
+
+_VIEWS = {"timeline": "timeline", "operators": "ops"}
+"""Views that advice leads to, and the data of the page that they need."""
+
+
+def _gains(answer: Answer, tables: Sequence[PageData], whole: PageData) -> PageData:
+    """Potential savings, the largest first, each with what to do, where the page shows it, and the command that does."""
+    places = {table["title"]: place for place, table in enumerate(tables)} | {LINES: 0}
+
+    def shown(view: str, find: str) -> PageData | None:
+        if view in _VIEWS and whole.get(_VIEWS[view]):
+            return {"view": view, "find": find}
+        view = "breakdown: time of each device" if view == "timeline" else view  # which also many ranks have
+        return {"view": "table", "place": places[view], "find": find} if view in places else None
+
+    source = "TRACES" if "ranks" in answer.meta else answer.meta.get("source") or "TRACE"
+    found = [
+        {
+            "what": printable(gain.what),
+            "time": gain.time_ns,
+            "share": gain.share,
+            "advice": advice.text,
+            "show": shown(advice.view, printable(advice.find)),
+            "command": printable(f"opcost analyze {source} {gain.command}"),
+        }
+        for gain, advice in zip(answer.gains, savings_of(answer).advice, strict=True)
+    ]
+    per = "per step" if any(use.steps for use in answer.devices) else "in the whole run"
+    return {"title": f"What to do next: potential savings {per}, upper bounds", "found": found}
 
 
 def _table(answer: Answer, columns: Columns) -> PageData:

@@ -19,7 +19,7 @@ SCHEMES = {"default", "slate"}
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch_module: pytest.MonkeyPatch) -> Path:
-    """The first page of a site of two of our pages, with the settings of the whole."""
+    """The first page of a site of some of our pages, with the settings of the whole."""
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
 
@@ -28,9 +28,14 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch_module: pytest.Mo
     pages, site = (tmp_path_factory.mktemp(name) for name in ("pages", "site"))
     for name in ("assets", "pictures"):
         shutil.copytree(ROOT / "docs" / name, pages / name)
-    for name in ("index.md", "fit.md"):
+    for name in ("index.md", "fit.md", "tutorial.zh-CN.md"):
         shutil.copy(ROOT / "docs" / name, pages)
-    options: Any = {"docs_dir": str(pages), "site_dir": str(site), "hooks": [], "nav": None, "strict": False}
+    shutil.copy(ROOT / "benchmarks/RESULTS.md", pages / "results.md")
+    hook = pages / "hook.py"  # only what it does to a page: it would make the gallery, too
+    hook.write_text(
+        f"import runpy\non_page_markdown = runpy.run_path({str(ROOT / 'docs/site.py')!r})['on_page_markdown']\n"
+    )
+    options: Any = {"docs_dir": str(pages), "site_dir": str(site), "hooks": [str(hook)], "nav": None, "strict": False}
     build(load_config(str(ROOT / "mkdocs.yml"), plugins=["material/search", "material/offline"], **options))
     return site / "index.html"
 
@@ -54,7 +59,7 @@ def page(browser: Any, home: Path) -> Iterator[Any]:
     assert wrong == []
 
 
-def test_search_finds_pages_from_a_disk(page: Any) -> None:
+def test_search_finds_pages_of_tasks_first_from_a_disk(page: Any) -> None:
     page.locator(".md-search__input").click()
     for words in ("largest batch", "GPU"):
         page.locator(".md-search__input").fill("")
@@ -62,6 +67,14 @@ def test_search_finds_pages_from_a_disk(page: Any) -> None:
         first = page.locator("a.md-search-result__link").first
         first.wait_for()
         assert re.search(r"fit\.html", first.get_attribute("href"))
+
+
+@pytest.mark.parametrize("name", ["index", "fit", "tutorial.zh-CN", "results"])
+def test_a_page_has_its_pictures_and_none_of_how_pages_were(page: Any, home: Path, name: str) -> None:
+    page.goto((home.parent / f"{name}.html").as_uri())
+    shown = page.locator("article img").evaluate_all("all => all.map(each => each.complete && each.naturalWidth > 0)")
+    assert all(shown)
+    assert not (home.parent / "pictures/before").exists()
 
 
 def test_a_switch_goes_through_light_and_dark(page: Any) -> None:

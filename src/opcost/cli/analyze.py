@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ROWS = {"megengine": 3, "table": 10, "html": 5_000}
 """Rows without --top: of MegEngine's own table, of ours, and of a page, which a browser can sort and filter."""
 PARQUET = ".parquet"  # the suffix of a file that holds all that was read, and no answer
-FORMATS = Literal["table", "json", "csv", "md", "html", "megengine"]
+FORMATS = Literal["table", "json", "csv", "md", "latex", "html", "megengine"]
 
 
 # fmt: off
@@ -58,7 +58,7 @@ class Analyzing(TypedDict, total=False):
     format: Annotated[FORMATS, Option(
         "Format of the output. By default MegEngine's own text for its profiles, else a table.", SHOWING)]
     output: Annotated[Path, Option(
-        "Write to this file; .json, .csv, .md, .html select the format, .parquet holds all that was read.",
+        "Write to this file; .json, .csv, .md, .tex, .html select the format, .parquet holds all that was read.",
         SHOWING, "FILE", flags=("--output", "-o"))]
     scheduler: Annotated[str, Option(
         "Read many ranks on a Dask cluster: local, or tcp://... Without it: in processes of this machine.", READING,

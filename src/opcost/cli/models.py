@@ -15,6 +15,7 @@ from opcost.cli.flags import flags as flags_of
 from opcost.cli.output import Output, check_file
 from opcost.cli.printing import put, say, warn
 from opcost.comparing import autocast_on
+from opcost.core.plugin import load_view
 from opcost.core.progress import working
 from opcost.core.report import Report
 from opcost.core.results import Point, Sweep
@@ -23,15 +24,17 @@ from opcost.frontends.source import Source
 from opcost.frontends.varying import parse_variables
 from opcost.options import SHOWING, Costing, Counting, Fitting, Predicting, Showing, Sweeping
 from opcost.predicting import predict as predict_model
+from opcost.profiles import more_for
 from opcost.sizing import fit as fit_model
 from opcost.sizing import sweep as sweep_model
 from opcost.utilizing import mfu as step_of
 from opcost.views.text import NARROWEST, terminal_width
 from opcost.views.view import wrap
 
+TEXT = "table"  # the format that further lines follow
 TABLE = ("format", "top", "exact", "width", "output", "quiet")  # what can be chosen of a table that is not a report's
 CountFlags: Any = frontend_flags(Counting, Showing)
-PredictFlags: Any = frontend_flags(Predicting, Showing, only=("output", "quiet"))
+PredictFlags: Any = frontend_flags(Predicting, Showing, only=("format", "output", "quiet"))
 FitFlags: Any = frontend_flags(Fitting, Showing, only=TABLE)
 SweepFlags: Any = frontend_flags(Sweeping, Showing, only=TABLE)
 MfuFlags: Any = frontend_flags(Costing, Showing, only=TABLE)
@@ -71,15 +74,19 @@ def predict(
 ) -> int:  # fmt: skip
     """Predict how long a model takes on a device, operator by operator, without running it."""
     flags = flags or {}
-    files, quiet = flags.get("output", ()), flags.get("quiet", False)
+    files, quiet, name = flags.get("output", ()), flags.get("quiet", False), flags.get("format", TEXT)
+    view = load_view(name, "profile")
     for path in files:
         check_file(path, "profile")
     with counting(f"predicting {source}", quiet=quiet):
         found = predict_model(source, **keywords(flags))
     for path in files:
         found.save(path)
-    if not (quiet and files):
-        put(found.query(aggregate_by=by, sort="time", top=top).render("table"))
+    if quiet and files:
+        return 0
+    answer = found.query(aggregate_by=by, sort="time", top=top)
+    put(view.render(answer, **more_for(view, found)), name)
+    if name == TEXT:
         width = max(terminal_width(), NARROWEST)
         for line in ("", *(line for text in found.lines for line in wrap(text, width, indent=len("calibration  ")))):
             say(line)

@@ -6,20 +6,21 @@ from typing import Annotated, Any, Literal
 
 from opcost.cli.flags import SOURCE, group, keywords, parameter
 from opcost.cli.flags import flags as flags_of
-from opcost.cli.models import counting
-from opcost.cli.printing import put, say
+from opcost.cli.models import TEXT, counting
+from opcost.cli.printing import FOR_PROGRAMS, put, say
 from opcost.core.files import check_writable, is_stream, write_text
-from opcost.core.plugin import view_for_suffix
+from opcost.core.plugin import load_view, view_for_suffix
 from opcost.core.progress import working
 from opcost.core.units import format_time
 from opcost.errors import InputError
 from opcost.options import SHOWING, Profiling, Showing
 from opcost.predicting import calibrate as time_operators
-from opcost.profiles import Profile
+from opcost.profiles import Profile, more_for
 from opcost.recorders.registry import recorders
+from opcost.views.view import known_options
 
 WRITING = group(SHOWING)
-ProfileFlags: Any = flags_of(Profiling, Showing, only=("quiet",), parts=recorders(), what="recorder")
+ProfileFlags: Any = flags_of(Profiling, Showing, only=("format", "quiet"), parts=recorders(), what="recorder")
 ROWS = 10  # rows of the table, the longest first
 COLUMNS = "name,count,time,share,computation,flops,memory"  # time and cost side by side
 
@@ -49,7 +50,8 @@ def profile(
             if layout != "opcost" and suffix != ".json":
                 hint = "name the file *.json"
                 raise InputError(f"--layout {layout} writes JSON, and {output} does not end in .json", hint=hint)
-    quiet = (flags or {}).get("quiet", False)
+    quiet, name = (flags or {}).get("quiet", False), (flags or {}).get("format", TEXT)
+    view = load_view(name, "profile")
     found = _recorded(source, keywords(flags), quiet=quiet)
     if output is not None:
         if layout == "opcost":
@@ -60,8 +62,9 @@ def profile(
             write_text(output, (layouts.megengine_json(found) if layout == "megengine" else layouts.chrome_json(found)))
     if output is None or not (quiet or is_stream(output)):
         answer = found.query(aggregate_by=found.usual_keys, top=ROWS)
-        put(answer.render("table", columns=COLUMNS) + "\n")
-    if quiet:
+        columns = {} if name in FOR_PROGRAMS else known_options(view, "profile", {"columns": COLUMNS})
+        put(view.render(answer, **columns, **more_for(view, found)) + "\n" * (name == TEXT), name)
+    if quiet or name != TEXT:
         return 0
     p10, p50, p90 = (format_time(percentile(found.timed_ns, percent)) for percent in (10, 50, 90))
     say(f"unprofiled  {p50} per run (p10 {p10}, p90 {p90}, {len(found.timed_ns)} runs)")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from page_subjects import HOSTILE, checkpoint, comparison, many, page_of, profile, report, sweep
+from page_subjects import HOSTILE, checkpoint, comparison, page_of, profile, report, sweep
 from page_tree import ROWS, cell_of, line_of, names_of
 from playwright.sync_api import expect
 
@@ -166,60 +165,6 @@ def test_names_from_everywhere_are_shown_and_never_run(show: Show, subject: str)
     assert "<script>" in page.locator(f"{ROWS} td:first-child").nth(1).inner_text()
     assert "<script>" in page.locator(".details").inner_text()
     assert "<script>" in page.locator("header").inner_text()
-
-
-# -- the graph ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_graph_opens_what_is_clicked_and_shares_the_choice(show: Show) -> None:
-    page = show(HTML.render(report()), fragment="view=graph")
-    output = page.locator("#view-graph output")
-    expect(output).to_have_text("4 boxes for 72 operators")
-    page.locator("#view-graph canvas").focus()
-    page.keyboard.press("ArrowDown")
-    assert page.locator(".details h2").inner_text() == "block1"
-    page.keyboard.press("Enter")
-    expect(output).to_have_text("6 boxes for 72 operators")
-    page.get_by_role("button", name="open a level").click()
-    expect(output).to_have_text(f"{3 * 3 + 18} boxes for 72 operators")
-    page.wait_for_timeout(400)  # the address follows after a pause
-    again = show(HTML.render(report()), fragment=page.evaluate("location.hash.slice(1)"))
-    expect(again.locator("#view-graph output")).to_have_text(output.inner_text())
-    page.get_by_role("button", name="close all").click()
-    expect(output).to_have_text("4 boxes for 72 operators")
-
-
-def test_what_prepares_something_is_right_above_its_reader(show: Show) -> None:
-    page = show(HTML.render(report()))
-    # A chain of six, and two that turn a weight for its last: without being drawn down they would be at the top.
-    chain = [[0, 1], [1, 2], [2, 3], [3, 6], [4, 5], [5, 6]]
-    laid = f"$layers.layered(Array.from({{ length: 7 }}, () => ({{ width: 50 }})), {chain})"
-    tops = page.evaluate(f"(() => {{ {bundle('layers')} return {laid}.y; }})()")
-    assert [top / (40 + 36) for top in tops] == [0, 1, 2, 3, 2, 3, 4]
-
-
-def test_the_graph_of_five_thousand_operators_is_drawn_quickly(show: Show) -> None:
-    page = show(HTML.render(many(500, 5000)), fragment="view=graph")
-    output = page.locator("#view-graph output")
-    expect(output).to_have_text("500 boxes for 5,000 operators")
-    begun = time.monotonic()
-    page.get_by_role("button", name="open a level").click()
-    expect(output).to_have_text("5,000 boxes for 5,000 operators")
-    took = time.monotonic() - begun
-    frames = page.evaluate("""async () => {
-        const canvas = document.querySelector("#view-graph canvas");
-        const room = canvas.getBoundingClientRect();
-        const begun = performance.now();
-        for (let step = 0; step < 30; step += 1) {
-            const place = { clientX: room.left + 100, clientY: room.top + 100, cancelable: true };
-            canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: 120, ...place }));
-            await new Promise(requestAnimationFrame);
-        }
-        return (performance.now() - begun) / 30;
-    }""")
-    print(f"5,000 operators in the graph: laid out in {took:.2f} s, {frames:.1f} ms for a frame of zooming")
-    assert took < 3
-    assert frames < 150
 
 
 # -- comparisons and sweeps --------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, replace
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -121,16 +122,37 @@ def test_operators_stand_on_lines_with_their_costs(odd: Report) -> None:
 
 def test_edges_lead_from_who_makes_a_tensor_to_who_reads_it(plain: Report) -> None:
     data = HtmlPage(plain.render("html")).data["graph"]
-    found = set(zip(data["from"], data["to"], values(data["shape"]), strict=True))
-    wanted = {
-        (made, read, str(plain.rows[made].outs[plain.rows[made].op.outputs.index(value)]))
-        for read, reader in enumerate(plain.rows)
-        for value in reader.op.inputs
-        for made, maker in enumerate(plain.rows[:read])
-        if value in maker.op.outputs
+    count = len(plain.rows)
+    readers = list(accumulate(data["step"]))
+    found = {
+        (reader - back if back > 0 else count - 1 - back, reader, result)
+        for reader, back, result in zip(readers, data["back"], data["result"], strict=True)
     }
-    assert wanted
-    assert found == wanted
+    (entry,), (leaving,) = plain.input_values, plain.output_values
+    ends = [(end["name"], end["shape"], end["input"]) for end in data["ends"]]
+    assert ends == [(plain.inputs[0][0], str(plain.inputs[0][1]), True), ("output", str(plain.outputs[0]), False)]
+    makers = {value: (at, result) for at, row in enumerate(plain.rows) for result, value in enumerate(row.op.outputs)}
+    makers[entry] = (count, 0)
+    wanted = {
+        (maker, at, result)
+        for at, row in enumerate(plain.rows)
+        for maker, result in (makers[value] for value in row.op.inputs if value in makers)
+    }
+    made, result = makers[leaving]
+    assert found == wanted | {(made, count + 1, result)}
+    assert any(maker == count for maker, _, _ in found)
+
+
+def test_parts_of_a_cache_are_one_input_and_one_output(plain: Report) -> None:
+    inputs, outputs = plain.input_values, plain.output_values
+    spec = plain.outputs[0]
+    cached = replace(
+        plain,
+        inputs=(*plain.inputs, ("cache.0.key", spec), ("cache.0.value", spec), ("cache.1.key", spec), ("cache.1.value", spec)),
+        input_values=(*inputs, *range(10_000, 10_004)), outputs=(*plain.outputs, spec), output_values=outputs * 2,
+    )  # fmt: skip
+    ends = HtmlPage(cached.render("html")).data["graph"]["ends"]
+    assert [end["name"] for end in ends] == [plain.inputs[0][0], "2 × cache.key", "2 × cache.value", "2 × output"]
 
 
 def test_what_is_not_counted_is_an_alert(odd: Report, plain: Report) -> None:
@@ -180,7 +202,7 @@ def test_recomputing_is_a_part_of_the_backward_pass_on_the_axis_of_memory(plain:
 
 def test_the_page_itself_is_small(plain: Report) -> None:
     found = HtmlPage(plain.render("html"))
-    assert len(found.inside["script"][1]) + len(found.inside["style"][0]) < 200_000
+    assert len(found.inside["script"][1]) + len(found.inside["style"][0]) < 240_000
 
 
 def test_too_many_operators_are_not_listed_and_that_is_said(plain: Report, monkeypatch: pytest.MonkeyPatch) -> None:

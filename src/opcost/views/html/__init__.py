@@ -21,7 +21,7 @@ from opcost.views.view import Build, View
 
 _MARKUP = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 _IMPORT = re.compile(r'^import (?P<names>\{[^}]*\}) from "\./(?P<module>\w+)\.js";$', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?P<what>(?:async )?function|const|class) (?P<name>\w+)", re.MULTILINE)
+_EXPORT = re.compile(r"^export (?P<what>(?:async )?function\*?|const|class) (?P<name>\w+)", re.MULTILINE)
 _REMARK = re.compile(r"^\s*//.*\n", re.MULTILINE)
 _INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
 _EMPTY = re.compile(r"\n{2,}")

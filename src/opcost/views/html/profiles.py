@@ -13,6 +13,7 @@ from opcost.core.sheet import Section
 from opcost.core.timeline import Span, checked_lanes, kernel_sort, lane_title, lanes_as_columns, nested, thinned_lanes
 from opcost.errors import some
 from opcost.version import __version__
+from opcost.views.html.graphs import shapes_of
 from opcost.views.html.reports import (
     PageData,
     PathTree,
@@ -21,7 +22,6 @@ from opcost.views.html.reports import (
     families,
     plain,
     sections_of,
-    shapes_of,
     table_of,
     words_of,
 )

@@ -9,11 +9,12 @@ from opcost.core.escaping import printable
 from opcost.core.graph import FLOPS_PER_MAC, Phase, TensorSpec
 from opcost.core.kinds import KINDS
 from opcost.core.limits import LATENCY, QUANTITIES, Quantity
-from opcost.core.report import Report, Row
+from opcost.core.report import Report
 from opcost.core.results import Comparison, Entry, Fit, Sweep
 from opcost.core.scan import Scan
 from opcost.core.sheet import Amount, Cell, Field, Section, Sheet, Table, Total
 from opcost.version import __version__
+from opcost.views.html.graphs import graph_of, shapes_of
 from opcost.views.html.interfaces import Interface, interfaces
 from opcost.views.report import moved
 from opcost.views.results import RESULTS
@@ -44,11 +45,6 @@ def column_of(name: str, title: str, unit: str, values: Iterable[Any], **more: A
 
     cells = words_of(values) if textual else {"values": list(map(short, values))}
     return {"name": name, "title": title, "unit": unit, **more} | cells
-
-
-def shapes_of(specs: Sequence[TensorSpec], usual: str = "float32") -> str:
-    """Shapes on one line, the usual element type left out."""
-    return ", ".join(str(spec) if spec.dtype == usual else f"{spec} {spec.dtype}" for spec in specs)
 
 
 def table_of(table: Table, title: str | None = None) -> PageData:
@@ -284,7 +280,6 @@ def _sweep(sweep: Sweep) -> PageData:
 # -- a report: the tree of modules, every operator, the graph, memory, and notes -----------------------------------------
 
 MOST_OPERATORS = 200_000  # listed one by one; longer runs have modules, and the curve in this many steps
-MOST_IN_GRAPH = 50_000  # operators of a graph that can still be laid out in a browser
 HOLDERS = 20
 _OF_MODULES = "params macs flops activations bytes param_bytes activation_bytes ops uncounted".split()
 
@@ -309,7 +304,7 @@ def report_page(report: Report, options: ViewOptions) -> PageData:
         **sections_of(summary.sections, notes),
         "tree": _tree(report),
         "ops": _operators(report) if listed and count else None,
-        "graph": _graph(report.rows) if listed and count <= MOST_IN_GRAPH else None,
+        "graph": graph_of(report) if listed and count else None,
         "memory": _memory(report),
         "families": families(),
         "run": [(name, printable(value)) for name in ("batch", "device") if (value := str(report.meta.get(name, "")))],
@@ -392,20 +387,6 @@ def _operators(report: Report) -> PageData:
     if any(row.op.phase != "forward" for row in rows):
         columns.append(column_of("phase", "phase", "text", [row.op.phase for row in rows]))
     return {"count": len(rows), "module": [places.get(row.op.module, 0) for row in rows], "columns": columns}
-
-
-def _graph(rows: Sequence[Row]) -> PageData | None:
-    """An edge for each tensor that one operator makes and another reads, with its shape."""
-    maker: dict[int, tuple[int, str]] = {}
-    edges: list[tuple[int, int, str]] = []
-    for place, row in enumerate(rows):
-        edges += [(maker[value][0], place, maker[value][1]) for value in dict.fromkeys(row.op.inputs) if value in maker]
-        for value, spec in zip(row.op.outputs, row.outs, strict=False):
-            maker[value] = (place, shapes_of((spec,)))
-    if not edges:
-        return None
-    sources, targets, shapes = zip(*edges, strict=True)
-    return {"from": sources, "to": targets, "shape": words_of(shapes)}
 
 
 def _memory(report: Report) -> PageData | None:

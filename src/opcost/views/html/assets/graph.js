@@ -1,449 +1,478 @@
-// Operators and tensors as a graph: modules are closed boxes that open; shapes stand on the edges. Drawn on a canvas.
+// Modules, operators and the tensors between them as a drawing in which boxes open; hits, filters and the choice as everywhere.
 
 import { colourOf, familyLegend } from "./colours.js";
 import { data, isWithin, ops, quantityOf, tree } from "./data.js";
-import { announce, hideTip, make, showTip } from "./dom.js";
+import { announce, draw, hideTip, make, showTip } from "./dom.js";
+import { model, sceneOf } from "./flow.js";
 import { formatAs, formatShare } from "./format.js";
-import { layered } from "./layers.js";
+import { arrange } from "./layers.js";
 import { detailLines } from "./modules.js";
+import { isHit } from "./search.js";
 import { choose, chosenNode, chosenOperator, chooseOperator } from "./selection.js";
-import { familyOfOperator } from "./shown.js";
+import { choicesOf, fold, foldAll, shown, SHOWN_STATE, unfold } from "./shown.js";
+import { finished, sliced } from "./slices.js";
 import { setState, state, whenChanged } from "./state.js";
 
-const LETTER = 6.4;
+const FONT = "11px system-ui, sans-serif";
 const MOST_KEPT = 400;
-const TITLE = 13;
+const MOST_OPENING = 30;
+const MOST_DRAWN = 1000;
+// What is opened at first is written at least at this scale, unless it is next to nothing.
+const LEGIBLE = 0.62;
+const FEW = 8;
+const HIGH = 24;
+const WIDEST = 260;
+// Below this scale nothing is written.
+const FAR = 0.3;
+const MARGIN = 10;
 
 export function graphPanel() {
-  const opened = new Set();
-  const canvas = make("canvas", { tabindex: "0", role: "img", "aria-label": "Graph of modules and operators; arrows walk along the edges, Enter opens and closes a module" });
-  const frame = make("div", { class: "picture graph" }, canvas);
-  const told = make("output");
-  const shapes = data.graph.shape;
-  let scene = null;
-  let view = { x: 0, y: 0, scale: 1 };
-  let waiting = false;
-
+  const picture = draw("svg", { class: "flow", role: "group", tabindex: "0", "aria-label": "Graph of modules and operators; arrows walk along the tensors, Enter opens and closes, u unfolds and merges repeated blocks, plus and minus zoom, 0 fits" });
+  const frame = make("div", { class: "picture graph" }, picture);
+  const output = make("output", { role: "status" });
+  const pen = document.createElement("canvas").getContext("2d");
   const work = quantityOf("macs") && tree.total.macs[0] ? "macs" : "flops";
-  const families = Array.from({ length: ops.count }, (_, row) => familyOfOperator(row));
-  const legend = familyLegend(families);
+  let found = null;
+  let scene = null;
+  let layer = null;
+  let opened = new Set();
+  let view = { x: 0, y: 0, scale: 1 };
+  let job = 0;
 
-  function readOpened() {
-    opened.clear();
-    if (state.graph) for (const text of state.graph.split(".")) opened.add(parseInt(text, 36));
+  // -- what is opened ---------------------------------------------------------------------------------------------------
+
+  const openedState = () => (opened.size <= MOST_KEPT ? { graph: [...opened].join(".") || "-" } : {});
+  const keepOpened = () => setState(openedState());
+
+  // Level by level, as long as there are few boxes and all of it is legible.
+  function* opening() {
+    const shownNow = new Set();
+    let laid = yield* laidOut(shownNow);
+    let count = laid.boxes.length;
+    let level = laid.root.children;
+    while (level.length) {
+      const next = [];
+      for (const box of [...level].filter((one) => one.below && one.kind !== "part" && (one.kind !== "phase" || one.title === "forward")).sort((a, b) => b.share - a.share)) {
+        const inside = box.below();
+        if (count + inside.length > MOST_OPENING + 1) continue;
+        shownNow.add(box.id);
+        const tried = yield* laidOut(shownNow);
+        const isSmall = scaleOf(tried.root) < (count < FEW ? FAR : LEGIBLE) && tried.root.height > laid.root.height;
+        if (isSmall) shownNow.delete(box.id);
+        else {
+          laid = tried;
+          count = tried.boxes.length;
+          next.push(...inside);
+        }
+      }
+      level = next;
+    }
+    return shownNow;
+  }
+
+  // -- boxes and their places ---------------------------------------------------------------------------------------------
+
+  function* laidOut(names) {
+    const made = yield* sceneOf(found, names, sized, labelWidth);
+    yield* arrange(made.root);
+    const walk = [made.root];
+    Object.assign(made.root, { left: 0, top: 0 });
+    while (walk.length) {
+      const box = walk.pop();
+      for (const child of box.children) {
+        child.left = box.left + child.x - child.width / 2;
+        child.top = box.top + child.y;
+        if (child.children) walk.push(child);
+      }
+    }
+    return made;
+  }
+
+  const widths = new Map();
+  const widthOf = (text) => {
+    if (!widths.has(text)) {
+      pen.font = FONT;
+      widths.set(text, pen.measureText(text).width);
+    }
+    return widths.get(text);
+  };
+  const labelWidth = (text) => widthOf(text) + 6;
+
+  function sized(box) {
+    box.note = noteOf(box);
+    box.mark = box.times > 1 ? `${box.times} ×` : "";
+    const marks = (box.below ? 16 : 0) + (box.mark ? widthOf(box.mark) + 14 : 0);
+    const room = 20 + marks + widthOf(box.title) + (box.note ? widthOf(box.note) + 8 : 0);
+    box.least = box.width = Math.max(54, Math.min(WIDEST, room));
+    box.height = HIGH;
+  }
+
+  function noteOf(box) {
+    if (box.kind === "operator" || box.kind === "end") return "";
+    const type = box.times > 1 ? tree.type(box.module) : box.type === box.title ? "" : box.type;
+    return [type, box.work ? formatAs("count", box.work) : ""].filter(Boolean).join(" · ");
+  }
+
+  // -- drawing ------------------------------------------------------------------------------------------------------------
+
+  async function show(after = fit) {
+    const own = (job += 1);
+    const isStale = () => own !== job;
+    if (!frame.offsetParent) return;
+    output.textContent = "laying out…";
+    if (!found) {
+      const made = await sliced(model(work), isStale);
+      if (isStale()) return;
+      found = made;
+    }
+    if (state.graph) opened = new Set(state.graph.split("."));
     else {
-      // A model that is one box inside another is opened until there is something to see.
-      opened.add(0);
-      let boxes = [0];
-      for (;;) {
-        const closed = boxes.filter((node) => !opened.has(node) && tree.children[node].length);
-        if (boxesOf() >= 3 || !closed.length) break;
-        closed.forEach((node) => opened.add(node));
-        boxes = closed.flatMap((node) => tree.children[node]);
-        if (!boxes.length) break;
+      const names = await sliced(opening(), isStale);
+      if (isStale()) return;
+      opened = names;
+    }
+    const laid = await sliced(laidOut(opened), isStale);
+    if (isStale()) return;
+    const made = await sliced(drawn(laid), isStale);
+    if (isStale()) return;
+    put(laid, made);
+    after();
+  }
+
+  function put(laid, made) {
+    scene = laid;
+    layer = made;
+    picture.replaceChildren(layer);
+    const boxes = laid.boxes.length - 1;
+    output.textContent = `${boxes.toLocaleString("en-US")} boxes`;
+    light();
+  }
+
+  // Boxes and lines; texts only where they are read.
+  function* drawn(laid) {
+    const [frames, lines, closed, labels] = Array.from({ length: 4 }, () => draw("g", {}));
+    laid.details = [];
+    for (const box of laid.boxes) {
+      if (box.parent) {
+        (box.children ? frames : closed).append((box.element = shapeOf(box)));
+        laid.details.push({ ...box, high: HIGH, write: () => box.element.append(...textsOf(box)) });
       }
-    }
-  }
-
-  function boxesOf() {
-    return new Set(Array.from({ length: ops.count }, (_, row) => boxOf(ops.module[row]) ?? `#${row}`)).size;
-  }
-
-  // The closed module that an operator is hidden in; null where all around it is open.
-  function boxOf(module) {
-    let found = null;
-    for (let at = module; at >= 0; at = at === 0 ? -1 : tree.parent[at]) if (!opened.has(at)) found = at;
-    return found;
-  }
-
-  function build() {
-    const boxes = new Map();
-    const nodes = [];
-    const nodeOf = new Int32Array(ops.count);
-    const known = new Map();
-    for (let row = 0; row < ops.count; row += 1) {
-      const module = ops.module[row];
-      if (!known.has(module)) known.set(module, boxOf(module));
-      const box = known.get(module);
-      const name = box === null ? `#${row}` : box;
-      if (!boxes.has(name)) {
-        boxes.set(name, nodes.length);
-        nodes.push(box === null ? operatorNode(row) : moduleNode(box));
+      for (const line of box.lines ?? []) {
+        const at = (x, y) => [round(box.left + x), round(box.top + y)];
+        lines.append(draw("path", { class: line.back ? "line back" : "line", d: line.pieces.map((piece) => curve(piece, at)).join("") }));
+        const heads = line.ends.filter((end) => !end.inside).map(({ x, y }) => `M${at(x, y).join(" ")}l-3.5 -6.5h7z`).join("");
+        if (heads) lines.append(draw("path", { class: "head", d: heads }));
+        if (!line.from || !line.net.label) continue;
+        const [x, y] = at(line.from.x, line.from.y);
+        laid.details.push({ left: x - line.net.label / 2, width: line.net.label, top: y, high: 14, write: () => labels.append(draw("text", { class: "label", x, y: y + 13, text: line.net.net.text })) });
       }
-      nodeOf[row] = boxes.get(name);
+      yield;
     }
-    const found = new Map();
-    data.graph.from.forEach((from, place) => {
-      const [a, b] = [nodeOf[from], nodeOf[data.graph.to[place]]];
-      if (a === b) return;
-      // A module that is called again reads what was made after its first call: such an edge goes back up.
-      const edge = `${a} ${b}`;
-      const shape = shapes.words[shapes.at[place]];
-      if (!found.has(edge)) found.set(edge, { from: a, to: b, shapes: new Set() });
-      found.get(edge).shapes.add(shape);
-    });
-    const edges = [...found.values()];
-    const ahead = edges.filter((edge) => edge.from < edge.to);
-    const back = edges.filter((edge) => edge.from > edge.to);
-    roomForTitles(nodes);
-    const layout = layered(nodes, ahead.map((edge) => [edge.from, edge.to]));
-    nodes.forEach((node, place) => Object.assign(node, { x: layout.x[place], y: layout.y[place] }));
-    ahead.forEach((edge, place) => { edge.bends = layout.bends[place]; });
-    scene = { nodes, edges: ahead, back, layout, groups: groupsOf(nodes), byLayer: [...nodes.keys()].sort((a, b) => nodes[a].y - nodes[b].y || nodes[a].x - nodes[b].x) };
-    told.textContent = `${nodes.length.toLocaleString("en-US")} boxes for ${ops.count.toLocaleString("en-US")} operators`;
+    const all = draw("g", {});
+    all.append(frames, lines, closed, labels);
+    return all;
   }
 
-  // Above the first box of every opened module stands its title.
-  function roomForTitles(nodes) {
-    const begun = new Set([0]);
-    for (const node of nodes) {
-      let count = 0;
-      for (let at = node.opens ? tree.parent[node.module] : node.module; at > 0 && !begun.has(at); at = tree.parent[at]) {
-        begun.add(at);
-        count += 1;
-      }
-      node.titles = Math.max(0, count - 1) * TITLE;
-    }
-  }
-
-  function moduleNode(node) {
-    const title = node ? tree.path[node].slice(prefixOf(node).length) : tree.name(0);
-    const sum = tree.total[work][node];
-    return { module: node, title, note: `${tree.type(node)} · ${formatAs("count", sum)}`, share: sum / (tree.total[work][0] || 1), opens: true, width: wide(title, `${tree.type(node)} · ${formatAs("count", sum)}`) };
-  }
-
-  // A path is told from where the reader is: without what all opened boxes around it have in common.
-  const prefixOf = (node) => (tree.parent[node] ? `${tree.path[tree.parent[node]]}.` : "");
-
-  function operatorNode(row) {
-    const title = ops.of.raw(row);
-    const note = ops.of.outs(row) || ops.of.ins(row);
-    return { row, module: ops.module[row], title, note, share: 0, opens: false, family: families[row], width: wide(title, note) };
-  }
-
-  const wide = (...texts) => Math.min(230, Math.max(70, ...texts.map((text) => 18 + LETTER * text.length)));
-
-  // Around the boxes of an opened module stands a frame that closes it.
-  function groupsOf(nodes) {
-    const frames = new Map();
-    for (const node of nodes) {
-      const from = node.opens ? tree.parent[node.module] : node.module;
-      for (let at = from; at > 0; at = tree.parent[at]) {
-        const room = frames.get(at) ?? { module: at, left: Infinity, right: -Infinity, top: Infinity, bottom: -Infinity };
-        room.left = Math.min(room.left, node.x - node.width / 2);
-        room.right = Math.max(room.right, node.x + node.width / 2);
-        room.top = Math.min(room.top, node.y);
-        room.bottom = Math.max(room.bottom, node.y + 40);
-        frames.set(at, room);
-      }
-    }
-    // A frame is drawn around those in it.
-    const ordered = [...frames.values()].sort((a, b) => tree.depth[a.module] - tree.depth[b.module]);
-    const outside = new Map();
-    for (const { module } of [...ordered].reverse()) {
-      const around = tree.parent[module];
-      outside.set(around, Math.max(outside.get(around) ?? 0, (outside.get(module) ?? 0) + 1));
-    }
-    return ordered.map((room) => {
-      const outer = outside.get(room.module) ?? 0;
-      const pad = 7 + 4 * outer;
-      const title = TITLE * (outer + 1) + 3;
-      return { module: room.module, x: room.left - pad, y: room.top - title, w: room.right - room.left + 2 * pad, h: room.bottom - room.top + title + pad };
+  // Writes what has come into sight.
+  function write() {
+    if (!scene || view.scale < FAR) return;
+    const [left, top, right, bottom] = [-view.x / view.scale, -view.y / view.scale, (frame.clientWidth - view.x) / view.scale, (frame.clientHeight - view.y) / view.scale];
+    scene.details = scene.details.filter((one) => {
+      if (one.left > right || one.left + one.width < left || one.top > bottom || one.top + one.high < top) return true;
+      one.write();
+      return false;
     });
   }
+
+  const round = (number) => Math.round(number * 10) / 10;
+
+  // Straight down past its own layer, a curve to the next one, and straight down to where it ends.
+  function curve([x, y0, y1, other, y2, y3], at) {
+    const [[a, begin], [, bend], [b, straight], [, end]] = [at(x, y0), at(x, y1), at(other, y2), at(other, y3)];
+    if (Math.abs(a - b) < 0.2) return `M${a} ${begin}V${end}`;
+    const middle = round((bend + straight) / 2);
+    return `M${a} ${begin}V${bend}C${a} ${middle} ${b} ${middle} ${b} ${straight}V${end}`;
+  }
+
+  function shapeOf(box) {
+    const [x, y] = [round(box.left), round(box.top)];
+    const group = draw("g", { class: `box of-${box.kind}${box.children ? " open" : ""}`, "data-place": box.place },
+      draw("rect", { class: "shape", x, y, width: round(box.width), height: round(box.height), rx: { end: HIGH / 2, operator: 8 }[box.kind] ?? 3 }));
+    if (box.children || box.kind === "end") return group;
+    if (box.family) group.append(draw("rect", { x: x + 4, y: y + 5, width: 4, height: HIGH - 10, rx: 1, fill: colourOf(box.family) }));
+    if (box.share > 0) group.append(draw("rect", { class: "share", x: x + 1, y: y + HIGH - 3, width: round(Math.max(1, (box.width - 2) * Math.min(1, box.share))), height: 2 }));
+    return group;
+  }
+
+  function textsOf(box) {
+    const [x, y] = [round(box.left), round(box.top + HIGH / 2 + 4)];
+    if (box.kind === "end") return [draw("text", { class: "title", x: round(x + box.width / 2), y, text: cut(box.title, box.width - 16) })];
+    const texts = [];
+    let at = x + 12;
+    if (box.below) {
+      texts.push(draw("text", { class: "sign", x: at, y, text: box.children ? "−" : "+" }));
+      at += 14;
+    }
+    const end = x + box.width - 8;
+    const title = cut(box.title, end - at - (box.mark ? widthOf(box.mark) + 14 : 0));
+    texts.push(draw("text", { class: "title", x: at, y, text: title }));
+    at += widthOf(title) + 8;
+    if (box.mark) {
+      const wide = widthOf(box.mark) + 8;
+      texts.push(draw("g", { class: "run" }, draw("rect", { x: at - 2, y: y - 11, width: wide, height: HIGH - 10, rx: 3 }), draw("text", { x: at + 2, y, text: box.mark })));
+      at += wide + 6;
+    }
+    const note = cut(box.note, end - at);
+    if (note.length > 2) texts.push(draw("text", { class: "note", x: at, y, text: note }));
+    return texts;
+  }
+
+  function cut(text, room) {
+    if (widthOf(text) <= room + 1) return text;
+    let letters = Math.floor((text.length * room) / widthOf(text));
+    while (letters > 0 && widthOf(`${text.slice(0, letters)}…`) > room) letters -= 1;
+    return letters > 0 ? `${text.slice(0, letters)}…` : "";
+  }
+
+  // What is chosen, found and filtered is marked on what is drawn.
+  function light() {
+    if (!scene) return;
+    const now = shown();
+    for (const box of scene.boxes) {
+      if (!box.element) continue;
+      const dim = box.kind === "operator" ? !now.shows(box.row) : box.module >= 0 && now.isEmpty(box.module);
+      const hit = Boolean(state.q) && box.kind !== "operator" && hasHit(box);
+      box.element.classList.toggle("chosen", isChosen(box));
+      box.element.classList.toggle("hit", hit);
+      box.element.classList.toggle("dim", dim || (Boolean(state.q) && !box.children && !hit && !isBelowHit(box)));
+    }
+  }
+
+  const hasHit = (box) => (box.kind === "module" || box.kind === "phase") && box.module >= 0 && (box.children ? isHit(box.module) : belowOf(box.module).some(isHit));
+
+  function belowOf(node) {
+    const all = [node];
+    for (let at = 0; at < all.length; at += 1) all.push(...shown().children(all[at]));
+    return all;
+  }
+
+  function isBelowHit(box) {
+    for (let at = box.module; at > 0; at = tree.parent[at]) if (isHit(at)) return true;
+    return false;
+  }
+
+  const isChosen = (box) => {
+    const at = chosenNode() < 0 ? -1 : shown().rep[chosenNode()];
+    if (at < 0 || box.kind === "end" || box.kind === "phase") return false;
+    if (box.kind === "operator") return chosenOperator() >= 0 ? found.twin[chosenOperator()] === box.row : at === box.module && at > 0;
+    if (box.kind === "part") return false;
+    if (box.children) return at === box.module && chosenOperator() < 0;
+    return isWithin(at, box.from);
+  };
+
+  // -- what is seen of it -------------------------------------------------------------------------------------------------
+
+  const scaleOf = (root) => Math.min(1, (frame.clientWidth - 2 * MARGIN) / Math.max(1, root.width), (frame.clientHeight - 2 * MARGIN) / Math.max(1, root.height));
 
   function fit() {
-    const wideEnough = frame.clientWidth - 40;
-    const highEnough = (frame.clientHeight - 60) / scene.layout.depth;
-    const scale = Math.min(1, Math.max(0.12, wideEnough / Math.max(200, scene.layout.width)), Math.max(0.6, highEnough));
-    view = { scale, x: 20 + Math.max(0, (wideEnough - scene.layout.width * scale) / 2), y: 34 };
-    later();
+    if (!scene) return;
+    const scale = scaleOf(scene.root);
+    view = { scale, x: (frame.clientWidth - scene.root.width * scale) / 2, y: Math.max(MARGIN, (frame.clientHeight - scene.root.height * scale) / 2) };
+    move();
   }
 
-  function fitWhole() {
-    const { width, depth } = scene.layout;
-    const scale = Math.min(1, (frame.clientWidth - 40) / Math.max(1, width), (frame.clientHeight - 60) / Math.max(1, depth));
-    view = { scale, x: (frame.clientWidth - width * scale) / 2, y: 34 };
+  function move() {
+    layer?.setAttribute("transform", `translate(${round(view.x)} ${round(view.y)}) scale(${view.scale.toFixed(4)})`);
+    picture.classList.toggle("far", view.scale < FAR);
+    write();
   }
 
-  function later() {
-    if (waiting) return;
-    waiting = true;
-    requestAnimationFrame(() => { waiting = false; paint(); });
+  function zoom(factor, x = frame.clientWidth / 2, y = frame.clientHeight / 2) {
+    const scale = Math.min(3, Math.max(0.02, view.scale * factor));
+    view = { scale, x: x - ((x - view.x) / view.scale) * scale, y: y - ((y - view.y) / view.scale) * scale };
+    move();
   }
 
-  const isChosen = (node) => {
-    const at = chosenNode();
-    if (at < 0) return false;
-    if (chosenOperator() >= 0) return node.opens ? isWithin(at, node.module) : node.row === chosenOperator();
-    return node.opens ? isWithin(at, node.module) || (at > 0 && isWithin(node.module, at)) : at > 0 && isWithin(node.module, at);
-  };
-
-  function paint() {
-    if (!frame.offsetParent) return;
-    if (!scene) {
-      build();
-      if (matchMedia("print").matches) fitWhole();
-      else fit();
-    }
-    const [width, height, dots] = [frame.clientWidth, frame.clientHeight, devicePixelRatio || 1];
-    if (canvas.width !== Math.round(width * dots) || canvas.height !== Math.round(height * dots)) {
-      canvas.width = Math.round(width * dots);
-      canvas.height = Math.round(height * dots);
-    }
-    const pen = canvas.getContext("2d");
-    const look = getComputedStyle(document.documentElement);
-    const ink = Object.fromEntries(["ground", "raised", "text", "faint", "line", "strong", "chosen", "edge"].map((name) => [name, look.getPropertyValue(`--${name}`).trim()]));
-    pen.setTransform(dots, 0, 0, dots, 0, 0);
-    pen.fillStyle = ink.ground;
-    pen.fillRect(0, 0, width, height);
-    pen.setTransform(dots * view.scale, 0, 0, dots * view.scale, dots * view.x, dots * view.y);
-    const seen = { left: -view.x / view.scale, top: -view.y / view.scale, right: (width - view.x) / view.scale, bottom: (height - view.y) / view.scale };
-    pen.font = "11px system-ui, sans-serif";
-    pen.textBaseline = "middle";
-    for (const room of scene.groups) if (room.y < seen.bottom && room.y + room.h > seen.top) paintGroup(pen, ink, room);
-    for (const edge of scene.edges) if (edge.bends[0][1] < seen.bottom && edge.bends.at(-1)[1] > seen.top) paintEdge(pen, ink, edge);
-    for (const edge of scene.back) paintBack(pen, ink, edge);
-    for (const node of scene.nodes) if (node.y < seen.bottom && node.y + 40 > seen.top) paintNode(pen, ink, node);
-    if (view.scale > 0.55) for (const edge of scene.edges) if (edge.bends[0][1] < seen.bottom && edge.bends.at(-1)[1] > seen.top) paintShape(pen, ink, edge);
+  function lookAt(box) {
+    const [x, y] = [(box.left + box.width / 2) * view.scale + view.x, box.top * view.scale + view.y];
+    if (x < 60 || x > frame.clientWidth - 60) view.x += frame.clientWidth / 2 - x;
+    if (y < 20 || y > frame.clientHeight - 40) view.y += frame.clientHeight / 3 - y;
+    move();
   }
 
-  function paintGroup(pen, ink, room) {
-    pen.fillStyle = ink.raised;
-    pen.globalAlpha = 0.55;
-    pen.fillRect(room.x, room.y, room.w, room.h);
-    pen.globalAlpha = 1;
-    pen.strokeStyle = ink.line;
-    pen.lineWidth = 1;
-    pen.strokeRect(room.x, room.y, room.w, room.h);
-    pen.fillStyle = ink.faint;
-    pen.fillText(`− ${tree.path[room.module]}`, room.x + 4, room.y + 8);
-  }
-
-  function paintEdge(pen, ink, edge) {
-    const lit = isChosen(scene.nodes[edge.from]) && isChosen(scene.nodes[edge.to]);
-    pen.strokeStyle = lit ? ink.edge : ink.faint;
-    pen.globalAlpha = lit ? 1 : 0.6;
-    pen.lineWidth = (lit ? 1.8 : 1) / Math.max(0.5, view.scale);
-    pen.beginPath();
-    const points = edge.bends.map(([x, y], place) => [x, place === 0 ? y + 40 : place === edge.bends.length - 1 ? y : y + 20]);
-    pen.moveTo(...points[0]);
-    for (let at = 1; at < points.length; at += 1) {
-      const middle = (points[at - 1][1] + points[at][1]) / 2;
-      pen.bezierCurveTo(points[at - 1][0], middle, points[at][0], middle, ...points[at]);
-    }
-    pen.stroke();
-    const [x, y] = points.at(-1);
-    pen.fillStyle = pen.strokeStyle;
-    pen.beginPath();
-    pen.moveTo(x, y);
-    pen.lineTo(x - 3.5, y - 6);
-    pen.lineTo(x + 3.5, y - 6);
-    pen.fill();
-    pen.globalAlpha = 1;
-  }
-
-  function paintBack(pen, ink, edge) {
-    const [a, b] = [scene.nodes[edge.from], scene.nodes[edge.to]];
-    const side = Math.max(a.x + a.width / 2, b.x + b.width / 2) + 24;
-    pen.strokeStyle = ink.strong;
-    pen.setLineDash([4, 3]);
-    pen.beginPath();
-    pen.moveTo(a.x + a.width / 2, a.y + 20);
-    pen.bezierCurveTo(side, a.y + 20, side, b.y + 20, b.x + b.width / 2, b.y + 20);
-    pen.stroke();
-    pen.setLineDash([]);
-  }
-
-  function paintShape(pen, ink, edge) {
-    const [first, ...others] = edge.shapes;
-    if (!first) return;
-    const text = others.length ? `${first} +${others.length}` : first;
-    const [x, y] = edge.bends.length > 2 ? [edge.bends[1][0], edge.bends[1][1] - 8] : [(edge.bends[0][0] + edge.bends[1][0]) / 2, (edge.bends[0][1] + 40 + edge.bends[1][1]) / 2];
-    const room = pen.measureText(text).width;
-    pen.fillStyle = ink.ground;
-    pen.globalAlpha = 0.85;
-    pen.fillRect(x - room / 2 - 2, y - 7, room + 4, 14);
-    pen.globalAlpha = 1;
-    pen.fillStyle = ink.faint;
-    pen.fillText(text, x - room / 2, y);
-  }
-
-  function paintNode(pen, ink, node) {
-    const chosen = isChosen(node);
-    const left = node.x - node.width / 2;
-    pen.fillStyle = chosen ? ink.chosen : node.opens ? ink.raised : ink.ground;
-    pen.strokeStyle = chosen ? ink.edge : ink.faint;
-    pen.lineWidth = chosen ? 2 : 1;
-    pen.beginPath();
-    pen.roundRect(left, node.y, node.width, 40, node.opens ? 3 : 9);
-    pen.fill();
-    pen.stroke();
-    if (view.scale < 0.25) return;
-    if (node.opens && node.share > 0) {
-      pen.fillStyle = ink.strong;
-      pen.globalAlpha = 0.75;
-      pen.fillRect(left + 1, node.y + 36, Math.max(1, (node.width - 2) * node.share), 3);
-      pen.globalAlpha = 1;
-    } else if (!node.opens) {
-      pen.fillStyle = colourOf(node.family);
-      pen.fillRect(left + 4, node.y + 8, 4, 24);
-    }
-    const room = Math.floor((node.width - 14) / 5.6);
-    const cut = (text) => (text.length > room ? `${text.slice(0, room - 1)}…` : text);
-    pen.fillStyle = ink.text;
-    pen.fillText(cut(node.opens ? `+ ${node.title}` : node.title), left + (node.opens ? 6 : 12), node.y + 13);
-    pen.fillStyle = ink.faint;
-    pen.fillText(cut(node.note), left + (node.opens ? 6 : 12), node.y + 27);
-  }
-
-  // -- what the reader does -------------------------------------------------------------------------------------------
-
-  const placeOf = (event) => {
-    const room = canvas.getBoundingClientRect();
-    return [(event.clientX - room.left - view.x) / view.scale, (event.clientY - room.top - view.y) / view.scale];
-  };
-  const nodeAt = (x, y) => scene?.nodes.find((node) => Math.abs(node.x - x) <= node.width / 2 && y >= node.y && y <= node.y + 40);
-  const groupAt = (x, y) => [...(scene?.groups ?? [])].reverse().find((room) => x >= room.x && x <= room.x + 150 && y >= room.y && y <= room.y + 15);
-
-  function keepOpened() {
-    if (opened.size <= MOST_KEPT) setState({ graph: [...opened].map((node) => node.toString(36)).join(".") || "-" });
-  }
+  // -- what the reader does -----------------------------------------------------------------------------------------------
 
   // What was looked at stays where it is on the screen.
-  function toggle(module) {
-    const before = centreOf(module);
-    if (opened.has(module)) for (const node of [...opened]) { if (node && isWithin(node, module)) opened.delete(node); }
-    else opened.add(module);
-    build();
-    const after = centreOf(module);
-    if (before && after) view = { ...view, x: view.x + (before[0] - after[0]) * view.scale, y: view.y + (before[1] - after[1]) * view.scale };
+  function toggle(box) {
+    if (!box?.below || !box.parent) return;
+    const isOpen = opened.has(box.id);
+    if (isOpen) opened.delete(box.id);
+    else opened.add(box.id);
     keepOpened();
-    announce(`${tree.name(module)} ${opened.has(module) ? "opened" : "closed"}, ${scene.nodes.length} boxes`);
-    later();
+    const [left, top] = [box.left + box.width / 2, box.top];
+    show(() => {
+      const same = scene.boxes.find((one) => one.id === box.id && one.kind === box.kind);
+      if (!same) return fit();
+      view = { ...view, x: view.x + (left - same.left - same.width / 2) * view.scale, y: view.y + (top - same.top) * view.scale };
+      announce(`${box.title} ${isOpen ? "closed" : "opened"}, ${scene.boxes.length - 1} boxes`);
+      return move();
+    });
   }
 
-  function centreOf(module) {
-    const inside = scene.nodes.filter((node) => isWithin(node.module, module) || node.module === module);
-    return inside.length ? [inside.reduce((sum, node) => sum + node.x, 0) / inside.length, Math.min(...inside.map((node) => node.y))] : null;
+  // The module that has only these blocks, and is not shown as long as they are one, is opened with them.
+  function unfoldBox(box) {
+    opened.add(box.around);
+    keepOpened();
+    unfold(box.module);
   }
 
-  const select = (node) => (node.opens ? choose(node.module) : chooseOperator(node.row));
+  const select = (box) => {
+    if (box.kind === "operator") chooseOperator(box.row);
+    else if (box.module >= 0) choose(box.module);
+    else announce(`${box.title} ${box.shape ?? ""}`);
+  };
 
-  function lookAt(node) {
-    const [x, y] = [node.x * view.scale + view.x, node.y * view.scale + view.y];
-    if (x < 60 || x > frame.clientWidth - 60) view.x += frame.clientWidth / 2 - x;
-    if (y < 40 || y > frame.clientHeight - 60) view.y += frame.clientHeight / 2 - y;
-  }
-
+  const boxOf = (event) => scene?.boxes[Number(event.target.closest?.("g.box")?.dataset.place)];
   let held = null;
-  canvas.addEventListener("pointerdown", (event) => {
+  picture.addEventListener("pointerdown", (event) => {
     held = { x: event.clientX, y: event.clientY, from: { ...view }, moved: false };
-    canvas.setPointerCapture(event.pointerId);
   });
-  canvas.addEventListener("pointermove", (event) => {
+  picture.addEventListener("pointermove", (event) => {
     if (held) {
       const [dx, dy] = [event.clientX - held.x, event.clientY - held.y];
-      held.moved ||= Math.hypot(dx, dy) > 4;
+      if (!held.moved && Math.hypot(dx, dy) > 4) {
+        held.moved = true;
+        picture.setPointerCapture(event.pointerId);
+      }
       if (held.moved) {
         view = { ...view, x: held.from.x + dx, y: held.from.y + dy };
-        later();
+        move();
       }
       return;
     }
-    const node = nodeAt(...placeOf(event));
-    if (!node) hideTip();
-    else if (node.opens) showTip(event, [...detailLines(node.module), `${formatShare(node.share)} of the work; click + to open`]);
-    else showTip(event, [node.title, tree.path[node.module] || tree.name(0), `in ${ops.of.ins(node.row)}`, `out ${ops.of.outs(node.row)}`]);
+    const box = boxOf(event);
+    if (!box) hideTip();
+    else showTip(event, tipOf(box));
   });
-  canvas.addEventListener("pointerup", (event) => {
-    const moved = held?.moved;
-    held = null;
-    if (moved) return;
-    const [x, y] = placeOf(event);
-    const node = nodeAt(x, y);
-    const room = node ? null : groupAt(x, y);
+  picture.addEventListener("pointerup", () => { setTimeout(() => { held = null; }); });
+  picture.addEventListener("pointercancel", () => { held = null; });
+  picture.addEventListener("pointerleave", hideTip);
+  picture.addEventListener("click", (event) => {
+    const box = boxOf(event);
+    if (held?.moved || !box) return;
     hideTip();
-    if (room) toggle(room.module);
-    else if (node?.opens && (x < node.x - node.width / 2 + 18 || chosenNode() === node.module)) toggle(node.module);
-    else if (node) select(node);
+    if (event.target.closest(".run")) unfoldBox(box);
+    else if (event.target.closest(".sign")) toggle(box);
+    else select(box);
   });
-  canvas.addEventListener("pointerleave", hideTip);
-  const zoom = (factor, x = frame.clientWidth / 2, y = frame.clientHeight / 2) => {
-    const scale = Math.min(3, Math.max(0.03, view.scale * factor));
-    view = { scale, x: x - ((x - view.x) / view.scale) * scale, y: y - ((y - view.y) / view.scale) * scale };
-    later();
-  };
-  canvas.addEventListener("wheel", (event) => {
-    const room = canvas.getBoundingClientRect();
-    if (event.shiftKey) view = { ...view, x: view.x - event.deltaY };
-    else zoom(Math.exp(-event.deltaY / 500), event.clientX - room.left, event.clientY - room.top);
-    later();
+  picture.addEventListener("dblclick", (event) => toggle(boxOf(event)));
+  picture.addEventListener("wheel", (event) => {
+    const room = picture.getBoundingClientRect();
+    if (event.shiftKey) {
+      view = { ...view, x: view.x - event.deltaY };
+      move();
+    } else zoom(Math.exp(-event.deltaY / 500), event.clientX - room.left, event.clientY - room.top);
     event.preventDefault();
   }, { passive: false });
-  canvas.addEventListener("keydown", (event) => {
-    const at = scene.nodes.find(isChosen) ?? scene.nodes[0];
-    const place = scene.nodes.indexOf(at);
-    const along = (edges, mine, other) => scene.nodes[edges.find((edge) => edge[mine] === place)?.[other]];
-    const beside = (by) => scene.nodes[scene.byLayer[scene.byLayer.indexOf(place) + by]];
-    const moves = {
-      ArrowDown: () => along(scene.edges, "from", "to") ?? beside(1), ArrowUp: () => along(scene.edges, "to", "from") ?? beside(-1),
-      ArrowRight: () => beside(1), ArrowLeft: () => beside(-1),
+
+  function tipOf(box) {
+    if (box.kind === "end") return [box.title, data.graph.ends[box.end].shape];
+    if (box.kind === "part") return [box.title, box.type];
+    if (box.kind === "operator") return [ops.of.raw(box.row), tree.path[box.module] || tree.name(0), `in ${ops.of.ins(box.row)}`, `out ${ops.of.outs(box.row)}`];
+    return [...detailLines(box.module), `${formatShare(box.share)} of the work`];
+  }
+
+  let current = null;
+  picture.addEventListener("keydown", (event) => {
+    if (!scene) return;
+    const boxes = scene.boxes.slice(1);
+    const at = (current && boxes.find((box) => box.id === current)) ?? boxes.find(isChosen) ?? boxes[0];
+    const beside = (by) => {
+      const row = boxes.filter((box) => box.parent === at.parent).sort((a, b) => a.top - b.top || a.left - b.left);
+      return row[row.indexOf(at) + by];
     };
-    if (moves[event.key]) {
-      const next = moves[event.key]();
-      if (next) {
-        select(next);
-        lookAt(next);
-        later();
-      }
-    } else if (event.key === "Enter") toggle(at.module);
-    else if (event.key === "+" || event.key === "=") zoom(1.25);
-    else if (event.key === "-") zoom(0.8);
-    else return;
+    const along = (down) => neighbours(at, down)[0] ?? beside(down ? 1 : -1) ?? (down ? null : at.parent);
+    const go = (box) => {
+      if (!box?.parent) return;
+      current = box.id;
+      select(box);
+      lookAt(box);
+    };
+    const acts = {
+      ArrowDown: () => go(along(true)), ArrowUp: () => go(along(false)), ArrowRight: () => go(beside(1)), ArrowLeft: () => go(beside(-1)),
+      Enter: () => toggle(at), u: () => (shown().isRun(at.module) ? unfoldBox(at) : fold(at.module)),
+      "+": () => zoom(1.25), "=": () => zoom(1.25), "-": () => zoom(0.8), 0: fit,
+    };
+    if (!acts[event.key] || event.ctrlKey || event.metaKey) return;
+    acts[event.key]();
     event.preventDefault();
   });
 
+  // The boxes beside this one that read what it makes, or make what it reads.
+  function neighbours(box, down) {
+    const { children, nets } = box.parent;
+    const at = children.indexOf(box);
+    const places = down ? nets.filter((net) => net.source === at).flatMap((net) => net.targets) : nets.filter((net) => net.targets.includes(at) && net.source >= 0).map((net) => net.source);
+    return [...new Set(places)].sort((a, b) => Math.abs(a - at) - Math.abs(b - at)).map((place) => children[place]);
+  }
+
   const deeper = () => {
-    for (const node of scene.nodes.filter((one) => one.opens)) opened.add(node.module);
-    build();
-    fit();
+    const closed = scene?.boxes.filter((box) => box.below && !box.children) ?? [];
+    let count = scene?.boxes.length ?? 0;
+    for (const box of closed) {
+      count += box.below().length;
+      if (count > MOST_DRAWN) {
+        announce(`opened as far as ${MOST_DRAWN.toLocaleString("en-US")} boxes`);
+        break;
+      }
+      opened.add(box.id);
+    }
     keepOpened();
+    show();
   };
-  const closeAll = () => {
+  const again = () => {
     setState({ graph: "" });
-    readOpened();
-    build();
-    fit();
+    show();
   };
-  const button = (title, act) => make("button", { type: "button", class: "plain", text: title, on: { click: act } });
+  const button = (text, act, label = null) => make("button", { type: "button", class: "plain", text, "aria-label": label, on: { click: act } });
+  const views = make("input", { type: "checkbox", on: { change: () => setState({ ...openedState(), aliases: views.checked ? "yes" : "" }) } });
+  const merge = button("merge repeated blocks", foldAll);
+  const settle = () => {
+    views.checked = state.aliases === "yes";
+    merge.hidden = !state.unfold;
+  };
   whenChanged((names) => {
-    if (names.has("graph") && state.graph && state.graph !== [...opened].map((node) => node.toString(36)).join(".")) {
-      readOpened();
-      scene = null;
+    settle();
+    if (["unfold", "phase", "aliases"].some((name) => names.has(name))) {
+      found = null;
+      show();
+    } else if (names.has("graph") && state.graph !== [...opened].join(".") && (state.graph || scene)) show();
+    else if (names.has("view") && !scene) show();
+    else if (["sel", "q", ...SHOWN_STATE].some((name) => names.has(name))) {
+      light();
+      const box = names.has("sel") && scene?.boxes.slice(1).filter(isChosen).at(-1);
+      if (box) {
+        current = box.id;
+        lookAt(box);
+      }
     }
-    if (names.has("sel") && scene) {
-      const node = scene.nodes.find(isChosen);
-      if (node) lookAt(node);
-    }
-    if (["graph", "sel", "view", "theme"].some((name) => names.has(name))) later();
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", later);
-  readOpened();
-  new ResizeObserver(later).observe(frame);
+  new ResizeObserver(() => (scene ? null : show())).observe(frame);
   // On paper nothing moves, so all of it is shown.
-  let kept = null;
   addEventListener("beforeprint", () => {
-    kept = view;
-    if (scene) fitWhole();
-    paint();
+    if (!scene) {
+      job += 1;
+      found ??= finished(model(work));
+      opened = finished(opening());
+      const laid = finished(laidOut(opened));
+      put(laid, finished(drawn(laid)));
+    }
+    fit();
   });
-  addEventListener("afterprint", () => {
-    if (kept) view = kept;
-    kept = null;
-    later();
-  });
+  addEventListener("afterprint", fit);
+  settle();
   return make("section", { class: "view", "aria-label": "Graph" },
-    make("div", { class: "tools" }, button("open a level", deeper), button("close all", closeAll), button("fit", fit), button("+", () => zoom(1.25)), button("−", () => zoom(0.8)), told),
-    frame, legend);
+    make("div", { class: "tools" }, button("open a level", deeper), button("close all", again), button("fit", fit), button("+", () => zoom(1.25), "zoom in"), button("−", () => zoom(0.8), "zoom out"),
+      make("label", { title: "reshape, permute, slice and others whose results share memory" }, views, " views"), merge, output),
+    frame, familyLegend(choicesOf("kind")));
 }

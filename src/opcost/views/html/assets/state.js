@@ -2,7 +2,7 @@
 
 const USUAL = {
   view: "", sel: "", q: "", sort: "", part: "total", qty: "", shape: "", zoom: "", bytes: "iec", work: "macs", cols: "", ocols: "", tcols: "",
-  theme: "auto", open: "", dev: "", dtype: "", graph: "", from: "", to: "", idle: "", tsort: "", oq: "", only: "", colour: "", unfold: "", phase: "", element: "", kind: "", tables: "", csort: "", copen: "", changed: "", base: "", across: "", up: "",
+  theme: "auto", open: "", dev: "", dtype: "", graph: "", aliases: "", from: "", to: "", idle: "", tsort: "", oq: "", only: "", colour: "", unfold: "", phase: "", element: "", kind: "", tables: "", csort: "", copen: "", changed: "", base: "", across: "", up: "",
 };
 // Steps that the browser's Back undoes; everything else only replaces the address.
 const STEPS = ["view", "zoom", "sel"];

@@ -62,9 +62,11 @@ def test_on_a_narrow_screen_sources_are_below_each_other(show: Show) -> None:
     page = show(four().render("html"), width=390, height=844)
     assert not page.get_by_role("grid").is_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.get_by_role("treegrid").get_by_role("columnheader", name="type").count() == 0
     blocks = page.locator(".stack section")
     expect(blocks).to_have_count(4)
     assert re.sub(r"\s+", " ", blocks.nth(1).inner_text()) == "two params 200 +100.0 % MACs 4.00 K +300.0 %"
+    assert blocks.nth(1).locator(".more").count() == 2
     blocks.nth(3).get_by_role("button").click()
     assert re.sub(r"\s+", " ", blocks.nth(1).inner_text()) == "two params 200 -33.3 % MACs 4.00 K +700.0 %"
 

@@ -79,6 +79,25 @@ def test_pictures_are_drawn_and_not_written(show: Show, subject: str) -> None:
     assert not set(page.locator("body").inner_text()) & set("▁▂▃▄▅▆▇█")
 
 
+def test_what_two_lines_have_no_room_for_is_left_out_and_not_cut(show: Show) -> None:
+    page = show(PAGES["blocks"](), width=290, height=844)
+    inside, outside, cut = page.evaluate("""() => {
+        const found = [0, 0, 0];
+        for (const line of document.querySelectorAll(".tree tr[data-place]")) {
+            const room = line.getBoundingClientRect();
+            for (const cell of line.querySelectorAll("td:not([hidden])")) {
+                const { top, bottom } = cell.getBoundingClientRect();
+                // A letter begins a quarter of the line of 20 below its top.
+                found[top >= room.top - 1 && bottom <= room.bottom + 1 ? 0 : top >= room.bottom - 5 ? 1 : 2] += 1;
+            }
+        }
+        return found;
+    }""")
+    assert cut == 0
+    assert inside > 0
+    assert outside > 0
+
+
 # -- sizes -------------------------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ const TITLE = 15;
 const MOST_PARTS = 1500;
 
 // Squarified: rows of areas whose sides are as alike as can be (Bruls, Huizing and van Wijk, 2000).
-export function squarify(sizes, x, y, width, height) {
+function squarify(sizes, x, y, width, height) {
   const sum = sizes.reduce((total, size) => total + size, 0);
   const boxes = new Array(sizes.length);
   const order = sizes.map((_, place) => place).sort((a, b) => sizes[b] - sizes[a]);

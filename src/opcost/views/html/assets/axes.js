@@ -33,12 +33,6 @@ export function logScale(amounts, from, to, room = 1.3) {
   return Object.assign(scale, { range });
 }
 
-// A linear scale from zero to the largest of these.
-export function linearScale(amounts, from, to, room = 1.08) {
-  const range = [0, Math.max(...amounts) * room];
-  return Object.assign((value) => from + (value / range[1]) * (to - from), { range });
-}
-
 export const line = (x1, y1, x2, y2, kind) => draw("line", { x1, y1, x2, y2, class: kind });
 
 export const label = (x, y, text, anchor = "start", kind = "axis") => draw("text", { x, y, text, "text-anchor": anchor, class: kind });

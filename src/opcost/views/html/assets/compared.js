@@ -3,7 +3,7 @@
 import { data } from "./data.js";
 import { chooser, make } from "./dom.js";
 import { formatAmount } from "./format.js";
-import { cellText, Grid, sortRows } from "./grid.js";
+import { cellText, changeClass, Grid, sortRows } from "./grid.js";
 import { setState, state, whenChanged } from "./state.js";
 import { isTextual } from "./widths.js";
 
@@ -72,7 +72,7 @@ export function totalsPanel() {
         make("h3", {}, make("button", { type: "button", class: "plain", text: titleOf(place), "aria-pressed": String(place === baseline()), on: { click: () => compareWith(place) } })),
         make("dl", {}, ...totals.map((total, row) => make("div", {},
           make("dt", { text: total.title }), make("dd", { text: formatAmount(amountOf(row, place)) }),
-          make("dd", { class: "faint", text: place === baseline() ? "" : cellText(change, row) })))));
+          make("dd", { class: place === baseline() ? null : changeClass(change.of(row)), text: place === baseline() ? "" : cellText(change, row) })))));
     }));
   };
   show();
@@ -99,8 +99,8 @@ export function comparedModulesPanel() {
   const read = (row) => quantity().amounts[row];
   const onlyChanged = make("input", { type: "checkbox" });
   const columns = [
-    { name: "name", title: "module", unit: "name", least: 240, of: (row) => (parent[row] < 0 ? paths[row] : paths[row].slice(paths[parent[row]].length + 1)), full: (row) => paths[row] },
-    ...(types.some(Boolean) ? [{ name: "type", title: "type", unit: "text", of: (row) => types[row] }] : []),
+    { name: "name", title: "module", unit: "name", least: 150, of: (row) => (parent[row] < 0 ? paths[row] : paths[row].slice(paths[parent[row]].length + 1)), full: (row) => paths[row] },
+    ...(types.some(Boolean) ? [{ name: "type", title: "type", unit: "text", isWide: true, of: (row) => types[row] }] : []),
     ...sourceColumns(read, () => quantity().unit, (row, place) => (read(row)[place] === null ? "" : [read(row)[place], quantity().unit, false, false])),
   ];
   let chosen = -1;

@@ -26,7 +26,7 @@ export function cellText(column, row) {
   return column.mark ? column.mark(row, text) : text;
 }
 
-export function sortValue(column, row) {
+function sortValue(column, row) {
   const value = column.of(row);
   const plain = Array.isArray(value) ? value[0] : value;
   return plain === "" ? null : plain;
@@ -45,7 +45,7 @@ export function sortRows(rows, column, rising) {
 
 // A column may have: `part` (a bar), `mark` (its text changed), `rank` (shown while there is room), `brief` (its place below the
 // name on a narrow screen), `beside` (no column, but this text after the name), `full` (the name in full),
-// `isAlike` (as wide as all others that are).
+// `isAlike` (as wide as all others that are), `isWide` (not on a narrow screen).
 // `owner` may have: all rows that there can be, level(row), opened(row) -> true, false or null, toggle(row), select(row),
 // isChosen(row), roleOf(row), run(row) -> { text, title, act } of a button beside the name, sort(name), columns() -> names or null,
 // colour(row) of a square before the name of a line that does not open.
@@ -171,7 +171,7 @@ export class Grid {
     if (!this.needs) this.measure();
     const chosen = this.owner.columns?.();
     const room = this.element.clientWidth;
-    const own = this.every.filter((column, place) => !column.beside && (!chosen || !place || chosen.has(column.name)));
+    const own = this.every.filter((column, place) => !column.beside && (!chosen || !place || chosen.has(column.name)) && !(column.isWide && narrow.matches));
     const isBrief = narrow.matches && own.some((column) => column.brief);
     const columns = isBrief ? [own[0], ...own.filter((column) => column.brief).sort((a, b) => a.brief - b.brief)] : chosen ? own : columnsThatFit(own, this.needsOf(own), room);
     this.line = isBrief ? TWO_LINES : LINE;
@@ -299,9 +299,7 @@ export class Grid {
         this.fillName(line, row, text, opened, place === reachable);
         return;
       }
-      const value = column.of(row);
-      const change = Array.isArray(value) && value[3] ? (value[0] > 0 ? " more" : value[0] < 0 ? " less" : " same") : "";
-      put(cell, "class", classOf(column) + change);
+      put(cell, "class", `${classOf(column)} ${changeClass(column.of(row))}`.trim());
       put(cell, "title", isTextual(column) && text.length > 9 ? text : null);
       cell.hidden = this.line === TWO_LINES && text === "–";
       if (cell.lastChild.data !== text) cell.lastChild.data = text;
@@ -420,6 +418,12 @@ export class Grid {
       });
     return make("span", { class: "copy" }, button("Markdown", () => this.markdown()), button("CSV", () => this.csv()));
   }
+}
+
+// Of a difference, whether it is more or less.
+export function changeClass(value) {
+  if (!Array.isArray(value) || !value[3]) return "";
+  return value[0] > 0 ? "more" : value[0] < 0 ? "less" : "";
 }
 
 function classOf(column) {

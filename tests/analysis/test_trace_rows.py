@@ -140,7 +140,7 @@ def test_the_parts_of_the_time_add_up_to_it() -> None:
     assert sum(time for time, _, _ in parts.values()) == 1000
     assert parts["idle: not known why"][0] == 300 - 90 - 50
     total = next(each for each in sheet.tables if each.title == "time of each device").total
-    assert total == ("", "total", "", 1000, 1.0, 250)
+    assert total == ("", "", "total", 1000, 1.0, 250)
     beside = {line["what"]: (line["time"], line["share"]) for line in table(sheet, "beside other work")}
     assert beside == {
         "communication, overlapped": (50, 0.2),

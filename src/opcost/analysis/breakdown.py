@@ -151,7 +151,7 @@ def computes(part: Part) -> bool:
 
 # -- where the time of each device went -----------------------------------------------------------------------------------
 
-WHOSE = "rank:number? device:text"
+WHOSE = "rank:number? device:text?"
 TIME, BESIDE, COPIES = "time of each device", "beside other work", "copies"
 LONG_GAPS = "long gaps"
 
@@ -220,7 +220,7 @@ def _times(uses: Sequence[Busy], in_steps: Sequence[Busy]) -> Table:
         )
     if steps and any(use.steps > own.steps for use in uses if (own := steps.get((use.rank, use.device)))):
         remarks.append("per_step: the mean of the steps after the first")
-    sums = "", "total", "", total, 1.0 if total else None, each_step
+    sums = "", "", "total", total, 1.0 if total else None, each_step
     columns = f"{WHOSE} part:text time:time share:share per_step:time?"
     return Table.of(TIME, columns, lines, total=sums, remarks=remarks)
 
@@ -275,7 +275,7 @@ def memory(profile: Profile) -> Sheet:
     read = attrgetter("rank", "device", "part", "peak_bytes", "last_bytes", "reserved_bytes")
     over_time = _late_first(profile, extra_entries(profile.extra, "memory_over_time", AllocatorMemoryOverTime))
     tables = (
-        Table.of(PEAK, f"{WHOSE} {sizes}", map(attrgetter(*names), peaks), remarks=remarks),
+        Table.of(PEAK, f"rank:number? device:text {sizes}", map(attrgetter(*names), peaks), remarks=remarks),
         Table.of(LIVE, f"{WHOSE} operator:name module:name? tensors:number bytes:bytes share:share", live),
         Table.of(OVER, f"{WHOSE} part:text peak:bytes last:bytes reserved:bytes?", map(read, over_time)),
     )

@@ -425,7 +425,7 @@ _ALIASES = _HEADERS | {
     "cumulative": "time", "share": "time", "%": "time", "percent": "time", "self_time": "time", "device_self_time": "time",
     "host_self_time": "time", "operator": "name", "operator_info": "name", "opr_name": "name", "opr_type": "type",
     "id": "opr_id", "flop/s": "flops", "flop/b": "intensity", "%_peak": "of_peak_flops", "%_bw": "of_peak_bandwidth",
-    "kernels/call": "per_call", "%_uncosted": "uncosted",
+    "kernels/call": "per_call", "%_uncosted": "uncosted", "%_occupancy": "occupancy",
 }  # fmt: skip
 """Printed headers, and what they mean as an order: the running sum and the share grow with the time."""
 

@@ -44,6 +44,13 @@ def test_kernels_are_of_the_kind_of_their_operator_and_collectives_have_lanes() 
     assert sorts["ncclDevKernel_AllReduce"] == "collective"
 
 
+def test_unknown_operators_are_of_the_kind_of_their_kernels() -> None:
+    exchange = row(0, "", "ncclDevKernel_AllReduce")._replace(name="c10d::allreduce_", type="c10d::allreduce_")
+    operators = data(exchange, row(1, "matmul", "ncclDevKernel_AllReduce"), row(2, "", "gemm"))["ops"]
+    (kinds,) = [each for each in operators["columns"] if each["name"] == "kind"]
+    assert [kinds["words"][at] for at in kinds["at"]] == ["collective", "matmul", ""]
+
+
 def test_time_without_a_cost_is_an_alert_with_its_operators() -> None:
     known, odd = row(0, "matmul", "gemm", cost=Cost(4, 8, 8, 8)), row(1, "unknown", "odd")
     found = data(known, odd)

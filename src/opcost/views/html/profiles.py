@@ -220,7 +220,7 @@ def _operators(rows: Sequence[ProfileRow], leaves: Sequence[int], side: str) -> 
         "module": list(nodes),
         "columns": [
             column_of("raw", "operator", "text", [row.type for row in first]),
-            column_of("kind", "kind", "text", [row.kind for row in first]),
+            column_of("kind", "kind", "text", [_kind_of(row) for row in first]),
             column_of("repeat", "calls", "number", calls),
             column_of("whole", f"{side} time", "time", times),
             column_of("time", "of one call", "time", single),
@@ -232,6 +232,11 @@ def _operators(rows: Sequence[ProfileRow], leaves: Sequence[int], side: str) -> 
             *([column_of("phase", "phase", "text", phases)] if {*phases} != {"forward"} else []),
         ],
     }
+
+
+def _kind_of(row: ProfileRow) -> str:
+    """Its kind; of an operator that is not known, what its kernels are."""
+    return row.kind or (kernel_sort(row.kernels[0].name, "") if row.kernels else "")
 
 
 def profile_tree(profile: Profile, runs: int) -> tuple[PathTree, list[int]]:

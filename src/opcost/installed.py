@@ -57,7 +57,7 @@ def doctor() -> Sheet:
             rows.append((name, f"CLASH: {clash.message}"))
         add(group, rows)
     sections = (Section("plug-ins that cannot be used", tuple(broken), urgent=True),) if broken else ()
-    return Sheet(name="doctor", heading=("what is installed",), tables=tuple(tables), sections=sections)
+    return Sheet(name="doctor", answer="what is installed", tables=tuple(tables), sections=sections)
 
 
 def _fault(entry: metadata.EntryPoint) -> str | None:

@@ -13,6 +13,7 @@ from opcost.core.files import check_writable, write_text
 from opcost.core.graph import Memory, Note
 from opcost.core.option import filled, plain, takes
 from opcost.core.report import Report
+from opcost.core.sheet import Total
 from opcost.core.units import format_bytes, format_time
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.inputs import parse_precision
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
 
     from opcost.analysis.prediction.predict import Predicted, Share
     from opcost.analysis.prediction.speeds import Speeds
-    from opcost.core.profile import ProfileRow
+    from opcost.core.profile import Answer, ProfileRow
     from opcost.devices.calibration import Calibration, Laws
+    from opcost.options import Querying
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -59,33 +61,9 @@ class Prediction(Profile):
             f"{len(self.rows):,} operators",
         ]
 
-    def __str__(self) -> str:
-        return "\n".join([str(self.answer()), *self.lines, ""])
-
-    def _repr_html_(self) -> str:
-        return self.answer().render("notebook", above=self.lines)
-
-    @property
-    def lines(self) -> list[str]:
-        """The latency, its interval, and what bounds the operators, line by line."""
-        low, high = map(format_time, self.band_ns)
-        total = max(1, sum(self.bounds.values()))
-        shares = ", ".join(f"{name} {100 * taken / total:.0f} %" for name, taken in self.bounds.items())
-        # A processor has no printed peaks: they are the best rates that calibration saw.
-        peaks = "at the best timed rates" if self.meta["device"] == HOST else "at the printed peaks of the device"
-        lines = [
-            f"latency      {format_time(self.latency_ns)}, 80 % interval {low} – {high}",
-            f"             {self.meta['execution']}",
-            f"kernels      {format_time(self.kernel_ns)}; {peaks} {format_time(self.ideal_ns)}",
-            f"bound by     {shares}",
-            f"calibration  {self.meta['calibration']}",
-        ]
-        if self.memory is not None:
-            lines.append(f"memory       {_memory_words(self.memory)}")
-        if self.fits is False:  # what does not fit has no throughput
-            lines.insert(0, f"DOES NOT FIT on {self.meta['device']}: times are those with enough memory")
-            return lines if self.text is None else [*lines, *self.text.lines[1:]]
-        return lines if self.text is None else [*lines, *self.text.lines]
+    def query(self, **options: Unpack[Querying]) -> Answer:
+        """The answer to a query, as of any profile, with what was predicted."""
+        return replace(Profile.query(self, **options), predicted=self)
 
     def shares(self, by: str = "module", depth: int | None = None) -> tuple[Share, ...]:
         """For each module, type, kind or name: its time, the same at the printed peaks, and what bounds it."""
@@ -139,20 +117,25 @@ class TextTimes:
     copies: CacheCopies | None = None  # of a cache that grows
 
     @property
-    def lines(self) -> list[str]:
-        """The same in words, line by line."""
-        lines = [f"throughput   {self.tokens_per_second:,.1f} tokens/s at batch size {self.batch}"]
+    def totals(self) -> tuple[Total, ...]:
+        """The same as totals of a sheet; what does not fit the device has no throughput."""
+        tokens = f"{self.cache_tokens:,} tokens a sequence"
+        found = [
+            Total(
+                "tokens/s", round(self.tokens_per_second, 1), "number", remark=f"at batch size {self.batch}", large=True
+            )
+        ]
         if self.first_token_ns is not None:
-            lines.append(f"first token  after {format_time(self.first_token_ns)}")
+            found.append(Total("first token", self.first_token_ns, "time"))
         if self.token_ns is not None:
-            lines.append(f"each token   {format_time(self.token_ns)}")
-        size, more = format_bytes(self.cache_bytes), format_bytes(self.cache_bytes_per_token)
-        lines.append(f"cache        {size} for {self.cache_tokens:,} tokens a sequence, {more} for one more")
+            found.append(Total("each token", self.token_ns, "time"))
+        found.append(Total("cache", self.cache_bytes, "bytes", remark=tokens))
+        found.append(Total("  per token", self.cache_bytes_per_token, "bytes", remark="one more of each text"))
         if self.copies is not None:
-            time, moved = (f"{100 * share:.1f} %" for share in (self.copies.time_share, self.copies.bytes_share))
-            taken = f"of the growing cache take {time} of the time and {moved} of the bytes"
-            lines.append(f"copies       {taken}; --static {self.cache_tokens} predicts one that is written in place")
-        return lines
+            moved = f"{100 * self.copies.bytes_share:.1f}\u00a0% of the bytes"
+            static = f"of the time and {moved}; --static {self.cache_tokens} writes it in place"
+            found.append(Total("cache copies", self.copies.time_share, "share", remark=static))
+        return tuple(found)
 
 
 @takes(Predicting)
@@ -244,10 +227,12 @@ def _generated(source: Any, how: dict[str, Any], counting: dict[str, Any], given
             parts.append(predict_steps(found, **how))
             last = found[-1].high
     whole = joined(parts)
+    text = f"{first.meta['text']}, then {generate} tokens written"
     written = {
         **whole.profile.meta,
         **{name: last.meta[name] for name in last.meta if name.startswith("cache")},
-        "text": f"{first.meta['text']}, then {generate} tokens written",
+        "text": text,
+        "subject": replace(first, meta={**first.meta, "text": text}).subject,
     }
     whole = whole._replace(profile=replace(whole.profile, meta=written))
     token = parts[1].latency_ns // steps if steps else None

@@ -60,7 +60,7 @@ def mfu(
         counting["precision"] = parse_precision(given.precision, autocasts_like(known.name))
         counting["backward"] = training or given.backward
         report = count(source if found is None else found, inputs, **counting)
-    lines, remarks = [], []
+    lines, remarks, rates = [], [], []
     for name, meaning in CONVENTIONS.items():
         try:
             work = step_flops(report, known, name, tf32=tf32)
@@ -71,10 +71,19 @@ def mfu(
         rate = work.flops / seconds / devices
         lines.append(Line((name, work.used(seconds * devices), rate, work.peak, work.flops)))
         remarks.append(f"{name}: {meaning}")
-    kind = "a training step" if training else "a forward pass"
-    heading = f"{report.meta['source']}, {kind} of {format_time(seconds * 1e9)}, on {report.run_on}"
+        rates.append(
+            f"MFU {100 * work.used(seconds * devices):.1f} %, {format_count(rate)}FLOP/s of {format_count(work.peak)}FLOP/s"
+        )
     table = Table(fields=_FIELDS, lines=tuple(lines), remarks=tuple(remarks), main=True)
-    return Sheet(name="mfu", meta=report.meta, heading=(heading,), tables=(table,), facts=(known.description,))
+    where = f"{devices} × {known.name}" if devices > 1 else known.name
+    return Sheet(
+        name="mfu",
+        meta=report.meta,
+        answer=f"{report.subject} on {where}: {rates[0]} at {format_time(seconds * 1e9)} a step",
+        heading=(f"input   {report.run_on}",),
+        tables=(table,),
+        facts=(known.description,),
+    )
 
 
 _FIELDS = (

@@ -76,7 +76,7 @@ def test_operators_without_names_are_one_line_per_type_unless_executions_are_req
     assert by_operator["lines"][-1]["time_ns"] == by_execution["lines"][-1]["time_ns"]
     assert {line["type"] for line in rows(by_operator)} == {line["type"] for line in rows(by_execution)}
     said = opcost_command("analyze", KINETO).out.splitlines()
-    assert said[1].startswith("gpu:0: busy")
+    assert any(line.startswith("gpu:0: busy") for line in said[: said.index("")])
     summary = opcost_command("analyze", KINETO, "--print-only", "summary", "--width", "60").out
     assert "gpu:0: busy" in summary
     assert max(map(len, summary.splitlines())) <= 60
@@ -131,11 +131,7 @@ def test_the_suffix_of_the_output_chooses_the_format(tmp_path: Path, opcost_comm
     records = list(csv.DictReader(io.StringIO((tmp_path / "answer.csv").read_text(encoding="utf-8"))))
     assert records[-1]["role"] == "total"
     assert (
-        (tmp_path / "answer.md")
-        .read_text(encoding="utf-8")
-        .startswith(
-            "**resnet18\\_full.json.gz (megengine)**\n\n- cpu0: busy 207.69 ms of 215.72 ms, idle 3.7 %\n\n| kind |"
-        )
+        (tmp_path / "answer.md").read_text(encoding="utf-8").startswith("**resnet18\\_full.json.gz: 216 ms, busy 96 %")
     )
 
 
@@ -202,7 +198,7 @@ def test_without_a_file_or_with_a_missing_one_there_is_one_message(
 def test_diff_compares_two_profiles(opcost_command: Callable[..., Any]) -> None:
     same = opcost_command("compare", "--changes", RESNET, RESNET)
     assert same.code == 0
-    assert same.out.endswith("\nno difference\n")
+    assert ": no difference\n" in same.out
     both = (DATA / "resnet18_slim.v2.json.gz", DATA / "lite_resnet18_slim.v2.json.gz")
     found = opcost_command("compare", "--changes", *both, "--top", "2", "--width", "100", "--by", "shape")
     assert found.code == 0

@@ -64,6 +64,6 @@ def test_the_scan_of_a_large_checkpoint(opcost_command: Command, short_path: Pat
     params = 2 * VOCABULARY * WIDTH + WIDTH + LAYERS * (2 * WIDTH + sum(map(prod, MATRICES.values())))
     assert f"{params:,}" in done.out
     page = (ROOT / "docs/formats.md").read_text(encoding="utf-8")
-    shown = re.search(r"```text\n(llama-awq\n.*?)```", page, re.DOTALL)
+    shown = re.search(r"```text\n(llama-awq: .*?)```", page, re.DOTALL)
     assert shown is not None
     assert done.out.replace(str(folder), folder.name) == shown[1]

@@ -157,7 +157,7 @@ def play(step: dict[str, Any], folder: Path, **inputs: str) -> subprocess.Comple
 def test_the_action_checks_and_writes_the_summary(here: Path) -> None:
     check = steps()["check"]
     assert play(check, here).returncode == 0
-    assert "within the budget: 1 limits" in (here / "summary.md").read_text()
+    assert "within the budget: 1 limit" in (here / "summary.md").read_text()
     allow(here, MACS - 1)
     done = play(check, here, MODELS="net", CONFIG="opcost.toml")
     assert done.returncode == 1

@@ -30,7 +30,8 @@ def test_a_result_and_its_sheet_look_the_same(name: str, view: str) -> None:
     sheet = result.sheet()
     assert isinstance(sheet, Sheet)
     assert sheet.tables
-    assert sheet.heading
+    assert sheet.answer.replace("\u00a0", " ") == result.answer
+    assert result.answer
     drawn = sheet.render(view)
     if name != "report" or view != "notebook":  # where a report opens more of its tree
         assert drawn == result.render(view)
@@ -49,7 +50,7 @@ def test_every_view_names_the_results_that_it_shows() -> None:
     shown = {name: set(load(VIEWS, name).results) for name in OWN[VIEWS]}
     everything = {"report", "profile", "scan", "tables"}
     assert {name for name, kinds in shown.items() if kinds == everything} == {
-        "table", "md", "latex", "csv", "json", "columns", "html", "notebook",
+        "answer", "table", "md", "latex", "csv", "json", "columns", "html", "notebook",
     }  # fmt: skip
     assert all(kinds <= everything for kinds in shown.values())
 

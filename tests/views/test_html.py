@@ -16,6 +16,7 @@ import opcost
 from opcost.analysis.query import query
 from opcost.core.graph import Cost
 from opcost.core.limits import QUANTITIES
+from opcost.core.names import short_source
 from opcost.core.profile import Kernel, Profile, ProfileRow
 from opcost.core.report import Report
 from opcost.core.results import Compared, Comparison, Entry, Point, Sweep
@@ -79,7 +80,7 @@ def test_names_are_data_and_nothing_else() -> None:
     hostile = profile(3, name=HOSTILE)
     for found in (page(hostile), page(hostile, group_by="module", aggregate_by="type,name")):
         assert [tag for tag, _ in found.tags] == TAGS
-        assert found.inside["title"][0].startswith(TAMED)
+        assert found.inside["title"][0].startswith(short_source(TAMED))
         assert TAMED in values(found.data["tree"]["name"])
         assert not set("<>&\u2028") & set(found.inside["script"][0])
 
@@ -297,7 +298,7 @@ def test_a_difference_carries_its_unit_and_sign() -> None:
     data = HtmlPage(Comparison(sources=sources, entries=(entry,)).changed().render("html")).data
     (table,) = data["tables"]
     assert column(table, "difference") == [[-2, "bytes", False, True]]
-    assert TAMED in data["title"]
+    assert short_source(TAMED) in data["title"]
 
 
 def test_a_module_that_one_source_does_not_have_has_no_amount() -> None:

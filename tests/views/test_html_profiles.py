@@ -184,7 +184,7 @@ def test_a_page_of_many_ranks_is_named_by_the_first_and_the_last() -> None:
     profile = Profile(meta={"source": names, "ranks": "4"}, rows=(row(0, "matmul", "gemm"),))
     gain = Gain(what="unbalanced ranks: 1", share=0.25, time_ns=250, command="--view communication")
     found = HtmlPage(HTML.render(replace(query(profile), gains=(gain,)), profile=profile)).data
-    assert found["title"] == found["tree"]["root"] == "rank0.json to rank3.json"
+    assert found["tree"]["root"] == dict(found["facts"])["source"] == "rank0.json to rank3.json"
     assert found["gains"]["found"][0]["command"] == "opcost analyze TRACES --view communication"
 
 

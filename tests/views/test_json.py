@@ -16,7 +16,7 @@ def test_the_report_comes_back_as_it_was(name: str, indent: int | None, request:
     report: Report = request.getfixturevalue(name)
     text = report.render("json", indent=indent)
     assert loads(text) == report
-    assert json.loads(text) == json.loads(json.dumps(to_dict(report)))
+    assert json.loads(text) == {**json.loads(json.dumps(to_dict(report))), "answer": report.answer}
 
 
 def test_a_report_that_was_read_back_prints_the_same(odd: Report) -> None:

@@ -44,11 +44,13 @@ def test_shapes_in_a_cell_of_csv_have_a_blank_between_them(answer: Answer, plain
     assert "2x3 3x4" in answer.render("csv")
 
 
-def test_markdown_begins_with_a_heading_and_its_sums_are_bold(answer: Answer, plain: Report) -> None:
+def test_markdown_begins_with_the_answer_and_its_sums_are_bold(answer: Answer, plain: Report) -> None:
     for text in (answer.render("md"), plain.render("md", by="kind")):
         assert text.startswith("**")
         assert "| **total** |" in text
-    assert answer.render("md").startswith("**x\\_y.json (own)**\n\n| name |")
+    assert answer.render("md").startswith(
+        "**x\\_y.json: 2.00 µs on the host, 50 % in a\\|b mm**\n\n- trace x\\_y.json (own)\n\n| name |"
+    )
 
 
 def test_the_heading_of_an_answer_is_wrapped_like_that_of_a_report(answer: Answer) -> None:

@@ -23,9 +23,7 @@ from opcost.errors import OpcostError, UnknownName, some
 from opcost.options import ADDING, DEVICE, READING, SHOWING, Querying, Reading, Showing
 from opcost.profiles import more_for
 from opcost.rules import default_rules
-from opcost.views.profile import summary_lines, verdict_lines
-from opcost.views.text import terminal_width
-from opcost.views.view import known_options, wrap
+from opcost.views.view import known_options
 
 if TYPE_CHECKING:
     from opcost.analysis.query import Question
@@ -273,9 +271,8 @@ def _ours(profile: Profile, question: Question, given: Mapping[str, Any], writte
         question = replace(question, aggregate_by=profile.usual_keys)
     only = given.get("print_only")
     if only == "summary":
-        answer, width = ask(profile, question), given.get("width") or terminal_width()
-        lines = (*verdict_lines(answer), *summary_lines(answer))
-        return "".join(f"{part}\n" for line in lines for part in wrap(line, width, indent=2))
+        summary = replace(ask(profile, question).sheet(), tables=(), sections=())
+        return str(summary.render("table", width=given.get("width")))
     if only is not None:
         question = replace(question, side=only)
     answers = [ask(profile, question)]

@@ -28,8 +28,6 @@ from opcost.profiles import more_for
 from opcost.sizing import fit as fit_model
 from opcost.sizing import sweep as sweep_model
 from opcost.utilizing import mfu as step_of
-from opcost.views.text import NARROWEST, terminal_width
-from opcost.views.view import wrap
 
 TEXT = "table"  # the format that further lines follow
 TABLE = ("format", "top", "exact", "width", "output", "quiet")  # what can be chosen of a table that is not a report's
@@ -82,14 +80,9 @@ def predict(
         found = predict_model(source, **keywords(flags))
     for path in files:
         found.save(path)
-    if quiet and files:
-        return 0
-    answer = found.query(aggregate_by=by, sort="time", top=top)
-    put(view.render(answer, **more_for(view, found)), name)
-    if name == TEXT:
-        width = max(terminal_width(), NARROWEST)
-        for line in ("", *(line for text in found.lines for line in wrap(text, width, indent=len("calibration  ")))):
-            say(line)
+    if not (quiet and files):
+        answer = found.query(aggregate_by=by, sort="time", top=top)
+        put(view.render(answer, **more_for(view, found)), name)
     return 0
 
 

@@ -29,6 +29,12 @@ def is_transfer(name: str) -> bool:
     return _CROSSING.match(name) is not None
 
 
+def short_source(source: str) -> str:
+    """What follows the last slash or colon of a source: `resnet50` of `timm:resnet50`, `Net` of `path/to/net.py:Net`."""
+    bare = source.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return bare.partition(":")[2] or bare
+
+
 _STEP = re.compile(r"ProfilerStep#([0-9]{1,19})")
 
 

@@ -40,7 +40,7 @@ OWN: dict[str, dict[str, str]] = {
     VIEWS: {
         name: f"opcost.views.{module}:{name.upper()}"
         for module, names in (
-            ("text", "text table memory"), ("tree", "arch"), ("results", "json csv columns"), ("markdown", "md svg badge"),
+            ("text", "text table memory"), ("tree", "arch"), ("results", "json csv columns answer"), ("markdown", "md svg badge"),
             ("chart", "chart"), ("html", "html"), ("latex", "latex"), ("notebook", "notebook"), ("tensorboard", "tensorboard"),
         )
         for name in names.split()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -15,6 +15,9 @@ from opcost.core.graph import NO_ATTRS, Attrs, Cost, Note, Phase, TensorSpec
 from opcost.core.rendering import Listed, ListsTuples, Rendered, brief, brief_repr
 from opcost.core.units import format_count, format_time
 from opcost.errors import SourceError
+
+if TYPE_CHECKING:
+    from opcost.core.forecast import Forecast
 
 
 @brief_repr
@@ -433,6 +436,8 @@ class Answer(Rendered):
     peak: str = ""
     """The device whose peaks were used, with their source."""
     notes: tuple[Note, ...] = field(default=())
+    predicted: Forecast | None = field(default=None, repr=False, compare=False)
+    """The prediction that the answer is about; None of what was measured."""
 
     @property
     def rows(self) -> tuple[AnswerLine, ...]:

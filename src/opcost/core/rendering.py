@@ -117,6 +117,11 @@ class Rendered(ListsTuples):
     def _repr_html_(self) -> str:
         return self.render("notebook")
 
+    @property
+    def answer(self) -> str:
+        """One sentence with the answer, with which every format begins."""
+        return self.render("answer").rstrip("\n")
+
     def render(self, view: str = "table", **options: Any) -> str:
         """It as text in a named view: table, md, csv, json, ... (`opcost doctor` lists them)."""
         return str(load_view(view, self.kind).render(self, **options))

@@ -10,6 +10,7 @@ from os import PathLike
 from typing import IO, Any, ClassVar, NamedTuple
 
 from opcost.core.graph import Cost, Memory, ModuleCall, Note, Op, Phase, TensorSpec
+from opcost.core.names import short_source
 from opcost.core.plugin import load_view
 from opcost.core.rendering import Listed, Rendered, brief, brief_repr
 from opcost.core.units import format_count
@@ -17,6 +18,11 @@ from opcost.errors import OpcostError, UnknownName, counted, some
 
 NO_MEMORY = "no-memory"  # the code of the note that says why the memory of a report is unknown
 FEW_INPUTS = 5  # inputs that one line names
+TOKENS = ("input_ids", "tokens")  # inputs of language models
+NEARLY_ALL = 0.9  # of the MACs: below a module with this share, its parts say more
+FEW_SHAPES = 2  # shapes of inputs that the subject of a report names
+CONFIGURATION = "config.json"  # a source of this name is called by its class
+SHORT_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": ""}  # float32 is usual, and not named
 CHANNELS = frozenset({1, 3, 4})  # of images: grey, coloured, or with a fourth, as latents have
 
 
@@ -270,10 +276,73 @@ class Report(Rendered):
         return words
 
     @property
+    def subject(self) -> str:
+        """The model, its inputs and what was counted, in a few words: `resnet50, 1x3x224x224, forward`."""
+        source = short_source(self.meta.get("source", ""))
+        name = source if source not in ("", CONFIGURATION) else self.modules[0].type or "model"
+        item, items = self.processed
+        passes = self.meta.get("accumulate")
+        if "text" in self.meta:  # one pass of a language model, or several
+            given = f"batch {self.meta['batch']}" if "batch" in self.meta else ""
+        elif item == "image" and "backward" in self.phases:
+            given = f"batch {items}"
+        else:
+            given = self._shapes + (" tokens" if item == "token" else "")
+        if passes is not None and "text" not in self.meta:
+            given += f" in {passes} passes"
+        phases = "training step" if "update" in self.phases else "forward and backward"
+        what = self.meta.get("text") or (phases if "backward" in self.phases else "forward")
+        if "backward" in self.phases:
+            words = [name, what, given, self.meta.get("optimizer", ""), self._precision]
+        else:
+            words = [name, given, self._precision, what]
+        return ", ".join(filter(None, words))
+
+    @property
+    def _shapes(self) -> str:
+        """The shape of the tokens or of the first inputs."""
+        texts = [str(spec) for name, spec in self.inputs if name in TOKENS and spec.known]
+        shapes = texts[:1] or [str(spec) for _, spec in self.inputs]
+        more = len(shapes) - FEW_SHAPES
+        return " and ".join(shapes) if more <= 0 else f"{shapes[0]} and {more + 1} more inputs"
+
+    @property
+    def _precision(self) -> str:
+        """The type of most parameters, or that to which products are cast; empty is float32."""
+        if cast := self.meta.get("autocast"):
+            return f"{SHORT_DTYPES.get(cast, cast)} autocast"
+        sizes: dict[str, int] = {}
+        for parameter in self.parameters:
+            if not parameter.buffer and parameter.spec.known:
+                sizes[parameter.spec.dtype] = sizes.get(parameter.spec.dtype, 0) + parameter.spec.numel
+        most = max(sizes, key=sizes.__getitem__, default="")
+        return SHORT_DTYPES.get(most, most)
+
+    @property
+    def main_part(self) -> ModuleCost | None:
+        """The module with the largest share of the MACs, below modules with nearly all of them; None without any.
+
+        Of blocks with numbers for names it is the module that they are in.
+        """
+        below: dict[str | None, list[ModuleCost]] = {}
+        for module in self.modules:
+            below.setdefault(module.parent, []).append(module)
+        found = None
+        parts = below.get("", [])
+        while parts:
+            most = max(parts, key=lambda module: module.total.macs)
+            share = most.total.macs / self.totals.macs if self.totals.macs else 0.0
+            if not share or (found is not None and most.name.isdecimal()):
+                break
+            found = most if len(parts) > 1 else found
+            parts = below.get(most.path, []) if share >= NEARLY_ALL else []
+        return found
+
+    @property
     def processed(self) -> tuple[str, int | None]:
         """What is processed, and how many: tokens of a text, else images; an empty word and None where inputs do not say."""
         passes = int(self.meta.get("accumulate", 1))
-        text = next((spec for name, spec in self.inputs if name in ("input_ids", "tokens") and spec.known), None)
+        text = next((spec for name, spec in self.inputs if name in TOKENS and spec.known), None)
         if text is not None:
             return "token", passes * text.numel
         first = self.inputs[0][1].shape if self.inputs and self.inputs[0][1].known else None

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from opcost.core.graph import Cost, Note, TensorSpec
 from opcost.core.rendering import Rendered, brief
-from opcost.core.units import format_bytes, format_count
+from opcost.core.units import FORMATS
 from opcost.errors import OpcostError, UnknownName, counted
 
 Unit: TypeAlias = Literal[
@@ -216,19 +216,30 @@ class Total:
     """One number of the whole."""
 
     label: str
-    value: int
-    unit: Literal["count", "bytes"]
+    value: float
+    unit: Literal["count", "bytes", "time", "share", "flop/s", "number"]
     partial: bool = False  # it is a lower bound
     remark: str = ""
+    large: bool = False  # it is one of the few that are shown first, where not all have room
 
     @property
     def human(self) -> str:
         """The value with a unit, marked where it is a lower bound."""
-        text = format_bytes(self.value) if self.unit == "bytes" else format_count(self.value)
+        if self.unit == "share":
+            text = f"{100 * self.value:.1f} %"
+        else:
+            text = f"{self.value:,}" if self.unit == "number" else FORMATS[self.unit](self.value)
         return f"≥{text}" if self.partial else text
 
+    @property
+    def exact(self) -> str:
+        """The whole number; times are in nanoseconds. Shares and rates have none."""
+        return (
+            f"{round(self.value):,}{' ns' * (self.unit == 'time')}" if self.unit in ("count", "bytes", "time") else ""
+        )
 
-class Advice(NamedTuple):
+
+class Remedy(NamedTuple):
     """What to do about a line of a section, the view of a page or the table that shows it, and what to find there."""
 
     text: str
@@ -245,7 +256,7 @@ class Section:
     hint: str = ""
     urgent: bool = False  # a number is wrong until something is done
     is_plot: bool = False  # lines of bars, for a terminal
-    advice: tuple[Advice, ...] = ()  # on each of the lines
+    advice: tuple[Remedy, ...] = ()  # on each of the lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,10 +264,13 @@ class Sheet(Rendered):
     """Tables with a heading, totals, sections and notes. Print it, save it, or read its tables."""
 
     name: str = ""
+    answer: str = ""
+    """One sentence with the answer, the first line of every format."""
     meta: Mapping[str, str] = field(default_factory=dict)
     tables: tuple[Table, ...] = ()
     notes: tuple[Note, ...] = ()
     heading: tuple[str, ...] = ()
+    """Lines below the answer: the source, its inputs, and other conditions."""
     totals: tuple[Total, ...] = ()
     phases: tuple[tuple[str, Cost], ...] = ()
     """The cost of each phase; empty where there is only the forward pass."""
@@ -266,6 +280,11 @@ class Sheet(Rendered):
     """Lines below the tables: times of the whole, use of devices, peaks, notes."""
     alike: Mapping[int, str] = field(default_factory=dict)
     """Of many ranks those shown for all that are alike, and the numbers of these: people read the lines of these alone."""
+
+    @property
+    def figures(self) -> tuple[Total, ...]:
+        """The few totals that are shown first."""
+        return tuple(total for total in self.totals if total.large)
 
     def __repr__(self) -> str:
         lines = [f"{table.title} ({_count(table)})" for table in self.tables]

@@ -1,6 +1,7 @@
 """Numbers for people, and back: counts (K, M, G, ...), bytes (KiB or kB), and time (ns to h)."""
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from math import floor
@@ -31,6 +32,43 @@ def format_bytes(number: float, *, binary: bool = True) -> str:
 def format_time(ns: float) -> str:
     """`250 ns`, `1.23 ms`, `16.67 min`, from nanoseconds."""
     return _format(ns, TIME, 1000)
+
+
+FORMATS: dict[str, Callable[[float], str]] = {
+    "count": format_count,
+    "bytes": format_bytes,
+    "time": lambda ns: format_time(int(ns) if float(ns).is_integer() else ns),
+    "flop/s": lambda rate: f"{format_count(rate)}FLOP/s" if rate >= 1000 else f"{format_count(rate)} FLOP/s",
+    "bytes/s": lambda rate: f"{format_bytes(rate)}/s",
+    "ratio": lambda ratio: f"{ratio:.2f}",
+}
+"""Numbers as texts, by the unit of their column."""
+
+
+def short_count(number: float) -> str:
+    """`25.6 M`: at most three digits, for a sentence."""
+    return _short(number, COUNT, 1000)
+
+
+def short_bytes(number: float) -> str:
+    """`108 MiB`, the same of bytes."""
+    return _short(number, BINARY, 1024)
+
+
+def short_time(ns: float) -> str:
+    """`953 µs`, the same of time."""
+    return _short(ns, TIME, 1000)
+
+
+def short_range(low_ns: float, high_ns: float) -> str:
+    """`843–1,060 µs`: two times in the unit of the lower one."""
+    low = short_time(low_ns)
+    digits, _, unit = low.partition(" ")
+    high = high_ns / TIME[unit]
+    if high >= 10_000:
+        return f"{low}–{short_time(high_ns)}"
+    places = 2 if high < 10 else 1 if high < 100 else 0
+    return f"{digits}–{round(high, places if high < 1000 else -1):,.{places}f} {unit}"
 
 
 def parse_count(text: str) -> int:
@@ -69,6 +107,21 @@ def _format(number: float, units: dict[str, int], limit: int) -> str:
         if hundredths < 100 * limit:
             return f"{hundredths // 100}.{hundredths % 100:02} {name}".rstrip()
     return f"{Decimal(number) / size:.2e} {name}"
+
+
+def _short(number: float, units: dict[str, int], limit: int) -> str:
+    """The number with at most three digits, in the first unit in which it stays below the limit after rounding."""
+    if number < 0:
+        return "-" + _short(-number, units, limit)
+    for name, size in units.items():
+        if size == 1 and number < limit and number == int(number):
+            return f"{int(number):,} {name}".rstrip()
+        for places in (2, 1, 0):
+            digits = int((2 * 10**places * number + size) // (2 * size))
+            if digits < 1000 or (places == 0 and digits < limit):
+                whole, part = divmod(digits, 10**places)
+                return f"{whole:,}{f'.{part:0{places}}' if places else ''} {name}".rstrip()
+    return _format(number, units, limit)
 
 
 def _parse(bare: str, text: str, units: dict[str, int], what: str) -> int:

@@ -51,13 +51,11 @@ def described_rules(name: str | None = None) -> Sheet:
     known = default_rules()
     if name is None:
         lines = [(rule, (getdoc(known[rule]) or "").partition("\n")[0]) for rule in sorted(known)]
-        return Sheet(name="rules", heading=("cost rules",), tables=(Table.of("", "rule:name formula", lines),))
+        return Sheet(name="rules", answer="cost rules", tables=(Table.of("", "rule:name formula", lines),))
     if name not in known:
         raise UnknownName("rule", name, known)
     kind = ("", *KINDS[name].described()) if name in KINDS else ()
-    return Sheet(
-        name=name, heading=(f"the cost rule of {name}",), facts=(*(getdoc(known[name]) or "").split("\n"), *kind)
-    )
+    return Sheet(name=name, answer=f"the cost rule of {name}", facts=(*(getdoc(known[name]) or "").split("\n"), *kind))
 
 
 class _Callable(ModuleType):

@@ -6,6 +6,7 @@ from typing import Any
 
 from opcost.core.escaping import printable
 from opcost.core.limits import QUANTITIES
+from opcost.core.names import short_source
 from opcost.core.results import Comparison, Entry, EntryPart
 from opcost.core.sheet import LONG_LINE, Amount, Cell, Section, Sheet, Table
 from opcost.errors import shortened, some
@@ -31,7 +32,7 @@ def comparison_sheet(comparison: Comparison, options: ViewOptions) -> Sheet:
     for part, title in _PARTS.items():
         if found := list(comparison.of_part(part)):
             tables.append(_side_by_side(comparison, found, title).limited(options.top))
-    heading = (f"comparison of {len(comparison.sources)} sources", *_sources(comparison))
+    heading = tuple(_sources(comparison))
     noted: dict[str, list[str]] = {}  # each note once, with the sources that have it
     for source in comparison.sources:
         for note in source.notes:
@@ -90,10 +91,7 @@ def _side_by_side(comparison: Comparison, entries: Sequence[Entry], title: str) 
 
 
 def _changes(comparison: Comparison, options: ViewOptions) -> Sheet:
-    before, after = comparison.sources[0], comparison.sources[-1]
-    heading = (f"{before.label} → {after.label}", *_sources(comparison))
-    if not comparison:
-        return Sheet(heading=heading, facts=("no difference",))
+    heading = tuple(_sources(comparison))
     tables = []
     totals = [entry for entry in comparison.of_part("total") if entry.changed]
     if totals:
@@ -106,8 +104,7 @@ def _changes(comparison: Comparison, options: ViewOptions) -> Sheet:
             by_kind = part == "operator" and not any(entry.detail for entry in found)
             tables.append(replace(table, title="by module and kind" if by_kind else title).limited(options.top))
     total = next((entry for entry in totals if entry.quantity.name == "time"), None)
-    same = () if totals else ("the totals are the same",)
-    facts = _explained(comparison, total) if total is not None and total.difference else same
+    facts = _explained(comparison, total) if total is not None and total.difference else ()
     return Sheet(heading=heading, tables=tuple(tables), sections=_unlike(comparison), facts=facts)
 
 
@@ -242,8 +239,7 @@ def short_titles(labels: Sequence[str]) -> list[str]:
         half = (LONGEST_TITLE - 1) // 2
         return name if width_of(name) <= LONGEST_TITLE else f"{name[:half]}…{name[-half:]}"
 
-    bare = [label.replace("\\", "/").rstrip("/").rpartition("/")[2] for label in labels]
-    bare = [name.partition(":")[2] or name for name in bare]
+    bare = list(map(short_source, labels))
     if len(set(bare)) < len(bare):
         bare = list(labels)
     short = list(map(shorten, bare))

@@ -1,4 +1,4 @@
-"""For a paper: the tables of a sheet with booktabs, its heading as the caption; what else there is to know as comments."""
+"""For a paper: the tables of a sheet with booktabs, its answer as the caption; what else there is to know as comments."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,14 +15,13 @@ INDENT = r"\quad "
 
 
 def _write(sheet: Sheet, options: ViewOptions) -> str:
-    caption = sheet.heading[0]
-    parts = [
-        _comments(["\\usepackage{booktabs}  and for tables of several pages \\usepackage{longtable}", *sheet.heading])
-    ]
+    caption = sheet.answer
+    packages = "\\usepackage{booktabs}  and for tables of several pages \\usepackage{longtable}"
+    parts = [_comments([packages, sheet.answer, *sheet.heading])]
     for table in (table.narrow for table in sheet.tables):
         title = caption if table.main else f"{caption}: {table.title}"
         parts.append(_table(table, title, exact=options.exact))
-    totals = [(total.label, total.human, f"{total.value:,}") for total in sheet.totals]
+    totals = [(total.label, total.human, total.exact) for total in sheet.totals]
     if totals:
         parts.append(_tabular([("total", "", "exact"), *map(_cells, totals)], "lrr", f"{caption}: totals"))
     if sheet.phases:

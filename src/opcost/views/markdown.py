@@ -13,8 +13,8 @@ from opcost.views.view import Build, View, ViewOptions, column_texts
 
 
 def _write(sheet: Sheet, options: ViewOptions) -> str:
-    totals = [(total.label.replace("  ", "&emsp;"), total.human, f"{total.value:,}") for total in sheet.totals]
-    parts = [[f"**{markdown_text(sheet.heading[0])}**"], _bullets(" ".join(line.split()) for line in sheet.heading[1:])]
+    totals = [(total.label.replace("  ", "&emsp;"), total.human, total.exact) for total in sheet.totals]
+    parts = [[f"**{markdown_text(sheet.answer)}**"], _bullets(" ".join(line.split()) for line in sheet.heading)]
     for table in (table.narrow for table in sheet.tables):
         if not table.main:
             parts.append([f"**{markdown_text(table.title)}**"])

@@ -25,8 +25,8 @@ OPEN = 1  # levels of the tree that are open at first
 def _write(sheet: Sheet, options: ViewOptions) -> str:
     totals = " · ".join(f"{each.label.strip()} {each.human}" for each in sheet.totals)
     parts = [
-        f"<p><strong>{_text(sheet.heading[0])}</strong></p>",
-        *_lines((*sheet.heading[1:], *options.above, totals)),
+        f"<p><strong>{_text(sheet.answer)}</strong></p>",
+        *_lines((*sheet.heading, totals)),
     ]
     for table in (table.narrow for table in sheet.tables):
         parts += [*([] if table.main else _lines([table.title])), *_table(table, exact=options.exact)]
@@ -106,4 +106,4 @@ def _text(text: str) -> str:
     return escape(printable(text, keep="\n\u00a0"), quote=True)
 
 
-NOTEBOOK = sheet_view("notebook", _write, "exact above", for_reports={"depth": "notebook"})
+NOTEBOOK = sheet_view("notebook", _write, "exact", for_reports={"depth": "notebook"})

@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from opcost.core.alike import SAME_STEP, alike_devices, late_rank, middle, ranks_text, shares_of_time, slow_device
+from opcost.core.forecast import Forecast
 from opcost.core.graph import note_texts
 from opcost.core.profile import OWN_LABELS, Answer, AnswerLine, Busy
-from opcost.core.sheet import LONG_LINE, Cell, Role, Section, Sheet, Table
-from opcost.core.units import format_time
+from opcost.core.sheet import LONG_LINE, Cell, Role, Section, Sheet, Table, Total
+from opcost.core.units import format_bytes, format_time
 from opcost.errors import counted, shortened, some
 from opcost.views.savings import advice_on
 from opcost.views.view import Column, Columns, ViewOptions, by_name, choose_columns, fields_data, keep_together, listing
@@ -26,6 +27,7 @@ RANKED = (
     "per_call", "delay", "delay_p90", "top_kernel",
 )  # fmt: skip
 """Columns after the labels, in the order in which they are given room."""
+_CONDITIONS = {"inputs": "input", "execution": "run", "calibration": "timed"}  # what the meta data has of them
 _ROLES: dict[str, Role] = {"row": "row", "total": "total"}  # other lines are sums of some rows
 
 
@@ -182,8 +184,20 @@ def answer_data(answer: Answer, options: ViewOptions) -> dict[str, Any]:
         "ranks": fields_data(answer.waited),
         "gains": [{**gain._asdict(), "advice": advice_on(gain).text} for gain in answer.gains],
         "peak": answer.peak,
+        "predicted": None if answer.predicted is None else _predicted_data(answer.predicted),
         "notes": fields_data(answer.notes),
         "lines": lines,
+    }
+
+
+def _predicted_data(found: Forecast) -> dict[str, Any]:
+    names = ("latency_ns", "band_ns", "kernel_ns", "ideal_ns", "bounds", "fits")
+    memory = found.memory
+    sizes = ("peak_bytes", "base_bytes", "reserved_bytes", "fixed_bytes")
+    return {
+        **{name: fields_data(getattr(found, name)) for name in names},
+        "memory": None if memory is None else {name: getattr(memory, name) for name in sizes},
+        "text": None if found.text is None else fields_data(found.text),
     }
 
 
@@ -193,6 +207,7 @@ def _plain(value: Cell) -> Any:
 
 # -- around the lines ---------------------------------------------------------------------------------------------------
 
+SPEED = "tokens/s"  # the total of a text that has no value where memory is not enough
 MANY_LINES = 64  # lines about devices, and notes: as many as eight machines of eight devices have
 MANY_RANKS = 10  # lines about ranks: those that differ and those that are alike, so that a first screen holds them
 
@@ -207,13 +222,16 @@ def source_name(meta: Mapping[str, str]) -> str:
 def answer_sheet(answer: Answer, options: ViewOptions) -> Sheet:
     """The lines, their source, and totals, devices, peaks and notes around them."""
     runs = f", {answer.runs} runs, {'per run' if answer.is_per_run else 'all of them'}" if answer.runs != 1 else ""
-    heading = f"{source_name(answer.meta)} ({answer.meta.get('format', 'opcost')}){runs}"
-    if "inputs" in answer.meta:
-        heading += shortened(f" on {answer.meta['inputs']}", LONG_LINE)
+    source = source_name(answer.meta) + runs
+    if answer.predicted is None:
+        source += f" ({answer.meta.get('format', 'opcost')})"
+    conditions = [("model" if answer.predicted else "trace", source)]
+    conditions += ((word, answer.meta[name]) for name, word in _CONDITIONS.items() if name in answer.meta)
     return Sheet(
         meta=answer.meta,
-        heading=(heading, *verdict_lines(answer)),
+        heading=(*(shortened(f"{word:<8}{text}", LONG_LINE) for word, text in conditions), *verdict_lines(answer)),
         tables=(list_answer(answer, options.columns),),
+        totals=profile_totals(answer),
         facts=tuple(summary_lines(answer)),
         sections=(savings_of(answer),) if answer.gains else (),
     )
@@ -235,18 +253,69 @@ def savings_of(answer: Answer) -> Section:
     )
 
 
-def summary_lines(answer: Answer) -> list[str]:
-    """Totals, how devices were used, which peaks apply, and notes."""
-    lines = []
-    totals = [("device", answer.device_ns), ("host", answer.host_ns), ("wall", answer.wall_ns)]
-    known = [f"{name} time {time_text(value)}" for name, value in totals if value is not None]
-    total = next((line for line in answer.lines if line.role == "total"), None)
+def profile_totals(answer: Answer) -> tuple[Total, ...]:
+    """The times of the whole, how much of them a device was busy, and the work; of a prediction what it adds."""
+    if answer.predicted is not None:
+        return _predicted(answer.predicted)
+    times = {name: getattr(answer, f"{name}_ns") for name in ("device", "host", "wall")}
+    first = next((name for name, time in times.items() if time is not None), "")
+    found = [
+        Total(f"{name} time", time, "time", large=name == first) for name, time in times.items() if time is not None
+    ]
     if answer.unattributed_ns:
-        known.append(f"unattributed {time_text(answer.unattributed_ns)}")
-    if total is not None and total.computation is not None and total.uncosted_share:
-        known.append(f"{_percent(total.uncosted_share, 1)} of the {answer.side} time without a cost model")
-    if known:
-        lines.append(" · ".join(known))
+        found.append(Total("unattributed", answer.unattributed_ns, "time", remark="device work without an operator"))
+    if answer.devices and (use := middle(answer.devices)).rated_ns:
+        remark = f"{'the median of all, ' * (len(answer.devices) > 1)}of {time_text(use.rated_ns)}"
+        found.append(Total("busy", use.busy_ns / use.rated_ns, "share", remark=remark, large=True))
+        if use.step_ns:
+            found.append(Total("step", use.step_ns, "time", large=True))
+    total = next((line for line in answer.lines if line.role == "total"), None)
+    if total is not None and total.computation is not None and total.memory is not None:
+        partial = bool(total.uncosted)
+        found += [
+            Total("FLOPs", total.computation, "count", partial),
+            Total("bytes moved", total.memory, "bytes", partial, "without fusion"),
+        ]
+        if total.flops is not None:
+            found.append(Total("FLOP/s", total.flops, "flop/s", remark="of what has a cost model", large=True))
+        if total.uncosted_share:
+            found.append(Total("without cost", total.uncosted_share, "share", remark=f"of the {answer.side} time"))
+    return tuple(found)
+
+
+def _predicted(found: Forecast) -> tuple[Total, ...]:
+    """The latency with its interval, what bounds it, and the memory; of a text its speed and its cache."""
+    interval = " – ".join(map(time_text, found.band_ns))
+    whole = max(1, sum(found.bounds.values()))
+    bounds = sorted(((time, bound) for bound, time in found.bounds.items() if time), reverse=True)
+    memory = found.memory
+    sizes: list[tuple[str, int | None, str]] = []
+    if memory is not None:
+        sizes.append(
+            ("peak memory", memory.peak_bytes, f"{keep_together(format_bytes(memory.base_bytes))} of it before")
+        )
+        sizes.append(("reserved", memory.reserved_bytes, "by the allocator, with libraries' workspaces"))
+    speeds = () if found.text is None else found.text.totals
+    return (
+        Total("latency", found.latency_ns, "time", remark=f"80\u00a0% interval {interval}", large=True),
+        Total("kernels", found.kernel_ns, "time", remark="without the gaps between them"),
+        Total("at the peaks", found.ideal_ns, "time", remark="every operator as fast as the device can be"),
+        *(
+            Total(f"{bound}-bound", time / whole, "share", large=not place)
+            for place, (time, bound) in enumerate(bounds)
+        ),
+        *(
+            Total(name, size, "bytes", remark=remark, large=name == "peak memory")
+            for name, size, remark in sizes
+            if size is not None
+        ),
+        *(each for each in speeds if found.fits is not False or each.label != SPEED),  # what does not fit has none
+    )
+
+
+def summary_lines(answer: Answer) -> list[str]:
+    """How devices were used, which peaks apply, and notes."""
+    lines = []
     devices = []
     for alike in alike_devices(answer.devices, answer.waited):
         use = middle(alike)

@@ -16,6 +16,7 @@ from opcost.core.results import Comparison, Fit, Sweep, Verdict
 from opcost.core.sheet import LONG_LINE, Cell, Field, Line, Sheet, Table, plain_cell
 from opcost.errors import shortened, some
 from opcost.views import comparison, profile, report, scan, sizing
+from opcost.views.answers import answer_of, plain_answer
 from opcost.views.view import Build, View, ViewOptions, fields_data
 
 
@@ -32,14 +33,12 @@ class ResultViews(NamedTuple):
 
 
 def _sheet_sheet(sheet: Sheet, options: ViewOptions) -> Sheet:
-    """The tables that have rows, with a heading and the notes."""
+    """The tables that have rows, with the notes."""
     tables = tuple(table.limited(options.top) for table in sheet.shown)
-    heading = f"{profile.source_name(sheet.meta)} ({sheet.meta.get('format', 'opcost')}): {sheet.name}"
     notes = some([shortened(note.text, LONG_LINE) for note in sheet.notes])
     return replace(
         sheet,
         tables=tables,
-        heading=sheet.heading or (shortened(heading, LONG_LINE),),
         facts=sheet.facts or tuple(notes),
     )
 
@@ -86,7 +85,8 @@ _TABLES: dict[type, tuple[_Of, _Of, _Of]] = {
 _RECORDS = Build(report.LISTING, report.report_records, by="op", depth=None, merge=False)
 _TABLE_RECORDS = Build("", lambda result, _: _TABLES[type(result)][1](result))
 _LISTING = "by depth sort top columns"
-RESULTS: dict[str, ResultViews] = {
+
+_BUILT: dict[str, ResultViews] = {
     "report": ResultViews(
         sheet=Build(report.LISTING, report.report_sheet),
         records=_RECORDS,
@@ -111,6 +111,31 @@ RESULTS: dict[str, ResultViews] = {
         columns=_TABLE_RECORDS,
         data=Build("indent", lambda result, _: _TABLES[type(result)][2](result), indent=2),
     ),
+}
+
+
+def _answered(build: Build) -> Build:
+    """Sheets with the sentence that answers."""
+
+    def make(result: Any, options: ViewOptions) -> Sheet:
+        sheet: Sheet = build.make(result, options)
+        return replace(sheet, answer=answer_of(result))
+
+    return Build(build.names, make, **build.defaults)
+
+
+def _answered_data(build: Build) -> Build:
+    """Data for JSON with the same sentence, behind the schema."""
+
+    def make(result: Any, options: ViewOptions) -> dict[str, Any]:
+        data = build.make(result, options)
+        return {"schema": data["schema"], "answer": plain_answer(result), **data}
+
+    return Build(build.names, make, **build.defaults)
+
+
+RESULTS = {
+    kind: each._replace(sheet=_answered(each.sheet), data=_answered_data(each.data)) for kind, each in _BUILT.items()
 }
 """By the kind that a result has: `Report.kind`, ..."""
 
@@ -174,4 +199,10 @@ def _write_json(data: dict[str, Any], options: ViewOptions) -> str:
 _KINDS = RESULTS.items()
 CSV = View(name="csv", suffix=".csv", builds={kind: each.records for kind, each in _KINDS}, write=_write_csv)
 COLUMNS = View(name="columns", builds={kind: _columns(each.columns) for kind, each in _KINDS}, write=_write_columns)
+ANSWER = View(
+    name="answer",
+    builds={kind: Build("", lambda result, _: plain_answer(result)) for kind in RESULTS},
+    write=lambda text, _: f"{text}\n",
+)
+"""The one sentence that answers, alone."""
 JSON = View(name="json", suffix=".json", builds={kind: each.data for kind, each in _KINDS}, write=_write_json)

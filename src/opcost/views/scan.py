@@ -36,10 +36,12 @@ def scan_sheet(scan: Scan, options: ViewOptions) -> Sheet:
     totals = scan.totals
     details = [f"{key} {value}" for key, value in scan.details.items()]
     files = counted(len(scan.files), "file")
-    contents = " · ".join([scan.format, files, f"{totals.tensors:,} tensors", *map(shortened, details)])
+    contents = " · ".join(
+        [shortened(scan.source), scan.format, files, f"{totals.tensors:,} tensors", *map(shortened, details)]
+    )
     notes = tuple(some([shortened(note.text, LONG_LINE) for note in scan.notes], MANY_NOTES))
     return Sheet(
-        heading=(shortened(scan.source), contents),
+        heading=(contents,),
         tables=tuple(tables),
         totals=_totals(scan),
         sections=(Section("notes", notes),) if notes else (),
@@ -108,16 +110,20 @@ def scan_columns(by: By, scan: Scan | None = None) -> dict[str, Column]:
 
 def _totals(scan: Scan) -> tuple[Total, ...]:
     totals, bits = scan.totals, scan.totals.bits_per_param
-    found = [Total("params", totals.params, "count", remark="as the model sees them")]
+    found = [Total("params", totals.params, "count", remark="as the model sees them", large=True)]
     if totals.active_params is not None and scan.experts is not None:
         used = f"for a token, with {scan.experts.per_token} of {scan.experts.count} experts"
-        found.append(Total("active params", totals.active_params, "count", remark=used))
+        found.append(Total("active params", totals.active_params, "count", remark=used, large=True))
     sizes = (
         ("stored", totals.bytes, "" if bits is None else f"{bits:.3f} bits per parameter"),
         ("  scales", totals.scale_bytes, "scales and zero points, no parameters"),
         ("  others", totals.other_bytes, "optimizers, copies, constants"),
     )
-    found += (Total(name, size, "bytes", remark=text) for name, size, text in sizes if size or name == "stored")
+    found += (
+        Total(name, size, "bytes", remark=text, large=name == "stored")
+        for name, size, text in sizes
+        if size or name == "stored"
+    )
     return tuple(found)
 
 

@@ -29,10 +29,7 @@ def _options_line(options: Mapping[str, str]) -> tuple[str, ...]:
 
 def verdict_sheet(verdict: Verdict, options: ViewOptions) -> Sheet:
     """Every limit with its verdict, and below them in sentences what is wrong."""
-    limits = [line for line in verdict.lines if line.limit is not None]
-    broken = [line for line in limits if line.word in ("EXCEEDED", "UNKNOWN")]
-    count = f"{len(broken)} of {len(limits)} limits" if broken else f"{len(limits)} limits"
-    heading = [f"{'within the budget' if verdict else 'NOT within the budget'}: {count}"]
+    heading = []
     for model in verdict.models:
         facts = ", ".join(filter(None, (model.source, model.inputs)))
         heading.append(shortened(f"{model.name}: {facts}" if facts else model.name, LONG_LINE))
@@ -100,9 +97,7 @@ PEAK_PARTS = "the peak is made of"
 
 def fit_sheet(fit: Fit, options: ViewOptions) -> Sheet:
     """The answer with the size after it, what the peak is made of, and each option with which more fits."""
-    on = f" as {fit.device} holds it" if fit.device else ""
-    answer = f"{fit.source}: {fit.vary} {fit.largest:,} is the largest within {format_bytes(fit.limit_bytes)}{on}"
-    first = f"{answer}, on {shortened(fit.inputs, LONG_LINE)}" if fit.inputs else answer
+    inputs = (f"input   {shortened(fit.inputs, LONG_LINE)}",) if fit.inputs else ()
     parts = sorted(fit.parts.items(), key=lambda part: -part[1])
     made_of = ", ".join(f"{part} {format_bytes(size)}" for part, size in parts)
     sections = [Section(PEAK_PARTS, (made_of,) if made_of else ()), Section("notes", fit.notes)]
@@ -114,7 +109,7 @@ def fit_sheet(fit: Fit, options: ViewOptions) -> Sheet:
     )
     more = listing(advised, fit.advice, title="what would let more in", ranked=())
     return Sheet(
-        heading=(first, *_options_line(fit.options)),
+        heading=(*inputs, *_options_line(fit.options)),
         tables=(_answer(fit), more) if fit.advice else (_answer(fit),),
         sections=tuple(section for section in sections if section.lines),
     )
@@ -167,7 +162,6 @@ def sweep_sheet(sweep: Sweep, options: ViewOptions) -> Sheet:
     """Every point, then a plot of each of memory and latency, or of work where there is no latency."""
     counted = sum(point.counted for point in sweep.points)
     whole = len(sweep.points)
-    on = f" on {sweep.device}" if sweep.device else ""
     remark = f"{counted:,} of {whole:,} were counted; polynomials give the others" if counted < whole else ""
     second = LATENCY if sweep.device else QUANTITIES["flops"]
     sections = [_plot(sweep, quantity) for quantity in (QUANTITIES["peak_bytes"], second)]
@@ -193,7 +187,7 @@ def sweep_sheet(sweep: Sweep, options: ViewOptions) -> Sheet:
     remarks = (remark,) if remark else ()
     table = listing(columns, sweep.points, title="totals", ranked=ranked, remarks=remarks, main=True)
     return Sheet(
-        heading=(f"{sweep.source}{on} by {' and '.join(sweep.variables)}", *_options_line(sweep.options)),
+        heading=_options_line(sweep.options),
         tables=(table.limited(options.top),),
         sections=tuple(section for section in sections if section.lines),
     )

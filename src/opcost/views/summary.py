@@ -9,7 +9,7 @@ from opcost.core.report import NO_RULE, Parameter, Report
 from opcost.core.sheet import LONG_LINE, Field, Line, Section, Sheet, Table, Total
 from opcost.core.units import format_bytes, format_count
 from opcost.errors import shortened, some
-from opcost.views.view import ViewOptions, in_runs, keep_together
+from opcost.views.view import ViewOptions, in_runs, keep_together, whole_percent
 
 LONGEST_NUMBER = 20  # digits of a number in the meta data
 ASSUMED_SIZES = "assumed-sizes"  # the code of notes in the heading: sizes that neither the caller nor the file gives
@@ -37,7 +37,7 @@ def summarize(report: Report) -> Sheet:
 
 
 def heading_of(report: Report) -> tuple[str, ...]:
-    """What was counted, and with which inputs."""
+    """What was counted, by its whole name, and with which inputs."""
     meta = report.meta
     root = report.modules[0].type
     source = meta.get("source", "")
@@ -55,8 +55,13 @@ def heading_of(report: Report) -> tuple[str, ...]:
         inputs += " (generated)"
     outputs = listed(in_runs(map(spec_text, report.outputs)))
     assumed = [f"sizes   {shortened(note.text, LONG_LINE)}" for note in report.notes if note.code == ASSUMED_SIZES]
-    first = " · ".join(filter(None, (name, framework)))
-    lines = [first, *assumed, f"input   {inputs}" if inputs else "", f"output  {outputs}" if outputs else ""]
+    model = " · ".join(filter(None, (name, framework)))
+    lines = [
+        f"model   {model}" if model else "",
+        *assumed,
+        f"input   {inputs}" if inputs else "",
+        f"output  {outputs}" if outputs else "",
+    ]
     return tuple(line for line in lines if line)
 
 
@@ -65,14 +70,23 @@ def _totals(report: Report) -> tuple[Total, ...]:
     partial = totals.uncounted > 0
     unused = totals.unused_params
     frozen = totals.params - totals.trainable_params
+    training, memory = "backward" in report.phases, report.memory
+    work, live = "multiply-accumulates", "highest sum of live tensors"
+    if training and totals.macs:
+        work += f", {whole_percent(report.phases['forward'].macs / totals.macs)} of them forward"
+    if training and memory is not None and memory.parts and memory.peak_bytes:
+        part = max(memory.parts, key=memory.parts.__getitem__)
+        live += f", {whole_percent(memory.parts[part] / memory.peak_bytes)} of it {part}"
     found = [
-        Total("params", totals.params, "count"),
+        Total("params", totals.params, "count", large=True),
         Total("  trainable", totals.trainable_params, "count") if frozen else None,
         Total("  frozen", frozen, "count") if frozen else None,
         Total("  unused", unused, "count", remark="read by no operator") if unused else None,
         Total("buffers", totals.buffers, "count") if totals.buffers else None,
-        Total("MACs", totals.macs, "count", partial, "multiply-accumulates"),
-        Total("FLOPs", totals.flops, "count", partial, f"{FLOPS_PER_MAC} per MAC, and all other arithmetic"),
+        Total("MACs", totals.macs, "count", partial, work, large=True),
+        Total(
+            "FLOPs", totals.flops, "count", partial, f"{FLOPS_PER_MAC} per MAC, and all other arithmetic", large=True
+        ),
         Total("activations", totals.activations, "count", partial, "elements of new tensors, forward"),
         Total("bytes read", totals.bytes_read, "bytes", partial, "by each operator, without fusion"),
         Total("bytes written", totals.bytes_written, "bytes", partial),
@@ -80,7 +94,7 @@ def _totals(report: Report) -> tuple[Total, ...]:
         Total("buffer bytes", totals.buffer_bytes, "bytes") if totals.buffer_bytes else None,
     ]
     if report.peak_bytes is not None:
-        found.append(Total("peak memory", report.peak_bytes, "bytes", partial, "highest sum of live tensors"))
+        found.append(Total("peak memory", report.peak_bytes, "bytes", partial, live, large=True))
     # What a language model caches of the texts that it has read; a saved file may hold anything there
     numbers = [report.meta.get(name, "") for name in ("cache_tokens", "cache_bytes", "cache_bytes_per_token")]
     if all(text.isdecimal() and len(text) < LONGEST_NUMBER for text in numbers):

@@ -37,6 +37,7 @@ Drawn: TypeAlias = list[list[Piece]]  # lines of pieces
 NARROWEST = 40  # below this many columns there is nothing left to shorten
 USUAL_WIDTH = 80  # of an output that is not a terminal
 GAP = "  "
+HANGING = 8  # columns before further lines of a condition: its name has as many
 _LEFT = ("name", "text", "shapes")
 _ALWAYS = 3  # columns that stay however narrow the room is: the name and what is ranked next to it
 _COMFORT = {"name": 28, "text": 13, "shapes": 24}  # a column with longer texts gives way to another
@@ -83,15 +84,15 @@ class _Drawing:
 
     def sheet(self, sheet: Sheet) -> Drawn:
         """The sheet as lines of styled pieces, its parts separated by empty lines."""
-        width = self._width
+        width, room = self._width, self._width - HANGING
 
         def fitted(text: str) -> str:
             """The text with the ends of words, as paths of files, that would not fit."""
-            return " ".join(word if len(word) <= width else f"…{word[1 - width :]}" for word in text.split(" "))
+            return " ".join(word if len(word) <= room else f"…{word[1 - room :]}" for word in text.split(" "))
 
-        heading = [line for text in sheet.heading for line in wrap(fitted(text), width, indent=8)]
         parts: list[Drawn] = [
-            [[(line, GREY if place else BOLD)] for place, line in enumerate(heading)],
+            self._lines([fitted(sheet.answer)], BOLD, indent=2)
+            + self._lines(map(fitted, sheet.heading), indent=HANGING),
             *([*([] if table.main else [[(table.title, BOLD)]]), *self._table(table)] for table in sheet.tables),
             self._totals(sheet.totals),
             self._phases(sheet.phases),
@@ -110,7 +111,7 @@ class _Drawing:
         return [[(self._spell(text), style) for text, style in pieces] for pieces in spaced]
 
     def _totals(self, totals: Sequence[Total]) -> Drawn:
-        rows = [(total.label, total.human, f"{total.value:,}") for total in totals]
+        rows = [(total.label, total.human, total.exact) for total in totals]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         drawn: Drawn = []
         for total, (label, human, exact) in zip(totals, rows, strict=True):
@@ -120,7 +121,7 @@ class _Drawing:
                 (exact.rjust(widths[2]), GREY),
             ]
             if total.remark and sum(len(text) for text, _ in pieces) + len(GAP + total.remark) <= self._width:
-                pieces.append((GAP + total.remark, GREY))
+                pieces.append((GAP + total.remark.replace("\u00a0", " "), GREY))
             drawn.append(pieces)
         return drawn
 

@@ -16,7 +16,7 @@ from opcost.core.escaping import printable
 from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.names import short_kernel_name
 from opcost.core.sheet import Amount, Cell, Field, Line, Role, Table, Unit
-from opcost.core.units import format_bytes, format_count, format_time
+from opcost.core.units import FORMATS, format_count
 from opcost.errors import OpcostError, UnknownName, some
 
 if TYPE_CHECKING:
@@ -151,7 +151,6 @@ class ViewOptions:
     color: bool = False  # write the terminal's escape sequences. Off by default, because the text may go to a file
     indent: int | None = None  # spaces for each level of JSON; None writes one line
     quantity: str | None = None  # what a chart is of: macs, flops, peak_bytes, latency, ...
-    above: Sequence[str] = ()  # further lines above the tables of a notebook
     others: Sequence[Answer] = ()  # further answers on the page of the first, as the host's times
     profile: Profile | None = None  # with costs: the page of an answer then has its modules, operators and timeline
     sheets: Sequence[Sheet] = ()  # tables about the profile as a whole, such as its collectives and its allocations
@@ -235,6 +234,13 @@ def keep_together(text: str) -> str:
     return printable(text).replace(" ", "\u00a0")
 
 
+def whole_percent(share: float) -> str:
+    """The share in whole percent; something never looks like nothing, and a part never like the whole."""
+    whole = round(100 * share)
+    text = "<1" if share > 0 and whole == 0 else ">99" if share < 1 and whole == 100 else f"{whole}"
+    return keep_together(f"{text} %")
+
+
 # -- one value as text, and text cut or padded to a width -----------------------------------------------------------------
 
 MANY_SHAPES = 24  # shapes of one cell; a module that gets a pyramid of features has about ten
@@ -259,7 +265,7 @@ def format_cell(value: Cell, field: Field, *, exact: bool = False) -> str:
     if field.unit == "share":
         # `25.5`, `<0.1`, `0`: percent with one decimal, where something never looks like nothing
         return f"{100 * value:.1f}" if value >= 0.0005 else "<0.1" if value else "0"
-    return f"{value:,}" if exact or field.unit == "number" else _FORMATS.get(field.unit, format_count)(value)
+    return f"{value:,}" if exact or field.unit == "number" else FORMATS.get(field.unit, format_count)(value)
 
 
 def format_amount(amount: Amount, *, exact: bool = False) -> str:
@@ -267,18 +273,9 @@ def format_amount(amount: Amount, *, exact: bool = False) -> str:
     if not amount.number and not exact:
         return "?" if amount.partial else NOTHING
     plain = exact or amount.unit == "number"
-    text = f"{amount.number:,}" if plain else _FORMATS.get(amount.unit, format_count)(amount.number)
+    text = f"{amount.number:,}" if plain else FORMATS.get(amount.unit, format_count)(amount.number)
     sign = "+" if amount.signed and amount.number > 0 else ""
     return f"{'≥' if amount.partial else ''}{sign}{text}"
-
-
-_FORMATS: dict[str, Callable[[float], str]] = {
-    "bytes": format_bytes,
-    "time": lambda ns: format_time(int(ns) if float(ns).is_integer() else ns),
-    "flop/s": lambda rate: f"{format_count(rate)}FLOP/s" if rate >= 1000 else f"{format_count(rate)} FLOP/s",
-    "bytes/s": lambda rate: f"{format_bytes(rate)}/s",
-    "ratio": lambda ratio: f"{ratio:.2f}",
-}
 
 
 def column_texts(table: Table, place: int, *, exact: bool = False) -> list[str]:

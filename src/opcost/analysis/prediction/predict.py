@@ -89,7 +89,7 @@ def predict_report(
         unsure += (UNCHECKED * work) ** 2
     notes = _notes(report, speeds, guessed, calibrated=calibrated, merges=execution == "compiled")
     profile = Profile(
-        meta={**report.meta, **meta, "inputs": report.run_on, "format": "prediction"},
+        meta={**report.meta, **meta, "subject": report.subject, "inputs": report.run_on, "format": "prediction"},
         rows=tuple(rows),
         notes=(*report.notes, *notes),
     )

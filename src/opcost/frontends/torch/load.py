@@ -270,8 +270,9 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     graph = count.with_first_that_fits(in_type(inputs, options.precision.dtype))
     if passes is not None:
         graph = with_cache(graph, options.text, passes)
-    notes = graph.notes
+    notes, meta = graph.notes, graph.meta
     if options.precision.autocast is not None:
+        meta = {**meta, "autocast": options.precision.autocast}
         like = options.precision.like or device.type
         said = f"forward runs under autocast to {options.precision.autocast} by the rules that PyTorch has for {like}"
         if options.precision.like is None:
@@ -284,7 +285,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         )
         notes = (*notes, Note("accumulate", said))
     notes = (*notes, *note_of_adapters(model, options.tuning))
-    meta = {**graph.meta, **options.tuning.described}
+    meta = {**meta, **options.tuning.described}
     return dataclasses.replace(graph, source=type_name(model), notes=notes, meta=meta)
 
 

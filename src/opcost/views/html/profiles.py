@@ -8,11 +8,12 @@ from opcost.core.devices import named_by_driver
 from opcost.core.escaping import printable
 from opcost.core.graph import FLOPS_PER_MAC, note_texts
 from opcost.core.names import short_kernel_name, step_number
-from opcost.core.profile import Answer, AnswerLine, Kernel, Profile, ProfileRow, weighted_mean
+from opcost.core.profile import Answer, Kernel, Profile, ProfileRow, weighted_mean
 from opcost.core.sheet import Section
 from opcost.core.timeline import Span, checked_lanes, kernel_sort, lane_title, lanes_as_columns, nested, thinned_lanes
 from opcost.errors import some
 from opcost.version import __version__
+from opcost.views.answers import answer_of
 from opcost.views.html.graphs import shapes_of
 from opcost.views.html.reports import (
     PageData,
@@ -23,15 +24,25 @@ from opcost.views.html.reports import (
     plain,
     sections_of,
     table_of,
+    totals_of,
     words_of,
 )
-from opcost.views.profile import launches_text, list_answer, savings_of, source_name, time_text, verdict_lines, verdicts
+from opcost.views.profile import (
+    launches_text,
+    list_answer,
+    profile_totals,
+    savings_of,
+    source_name,
+    time_text,
+    verdict_lines,
+    verdicts,
+)
 from opcost.views.report import moved
 from opcost.views.savings import LINES
 from opcost.views.view import Columns, ViewOptions
 
 _FACTS = (
-    "format", "framework", "version", "torch", "device", "gpu", "precision", "threads", "execution", "calibration",
+    "inputs", "format", "framework", "version", "torch", "device", "gpu", "precision", "threads", "execution", "calibration",
 )  # fmt: skip
 """The meta data in the header, in this order; the rest is listed below."""
 FEW_NAMED = 4  # operators without a cost model that are named in the alert; the table has all of them
@@ -43,7 +54,7 @@ def profile_page(answer: Answer, options: ViewOptions) -> PageData:
     meta = {key: printable(value) for key, value in answer.meta.items()}
     facts = [(key, meta[key]) for key in _FACTS if meta.get(key)]
     runs = f"{answer.runs:,}, {'per run' if answer.is_per_run else 'together'}"
-    further = tuple(f"{key}: {value}" for key, value in meta.items() if key not in (*_FACTS, "source"))
+    further = tuple(f"{key}: {value}" for key, value in meta.items() if key not in (*_FACTS, "source", "subject"))
     peak = [f"peaks of {answer.peak}"] if answer.peak else []
     total = next((line for line in answer.lines if line.role == "total"), None)
     missed = (total.uncosted_share or 0) if total is not None and total.computation is not None else None
@@ -70,27 +81,15 @@ def profile_page(answer: Answer, options: ViewOptions) -> PageData:
     tables = [*(_table(each, options.columns) for each in (answer, *options.others)), *sheets]
     whole = {} if options.profile is None else _whole(options.profile, answer)
     return {
-        "title": printable(source_name(answer.meta)),
-        "facts": [*facts, ("opcost", __version__)],
-        "totals": _totals(answer, total),
+        "title": printable(answer_of(answer), keep="\u00a0"),
+        "facts": [("source", printable(source_name(answer.meta))), *facts, ("opcost", __version__)],
+        "totals": totals_of(profile_totals(answer)),
         **sections_of(section for section in sections if section.urgent or section.lines),
         "uses": _uses(answer),
         "gains": _gains(answer, tables, whole),
         "tables": tables,
         **whole,
     }
-
-
-def _totals(answer: Answer, total: AnswerLine | None) -> list[PageData]:
-    times = ("device", answer.device_ns), ("host", answer.host_ns), ("wall", answer.wall_ns)
-    known: list[tuple[Any, ...]] = [(f"{name} time", time, "time", False, "") for name, time in times]
-    known.append(("unattributed device time", answer.unattributed_ns, "time", False, ""))
-    if total is not None and total.computation is not None:
-        partial, remark = bool(total.uncosted), "of what is counted"
-        known.append(("FLOPs", total.computation, "count", partial, remark))
-        known.append(("bytes moved", total.memory, "bytes", partial, remark))
-        known.append(("FLOP/s", total.flops, "flop/s", False, remark))
-    return [dict(zip(("label", "value", "unit", "partial", "remark"), each, strict=True)) for each in known if each[1]]
 
 
 def _uses(answer: Answer) -> list[PageData]:

@@ -14,6 +14,7 @@ from opcost.core.results import Comparison, Entry, Fit, Sweep
 from opcost.core.scan import Scan
 from opcost.core.sheet import Amount, Cell, Field, Section, Sheet, Table, Total
 from opcost.version import __version__
+from opcost.views.answers import answer_of
 from opcost.views.html.graphs import graph_of, shapes_of
 from opcost.views.html.interfaces import Interface, interfaces
 from opcost.views.report import moved
@@ -73,8 +74,13 @@ def table_of(table: Table, title: str | None = None) -> PageData:
 
 def totals_of(totals: Sequence[Total]) -> list[PageData]:
     """The totals of the header."""
+    names = ("value", "unit", "partial", "exact", "large")
     return [
-        {"label": each.label.strip(), **{name: getattr(each, name) for name in ("value", "unit", "partial", "remark")}}
+        {
+            "label": each.label.strip(),
+            "remark": printable(each.remark, keep="\u00a0"),
+            **{name: getattr(each, name) for name in names},
+        }
         for each in totals
     ]
 
@@ -97,8 +103,8 @@ def plain(text: str) -> str:
 def sheet_page(sheet: Sheet) -> PageData:
     """The tables of a sheet below each other, and what is around them."""
     return {
-        "title": printable(sheet.heading[0]),
-        "facts": [*(("", printable(line)) for line in sheet.heading[1:]), ("opcost", __version__)],
+        "title": printable(sheet.answer, keep="\u00a0"),
+        "facts": [*(("", printable(line)) for line in sheet.heading), ("opcost", __version__)],
         "totals": totals_of(sheet.totals),
         **sections_of(sheet.unplotted, sheet.facts),
         "tables": [table_of(table) for table in sheet.tables],
@@ -292,13 +298,13 @@ def report_page(report: Report, options: ViewOptions) -> PageData:
     notes = [] if listed else [f"{count:,} operators are too many to be listed one by one; modules have their sums"]
     known = report.coverage.counted
     facts = [
-        *((name, value.strip()) for name, _, value in (line.partition("  ") for line in summary.heading[1:])),
+        *((name, value.strip()) for name, _, value in (line.partition("  ") for line in summary.heading)),
         ("conventions", " · ".join(summary.conventions)),
         ("counted", f"all {count:,} operators" if known == count else f"{known:,} of {count:,} operators"),
         ("opcost", __version__),
     ]
     return {
-        "title": printable(summary.heading[0]),
+        "title": printable(answer_of(report), keep="\u00a0"),
         "facts": [(name, printable(value, keep="\u00a0")) for name, value in facts if value],
         "totals": totals_of(summary.totals),
         **sections_of(summary.sections, notes),

@@ -333,6 +333,7 @@ class ModelRun:
                 "device": str(recorder.device),
                 "mode": "train" if getattr(self.model, "training", False) else "eval",
                 **({"loss": loss} if (loss := self._training.loss) else {}),
+                **({"optimizer": optimizer} if (optimizer := self._training.optimizer) else {}),
                 **({"accumulate": str(passes)} if (passes := self.options.step.accumulate) > 1 else {}),
             },
         )

@@ -145,6 +145,7 @@ class TrainingPass:
         self._options = options
         self._where_forward, self._where_backward = forward, backward
         self.loss = ""  # What the model itself computed as a loss, in words
+        self.optimizer = ""  # The class of the optimizer
         self.begins = 0  # Operators of the forward pass, once that is over
         self._seeds: frozenset[int] = frozenset()  # Storages of the gradients from which the backward pass begins
         self._gradients: frozenset[int] = frozenset()
@@ -235,6 +236,7 @@ class TrainingPass:
             stand_ins.append(twin)
         try:
             optimizer = make(stand_ins)
+            self.optimizer = optimizer.name if isinstance(optimizer, EightBit) else type(optimizer).__name__
             optimizer.step()
             if self._options.step.zero_grad == "zero":
                 optimizer.zero_grad(set_to_none=False)
@@ -310,14 +312,14 @@ def _kernels() -> tuple[Any, ...]:
 class EightBit(torch.optim.Optimizer):
     """The state and the operators of bitsandbytes, without it: one operator for each parameter, and no temporary memory."""
 
-    def __init__(self, params: list[torch.Tensor], kept: tuple[str, int, float]) -> None:
+    def __init__(self, params: list[torch.Tensor], name: str) -> None:
         super().__init__(params, {})
-        self._kept = kept
+        self.name = name
 
     def step(self) -> None:  # type: ignore[override]
         """Update every parameter once; what is remembered is made in this first step."""
         in_float32, in_eight_bits, _ = _kernels()
-        rule, states, decay = self._kept
+        rule, states, decay = EIGHT_BIT[self.name]
         levels: list[torch.Tensor] = []
         for parameter in self.param_groups[0]["params"]:
             small = parameter.numel() < FEWEST
@@ -355,7 +357,7 @@ def optimizer_of(wanted: Any, *, together: bool) -> Make | None:
         fault = "LBFGS runs the model again and again in one step, as often as the loss demands"
         raise InputError(fault, hint="record a step of your own: with opcost.recording() as r: optimizer.step(closure)")
     if found in EIGHT_BIT:
-        return partial(EightBit, kept=EIGHT_BIT[found])
+        return partial(EightBit, name=found)
     made: Callable[..., Any] = getattr(torch.optim, found)
     if together and "foreach" in signature(made).parameters:
         return partial(made, foreach=True)

@@ -7,19 +7,30 @@ import { formatAs } from "./format.js";
 import { setState, state, whenChanged } from "./state.js";
 
 export function headerOf() {
-  const totals = make("dl", { class: "totals" });
-  const show = () => totals.replaceChildren(...data.totals.map((total) =>
-    make("div", { class: total.partial ? "partial" : null, title: `${total.label}: ${total.value.toLocaleString("en-US")}${total.remark ? `, ${total.remark}` : ""}` },
-      make("dt", { text: total.label }),
-      make("dd", { text: `${total.partial ? "≥" : ""}${formatAs(total.unit, total.value)}` }))));
-  show();
-  whenChanged((names) => names.has("bytes") && show());
   return make("header", {},
     make("div", { class: "top" }, make("h1", { text: data.title }), settings()),
     data.facts.length ? make("dl", { class: "facts" }, ...data.facts.map(([name, value]) => make("div", {}, ...(name ? [make("dt", { text: name })] : []), make("dd", { text: value })))) : null,
     chipsOf(),
-    totals,
+    ...totalsOf(),
     ...data.alerts.map((alert) => told(alert, "alert")));
+}
+
+// A few large figures with what they mean; all totals with their exact numbers are behind a button.
+function totalsOf() {
+  const figures = make("dl", { class: "figures" });
+  const all = make("dl", { class: "totals" });
+  const show = () => {
+    const amount = (total) => `${total.partial ? "≥" : ""}${formatAs(total.unit, total.value)}`;
+    figures.replaceChildren(...data.totals.filter((total) => total.large).map((total) =>
+      make("div", { class: total.partial ? "partial" : null },
+        make("dt", { text: total.label }), make("dd", { text: amount(total) }), make("dd", { class: "remark", text: total.remark }))));
+    all.replaceChildren(...data.totals.map((total) =>
+      make("div", { class: total.partial ? "partial" : null },
+        make("dt", { text: total.label }), make("dd", { text: amount(total) }), make("dd", { class: "exact", text: total.exact }), make("dd", { class: "remark", text: total.remark }))));
+  };
+  show();
+  whenChanged((names) => names.has("bytes") && show());
+  return data.totals.length ? [figures, make("details", { class: "all" }, make("summary", { text: "all totals" }), all)] : [];
 }
 
 export function notesOf() {

@@ -159,6 +159,14 @@ def test_adapters_of_a_language_model() -> None:
     assert decode.totals.macs - opcost.count(model, decode=1, cache=N).totals.macs == 2 * query
 
 
+def test_a_transposed_linear_layer_has_adapters_too() -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(n_embd=K, n_layer=2, n_head=2, vocab_size=C, n_positions=N)
+    report = opcost.count(transformers.GPT2LMHeadModel(config), tokens=N, lora=f"r={R},targets=c_attn")
+    assert report.totals.trainable_params == 2 * R * (K + 3 * K)
+    assert report.module("transformer.h.0.attn.c_attn").total.macs == N * K * 3 * K + N * R * (K + 3 * K)
+
+
 def test_patterns_mean_modules_with_all_below_and_parameters() -> None:
     model = llama(tie_word_embeddings=True)
     embedding, norm = C * K, K

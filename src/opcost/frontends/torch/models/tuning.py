@@ -1,5 +1,6 @@
 """A copy of a model of which only a part is trained: the rest is frozen, or adapters stand beside frozen layers (LoRA)."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
@@ -55,19 +56,27 @@ def _without_gradient(parameter: nn.Parameter) -> nn.Parameter:
 
 # -- low-rank adapters -----------------------------------------------------------------------------------------------------
 
+
+def _is_linear(module: Any) -> bool:
+    """Whether it is a linear layer, or one of transformers with a transposed weight, as GPT-2 has."""
+    library = sys.modules.get("transformers.pytorch_utils")
+    return isinstance(module, nn.Linear) or (library is not None and isinstance(module, library.Conv1D))
+
+
 _NARROW = (torch.float16, torch.bfloat16)
 
 
 class LoraLinear(nn.Module):
     """A linear layer W with adapters: W x + (alpha / r) B A x, in the names and the element types that peft gives them."""
 
-    def __init__(self, base: nn.Linear, lora: Lora, *, real: bool) -> None:
+    def __init__(self, base: Any, lora: Lora, *, real: bool) -> None:
         super().__init__()
         weight = base.weight
+        taken, made = (base.in_features, base.out_features) if isinstance(base, nn.Linear) else (base.nx, base.nf)
         dtype = torch.float32 if weight.dtype in _NARROW or not weight.is_floating_point() else weight.dtype
         self.base_layer = base
-        self.lora_A = nn.Linear(base.in_features, lora.r, bias=False, device="meta", dtype=dtype)
-        self.lora_B = nn.Linear(lora.r, base.out_features, bias=False, device="meta", dtype=dtype)
+        self.lora_A = nn.Linear(taken, lora.r, bias=False, device="meta", dtype=dtype)
+        self.lora_B = nn.Linear(lora.r, made, bias=False, device="meta", dtype=dtype)
         self.scaling = lora.alpha / lora.r
         self.train(base.training)
         if real:
@@ -77,12 +86,12 @@ class LoraLinear(nn.Module):
     @property
     def weight(self) -> torch.Tensor:
         """For a model that looks at the layer besides calling it."""
-        return self.base_layer.weight
+        return self.base_layer.weight  # type: ignore[no-any-return]
 
     @property
     def bias(self) -> torch.Tensor | None:
         """The same of the bias."""
-        return self.base_layer.bias
+        return self.base_layer.bias  # type: ignore[no-any-return]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The sum, in the element type of the layer's own result."""
@@ -99,10 +108,10 @@ def _adapt(model: nn.Module, lora: Lora, *, real: bool) -> None:
     wrapped: dict[int, LoraLinear] = {}
     for target in lora.targets:
         found = [path for path in modules if path and matches(path, target)]
-        linear = [path for path in found if isinstance(modules[path], nn.Linear)]
+        linear = [path for path in found if _is_linear(modules[path])]
         others = [path for path in found if path not in linear]
         if not found or (others and not linear and "*" in target):
-            names = starred(path for path, module in modules.items() if isinstance(module, nn.Linear))
+            names = starred(path for path, module in modules.items() if _is_linear(module))
             ends = {path.rpartition(".")[2] for path in names}
             raise UnknownName(
                 "linear layer", target, ends, hint="targets are what the paths of nn.Linear layers end in"

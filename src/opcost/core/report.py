@@ -291,12 +291,19 @@ class Report(Rendered):
         if passes is not None and "text" not in self.meta:
             given += f" in {passes} passes"
         phases = "training step" if "update" in self.phases else "forward and backward"
-        what = self.meta.get("text") or (phases if "backward" in self.phases else "forward")
-        if "backward" in self.phases:
-            words = [name, what, given, self.meta.get("optimizer", ""), self._precision]
+        trains = "backward" in self.phases
+        what = (self.meta.get("text") or (phases if trains else "forward")) + self._unusual_mode(trains=trains)
+        if trains:
+            adapters = f"LoRA {self.meta['lora'].partition(',')[0]}" if "lora" in self.meta else ""
+            words = [name, what, given, adapters, self.meta.get("optimizer", ""), self._precision]
         else:
             words = [name, given, self._precision, what]
         return ", ".join(filter(None, words))
+
+    def _unusual_mode(self, *, trains: bool) -> str:
+        """That a forward pass is that of training, as of a model that was just made, or a training step that of inference."""
+        mode = self.meta.get("mode")
+        return f" in {mode} mode" if mode is not None and (mode == "train") != trains else ""
 
     @property
     def _shapes(self) -> str:

@@ -99,3 +99,18 @@ def test_a_function_that_is_named_makes_the_model_and_one_handed_over_is_it(tmp_
     path = tmp_path / "nets.py"
     path.write_text("import torch\ndef small(width=2):\n    return torch.nn.Linear(width, 3)\n", encoding="utf-8")
     assert opcost.count(f"{path}:small", shapes=(5, 2)).totals.macs == 5 * 2 * 3
+
+
+def test_the_first_line_says_that_a_forward_pass_is_that_of_training() -> None:
+    fresh = nn.Sequential(nn.Linear(4, 4), nn.Dropout())  # in train mode, as every model that was just made
+
+    def first(source: Any, **options: Any) -> str:
+        return str(opcost.count(source, torch.zeros(2, 4), **options)).partition(":")[0]
+
+    assert first(fresh) == "Sequential, 2x4, forward in train mode"
+    assert first(fresh.forward) == "forward, 2x4, forward in train mode"
+    assert first(fresh, mode="eval") == first(fresh.eval()) == "Sequential, 2x4, forward"
+    assert "forward and backward in eval mode" in first(fresh, backward=True)
+    assert " mode" not in first(fresh, backward=True, mode="train")
+    assert first(torch.relu) == "relu, 2x4, forward"  # a function has no mode
+    assert "LoRA r=2" in first(fresh, mode="train", optimizer="adamw", lora="r=2,targets=0")

@@ -20,6 +20,7 @@ class FunctionModel(nn.Module):
         super().__init__()
         self.forward = function
         bound = getattr(function, "__self__", None)
+        self.training = getattr(bound, "training", False)  # a function by itself has no mode
         if isinstance(bound, nn.Module):
             self.add_module("self", bound)
 

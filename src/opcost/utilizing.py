@@ -21,6 +21,7 @@ from opcost.errors import InputError, MissingFramework, UnknownName
 from opcost.frontends.inputs import parse_precision
 from opcost.frontends.source import SavedReport
 from opcost.options import Costing
+from opcost.views.view import format_cell
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -71,9 +72,8 @@ def mfu(
         rate = work.flops / seconds / devices
         lines.append(Line((name, work.used(seconds * devices), rate, work.peak, work.flops)))
         remarks.append(f"{name}: {meaning}")
-        rates.append(
-            f"MFU {100 * work.used(seconds * devices):.1f} %, {format_count(rate)}FLOP/s of {format_count(work.peak)}FLOP/s"
-        )
+        used = format_cell(work.used(seconds * devices), _FIELDS[1])
+        rates.append(f"MFU {used} %, {format_count(rate)}FLOP/s of {format_count(work.peak)}FLOP/s")
     table = Table(fields=_FIELDS, lines=tuple(lines), remarks=tuple(remarks), main=True)
     where = f"{devices} × {known.name}" if devices > 1 else known.name
     return Sheet(

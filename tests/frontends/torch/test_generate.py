@@ -75,7 +75,7 @@ def test_copies_of_a_growing_cache_are_those_of_all_keys_and_values() -> None:
     assert found.text.copies.time_share == pytest.approx(time / found.latency_ns)
     total = sum(row.count * (row.cost.bytes_read + row.cost.bytes_written) for row in found.rows if row.cost)
     assert found.text.copies.bytes_share == pytest.approx(moved / total)
-    assert "--static 101 predicts one that is written in place" in str(found)
+    assert "of the time; --static 101 avoids them" in str(found)
 
 
 @pytest.mark.parametrize("options", [{"decode": 1, "cache": 100, "static": 101}, {"prefill": 16}])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from opcost.api import count, load_report, scan
 from opcost.core.devices import autocasts_like
-from opcost.core.limits import LATENCY, LIMITED, Amounts, Limit, find_quantity, load_baseline, parse_limit
+from opcost.core.limits import LATENCY, LIMITED, Amounts, Limit, Quantity, find_quantity, load_baseline, parse_limit
 from opcost.core.option import declared, filled, takes
 from opcost.core.profile import Profile
 from opcost.core.progress import sharing
@@ -28,6 +28,9 @@ from opcost.profiles import find_trace
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from opcost.analysis.compare import Costs
+    from opcost.predicting import Prediction
+
 
 @takes(Comparing)
 def compare(*sources: Any, **options: Unpack[Comparing]) -> Comparison:
@@ -36,7 +39,8 @@ def compare(*sources: Any, **options: Unpack[Comparing]) -> Comparison:
     Each source is a report, a scan, a checkpoint, or anything that `opcost.count` takes; the other options are those of
     `opcost.count`, for all that are counted. Of a checkpoint only the parameters and their bytes are known. Two profiles, or two
     traces, are compared by time. `by` adds kinds of operators or modules (down to `depth`, None for all), `quantities` names what
-    is compared, `labels` names the columns. `changes=True` shows only what differs between two sources.
+    is compared, `labels` names the columns. With a `device` the latency that `opcost.predict` gives there is compared too.
+    `changes=True` shows only what differs between two sources.
     """
     from opcost.analysis.compare import By, ProfileBy, costs_of, diff, diff_profiles
     from opcost.analysis.compare import compare as side_by_side
@@ -69,7 +73,11 @@ def compare(*sources: Any, **options: Unpack[Comparing]) -> Comparison:
         _refuse_columns(options, "changes are of every quantity and module")
         if len(sources) != 2:
             raise InputError(f"changes are between two sources, and {len(sources)} are given")
-    found = [costs_of(result, label) for result, label in zip(results_of(sources, counting), labels, strict=True)]
+    results = results_of(sources, autocast_on(counting, given.device))
+    found = [costs_of(result, label) for result, label in zip(results, labels, strict=True)]
+    place = LatencyTarget(given.device)
+    predicted = (_predicted(result, place) for result in results)
+    found = [_with_latency(costs, each, LATENCY) for costs, each in zip(found, predicted, strict=True)]
     if given.changes:
         return diff(*found, by=given.by)
     return side_by_side(found, by=given.by, quantities=given.quantities, depth=given.depth)
@@ -194,20 +202,31 @@ def check_place(place: LatencyTarget, limits: Iterable[Limit]) -> None:
         raise InputError("a device is given, and no limit on latency", hint='add a limit: latency = "<5ms"')
 
 
+def _predicted(result: Report | Scan, place: LatencyTarget) -> Prediction | None:
+    """How long it takes there; None without a device, and of a checkpoint, which does not run."""
+    from opcost.predicting import predict
+
+    if not isinstance(result, Report) or place.device is None:
+        return None
+    return predict(result, device=place.device, calibration=place.calibration, execution=place.execution)
+
+
+def _with_latency(costs: Costs, found: Prediction | None, quantity: Quantity) -> Costs:
+    return costs if found is None else replace(costs, totals={**costs.totals, quantity.name: found.latency_ns})
+
+
 def judge_model(model: Budgeted, before: Callable[[str], Amounts | None]) -> tuple[ModelCheck, Amounts]:
     """Count a model and compare it with its limits and with what it cost `before`; also its totals."""
     from opcost.analysis.compare import costs_of, judge
-    from opcost.predicting import predict
 
     place, limits = model.place, model.limits
     (result,) = results_of([model.source], autocast_on(model.options, place.device))
     name = model.name or result_label(result)
     costs = costs_of(result, name)
-    if isinstance(result, Report) and place.device is not None:
-        found = predict(result, device=place.device, calibration=place.calibration, execution=place.execution)
+    if found := _predicted(result, place):
         name_of = f"{LATENCY.name} on {found.meta['device']}"  # another quantity than that on another device
         quantity = LATENCY._replace(name=name_of, title=name_of)
-        costs = replace(costs, totals={**costs.totals, quantity.name: found.latency_ns})
+        costs = _with_latency(costs, found, quantity)
         limits = tuple(replace(each, quantity=quantity) if each.quantity is LATENCY else each for each in limits)
     origin = model.source if isinstance(model.source, str) and model.source != name else ""
     judged = judge(costs, limits, source=origin, before=before(name), allow_uncounted=model.allow_uncounted)

@@ -190,3 +190,13 @@ def test_a_source_that_nothing_reads_is_the_error_of_counting(tmp_path: Path, sm
     (tmp_path / "x.txt").write_text("nothing")
     with pytest.raises(UnknownSource, match=r"x\.txt"):
         opcost.compare(small, tmp_path / "x.txt")
+
+
+def test_a_device_adds_the_latency_that_is_predicted_there() -> None:
+    sources = [nn.Linear(WIDTH, CLASSES), nn.Linear(WIDTH, HIDDEN)]
+    found = opcost.compare(*sources, shapes=(ROWS, WIDTH), device="h200")
+    predicted = [opcost.predict(source, shapes=(ROWS, WIDTH), device="h200").latency_ns for source in sources]
+    assert entry(found, "total", "", "latency").amounts == tuple(predicted)
+    assert predicted[0] > 0
+    assert "latency" in str(found)
+    assert all(each.quantity.name != "latency" for each in opcost.compare(*sources, shapes=(ROWS, WIDTH)).entries)

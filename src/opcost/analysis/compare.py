@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from opcost.analysis.breakdown import devices
 from opcost.analysis.part import LABELS, NOWHERE, parts_of, shapes_text, unattributed_parts, usual_side
 from opcost.core.graph import note_texts
-from opcost.core.limits import QUANTITIES, Limit, Quantity, amounts_of, find_quantity
+from opcost.core.limits import LATENCY, QUANTITIES, Limit, Quantity, amounts_of, find_quantity
 from opcost.core.profile import Profile
 from opcost.core.report import STATS, Report, Stats, Uncounted
 from opcost.core.results import Compared, Comparison, Entry, LimitCheck, LimitStatus, ModelCheck
@@ -97,7 +97,8 @@ def compare(
 ) -> Comparison:
     """Every quantity of the whole and, by kind or by module down to a depth, those that are named."""
     wanted = tuple(find_quantity(name) for name in quantities)
-    whole = wanted if wanted and by is None else tuple(QUANTITIES[name] for name in WHOLE)
+    timed = (LATENCY,) if any(LATENCY.name in source.totals for source in sources) else ()
+    whole = wanted if wanted and by is None else (*(QUANTITIES[name] for name in WHOLE), *timed)
     entries = [*_totals(sources, whole)]
     limit = float("inf") if depth is None else depth
     if by is not None:

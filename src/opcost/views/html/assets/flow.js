@@ -197,7 +197,7 @@ function grouped(within, begin, end) {
   });
 }
 
-const operatorBox = (row, module) => ({ id: `o-${row.toString(36)}`, kind: "operator", row, module, rows: [row], title: ops.of.raw(row).replace(/^\w+::/, ""), family: familyOfOperator(row) });
+const operatorBox = (row, module) => ({ id: `o-${row.toString(36)}`, kind: "operator", row, module, rows: [row], title: ops.of.raw(row).replace(/^\w+::_*/, ""), family: familyOfOperator(row) });
 
 // Modules that are called again are told apart.
 function numbered(boxes) {

@@ -159,6 +159,8 @@ export function graphPanel() {
       }
       for (const line of box.lines ?? []) {
         const at = (x, y) => [round(box.left + x), round(box.top + y)];
+        // What comes in behind the title begins below it.
+        for (const piece of line.pieces) if (piece[1] === 0 && box.parent && piece[0] < box.least) piece[1] = Math.min(piece[2], HIGH - 7);
         lines.append(draw("path", { class: line.back ? "line back" : "line", d: line.pieces.map((piece) => curve(piece, at)).join("") }));
         const heads = line.ends.filter((end) => !end.inside).map(({ x, y }) => `M${at(x, y).join(" ")}l-3.5 -6.5h7z`).join("");
         if (heads) lines.append(draw("path", { class: "head", d: heads }));

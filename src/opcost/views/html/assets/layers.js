@@ -2,7 +2,7 @@
 // boxes never overlap. Layers by longest paths, orders by medians, places by chains that are kept straight. No document is needed.
 
 const GAP = { x: 22, y: 28, lines: 12 };
-const FRAME = { title: 23, side: 12, bottom: 20 };
+const FRAME = { title: 23, text: 17, side: 12, bottom: 20 };
 const SWEEPS = 8;
 const MOVES = 10;
 const APART = 12;
@@ -46,13 +46,15 @@ function* level(boxes, nets, top, bottom) {
   const widths = items.map((item) => item.width);
   ports(boxes, items, segments, main, widths);
   const x = yield* places(rows, segments, items, widths, main);
-  let [y, least] = [top, Infinity];
+  // Below the title there is room for lines that do not go straight down.
+  const bends = segments.some((one) => items[one.upper].port && Math.abs(x[one.upper] - x[one.lower] - one.into) > 1);
+  let [y, least] = [bends ? FRAME.text + GAP.y : top, Infinity];
   const [tops, ends] = [[], []];
   rows.forEach((row, at) => {
     const high = Math.max(...row.map((item) => items[item].height), 0);
     const isPort = row.some((item) => items[item].port);
     tops[at] = isPort ? (at ? y - GAP.y + bottom : 0) : y;
-    ends[at] = tops[at] + high;
+    ends[at] = isPort && !at ? FRAME.text : tops[at] + high;
     if (!isPort) y = ends[at] + GAP.y;
   });
   const height = Math.max(0, y - GAP.y) + bottom;
@@ -66,7 +68,7 @@ function* level(boxes, nets, top, bottom) {
     const [a, b] = [items[upper], items[lower]];
     if (!lines.has(link)) lines.set(link, { net: link.net, back: link.back, pieces: [], from: null, ends: [] });
     const line = lines.get(link);
-    const begin = a.box ? heightOf(upper) + a.height : a.port ? ends[a.row] : tops[a.row];
+    const begin = a.box ? heightOf(upper) + a.height : tops[a.row];
     const end = b.box ? heightOf(lower) : tops[b.row];
     const piece = [edge(upper) + segment.out, begin, ends[a.row], edge(lower) + segment.into, tops[b.row], end];
     line.pieces.push(piece);

@@ -285,6 +285,15 @@ def test_a_step_is_its_phases_of_which_the_forward_one_is_open(show: Show) -> No
     assert page.locator(".flow .box").count() > 2
 
 
+def test_gradients_go_from_the_head_through_merged_blocks_to_the_first_module(show: Show) -> None:
+    page = show(HTML.render(SUBJECTS["training"]()), fragment="view=graph&graph=-&phase=backward")
+    page.wait_for_selector(".flow .box")
+    found = titles(page)
+    # The last block has its gradients first.
+    assert found.index("head") < found.index("layers.0–11") < found.index("embed")
+    assert page.locator(".flow .of-end", has_text="output").count() == 0
+
+
 # -- what the reader does -----------------------------------------------------------------------------------------------
 
 

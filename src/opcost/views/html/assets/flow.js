@@ -38,22 +38,26 @@ export function* model(work) {
   const [firsts, reached] = [new Map(), new Map()];
   const rows = new Map();
   let whole = 0;
+  const isLeftOut = (row) => Boolean(state.phase) && phaseOf(row) !== state.phase;
+  const slotOf = (row, module) => PHASES.indexOf(phaseOf(row)) * tree.count + module;
   for (let row = 0; row < ops.count; row += 1) {
     if (row % SLICE === 0) yield;
-    const phase = phaseOf(row);
-    if (state.phase && phase !== state.phase) continue;
     const module = ops.module[row];
-    const first = now.rep[module];
-    const slot = PHASES.indexOf(phase) * tree.count;
-    if (first === module) {
-      twin[row] = row;
-      if (now.times(module) > 1) listed(firsts, slot + first).push(row);
-      if (!isHidden(row)) listed(rows, phase).push(row);
-    } else {
-      // Blocks that are alike have their operators in the same order.
-      const same = listed(firsts, slot + first);
-      const at = reached.get(slot + module) ?? 0;
-      reached.set(slot + module, at + 1);
+    if (now.rep[module] !== module || isLeftOut(row)) continue;
+    twin[row] = row;
+    if (now.times(module) > 1) listed(firsts, slotOf(row, module)).push(row);
+    if (!isHidden(row)) listed(rows, phaseOf(row)).push(row);
+  }
+  // Blocks that are alike have their operators in the same order; gradients are of the last block first.
+  for (let row = 0; row < ops.count; row += 1) {
+    if (row % SLICE === 0) yield;
+    if (isLeftOut(row)) continue;
+    const module = ops.module[row];
+    if (now.rep[module] !== module) {
+      const same = listed(firsts, slotOf(row, now.rep[module]));
+      const slot = slotOf(row, module);
+      const at = reached.get(slot) ?? 0;
+      reached.set(slot, at + 1);
       twin[row] = same[Math.min(at, same.length - 1)] ?? -1;
     }
     const done = (ops.of[work](row) ?? 0) * (ops.of.repeat?.(row) ?? 1);
@@ -71,7 +75,7 @@ export function* model(work) {
     inside.push(moduleBox(found, phase, 0, all, { name: phases.length > 1 ? phase : null }));
     yield;
   }
-  return { ...found, sources, root: rootOf(inside) };
+  return { ...found, sources, root: rootOf(inside, joinedEnds(sources)) };
 }
 
 function listed(lists, key) {
@@ -101,9 +105,18 @@ function* makers(twin, isHidden) {
 
 // -- boxes: what is in one of them is found when it is opened -----------------------------------------------------------
 
-function rootOf(inside) {
+// The inputs and outputs that what is shown has to do with.
+function joinedEnds(sources) {
+  const joined = new Set();
+  for (let place = 0; place < sources.length; place += 4) {
+    for (const at of [sources[place], sources[place + 1]]) if (at >= ops.count) joined.add(at - ops.count);
+  }
+  return joined;
+}
+
+function rootOf(inside, joined) {
   const [root] = inside.length === 1 ? inside : [{ kind: "phases", module: 0, below: () => inside }];
-  const endsThat = (input) => ends.flatMap((end, at) => (end.input === input ? [{ id: `e${at}`, kind: "end", end: at, module: -1, title: end.name }] : []));
+  const endsThat = (input) => ends.flatMap((end, at) => (end.input === input && joined.has(at) ? [{ id: `e${at}`, kind: "end", end: at, module: -1, title: end.name }] : []));
   return { ...root, id: "", below: () => [...endsThat(true), ...root.below(), ...endsThat(false)] };
 }
 

@@ -102,11 +102,22 @@ def test_numbers_are_written_as_on_the_command_line(show: Show) -> None:
         assert texts == [format_count(amount), format_bytes(amount), format_time(amount)], amount
 
 
+def test_the_answer_is_the_heading_and_four_figures_come_before_all_totals(show: Show) -> None:
+    found = report()
+    page = show(HTML.render(found))
+    assert page.locator("h1").inner_text().replace("\u00a0", " ") == found.answer
+    assert page.locator(".figures dt").all_inner_texts() == ["params", "MACs", "FLOPs", "peak memory"]
+    assert not page.locator(".totals").is_visible()
+    page.get_by_text("all totals").click()
+    assert page.locator(".totals dt").count() == len(found.sheet().totals)
+    assert f"{found.totals.macs:,}" in page.locator(".totals").inner_text()
+
+
 def test_units_of_bytes_are_switched_everywhere(show: Show) -> None:
     page = show(HTML.render(report()))
-    assert "KiB" in page.locator(".totals").inner_text()
+    assert "KiB" in page.locator(".figures").inner_text()
     page.get_by_role("button", name="kB").click()
-    assert "KiB" not in page.locator("header dl.totals").inner_text() + page.locator(".tree table").inner_text()
+    assert "KiB" not in page.locator(".figures").inner_text() + page.locator(".tree table").inner_text()
 
 
 def test_tables_are_copied_as_markdown_and_csv(show: Show) -> None:
@@ -128,8 +139,9 @@ def test_tables_are_copied_as_markdown_and_csv(show: Show) -> None:
 def test_what_is_not_counted_is_an_alert(show: Show) -> None:
     page = show(HTML.render(report(uncounted=True)))
     assert "odd" in page.locator(".alert").inner_text()
-    # MACs, FLOPs, activations, bytes read and written, peak memory
+    # MACs, FLOPs, activations, bytes read and written, peak memory; of these the first two and the last are large
     assert page.locator(".totals .partial").count() == 6
+    assert page.locator(".figures .partial").count() == 3
     assert page.locator(f"{ROWS}.partial .name").first.inner_text() == "Net"
     assert cell_of(page, 0, "MACs").startswith("≥")
 

@@ -95,7 +95,10 @@ def test_every_form_has_the_same_numbers(opcost_command: Callable, linear: str, 
     [
         ((), "name two or more"),
         (("a.json",), "name two or more"),
-        (("SAVED", "SAVED", "--format", "pdf"), "known: answer, columns, csv, html, json, latex, md, notebook, table"),
+        (
+            ("SAVED", "SAVED", "--format", "pdf"),
+            "known: answer, chart, columns, csv, html, json, latex, md, notebook, table",
+        ),
         (("SAVED", "SAVED", "--format", "tabel"), "did you mean 'table'"),
         (("SAVED", "SAVED", "-o", "x.pdf"), ".csv, .html, .json, .md, .tex, .txt"),
         (("SAVED", "SAVED", "--by", "kinds"), "did you mean 'kind'"),

@@ -12,10 +12,10 @@ import pytest
 from html_page import HtmlPage
 from page_subjects import checkpoint, comparison, profile, report, stack, sweep
 
-from opcost.core.graph import Memory, Note
+from opcost.core.graph import Memory, Note, TensorSpec
 from opcost.core.limits import QUANTITIES, parse_limit
 from opcost.core.profile import Busy
-from opcost.core.report import Report
+from opcost.core.report import Parameter, Report
 from opcost.core.results import Advice, Counted, Fit, LimitCheck, ModelCheck, Verdict
 from opcost.core.sheet import Sheet
 from opcost.predicting import predict
@@ -43,6 +43,17 @@ def trained() -> Report:
     return replace(found, memory=memory, phases=phases, notes=(Note("n", "a note of a step"),))
 
 
+def mixture() -> Report:
+    """Of 8 experts of 100 parameters each, and 50 others."""
+    sizes = {"moe.experts.weight": (8, 10, 10), "head.weight": (5, 10)}
+    parameters = tuple(
+        Parameter(names=(name,), spec=TensorSpec(shape), trainable=True, used=True) for name, shape in sizes.items()
+    )
+    found = report()
+    meta = {**found.meta, "experts": "8", "experts_per_token": "2"}
+    return replace(found, meta=meta, parameters=parameters, totals=found.totals._replace(params=850))
+
+
 def verdict() -> Verdict:
     line = LimitCheck(
         model="net", quantity=QUANTITIES["macs"], amount=2000, partial=False, before=None,
@@ -68,6 +79,7 @@ MEASURED = replace(askable(profile()).answer(), notes=(Note("n", "a note of a tr
 RESULTS: dict[str, Any] = {
     "report": report(uncounted=True),
     "training step": trained(),
+    "mixture": mixture(),
     "prediction": predict(report(), device="h200").answer(),
     "profile": replace(MEASURED, devices=(used(0),)),
     "ranks": replace(MEASURED, devices=tuple(map(used, range(4)))),
@@ -181,6 +193,7 @@ def test_a_sentence_says_what_was_counted_under_which_conditions() -> None:
     answer = RESULTS["training step"].answer
     assert answer.startswith("stack, forward and backward")
     assert f"99.2 KMACs ({forward} % forward), 3.91 KiB peak, of which 75 % saved activations" in answer
+    assert f"850 parameters ({50 + 2 * 100} active)" in RESULTS["mixture"].answer
     busy = RESULTS["profile"].answer
     assert "40.0 µs, busy 50 %, 25 % host-bound" in busy
     assert "4 ranks" in RESULTS["ranks"].answer

@@ -35,6 +35,16 @@ def short_source(source: str) -> str:
     return bare.partition(":")[2] or bare
 
 
+EXPERT_WORDS = frozenset(("experts", "switch_mlp", "local_experts"))
+
+
+def is_expert(name: str, shape: Sequence[int], experts: int) -> bool:
+    """Whether a tensor is of the experts of a mixture with this number of them."""
+    words = name.split(".")
+    stacked = len(shape) == 3 and shape[0] == experts and "moe" in name
+    return stacked or not EXPERT_WORDS.isdisjoint(words) or any(word.endswith("_exps") for word in words)
+
+
 _STEP = re.compile(r"ProfilerStep#([0-9]{1,19})")
 
 

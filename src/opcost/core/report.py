@@ -10,7 +10,7 @@ from os import PathLike
 from typing import IO, Any, ClassVar, NamedTuple
 
 from opcost.core.graph import Cost, Memory, ModuleCall, Note, Op, Phase, TensorSpec
-from opcost.core.names import short_source
+from opcost.core.names import is_expert, short_source
 from opcost.core.plugin import load_view
 from opcost.core.rendering import Listed, Rendered, brief, brief_repr
 from opcost.core.units import format_count
@@ -19,6 +19,7 @@ from opcost.errors import OpcostError, UnknownName, counted, some
 NO_MEMORY = "no-memory"  # the code of the note that says why the memory of a report is unknown
 FEW_INPUTS = 5  # inputs that one line names
 TOKENS = ("input_ids", "tokens")  # inputs of language models
+LONGEST_COUNT = 7  # digits of a number of experts
 NEARLY_ALL = 0.9  # of the MACs: below a module with this share, its parts say more
 FEW_SHAPES = 2  # shapes of inputs that the subject of a report names
 CONFIGURATION = "config.json"  # a source of this name is called by its class
@@ -324,6 +325,17 @@ class Report(Rendered):
                 sizes[parameter.spec.dtype] = sizes.get(parameter.spec.dtype, 0) + parameter.spec.numel
         most = max(sizes, key=sizes.__getitem__, default="")
         return SHORT_DTYPES.get(most, most)
+
+    @property
+    def active_params(self) -> int | None:
+        """Of a mixture of experts the parameters that a token uses: all but those of other experts; None of other models."""
+        numbers = [self.meta.get(name, "") for name in ("experts", "experts_per_token")]
+        if not all(text.isdecimal() and len(text) < LONGEST_COUNT for text in numbers):
+            return None
+        count, used = map(int, numbers)
+        weights = [p for p in self.parameters if not p.buffer and p.spec.known]
+        experts = sum(p.spec.numel for p in weights if is_expert(p.name, p.spec.dims, count))
+        return self.totals.params - experts + experts * used // count if experts and count else None
 
     @property
     def main_part(self) -> ModuleCost | None:

@@ -61,6 +61,12 @@ def _spelled(quantity: Quantity, amount: int | None, *, partial: bool = False) -
     return text + keep_together(word)
 
 
+def _params(params: int, active: int | None) -> str:
+    """All parameters, and of a mixture of experts those that a token uses."""
+    used = "" if active is None else keep_together(f" ({short_count(active)} active)")
+    return _spelled(QUANTITIES["params"], params) + used
+
+
 @singledispatch
 def _answer(result: Any) -> str:
     raise TypeError(f"no sentence is known for {type(result).__name__}")
@@ -86,7 +92,7 @@ def _(report: Report) -> str:
             peak_text += f", of which {whole_percent(memory.parts[part] / peak)} {_PARTS.get(part, part)}"
         return f"{report.subject}: {amount}, {peak_text}"
     peak_text = _spelled(QUANTITIES["peak_bytes"], peak, partial=partial and peak is not None)
-    sentence = f"{report.subject}: {amount}, {_spelled(QUANTITIES['params'], totals.params)}, {peak_text}"
+    sentence = f"{report.subject}: {amount}, {_params(totals.params, report.active_params)}, {peak_text}"
     if (part_of := report.main_part) is not None:
         share = part_of.total.macs / totals.macs
         typed = f" ({part_of.type})" if part_of.path.isdecimal() else ""
@@ -171,10 +177,9 @@ def _use(devices: Sequence[Busy]) -> list[str]:
 @_answer.register
 def _(scan: Scan) -> str:
     totals, bits = scan.totals, scan.totals.bits_per_param
-    active = "" if totals.active_params is None else f" ({short_count(totals.active_params)} active)"
     stored = keep_together(f"{short_bytes(totals.bytes)} stored")
     each = "" if bits is None else f", {bits:.3g} bits per parameter"
-    return f"{short_source(scan.source)}: {_spelled(QUANTITIES['params'], totals.params)}{active}, {stored}{each}"
+    return f"{short_source(scan.source)}: {_params(totals.params, totals.active_params)}, {stored}{each}"
 
 
 # -- comparisons ----------------------------------------------------------------------------------------------------------
@@ -183,8 +188,9 @@ def _(scan: Scan) -> str:
 @_answer.register
 def _(comparison: Comparison) -> str:
     labels = [short_source(source.label) for source in comparison.sources]
-    if len(set(labels)) < len(labels):
-        labels = [source.label for source in comparison.sources]
+    whole = [source.label for source in comparison.sources]
+    if len(set(labels)) < len(labels) == len(set(whole)):
+        labels = whole
     totals = {entry.quantity.name: entry for entry in comparison.of_part("total")}
     order = [totals[name] for name in dict.fromkeys(("time", *_LEADING, *totals)) if name in totals]
     if comparison.changes:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from opcost.core import schema
 from opcost.core.escaping import csv_cell, json_text
+from opcost.core.report import Report
 from opcost.core.results import Comparison, Fit, Sweep, Verdict
 from opcost.core.sheet import LONG_LINE, Cell, Field, Line, Sheet, Table, plain_cell
 from opcost.errors import shortened, some
@@ -71,6 +72,12 @@ def _sheet_data(sheet: Sheet) -> dict[str, Any]:
 
 # -- the kinds of results -----------------------------------------------------------------------------------------------
 
+
+def _report_data(report: Report) -> dict[str, Any]:
+    active = {} if report.active_params is None else {"active_params": report.active_params}
+    return schema.to_dict(report) | active
+
+
 _Of: TypeAlias = Callable[..., Any]
 _TABLES: dict[type, tuple[_Of, _Of, _Of]] = {
     Comparison: (comparison.comparison_sheet, comparison.comparison_records, comparison.comparison_data),
@@ -91,7 +98,7 @@ _BUILT: dict[str, ResultViews] = {
         sheet=Build(report.LISTING, report.report_sheet),
         records=_RECORDS,
         columns=_RECORDS,
-        data=Build("indent", lambda result, _: schema.to_dict(result)),
+        data=Build("indent", lambda result, _: _report_data(result)),
     ),
     "profile": ResultViews(
         sheet=Build("columns", profile.answer_sheet),

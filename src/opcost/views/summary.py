@@ -68,8 +68,10 @@ def heading_of(report: Report) -> tuple[str, ...]:
 def _totals(report: Report) -> tuple[Total, ...]:
     totals = report.totals
     partial = totals.uncounted > 0
+    meta, active = report.meta, report.active_params
     unused = totals.unused_params
     frozen = totals.params - totals.trainable_params
+    used = f"for a token, with {meta.get('experts_per_token')} of {meta.get('experts')} experts"
     training, memory = "backward" in report.phases, report.memory
     work, live = "multiply-accumulates", "highest sum of live tensors"
     if training and totals.macs:
@@ -79,13 +81,19 @@ def _totals(report: Report) -> tuple[Total, ...]:
         live += f", {whole_percent(memory.parts[part] / memory.peak_bytes)} of it {part}"
     found = [
         Total("params", totals.params, "count", large=True),
+        None if active is None else Total("  active", active, "count", remark=used, large=True),
         Total("  trainable", totals.trainable_params, "count") if frozen else None,
         Total("  frozen", frozen, "count") if frozen else None,
         Total("  unused", unused, "count", remark="read by no operator") if unused else None,
         Total("buffers", totals.buffers, "count") if totals.buffers else None,
         Total("MACs", totals.macs, "count", partial, work, large=True),
         Total(
-            "FLOPs", totals.flops, "count", partial, f"{FLOPS_PER_MAC} per MAC, and all other arithmetic", large=True
+            "FLOPs",
+            totals.flops,
+            "count",
+            partial,
+            f"{FLOPS_PER_MAC} per MAC, and all other arithmetic",
+            large=active is None,
         ),
         Total("activations", totals.activations, "count", partial, "elements of new tensors, forward"),
         Total("bytes read", totals.bytes_read, "bytes", partial, "by each operator, without fusion"),
@@ -96,7 +104,7 @@ def _totals(report: Report) -> tuple[Total, ...]:
     if report.peak_bytes is not None:
         found.append(Total("peak memory", report.peak_bytes, "bytes", partial, live, large=True))
     # What a language model caches of the texts that it has read; a saved file may hold anything there
-    numbers = [report.meta.get(name, "") for name in ("cache_tokens", "cache_bytes", "cache_bytes_per_token")]
+    numbers = [meta.get(name, "") for name in ("cache_tokens", "cache_bytes", "cache_bytes_per_token")]
     if all(text.isdecimal() and len(text) < LONGEST_NUMBER for text in numbers):
         tokens, nbytes, more = map(int, numbers)
         found.append(Total("cache", nbytes, "bytes", remark=f"after the pass, {tokens:,} tokens of each text"))

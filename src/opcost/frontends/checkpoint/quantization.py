@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from opcost.core.graph import Note
+from opcost.core.names import is_expert
 from opcost.core.scan import Experts, StoredTensor
 from opcost.errors import SourceError
 from opcost.frontends.checkpoint import is_possible
@@ -24,7 +25,6 @@ _PER_TOKEN = """
     expert_used_count
 """.split()
 _PARTS = ("text_config", "llm_config", "language_config", "ffn_config", "thinker_config")
-_EXPERT_WORDS = frozenset(("experts", "switch_mlp", "local_experts"))
 _EMBEDDINGS = tuple(
     f"{name}.weight" for name in ("embed_tokens", "wte", "word_embeddings", "embed_in", "tok_embeddings")
 )
@@ -46,16 +46,17 @@ def facts_beside(path: Path) -> tuple[dict[str, Any], tuple[Note, ...]]:
 
 def experts_of(tensors: Iterable[StoredTensor], facts: Mapping[str, Any]) -> Experts | None:
     """The experts of a mixture, where the configuration says how many a token uses."""
-    count, used = _number(facts, _EXPERTS), _number(facts, _PER_TOKEN)
-    if count is None or used is None or not 0 < used <= count or count < 2:
+    if (routing := routing_of(facts)) is None:
         return None
-    params = 0
-    for tensor in tensors:
-        words = tensor.name.split(".")
-        stacked = len(tensor.shape) == 3 and tensor.shape[0] == count and "moe" in tensor.name
-        if stacked or not _EXPERT_WORDS.isdisjoint(words) or any(word.endswith("_exps") for word in words):
-            params += tensor.params
+    count, used = routing
+    params = sum(tensor.params for tensor in tensors if is_expert(tensor.name, tensor.shape, count))
     return Experts(count, used, params) if params else None
+
+
+def routing_of(facts: Mapping[str, Any]) -> tuple[int, int] | None:
+    """How many experts a configuration has, and how many of them a token uses; None where it does not say."""
+    count, used = _number(facts, _EXPERTS), _number(facts, _PER_TOKEN)
+    return None if count is None or used is None or not 0 < used <= count or count < 2 else (count, used)
 
 
 def tied(tensors: list[StoredTensor], facts: Mapping[str, Any]) -> tuple[list[StoredTensor], tuple[Note, ...]]:

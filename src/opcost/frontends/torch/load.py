@@ -286,7 +286,17 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         notes = (*notes, Note("accumulate", said))
     notes = (*notes, *note_of_adapters(model, options.tuning))
     meta = {**meta, **options.tuning.described}
-    return dataclasses.replace(graph, source=type_name(model), notes=notes, meta=meta)
+    return dataclasses.replace(graph, source=type_name(model), notes=notes, meta=meta | _routing_in(model))
+
+
+def _routing_in(model: Any) -> dict[str, str]:
+    """How many experts a mixture of transformers has, and how many of them a token uses."""
+    from opcost.frontends.checkpoint.quantization import routing_of
+
+    config: Any = getattr(model, "config", None)
+    facts = config.to_dict() if type(config).__module__.startswith("transformers.") else {}
+    routing = routing_of(facts)
+    return {} if routing is None else dict(zip(("experts", "experts_per_token"), map(str, routing), strict=True))
 
 
 def shapes_returned(method: Any, given: dict[str, Any], *, real: bool | None = None) -> list[tuple[int, ...]]:

@@ -313,11 +313,22 @@ def report_page(report: Report, options: ViewOptions) -> PageData:
         "graph": graph_of(report) if listed and count else None,
         "memory": _memory(report),
         "families": families(),
-        "run": [(name, printable(value)) for name in ("batch", "device") if (value := str(report.meta.get(name, "")))],
+        "run": [(name, printable(value)) for name, value in _run_of(report) if value],
         "devices": devices_of(),
         "device": "h200",
         "tables": [],
     }
+
+
+def _run_of(report: Report) -> list[tuple[str, str]]:
+    """Under which conditions it ran, beside what can be chosen of it."""
+    shape = report.inputs[0][1].shape if report.processed[0] and report.inputs else None
+    batch = report.meta.get("batch") or str(shape[0] if shape else "")
+    return [
+        ("batch", batch),
+        ("optimizer", report.meta.get("optimizer", "")),
+        ("device", report.meta.get("device", "")),
+    ]
 
 
 def _tree(report: Report) -> PageData:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +13,14 @@ from page_subjects import BLOCKS, many, page_of, profile, report, stack
 from page_tree import ROWS, cell_of, cut_numbers, line_of, names_of, titles_of
 from playwright.sync_api import expect
 
+import opcost
 from opcost.core.report import Report
 from opcost.core.units import format_count
 from opcost.views.html import HTML, bundle
 
 Show = Callable[..., Any]
 FIND = "Find a module"
+ROOT = Path(__file__).resolve().parents[2]
 CHOSEN = '.tree tr[aria-selected="true"]'
 
 
@@ -258,6 +262,43 @@ def test_on_a_narrow_screen_a_line_has_its_name_and_numbers_below_it(show: Show)
         assert box["y"] >= below["y"] + below["height"] - 1
         assert box["y"] + box["height"] <= row["y"] + row["height"] + 1
         assert box["x"] + box["width"] <= 390
+
+
+# For each line what is neither within it nor wholly out of it, and what lies on the cell before it.
+OVERLAPPING = """(lines) => lines.flatMap((line) => {
+    const { top } = line.getBoundingClientRect();
+    const bottom = top + line.clientHeight;
+    let last = null;
+    return [...line.cells].filter((cell) => !cell.hidden).filter((cell) => {
+        const box = cell.getBoundingClientRect();
+        const lies = last && box.top < last.bottom && box.left < last.right;
+        last = box;
+        return lies || (box.bottom > bottom && box.top < bottom);
+    }).map((cell) => `${line.cells[0].textContent}: ${cell.textContent}`);
+})"""
+WITHOUT_AMOUNT = """(lines) => lines.filter((line) => {
+    const bottom = line.getBoundingClientRect().top + line.clientHeight;
+    const cells = [...line.cells].slice(1).filter((cell) => !cell.hidden);
+    return cells.length && cells.every((cell) => cell.getBoundingClientRect().bottom > bottom);
+}).map((line) => line.textContent)"""
+
+
+@functools.cache
+def page_of_example(name: str) -> str:
+    return HTML.render(opcost.count(ROOT / "examples" / name, shapes=(1, 2048)))
+
+
+@pytest.mark.parametrize("width", [390, 320])
+@pytest.mark.parametrize("example", ["llama-8b", "mixtral-8x7b"])
+def test_lines_of_deep_trees_of_a_narrow_screen_do_not_overlap(show: Show, example: str, width: int) -> None:
+    page = show(page_of_example(example), width=width, height=844)
+    page.get_by_label("Open to a level").select_option("all")
+    page.get_by_role("button", name="32 ×", exact=True).click(timeout=5000)
+    page.locator(".tree.panel").evaluate("(panel) => { panel.style.height = '60000px'; }")
+    lines = page.locator(ROWS)
+    expect(lines.nth(300)).to_be_attached()
+    assert lines.evaluate_all(OVERLAPPING) == []
+    assert lines.evaluate_all(WITHOUT_AMOUNT) == []
 
 
 def test_room_is_given_by_rank_and_numbers_keep_their_width(show: Show) -> None:

@@ -15,6 +15,7 @@ const SAMPLE = 200;
 const PAPER = 715;
 const SMALLER = 10 / 13;
 const INDENT = 12;
+const NARROW_INDENT = 8;
 const FOLD = 14;
 const DEEPEST = 6;
 const GAP = 8;
@@ -312,7 +313,7 @@ export class Grid {
     const parts = [...cell.children];
     if (owner.level) {
       const level = owner.level(row);
-      if (this.line === TWO_LINES) line.style.paddingLeft = `${FOLD + 6 + INDENT * Math.min(level, DEEPEST)}px`;
+      if (this.line === TWO_LINES) line.style.paddingLeft = `${FOLD + 6 + NARROW_INDENT * Math.min(level, DEEPEST)}px`;
       else cell.style.paddingLeft = `${6 + INDENT * level}px`;
     }
     if (this.hasFold) {

@@ -98,3 +98,20 @@ def test_modules_of_the_baseline_come_first_and_bars_are_equally_wide(show: Show
     assert len(set(widths)) == 1
     page.get_by_role("button", name="another of a long name").first.click()
     expect(modules.locator(".name").first).to_have_text("late")
+
+
+def test_long_names_of_sources_give_way_and_no_amount_does(show: Show) -> None:
+    names = ["timm:vit_small_patch16_224", "timm:vit_base_patch16_224", "timm:eva02_base_patch14_448", "timm:resnet18"]
+    entries = (
+        Entry(
+            part="total", quantity=QUANTITIES["bytes_read"], amounts=(1 << 40, 2 << 40, 3 << 40, 4 << 40),
+            present=(True,) * 4, partial=(False,) * 4,
+        ),
+    )  # fmt: skip
+    sources = tuple(Compared(label=name, facts={}) for name in names)
+    page = show(Comparison(sources=sources, entries=entries).render("html"))
+    grid = page.locator(".compared [role=grid]")
+    assert grid.evaluate("grid => grid.parentElement.scrollWidth <= grid.parentElement.clientWidth")
+    assert grid.get_by_title(names[0]).count()
+    cells = grid.locator("tbody td")
+    assert cells.evaluate_all("all => all.every((one) => one.scrollWidth <= one.clientWidth)")

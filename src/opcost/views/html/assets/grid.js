@@ -135,8 +135,9 @@ export class Grid {
     this.needs = this.needed(this.every, (place) => (place ? all : seen), titled);
     // Bars of one scale are compared with each other.
     const alike = this.needs.filter((_, place) => this.every[place].isAlike);
-    const widest = Math.max(...alike.map((need) => need.whole));
-    for (const need of alike) Object.assign(need, { least: widest, most: widest, whole: widest });
+    const widest = (name) => Math.max(...alike.map((need) => need[name]));
+    const [least, whole] = [widest("least"), widest("whole")];
+    for (const need of alike) Object.assign(need, { least, most: whole, whole });
   }
 
   needed(columns, rowsOf, titles) {

@@ -45,6 +45,8 @@ export function needOf(column, title, widths, names = widths) {
   const padded = (width) => Math.ceil(width) + PADDING;
   const rising = (all) => [title, ...all].sort((a, b) => a - b);
   const whole = padded(rising(widths).at(-1));
+  // The names of sources in a heading may be long, and give way; a tip has them in full.
+  if (column.isAlike) return { least: padded(Math.max(...widths)), most: whole, whole };
   if (!isTextual(column)) return { least: whole, most: whole, whole };
   const limits = TEXTS[column.unit];
   const least = Math.max(padded(title), Math.min(column.least ?? limits.least, padded(rising(names).at(-1))));

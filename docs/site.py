@@ -29,7 +29,7 @@ FOUND_LAST = {
     "rules.md": 0.5,
 }  # fmt: skip
 """Pages that are found after those of tasks, though they have the same words more often."""
-SHOWN = re.compile(r"(!\[[^\]]*\])\(pictures/([\w-]+)\.png\)")
+SHOWN = re.compile(r"(!\[[^\]]*\])\(pictures/([\w-]+)\.webp\)")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 

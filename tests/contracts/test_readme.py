@@ -89,6 +89,11 @@ def test_what_is_to_be_read_has_at_most_20_000_words() -> None:
     assert sum(len(page.read_text(encoding="utf-8").split()) for page in PAGES_TO_READ) <= 20_000
 
 
+@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md"])
+def test_the_readme_has_at_most_600_words(page: str) -> None:
+    assert len((ROOT / page).read_text(encoding="utf-8").split()) <= 600
+
+
 @pytest.mark.parametrize("page", PAGES_TO_READ, ids=lambda page: page.name)
 def test_a_page_is_in_plain_words(page: Path) -> None:
     assert not OLD_DIALECT.findall(page.read_text(encoding="utf-8"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import signal
 import socket
 import subprocess
@@ -29,7 +30,7 @@ sys.exit(int(server.recv(8) or 1))
 
 @contextmanager
 def warm_programs() -> Iterator[Path]:
-    """A folder with `python`, which takes `-c CODE`, and `opcost`."""
+    """A folder with `python`, which takes a script or `-c CODE`, and `opcost`."""
     with TemporaryDirectory(prefix="warm-") as folder:
         address = str(Path(folder) / "server")
         for name in ("python", "opcost"):
@@ -105,6 +106,10 @@ def _call(name: str, arguments: list[str]) -> int:
 
         sys.argv = [name, *arguments]
         main()
+    elif arguments[0] != "-c":
+        sys.argv = arguments
+        sys.path.insert(0, str(Path(arguments[0]).parent))
+        runpy.run_path(arguments[0], run_name="__main__")
     else:
         sys.argv = ["-c"]
         sys.path.insert(0, "")

@@ -115,10 +115,28 @@ def test_the_smallest_of_very_many_parts_are_one_area(show: Show) -> None:
         children: (node) => (node ? [] : Array.from({ length: 3000 }, (_, place) => place + 1)),
         size: (node) => node || 3000 * 3001 / 2, own: () => 0 }, 0, 800, 600)"""
     areas = page.evaluate(f"(() => {{ {bundle('areas')} return {laid}; }})()")
-    assert len(areas) == 1 + 1500 + 1
+    assert len(areas) == 2000  # the root, its 1998 largest parts, and the others
     (rest,) = [area for area in areas if area.get("rest")]
-    assert (rest["rest"], rest["size"]) == (1500, 1500 * 1501 / 2)
+    assert (rest["rest"], rest["size"]) == (1002, 1002 * 1003 / 2)
     assert sum(area["size"] for area in areas[1:]) == areas[0]["size"] == 3000 * 3001 / 2
+
+
+def test_many_modules_of_many_parts_share_the_areas_and_small_ones_keep_theirs(show: Show) -> None:
+    page = show(HTML.render(many(2, 2)))
+    # The first of 40 modules has 3 parts, all others have 250 each.
+    laid = """(() => {
+        const from = (first, length) => Array.from({ length }, (_, place) => first + place);
+        const parts = (node) => (node > 40 ? [] : from(1000 * node, node === 1 ? 3 : 250));
+        const children = (node) => (node === 0 ? from(1, 40) : parts(node));
+        const size = (node) => (node > 40 ? 1 : node ? 250 : 40 * 250);
+        return $areas.treemapAreas({ children, size, own: () => 0 }, 0, 800, 600);
+    })()"""
+    areas = page.evaluate(f"(() => {{ {bundle('areas')} return {laid}; }})()")
+    of = {module: [area for area in areas if area["node"] // 1000 == module] for module in range(1, 41)}
+    # Of 2000 areas 41 are the root and the modules, 3 those of the first; 39 modules share 1956.
+    share = (2000 - 41 - 3) // 39
+    assert [len(of[module]) for module in range(1, 41)] == [3] + 39 * [share - 1]
+    assert [area["rest"] for area in areas if area.get("rest")] == 39 * [250 - (share - 1)]
 
 
 def test_an_entry_of_a_legend_filters_and_takes_it_back(show: Show) -> None:

@@ -2,8 +2,8 @@
 
 const LEAST = 3;
 const TITLE = 15;
-// Of more parts than this the smallest are one area, since thousands can neither be read nor drawn in time.
-const MOST_PARTS = 1500;
+// More areas can neither be read nor drawn in time.
+const MOST_AREAS = 2000;
 
 // Squarified: rows of areas whose sides are as alike as can be (Bruls, Huizing and van Wijk, 2000).
 function squarify(sizes, x, y, width, height) {
@@ -46,31 +46,50 @@ function squarify(sizes, x, y, width, height) {
 // `title` is the height that a node with children keeps free for its name, 0 where there is no room.
 export function treemapAreas(tree, root, width, height) {
   const areas = [];
-  const place = (node, depth, x, y, w, h) => {
-    const parts = partsOf(tree, node);
-    const title = parts.length && h > 3 * TITLE && w > 40 ? TITLE : 0;
-    areas.push({ node, depth, x, y, w, h, title, size: tree.size(node), leaf: !parts.length });
-    const pad = Math.min(w, h) > 24 ? 2 : 0;
-    const room = [x + pad, y + title + (title ? 0 : pad), w - 2 * pad, h - title - (title ? pad : 2 * pad)];
-    if (room[2] < LEAST || room[3] < LEAST) return;
-    squarify(parts.map((part) => part.size), ...room).forEach((box, at) => {
-      if (!box || box[2] < 0.8 || box[3] < 0.8) return;
-      const part = parts[at];
-      if (part.own || part.rest || box[2] < LEAST || box[3] < LEAST) areas.push({ ...part, depth: depth + 1, x: box[0], y: box[1], w: box[2], h: box[3], title: 0, leaf: true });
-      else place(part.node, depth + 1, ...box);
+  let level = tree.size(root) > 0 ? [{ node: root, size: tree.size(root), x: 0, y: 0, w: width, h: height }] : [];
+  for (let depth = 0; level.length; depth += 1) {
+    const childrenOf = level.map((area) => (area.own || area.rest || area.w < LEAST || area.h < LEAST ? [] : tree.children(area.node)));
+    const most = fairShare(childrenOf.map((children) => children.length), MOST_AREAS - areas.length - level.length);
+    level = level.flatMap((area, at) => {
+      const parts = partsOf(tree, area.node, childrenOf[at], most);
+      const title = parts.length && area.h > 3 * TITLE && area.w > 40 ? TITLE : 0;
+      areas.push({ ...area, depth, title, leaf: !parts.length });
+      return placed(parts, area, title);
     });
-  };
-  if (tree.size(root) > 0) place(root, 0, 0, 0, width, height);
+  }
   return areas;
 }
 
+// The most parts that each may have so that all together have no more than there are left.
+function fairShare(counts, left) {
+  let others = counts.length;
+  for (const count of [...counts].sort((a, b) => a - b)) {
+    if (count * others > left) return Math.max(0, Math.floor(left / others));
+    left -= count;
+    others -= 1;
+  }
+  return Infinity;
+}
+
+// Parts with their places in an area, without those that are too small to be seen.
+function placed(parts, area, title) {
+  const pad = Math.min(area.w, area.h) > 24 ? 2 : 0;
+  const [width, height] = [area.w - 2 * pad, area.h - title - (title ? pad : 2 * pad)];
+  if (width < LEAST || height < LEAST) return [];
+  const boxes = squarify(parts.map((part) => part.size), area.x + pad, area.y + (title || pad), width, height);
+  return parts.map((part, at) => {
+    const [x, y, w, h] = boxes[at];
+    return { ...part, x, y, w, h };
+  }).filter((part) => part.w >= 0.8 && part.h >= 0.8);
+}
+
 // The children of a node, the smallest of very many together, and what the node has itself beside them.
-function partsOf(tree, node) {
-  let parts = tree.children(node).map((child) => ({ node: child, size: tree.size(child) }));
-  if (!parts.length) return parts;
-  if (parts.length > MOST_PARTS) {
+function partsOf(tree, node, children, most) {
+  if (!children.length || most < 2) return [];
+  const parts = children.map((child) => ({ node: child, size: tree.size(child) }));
+  if (parts.length > most) {
     parts.sort((a, b) => b.size - a.size);
-    const others = parts.splice(MOST_PARTS);
+    const others = parts.splice(most - 1);
     parts.push({ node, rest: others.length, size: others.reduce((sum, part) => sum + part.size, 0) });
   }
   return tree.own(node) > 0 ? [...parts, { node, own: true, size: tree.own(node) }] : parts;

@@ -213,17 +213,19 @@ def test_the_first_lines_say_how_ranks_differ_and_which_is_late(tmp_path: Path) 
     lines = answer.render(width=400).replace("\u00a0", " ").splitlines()
     # Of 3710 µs from the first kernel to the last, rank 5 only communicates in 4 x 110, the others in 4 x 310 or 309.
     assert (
-        lines[2]
+        lines[3]
         == f"8 ranks: they differ in communication alone {44000 / 3710:.1f} % (rank 5) to {124000 / 3710:.1f} % (rank 6)"
     )
     waited = 4 * (4 * 200 + 3 * 199)
-    assert lines[1].startswith(
-        f"late: rank 5: others waited {waited / 1000:.2f} ms for it in 4 collectives, 100.0 % of all waiting"
+    assert lines[2].startswith(
+        f"late: rank 5: 7 ranks waited {waited / 7:.2f} µs each for it in 4 collectives, 100.0 % of all waiting"
     )
-    assert lines[3].startswith("rank 5 gpu:0: busy 2.84 ms of 3.71 ms")
-    assert lines[4].startswith("ranks 0-4, 6, 7 gpu:0 (the median of 7 alike): busy 2.84 ms of 3.71 ms")
-    assert not lines[5].startswith("rank")
+    assert lines[4].startswith("rank 5 gpu:0: busy 2.84 ms of 3.71 ms")
+    assert lines[5].startswith("ranks 0-4, 6, 7 gpu:0 (the median of 7 alike): busy 2.84 ms of 3.71 ms")
+    assert not lines[6].startswith("rank")
     assert [each.waited_for_ns for each in answer.waited if each.rank == 5] == [waited * US]
+    assert f": 1.00 ms a step, busy {2840 / 37.1:.0f} %" in answer.answer
+    assert f", 7 ranks waited {waited / 7:.0f} µs each for rank 5" in answer.answer
 
 
 def test_people_read_one_line_for_ranks_that_are_alike_and_programs_one_for_each(tmp_path: Path) -> None:
@@ -254,10 +256,10 @@ def test_ranks_that_are_all_alike_are_one_line(tmp_path: Path) -> None:
     for rank in range(3):
         rank_trace(tmp_path, rank, 400, ranks=3)
     lines = askable(read_ranks([tmp_path], cache="none")).query().render(width=400).splitlines()
-    assert lines[1] == "3 ranks: all alike"
-    assert lines[2] == "no rank is late: in collectives they hardly wait for each other"
-    assert lines[3].startswith("ranks 0-2 gpu:0 (the median of 3 alike)")
-    assert not lines[4].startswith("rank")
+    assert lines[2] == "3 ranks: all alike"
+    assert lines[3] == "no rank is late: in collectives they hardly wait for each other"
+    assert lines[4].startswith("ranks 0-2 gpu:0 (the median of 3 alike)")
+    assert not lines[5].startswith("rank")
 
 
 def change(

@@ -159,7 +159,7 @@ def test_ranks_that_are_alike_are_one_line_and_the_late_one_is_first(show: Show,
         (tmp_path / f"rank{rank}.json").write_text(json.dumps(examples["trace_of"](whole, rank)), encoding="utf-8")
     page = show(askable(read_ranks([tmp_path], cache="none")).page())
     heads = page.locator(".uses h2").all_inner_texts()
-    assert heads[0].startswith("late: rank 17: others waited")
+    assert heads[0].startswith("late: rank 17: 4 ranks waited")
     assert heads[2].startswith("rank 17 gpu:0: busy")
     assert heads[3].startswith("ranks 3, 16, 18, 40 gpu:0 (the median of 4 alike)")
     page.get_by_role("button", name="show in communication: ranks").click()

@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from html_page import HtmlPage
 from page_subjects import checkpoint, comparison, profile, report, stack, sweep
 
+import opcost
 from opcost.core.graph import Memory, Note, TensorSpec
 from opcost.core.limits import QUANTITIES, parse_limit
 from opcost.core.profile import Busy
@@ -185,6 +187,38 @@ def test_json_has_the_answer_and_the_numbers_of_the_figures(name: str) -> None:
 @pytest.mark.parametrize("name", RESULTS)
 def test_at_most_four_figures_are_large(name: str) -> None:
     assert len(RESULTS[name].sheet().figures) <= 4
+
+
+def test_a_sentence_names_the_part_with_most_of_the_work() -> None:
+    """A small Llama: of blocks that are alike the share is of all of them, and equal parts are named by what they are in."""
+    transformers = pytest.importorskip("transformers")
+    hidden, inner, heads, layers, words, tokens = 16, 128, 4, 3, 8, 2
+    config = transformers.LlamaConfig(
+        hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=heads,
+        num_key_value_heads=1, vocab_size=words,
+    )  # fmt: skip
+    mlp = 3 * tokens * hidden * inner  # gate, up and down, which are equal
+    key = tokens * hidden * (hidden // heads)  # and the value, of one head; query and output are of all
+    projections = 2 * tokens * hidden * hidden + 2 * key
+    attention = projections + 2 * tokens * tokens * hidden
+    assert mlp > 0.8 * (mlp + attention)
+    whole = layers * (mlp + attention) + tokens * hidden * words
+    model = transformers.LlamaForCausalLM(config).eval()
+    counted = opcost.count(model, torch.zeros(1, tokens, dtype=torch.int64))
+    assert counted.totals.macs == whole
+    assert counted.answer.endswith(f"; {100 * layers * mlp / whole:.0f} % in model.layers.*.mlp")
+
+
+def test_no_part_is_named_that_says_nothing() -> None:
+    first, last = torch.nn.Linear(4, 6), torch.nn.Linear(6, 2)  # 24 and 12 MACs
+    shares = {
+        torch.nn.Sequential(first, last): f"; {100 * 24 / 36:.0f} % in 0 (Linear)",
+        torch.nn.Sequential(first): " peak",
+        first: " peak",
+        torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4)): " peak",
+    }
+    for model, end in shares.items():
+        assert opcost.count(model, torch.zeros(1, 4)).answer.endswith(end)
 
 
 def test_a_sentence_says_what_was_counted_under_which_conditions() -> None:

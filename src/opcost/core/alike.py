@@ -30,6 +30,12 @@ def late_rank(uses: Iterable[Busy], waited: Sequence[RankWait]) -> RankWait | No
     return max(waited, key=lambda each: each.waited_for_ns)
 
 
+def wait_of_others(late: RankWait, waited: Sequence[RankWait]) -> tuple[int, float]:
+    """How many ranks waited for the late one, and how long each of them on average."""
+    others = max(1, len(waited) - 1)
+    return others, late.waited_for_ns / others
+
+
 def slow_device(uses: Iterable[Busy]) -> Busy | None:
     """The device whose steps take longest, if they take longer than usual."""
     stepped = sorted((use for use in uses if use.step_ns), key=lambda use: (use.step_ns, use.rank))

@@ -20,7 +20,6 @@ NO_MEMORY = "no-memory"  # the code of the note that says why the memory of a re
 FEW_INPUTS = 5  # inputs that one line names
 TOKENS = ("input_ids", "tokens")  # inputs of language models
 LONGEST_COUNT = 7  # digits of a number of experts
-NEARLY_ALL = 0.9  # of the MACs: below a module with this share, its parts say more
 FEW_SHAPES = 2  # shapes of inputs that the subject of a report names
 CONFIGURATION = "config.json"  # a source of this name is called by its class
 SHORT_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": ""}  # float32 is usual, and not named
@@ -336,26 +335,6 @@ class Report(Rendered):
         weights = [p for p in self.parameters if not p.buffer and p.spec.known]
         experts = sum(p.spec.numel for p in weights if is_expert(p.name, p.spec.dims, count))
         return self.totals.params - experts + experts * used // count if experts and count else None
-
-    @property
-    def main_part(self) -> ModuleCost | None:
-        """The module with the largest share of the MACs, below modules with nearly all of them; None without any.
-
-        Of blocks with numbers for names it is the module that they are in.
-        """
-        below: dict[str | None, list[ModuleCost]] = {}
-        for module in self.modules:
-            below.setdefault(module.parent, []).append(module)
-        found = None
-        parts = below.get("", [])
-        while parts:
-            most = max(parts, key=lambda module: module.total.macs)
-            share = most.total.macs / self.totals.macs if self.totals.macs else 0.0
-            if not share or (found is not None and most.name.isdecimal()):
-                break
-            found = most if len(parts) > 1 else found
-            parts = below.get(most.path, []) if share >= NEARLY_ALL else []
-        return found
 
     @property
     def processed(self) -> tuple[str, int | None]:

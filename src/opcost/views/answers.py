@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from functools import singledispatch
 from typing import Any
 
-from opcost.core.alike import late_rank, middle, slow_device
+from opcost.core.alike import late_rank, middle, slow_device, wait_of_others
 from opcost.core.forecast import Forecast
 from opcost.core.graph import MemoryPart
 from opcost.core.limits import LATENCY, QUANTITIES, Quantity
@@ -17,6 +17,7 @@ from opcost.core.sheet import LONG_LINE, Sheet
 from opcost.core.units import format_bytes, short_bytes, short_count, short_range, short_time
 from opcost.errors import counted, shortened
 from opcost.views.profile import source_name
+from opcost.views.tree import main_part
 from opcost.views.view import keep_together, whole_percent
 
 FEW = 3  # quantities of a comparison or a sweep in one sentence
@@ -93,10 +94,9 @@ def _(report: Report) -> str:
         return f"{report.subject}: {amount}, {peak_text}"
     peak_text = _spelled(QUANTITIES["peak_bytes"], peak, partial=partial and peak is not None)
     sentence = f"{report.subject}: {amount}, {_params(totals.params, report.active_params)}, {peak_text}"
-    if (part_of := report.main_part) is not None:
-        share = part_of.total.macs / totals.macs
-        typed = f" ({part_of.type})" if part_of.path.isdecimal() else ""
-        sentence += f"; {whole_percent(share)} in {part_of.path}{typed}"
+    if (main := main_part(report)) is not None:
+        typed = "" if any(map(str.isalpha, main.path)) else f" ({main.type})"
+        sentence += f"; {whole_percent(main.macs / totals.macs)} in {main.path}{typed}"
     return sentence
 
 
@@ -133,14 +133,6 @@ def _(answer: Answer) -> str:
     name = short_source(source_name(answer.meta)) if len(ranks) < 2 else source_name(answer.meta)
     head = ", ".join(filter(None, (name, f"{len(ranks)} ranks" if len(ranks) > 1 else "", where)))
     facts = []
-    if (worst := late_rank(answer.devices, answer.waited)) is not None:
-        facts.append(
-            f"rank {worst.rank} is late, others waited {keep_together(short_time(worst.waited_for_ns))} for it"
-        )
-    elif answer.waited:
-        facts.append("no rank is late")
-    elif (slowest := slow_device(answer.devices)) is not None:
-        facts.append(f"rank {slowest.rank} is late, its step takes {keep_together(short_time(slowest.step_ns or 0))}")
     if answer.devices:
         facts += _use(answer.devices)
     else:
@@ -148,6 +140,14 @@ def _(answer: Answer) -> str:
         time, whose = next(((ns, words) for ns, words in times if ns is not None), (None, ""))
         per = " per run" if answer.is_per_run else ""
         facts.append("times unknown" if time is None else f"{keep_together(short_time(round(time)))} {whose}{per}")
+    if (worst := late_rank(answer.devices, answer.waited)) is not None:
+        others, wait = wait_of_others(worst, answer.waited)
+        each = f"{short_time(round(wait))}{' each' if others > 1 else ''}"
+        facts.append(f"{counted(others, 'rank')} waited {keep_together(each)} for rank {worst.rank}")
+    elif answer.waited:
+        facts.append("no rank is late")
+    elif (slowest := slow_device(answer.devices)) is not None:
+        facts.append(f"rank {slowest.rank} is late, its step takes {keep_together(short_time(slowest.step_ns or 0))}")
     rows = [row for row in answer.rows if row.share]
     if rows and answer.keys != ("rank",):
         row = max(rows, key=lambda row: row.share or 0.0)

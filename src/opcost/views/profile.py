@@ -3,7 +3,16 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from opcost.core.alike import SAME_STEP, alike_devices, late_rank, middle, ranks_text, shares_of_time, slow_device
+from opcost.core.alike import (
+    SAME_STEP,
+    alike_devices,
+    late_rank,
+    middle,
+    ranks_text,
+    shares_of_time,
+    slow_device,
+    wait_of_others,
+)
 from opcost.core.forecast import Forecast
 from opcost.core.graph import note_texts
 from opcost.core.profile import OWN_LABELS, Answer, AnswerLine, Busy
@@ -366,7 +375,9 @@ def _of_ranks(answer: Answer) -> list[str]:
     )
     if (worst := late_rank(answer.devices, answer.waited)) is not None:
         share = _percent(worst.waited_for_ns, sum(each.waited_for_ns for each in answer.waited))
-        late = f"late: rank {worst.rank}: others waited {time_text(worst.waited_for_ns)} for it"
+        others, wait = wait_of_others(worst, answer.waited)
+        each = f"{time_text(wait)}{' each' if others > 1 else ''}"
+        late = f"late: rank {worst.rank}: {counted(others, 'rank')} waited {each} for it"
         late += f" in {counted(worst.last, 'collective')}, {share} of all waiting (--view communication)"
         return [late, differing]
     if answer.waited:

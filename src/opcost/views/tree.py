@@ -15,6 +15,7 @@ from opcost.views.view import Build, View, ViewOptions
 
 Order: TypeAlias = tuple[Callable[[Any], Any], bool]  # by what to sort, and whether the largest come first
 READABLE = 50  # lines that a reader takes in at once: automatic depth and merging aim at this
+NEARLY_ALL = 0.8  # of a module's MACs: what a part of it with this share is made of says more
 
 
 class TreeNode(NamedTuple):
@@ -74,6 +75,41 @@ def draw_tree(
     return list(_walk(root, limit, shares, order)), limit
 
 
+class MainPart(NamedTuple):
+    """The module where most of the work is; of equal blocks all of them are one, with `*` for their numbers."""
+
+    path: str
+    type: str
+    macs: int
+
+
+def main_part(report: Report) -> MainPart | None:
+    """The part with the largest share of the MACs, below parts with nearly all; None where no part has more than others.
+
+    None is chosen among equal parts, or below a module whose own operators do more than any part of it.
+    """
+    if not report.totals.macs:
+        return None
+    modules = [module for module in report.modules if module.total.macs or not module.path]
+    branch = _grow(modules, module_runs(modules, frozenset()))
+    found, times, nearly_all = None, 1, True
+    while branch.children and nearly_all:
+        shares = [len(child.run) * child.module.total.macs for child in branch.children]
+        most = max(shares)
+        child = branch.children[shares.index(most)]
+        module, count = child.module, len(child.run)
+        nearly_all = most >= NEARLY_ALL * branch.module.total.macs
+        is_tied = shares.count(most) > 1
+        if most <= branch.module.own.macs or is_tied:
+            break
+        numbers = "*" if len(branch.children) == 1 else f"{module.name}–{child.run[-1].name}"
+        name = numbers if count > 1 else module.name
+        times *= count
+        found = MainPart(f"{found.path}.{name}" if found else name, module.type, times * module.total.macs)
+        branch = child
+    return found if found is not None and found.macs < report.totals.macs else None
+
+
 def idle_modules(report: Report) -> list[ModuleCost]:
     """Modules in which no operator runs and that hold nothing, as Identity and, in inference, Dropout; not the root."""
     idle, needed = [], {"", None}
@@ -87,12 +123,13 @@ def idle_modules(report: Report) -> list[ModuleCost]:
 
 def module_runs(modules: Sequence[ModuleCost], shares: frozenset[str]) -> list[list[int]]:
     """The modules, by their places, that are consecutive, numbered, built equally and of equal cost."""
-    places = {module.path: place for place, module in enumerate(modules)}
+    places: dict[str | None, int] = {None: -1}
+    places |= {module.path: place for place, module in enumerate(modules)}
     built = [
         (each.type, each.calls, each.own, each.inputs, each.outputs, each.same_as, shares.isdisjoint(each.parameters))
         for each in modules
     ]
-    parents = [-1 if module.parent is None else places[module.parent] for module in modules]
+    parents = [places[module.parent] for module in modules]
     return numbered_runs(parents, [module.name for module in modules], built)
 
 

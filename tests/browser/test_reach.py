@@ -66,6 +66,9 @@ BLOCKED = """() => {
 }"""
 
 
+FILTER = """document.querySelector("#view-map .legend button").click()"""
+
+
 def test_a_hundred_thousand_operators_open_in_a_second_and_a_half_and_scroll(show: Show) -> None:
     text = HTML.render(many(10_000, 100_000))
     opened, views = [], []
@@ -80,6 +83,11 @@ def test_a_hundred_thousand_operators_open_in_a_second_and_a_half_and_scroll(sho
             tab.click()
             page.wait_for_timeout(250)
             longest[tab.inner_text()] = page.evaluate("Math.max(0, ...blocked)")
+            page.evaluate("blocked.length = 0")
+            for _ in range(2):  # a filter, and all operators again
+                page.evaluate(FILTER)
+                page.wait_for_timeout(250)
+            longest[f"{tab.inner_text()}, filtered"] = page.evaluate("Math.max(0, ...blocked)")
         views.append(longest)
     best = {view: min(longest[view] for longest in views) for view in views[0]}
     assert page.locator("#view-operators output").inner_text() == "100,000 of 100,000"
@@ -93,7 +101,9 @@ def test_a_hundred_thousand_operators_open_in_a_second_and_a_half_and_scroll(sho
         return (performance.now() - begun) / 30;
     }""")
     assert page.locator("#view-operators tbody tr[data-place] td").first.inner_text() > "99"
-    print(f"100,000 operators: {len(text) / 1e6:.1f} MB, open after {min(opened):.0f} ms, a view blocks for {best}")
+    print(
+        f"100,000 operators: {len(text) / 1e6:.1f} MB, open after {min(opened):.0f} ms, a view and its filter block for {best}"
+    )
     assert min(opened) < 1500
     assert max(best.values()) <= 100
     assert scrolled < 100

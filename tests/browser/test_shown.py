@@ -115,9 +115,9 @@ def test_the_smallest_of_very_many_parts_are_one_area(show: Show) -> None:
         children: (node) => (node ? [] : Array.from({ length: 3000 }, (_, place) => place + 1)),
         size: (node) => node || 3000 * 3001 / 2, own: () => 0 }, 0, 800, 600)"""
     areas = page.evaluate(f"(() => {{ {bundle('areas')} return {laid}; }})()")
-    assert len(areas) == 2000  # the root, its 1998 largest parts, and the others
+    assert len(areas) == 1500  # the root, its 1498 largest parts, and the others
     (rest,) = [area for area in areas if area.get("rest")]
-    assert (rest["rest"], rest["size"]) == (1002, 1002 * 1003 / 2)
+    assert (rest["rest"], rest["size"]) == (1502, 1502 * 1503 / 2)
     assert sum(area["size"] for area in areas[1:]) == areas[0]["size"] == 3000 * 3001 / 2
 
 
@@ -133,8 +133,8 @@ def test_many_modules_of_many_parts_share_the_areas_and_small_ones_keep_theirs(s
     })()"""
     areas = page.evaluate(f"(() => {{ {bundle('areas')} return {laid}; }})()")
     of = {module: [area for area in areas if area["node"] // 1000 == module] for module in range(1, 41)}
-    # Of 2000 areas 41 are the root and the modules, 3 those of the first; 39 modules share 1956.
-    share = (2000 - 41 - 3) // 39
+    # Of 1500 areas 41 are the root and the modules, 3 those of the first; 39 modules share 1456.
+    share = (1500 - 41 - 3) // 39
     assert [len(of[module]) for module in range(1, 41)] == [3] + 39 * [share - 1]
     assert [area["rest"] for area in areas if area.get("rest")] == 39 * [250 - (share - 1)]
 

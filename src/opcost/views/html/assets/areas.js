@@ -3,7 +3,7 @@
 const LEAST = 3;
 const TITLE = 15;
 // More areas can neither be read nor drawn in time.
-const MOST_AREAS = 2000;
+const MOST_AREAS = 1500;
 
 // Squarified: rows of areas whose sides are as alike as can be (Bruls, Huizing and van Wijk, 2000).
 function squarify(sizes, x, y, width, height) {

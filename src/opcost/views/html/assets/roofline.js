@@ -19,19 +19,27 @@ function pointsOf() {
     const flops = ops.of.flops(row);
     const bytes = ops.of.bytes(row);
     const time = ops.of.time?.(row) ?? null;
-    if (!flops || !bytes || !isShownOp(row)) continue;
+    if (!flops || !bytes) continue;
     const family = familyOfOperator(row);
     const name = `${family} ${ops.of.kind(row)} ${flops} ${bytes} ${time}`;
     const point = found.get(name);
-    if (point) {
-      point.count += ops.of.repeat?.(row) ?? 1;
-      point.rows.push(row);
-    } else found.set(name, { flops, bytes, time, family, kind: ops.of.kind(row), dtype: ops.of.dtype?.(row), count: ops.of.repeat?.(row) ?? 1, rows: [row] });
+    if (point) point.rows.push(row);
+    else found.set(name, { flops, bytes, time, family, kind: ops.of.kind(row), dtype: ops.of.dtype?.(row), rows: [row] });
   }
-  return [...found.values()].sort((a, b) => b.flops * b.count - a.flops * a.count);
+  return [...found.values()];
+}
+
+// Of these the ones with operators that pass the filters, those with the most work first.
+function shownPoints(every) {
+  const times = ops.of.repeat ?? (() => 1);
+  return every.map((point) => {
+    const rows = point.rows.filter(isShownOp);
+    return { ...point, rows, count: rows.reduce((sum, row) => sum + times(row), 0) };
+  }).filter((point) => point.rows.length).sort((a, b) => b.flops * b.count - a.flops * a.count);
 }
 
 export function rooflinePanel() {
+  const every = pointsOf();
   let all = [];
   let points = [];
   let from = null;
@@ -39,7 +47,7 @@ export function rooflinePanel() {
   const read = () => {
     if (from === shown()) return;
     from = shown();
-    all = pointsOf();
+    all = shownPoints(every);
     points = all.slice(0, MOST);
   };
   read();

@@ -144,6 +144,15 @@ function summed(own) {
   return sums;
 }
 
+// Amounts by quantity, of which most are not in sight: each is made when it is first asked for.
+function lazily(make) {
+  const found = {};
+  for (const { name } of tree.quantities) {
+    Object.defineProperty(found, name, { configurable: true, get: () => Object.defineProperty(found, name, { value: make(name) })[name] });
+  }
+  return found;
+}
+
 function build() {
   const rep = represent();
   const merged = tree.count > 0 && rep.some((found, node) => found !== node);
@@ -152,17 +161,13 @@ function build() {
   const together = (amounts) => {
     if (!merged) return amounts;
     const found = new Float64Array(tree.count);
-    rep.forEach((node, from) => { found[node] += amounts[from]; });
+    for (let node = 0; node < tree.count; node += 1) found[rep[node]] += amounts[node];
     return found;
   };
   const passes = isFiltered() ? passing() : null;
-  const own = {};
-  const total = {};
-  for (const { name } of tree.quantities) {
-    const single = passes ? filteredOwn(name, passes) : tree.own[name];
-    own[name] = together(single);
-    total[name] = together(single === tree.own[name] ? tree.total[name] : summed(single));
-  }
+  const single = passes ? lazily((name) => filteredOwn(name, passes)) : tree.own;
+  const own = lazily((name) => together(single[name]));
+  const total = lazily((name) => together(single[name] === tree.own[name] ? tree.total[name] : summed(single[name])));
   const matches = passes ? together(summed(Float64Array.from(passes.nodes))) : null;
   const children = merged ? tree.children.map((all) => all.filter((child) => rep[child] === child)) : tree.children;
   // Whether a node is the first of several siblings and shown for all of them.

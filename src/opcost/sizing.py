@@ -10,7 +10,7 @@ from itertools import pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from opcost.api import count, made_once
+from opcost.api import count, made_once, resolve_source
 from opcost.core.devices import device as find_device
 from opcost.core.graph import Memory
 from opcost.core.limits import QUANTITIES, amounts_of
@@ -20,6 +20,7 @@ from opcost.core.report import ModuleCost, Report
 from opcost.core.results import Advice, Counted, Fit, Point, Sweep
 from opcost.core.units import format_bytes, parse_bytes
 from opcost.errors import BudgetExceeded, ForwardError, InputError
+from opcost.frontends.source import PythonModel
 from opcost.frontends.varying import Varied, parse_variables
 from opcost.options import Counting, Fitting, Sweeping
 
@@ -52,8 +53,8 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit:
     counting = {name: value for name, value in plain(options).items() if name not in ("memory", "vary", "advise")}
     counting["inputs"] = inputs
     done = Rounds(USUAL_COUNTS)
-    with _model(source, counting) as model, sharing(done.share):
-        counts = _Counts(model, counting, vary, limit, done)
+    with _model(source, counting) as (model, label), sharing(done.share):
+        counts = _Counts(model, counting, vary, limit, done, label)
         lowest = counts.lowest()
         done.rounds = 1 + (len([*counts.others()]) if given.advise else 0)
         first = counts.found[lowest]
@@ -101,14 +102,16 @@ def _limit(memory: str | int | None, device: str | None) -> tuple[int, str]:
 
 
 @contextmanager
-def _model(source: Any, counting: dict[str, Any]) -> Iterator[Any]:
-    """The model, made once; `counting` is left with the options of every count of it."""
+def _model(source: Any, counting: dict[str, Any]) -> Iterator[tuple[Any, str]]:
+    """The model, made once, and what a string called it; `counting` is left with the options of every count of it."""
     given = filled(Counting, counting)
     training = bool(given.backward or given.optimizer)
-    with made_once(source, counting.pop("set", None), training=training) as (model, mode):
+    named = resolve_source(source, counting.pop("set", None))
+    label = named.label if isinstance(named, PythonModel) and named.from_collection else ""
+    with made_once(source if named is None else named, training=training) as (model, mode):
         if counting.get("mode") is None:
             counting["mode"] = mode
-        yield model
+        yield model, label
 
 
 @dataclass(slots=True)
@@ -144,7 +147,7 @@ class _Counts:
             if not self.found:
                 raise
             return None
-        self.source = report.meta.get("source", "the model")
+        self.source = self.source or report.meta.get("source", "the model")
         self.modules = report.modules
         self.found[size] = memory = report.known_memory()
         self.inputs[size] = report.run_on
@@ -312,9 +315,9 @@ def sweep(source: Any, inputs: Any = None, **options: Unpack[Sweeping]) -> Sweep
         raise InputError("calibration and execution need a device", hint='name one: device="h200"')
     own = ("vary", "calibration", "execution", "progress")
     counting = {name: value for name, value in plain(options).items() if name not in own} | {"inputs": inputs}
-    with _model(source, counting) as model:
+    with _model(source, counting) as (model, label):
         varied = Varied(counting, tuple(axes), lambda sizes: count(model, **sizes).inputs)
-        points = _Points(model, tuple(axes), varied, given)
+        points = _Points(model, tuple(axes), varied, given, label)
         if given.device is None:
             grid = over_grid(list(axes.values()), points.count)
         else:  # the time of a kernel is not a polynomial
@@ -324,10 +327,10 @@ def sweep(source: Any, inputs: Any = None, **options: Unpack[Sweeping]) -> Sweep
         which = f"{over:,} of {len(found):,} points do not fit on {points.device}"
         points.notes.insert(0, f"{which}: their latency assumes enough memory")
     if not any(point.amounts for point in found):
-        raise InputError(f"{points.source} runs at none of these sizes: {points.notes[0]}")
+        raise InputError(f"{points.source or 'the model'} runs at none of these sizes: {points.notes[0]}")
     return Sweep(
-        source=points.source, variables=tuple(axes), points=found, device=points.device, options=_described(options),
-        notes=tuple(points.notes),
+        source=points.source or "the model", variables=tuple(axes), points=found, device=points.device,
+        options=_described(options), notes=tuple(points.notes),
     )  # fmt: skip
 
 
@@ -339,7 +342,7 @@ class _Points:
     names: tuple[str, ...]  # of what varies
     varied: Varied
     given: Any  # the options of the sweep, and its number of points
-    source: str = "the model"
+    source: str
     device: str = ""
     found: dict[tuple[int, ...], Point] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -352,7 +355,7 @@ class _Points:
             self.notes.append(f"the model does not run at {', '.join(f'{size:,}' for size in sizes)}: {exc.message}")
             self.found[sizes] = Point(sizes, {})
             return None
-        self.source = report.meta.get("source", self.source)
+        self.source = self.source or report.meta.get("source", "")
         self.found[sizes] = Point(sizes, amounts_of(report), **self._latency(report, sizes))
         if self.given.progress is not None:
             self.given.progress(self.found[sizes], self.given.total)

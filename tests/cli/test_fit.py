@@ -358,6 +358,14 @@ def test_settings_and_training_are_heard(opcost_command: Callable[..., Any], sou
     assert json.loads(done.out)["largest"] == (MIB - 4 * (INS + 1)) // (4 * (INS + 1))
 
 
+def test_a_model_of_a_collection_is_called_by_its_name_there() -> None:
+    pytest.importorskip("timm")
+    source, shapes = "timm:test_vit", [(1, 3, 160, 160)]
+    assert opcost.count(source, shapes=shapes).meta["source"] == source
+    assert opcost.fit(source, shapes=shapes, memory="64MiB").source == source
+    assert opcost.sweep(source, shapes=shapes, vary={"batch": "1,2"}).source == source
+
+
 def test_exit_codes(opcost_command: Callable[..., Any], source: str) -> None:
     done = opcost_command("fit", source, "-i", f"1x{INS}", "--memory", "1KiB")
     assert done.code == 1

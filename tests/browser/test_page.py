@@ -108,6 +108,10 @@ def test_the_answer_is_the_heading_and_four_figures_come_before_all_totals(show:
     assert page.locator("h1").inner_text().replace("\u00a0", " ") == found.answer
     assert page.locator(".figures dt").all_inner_texts() == ["params", "MACs", "FLOPs", "peak memory"]
     assert not page.locator(".totals").is_visible()
+    figures, more = page.locator(".figures").bounding_box(), page.get_by_text("all totals").bounding_box()
+    assert figures is not None
+    assert more is not None
+    assert figures["y"] < more["y"] < figures["y"] + figures["height"]  # they are in one row
     page.get_by_text("all totals").click()
     assert page.locator(".totals dt").count() == len(found.sheet().totals)
     assert f"{found.totals.macs:,}" in page.locator(".totals").inner_text()

@@ -172,6 +172,15 @@ def test_memory_has_its_curve_its_peak_and_who_holds_it(plain: Report) -> None:
     assert data["curve"][data["at"]] == data["peak"] == plain.memory.peak_bytes == sum(data["parts"].values())
 
 
+def test_the_device_is_the_one_whose_memory_is_simulated() -> None:
+    model, x = torch.nn.Linear(4, 2), torch.zeros(1, 4)
+    for device, named, drawn in ((None, "cpu", "h200"), ("l40s", "l40s", "l40s")):
+        report = opcost.count(model, x, device=device)
+        page = HtmlPage(report.render("html")).data
+        assert (dict(page["run"])["device"], page["device"]) == (named, drawn)
+        assert f" · {named} · " in str(report)
+
+
 def test_layers_of_memory_make_the_curve() -> None:
     for options in ({}, {"backward": True, "optimizer": "adam"}, {"backward": True, "device": "h200"}):
         report = opcost.count(Net(), torch.zeros(2, 3, 8, 8), **options)

@@ -349,6 +349,12 @@ class Report(Rendered):
         return "", None
 
     @property
+    def device(self) -> str:
+        """The device whose memory is simulated, else that on which it was counted."""
+        chosen = "" if self.memory is None else self.memory.device
+        return chosen or self.meta.get("device", "")
+
+    @property
     def peak_bytes(self) -> int | None:
         """The highest sum of memory in use at once; None where memory is unknown."""
         return None if self.memory is None else self.memory.peak_bytes

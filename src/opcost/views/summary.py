@@ -23,7 +23,7 @@ def summarize(report: Report) -> Sheet:
     causal = meta.get("causal", "full")
     if causal != "full" or any(row.op.kind == "attention" and row.op.attrs.get("causal") for row in report.rows):
         conventions.append(f"causal attention counted {'in full' if causal == 'full' else 'by half'}")
-    conventions += filter(None, (f"{mode} mode" if (mode := meta.get("mode")) else "", meta.get("device", "")))
+    conventions += filter(None, (f"{mode} mode" if (mode := meta.get("mode")) else "", report.device))
     if dtypes := list(dict.fromkeys(parameter.spec.dtype for parameter in report.parameters if not parameter.buffer)):
         conventions.append(f"{', '.join(dtypes)} parameters")
     return Sheet(

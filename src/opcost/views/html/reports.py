@@ -314,8 +314,8 @@ def report_page(report: Report, options: ViewOptions) -> PageData:
         "memory": _memory(report),
         "families": families(),
         "run": [(name, printable(value)) for name, value in _run_of(report) if value],
-        "devices": devices_of(),
-        "device": "h200",
+        "devices": (devices := devices_of()),
+        "device": next((each["name"] for each in devices if each["name"] == report.device), "h200"),
         "tables": [],
     }
 
@@ -327,7 +327,7 @@ def _run_of(report: Report) -> list[tuple[str, str]]:
     return [
         ("batch", batch),
         ("optimizer", report.meta.get("optimizer", "")),
-        ("device", report.meta.get("device", "")),
+        ("device", report.device),
     ]
 
 

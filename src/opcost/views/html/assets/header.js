@@ -11,26 +11,27 @@ export function headerOf() {
     make("div", { class: "top" }, make("h1", { text: data.title }), settings()),
     data.facts.length ? make("dl", { class: "facts" }, ...data.facts.map(([name, value]) => make("div", {}, ...(name ? [make("dt", { text: name })] : []), make("dd", { text: value })))) : null,
     chipsOf(),
-    ...totalsOf(),
+    totalsOf(),
     ...data.alerts.map((alert) => told(alert, "alert")));
 }
 
-// A few large figures with what they mean; all totals with their exact numbers are behind a button.
+// A few large figures; behind a button all totals with their exact numbers and what they mean.
 function totalsOf() {
   const figures = make("dl", { class: "figures" });
   const all = make("dl", { class: "totals" });
   const show = () => {
     const amount = (total) => `${total.partial ? "≥" : ""}${formatAs(total.unit, total.value)}`;
     figures.replaceChildren(...data.totals.filter((total) => total.large).map((total) =>
-      make("div", { class: total.partial ? "partial" : null },
-        make("dt", { text: total.label }), make("dd", { text: amount(total) }), make("dd", { class: "remark", text: total.remark }))));
+      make("div", { class: total.partial ? "partial" : null, title: total.remark || null },
+        make("dt", { text: total.label }), make("dd", { text: amount(total) }))));
     all.replaceChildren(...data.totals.map((total) =>
       make("div", { class: total.partial ? "partial" : null },
         make("dt", { text: total.label }), make("dd", { text: amount(total) }), make("dd", { class: "exact", text: total.exact }), make("dd", { class: "remark", text: total.remark }))));
   };
   show();
   whenChanged((names) => names.has("bytes") && show());
-  return data.totals.length ? [figures, make("details", { class: "all" }, make("summary", { text: "all totals" }), all)] : [];
+  if (!data.totals.length) return null;
+  return make("div", { class: "counted" }, figures, make("details", { class: "all" }, make("summary", { text: "all totals" }), all));
 }
 
 export function notesOf() {

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from opcost.core.scan import Scan
     from opcost.errors import OpcostError
     from opcost.installed import doctor
-    from opcost.predicting import Prediction, calibrate, predict
-    from opcost.profiles import Profile
+    from opcost.predicting import calibrate, predict
+    from opcost.profiles import Prediction, Profile
     from opcost.recorders.measure import measure
     from opcost.rules import described_rules as rules
     from opcost.rules.registry import OpView
@@ -29,9 +29,9 @@ _HOMES = {
     "analysis.query": "query", "api": "analyze count load_report profile read_profile recording scan",
     "compat.visualizing": "visualize", "comparing": "check compare", "core.graph": "Cost Graph Op TensorSpec",
     "core.option": "Step Text", "core.report": "Report Row Stats", "core.results": "Comparison Fit Sweep Verdict",
-    "core.scan": "Scan", "errors": "OpcostError", "installed": "doctor", "predicting": "Prediction calibrate predict",
-    "profiles": "Profile", "recorders.measure": "measure", "rules": "rules", "rules.registry": "OpView", "sizing": "fit sweep",
-    "utilizing": "StepMeter mfu", "viewing": "view",
+    "core.scan": "Scan", "errors": "OpcostError", "installed": "doctor", "predicting": "calibrate predict",
+    "profiles": "Prediction Profile", "recorders.measure": "measure", "rules": "rules", "rules.registry": "OpView",
+    "sizing": "fit sweep", "utilizing": "StepMeter mfu", "viewing": "view",
 }  # fmt: skip
 
 __all__ = [

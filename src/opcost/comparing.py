@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from opcost.analysis.compare import Costs
-    from opcost.predicting import Prediction
+    from opcost.profiles import Prediction
 
 
 @takes(Comparing)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import fields, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from opcost.core.devices import HOST, autocasts_like
 from opcost.core.devices import device as find_device
@@ -13,128 +13,20 @@ from opcost.core.files import check_writable, write_text
 from opcost.core.graph import Memory, Note
 from opcost.core.option import filled, plain, takes
 from opcost.core.report import Report
-from opcost.core.sheet import Total
-from opcost.core.units import format_bytes, format_time
+from opcost.core.units import format_bytes
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.inputs import parse_precision
 from opcost.frontends.source import SavedReport
 from opcost.options import Execution, Predicting
-from opcost.profiles import Profile
+from opcost.profiles import CacheCopies, Prediction, TextTimes
 from opcost.rules import default_rules
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from opcost.analysis.prediction.predict import Predicted, Share
+    from opcost.analysis.prediction.predict import Predicted
     from opcost.analysis.prediction.speeds import Speeds
-    from opcost.core.profile import Answer, ProfileRow
     from opcost.devices.calibration import Calibration, Laws
-    from opcost.options import Querying
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Prediction(Profile):
-    """A profile of what was not run: each operator with the time it would take, and what they add up to."""
-
-    latency_ns: int
-    """Kernels and the gaps between them; in eager execution also the time in which the device waits for its host."""
-    kernel_ns: int
-    """The kernels alone."""
-    band_ns: tuple[int, int]
-    """The 80 % interval: 80 % of the measured models were inside it."""
-    ideal_ns: int
-    """Every operator at the peaks that the maker of the device prints."""
-    bounds: Mapping[str, int]
-    """The time of operators by what bounds them: compute, memory, launch, host."""
-    memory: Memory | None = None
-    """The memory of the pass or step as the device would hold it; of a text that is written, that of its largest step."""
-    text: TextTimes | None = None
-    """Of a language model what prefill, decode or generate take."""
-    fits: bool | None = None
-    """Whether the memory of the device is enough; None where that is not known."""
-
-    def _summary(self) -> list[str]:
-        low, high = map(format_time, self.band_ns)
-        return [
-            f"{format_time(self.latency_ns)} on {self.meta['device']}",
-            f"80 % interval {low} – {high}",
-            f"{len(self.rows):,} operators",
-        ]
-
-    def query(self, **options: Unpack[Querying]) -> Answer:
-        """The answer to a query, as of any profile, with what was predicted."""
-        return replace(Profile.query(self, **options), predicted=self)
-
-    def shares(self, by: str = "module", depth: int | None = None) -> tuple[Share, ...]:
-        """For each module, type, kind or name: its time, the same at the printed peaks, and what bounds it."""
-        from opcost.analysis.prediction.predict import shares
-
-        return shares(self, by, depth)
-
-
-class CacheCopies(NamedTuple):
-    """What copies of a growing cache take: each new token is concatenated with all keys and values before it."""
-
-    time_ns: int
-    time_share: float
-    bytes: int
-    bytes_share: float
-
-    @classmethod
-    def of(cls, rows: Sequence[ProfileRow]) -> CacheCopies | None:
-        """Those among the operators that were predicted; None where there are none, as with a static cache."""
-
-        def sums(rows: Sequence[ProfileRow]) -> tuple[int, int]:
-            moved = (row.count * (row.cost.bytes_read + row.cost.bytes_written) for row in rows if row.cost is not None)
-            return sum(row.device_ns or 0 for row in rows), sum(moved)
-
-        copies = [row for row in rows if row.type.rpartition("::")[2] == "cat" and _lengthens(row)]
-        (time, size), (all_time, all_size) = sums(copies), sums(rows)
-        return cls(time, time / all_time, size, size / all_size) if copies and all_time and all_size else None
-
-
-def _lengthens(row: ProfileRow) -> bool:
-    """It puts new tokens behind those of a cache: batch, heads, tokens, features."""
-    if len(row.ins) != 2 or len(row.outs) != 1 or not all(spec.known for spec in (*row.ins, *row.outs)):
-        return False
-    cached, new, made = (spec.dims for spec in (*row.ins, *row.outs))
-    if not len(cached) == len(new) == len(made) == len("BHTF"):
-        return False
-    return (*made[:2], made[3]) == (*cached[:2], cached[3]) == (*new[:2], new[3]) and made[2] == cached[2] + new[2]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextTimes:
-    """What a language model takes to read a prompt and to generate tokens."""
-
-    batch: int  # sequences at once
-    first_token_ns: int | None  # time to the first token: the whole prefill; None for a decode step
-    token_ns: int | None  # between two tokens of a sequence, on average; None for a prefill
-    tokens_per_second: float  # of all sequences together: tokens generated, and for a prefill tokens read
-    cache_tokens: int  # tokens in the cache of each sequence at the end
-    cache_bytes: int  # size of the cache of all sequences then
-    cache_bytes_per_token: int  # what one more token of each sequence adds
-    copies: CacheCopies | None = None  # of a cache that grows
-
-    @property
-    def totals(self) -> tuple[Total, ...]:
-        """The same as totals of a sheet; what does not fit the device has no throughput."""
-        tokens = f"{self.cache_tokens:,} tokens a sequence"
-        found = [
-            Total(
-                "tokens/s", round(self.tokens_per_second, 1), "number", remark=f"at batch size {self.batch}", large=True
-            )
-        ]
-        if self.first_token_ns is not None:
-            found.append(Total("first token", self.first_token_ns, "time"))
-        if self.token_ns is not None:
-            found.append(Total("each token", self.token_ns, "time"))
-        found.append(Total("cache", self.cache_bytes, "bytes", remark=tokens))
-        found.append(Total("  per token", self.cache_bytes_per_token, "bytes", remark="one more of each text"))
-        if self.copies is not None:
-            static = f"of the time; --static {self.cache_tokens} avoids them"  # which has room at 80 columns
-            found.append(Total("cache copies", self.copies.time_share, "share", remark=static))
-        return tuple(found)
 
 
 @takes(Predicting)

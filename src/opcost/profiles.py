@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from os import PathLike
 from os.path import isfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from opcost.core import profile as measured
+from opcost.core.document import Number
 from opcost.core.files import is_stream, write_text
+from opcost.core.graph import Memory
 from opcost.core.plugin import load_view, view_for_suffix
 from opcost.core.profile import Answer
 from opcost.core.profile_schema import dumps
-from opcost.core.sheet import Sheet
+from opcost.core.sheet import Sheet, Total
 from opcost.core.showing import show_page
+from opcost.core.units import format_time
+from opcost.errors import SourceError
 from opcost.rules import default_rules
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from opcost.analysis.prediction.predict import Share
+    from opcost.core.profile import ProfileRow
     from opcost.options import Querying
 
+PREDICTION = "prediction"  # in `extra` of a saved one
 ROWS = 5_000  # rows of the table on a page, below the views of all operators
 
 
@@ -85,6 +94,10 @@ class Profile(measured.Profile):
         """Show its page, in a notebook below the cell, else in a browser; the file that the browser shows."""
         return show_page(self.page(device))
 
+    def _stored(self) -> measured.Profile:
+        """What of it is saved."""
+        return self
+
     def _written(self, view: Any, **query: Any) -> str:
         answer = self.query(aggregate_by=self.usual_keys, **query)
         return str(view.render(answer, **more_for(view, self)))
@@ -108,9 +121,148 @@ class Profile(measured.Profile):
         """
         view = None if is_stream(path) else view_for_suffix(path, "profile")
         if view is None or view.suffix == ".json":
-            write_text(path, dumps(self))
+            write_text(path, dumps(self._stored()))
         else:
             write_text(path, self._written(view))
+
+
+# -- predictions -----------------------------------------------------------------------------------------------------------
+
+
+class CacheCopies(NamedTuple):
+    """What copies of a growing cache take: each new token is concatenated with all keys and values before it."""
+
+    time_ns: int
+    time_share: float
+    bytes: int
+    bytes_share: float
+
+    @classmethod
+    def of(cls, rows: Sequence[ProfileRow]) -> CacheCopies | None:
+        """Those among the operators that were predicted; None where there are none, as with a static cache."""
+
+        def sums(rows: Sequence[ProfileRow]) -> tuple[int, int]:
+            moved = (row.count * (row.cost.bytes_read + row.cost.bytes_written) for row in rows if row.cost is not None)
+            return sum(row.device_ns or 0 for row in rows), sum(moved)
+
+        copies = [row for row in rows if row.type.rpartition("::")[2] == "cat" and _lengthens(row)]
+        (time, size), (all_time, all_size) = sums(copies), sums(rows)
+        return cls(time, time / all_time, size, size / all_size) if copies and all_time and all_size else None
+
+
+def _lengthens(row: ProfileRow) -> bool:
+    """It puts new tokens behind those of a cache: batch, heads, tokens, features."""
+    if len(row.ins) != 2 or len(row.outs) != 1 or not all(spec.known for spec in (*row.ins, *row.outs)):
+        return False
+    cached, new, made = (spec.dims for spec in (*row.ins, *row.outs))
+    if not len(cached) == len(new) == len(made) == len("BHTF"):
+        return False
+    return (*made[:2], made[3]) == (*cached[:2], cached[3]) == (*new[:2], new[3]) and made[2] == cached[2] + new[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTimes:
+    """What a language model takes to read a prompt and to generate tokens."""
+
+    batch: int  # sequences at once
+    first_token_ns: int | None  # time to the first token: the whole prefill; None for a decode step
+    token_ns: int | None  # between two tokens of a sequence, on average; None for a prefill
+    tokens_per_second: float  # of all sequences together: tokens generated, and for a prefill tokens read
+    cache_tokens: int  # tokens in the cache of each sequence at the end
+    cache_bytes: int  # size of the cache of all sequences then
+    cache_bytes_per_token: int  # what one more token of each sequence adds
+    copies: CacheCopies | None = None  # of a cache that grows
+
+    @property
+    def totals(self) -> tuple[Total, ...]:
+        """The same as totals of a sheet; what does not fit the device has no throughput."""
+        tokens = f"{self.cache_tokens:,} tokens a sequence"
+        found = [
+            Total(
+                "tokens/s", round(self.tokens_per_second, 1), "number", remark=f"at batch size {self.batch}", large=True
+            )
+        ]
+        if self.first_token_ns is not None:
+            found.append(Total("first token", self.first_token_ns, "time"))
+        if self.token_ns is not None:
+            found.append(Total("each token", self.token_ns, "time"))
+        found.append(Total("cache", self.cache_bytes, "bytes", remark=tokens))
+        found.append(Total("  per token", self.cache_bytes_per_token, "bytes", remark="one more of each text"))
+        if self.copies is not None:
+            static = f"of the time; --static {self.cache_tokens} avoids them"  # which has room at 80 columns
+            found.append(Total("cache copies", self.copies.time_share, "share", remark=static))
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Prediction(Profile):
+    """A profile of what was not run: each operator with the time it would take, and what they add up to."""
+
+    latency_ns: int
+    """Kernels and the gaps between them; in eager execution also the time in which the device waits for its host."""
+    kernel_ns: int
+    """The kernels alone."""
+    band_ns: tuple[int, int]
+    """The 80 % interval: 80 % of the measured models were inside it."""
+    ideal_ns: int
+    """Every operator at the peaks that the maker of the device prints."""
+    bounds: Mapping[str, int]
+    """The time of operators by what bounds them: compute, memory, launch, host."""
+    memory: Memory | None = None
+    """The memory of the pass or step as the device would hold it; of a text that is written, that of its largest step."""
+    text: TextTimes | None = None
+    """Of a language model what prefill, decode or generate take."""
+    fits: bool | None = None
+    """Whether the memory of the device is enough; None where that is not known."""
+
+    def _summary(self) -> list[str]:
+        low, high = map(format_time, self.band_ns)
+        return [
+            f"{format_time(self.latency_ns)} on {self.meta.get('device', 'a device')}",
+            f"80 % interval {low} – {high}",
+            f"{len(self.rows):,} operators",
+        ]
+
+    def query(self, **options: Unpack[Querying]) -> Answer:
+        """The answer to a query, as of any profile, with what was predicted."""
+        return replace(Profile.query(self, **options), predicted=self)
+
+    def _stored(self) -> measured.Profile:
+        memory = self.memory and replace(self.memory, curve=[*self.memory.curve], layers={}, lives=None)
+        found = {name: getattr(self, name) for name in _Predicted.__struct_fields__} | {"memory": memory}
+        return replace(self, extra={**self.extra, PREDICTION: msgspec.to_builtins(_Predicted(**found))})
+
+    def shares(self, by: str = "module", depth: int | None = None) -> tuple[Share, ...]:
+        """For each module, type, kind or name: its time, the same at the printed peaks, and what bounds it."""
+        from opcost.analysis.prediction.predict import shares
+
+        return shares(self, by, depth)
+
+
+class _Predicted(msgspec.Struct, forbid_unknown_fields=True):
+    """What a prediction adds to a profile, as saved in its `extra`."""
+
+    latency_ns: Number
+    kernel_ns: Number
+    band_ns: tuple[Number, Number]
+    ideal_ns: Number
+    bounds: dict[str, Number]
+    memory: Memory | None
+    text: TextTimes | None
+    fits: bool | None
+
+
+def _restored(found: measured.Profile) -> Prediction:
+    """The prediction that was saved as this profile."""
+    extra = dict(found.extra)
+    try:
+        saved = msgspec.convert(extra.pop(PREDICTION), _Predicted)
+    except msgspec.ValidationError as exc:
+        raise SourceError(
+            f"what the profile says about its {PREDICTION} is damaged: {exc}", hint="predict again"
+        ) from exc
+    profile = {field.name: getattr(found, field.name) for field in fields(found)} | {"extra": extra}
+    return Prediction(**profile, **{name: getattr(saved, name) for name in _Predicted.__struct_fields__})
 
 
 def more_for(view: Any, found: measured.Profile) -> dict[str, Any]:
@@ -133,9 +285,11 @@ def with_default_costs(found: measured.Profile) -> measured.Profile:
 
 
 def askable(found: measured.Profile) -> Profile:
-    """What a recorder or a reader found, for users; a prediction, which is one already, stays what it is."""
+    """What a recorder or a reader found, for users; a prediction stays what it is, and is one again when it is read."""
     if isinstance(found, Profile):
         return found
+    if PREDICTION in found.extra:
+        return _restored(found)
     return Profile(**{field.name: getattr(found, field.name) for field in fields(found)})
 
 

@@ -13,9 +13,34 @@ from opcost.cli.main import run
 from opcost.core.devices import DEVICES, UNUSABLE_BYTES
 from opcost.core.graph import TensorSpec
 from opcost.devices.calibration import Calibration, Measured, dumps
+from opcost.errors import SourceError
 
 MEASURED_MS = {"bfloat16": 2.408, "float32": 2.997}
 """timm's resnet50d on 16 images of 224x224, replayed as a CUDA graph on an H200 (benchmarks/measure_gpu.py models)."""
+
+
+@pytest.mark.parametrize("options", [{}, {"prefill": 4, "generate": 3}])
+def test_a_prediction_that_is_read_again_says_all_that_it_said(tmp_path: Path, options: dict[str, Any]) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, vocab_size=8
+    )
+    model = transformers.LlamaForCausalLM(config).eval()
+    found = opcost.predict(model, device="h200", **(options or {"shapes": [(1, 4)], "dtypes": ["int64"]}))
+    assert bool(found.text and found.text.copies) == bool(options)
+    path = tmp_path / "p.json"
+    found.save(path)
+    again = opcost.read_profile(path)
+    assert isinstance(again, opcost.Prediction)
+    assert again.answer().render("json") == found.answer().render("json")
+    assert again.page() == found.page()
+    again.save(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
+    damaged = json.loads(path.read_text())
+    damaged["extra"]["prediction"]["band_ns"] = [1]
+    path.write_text(json.dumps(damaged))
+    with pytest.raises(SourceError, match="prediction is damaged"):
+        opcost.read_profile(path)
 
 
 @pytest.mark.parametrize("dtype", MEASURED_MS)

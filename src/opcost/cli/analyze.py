@@ -16,7 +16,7 @@ from opcost.core.files import check_writable, is_stream, write_bytes, write_text
 from opcost.core.graph import note_texts
 from opcost.core.option import Option, declared
 from opcost.core.plugin import load_view, view_for_suffix
-from opcost.core.profile import Profile
+from opcost.core.profile import Answer, Profile
 from opcost.core.progress import working
 from opcost.core.units import parse_bytes, parse_count, parse_time
 from opcost.errors import OpcostError, UnknownName, some
@@ -266,18 +266,23 @@ def _sheet(profile: Profile, given: Mapping[str, Any], view: str, written: str) 
 def _ours(profile: Profile, question: Question, given: Mapping[str, Any], written: str) -> str:
     """The answer in one of our views."""
     from opcost.analysis.query import ask
+    from opcost.profiles import Prediction
+
+    def answer_to(question: Question) -> Answer:
+        found = ask(profile, question)
+        return replace(found, predicted=profile) if isinstance(profile, Prediction) else found
 
     if not question.aggregate_by and not given.get("executions"):
         question = replace(question, aggregate_by=profile.usual_keys)
     only = given.get("print_only")
     if only == "summary":
-        summary = replace(ask(profile, question).sheet(), tables=(), sections=())
+        summary = replace(answer_to(question).sheet(), tables=(), sections=())
         return str(summary.render("table", width=given.get("width")))
     if only is not None:
         question = replace(question, side=only)
-    answers = [ask(profile, question)]
+    answers = [answer_to(question)]
     if given.get("show_host") and answers[0].side != "host":
-        answers.append(ask(profile, replace(question, side="host")))
+        answers.append(answer_to(replace(question, side="host")))
     view = load_view(written, "profile")
     options = known_options(view, "profile", {name: given.get(name) for name in ("columns", "exact", "width")})
     if more := more_for(view, profile):

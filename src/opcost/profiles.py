@@ -229,8 +229,8 @@ class Prediction(Profile):
 
     def _stored(self) -> measured.Profile:
         memory = self.memory and replace(self.memory, curve=[*self.memory.curve], layers={}, lives=None)
-        found = {name: getattr(self, name) for name in _Predicted.__struct_fields__} | {"memory": memory}
-        return replace(self, extra={**self.extra, PREDICTION: msgspec.to_builtins(_Predicted(**found))})
+        found = {name: getattr(self, name) for name in _SavedPrediction.__struct_fields__} | {"memory": memory}
+        return replace(self, extra={**self.extra, PREDICTION: msgspec.to_builtins(_SavedPrediction(**found))})
 
     def shares(self, by: str = "module", depth: int | None = None) -> tuple[Share, ...]:
         """For each module, type, kind or name: its time, the same at the printed peaks, and what bounds it."""
@@ -239,7 +239,7 @@ class Prediction(Profile):
         return shares(self, by, depth)
 
 
-class _Predicted(msgspec.Struct, forbid_unknown_fields=True):
+class _SavedPrediction(msgspec.Struct, forbid_unknown_fields=True):
     """What a prediction adds to a profile, as saved in its `extra`."""
 
     latency_ns: Number
@@ -256,13 +256,13 @@ def _restored(found: measured.Profile) -> Prediction:
     """The prediction that was saved as this profile."""
     extra = dict(found.extra)
     try:
-        saved = msgspec.convert(extra.pop(PREDICTION), _Predicted)
+        saved = msgspec.convert(extra.pop(PREDICTION), _SavedPrediction)
     except msgspec.ValidationError as exc:
         raise SourceError(
             f"what the profile says about its {PREDICTION} is damaged: {exc}", hint="predict again"
         ) from exc
     profile = {field.name: getattr(found, field.name) for field in fields(found)} | {"extra": extra}
-    return Prediction(**profile, **{name: getattr(saved, name) for name in _Predicted.__struct_fields__})
+    return Prediction(**profile, **{name: getattr(saved, name) for name in _SavedPrediction.__struct_fields__})
 
 
 def more_for(view: Any, found: measured.Profile) -> dict[str, Any]:

@@ -90,8 +90,8 @@ def test_an_open_image_has_the_size_of_the_metadata_or_the_usual_one(
     report = opcost.count(path)
     assert report.totals.macs == (side - 2) ** 2 * 8 * 3 * 9
     names = [name or f"x[{axis}]" for axis, name in enumerate(shape)][2:]
-    second = report.render("text").splitlines()[1]
-    assert second.startswith(
+    sizes = report.render("text").splitlines()[2]
+    assert sizes.startswith(
         f"sizes   {names[0]} and {names[1]} are taken as {side}: {why}; for other sizes --dim {names[0]}=N"
     )
     sized = opcost.count(path, options={"dim": f"{names[0]}=10,{names[1]}=12"})
@@ -110,7 +110,7 @@ def test_open_sounds_have_a_second_and_texts_some_tokens(written: Written) -> No
     conv = helper.make_node("Conv", ["x", "w"], ["y"], strides=[4])
     report = opcost.count(written([conv], [tensor("x", "batch", 1, "samples")], [weight("w", 8, 1, 10)]))
     assert report.totals.macs == ((16_000 - 10) // 4 + 1) * 8 * 10
-    assert "samples is taken as 16,000: one second of sound at 16 kHz" in report.render("text").splitlines()[1]
+    assert "samples is taken as 16,000: one second of sound at 16 kHz" in report.render("text").splitlines()[2]
     nodes = [helper.make_node("Gather", ["t", "ids"], ["e"]), helper.make_node("MatMul", ["e", "w"], ["y"])]
     ids = [tensor("ids", "batch", "length", kind=onnx.TensorProto.INT64)]
     assert opcost.count(written(nodes, ids, [weight("t", 9, 4), weight("w", 4, 3)])).totals.macs == 128 * 4 * 3

@@ -331,7 +331,7 @@ def test_the_first_line_says_which_inputs_and_which_loss(opcost_command: Any, tm
     (tmp_path / "config.json").write_text(config.to_json_string())
     command, *more = words
     done = opcost_command(command, f"hf:{tmp_path / 'config.json'}", *more, "--device", "h200", "--tokens", "8", "-q")
-    said = "on input_ids 1x8 int64, labels 1x8 int64 (8 tokens); float32 parameters; loss: its own, from labels"
+    said = "input input_ids 1x8 int64, labels 1x8 int64 (8 tokens); float32 parameters; loss: its own, from labels"
     assert said in " ".join(done.out.partition("\n\n")[0].split()), done.err
 
 

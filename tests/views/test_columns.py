@@ -56,7 +56,7 @@ def test_the_unknown_is_none(odd: Report) -> None:
 
 def test_lines_of_a_profile(profile: Profile) -> None:
     found = profile.to_dict()
-    assert list(found) == list(answer_columns(profile.answer()))
+    assert list(found) == list(answer_columns(profile.query()))
     assert found["name"] == ["fc3", "fc2", "fc1"]
     assert found["time"] == [1000, 100, 10]
     assert found["in_shapes"] == ["2x3 3x4"] * 3

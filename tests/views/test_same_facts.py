@@ -77,12 +77,12 @@ FIT = Fit(
     parts={"weights": 20}, counted=(Counted(2, 20, fits=True), Counted(3, 30, fits=False)),
     advice=(Advice("precision", "bfloat16", 4, 24),), notes=("a note of a fit",),
 )  # fmt: skip
-MEASURED = replace(askable(profile()).answer(), notes=(Note("n", "a note of a trace"),))
+MEASURED = replace(askable(profile()).query(), notes=(Note("n", "a note of a trace"),))
 RESULTS: dict[str, Any] = {
     "report": report(uncounted=True),
     "training step": trained(),
     "mixture": mixture(),
-    "prediction": predict(report(), device="h200").answer(),
+    "prediction": predict(report(), device="h200").query(),
     "profile": replace(MEASURED, devices=(used(0),)),
     "ranks": replace(MEASURED, devices=tuple(map(used, range(4)))),
     "comparison": comparison(),

@@ -316,10 +316,10 @@ def analyze(*profiles: str | PathLike[str], **options: Unpack[TraceQuerying]) ->
     if not profiles:
         raise InputError("no profile is named", hint="opcost.analyze(path), or opcost analyze PROFILE")
     if len(profiles) == 1 and not Path(profiles[0]).is_dir():
-        return read_profile(profiles[0], **reading).answer(**query)
+        return read_profile(profiles[0], **reading).analyze(**query)
     if beyond := reading.keys() - {"partial", "reader"}:
         raise InputError(f"{min(beyond)} is for one trace, and several are named", hint="analyze them one by one")
-    return askable(read_ranks(profiles, **reading).profile()).answer(**query)
+    return askable(read_ranks(profiles, **reading).profile()).analyze(**query)
 
 
 def read_ranks(paths: Sequence[str | PathLike[str]], **options: Any) -> Ranks:

@@ -79,17 +79,17 @@ class Profile(measured.Profile):
     @property
     def answer(self) -> str:
         """One sentence with the answer, with which every format begins."""
-        return self._answered().answer
+        return self.analyze().answer
 
-    def _answered(self, **options: Unpack[Querying]) -> Answer:
-        """The answer to a query; without options what `str` shows: the operators, added up where they have no names."""
+    def analyze(self, **options: Unpack[Querying]) -> Answer:
+        """What `opcost analyze` shows of it: a query, without options the operators, added up where they have no names."""
         return self.query(**options) if options else self.query(aggregate_by=self.usual_keys)
 
     def __str__(self) -> str:
-        return str(self._answered())
+        return str(self.analyze())
 
     def _repr_html_(self) -> str:
-        return self._answered()._repr_html_()
+        return self.analyze()._repr_html_()
 
     def page(self, device: Any = None) -> str:
         """Its page as HTML, with rates compared with the peaks of a device."""
@@ -109,15 +109,15 @@ class Profile(measured.Profile):
 
     def to_dict(self, **options: Unpack[Querying]) -> dict[str, list[Any]]:
         """The answer of `query` as columns, named as for `--columns`; times in nanoseconds."""
-        return self._answered(**options).to_dict()
+        return self.analyze(**options).to_dict()
 
     def to_pandas(self, **options: Unpack[Querying]) -> Any:
         """The same as a `pandas.DataFrame`."""
-        return self._answered(**options).to_pandas()
+        return self.analyze(**options).to_pandas()
 
     def to_polars(self, **options: Unpack[Querying]) -> Any:
         """The same as a `polars.DataFrame`."""
-        return self._answered(**options).to_polars()
+        return self.analyze(**options).to_polars()
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the profile: to a `.json` all of it, for `opcost.read_profile`; to other files what `str` shows, by the suffix.

@@ -32,7 +32,7 @@ def test_a_prediction_that_is_read_again_says_all_that_it_said(tmp_path: Path, o
     found.save(path)
     again = opcost.read_profile(path)
     assert isinstance(again, opcost.Prediction)
-    assert again.query().render("json") == found.query().render("json")
+    assert again.analyze().render("json") == found.analyze().render("json")
     assert again.answer == found.answer
     assert again.page() == found.page()
     again.save(tmp_path / "again.json")
@@ -75,7 +75,7 @@ def test_a_prediction_has_the_memory_of_a_count_on_its_device() -> None:
     assert found.memory is not None
     assert found.memory.device == "h200"
     assert found.memory.reserved_bytes == (2 + 34) << 20  # all of it is small; libraries take 34 MiB
-    assert found.query().sheet().totals[-1].value == found.memory.reserved_bytes
+    assert found.analyze().sheet().totals[-1].value == found.memory.reserved_bytes
     assert opcost.predict(opcost.count(model, x), device="h200").memory == opcost.count(model, x).memory
 
 

@@ -301,7 +301,7 @@ def _predicted(found: Forecast) -> tuple[Total, ...]:
     sizes: list[tuple[str, int | None, str]] = []
     if memory is not None:
         sizes.append(
-            ("peak memory", memory.peak_bytes, f"{keep_together(format_bytes(memory.base_bytes))} of it before")
+            ("peak memory", memory.peak_bytes, f"{keep_together(format_bytes(memory.base_bytes))} of it before the run")
         )
         sizes.append(("reserved", memory.reserved_bytes, "by the allocator, with libraries' workspaces"))
     speeds = () if found.text is None else found.text.totals

@@ -1,7 +1,7 @@
 """64 traces of one run, made of `trace.json.gz`: rank 17 is a quarter slower, and the others wait for it in an all-reduce.
 
-python examples/ranks.py /tmp/ranks
-opcost analyze /tmp/ranks
+python examples/ranks.py ranks
+opcost analyze ranks
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def show_page(text: str) -> Path | None:
 
     style = f"width:100%;height:{HEIGHT}px;border:0;resize:vertical;overflow:auto"
     frame = f'<iframe sandbox="allow-scripts allow-downloads" style="{style}" srcdoc="{escape(text)}"></iframe>'
-    display({"text/html": frame, "text/plain": "a page, which only a browser shows"}, raw=True)  # type: ignore[no-untyped-call]
+    display({"text/html": frame, "text/plain": "a page, which only a browser shows"}, raw=True)
     return None
 
 

@@ -119,6 +119,23 @@ def test_an_optimizer_remembers_from_step_to_step() -> None:
     assert opcost.count(model, torch.zeros(1, 2048)).memory.peak_bytes < 33 * MIB
 
 
+def test_of_a_model_with_a_loss_only_the_loss_stays_for_the_backward_pass() -> None:
+    class Labelled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(2048, 4096, bias=False)
+
+        def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+            logits = self.head(x)
+            return {"loss": (logits.sum() - labels) * 2, "logits": logits}
+
+    given = {"x": torch.zeros(1, 2048), "labels": torch.zeros(())}
+    memory = opcost.count(Labelled(), kwargs=given, optimizer="AdamW").memory
+    # The update as above, and of the outputs the loss: the logits are freed before gradients begin.
+    assert memory.peak_bytes - memory.base_bytes == 3 * 32 * MIB + 4
+    assert memory.parts["outputs"] == 4
+
+
 def test_what_a_block_runs_is_followed_as_well() -> None:
     x = torch.zeros(4, 8)
     with opcost.recording() as recording:

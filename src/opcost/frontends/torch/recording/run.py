@@ -222,7 +222,7 @@ class ModelRun:
             try:
                 with allow_signals():
                     # What forward sets in context variables stays in a context of its own.
-                    result = copy_context().run(self._forward_and_backward, args, kwargs)
+                    outputs = copy_context().run(self._forward_and_backward, args, kwargs)
             except ForwardError as exc:
                 locate(exc, self.failed)
                 raise
@@ -236,20 +236,20 @@ class ModelRun:
             if (failure := threads.failure or recorder.stranger) is not None:
                 raise failure
             self.again = recorder.check_choices()
-            outputs = dict.fromkeys(recorder.state(part).vid for t in tensors_in(result) for _, part in parts("", t))
             # The modules and parameters that forward made are the model's, as they are after any run.
             self.paths.take_in_made()
             for path, module in self.paths.all:
                 if len(_with_shape(module)) > (self._registered[path][2] if path in self._registered else 0):
                     self._register_late(path, module)
-            return self.graph_of(tuple(outputs))
+            return self.graph_of(outputs)
 
     def _take_gradients(self, outputs: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
         """In place of what runs a backward pass: forward itself asks for one, of tensors for which gradients were off."""
         self.takes_gradients |= not any(tensor.requires_grad for tensor in tensors_in(outputs))
         return private.run_backward(outputs, *args, **kwargs)
 
-    def _forward_and_backward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _forward_and_backward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
+        """Run the model, and say which values it returned."""
         if self.options.backward:
             self.recorder.where = self.where_graded
         shards = list(self.model.parameters()) if self.options.backward and is_fully_sharded(self.model) else None
@@ -257,9 +257,14 @@ class ModelRun:
             result = self.model(*args, **kwargs)
         if self._checkpoints is not None:
             self._checkpoints.check()
+        state = self.recorder.state
+        outputs = tuple(dict.fromkeys(state(part).vid for t in tensors_in(result) for _, part in parts("", t)))
         if self.options.backward:
-            self._training.run(result, tensors_in((args, kwargs)), shards, labelled=kwargs.get("labels") is not None)
-        return result
+            roots = self._training.roots(result, labelled=kwargs.get("labels") is not None)
+            if self._training.loss:
+                del result  # logits and caches are freed, as after `loss = model(**batch).loss`
+            self._training.run(roots, tensors_in((args, kwargs)), shards)
+        return outputs
 
     def _unseen(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A module is called in a thread that forward did not start; of real values it is not known whose they are."""

@@ -152,19 +152,19 @@ class TrainingPass:
         self._state: frozenset[int] = frozenset()  # Storages of what the optimizer remembers
         self._additions: set[int] = set()  # The operators that add to gradients that are there
 
-    def run(
-        self, result: Any, inputs: list[torch.Tensor], shards: list[nn.Parameter] | None, *, labelled: bool
-    ) -> None:
-        """Gradients of all parameters and inputs that require one, without touching any `.grad`; then the update.
-
-        They begin at the loss where the model computes one, else at every output. `shards` are the parameters of a fully
-        sharded model before it gathered them.
-        """
-        recorder, optimizer = self._recorder, self._options.optimizer
-        outputs = [t for t in tensors_in(result) if t.requires_grad]
+    def roots(self, result: Any, *, labelled: bool) -> list[torch.Tensor]:
+        """The tensors at which gradients begin: the loss where the model computes one, else every output."""
         if (loss := loss_of(result, labelled=labelled)) is not None:
             self.loss = "its own, from labels" if labelled else "its own"
-            outputs = [loss]
+            return [loss]
+        return [t for t in tensors_in(result) if t.requires_grad]
+
+    def run(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], shards: list[nn.Parameter] | None) -> None:
+        """Gradients of all parameters and inputs that require one, without touching any `.grad`; then the update.
+
+        They begin at these outputs. `shards` are the parameters of a fully sharded model before it gathered them.
+        """
+        recorder, optimizer = self._recorder, self._options.optimizer
         named = self._model.named_parameters() if shards is None else ((str(at), p) for at, p in enumerate(shards))
         weights = {name: parameter for name, parameter in named if parameter.requires_grad}
         leaves = [*weights.values(), *(t for t in inputs if t.requires_grad)]

@@ -45,6 +45,7 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit:
     Only a few sizes are counted: where memory grows as a polynomial they determine the answer; the answer and the size after it
     are always counted. `advise=True` repeats this with other options that take less memory. Nothing is ever allocated.
     """
+    from opcost.analysis.capacity import estimated_largest
     from opcost.analysis.growth import FARTHEST, largest
 
     given = filled(Fitting, options)
@@ -61,7 +62,7 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit:
         if not counts.fits(lowest):
             hint = _way_out(counts, lowest) if given.advise else ""
             raise BudgetExceeded(counts.too_large(lowest, device_name, memory), hint=hint)
-        answer = largest(counts.sample, limit, counts.samples, lowest)
+        answer = largest(counts.sample, limit, counts.samples, lowest, estimated_largest)
         if answer is None:
             beyond = counts.found[FARTHEST].peak_bytes
             constant = beyond == first.peak_bytes
@@ -125,6 +126,7 @@ class _Counts:
     done: Rounds
     source: str = ""
     modules: tuple[ModuleCost, ...] = ()
+    halved: bool = False  # no parameter has more than two bytes for an element
     found: dict[int, Memory] = field(default_factory=dict)
     inputs: dict[int, str] = field(default_factory=dict)
     samples: dict[int, Sample] = field(default_factory=dict)
@@ -137,7 +139,7 @@ class _Counts:
     def sample(self, size: int) -> Sample | None:
         """The memory at a size, for the search; None where the model does not run at it."""
         from opcost.analysis.growth import Sample
-        from opcost.devices.allocator import least_capacity
+        from opcost.devices.allocator import fits
 
         try:
             report = count(self.model, **self.varied.arguments((size,)))
@@ -149,12 +151,15 @@ class _Counts:
             return None
         self.source = self.source or report.meta.get("source", "the model")
         self.modules = report.modules
+        self.halved = bool(report.parameters) and all(
+            each.spec.nbytes <= 2 * each.spec.numel for each in report.parameters if each.spec.known and not each.buffer
+        )
         self.found[size] = memory = report.known_memory()
         self.inputs[size] = report.run_on
-        needed = memory.peak_bytes
-        if memory.lives is not None:
-            needed = max(needed, least_capacity(memory.lives, self.limit, needed))
-        self.samples[size] = Sample(needed, memory.curve)
+        needed = max(memory.peak_bytes, memory.reserved_bytes or 0)
+        if fits(memory, self.limit):  # its allocator may reserve more than it needs
+            needed = min(needed, self.limit)
+        self.samples[size] = Sample(needed, memory.curve, memory.lives)
         return self.samples[size]
 
     def fits(self, size: int) -> bool:
@@ -162,9 +167,13 @@ class _Counts:
         return size in self.samples and self.samples[size].peak_bytes <= self.limit
 
     def reserved(self, size: int) -> int | None:
-        """What the allocator reserves for it, where one is simulated."""
+        """About the least that the allocator reserves for it, where one is simulated."""
+        from opcost.devices.allocator import least_capacity
+
         memory = self.found.get(size)
-        return None if memory is None or memory.lives is None else self.samples[size].peak_bytes
+        if memory is None or memory.lives is None:
+            return None
+        return max(memory.peak_bytes, least_capacity(memory.lives, self.limit, memory.peak_bytes))
 
     def too_large(self, size: int, device: str, memory: str | int | None) -> str:
         """That a size does not fit, and what it needs; on a device what its allocator reserves, and allocates of that."""
@@ -198,7 +207,7 @@ class _Counts:
             return
         given = filled(Counting, self.counting)
         training = bool(given.backward or given.optimizer)
-        if given.dtype is None and given.precision is None:
+        if given.dtype is None and given.precision is None and not self.halved:
             yield from (("precision", name) for name in ("bf16-mixed", "bfloat16") if training or name == "bfloat16")
         if training and not given.checkpoint and (blocks := _blocks(self.modules)):
             yield "checkpoint", blocks
@@ -265,11 +274,12 @@ def _blocks(modules: Sequence[ModuleCost]) -> tuple[str, ...]:
 
 def _advice(before: _Counts, size: int) -> tuple[Advice, ...]:
     """The largest size with each other option that helps, the largest first."""
+    from opcost.analysis.capacity import estimated_largest
     from opcost.analysis.growth import largest
 
     found = []
     for option, value, counts in before.under_others(size):
-        answer = largest(counts.sample, before.limit, counts.samples, size)
+        answer = largest(counts.sample, before.limit, counts.samples, size, estimated_largest, both=False)
         if answer is not None and answer.largest > size:
             found.append(Advice(option, value, answer.largest, counts.found[answer.largest].peak_bytes))
     return tuple(sorted(found, key=lambda advice: -advice.largest))

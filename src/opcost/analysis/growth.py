@@ -10,10 +10,13 @@ from itertools import product
 from math import isqrt, lcm, prod
 from typing import NamedTuple
 
+from opcost.core.graph import Lives
+
 NEAREST = 3  # counted sizes that a polynomial goes through: no tensor has more than the square of one size
 FARTHEST = 2**31  # no larger size is tried
 PATIENCE = 3
 """How often polynomials may give a size that leaves more than half of those between, before these are halved instead."""
+ROUNDS = 8  # of estimates, before the sizes between are searched by counts
 HOP = 4  # how many times the largest known size is tried at most, where a run gets longer with the size
 
 
@@ -47,6 +50,7 @@ class Sample(NamedTuple):
     peak_bytes: int  # what is compared with the limit
     curve: Sequence[int]
     """Bytes live during each operator; its highest is the peak, or less than that by what an allocator loses."""
+    lives: Lives | None = None  # the requests to the allocator of a device
 
 
 class LargestSize(NamedTuple):
@@ -56,14 +60,20 @@ class LargestSize(NamedTuple):
     following: int  # the next larger one, which was counted too and does not
 
 
+Estimate = Callable[[Mapping[int, Sample], int, int, "int | None"], "LargestSize | None"]
+"""The answer from samples, the limit, a size that fits and one above that does not; None where there is nothing to go by."""
+
+
 def largest(
-    counted: Callable[[int], Sample | None], limit: int, known: Mapping[int, Sample], lowest: int = 1
-) -> LargestSize | None:
+    counted: Callable[[int], Sample | None], limit: int, known: Mapping[int, Sample], lowest: int = 1,
+    estimate: Estimate | None = None, *, both: bool = True,
+) -> LargestSize | None:  # fmt: skip
     """The largest size whose peak is within the limit, such that the next one's is above; None where all sizes keep to it.
 
     `counted` counts a size, None where the model does not run at it; `known` are sizes that were counted before, and `lowest` is
-    among them and within the limit. Where to count next follows from polynomials; where these are wrong, the sizes between
-    are halved, so that the answer rests on counts alone.
+    among them and within the limit. Where to count next follows from an estimate or from polynomials; where these are wrong,
+    the sizes between are halved, so that the answer rests on counts alone. Unless `both` are wanted, the next size is not
+    counted where the estimate is the same with the count of the largest.
     """
     samples: dict[int, Sample | None] = dict(known)
 
@@ -73,10 +83,22 @@ def largest(
         found = samples[size]
         return found is not None and found.peak_bytes <= limit
 
-    low = max(size for size in samples if size >= lowest and fits(size))
-    high = min((size for size in samples if size > low), default=None)
-    misses, stride = 0, 1
+    def bounds() -> tuple[int, int | None]:
+        low = max(size for size in samples if size >= lowest and fits(size))
+        return low, min((size for size in samples if size > low), default=None)
+
+    low, high = bounds()
+    misses, stride, rounds = 0, 1, ROUNDS
     while high is None or high - low > 1:
+        if estimate is not None and rounds:
+            counts = {size: sample for size, sample in samples.items() if sample is not None}
+            if (likely := estimate(counts, limit, low, high)) is not None:
+                if not both and likely.largest in counts and rounds < ROUNDS:
+                    return likely
+                rounds -= 1
+                fits(likely.following if likely.largest in counts else likely.largest)
+                low, high = bounds()
+                continue
         refused = high is not None and samples[high] is None  # which no polynomial predicts
         guess = None if refused or misses > PATIENCE else _predicted(samples, limit, low, high)
         if guess is None:
@@ -107,18 +129,18 @@ def _predicted(samples: Mapping[int, Sample | None], limit: int, low: int, high:
     by_curve = len(alike) > 1
     sizes = sorted(alike if by_curve else known, key=lambda size: abs(size - low))[:NEAREST]
     if not by_curve:  # runs of other operators, which share no curve with these: only the peaks are left
-        return _within_all(sizes, [(known[size].peak_bytes,) for size in sizes], limit, low, min(end, HOP * low))
+        return within_all(sizes, [(known[size].peak_bytes,) for size in sizes], limit, low, min(end, HOP * low))
     curves = [known[size].curve for size in sizes]
-    found = _within_all(sizes, curves, limit, low, end)
+    found = within_all(sizes, curves, limit, low, end)
     near = min(alike, key=lambda size: max(size, found) / min(size, found))
     highest = max(known[near].curve, default=0)
     if highest == known[near].peak_bytes or max(near, found) > HOP * min(near, found):
         return found
     # What an allocator loses at a size, it loses at others nearby too.
-    return _within_all(sizes, curves, limit * highest // known[near].peak_bytes, low, end)
+    return within_all(sizes, curves, limit * highest // known[near].peak_bytes, low, end)
 
 
-def _within_all(sizes: Sequence[int], curves: Sequence[Sequence[int]], limit: int, low: int, end: int) -> int:
+def within_all(sizes: Sequence[int], curves: Sequence[Sequence[int]], limit: int, low: int, end: int) -> int:
     """The largest size from `low` to `end` at which every place of the curves is within the limit."""
     places = set(zip(*curves, strict=True))
     while end > low:

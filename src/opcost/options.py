@@ -21,6 +21,7 @@ Causal: TypeAlias = Literal["full", "half"]
 Side: TypeAlias = Literal["device", "host"]
 Measure: TypeAlias = Literal["time", "wait"]
 Execution: TypeAlias = Literal["graph", "eager", "compiled"]
+Engine: TypeAlias = Literal["transformers", "vllm"]
 File: TypeAlias = str | PathLike[str]
 Pairs: TypeAlias = tuple[Annotated[str, "name=value"], ...]  # what is typed of a mapping: name=value, repeated
 
@@ -135,6 +136,9 @@ class Predicting(Costing, OnDevice, total=False):
 
     device: Annotated[str, Option("Device to predict for: h200, h100, a100, ...", DEVICE, "NAME", default="h200")]
     generate: Annotated[int | None, Option("After --prefill, generate N tokens one by one.", TEXT, metavar="N")]
+    engine: Annotated[Engine, Option(
+        "What runs the language model: transformers, or a serving engine with a paged cache and its own kernels.", TEXT,
+        default="transformers")]
 
 
 class Fitting(Costing, total=False):

@@ -17,7 +17,7 @@ from opcost.core.units import format_bytes
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.inputs import parse_precision
 from opcost.frontends.source import SavedReport
-from opcost.options import Execution, Predicting
+from opcost.options import Engine, Execution, Predicting
 from opcost.profiles import CacheCopies, Prediction, TextTimes
 from opcost.rules import default_rules
 
@@ -65,6 +65,10 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
         "precision": parse_precision(given.precision, autocasts_like(given.device)),
         "device": None if given.device == HOST else given.device,
     }
+    if given.engine not in get_args(Engine):
+        raise UnknownName("engine", given.engine, get_args(Engine))
+    if given.engine != "transformers":
+        return _served(source, how, counting, given)
     if given.generate is not None:
         return _generated(source, how, counting, given)
     report = source
@@ -86,7 +90,7 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
     return _with_memory(predicted, report.memory, text)
 
 
-_PREDICTING = ("device", "calibration", "execution", "generate")  # not for counting, or in another sense
+_PREDICTING = ("device", "calibration", "execution", "generate", "engine")  # not for counting, or in another sense
 
 
 def _generated(source: Any, how: dict[str, Any], counting: dict[str, Any], given: Any) -> Prediction:
@@ -132,17 +136,81 @@ def _generated(source: Any, how: dict[str, Any], counting: dict[str, Any], given
     return _with_memory(whole, memory, times)
 
 
+def _served(source: Any, how: dict[str, Any], counting: dict[str, Any], given: Any) -> Prediction:
+    """A batch of texts that begin together in a serving engine: prompts are read, tokens are generated, or both."""
+    from opcost.analysis.prediction import serving
+    from opcost.analysis.prediction.lengths import pieces
+    from opcost.analysis.prediction.predict import joined, predict_report, predict_steps
+    from opcost.api import count, made_once
+    from opcost.frontends.torch.models.text import windows
+
+    prefill, generate, batch = given.prefill, given.generate, given.batch or 1
+    device = find_device(given.device) if given.device != HOST else None
+    if device is None or given.execution not in (None, "graph"):
+        raise InputError("an engine runs on a GPU, with CUDA graphs", hint="leave execution out, or the engine")
+    if given.backward or given.optimizer or given.static:
+        raise InputError("an engine generates text, with a cache of its own", hint="leave the other options out")
+    if (prefill is None) == (given.decode is None) or (generate is not None and (prefill is None or generate < 1)):
+        hint = "say what it does: prefill=1024, generate=500, or decode=1, cache=1024"
+        raise InputError("an engine reads prompts and generates tokens after them", hint=hint)
+    chosen = {
+        name: value for name, value in counting.items() if name not in ("set", "prefill", "decode", "cache", "batch")
+    }
+    with made_once(source, given.set) as (model, usual):
+        chosen["mode"] = given.mode or usual
+
+        def step(cached: int, new: int = 1) -> Report:
+            return serving.served(count(model, decode=new, cache=cached, batch=batch, **chosen))
+
+        if prefill is None:
+            reports = [step(given.cache, given.decode)]
+            text, tokens = reports[0].meta["text"], given.decode
+            parts = [predict_report(reports[0], **how)]
+            reading, token = None, parts[0].latency_ns // given.decode
+        else:
+            groups = serving.in_steps(batch, prefill, serving.limits(device).tokens)
+            reports = [serving.served(count(model, prefill=prefill, batch=size, **chosen)) for size, _ in groups]
+            text, tokens = reports[0].meta["text"], prefill
+            repeats = zip(reports, groups, strict=True)
+            parts = [predict_report(serving.repeated(report, times), **how) for report, (_, times) in repeats]
+            reading, token = sum(part.latency_ns for part in parts), None
+        if generate is not None:
+            text, tokens = f"{text}, then {generate} tokens written", generate
+        if generate is not None and generate > 1:
+            found = pieces(step, prefill, prefill + generate - 2, windows(model))
+            reports.append(found[-1].high)
+            parts.append(predict_steps(found, **how))
+            token = parts[-1].latency_ns // (generate - 1)
+    whole, last = serving.unsure(joined(parts)), reports[-1]
+    names = {"text": text, "batch": str(batch), "execution": serving.SERVED}
+    subject = replace(reports[0], meta={**reports[0].meta, **names}).subject
+    memory = serving.room(last, device)
+    notes = (*whole.profile.notes, *serving.assumptions(device, batch, prefill, memory))
+    written = {**whole.profile.meta, **names, "subject": f"{subject}, {serving.ENGINES[given.engine]}"}
+    whole = whole._replace(profile=replace(whole.profile, meta=written, notes=notes))
+    times = _times(whole, last, batch, tokens, reading, token)
+    if memory is None:
+        return _with_memory(whole, None, times)
+    times = replace(times, largest_batch=memory.largest_batch)
+    return _with_memory(whole, memory.used(batch, device), times, memory.limit)
+
+
 def _times(
     found: Predicted, last: Report, batch: int, tokens: int, first_token_ns: int | None, token_ns: int | None
 ) -> TextTimes:
     """Times of a text, with the cache as the `last` pass leaves it."""
-    cache: Any = {name: int(last.meta[name]) for name in ("cache_tokens", "cache_bytes", "cache_bytes_per_token")}
+    size = int(last.meta["batch"])  # an engine may read some of the prompts at a time
+    cache: Any = {name: int(last.meta[name]) * batch // size for name in ("cache_bytes", "cache_bytes_per_token")}
+    cache["cache_tokens"] = int(last.meta["cache_tokens"])
     cache["copies"] = CacheCopies.of(found.profile.rows)
     rate = batch * tokens / max(1, found.latency_ns) * 1e9
     return TextTimes(batch=batch, first_token_ns=first_token_ns, token_ns=token_ns, tokens_per_second=rate, **cache)
 
 
-def _with_memory(found: Predicted, memory: Memory | None, text: TextTimes | None) -> Prediction:
+def _with_memory(
+    found: Predicted, memory: Memory | None, text: TextTimes | None, usable: int | None = None
+) -> Prediction:
+    """The prediction with its memory, of which as much as is `usable` may be taken, or all that tensors may get."""
     from opcost.devices.allocator import fits
 
     profile = {field.name: getattr(found.profile, field.name) for field in fields(found.profile)}
@@ -153,7 +221,7 @@ def _with_memory(found: Predicted, memory: Memory | None, text: TextTimes | None
         )
     sums = {name: value for name, value in found._asdict().items() if name != "profile"}
     name = found.profile.meta["device"]
-    usable = None if name == HOST else find_device(name).usable
+    usable = usable or (None if name == HOST else find_device(name).usable)
     enough = None if memory is None or usable is None else fits(memory, usable)
     if memory is not None and usable is not None and not enough:
         needed = f"{_memory_words(memory)}, and {format_bytes(usable)} of {name} are usable"

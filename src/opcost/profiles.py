@@ -177,6 +177,7 @@ class TextTimes:
     cache_bytes: int  # size of the cache of all sequences then
     cache_bytes_per_token: int  # what one more token of each sequence adds
     copies: CacheCopies | None = None  # of a cache that grows
+    largest_batch: int | None = None  # sequences whose cache a serving engine has memory for
 
     @property
     def totals(self) -> tuple[Total, ...]:
@@ -193,6 +194,8 @@ class TextTimes:
             found.append(Total("each token", self.token_ns, "time"))
         found.append(Total("cache", self.cache_bytes, "bytes", remark=tokens))
         found.append(Total("  per token", self.cache_bytes_per_token, "bytes", remark="one more of each text"))
+        if self.largest_batch is not None:
+            found.append(Total("largest batch", self.largest_batch, "number", remark=f"with {tokens}"))
         if self.copies is not None:
             static = f"of the time; --static {self.cache_tokens} avoids them"  # which has room at 80 columns
             found.append(Total("cache copies", self.copies.time_share, "share", remark=static))

@@ -116,7 +116,7 @@ def test_of_experts_those_are_read_that_tokens_choose_on_average(tmp_path: Path,
 
 
 @pytest.mark.parametrize(("batch", "tokens"), [(1, 9000), (32, 1024), (33, 1000), (3, 8192), (7, 1)])
-def test_prompts_are_read_in_steps_of_at_most_so_many_tokens(batch: int, tokens: int) -> None:
+def test_prompts_are_read_in_steps_of_limited_size(batch: int, tokens: int) -> None:
     most = limits(H200).tokens
     steps = in_steps(batch, tokens, most)
     assert sum(size * times for size, times in steps) == batch

@@ -333,7 +333,7 @@ def repeated(report: Report, times: int) -> Report:
 
 
 def in_steps(batch: int, tokens: int, most: int) -> tuple[tuple[int, int], ...]:
-    """How many prompts of so many tokens are read together in steps of at most `most` tokens, and how often."""
+    """How many prompts of this length are read together in steps of at most `most` tokens, and how often."""
     together = min(batch, max(1, most // tokens))
     return tuple((size, times) for size, times in ((together, batch // together), (batch % together, 1)) if size)
 
@@ -393,7 +393,7 @@ class Room(NamedTuple):
         return self.cache // max(1, self.per_text)
 
     def used(self, batch: int, device: Device) -> Memory:
-        """The memory of so many texts."""
+        """The memory with this number of texts."""
         peak = self.weights + self.activations + batch * self.per_text
         parts: dict[MemoryPart, int] = {
             "weights": self.weights, "inputs": batch * self.per_text, "temporary": self.activations,

@@ -20,6 +20,6 @@ def fitted(device: str) -> calibration.Laws:
 
 if __name__ == "__main__":
     for name in calibration.SHIPPED:
-        path = Path(calibration.__file__).with_name(f"{name}.laws.json.gz")
+        path = Path(calibration.__file__).with_name(f"{name}.laws")
         path.write_bytes(calibration.packed(fitted(name)))
         print(f"{path.name}: {path.stat().st_size:,} bytes")

@@ -11,6 +11,7 @@ from opcost.core.devices import HOST, autocasts_like
 from opcost.core.devices import device as find_device
 from opcost.core.files import check_writable, write_text
 from opcost.core.graph import Memory, Note
+from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.option import filled, plain, takes
 from opcost.core.report import Report
 from opcost.core.units import format_bytes
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 
 @takes(Predicting)
+@garbage_collector_paused()
 def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> Prediction:
     """How long a model would take on a device, operator by operator, without running it.
 

@@ -16,7 +16,8 @@ from opcost.analysis.prediction.work import Work, families, work_of
 from opcost.core.devices import HOST, device
 from opcost.core.graph import Cost, Op, TensorSpec
 from opcost.core.report import Row
-from opcost.devices.calibration import Calibration, Law, Measured, Near
+from opcost.devices.calibration import Calibration, Law, Measured
+from opcost.devices.neighbours import Near, Neighbours
 from opcost.rules import default_rules
 
 H200 = device("h200")
@@ -202,7 +203,7 @@ def test_a_family_that_was_not_timed_is_taken_for_the_nearest(family: str, tried
 
 
 def law(*near: tuple[float, float], start: float = 1_000) -> Law:
-    return Law(start, 0.5, 0.25, 0.0, tuple(Near((place,), ratio) for place, ratio in near))
+    return Law(start, 0.5, 0.25, 0.0, Neighbours(Near((place,), ratio) for place, ratio in near))
 
 
 @pytest.mark.parametrize(

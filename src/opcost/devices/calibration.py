@@ -1,15 +1,13 @@
 """A calibration: what single operators took on a device, and the laws that are fitted to it once for predictions.
 
 A calibration is a JSON file with a schema, read like any file that a user names. The laws of devices that come with the package
-are `NAME.laws.json.gz`, written by `python benchmarks/fit_laws.py`.
+are `NAME.laws`, written by `python benchmarks/fit_laws.py`.
 """
 
-import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
-from math import dist
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +18,7 @@ from opcost.core.devices import device as find_device
 from opcost.core.document import Number
 from opcost.core.graph import Attrs, TensorSpec
 from opcost.core.rendering import ListsTuples, brief, brief_repr
+from opcost.devices.neighbours import Neighbours
 
 SCHEMA = "opcost.calibration/1"
 
@@ -99,13 +98,6 @@ dumps = DOCUMENT.dumps
 SHIPPED = ("h200",)  # devices whose laws come with the package
 
 
-class Near(NamedTuple):
-    """One timed operator: its place among those like it, and by how much it missed the law, or its share of workspace."""
-
-    place: tuple[float, ...]
-    ratio: float
-
-
 class Law(NamedTuple):
     """One family of operators on elements of one type: t = start + max(FLOPs / (share * peak), bytes / (share * bandwidth))."""
 
@@ -113,7 +105,7 @@ class Law(NamedTuple):
     compute: float  # the share of the peak that it reaches
     memory: float
     spread: float
-    near: tuple[Near, ...]
+    near: Neighbours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +118,7 @@ class Laws:
     laws: dict[tuple[str, str], Law] = field(default_factory=dict)  # by family and element type
     host_ns: Mapping[str, float] = field(default_factory=dict)
     """The usual time of the host for each operator, for each kind, and under the empty name for any."""
-    workspaces: Mapping[tuple[str, str], tuple[Near, ...]] = field(default_factory=dict)
+    workspaces: Mapping[tuple[str, str], Neighbours] = field(default_factory=dict)
     """Memory beside the results, as a share of the bytes that an operator moves, by family and element type."""
 
 
@@ -136,7 +128,7 @@ class _LawsFile(msgspec.Struct, array_like=True):
     operators: int
     host_ns: dict[str, float]
     laws: list[tuple[str, str, Law]]
-    workspaces: list[tuple[str, str, tuple[Near, ...]]]
+    workspaces: list[tuple[str, str, Neighbours]]
 
 
 def packed(laws: Laws) -> bytes:
@@ -144,12 +136,12 @@ def packed(laws: Laws) -> bytes:
     fitted = [(*key, law) for key, law in laws.laws.items()]
     workspaces = [(*key, near) for key, near in laws.workspaces.items()]
     made = _LawsFile(laws.home.name, dict(laws.meta), laws.operators, dict(laws.host_ns), fitted, workspaces)
-    return gzip.compress(msgspec.json.encode(made), 9, mtime=0)
+    return msgspec.msgpack.encode(made, enc_hook=Neighbours.packed)
 
 
 def unpacked(content: bytes) -> Laws:
     """What such a file holds."""
-    found = msgspec.json.decode(gzip.decompress(content), type=_LawsFile)
+    found = msgspec.msgpack.decode(content, type=_LawsFile, dec_hook=lambda _, packed: Neighbours(packed=packed))
     laws = {(family, dtype): law for family, dtype, law in found.laws}
     workspaces = {(family, dtype): near for family, dtype, near in found.workspaces}
     return Laws(
@@ -161,9 +153,4 @@ def unpacked(content: bytes) -> Laws:
 @lru_cache(maxsize=4)
 def shipped(device: str) -> Laws:
     """The laws of this device that come with the package."""
-    return unpacked((files(__package__) / f"{device}.laws.json.gz").read_bytes())
-
-
-def nearest(near: tuple[Near, ...], place: tuple[float, ...]) -> Near:
-    """The timed operator that is most like one at this place."""
-    return min(near, key=lambda one: dist(one.place, place))
+    return unpacked((files(__package__) / f"{device}.laws").read_bytes())

@@ -7,8 +7,8 @@ the logarithms: the result is a sum of times.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from heapq import nsmallest
 from math import dist, log, sqrt
+from operator import attrgetter
 from statistics import median
 from typing import NamedTuple
 
@@ -18,7 +18,8 @@ from opcost.core.devices import HOST, TERA, Device, measured
 from opcost.core.devices import device as find_device
 from opcost.core.kinds import check_operator
 from opcost.core.report import Row
-from opcost.devices.calibration import Calibration, Law, Laws, Measured, Near, nearest
+from opcost.devices.calibration import Calibration, Law, Laws, Measured
+from opcost.devices.neighbours import Near, Neighbours
 from opcost.errors import OpcostError, SourceError
 from opcost.rules.registry import OpView, Rules
 
@@ -59,7 +60,7 @@ def _base_ns(law: Law, work: Work, device: Device, peak: float) -> tuple[float, 
 
 def _ratio(law: Law, place: tuple[float, ...]) -> float:
     """By how much operators near this place miss the law."""
-    found = nsmallest(NEIGHBOURS, ((dist(near.place, place), near.ratio) for near in law.near))
+    found = law.near.closest(place, NEIGHBOURS)
     weights = [(distance + CLOSE) ** -2 for distance, _ in found]
     return sum(weight * ratio for weight, (_, ratio) in zip(weights, found, strict=True)) / sum(weights)
 
@@ -99,7 +100,7 @@ def fit_laws(calibration: Calibration, rules: Rules) -> Laws:
         if row.raw in MEASURED:
             share = row.workspace / max(1, work.nbytes)
             beside.setdefault((work.family, work.dtype), []).append(Near(_place(work), share))
-    workspaces = {key: tuple(near) for key, near in beside.items()}
+    workspaces = {key: Neighbours(near) for key, near in beside.items()}
     laws = Laws(home=home, meta=calibration.meta, operators=len(rows), host_ns=host_ns, workspaces=workspaces)
     speeds = Speeds(laws, home)
     for key in sorted(timed, key=lambda key: key[0].startswith("conv")):  # a convolution's bias is a law of its own
@@ -139,9 +140,10 @@ class Speeds:
 
         compute = high([w.flops / max(1.0, ns - start / 2) * 1e9 / self._peak(w, home) for w, ns in rows], 0.95)
         memory = high([w.nbytes / max(1.0, ns - start / 2) * 1e9 / home.bandwidth for w, ns in rows], 0.9)
-        bare = Law(start, compute or 1.0, memory or 1.0, 0.0, ())
+        bare = Law(start, compute or 1.0, memory or 1.0, 0.0, Neighbours())
         near = tuple(Near(work.place, ns / _base_ns(bare, work, home, self._peak(work, home))[0]) for work, ns in rows)
-        return bare._replace(spread=_spread(near), near=near)
+        # Of those that are equally far the quickest counts.
+        return bare._replace(spread=_spread(near), near=Neighbours(sorted(near, key=attrgetter("ratio"))))
 
     def time(self, work: Work) -> OperatorTime:
         """The time of one operator on its own, in the middle of others."""
@@ -214,7 +216,7 @@ CONVOLUTION = (2.0, 1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.4, 0.1)
 class Workspaces:
     """The memory beside their results that operators take on a calibrated device."""
 
-    def __init__(self, near: Mapping[tuple[str, str], tuple[Near, ...]]) -> None:
+    def __init__(self, near: Mapping[tuple[str, str], Neighbours]) -> None:
         self._near = near
         self._known: dict[Work, float] = {}
 
@@ -229,7 +231,8 @@ class Workspaces:
             return 0
         share = self._known.get(work)
         if share is None:
-            share = self._known[work] = nearest(near, _place(work)).ratio
+            ((_, share),) = near.closest(_place(work), 1)
+            self._known[work] = share
         return round(share * work.nbytes)
 
 

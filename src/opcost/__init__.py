@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from opcost.api import analyze, count, load_report, profile, read_profile, recording, scan
     from opcost.comparing import check, compare
     from opcost.compat.visualizing import visualize
+    from opcost.compiling import compiled
     from opcost.core.graph import Cost, Graph, Op, TensorSpec
     from opcost.core.option import Step, Text
     from opcost.core.report import Report, Row, Stats
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "analysis.query": "query", "api": "analyze count load_report profile read_profile recording scan",
-    "compat.visualizing": "visualize", "comparing": "check compare", "core.graph": "Cost Graph Op TensorSpec",
+    "compat.visualizing": "visualize", "comparing": "check compare", "compiling": "compiled",
+    "core.graph": "Cost Graph Op TensorSpec",
     "core.option": "Step Text", "core.report": "Report Row Stats", "core.results": "Comparison Fit Sweep Verdict",
     "core.scan": "Scan", "errors": "OpcostError", "installed": "doctor", "predicting": "calibrate predict",
     "profiles": "Prediction Profile", "recorders.measure": "measure", "rules": "rules", "rules.registry": "OpView",
@@ -37,7 +39,7 @@ _HOMES = {
 __all__ = [
     "Comparison", "Cost", "Fit", "Graph", "Op", "OpView", "OpcostError", "Prediction", "Profile", "Report", "Row",
     "Scan", "Stats", "Step", "StepMeter", "Sweep", "TensorSpec", "Text", "Verdict", "__version__", "analyze",
-    "calibrate", "check", "compare", "count", "doctor", "fit", "load_report", "measure", "mfu", "predict", "profile",
+    "calibrate", "check", "compare", "compiled", "count", "doctor", "fit", "load_report", "measure", "mfu", "predict", "profile",
     "query", "read_profile", "recording", "rules", "scan", "sweep", "view", "visualize",
 ]  # fmt: skip
 

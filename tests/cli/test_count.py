@@ -294,3 +294,20 @@ def test_memory_is_a_view_of_its_own(opcost_command: Callable, mlp: str) -> None
     refused = opcost_command("count", mlp, "-i", "1x8", "--view", "memory", "--format", "json")
     assert refused.code == 2
     assert "--view memory is printed as text, and --format json is another format" in refused.err
+
+
+def test_the_kernels_of_a_compiler_in_every_format(
+    opcost_command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(
+        "import torch\ndef net():\n    return torch.nn.Sequential(torch.nn.ReLU(), torch.nn.ReLU())\n"
+    )
+    command = ("count", "net.py:net", "-i", "5x8", "--compiled")
+    done = opcost_command(*command, "-o", "kernels.csv", "-o", "kernels.json")
+    assert "1 kernels instead of 2 operators" in done.out.replace("\u00a0", " ")
+    assert json.loads(Path("kernels.json").read_text())["tables"][0]["lines"][0]["after"] == 2 * 5 * 8 * 4
+    assert Path("kernels.csv").read_text().splitlines()[0].startswith("table,operators,module")
+    refused = opcost_command(*command, "--by", "op")
+    assert refused.code != 0
+    assert "--by" in refused.err

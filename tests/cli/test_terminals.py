@@ -29,6 +29,7 @@ CASES = {
     "md": ["count", "REPORT", "--format", "md"],
     "op": ["count", "REPORT", "--by", "op", "--width", "200"],
     "show": ["count", "REPORT"],
+    "compiled": ["count", "REPORT", "--compiled"],
     "scan": ["scan", "WEIGHTS"],
     "check": ["check", "REPORT", "--max-macs", "1"],
     "compare": ["compare", "REPORT", "REPORT"],

@@ -15,11 +15,13 @@ from opcost.cli.flags import flags as flags_of
 from opcost.cli.output import Output, check_file
 from opcost.cli.printing import put, say, warn
 from opcost.comparing import autocast_on
+from opcost.compiling import compiled as compiled_kernels
+from opcost.core.option import declared
 from opcost.core.plugin import load_view
 from opcost.core.progress import working
 from opcost.core.report import Report
 from opcost.core.results import Point, Sweep
-from opcost.errors import OpcostError
+from opcost.errors import InputError, OpcostError
 from opcost.frontends.source import Source
 from opcost.frontends.varying import parse_variables
 from opcost.options import SHOWING, Costing, Counting, Fitting, Predicting, Showing, Sweeping
@@ -46,8 +48,22 @@ def counting(what: str, *, quiet: bool, **more: Any) -> Iterator[None]:
         yield
 
 
-def count(source: SourceArgument, /, *, flags: CountFlags = None) -> int:
+def count(
+    source: SourceArgument, /, *,
+    compiled: Annotated[bool, parameter(
+        group=group(SHOWING),
+        help="Show the kernels that torch.compile would make, and the bytes that they move before and after.")] = False,
+    flags: CountFlags = None,
+) -> int:  # fmt: skip
     """Count a model, or read a saved report, and print what it costs."""
+    if compiled:
+        if others := [name for name in flags or {} if name in declared(Showing) and name not in TABLE]:
+            raise InputError(
+                f"--{others[0]} is not of the kernels of a compiler", hint=f"these take --{', --'.join(TABLE)}"
+            )
+        output = Output(flags, "tables")
+        output.show(compiled_kernels(report_of(source, keywords(flags), quiet=output.quiet)))
+        return 0
     output = Output(flags, "report")
     output.show(report_of(source, keywords(flags), quiet=output.quiet))
     return 0

@@ -111,7 +111,7 @@ def check_saved(source: Source | None, options: Mapping[str, Any]) -> None:
 def _on_device(name: str) -> DeviceMemory:
     """The allocator and workspaces of a device; workspaces of one that was not calibrated are those of one that was."""
     from opcost.analysis.memory import DeviceMemory
-    from opcost.analysis.prediction.speeds import Workspaces
+    from opcost.analysis.prediction.workspaces import Workspaces
     from opcost.devices.calibration import SHIPPED, shipped
 
     laws = shipped(name if name in SHIPPED else SHIPPED[0])

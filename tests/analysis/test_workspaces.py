@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 import opcost
-from opcost.analysis.prediction.speeds import Workspaces, fit_laws
+from opcost.analysis.prediction.speeds import fit_laws
+from opcost.analysis.prediction.workspaces import Workspaces
 from opcost.core.graph import Op, TensorSpec
 from opcost.core.report import Row
 from opcost.devices.calibration import Calibration, Measured
@@ -15,36 +16,97 @@ from opcost.errors import UnknownName
 from opcost.frontends.torch.recording import recorder
 from opcost.rules import default_rules
 
-WEIGHT, SMALL = TensorSpec((64, 64, 3, 3), "bfloat16"), TensorSpec((64, 64, 1, 1), "bfloat16")
-ATTRS: dict[str, int] = {}
+MIB = 1 << 20
 
 
-def image(extent: int) -> TensorSpec:
-    return TensorSpec((8, 64, extent, extent), "bfloat16")
+def half(*shape: int) -> TensorSpec:
+    return TensorSpec(shape, "bfloat16")
 
 
-def measured(weight: TensorSpec, extent: int, workspace: int) -> Measured:
-    ins = image(extent), weight
-    return Measured("conv", "aten::convolution", ATTRS, ins, (image(extent),), 1000, 0, workspace)
+def row_of(image: TensorSpec, weight: TensorSpec, result: TensorSpec, **attrs: bool) -> Row:
+    op = Op(0, "conv", "aten::convolution", (0, 1), (2,), attrs)
+    return Row(op, (image, weight), (result,), None, "conv")
 
 
-def convolution(weight: TensorSpec, extent: int) -> Row:
-    op = Op(0, "conv", "aten::convolution", (0, 1), (2,), ATTRS)
-    return Row(op, (image(extent), weight), (image(extent),), None, "conv")
+def fitted(*rows: tuple[Row, int]) -> Workspaces:
+    """Workspaces by these convolutions and what each took."""
+    measured = tuple(Measured("conv", row.op.raw, row.op.attrs, row.ins, row.outs, 1000, 0, took) for row, took in rows)
+    return Workspaces(
+        fit_laws(Calibration(device="h200", meta={}, position=2, rows=measured), default_rules()).workspaces
+    )
 
 
-def test_the_share_of_the_tensors_is_that_of_the_nearest_operator() -> None:
+def square(extent: int, window: int, channels: int = 64) -> Row:
+    image = half(8, channels, extent, extent)
+    return row_of(image, half(channels, channels, window, window), image)
+
+
+def tensors(row: Row) -> int:
+    return sum(spec.nbytes for spec in (*row.ins, *row.outs))
+
+
+def test_a_convolution_converts_its_tensors_where_its_neighbours_do() -> None:
     # A window of three by three is brought into another order first, one of one by one is not.
-    whole = 2 * image(28).nbytes + WEIGHT.nbytes
-    rows = (measured(WEIGHT, 28, whole), measured(SMALL, 28, 0))
-    found = Workspaces(fit_laws(Calibration(device="h200", meta={}, position=2, rows=rows), default_rules()).workspaces)
-    assert found.of(convolution(WEIGHT, 56)) == 2 * image(56).nbytes + WEIGHT.nbytes
-    assert found.of(convolution(SMALL, 56)) == 0
+    found = fitted((square(28, 3), tensors(square(28, 3))), (square(28, 1), 0))
+    assert found.of(square(56, 3)) == tensors(square(56, 3))
+    assert found.of(square(56, 1)) == 0
+
+
+def test_weights_of_single_pixels_are_in_both_orders_at_once() -> None:
+    one = square(28, 1)
+    images = one.ins[0].nbytes + one.outs[0].nbytes
+    assert fitted((one, images)).of(square(56, 1)) == 4 * images
+
+
+@pytest.mark.parametrize(("dtype", "size", "channels"), [("bfloat16", 2, 8), ("float32", 4, 4)])
+def test_channels_are_padded_to_vectors_of_16_bytes(dtype: str, size: int, channels: int) -> None:
+    def colours(batch: int) -> tuple[Row, int]:
+        shapes = (batch, 3, 32, 32), (64, 3, 3, 3), (batch, 64, 32, 32)
+        bytes_in_order = (batch * (channels + 64) * 32 * 32 + 64 * channels * 9) * size
+        return row_of(*(TensorSpec(shape, dtype) for shape in shapes)), bytes_in_order
+
+    row, took = colours(4)
+    assert fitted(colours(2)).of(row) == took
+
+
+def test_the_channels_of_a_group_are_padded_to_a_power_of_two() -> None:
+    def groups(batch: int) -> tuple[Row, int]:  # twelve of 24 channels, each of which becomes 32
+        image = half(batch, 288, 7, 7)
+        return row_of(image, half(288, 24, 3, 3), image), 12 * (2 * batch * 32 * 7 * 7 + 32 * 32 * 9) * 2
+
+    row, took = groups(4)
+    assert fitted(groups(2)).of(row) == took
+
+
+def test_the_other_way_round_a_convolution_converts_as_much() -> None:
+    image, weight, result = half(2, 64, 16, 16), half(64, 8, 2, 2), half(2, 8, 32, 32)
+    forward = row_of(result, half(64, 8, 2, 2), image)
+    found = fitted((forward, tensors(forward)))
+    assert found.of(row_of(image, weight, result, transposed=True)) == tensors(forward)
+
+
+def test_of_three_neighbours_the_one_in_the_middle_counts() -> None:
+    rows = [square(extent, 3) for extent in (24, 28, 32, 112)]
+    found = fitted((rows[0], 0), (rows[1], tensors(rows[1])), (rows[2], 0), (rows[3], tensors(rows[3])))
+    assert found.of(rows[1]) == 0
+
+
+def test_what_the_allocator_adds_is_not_part_of_a_workspace() -> None:
+    # A block keeps a rest of up to 1 MiB, which a larger convolution does not have three times.
+    row = square(112, 3)
+    assert tensors(row) > MIB
+    assert fitted((row, tensors(row) + MIB)).of(square(224, 3)) == tensors(square(224, 3))
+
+
+def test_float16_is_like_bfloat16() -> None:
+    row = square(28, 3)
+    other = row_of(*(TensorSpec(spec.shape, "float16") for spec in (*row.ins, *row.outs)))
+    assert fitted((row, tensors(row))).of(other) == tensors(row)
 
 
 def test_an_operator_of_which_nothing_was_measured_takes_none() -> None:
     empty = Workspaces({})
-    assert empty.of(convolution(WEIGHT, 28)) == 0
+    assert empty.of(square(28, 3)) == 0
 
 
 def test_a_device_hands_out_whole_blocks() -> None:
@@ -59,8 +121,7 @@ def test_a_device_hands_out_whole_blocks() -> None:
 def test_a_block_keeps_a_rest_that_is_not_worth_splitting() -> None:
     # One of 12 MiB is gone when another of 11.5 MiB is made, which gets its block whole; so does one in a new segment, as these
     # come in steps of 2 MiB. Beside them are a handful of single bytes.
-    mib = 1 << 20
-    first, second, third = 12 * mib, 23 * mib // 2, 23 * mib // 2
+    first, second, third = 12 * MIB, 23 * MIB // 2, 23 * MIB // 2
 
     class Net(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -70,10 +131,10 @@ def test_a_block_keeps_a_rest_that_is_not_worth_splitting() -> None:
             return last[0] + other[0] + scalar
 
     memory = opcost.count(Net(), torch.zeros(1, dtype=torch.uint8), device="h200").memory
-    assert memory.peak_bytes - 2 * 12 * mib in range(8 * 512)
+    assert memory.peak_bytes - 2 * 12 * MIB in range(8 * 512)
     # What is small shares 2 MiB, and libraries have theirs.
-    assert memory.reserved_bytes == (2 + 34 + 12 + 12) * mib
-    assert memory.fixed_bytes == 740 * mib
+    assert memory.reserved_bytes == (2 + 34 + 12 + 12) * MIB
+    assert memory.fixed_bytes == 740 * MIB
 
 
 def test_a_convolution_on_a_device_takes_a_workspace() -> None:

@@ -119,7 +119,7 @@ class Laws:
     host_ns: Mapping[str, float] = field(default_factory=dict)
     """The usual time of the host for each operator, for each kind, and under the empty name for any."""
     workspaces: Mapping[tuple[str, str], Neighbours] = field(default_factory=dict)
-    """Memory beside the results, as a share of the bytes that an operator moves, by family and element type."""
+    """Memory beside the results as a share of what an operator moves or a convolution converts, by family and element type."""
 
 
 class _LawsFile(msgspec.Struct, array_like=True):

@@ -5,7 +5,6 @@ how much an operator misses it is taken from its nearest neighbours, weighted by
 the logarithms: the result is a sum of times.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from math import dist, log, sqrt
 from operator import attrgetter
@@ -13,11 +12,11 @@ from statistics import median
 from typing import NamedTuple
 
 from opcost.analysis.costing import apply_rule
-from opcost.analysis.prediction.work import Work, families, scaled, work_of
+from opcost.analysis.prediction.work import Work, families, work_of
+from opcost.analysis.prediction.workspaces import shares
 from opcost.core.devices import HOST, TERA, Device, measured
 from opcost.core.devices import device as find_device
 from opcost.core.kinds import check_operator
-from opcost.core.report import Row
 from opcost.devices.calibration import Calibration, Law, Laws, Measured
 from opcost.devices.neighbours import Near, Neighbours
 from opcost.errors import OpcostError, SourceError
@@ -94,14 +93,7 @@ def fit_laws(calibration: Calibration, rules: Rules) -> Laws:
         for name in (row.raw, row.kind, "") if row.host_ns else ():
             hosts.setdefault(name, []).append(row.host_ns)
     host_ns = {name: float(median(found)) for name, found in hosts.items()}
-    # The timed operators that took such memory, as shares of what they move, by family and element type
-    beside: dict[tuple[str, str], list[Near]] = {}
-    for work, row in rows:
-        if row.raw in MEASURED:
-            share = row.workspace / max(1, work.nbytes)
-            beside.setdefault((work.family, work.dtype), []).append(Near(_place(work), share))
-    workspaces = {key: Neighbours(near) for key, near in beside.items()}
-    laws = Laws(home=home, meta=calibration.meta, operators=len(rows), host_ns=host_ns, workspaces=workspaces)
+    laws = Laws(home=home, meta=calibration.meta, operators=len(rows), host_ns=host_ns, workspaces=shares(rows))
     speeds = Speeds(laws, home)
     for key in sorted(timed, key=lambda key: key[0].startswith("conv")):  # a convolution's bias is a law of its own
         laws.laws[key] = speeds.fit([(work, speeds.without_bias(work, taken)) for work, taken in timed[key]])
@@ -193,48 +185,3 @@ def _spread(near: tuple[Near, ...]) -> float:
         if found is not None:
             misses.append(log(found.ratio / one.ratio) ** 2)
     return sqrt(median(misses)) * 1.5 if misses else GUESS
-
-
-# -- workspaces: What kernels take for themselves while they run, by the nearest operators of which that was measured.
-#
-# A library of convolutions brings images and weights into another order first, in memory as large as all of them together, or
-# does not, depending on sizes; so the share of an operator's own tensors is what neighbours have in common.
-
-MEASURED = (
-    "aten::convolution", "aten::convolution_backward", "aten::roll", "aten::_softmax_backward_data",
-    "aten::embedding_dense_backward",
-)  # fmt: skip
-"""Operators that take memory beside what they hand back. Of others it is what a calibration does not ask back from them, as the
-means of a normalisation, which a count has among the results."""
-
-SAFE_SOFTMAX = "aten::_safe_softmax"
-"""A softmax that checks of every element whether it is hidden, and keeps the answers, a byte each, while it runs."""
-CONVOLUTION = (2.0, 1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.4, 0.1)
-"""How much more than for its time each number of the place of a convolution weighs: a bias takes none, sizes more."""
-
-
-class Workspaces:
-    """The memory beside their results that operators take on a calibrated device."""
-
-    def __init__(self, near: Mapping[tuple[str, str], Neighbours]) -> None:
-        self._near = near
-        self._known: dict[Work, float] = {}
-
-    def of(self, row: Row) -> int:
-        """Bytes that an operator takes while it runs."""
-        if row.op.raw == SAFE_SOFTMAX:
-            return sum(spec.numel for spec in row.ins[:1] if spec.known)
-        work = work_of(row.op.kind, row.op.raw, row.op.attrs, row.ins, row.outs, row.cost)
-        known = (self._near.get((family, work.dtype)) for family in families(work))
-        near = next(filter(None, known), None)
-        if near is None or row.op.kind == "view":
-            return 0
-        share = self._known.get(work)
-        if share is None:
-            ((_, share),) = near.closest(_place(work), 1)
-            self._known[work] = share
-        return round(share * work.nbytes)
-
-
-def _place(work: Work) -> tuple[float, ...]:
-    return scaled(work.place, CONVOLUTION) if work.family.startswith("conv") else work.place

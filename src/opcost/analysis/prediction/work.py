@@ -6,7 +6,7 @@ of what their device can do. One step is a size twice as large; what matters les
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import log2, prod
 from typing import NamedTuple
 
@@ -68,7 +68,7 @@ def _log(size: float) -> float:
     return log2(size) if size > 0 else 0.0
 
 
-def _alignment(size: int) -> float:
+def alignment(size: int) -> float:
     """How many times a size can be halved, up to a multiple of eight: tensor cores take eight elements at a time."""
     return min((size & -size).bit_length() - 1, 3) / 2 if size else 0.0
 
@@ -92,8 +92,16 @@ def _product(raw: str, attrs: Attrs, shape: tuple[int, ...]) -> tuple[str, tuple
     batch = prod(shape[:-2])
     # A product with a bias takes another way through the library, and in float32 twice the time at small sizes.
     family = "bmm" if "bmm" in raw else "addmm" if attrs.get("bias") else "mm"
-    place = (*map(_log, (batch, m, n, depth)), *map(_alignment, (n, depth, m)))
+    place = (*map(_log, (batch, m, n, depth)), *map(alignment, (n, depth, m)))
     return family, scaled(place, _BATCHED if family == "bmm" else _PRODUCT)
+
+
+def convolved(
+    ins: Sequence[TensorSpec], outs: Sequence[TensorSpec], *, backward: bool
+) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
+    """Image, weight and result of a convolution, of which the backward pass reads the gradient first."""
+    y, x, w = (ins[0], ins[1], ins[2]) if backward and len(ins) > 2 else (outs[0], ins[0], ins[1])
+    return x, w, y
 
 
 def _convolution(
@@ -101,8 +109,7 @@ def _convolution(
 ) -> tuple[str, tuple[float, ...]]:
     wanted = attrs.get("grads")
     gradients = wanted if isinstance(wanted, tuple) else ()
-    y, x, w = (ins[0], ins[1], ins[2]) if gradients and len(ins) > 2 else (outs[0], ins[0], ins[1])
-    image, weight, result = x.dims, w.dims, y.dims
+    image, weight, result = (spec.dims for spec in convolved(ins, outs, backward=bool(gradients)))
     groups = max(1, image[1] // max(1, weight[1])) if len(weight) > 1 else 1
     depthwise = groups > 1 and weight[1] == 1
     to = "".join(sorted(str(each)[0] for each in gradients if each != "bias"))

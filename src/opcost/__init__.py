@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from opcost.core.graph import Cost, Graph, Op, TensorSpec
     from opcost.core.option import Step, Text
     from opcost.core.report import Report, Row, Stats
-    from opcost.core.results import Comparison, Fit, Sweep, Verdict
+    from opcost.core.results import Comparison, Fit, Recomputation, Sweep, Verdict
     from opcost.core.scan import Scan
     from opcost.errors import OpcostError
     from opcost.installed import doctor
@@ -30,15 +30,16 @@ _HOMES = {
     "analysis.query": "query", "api": "analyze count load_report profile read_profile recording scan",
     "compat.visualizing": "visualize", "comparing": "check compare", "compiling": "compiled",
     "core.graph": "Cost Graph Op TensorSpec",
-    "core.option": "Step Text", "core.report": "Report Row Stats", "core.results": "Comparison Fit Sweep Verdict",
+    "core.option": "Step Text", "core.report": "Report Row Stats",
+    "core.results": "Comparison Fit Recomputation Sweep Verdict",
     "core.scan": "Scan", "errors": "OpcostError", "installed": "doctor", "predicting": "calibrate predict",
     "profiles": "Prediction Profile", "recorders.measure": "measure", "rules": "rules", "rules.registry": "OpView",
     "sizing": "fit sweep", "utilizing": "StepMeter mfu", "viewing": "view",
 }  # fmt: skip
 
 __all__ = [
-    "Comparison", "Cost", "Fit", "Graph", "Op", "OpView", "OpcostError", "Prediction", "Profile", "Report", "Row",
-    "Scan", "Stats", "Step", "StepMeter", "Sweep", "TensorSpec", "Text", "Verdict", "__version__", "analyze",
+    "Comparison", "Cost", "Fit", "Graph", "Op", "OpView", "OpcostError", "Prediction", "Profile", "Recomputation",
+    "Report", "Row", "Scan", "Stats", "Step", "StepMeter", "Sweep", "TensorSpec", "Text", "Verdict", "__version__", "analyze",
     "calibrate", "check", "compare", "compiled", "count", "doctor", "fit", "load_report", "measure", "mfu", "predict", "profile",
     "query", "read_profile", "recording", "rules", "scan", "sweep", "view", "visualize",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -59,6 +59,11 @@ def count(source: Any, inputs: Any = None, **options: Unpack[Counting]) -> Repor
     depends on float values is run on its own weights, and a note says why. `device="h200"` gives memory as the allocator and the
     kernels of that GPU need it. `rules={"library::operator": rule}` adds cost rules. docs/options.md lists every option.
     """
+    return count_graph(source, inputs, **options)[0]
+
+
+def count_graph(source: Any, inputs: Any = None, **options: Any) -> tuple[Report, Graph | None]:
+    """The same with the graph that was counted; a saved report has none."""
     from opcost.analysis.costing import cost_graph
 
     given = filled(Counting, options)
@@ -77,16 +82,19 @@ def count(source: Any, inputs: Any = None, **options: Unpack[Counting]) -> Repor
     )  # fmt: skip
     if precision.dtype is not None:
         counted = replace(counted, dtype=precision.dtype)
-    costed = partial(
-        cost_graph,
-        rules=default_rules().with_rules(given.rules),
-        convention=Convention(causal=given.causal),
-        on=None if given.device is None else _on_device(find_device(given.device).name),
-    )
+    rules, convention = default_rules().with_rules(given.rules), Convention(causal=given.causal)
+    on = None if given.device is None else _on_device(find_device(given.device).name)
+    graphs: list[Graph | None] = [None]
+
+    def costed(graph: Graph) -> Report:
+        graphs[0] = graph
+        return cost_graph(graph, rules, convention, on)
+
     with keep_pipes(), garbage_collector_paused():
         found = resolve_source(source, given.set)
         check_saved(found, {**options, "inputs": inputs})
-        return _count(source if found is None else found, counted, costed)
+        report = _count(source if found is None else found, counted, costed)
+        return report, graphs[0]
 
 
 def _of_model(given: Any, inputs: Any) -> dict[str, Any]:

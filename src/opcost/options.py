@@ -92,7 +92,7 @@ class Costing(OfModel, total=False):
         "Add the backward pass and one update by an optimizer of torch.optim, by default sgd; adamw8bit and similar "
         "names keep their state in eight bits.", STEP, "[NAME]", typed=str)]
     checkpoint: Annotated[str | Sequence[str], Option(
-        "Recompute the activations of modules whose path matches, such as 'blocks.*', instead of keeping them. "
+        "Recompute the activations of modules whose path ends as 'blocks.*', or is '.blocks.*', instead of keeping them. "
         "May be repeated.", STEP, "PATTERN", default=(), typed=tuple[str, ...])]
     accumulate: Annotated[int, Option(
         "Passes forward and backward before each update (gradient accumulation).", STEP, "N", default=1)]
@@ -148,8 +148,8 @@ class Fitting(Costing, total=False):
     device: Annotated[str | None, Option(
         "GPU whose allocator decides memory, and its memory the limit unless --memory is given.", DEVICE, "NAME")]
     vary: Annotated[str, Option(
-        "Size that grows: batch, tokens, image, prefill, decode, cache, or NAME=DIMENSION of an input (input_ids=1), several "
-        "with commas.", SIZE, "SIZE", default="batch")]
+        "Size that grows, or is made to fit if it is given too (--batch 64): batch, tokens, image, prefill, decode, cache, or "
+        "NAME=DIMENSION of an input (input_ids=1), several with commas.", SIZE, "SIZE", default="batch")]
     advise: Annotated[bool, Option(
         "Also try options that take less memory (default), or not.", SIZE, default=True, negative="--no-advise")]
 

@@ -17,11 +17,11 @@ from opcost.core.limits import QUANTITIES, amounts_of
 from opcost.core.option import Lora, changed, filled, plain, takes
 from opcost.core.progress import Rounds, sharing
 from opcost.core.report import ModuleCost, Report
-from opcost.core.results import Advice, Counted, Fit, Point, Sweep
+from opcost.core.results import Advice, Counted, Fit, Point, Recomputation, Sweep
 from opcost.core.units import format_bytes, parse_bytes
 from opcost.errors import BudgetExceeded, ForwardError, InputError
 from opcost.frontends.source import PythonModel
-from opcost.frontends.varying import Varied, parse_variables
+from opcost.frontends.varying import OPTIONS, Varied, parse_variables
 from opcost.options import Counting, Fitting, Sweeping
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ FEW = 2  # a model that does not run at size 1 may run at 2: batch statistics ne
 
 
 @takes(Fitting)
-def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit:
+def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit | Recomputation:
     """The largest batch, or other size, within a memory limit: `opcost.fit(model, x, memory="24GiB").largest`.
 
     The model, its inputs and the other options are given as to `opcost.count`. `memory` is the limit, in bytes or as a text;
@@ -44,6 +44,9 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit:
 
     Only a few sizes are counted: where memory grows as a polynomial they determine the answer; the answer and the size after it
     are always counted. `advise=True` repeats this with other options that take less memory. Nothing is ever allocated.
+
+    With a size that is given (`batch=64`, or `tokens=4096` with `vary="tokens"`) the result is a `Recomputation`: the modules
+    of a training step to recompute so that it fits, with its memory and work before and after.
     """
     from opcost.analysis.capacity import estimated_largest
     from opcost.analysis.growth import FARTHEST, largest
@@ -53,9 +56,12 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit:
     limit, device_name = _limit(memory, given.device)
     counting = {name: value for name, value in plain(options).items() if name not in ("memory", "vary", "advise")}
     counting["inputs"] = inputs
+    size = counting.pop(vary, None) if vary in OPTIONS else None
     done = Rounds(USUAL_COUNTS)
     with _model(source, counting) as (model, label), sharing(done.share):
         counts = _Counts(model, counting, vary, limit, done, label)
+        if size is not None:
+            return _made_to_fit(counts, size, device_name, options)
         lowest = counts.lowest()
         done.rounds = 1 + (len([*counts.others()]) if given.advise else 0)
         first = counts.found[lowest]
@@ -83,6 +89,49 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit:
             advice=_advice(counts, answer.largest) if given.advise else (),
             notes=tuple(_notes(counts, lowest, answer.following)),
         )  # fmt: skip
+
+
+def _made_to_fit(counts: _Counts, size: int, device_name: str, options: Mapping[str, Any]) -> Recomputation:
+    """A size that is given, with what must be recomputed so that it fits."""
+    from opcost.recomputing import Search
+
+    given = filled(Fitting, options)
+    counts.done.rounds = 1
+    search = Search(counts.model, counts.varied.arguments((size,)), counts.limit, device_name, counts.done.step)
+    before, graph = search.plain()
+    after = before
+    if before.needed > counts.limit and graph is not None and "backward" in before.report.phases:
+        after = search.best(before, graph)
+    counts.add(size, before.report)
+    if after.needed > counts.limit:
+        fault, hint = counts.too_large(size, device_name, given.memory), _way_out(counts, size) if given.advise else ""
+        if after.modules:
+            over = format_bytes(after.needed - counts.limit)
+            fault += f", and {format_bytes(after.needed)} with {len(after.modules)} modules recomputed, {over} too much"
+            hint = "; ".join(filter(None, (_largest_with(counts, after.patterns), hint)))
+        raise BudgetExceeded(fault, hint=hint)
+    report = after.report
+    others = {name: value for name, value in options.items() if name != given.vary}
+    return Recomputation(
+        source=counts.source, vary=given.vary, size=size, inputs=report.run_on, checkpoint=after.patterns,
+        modules=after.modules, before=before.cost, after=after.cost, limit_bytes=counts.limit, device=device_name,
+        options=_described(others), parts=report.known_memory().parts, notes=tuple(search.notes),
+    )  # fmt: skip
+
+
+def _largest_with(before: _Counts, checkpoint: tuple[str, ...]) -> str:
+    """The largest size that fits with these modules recomputed, in words; empty if none does."""
+    from opcost.analysis.capacity import estimated_largest
+    from opcost.analysis.growth import largest
+
+    counts = _Counts(
+        before.model, {**before.counting, "checkpoint": checkpoint}, before.vary, before.limit, before.done
+    )
+    lowest = counts.lowest()
+    if not counts.fits(lowest):
+        return ""
+    answer = largest(counts.sample, counts.limit, counts.samples, lowest, estimated_largest, both=False)
+    return "" if answer is None else f"{counts.vary} {answer.largest:,} fits with checkpoint={','.join(checkpoint)}"
 
 
 def _limit(memory: str | int | None, device: str | None) -> tuple[int, str]:
@@ -138,9 +187,6 @@ class _Counts:
 
     def sample(self, size: int) -> Sample | None:
         """The memory at a size, for the search; None where the model does not run at it."""
-        from opcost.analysis.growth import Sample
-        from opcost.devices.allocator import fits
-
         try:
             report = count(self.model, **self.varied.arguments((size,)))
             self.done.step()
@@ -149,6 +195,13 @@ class _Counts:
             if not self.found:
                 raise
             return None
+        return self.add(size, report)
+
+    def add(self, size: int, report: Report) -> Sample:
+        """What was counted at a size."""
+        from opcost.analysis.growth import Sample
+        from opcost.devices.allocator import fits
+
         self.source = self.source or report.meta.get("source", "the model")
         self.modules = report.modules
         self.halved = bool(report.parameters) and all(
@@ -168,12 +221,10 @@ class _Counts:
 
     def reserved(self, size: int) -> int | None:
         """About the least that the allocator reserves for it, where one is simulated."""
-        from opcost.devices.allocator import least_capacity
+        from opcost.devices.allocator import needed_bytes
 
         memory = self.found.get(size)
-        if memory is None or memory.lives is None:
-            return None
-        return max(memory.peak_bytes, least_capacity(memory.lives, self.limit, memory.peak_bytes))
+        return None if memory is None or memory.lives is None else needed_bytes(memory, self.limit)
 
     def too_large(self, size: int, device: str, memory: str | int | None) -> str:
         """That a size does not fit, and what it needs; on a device what its allocator reserves, and allocates of that."""

@@ -48,6 +48,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "groups": opcost.scan(folder / "weights.pt").by("tensor"),
         "comparison": opcost.compare(report, opcost.count(net, shapes=(1, 8)), by="module"),
         "fit": opcost.fit(net, shapes=(2, 8), memory="1MiB", advise=False),
+        "recomputation": opcost.fit(net, shapes=(2, 8), batch=4, memory="1MiB"),
         "sweep": opcost.sweep(net, shapes=(2, 8), vary={"batch": [1, 2]}),
         "breakdown": trace.breakdown(),
         "communication": trace.communication(),

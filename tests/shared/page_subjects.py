@@ -23,6 +23,8 @@ from opcost.core.results import (
     LimitCheck,
     ModelCheck,
     Point,
+    Recomputation,
+    StepCost,
     Sweep,
     Verdict,
 )
@@ -245,6 +247,22 @@ def fit() -> Fit:
     )  # fmt: skip
 
 
+def recomputation() -> Recomputation:
+    """Two blocks of four are recomputed, which frees 4 of 11 GiB."""
+    before, after = (
+        StepCost(
+            peak_bytes=peak * GIB, reserved_bytes=(peak + 1) * GIB, flops=flops * 10**12,
+            latency_ns=ms * 10**6, band_ns=((ms - 1) * 10**6, (ms + 1) * 10**6),
+        )
+        for peak, flops, ms in ((11, 6, 40), (7, 7, 45))
+    )  # fmt: skip
+    return Recomputation(
+        source="net", vary="batch", size=64, inputs="x 64x3 float32", checkpoint=("blocks.[0-1]",),
+        modules=("blocks.0", "blocks.1"), before=before, after=after, limit_bytes=10 * GIB, device="h200",
+        options={"optimizer": "adamw"}, parts={"weights": 3 * GIB, "saved": 4 * GIB}, notes=("a note of a recomputation",),
+    )  # fmt: skip
+
+
 def timed_sweep() -> Sweep:
     """Batches on a device, of which the largest does not fit; the image has one size."""
     points = tuple(
@@ -283,6 +301,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "sweep": lambda: sweep().render("html"),
     "timed sweep": lambda: timed_sweep().render("html"),
     "fit": lambda: fit().render("html"),
+    "recomputation": lambda: recomputation().render("html"),
     "verdict": lambda: verdict().render("html"),
     "checkpoint": lambda: checkpoint().render("html"),
 }

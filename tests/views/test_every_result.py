@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.shared.page_subjects import checkpoint, comparison, profile, report, sweep
+from tests.shared.page_subjects import checkpoint, comparison, profile, recomputation, report, sweep
 
 from opcost.analysis.query import query
 from opcost.core.plugin import OWN, VIEWS, load
@@ -19,6 +19,7 @@ RESULTS: dict[str, Any] = {
     "sweep": sweep(),
     "scan": checkpoint(),
     "fit": Fit(source="net", vary="batch", largest=2, peak_bytes=20, next_peak_bytes=30, limit_bytes=25),
+    "recomputation": recomputation(),
     "verdict": Verdict(models=(ModelCheck(name="net", source="", inputs="", lines=()),)),
 }
 

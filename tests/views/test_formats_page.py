@@ -27,7 +27,7 @@ from opcost.core.profile import (
     RankWait,
 )
 from opcost.core.report import STATS, Report
-from opcost.core.results import Advice, Counted, Fit, Point, Sweep
+from opcost.core.results import Advice, Counted, Fit, Point, Recomputation, StepCost, Sweep
 from opcost.core.schema import SCHEMA
 from opcost.profiles import askable
 from opcost.views.report import EVERY_BY, columns_of
@@ -64,7 +64,9 @@ def test_every_field_of_an_answer_about_sizes_is_described() -> None:
     fit = Fit(source="net", vary="batch", largest=2, peak_bytes=20, next_peak_bytes=30, limit_bytes=25, advice=advice,
               counted=counted, parts={"weights": 20})  # fmt: skip
     sweep = Sweep(source="net", variables=("batch",), points=(Point((1,), {"macs": 1}, True, 5, (4, 6)),))
-    for found in (fit, sweep):
+    cost = StepCost(peak_bytes=30, reserved_bytes=None, flops=7)
+    recomputation = Recomputation(source="net", vary="batch", size=2, before=cost, after=cost, limit_bytes=35)
+    for found in (fit, sweep, recomputation):
         data = json.loads(found.render("json"))
         assert f'`"{data["schema"]}"`' in PAGE
         assert names(data) <= NAMED

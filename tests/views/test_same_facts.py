@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from html_page import HtmlPage
-from page_subjects import checkpoint, comparison, profile, report, stack, sweep
+from page_subjects import checkpoint, comparison, profile, recomputation, report, stack, sweep
 
 import opcost
 from opcost.core.graph import Memory, Note, TensorSpec
@@ -89,6 +89,7 @@ RESULTS: dict[str, Any] = {
     "changes": comparison().changed(),
     "check": verdict(),
     "fit": FIT,
+    "recomputation": recomputation(),
     "sweep": replace(sweep(), notes=("a note of a sweep",)),
     "scan": replace(checkpoint(), notes=(Note("n", "a note of a checkpoint"),)),
     "mfu": mfu(report(), step_time="1ms", device="h200", inference=True),

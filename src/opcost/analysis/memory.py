@@ -45,18 +45,8 @@ def memory(graph: Graph, sizes: Mapping[int, int], on: DeviceMemory | None = Non
     Weights and inputs live throughout, an optimizer's state too, as from the second step on. What a run made lives until the
     run let it go; without a run, until its last reader has run, and outputs to the end.
     """
-    values = graph.values
-    permanent = {value.storage for value in values if value.role != "activation"}
-    born = array("i", [NEVER]) * len(values)
-    for step, op in enumerate(graph.ops):
-        if op.repeat:
-            for i in op.outputs:
-                storage = values[i].storage
-                if born[storage] == NEVER and storage not in permanent:
-                    born[storage] = step
-    for storage in graph.lifetimes.state if graph.lifetimes else ():
-        born[storage] = NEVER
-    gone = _gone(graph)
+    permanent = {value.storage for value in graph.values if value.role != "activation"}
+    born, gone = births(graph, permanent), deaths(graph)
     if on is None:
         return follow(graph, sizes, permanent, born, gone)
     # What is allocated, libraries first, and which storages these are: what lasts, inputs, what operators make
@@ -84,7 +74,22 @@ def memory(graph: Graph, sizes: Mapping[int, int], on: DeviceMemory | None = Non
     return replace(found, device=on.name, reserved_bytes=handed.reserved, fixed_bytes=PROCESS_BYTES, lives=lives)
 
 
-def _gone(graph: Graph) -> array[int]:
+def births(graph: Graph, permanent: Collection[int]) -> array[int]:
+    """The operator that makes each storage, of those that are not permanent."""
+    values = graph.values
+    born = array("i", [NEVER]) * len(values)
+    for step, op in enumerate(graph.ops):
+        if op.repeat:
+            for i in op.outputs:
+                storage = values[i].storage
+                if born[storage] == NEVER and storage not in permanent:
+                    born[storage] = step
+    for storage in graph.lifetimes.state if graph.lifetimes else ():
+        born[storage] = NEVER
+    return born
+
+
+def deaths(graph: Graph) -> array[int]:
     """The operator before which each storage is gone."""
     values, lifetimes = graph.values, graph.lifetimes
     end = len(graph.ops)

@@ -1,7 +1,7 @@
 """What names say: of kernels and copies, of collectives, of exporters' scopes, of modules, and of many layers as one line."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -284,9 +284,51 @@ STAR = "a star matches any one name: 'layers.*'"
 
 
 def matches(path: str, pattern: str) -> bool:
-    """Whether a path ends so; a star matches a part of one name and never several."""
-    names, wanted = path.split("."), pattern.split(".")
-    return len(wanted) <= len(names) and all(map(fnmatchcase, names[-len(wanted) :], wanted))
+    """Whether a path ends so, or after a dot is so; a star matches a part of one name and never several."""
+    names, wanted = path.split("."), pattern.removeprefix(".").split(".")
+    fits = len(wanted) == len(names) if pattern.startswith(".") else len(wanted) <= len(names)
+    return fits and all(map(fnmatchcase, names[-len(wanted) :], wanted))
+
+
+def is_inside(path: str, module: str) -> bool:
+    """Whether it is this module or one below it."""
+    return path == module or path.startswith(f"{module}.")
+
+
+def patterns_for(chosen: Sequence[str], every: Mapping[str, str]) -> tuple[str, ...]:
+    """Patterns that match these paths and no others: `layers.*`, or `layers.[0-9]` and `layers.1[0-7]`.
+
+    `every` has all paths, each with the first path of the same object.
+    """
+    meant = {every[path] for path in chosen}
+
+    def exact(pattern: str) -> str | None:
+        """The pattern, with a dot before it where longer paths end so too; None where it matches others."""
+        for each in (pattern, f".{pattern}"):
+            if all(first in meant for path, first in every.items() if matches(path, each)):
+                return each
+        return None
+
+    found: dict[str, list[str]] = {}  # of the paths that differ in their last number alone
+    for path in chosen:
+        found.setdefault(_LAST_NUMBER.sub("*", path), []).append(path)
+    patterns: list[str] = []
+    for common, paths in found.items():
+        whole = exact(common) if len(paths) > 1 else None
+        if whole is not None:
+            patterns.append(whole)
+            continue
+        tens: dict[str, list[int]] = {}  # numbers that differ in their last digit alone
+        for number in (int(match[0]) for path in paths if (match := _LAST_NUMBER.search(path))):
+            tens.setdefault(str(number)[:-1], []).append(number)
+        for ten, numbers in tens.items():
+            digits = "".join(f"{a % 10}-{b % 10}" if b > a else f"{a % 10}" for a, b in runs_of(sorted(numbers)))
+            together = exact(common.replace("*", f"{ten}[{digits}]")) if len(numbers) > 1 else None
+            single = (common.replace("*", str(number)) for number in numbers)
+            patterns += [together] if together else (exact(path) or path for path in single)
+        if not tens:  # a path without a number
+            patterns += (exact(path) or path for path in paths)
+    return tuple(patterns)
 
 
 def starred(paths: Iterable[str]) -> list[str]:
@@ -295,3 +337,4 @@ def starred(paths: Iterable[str]) -> list[str]:
 
 
 _NUMBERED = re.compile(r"(?<![^.])\d+(?![^.])")
+_LAST_NUMBER = re.compile(r"(?<![^.])\d+(?=(?:\.[^.]*[^.\d][^.]*)*$)")

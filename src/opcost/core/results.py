@@ -154,6 +154,67 @@ class Fit(Rendered):
         return brief(self, [f"{self.vary} {self.largest:,}", used], self.source)
 
 
+class StepCost(NamedTuple):
+    """What one training step needs: memory, work, and on a device time."""
+
+    peak_bytes: int
+    reserved_bytes: int | None
+    """Of a device: about the least of its memory that PyTorch's allocator needs."""
+    flops: int
+    latency_ns: int | None = None
+    """As predicted of the device."""
+    band_ns: tuple[int, int] | None = None
+    """The 80 % interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Recomputation(Rendered):
+    """How a given batch, or other size, fits: the modules to recompute in the backward pass, and what that costs."""
+
+    source: str
+    vary: str
+    """What was given: batch, tokens, ..."""
+    size: int
+    """How large it is."""
+    inputs: str = ""
+    """What the model was run on: its inputs, how many tokens those are, and of training the loss."""
+    checkpoint: tuple[str, ...] = ()
+    """Patterns for `opcost.count(checkpoint=...)` that match the modules to recompute, and those that were given."""
+    modules: tuple[str, ...] = ()
+    """Paths of the modules to recompute; none where it fits without."""
+    before: StepCost
+    """Without recomputing them."""
+    after: StepCost
+    """With it, as counted; within the limit."""
+    limit_bytes: int
+    device: str = ""
+    """The device whose allocator and kernels the memory is that of; empty: tensors alone, to the byte."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What was counted: backward, optimizer, and other options that were given."""
+    parts: Mapping[MemoryPart, int] = field(default_factory=dict)
+    """What the peak consists of, with them recomputed."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def peak_bytes(self) -> int:
+        return self.after.peak_bytes
+
+    @property
+    def reserved_bytes(self) -> int | None:
+        return self.after.reserved_bytes
+
+    @property
+    def recomputed_share(self) -> float:
+        """FLOPs that are added, as a share of those before."""
+        return self.after.flops / max(1, self.before.flops) - 1
+
+    def __repr__(self) -> str:
+        used = f"{format_bytes(self.peak_bytes)} of {format_bytes(self.limit_bytes)}"
+        return brief(
+            self, [f"{self.vary} {self.size:,}", used, f"{len(self.modules):,} modules recomputed"], self.source
+        )
+
+
 # -- costs at many sizes ------------------------------------------------------------------------------------------------
 
 

@@ -173,6 +173,12 @@ def fits(memory: Memory, limit: int) -> bool:
     return (memory.reserved_bytes or 0) <= limit or reserved(memory.lives, limit) is not None
 
 
+def needed_bytes(memory: Memory, limit: int) -> int:
+    """What is compared with the limit: the peak, or of a device nearly the least memory with which its allocator gets by."""
+    peak = memory.peak_bytes
+    return peak if memory.lives is None else max(peak, least_capacity(memory.lives, limit, peak))
+
+
 def least_capacity(lives: Lives, limit: int, peak: int) -> int:
     """Nearly the least device memory with which it runs; whether that is below the limit is exact."""
     most = reserved(lives)

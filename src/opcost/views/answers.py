@@ -11,11 +11,12 @@ from opcost.core.limits import LATENCY, QUANTITIES, Quantity
 from opcost.core.names import short_source
 from opcost.core.profile import Answer, Busy
 from opcost.core.report import Report
-from opcost.core.results import Comparison, Entry, Fit, Sweep, Verdict
+from opcost.core.results import Comparison, Entry, Fit, Recomputation, Sweep, Verdict
 from opcost.core.scan import Scan
 from opcost.core.sheet import LONG_LINE, Sheet
 from opcost.core.units import format_bytes, short_bytes, short_count, short_range, short_time
 from opcost.errors import counted, shortened
+from opcost.views.comparison import percent
 from opcost.views.profile import source_name
 from opcost.views.tree import main_part
 from opcost.views.view import keep_together, whole_percent
@@ -249,6 +250,22 @@ def _(fit: Fit) -> str:
     largest = f"{fit.vary} {fit.largest:,} is the largest within {format_bytes(fit.limit_bytes)}{on}"
     best = f"; {fit.advice[0].largest:,} with {fit.advice[0].option}={fit.advice[0].value}" if fit.advice else ""
     return f"{short_source(fit.source)}: {largest}, at {used}{best}"
+
+
+@_answer.register
+def _(found: Recomputation) -> str:
+    on = f" of {found.device}" if found.device else ""
+    peak = found.peak_bytes if found.reserved_bytes is None else found.reserved_bytes
+    used = f"{short_bytes(peak)}{' peak' if found.reserved_bytes is None else ' reserved'}"
+    limit = f"{format_bytes(found.limit_bytes)}{on}"
+    fits = f"{short_source(found.source)}: {found.vary} {found.size:,} fits within {limit}, at {used}"
+    if not found.modules:
+        return f"{fits}, and nothing has to be recomputed"
+    added = f"{percent(found.before.flops, found.after.flops)} FLOPs"
+    if found.before.latency_ns is not None and found.after.latency_ns is not None:
+        times = " to ".join(map(short_time, (found.before.latency_ns, found.after.latency_ns)))
+        added += f", latency from {times}"
+    return f"{fits}, with {counted(len(found.modules), 'module')} recomputed: {added}"
 
 
 @_answer.register

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from opcost.core import schema
 from opcost.core.escaping import csv_cell, json_text
 from opcost.core.report import Report
-from opcost.core.results import Comparison, Fit, Sweep, Verdict
+from opcost.core.results import Comparison, Fit, Recomputation, Sweep, Verdict
 from opcost.core.sheet import LONG_LINE, Cell, Field, Line, Sheet, Table, plain_cell
 from opcost.errors import shortened, some
 from opcost.views import comparison, profile, report, scan, sizing
@@ -83,6 +83,11 @@ _TABLES: dict[type, tuple[_Of, _Of, _Of]] = {
     Comparison: (comparison.comparison_sheet, comparison.comparison_records, comparison.comparison_data),
     Verdict: (sizing.verdict_sheet, sizing.verdict_records, sizing.verdict_data),
     Fit: (sizing.fit_sheet, sizing.fit_records, lambda fit: {"schema": "opcost.fit/1", **fields_data(fit)}),
+    Recomputation: (
+        sizing.recomputation_sheet,
+        sizing.recomputation_records,
+        lambda found: {"schema": "opcost.recomputation/1", **fields_data(found)},
+    ),
     Sweep: (sizing.sweep_sheet, sizing.sweep_records, sizing.sweep_data),
     Sheet: (_sheet_sheet, _sheet_records, _sheet_data),
 }

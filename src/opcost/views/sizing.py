@@ -1,15 +1,17 @@
 """Budgets, the largest size that fits, and costs at many sizes: each as a sheet, and the same for programs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from math import log
+from shlex import quote
 from typing import Any
 
 from opcost.core.escaping import printable
 from opcost.core.limits import LATENCY, QUANTITIES, Quantity
-from opcost.core.results import Fit, LimitCheck, Point, Sweep, Verdict
-from opcost.core.sheet import LONG_LINE, Amount, Cell, Field, Line, Section, Sheet, Table
+from opcost.core.names import matches
+from opcost.core.results import Fit, LimitCheck, Point, Recomputation, StepCost, Sweep, Verdict
+from opcost.core.sheet import LONG_LINE, Amount, Cell, Field, Line, Section, Sheet, Table, Unit
 from opcost.core.units import format_bytes, format_time
 from opcost.errors import shortened, some
 from opcost.views.comparison import percent
@@ -97,10 +99,6 @@ PEAK_PARTS = "the peak is made of"
 
 def fit_sheet(fit: Fit, options: ViewOptions) -> Sheet:
     """The answer with the size after it, what the peak is made of, and each option with which more fits."""
-    inputs = (f"input   {shortened(fit.inputs, LONG_LINE)}",) if fit.inputs else ()
-    parts = sorted(fit.parts.items(), key=lambda part: -part[1])
-    made_of = ", ".join(f"{part} {format_bytes(size)}" for part, size in parts)
-    sections = [Section(PEAK_PARTS, (made_of,) if made_of else ()), Section("notes", fit.notes)]
     advised = (
         Column("option", of=lambda advice: f"{advice.option}={advice.value}"),
         Column("largest", "number", printable(fit.vary), of=lambda advice: advice.largest),
@@ -108,10 +106,19 @@ def fit_sheet(fit: Fit, options: ViewOptions) -> Sheet:
         Column("peak", "number", "peak memory", of=lambda advice: Amount(advice.peak_bytes, "bytes")),
     )
     more = listing(advised, fit.advice, title="what would let more in", ranked=())
+    return _about_peak(fit, (_answer(fit), more) if fit.advice else (_answer(fit),))
+
+
+def _about_peak(found: Fit | Recomputation, tables: tuple[Table, ...], *sections: Section) -> Sheet:
+    """The tables with what was counted, and what the peak is made of."""
+    inputs = (f"input   {shortened(found.inputs, LONG_LINE)}",) if found.inputs else ()
+    parts = sorted(found.parts.items(), key=lambda part: -part[1])
+    made_of = ", ".join(f"{part} {format_bytes(size)}" for part, size in parts)
+    every = (*sections, Section(PEAK_PARTS, (made_of,) if made_of else ()), Section("notes", found.notes))
     return Sheet(
-        heading=(*inputs, *_options_line(fit.options)),
-        tables=(_answer(fit), more) if fit.advice else (_answer(fit),),
-        sections=tuple(section for section in sections if section.lines),
+        heading=(*inputs, *_options_line(found.options)),
+        tables=tables,
+        sections=tuple(section for section in every if section.lines),
     )
 
 
@@ -147,6 +154,61 @@ def fit_records(fit: Fit) -> Table:
     ]
     columns = (Field("what"), Field("size", "number"), Field("peak_bytes", "number"), Field("fits"))
     return Table(fields=columns, lines=(*rows, *map(Line, more)))
+
+
+# -- what to recompute so that a given size fits ---------------------------------------------------------------------------
+
+
+def recomputation_sheet(found: Recomputation, options: ViewOptions) -> Sheet:
+    """The step before and after, and the modules to recompute, as patterns of their paths."""
+    steps = (("before", found.before), ("recomputing", found.after))[: 2 if found.modules else 1]
+
+    def left(cost: StepCost) -> int:
+        return found.limit_bytes - (cost.peak_bytes if cost.reserved_bytes is None else cost.reserved_bytes)
+
+    def of(name: str, unit: Unit) -> Callable[[tuple[str, StepCost]], Cell]:
+        return lambda step: "" if (number := getattr(step[1], name)) is None else Amount(number, unit)
+
+    def band(step: tuple[str, StepCost]) -> str:
+        return "" if step[1].band_ns is None else " – ".join(map(format_time, step[1].band_ns))
+
+    timed = found.before.latency_ns is not None
+    columns = (
+        Column("which", title="", of=lambda step: step[0]),
+        Column("peak", "number", "peak memory", of=of("peak_bytes", "bytes")),
+        *(
+            (Column("reserved", "number", "reserved for it", of=of("reserved_bytes", "bytes")),)
+            if found.reserved_bytes
+            else ()
+        ),
+        Column("left", "number", "left of the limit", of=lambda step: Amount(left(step[1]), "bytes")),
+        Column("flops", "number", "FLOPs", of=of("flops", "number")),
+        *((Column("latency", "number", of=of("latency_ns", "time")),) if timed else ()),
+        *((Column("band", "number", "80 % interval", of=band),) if timed else ()),
+    )
+    ranked = ("which", "peak", "flops", "latency", "left", "reserved", "band")
+    tables = [listing(columns, steps, title="totals", ranked=ranked, main=True)]
+    if found.modules:
+        own = [(pattern, sum(matches(path, pattern) for path in found.modules)) for pattern in found.checkpoint]
+        about = (
+            Column("pattern", of=lambda line: printable(line[0])),
+            Column("modules", "number", of=lambda line: line[1]),
+        )
+        flags = " ".join(f"--checkpoint {quote(pattern)}" for pattern in found.checkpoint)
+        tables.append(listing(about, own, title="what to recompute", ranked=(), remarks=(printable(flags),)))
+    return _about_peak(found, tuple(tables))
+
+
+def recomputation_records(found: Recomputation) -> Table:
+    """One line for the step before and one for after, then one for each module to recompute, nothing rounded."""
+    steps = [
+        (name, "", *cost[:-1], *(cost.band_ns or (None, None)))
+        for name, cost in (("before", found.before), ("after", found.after))
+    ]
+    modules = [("recompute", path, *[None] * 6) for path in found.modules]
+    names = ("peak_bytes", "reserved_bytes", "flops", "latency_ns", "latency_low_ns", "latency_high_ns")
+    columns = (Field("what"), Field("module"), *(Field(name, "number") for name in names))
+    return Table(fields=columns, lines=tuple(map(Line, (*steps, *modules))))
 
 
 # -- costs at many sizes ------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from opcost.core.graph import FLOPS_PER_MAC, Phase, TensorSpec
 from opcost.core.kinds import KINDS
 from opcost.core.limits import LATENCY, QUANTITIES, Quantity
 from opcost.core.report import Report
-from opcost.core.results import Comparison, Entry, Fit, Sweep
+from opcost.core.results import Comparison, Entry, Fit, Recomputation, Sweep
 from opcost.core.scan import Scan
 from opcost.core.sheet import Amount, Cell, Field, Section, Sheet, Table, Total
 from opcost.version import __version__
@@ -207,7 +207,7 @@ def tables_page(result: Any, options: ViewOptions) -> PageData:
             data["tables"] = [table for table in data["tables"] if table["title"] not in ("totals", "by module")]
     elif isinstance(result, Sweep):
         data["sweep"] = _sweep(result)
-    elif isinstance(result, Fit):
+    elif isinstance(result, (Fit, Recomputation)):
         data["fit"] = _fit(result)
         data["notes"] = [note for note in data["notes"] if note["title"] != PEAK_PARTS]  # a bar has them
     return data
@@ -245,13 +245,14 @@ def _shown(quantity: Quantity, **more: Any) -> PageData:
     return {"title": quantity.title, "unit": quantity.unit, **more}
 
 
-def _fit(fit: Fit) -> PageData:
-    """What the limit is used for at the largest size."""
+def _fit(fit: Fit | Recomputation) -> PageData:
+    """What the limit is used for at the size that fits."""
+    size = fit.largest if isinstance(fit, Fit) else fit.size
     reserved = (fit.reserved_bytes or fit.peak_bytes) - fit.peak_bytes
     left = fit.limit_bytes - fit.peak_bytes - reserved
     further = {"kept by the allocator": reserved, "left of the limit": left}
     return {
-        "title": printable(f"{fit.vary} {fit.largest:,}"),
+        "title": printable(f"{fit.vary} {size:,}"),
         "limit": fit.limit_bytes,
         "parts": {**fit.parts, **{name: size for name, size in further.items() if size > 0}},
     }

@@ -47,6 +47,7 @@ def work_of(
             return Work(family, dtype, flops, moved, place, bias)
     elif kind == "attention" and len(ins) > 2:
         family, place = _attention(attrs, ins[1 if gradient else 0].dims, ins[2 if gradient else 1].dims, len(ins))
+        flops = 0 if "decode" in family else flops
     else:
         family = _family(kind, raw, attrs, ins, outs)
         return Work(family, dtype, 0, moved, _by_memory(family.split(), raw, attrs, ins, outs, moved))
@@ -58,6 +59,8 @@ def families(work: Work) -> Iterator[str]:
     yield work.family
     words = [word for word in work.family.split() if word not in LAYOUTS]
     yield " ".join(words)
+    if "decode" in words:
+        yield " ".join(word for word in words if word != "decode")
     if "mixed" in words:
         yield " ".join(word for word in words if word != "mixed")
     if "columns" in words:
@@ -135,9 +138,9 @@ def _convolution(
 def _attention(attrs: Attrs, query: tuple[int, ...], key: tuple[int, ...], given: int) -> tuple[str, tuple[float, ...]]:
     gradient = bool(attrs.get("grad"))
     masked = given > (4 if gradient else 3)
-    family = (
-        f"attention{' gradient' if gradient else ''}{' causal' if attrs.get('causal') else ' masked' if masked else ''}"
-    )
+    # For one new token the cache is read, and little is calculated.
+    words = "attention", "gradient" if gradient else "decode" if query[-2] == 1 else ""
+    family = " ".join(filter(None, (*words, "causal" if attrs.get("causal") else "masked" if masked else "")))
     place = _log(prod(query[:-2])), _log(query[-2]), _log(key[-2]), _log(query[-1])
     return family, scaled(place, _ATTENTION)
 

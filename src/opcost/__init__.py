@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from opcost.core.scan import Scan
     from opcost.errors import OpcostError
     from opcost.installed import doctor
-    from opcost.predicting import calibrate, predict
+    from opcost.predicting import predict
     from opcost.profiles import Prediction, Profile
     from opcost.recorders.measure import measure
     from opcost.rules import described_rules as rules
@@ -32,7 +32,8 @@ _HOMES = {
     "core.graph": "Cost Graph Op TensorSpec",
     "core.option": "Step Text", "core.report": "Report Row Stats",
     "core.results": "Comparison Fit Recomputation Sweep Verdict",
-    "core.scan": "Scan", "errors": "OpcostError", "installed": "doctor", "predicting": "calibrate predict",
+    "core.scan": "Scan", "errors": "OpcostError", "installed": "doctor", "predicting": "predict",
+    "calibrating": "calibrate",
     "profiles": "Prediction Profile", "recorders.measure": "measure", "rules": "rules", "rules.registry": "OpView",
     "sizing": "fit sweep", "utilizing": "StepMeter mfu", "viewing": "view",
 }  # fmt: skip

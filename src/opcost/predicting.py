@@ -1,15 +1,13 @@
-"""How long a model would take on a device that need not be present, and the calibration of one that is."""
+"""How long a model would take on a device that need not be present."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, get_args
 
 from opcost.core.devices import HOST, autocasts_like
 from opcost.core.devices import device as find_device
-from opcost.core.files import check_writable, write_text
 from opcost.core.graph import Memory, Note
 from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.option import filled, plain, takes
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
     from opcost.analysis.prediction.predict import Predicted
     from opcost.analysis.prediction.speeds import Speeds
-    from opcost.devices.calibration import Calibration, Laws
+    from opcost.devices.calibration import Laws
 
 
 @takes(Predicting)
@@ -250,7 +248,7 @@ _made: dict[str, Speeds] = {}
 def _speeds(name: str, path: str | PathLike[str] | None) -> tuple[Speeds, str, bool]:
     """The speeds of a device, a description of their origin, and whether this very device was calibrated."""
     from opcost.analysis.prediction.speeds import Speeds, fit_laws
-    from opcost.devices.calibration import DOCUMENT, SHIPPED, shipped
+    from opcost.devices.calibration import DOCUMENT, SHIPPED, refuse_busy, shipped
 
     device = None if name == HOST else find_device(name)
     if path is not None:
@@ -258,6 +256,7 @@ def _speeds(name: str, path: str | PathLike[str] | None) -> tuple[Speeds, str, b
         if calibration.device != (device.name if device else HOST):
             hint = f"say --device {calibration.device}, or calibrate on the other device"
             raise InputError(f"the calibration {str(path)!r} is of {calibration.device!r}, not of {name!r}", hint=hint)
+        refuse_busy(calibration, path)
         if len(calibration.rows) < FEWEST:
             raise InputError(
                 f"the calibration {str(path)!r} has {len(calibration.rows)} operators, and {FEWEST} are needed",
@@ -287,57 +286,3 @@ def _described(laws: Laws) -> str:
     torch = f", torch {laws.meta['torch']}" if "torch" in laws.meta else ""
     made = laws.meta.get("made", "")
     return f"{laws.meta.get('product', laws.home.name)}, {laws.operators:,} operators, {made}{torch}"
-
-
-SAVED_EVERY = 200  # operators between two writings of the file, so that an interrupted calibration loses little
-
-
-def calibrate(
-    path: str | PathLike[str], *, device: str | None = None, name: str | None = None, seconds: float = 170,
-    progress: Callable[[int, float], None] | None = None,
-) -> Calibration:  # fmt: skip
-    """Time operators on the device at hand for about `seconds`, and write them to a file for `opcost.predict`.
-
-    `device` is where they run ("cuda", "cpu"), `name` its name in the table of devices, if the product name does not match.
-    An existing file of the same device is continued. `progress` is called with the operators timed and the share of the time
-    that is over.
-    """
-    import time
-    from datetime import datetime, timezone
-    from pathlib import Path
-
-    from opcost.devices.calibration import DOCUMENT, Calibration, Measured, dumps
-    from opcost.recorders.calibration.run import device_of, machine, run
-
-    check_writable(path)
-    where = device_of(device)
-    meta = {**machine(where), "made": datetime.now(timezone.utc).date().isoformat()}
-    known = HOST if where.type == "cpu" else find_device(name or meta["product"]).name
-    rows: list[Measured] = []
-    done = 0
-    if Path(path).exists():
-        before = DOCUMENT.load(path)
-        if before.device != known or before.meta.get("torch") != meta["torch"]:
-            raise InputError(
-                f"{str(path)!r} holds a calibration of {before.device!r} with torch {before.meta.get('torch')}, "
-                f"and this is {known!r} with torch {meta['torch']}",
-                hint="write to another file",
-            )
-        rows, done = list(before.rows), before.position
-    began = time.monotonic()
-
-    def found() -> Calibration:
-        return Calibration(device=known, meta=meta, position=done, rows=tuple(rows))
-
-    def keep(number: int, row: Measured) -> None:
-        nonlocal done
-        done = number
-        rows.append(row)
-        if progress is not None:
-            progress(len(rows), min(1.0, (time.monotonic() - began) / seconds))
-        if len(rows) % SAVED_EVERY == 0:
-            write_text(path, dumps(found()))
-
-    run(where, seconds, done, keep)
-    write_text(path, dumps(found()))
-    return found()

@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +92,80 @@ def test_a_calibration_of_a_few_operators_is_refused(tmp_path: Path) -> None:
 def test_a_processor_is_predicted_only_from_its_own_calibration() -> None:
     with pytest.raises(InputError, match="no calibration of a CPU is shipped"):
         opcost.predict("timm:resnet18", device="cpu")
+
+
+# -- several files, and busy machines
+
+
+def file_of(path: Path, found: Calibration) -> Path:
+    path.write_text(dumps(found))
+    return path
+
+
+def test_merged_files_have_every_operator_once_with_the_median_of_its_times_and_where_all_come_from(
+    tmp_path: Path,
+) -> None:
+    def taken(number: int, *times: int) -> Path:
+        rows = tuple(row._replace(device_ns=time) for row, time in zip(ROWS, times, strict=False))
+        meta = {**MADE.meta, "driver": f"58{number}"}
+        return file_of(tmp_path / f"{number}.json", replace(MADE, meta=meta, rows=rows, host={"aten::add": times[0]}))
+
+    files = taken(1, 1_000), taken(2, 3_000, 500), taken(3, 8_000, 700)
+    found = opcost.calibrate(tmp_path / "all.json", merge=files)
+    assert [(row.raw, row.device_ns) for row in found.rows] == [("aten::mm", 3_000), ("aten::relu", 600)]
+    assert found.host == {"aten::add": 3_000}
+    assert found.meta == {"product": "NVIDIA H200", "torch": "2.11", "driver": "581, 582, 583"}
+    assert [meta["driver"] for meta in found.merged] == ["581", "582", "583"]
+    again = opcost.calibrate(tmp_path / "more.json", merge=[tmp_path / "all.json", files[0]])
+    assert [meta["driver"] for meta in again.merged] == ["581", "582", "583", "581"]
+    assert DOCUMENT.load(tmp_path / "more.json") == again
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (replace(MADE, device="a100"), "of 'h200' and of 'a100' cannot be merged"),
+        (replace(MADE, meta={**MADE.meta, "tf32_products": "on"}), "tf32_products None and on"),
+    ],
+)
+def test_what_differs_too_much_is_not_merged(other: Calibration, message: str, tmp_path: Path) -> None:
+    files = file_of(tmp_path / "a.json", MADE), file_of(tmp_path / "b.json", other)
+    with pytest.raises(InputError, match=message):
+        opcost.calibrate(tmp_path / "c.json", merge=files)
+    assert not (tmp_path / "c.json").exists()
+
+
+def repeating(device: str, *, device_ns: int, host_ns: int) -> Calibration:
+    """One whose repeated calls took 1 µs at the start, and these times at the end."""
+    repeats = {"mm": (1000, device_ns), "relu": (1000, device_ns), "softmax": (1000, 9000), "host": (1000, host_ns)}
+    return replace(MADE, device=device, repeats=repeats)
+
+
+@pytest.mark.parametrize(
+    ("found", "busy"),
+    [
+        (repeating("h200", device_ns=1090, host_ns=1000), False),  # one call alone may be off
+        (repeating("h200", device_ns=1110, host_ns=1000), True),
+        (repeating("cpu", device_ns=1110, host_ns=1390), False),
+        (repeating("h200", device_ns=1000, host_ns=1410), True),
+        (repeating("cpu", device_ns=1410, host_ns=1000), True),
+    ],
+)
+def test_repeated_calls_tell_whether_something_else_ran(found: Calibration, *, busy: bool, tmp_path: Path) -> None:
+    assert found.is_busy == busy
+    path = file_of(tmp_path / "c.json", found)
+    if busy:
+        with pytest.raises(InputError, match="on a busy machine: the same operators took up to"):
+            opcost.calibrate(tmp_path / "all.json", merge=[path, path])
+    else:
+        assert not opcost.calibrate(tmp_path / "all.json", merge=[path, path]).is_busy
+    accepted = replace(found, meta={**found.meta, "accepted": "busy"})
+    assert not accepted.is_busy
+
+
+def test_a_calibration_of_a_busy_machine_is_refused_with_advice(tmp_path: Path) -> None:
+    found = repeating("h200", device_ns=1500, host_ns=1000)
+    path = file_of(tmp_path / "c.json", replace(found, meta={**found.meta, "gpu_processes": "3"}))
+    with pytest.raises(InputError, match=r"up to 50% longer .*; 3 processes used the GPU") as caught:
+        opcost.predict("timm:resnet18", device="h200", calibration=path)
+    assert "--force" in caught.value.hint

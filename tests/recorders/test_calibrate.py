@@ -60,20 +60,41 @@ def test_a_product_is_described_by_its_sizes() -> None:
 
 def test_a_calibration_that_was_broken_off_goes_on_and_keeps_what_it_has(tmp_path: Path) -> None:
     path = tmp_path / "cpu.json"
-    first = opcost.calibrate(path, device="cpu", seconds=0)
-    second = opcost.calibrate(path, device="cpu", seconds=0)
+    first = opcost.calibrate(path, device="cpu", seconds=0, force=True)
+    second = opcost.calibrate(path, device="cpu", seconds=0, force=True)
     assert second.rows[: len(first.rows)] == first.rows
     assert second.position > first.position
     assert DOCUMENT.load(path) == second
 
 
+def test_the_host_is_timed_without_a_gpu_and_beside_operators(tmp_path: Path) -> None:
+    alone = opcost.calibrate(tmp_path / "host.json", host=True, seconds=0, force=True)
+    beside = opcost.calibrate(tmp_path / "cpu.json", device="cpu", seconds=0, force=True)
+    assert alone.rows == ()
+    assert set(alone.host) == set(beside.host)
+    assert min(alone.host.values()) > 0
+    # 16 modules in one another take longer than one with an operator
+    assert alone.host["modules"] > alone.host["view"]
+    assert {"cpu", "python", "torch", "made"} <= set(alone.meta)
+    assert len(alone.repeats["host"]) == 3
+
+
+def test_the_same_operators_are_timed_at_the_start_and_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "cpu.json"
+    for runs in (1, 2):
+        found = opcost.calibrate(path, device="cpu", seconds=0, force=True)
+        on_device = {name: times for name, times in found.repeats.items() if name != "host"}
+        assert len(on_device) == 3
+        assert {len(times) for times in on_device.values()} == {2 * runs}
+
+
 def test_a_file_of_another_torch_is_not_gone_on_with(tmp_path: Path) -> None:
     path = tmp_path / "cpu.json"
-    opcost.calibrate(path, device="cpu", seconds=0)
+    opcost.calibrate(path, device="cpu", seconds=0, force=True)
     text = path.read_text().replace(torch.__version__, "1.0")
     path.write_text(text)
     with pytest.raises(InputError, match="write to another file"):
-        opcost.calibrate(path, device="cpu", seconds=0)
+        opcost.calibrate(path, device="cpu", seconds=0, force=True)
     assert path.read_text() == text
 
 

@@ -51,6 +51,14 @@ class Driver:
     def nvmlDeviceGetPowerUsage(self, handle: Any, value: Any) -> int:
         return 3  # not supported
 
+    def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: Any, count: Any, found: None) -> int:
+        ctypes.cast(count, ctypes.POINTER(ctypes.c_uint))[0] = 2
+        return 7  # no room for them
+
+    def nvmlSystemGetDriverVersion(self, text: Any, length: int) -> int:
+        text.value = b"580.65"
+        return 0
+
 
 def test_clocks_come_from_the_driver_and_what_it_does_not_know_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver()
@@ -58,6 +66,7 @@ def test_clocks_come_from_the_driver_and_what_it_does_not_know_is_left_out(monke
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="12-34"))
     assert gpu_state(torch.device("cuda")) == {
         "gpu_clock_mhz": "1755", "gpu_clock_max_mhz": "1980", "gpu_memory_clock_mhz": "3201", "gpu_temperature_c": "43",
+        "gpu_processes": "2", "driver": "580.65",
     }  # fmt: skip
     assert (driver.names, driver.open) == ([b"GPU-12-34"], 0)
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from opcost.calibrating import HOST_SECONDS, SECONDS
+from opcost.calibrating import calibrate as time_operators
 from opcost.cli.flags import SOURCE, group, keywords, parameter
 from opcost.cli.flags import flags as flags_of
 from opcost.cli.models import TEXT, counting
@@ -14,7 +16,6 @@ from opcost.core.progress import working
 from opcost.core.units import format_time
 from opcost.errors import InputError
 from opcost.options import SHOWING, Profiling, Showing
-from opcost.predicting import calibrate as time_operators
 from opcost.profiles import Profile, more_for
 from opcost.recorders.registry import recorders
 from opcost.views.view import known_options
@@ -95,18 +96,31 @@ def calibrate(
     name: Annotated[str | None, parameter(
         metavar="NAME", help="Its name in the table of devices, if the product name does not match.")] = None,
     seconds: Annotated[float, parameter(
-        metavar="S", show_default=True, help="How long to time operators, about.")] = 170,
+        metavar="S", show_default=True, help="How long to time operators, about.")] = SECONDS,
+    host: Annotated[bool, parameter(
+        negative="", help=f"Only the host, in {HOST_SECONDS} seconds and without a GPU, for predict --host FILE.")] = False,
+    merge: Annotated[list[Path] | None, parameter(
+        metavar="FILE...", consume_multiple=True, negative="",
+        help="Time nothing: merge these calibrations of one device.")] = None,
+    force: Annotated[bool, parameter(
+        negative="", help="Accept times of a machine on which something else runs.")] = False,
     quiet: Annotated[bool, parameter(name=["--quiet", "-q"], help="No progress.")] = False,
 ) -> int:  # fmt: skip
-    """Time single operators on the device at hand, for opcost predict."""
+    """Time single operators on the device at hand, and its host, for opcost predict."""
     done = [(0, 0.0)]  # operators, and the share of the time that is over
+    taken = min(seconds, HOST_SECONDS) if host else seconds
 
     def what() -> str:
-        return f"timing operators ({done[-1][0]:,} so far)"
+        return "timing the host" if host else f"timing operators ({done[-1][0]:,} so far)"
 
-    with working(what, share=lambda: (done[-1][1] * seconds, seconds), quiet=quiet):
-        found = time_operators(output, device=device, name=name, seconds=seconds, progress=lambda *at: done.append(at))
+    with working(what, share=lambda: (done[-1][1] * taken, taken), quiet=quiet or bool(merge)):
+        found = time_operators(
+            output, device=device, name=name, seconds=seconds, host=host, merge=merge or (), force=force,
+            progress=lambda *at: done.append(at),
+        )  # fmt: skip
     if not quiet:
-        say(f"timed    {len(found.rows):,} operators on {found.meta['product']}")
-        say(f"written  {output}; use it with: opcost predict SOURCE --device {found.device} --calibration {output}")
+        timed = "the host" if host else f"{len(found.rows):,} operators on {found.meta['product']}"
+        say(f"merged   {len(merge)} files with {timed}" if merge else f"timed    {timed}")
+        use = f"; use it with: opcost predict SOURCE --device {found.device} --calibration {output}"
+        say(f"written  {output}{'' if host else use}")
     return 0

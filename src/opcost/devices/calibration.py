@@ -1,26 +1,33 @@
 """A calibration: what single operators took on a device, and the laws that are fitted to it once for predictions.
 
-A calibration is a JSON file with a schema, read like any file that a user names. The laws of devices that come with the package
-are `NAME.laws`, written by `python benchmarks/fit_laws.py`.
+A calibration is a JSON file with a schema, read like any file that a user names; files of one device can be merged. The laws of
+devices that come with the package are `NAME.laws`, written by `python benchmarks/fit_laws.py`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
+from os import PathLike
+from statistics import median
 from typing import Any, NamedTuple
 
 import msgspec
 
 from opcost.core import document
-from opcost.core.devices import Device
+from opcost.core.devices import HOST, Device
 from opcost.core.devices import device as find_device
 from opcost.core.document import Number
 from opcost.core.graph import Attrs, TensorSpec
 from opcost.core.rendering import ListsTuples, brief, brief_repr
 from opcost.devices.neighbours import Neighbours
+from opcost.errors import InputError
 
 SCHEMA = "opcost.calibration/1"
+
+STEADY = {"cuda": 0.1, "cpu": 0.4}
+"""Up to which spread of repeated calls nothing else ran: clocks and caches make it 1 or 2 % on a GPU, and more on a processor."""
+HOST_CALLS = "host"  # the name of all calls of the host together, among those that are repeated
 
 
 @brief_repr
@@ -48,9 +55,29 @@ class Calibration(ListsTuples):
     position: int
     """How many cases of the plan are done: an interrupted calibration resumes here."""
     rows: tuple[Measured, ...]
+    host: Mapping[str, int] = field(default_factory=dict)
+    """Nanoseconds of each call that times the host, by its name."""
+    repeats: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """The same few calls, timed at the start, again and again, and at the end: what a busy machine makes differ."""
+    merged: tuple[Mapping[str, str], ...] = ()
+    """What each of the merged files has as `meta`."""
 
     def __repr__(self) -> str:
         return brief(self, [f"{len(self.rows):,} operators timed", self.meta.get("made", "")], self.device)
+
+    @property
+    def spreads(self) -> tuple[float, float]:
+        """By how much the slowest of repeated calls is above the fastest: the median of those on the device, and the host's."""
+        found = {name: max(times) / max(1, min(times)) - 1 for name, times in self.repeats.items() if times}
+        host = found.pop(HOST_CALLS, 0.0)
+        return median(found.values()) if found else 0.0, host
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something else ran beside the calibration, and `force` was not given."""
+        device, host = self.spreads
+        steady = device <= STEADY["cpu" if self.device == HOST else "cuda"] and host <= STEADY["cpu"]
+        return not steady and self.meta.get("accepted") != "busy"
 
 
 _TEXTS = ("kind", "raw")
@@ -69,6 +96,9 @@ class _CalibrationFile(msgspec.Struct, kw_only=True):
     specs: list[document.SpecRecord]
     attrs: list[dict[str, Any]]
     rows: _Rows
+    host: dict[str, Number] = {}
+    repeats: dict[str, list[Number]] = {}
+    merged: list[dict[str, str]] = []
 
 
 def _record(calibration: Calibration) -> _CalibrationFile:
@@ -78,19 +108,81 @@ def _record(calibration: Calibration) -> _CalibrationFile:
     return _CalibrationFile(
         schema=SCHEMA, device=calibration.device, meta=dict(calibration.meta), position=calibration.position,
         texts=tables.texts.entries, specs=tables.specs.entries, attrs=tables.attrs.entries, rows=_Rows(**columns),
+        host=dict(calibration.host), repeats={name: list(times) for name, times in calibration.repeats.items()},
+        merged=[dict(meta) for meta in calibration.merged],
     )  # fmt: skip
 
 
 def _read(file: _CalibrationFile) -> Calibration:
     columns = document.read_columns(file, _TEXTS)
     rows = map(Measured, *(columns[name] for name in Measured._fields))
-    return Calibration(device=file.device, meta=file.meta, position=file.position, rows=tuple(rows))
+    return Calibration(
+        device=file.device, meta=file.meta, position=file.position, rows=tuple(rows), host=file.host,
+        repeats={name: tuple(times) for name, times in file.repeats.items()}, merged=tuple(file.merged),
+    )  # fmt: skip
 
 
 DOCUMENT = document.Document(
     noun="calibration", schema=SCHEMA, again="opcost calibrate -o FILE", form=_CalibrationFile, read=_read, write=_record
 )  # fmt: skip
 dumps = DOCUMENT.dumps
+
+
+def refuse_busy(found: Calibration, path: str | PathLike[str]) -> None:
+    """Raise if something else ran beside the calibration in this file."""
+    if found.is_busy:
+        processes = found.meta.get("gpu_processes", "1")
+        beside = "" if processes in ("0", "1") else f"; {processes} processes used the GPU"
+        raise InputError(
+            f"the calibration {str(path)!r} was made on a busy machine: the same operators took up to {max(found.spreads):.0%} "
+            f"longer at one time than at another{beside}",
+            hint="make it again, to a new file, when nothing else runs; opcost calibrate --force accepts it as it is",
+        )
+
+
+# -- several calibrations of one device as one ---------------------------------------------------------------------------
+
+SWITCHES = ("tf32_convolutions", "tf32_products", "threads")
+"""What makes times of one device incomparable."""
+
+
+def merge(found: Sequence[Calibration]) -> Calibration:
+    """Calibrations of one device as one: of what several timed, the median; where their `meta` differ, all of it."""
+    first = found[0]
+    for other in found[1:]:
+        if other.device != first.device:
+            raise InputError(
+                f"calibrations of {first.device!r} and of {other.device!r} cannot be merged",
+                hint="merge those of one device",
+            )
+        for switch in SWITCHES:
+            if other.meta.get(switch) != first.meta.get(switch):
+                values = f"{first.meta.get(switch)} and {other.meta.get(switch)}"
+                hint = "make them again with the same setting"
+                raise InputError(f"calibrations with {switch} {values} cannot be merged", hint=hint)
+    every: dict[Any, list[Measured]] = {}
+    for row in (row for each in found for row in each.rows):
+        every.setdefault((row.kind, row.raw, repr(sorted(row.attrs.items())), row.ins, row.outs), []).append(row)
+    names = dict.fromkeys(name for each in found for name in each.host)
+    sources = tuple(meta for each in found for meta in each.merged or (each.meta,))
+    return replace(
+        first,
+        meta={
+            name: ", ".join(dict.fromkeys(meta[name] for meta in sources if name in meta))
+            for name in dict.fromkeys(name for meta in sources for name in meta)
+        },
+        position=max(each.position for each in found),
+        rows=tuple(_middle(rows) for rows in every.values()),
+        host={name: round(median(each.host[name] for each in found if name in each.host)) for name in names},
+        repeats={},
+        merged=sources,
+    )
+
+
+def _middle(rows: Sequence[Measured]) -> Measured:
+    """One row with the median times of several of the same operator."""
+    times = {name: round(median(getattr(row, name) for row in rows)) for name in ("device_ns", "host_ns", "workspace")}
+    return rows[0]._replace(**times)
 
 
 # -- the laws that were fitted to a calibration: what a prediction needs, without the operators that were timed ----------

@@ -1,6 +1,7 @@
 """A calibration: operators of the sizes that models have, timed one by one on a device until the time is up.
 
-`cases` and `memory_families` draw the cases, `plan` orders them without an end, and `run` times them.
+`cases` and `memory_families` draw the cases, `plan` orders them without an end, and `run` times them. Between them it times the
+same few again, which take as long each time if nothing else runs.
 """
 
 import platform
@@ -21,6 +22,7 @@ from opcost.frontends.options import CountOptions
 from opcost.frontends.torch import FRONTEND
 from opcost.recorders.calibration.cases import Case, CaseTensor, Draw, Family
 from opcost.recorders.calibration.memory_families import SHARES
+from opcost.recorders.measure import host_conditions
 from opcost.recorders.torch.record import gpu_state
 
 DTYPES = {"cuda": (torch.bfloat16, torch.float32), "cpu": (torch.float32,)}  # what models run in on such a device
@@ -161,10 +163,30 @@ def _timed_on_host(case: Case, device: torch.device) -> Timed:
 
 # -- the calibration
 
+REPEATED_EVERY = 40  # seconds between two times of the same operators
+
+
+def repeated(device: torch.device) -> tuple[Case, ...]:
+    """The operators that are timed again and again: one bound by compute, one by memory, one by both in turn."""
+    size = 2048 if device.type == "cuda" else 256
+    square = CaseTensor((size, size), torch.float32)
+    return (
+        Case("mm", (square, square), torch.mm),
+        Case("relu", (square,), torch.relu),
+        Case("softmax", (square,), partial(torch.softmax, dim=-1)),
+    )
+
+
 Keep = Callable[[int, Measured], None]  # takes what was measured, and how many cases of the plan are done with it
 
 
-def run(device: torch.device, seconds: float, done: int, keep: Keep, shares: Mapping[Family, int] = SHARES) -> None:
+Again = Callable[[str, int], None]  # takes the name and the time of an operator that is timed again
+
+
+def run(
+    device: torch.device, seconds: float, done: int, keep: Keep, again: Again = lambda _name, _taken: None,
+    shares: Mapping[Family, int] = SHARES,
+) -> None:  # fmt: skip
     """Time cases from the first that is not done, and pass each to `keep`, for about this many seconds."""
     on_cuda = device.type == "cuda"
     clock: Callable[[Case], Timed] = partial(_timed_on_host, device=device)
@@ -172,16 +194,26 @@ def run(device: torch.device, seconds: float, done: int, keep: Keep, shares: Map
         clock = partial(timed_on_cuda, device=device, stream=torch.cuda.Stream(device))
     cases = plan(DTYPES[device.type], GPU if on_cuda else PROCESSOR, shares)
     end = time.monotonic() + seconds
+    due = 0.0
+
+    def repeat() -> None:
+        for case in repeated(device):
+            again(case.name, clock(case)[0])
+
     cudnn = torch.backends.cudnn
     fastest = {"benchmark": True, "deterministic": False, "allow_tf32": cudnn.allow_tf32}
     with cudnn.flags(enabled=cudnn.enabled, **fastest), torch.no_grad():
         for number, case in enumerate(islice(cases, done, None), done + 1):
+            if time.monotonic() >= due:
+                repeat()
+                due = time.monotonic() + REPEATED_EVERY
             found = describe(case)
             if found is not None:
                 op, ins, outs = found
                 keep(number, Measured(op.kind, op.raw, op.attrs, ins, outs, *clock(case)))
             if time.monotonic() >= end:
-                return
+                break
+        repeat()
 
 
 def device_of(name: str | None) -> torch.device:
@@ -196,11 +228,13 @@ def device_of(name: str | None) -> torch.device:
 
 
 def machine(device: torch.device) -> dict[str, str]:
-    """What the times depend on: the product, versions, clocks, switches."""
-    found = {"torch": torch.__version__, "cudnn_benchmark": "on"}
+    """What the times depend on: the product, the host, versions, clocks, switches."""
+    own = host_conditions()
+    found: dict[str, str] = {name: own[name] for name in ("cpu", "python", "opcost") if name in own}
+    found |= {"torch": torch.__version__, "cudnn_benchmark": "on"}
     found["tf32_convolutions"] = "on" if torch.backends.cudnn.allow_tf32 else "off"
     found["tf32_products"] = "off" if torch.get_float32_matmul_precision() == "highest" else "on"
     if device.type == "cpu":
-        return {"product": platform.processor() or platform.machine(), "threads": str(torch.get_num_threads()), **found}
+        return {"product": own.get("cpu") or platform.machine(), "threads": str(torch.get_num_threads()), **found}
     found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
     return {"product": torch.cuda.get_device_name(device), **found, **gpu_state(device)}

@@ -344,6 +344,14 @@ def gpu_state(device: torch.device) -> dict[str, str]:
         return found
 
 
+def _processes(library: ctypes.CDLL, handle: ctypes.c_void_p) -> int | None:
+    """How many processes, this one included, compute on the device."""
+    ask = getattr(library, "nvmlDeviceGetComputeRunningProcesses_v3", None)  # not in old drivers
+    count = ctypes.c_uint()
+    too_few = 7  # the number is given all the same where there is no room for what each process is
+    return count.value if ask is not None and ask(handle, ctypes.byref(count), None) in (0, too_few) else None
+
+
 def _by_nvml(device: torch.device) -> dict[str, str]:
     library = ctypes.CDLL("libnvidia-ml.so.1")
     if library.nvmlInit_v2() != 0:
@@ -360,13 +368,17 @@ def _by_nvml(device: torch.device) -> dict[str, str]:
             return value.value if function(handle, *which, ctypes.byref(value)) == 0 else None
 
         milliwatts = ask(library.nvmlDeviceGetPowerUsage)
-        found = {
+        driver = ctypes.create_string_buffer(96)
+        found: dict[str, int | str | None] = {
             "gpu_clock_mhz": ask(library.nvmlDeviceGetClockInfo, _SM),
             "gpu_clock_max_mhz": ask(library.nvmlDeviceGetMaxClockInfo, _SM),
             "gpu_memory_clock_mhz": ask(library.nvmlDeviceGetClockInfo, _MEMORY),
             "gpu_temperature_c": ask(library.nvmlDeviceGetTemperature, _TEMPERATURE),
             "gpu_power_w": None if milliwatts is None else round(milliwatts / 1000),
+            "gpu_processes": _processes(library, handle),
         }
+        if library.nvmlSystemGetDriverVersion(driver, len(driver)) == 0:
+            found["driver"] = driver.value.decode("ascii", "replace")
     finally:
         library.nvmlShutdown()
     return {name: str(value) for name, value in found.items() if value is not None}

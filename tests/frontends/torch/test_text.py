@@ -10,6 +10,7 @@ from sampling import chosen
 
 import opcost
 from opcost.errors import InputError
+from opcost.frontends.torch.recording.run import ModelRun
 from opcost.frontends.zoo import declare_torchvision_operators
 
 declare_torchvision_operators()
@@ -114,6 +115,28 @@ def test_a_cache_in_another_type_is_reported_in_it_and_the_operators_are_not() -
     assert cache_bytes(small) == (101 * each // 2, each // 2)
     assert own.totals == other.totals
     assert [note.code for note in other.notes] == ["cache-type"]
+
+
+@pytest.mark.parametrize("dtype", [None, "bf16"])
+def test_several_steps_find_out_once_what_goes_into_the_cache(
+    dtype: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = llama()
+    runs = []
+    run = ModelRun.__call__
+
+    def noted(self: ModelRun, args: Any, kwargs: Any, names: Any) -> Any:
+        runs.append(tuple(kwargs["input_ids"].shape))
+        return run(self, args, kwargs, names)
+
+    monkeypatch.setattr(ModelRun, "__call__", noted)
+    found = [opcost.count(model, decode=1, cache=tokens, dtype=dtype).meta["cache_bytes"] for tokens in (100, 200)]
+    assert runs == [(1, 2), (1, 1), (1, 1)]  # two tokens into an empty cache, then the two steps
+    # In another type the cache is another, and found out anew.
+    other = opcost.count(model, decode=1, cache=100, dtype="fp16" if dtype else "bf16").meta["cache_bytes"]
+    assert runs[3:] == runs[:2]
+    sizes = [2 * LAYERS * KV_HEADS * HEAD * tokens for tokens in (101, 201)]
+    assert list(map(int, [*found, other])) == [size * (2 if dtype else 4) for size in sizes] + [2 * sizes[0]]
 
 
 def test_a_static_cache_takes_its_full_length_from_the_start_and_attention_looks_at_all_of_it() -> None:

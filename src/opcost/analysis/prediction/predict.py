@@ -9,7 +9,7 @@ from opcost.analysis.part import check_keys, label, parts_of, usual_side
 from opcost.analysis.prediction.fusion import merged
 from opcost.analysis.prediction.lengths import StepRange
 from opcost.analysis.prediction.speeds import OperatorTime, Speeds
-from opcost.analysis.prediction.work import work_of
+from opcost.analysis.prediction.work import Work, work_of
 from opcost.core.devices import HOST
 from opcost.core.graph import ZERO, Cost, Note
 from opcost.core.profile import Profile, ProfileRow
@@ -186,11 +186,16 @@ def _timed(rows: Iterable[Row], speeds: Speeds) -> Iterable[tuple[Row, OperatorT
     """Every operator that runs, with its time; an optimizer's are started once for all parameters, not once for each."""
     update: dict[tuple[str, str], list[tuple[Row, int]]] = {}
     one_by_one = speeds.device.name == HOST
+    # Equal operators share attributes, tensors' sizes and costs. The row is kept, so that the identities remain theirs.
+    known: dict[object, tuple[Work, Row]] = {}
     for row in rows:
         op = row.op
         if op.kind == "view" or not op.repeat:
             continue
-        work = work_of(op.kind, op.raw, op.attrs, row.ins, row.outs, row.cost)
+        key = (op.kind, op.raw, id(op.attrs), id(row.cost), len(row.ins), *map(id, row.ins), *map(id, row.outs))
+        if key not in known:
+            known[key] = work_of(op.kind, op.raw, op.attrs, row.ins, row.outs, row.cost), row
+        work, _ = known[key]
         if op.phase != "update" or one_by_one or op.raw.rpartition("::")[2] in _ONE_EACH:
             yield row, speeds.time(work)
         elif op.kind != "create" or op.raw.endswith("_"):

@@ -41,13 +41,14 @@ class Workspaces:
 
     def __init__(self, near: Mapping[tuple[str, str], Neighbours]) -> None:
         self._near = near
+        self._kinds = {family.split()[0] for family, _ in near}  # families of all but products begin with it
         self._known: dict[Work, int] = {}
 
     def of(self, row: Row) -> int:
         """Bytes that an operator takes while it runs."""
         if row.op.raw == SAFE_SOFTMAX:
             return sum(spec.numel for spec in row.ins[:1] if spec.known)
-        if row.op.kind == "view":
+        if row.op.kind not in self._kinds:
             return 0
         work = work_of(row.op.kind, row.op.raw, row.op.attrs, row.ins, row.outs, row.cost)
         if row.op.kind == "conv":

@@ -259,7 +259,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     def run_once(given: dict[str, Any]) -> None:  # for what the model does to its arguments
         _Count(model, CountOptions(precision=options.precision, real=False), real=False).ran(Inputs((), given))
 
-    passes = CachedText(model, options, run_once) if any(options.text) else None
+    passes = CachedText(model, count.given, options, run_once) if any(options.text) else None
     if passes is None:
         inputs = make_inputs(model, options, partial(shapes_returned, real=options.real))
     else:

@@ -39,7 +39,7 @@ _CacheCall = tuple[str, tuple[Any, ...], dict[str, Any]]
 class CachedText:
     """The passes of one language model over a batch of texts."""
 
-    def __init__(self, model: nn.Module, options: CountOptions, run: Run) -> None:
+    def __init__(self, model: nn.Module, given: nn.Module, options: CountOptions, run: Run) -> None:
         for name in ("inputs", "shapes"):
             if getattr(options, name) is not None:
                 raise InputError(f"prefill or decode was requested, and {name} were given too", hint="give one of them")
@@ -59,6 +59,8 @@ class CachedText:
             fault = f"{kind} reads one text and writes another; prefill and decode are those of models of a single text"
             raise InputError(fault, hint="count it on inputs of your own")
         self.model, self.names, self.config = model, names, config
+        # `model` may be a copy in another element type, made for this count alone.
+        self._seen = _seen.setdefault(given, {})
         self.batch, self.static = options.sizes.batch or 1, options.text.static
         self._autocast = options.precision.autocast
         self._cache_name, self._run = cache, run
@@ -95,10 +97,9 @@ class CachedText:
     def filled(self, tokens: int) -> Any:
         """A cache of some tokens, without data."""
         cache = self._empty()
-        known = _seen.setdefault(self.model, {})
-        if self._key() not in known:
+        if self._key() not in self._seen:
             self._run(self._given(_FEW, self._watched()))
-        for method, args, kwargs in known[self._key()]:
+        for method, args, kwargs in self._seen[self._key()]:
             made = partial(_made, tokens=tokens if method in _WITH_TOKENS else None)
             getattr(cache, method)(*map(made, args), **{name: made(value) for name, value in kwargs.items()})
         for layer in cache.layers:
@@ -121,7 +122,8 @@ class CachedText:
         return StaticCache(config=self.config, max_cache_len=self.static)
 
     def _key(self) -> tuple[Any, ...]:
-        return (self.config.to_json_string(), self.batch, self.static is not None, self._autocast)
+        dtype = next((tensor.dtype for tensor in self.model.parameters() if tensor.is_floating_point()), None)
+        return (self.config.to_json_string(), self.batch, self.static is not None, self._autocast, dtype)
 
     def _watched(self) -> Any:
         """An empty cache that records its calls."""
@@ -131,7 +133,7 @@ class CachedText:
         watching = {name: _noting(getattr(kind, name), calls) for name in _WATCHED if hasattr(kind, name)}
         # With the module of transformers' class it is restored after the run, as nothing of opcost's own is.
         cache.__class__ = type(kind.__name__, (kind,), {**watching, "__module__": kind.__module__})
-        _seen.setdefault(self.model, {})[self._key()] = calls
+        self._seen[self._key()] = calls
         return cache
 
 

@@ -88,9 +88,11 @@ class Costing(OfModel, total=False):
     precision: Annotated[str | Precision | None, Option(
         "float32, bfloat16 or float16 for model and inputs, or forward under autocast: bf16-mixed, fp16-mixed.",
         PRECISION, "NAME", typed=str)]
+    channels_last: Annotated[bool, Option(
+        "Images and weights of convolutions in the memory format channels_last.", PRECISION, default=False)]
     optimizer: Annotated[bool | str | Callable[[Any], Any] | None, Option(
         "Add the backward pass and one update by an optimizer of torch.optim, by default sgd; adamw8bit and similar "
-        "names keep their state in eight bits.", STEP, "[NAME]", typed=str)]
+        "names keep their state in eight bits, adamw_fused updates in fused kernels.", STEP, "[NAME]", typed=str)]
     checkpoint: Annotated[str | Sequence[str], Option(
         "Recompute the activations of modules whose path ends as 'blocks.*', or is '.blocks.*', instead of keeping them. "
         "May be repeated.", STEP, "PATTERN", default=(), typed=tuple[str, ...])]
@@ -131,10 +133,15 @@ class OnDevice(TypedDict, total=False):
         DEVICE)]
 
 
-class Predicting(Costing, OnDevice, total=False):
-    """Options of `opcost.predict`."""
+class Advising(Costing, OnDevice, total=False):
+    """Options of `opcost.advise`."""
 
     device: Annotated[str, Option("Device to predict for: h200, h100, a100, ...", DEVICE, "NAME", default="h200")]
+
+
+class Predicting(Advising, total=False):
+    """Options of `opcost.predict`."""
+
     generate: Annotated[int | None, Option("After --prefill, generate N tokens one by one.", TEXT, metavar="N")]
     engine: Annotated[Engine, Option(
         "What runs the language model: transformers, or a serving engine with a paged cache and its own kernels.", TEXT,

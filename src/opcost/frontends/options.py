@@ -106,6 +106,8 @@ class CountOptions(InputOptions):
     """True for SGD, the name of a class in `torch.optim` (or `AdamW8bit`), or a function of the parameters that makes one."""
     step: Step = field(default_factory=Step)
     tuning: Tuning = field(default_factory=Tuning)
+    channels_last: bool = False
+    """Images and weights of convolutions are stored with their channels last."""
     real: bool | None = None
     """Run the model on its own weights instead of without data; None: where it needs values that only they have."""
     remake: Callable[[], Any] | None = None
@@ -127,7 +129,8 @@ class CountOptions(InputOptions):
     @property
     def needs_a_run(self) -> str:
         """An option with which no file can be counted; empty where there is none."""
-        given = ("mixed precision" if self.precision.autocast else "", *self.step.given, *self.tuning.described)
+        mixed = "mixed precision" if self.precision.autocast else ""
+        given = (mixed, "channels_last" if self.channels_last else "", *self.step.given, *self.tuning.described)
         return next(filter(None, given), "")
 
 

@@ -34,6 +34,9 @@ RANDOM_WEIGHTS = frozenset({"use_pretrained_backbone"})
 LOADS = frozenset({"checkpoint_path", "pretrained", "pretrained_backbone", "weights", "weights_backbone"})
 """What is loaded, as the argument of a function that makes a model."""
 
+ATTENTION = "attn_implementation"  # an argument of the class, and no entry of the configuration
+ATTENTIONS = ("sdpa", "eager")  # any other loads a library, or code from the hub
+
 _ARGUMENTS = re.compile(r"(kwargs|args|arguments)$")
 _ELSEWHERE = re.compile(r"\s*(hf[-_]hub|local[-_]dir):", re.IGNORECASE)
 _IMPLEMENTATION = re.compile(r"(attn|attention|experts)_implementation(_internal)?$")
@@ -168,7 +171,7 @@ def torchvision(name: str, settings: Settings) -> Maker:
 def huggingface(name: str, settings: Settings) -> Maker:
     """The architecture that a config.json names, a local one or that of `org/name` in the cache of Hugging Face.
 
-    Settings replace its entries, `text_config.hidden_size` nested ones.
+    Settings replace its entries, `text_config.hidden_size` nested ones; `attn_implementation` is sdpa or eager.
     """
     path = Path(name)
     path = path / "config.json" if path.is_dir() else path
@@ -189,15 +192,18 @@ def huggingface(name: str, settings: Settings) -> Maker:
     known = library.CONFIG_MAPPING
     if kind not in known:
         raise UnknownName("model_type", kind, known, hint=f"it is in {path}")
+    made = {key: value for key, value in settings.items() if key == ATTENTION}
+    if any(value not in ATTENTIONS for value in made.values()):
+        raise UnknownName(ATTENTION, str(made[ATTENTION]), ATTENTIONS)
     try:
         with offline(f"hf:{path}"):
             entries = without_loads(entries, str(path))
             config = library.AutoConfig.for_model(**entries)
-            if settings:
-                for key, value in settings.items():
-                    _replace(entries, config, key, value)
+            if others := settings.keys() - made:
+                for key in others:
+                    _replace(entries, config, key, settings[key])
                 config = library.AutoConfig.for_model(**without_loads(entries, str(path)))
-            return partial(_architecture(library, config, path)._from_config, config)
+            return partial(_architecture(library, config, path)._from_config, config, **made)
     except OpcostError:
         raise
     except Exception as exc:  # whatever transformers raises about a configuration

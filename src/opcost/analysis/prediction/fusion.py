@@ -36,7 +36,8 @@ def merged(rows: Iterable[Row], results: Collection[int]) -> list[Row]:
         if op.kind == "view":
             same.update(dict.fromkeys(op.outputs, ins[0]) if ins else {})
             continue
-        simple = op.kind in MERGED and op.repeat > 0
+        # The update of an optimizer runs after the compiled model, as it is.
+        simple = op.kind in MERGED and op.repeat > 0 and op.phase != "update"
         extent = max((spec.numel for spec in (*row.ins, *row.outs) if spec.known), default=0)
         makers = {maker[value].number: maker[value] for value in ins if value in maker}
         # It is merged into the last group that it reads of, if that loops over as many elements.

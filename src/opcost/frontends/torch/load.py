@@ -25,6 +25,7 @@ from opcost.frontends.torch.models import is_exported
 from opcost.frontends.torch.models.inputs import (
     as_dtype,
     attempts_of,
+    each_float,
     from_defaults,
     in_type,
     input_names,
@@ -34,7 +35,13 @@ from opcost.frontends.torch.models.inputs import (
 from opcost.frontends.torch.models.text import CachedText, with_cache
 from opcost.frontends.torch.models.tuning import note_of_adapters, tuned
 from opcost.frontends.torch.models.unwrap import by_position, type_name, unwrap
-from opcost.frontends.torch.models.weights import countable_model, is_uninitialized, retyped
+from opcost.frontends.torch.models.weights import (
+    channels_last,
+    countable_model,
+    is_uninitialized,
+    retyped,
+    with_channels_last,
+)
 from opcost.frontends.torch.recording.device_rules import as_on_a_gpu, autocast_as
 from opcost.frontends.torch.recording.environment import no_surrounding_modes
 from opcost.frontends.torch.recording.recorder import DatalessRecorder, RealRecorder
@@ -122,6 +129,7 @@ class _Count:
         self.given, self.options, self.real = given, options, real
         self.device = device_of(given)
         model = given if options.dtype is None else retyped(given, as_dtype(options.dtype), real=real)
+        model = with_channels_last(model) if options.channels_last else model
         self.model = tuned(model, options.tuning, real=real)
 
     def with_first_that_fits(self, inputs: Inputs) -> Graph:
@@ -267,7 +275,10 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     if is_exported(source):
         args, kwargs = by_position(source, inputs.args, inputs.kwargs)
         inputs = inputs._replace(args=args, kwargs=kwargs)
-    graph = count.with_first_that_fits(in_type(inputs, options.precision.dtype))
+    inputs = in_type(inputs, options.precision.dtype)
+    if options.channels_last:
+        inputs = each_float(inputs, channels_last)
+    graph = count.with_first_that_fits(inputs)
     if passes is not None:
         graph = with_cache(graph, options.text, passes)
     notes, meta = graph.notes, graph.meta

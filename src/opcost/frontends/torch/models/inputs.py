@@ -1,7 +1,7 @@
 """Inputs for a model: the user's own, made from shapes, or the defaults of the model or its library."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -80,12 +80,17 @@ def in_type(inputs: Inputs, wanted: Any) -> Inputs:
     """The same inputs with their floats in this type, or as they are."""
     if (dtype := as_dtype(wanted)) is None:
         return inputs
+    return each_float(inputs, lambda tensor: tensor.detach().to(dtype))
 
-    def cast(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.detach().to(dtype).requires_grad_(tensor.requires_grad) if tensor.is_floating_point() else tensor
 
-    args, kwargs = map_tensors((inputs.args, inputs.kwargs), cast)
-    return inputs._replace(args=args, kwargs=kwargs, others=tuple(in_type(other, dtype) for other in inputs.others))
+def each_float(inputs: Inputs, changed: Callable[[torch.Tensor], torch.Tensor]) -> Inputs:
+    """The same inputs with each tensor of floats changed."""
+
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        return changed(tensor).requires_grad_(tensor.requires_grad) if tensor.is_floating_point() else tensor
+
+    args, kwargs = map_tensors((inputs.args, inputs.kwargs), change)
+    return inputs._replace(args=args, kwargs=kwargs, others=tuple(each_float(each, changed) for each in inputs.others))
 
 
 def _check_fit(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

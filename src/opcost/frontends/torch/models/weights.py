@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
@@ -125,17 +125,36 @@ def retyped(model: nn.Module, dtype: torch.dtype, *, real: bool) -> nn.Module:
     if not dtype.is_floating_point:
         fault = f"a model cannot compute in {str(dtype).removeprefix('torch.')}"
         raise InputError(fault, hint="give a floating type: bf16")
+
+    def typed(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.dtype.is_floating_point:
+            return tensor.detach()
+        return tensor.detach().to(dtype) if real else torch.empty_like(tensor, dtype=dtype, device="meta")
+
+    return _with_tensors(model, typed, "in another type", "make the model in that type")
+
+
+def channels_last(tensor: torch.Tensor) -> torch.Tensor:
+    """The same image or weight of a convolution with its channels last in memory; other tensors as they are."""
+    images = tensor.dim() == len("NCHW") and tensor.is_floating_point()
+    return tensor.detach().contiguous(memory_format=torch.channels_last) if images else tensor.detach()
+
+
+def with_channels_last(model: nn.Module) -> nn.Module:
+    """A copy whose weights of convolutions have their channels last in memory."""
+    return _with_tensors(model, channels_last, "with channels last", "give it in that format")
+
+
+def _with_tensors(model: nn.Module, changed: Callable[[torch.Tensor], torch.Tensor], how: str, hint: str) -> nn.Module:
+    """A copy with each parameter and buffer changed, those that share memory by one name too."""
     memo: dict[int, Any] = {}
     for tensor in (*model.parameters(), *model.buffers()):
-        if id(tensor) in memo:
-            continue
-        wanted = dtype if tensor.dtype.is_floating_point else tensor.dtype
-        keeps = real or not tensor.dtype.is_floating_point
-        made = tensor.detach().to(wanted) if keeps else torch.empty_like(tensor, dtype=wanted, device="meta")
-        if isinstance(tensor, nn.Parameter):
-            made = nn.Parameter(made, requires_grad=tensor.requires_grad and wanted.is_floating_point)
-        memo[id(tensor)] = made
-    return copied(model, memo, "in another type", "make the model in that type")
+        if id(tensor) not in memo:
+            made = changed(tensor)
+            if isinstance(tensor, nn.Parameter):
+                made = nn.Parameter(made, requires_grad=tensor.requires_grad and made.is_floating_point())
+            memo[id(tensor)] = made
+    return copied(model, memo, how, hint)
 
 
 def copied(model: nn.Module, memo: dict[int, Any], how: str, hint: str) -> nn.Module:

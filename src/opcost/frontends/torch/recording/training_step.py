@@ -347,18 +347,23 @@ def optimizer_of(wanted: Any, *, together: bool) -> Make | None:
         return None
     if callable(wanted):
         return wanted  # type: ignore[no-any-return]
-    name = "SGD" if wanted is True else str(wanted)
+    name, _, fused = ("SGD" if wanted is True else str(wanted)).partition("_")
     known = {cls.lower(): cls for cls in torch.optim.__dict__ if isinstance(torch.optim.__dict__[cls], type)}
     known.pop("optimizer", None)
     known |= {cls.lower(): cls for cls in EIGHT_BIT}
-    if (found := known.get(name.lower())) is None:
-        raise UnknownName("optimizer", name, known.values())
+    found = known.get(name.lower())
+    if found is None or fused.lower() not in ("", "fused"):
+        raise UnknownName("optimizer", str(wanted), known.values())
     if found == "LBFGS":
         fault = "LBFGS runs the model again and again in one step, as often as the loss demands"
         raise InputError(fault, hint="record a step of your own: with opcost.recording() as r: optimizer.step(closure)")
     if found in EIGHT_BIT:
         return partial(EightBit, name=found)
     made: Callable[..., Any] = getattr(torch.optim, found)
+    if fused:
+        if "fused" not in signature(made).parameters:
+            raise InputError(f"{found} has no fused kernel", hint="AdamW, Adam, SGD and Adagrad have: adamw_fused")
+        return partial(made, fused=True)
     if together and "foreach" in signature(made).parameters:
         return partial(made, foreach=True)
     return made

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from opcost.version import __version__
 
 if TYPE_CHECKING:
+    from opcost.advising import advise
     from opcost.analysis.query import query
     from opcost.api import analyze, count, load_report, profile, read_profile, recording, scan
     from opcost.comparing import check, compare
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from opcost.viewing import view
 
 _HOMES = {
-    "analysis.query": "query", "api": "analyze count load_report profile read_profile recording scan",
+    "advising": "advise", "analysis.query": "query", "api": "analyze count load_report profile read_profile recording scan",
     "compat.visualizing": "visualize", "comparing": "check compare", "compiling": "compiled",
     "core.graph": "Cost Graph Op TensorSpec",
     "core.option": "Step Text", "core.report": "Report Row Stats",
@@ -40,8 +41,9 @@ _HOMES = {
 
 __all__ = [
     "Comparison", "Cost", "Fit", "Graph", "Op", "OpView", "OpcostError", "Prediction", "Profile", "Recomputation",
-    "Report", "Row", "Scan", "Stats", "Step", "StepMeter", "Sweep", "TensorSpec", "Text", "Verdict", "__version__", "analyze",
-    "calibrate", "check", "compare", "compiled", "count", "doctor", "fit", "load_report", "measure", "mfu", "predict", "profile",
+    "Report", "Row", "Scan", "Stats", "Step", "StepMeter", "Sweep", "TensorSpec", "Text", "Verdict", "__version__", "advise",
+    "analyze", "calibrate", "check", "compare", "compiled", "count", "doctor", "fit", "load_report", "measure", "mfu", "predict",
+    "profile",
     "query", "read_profile", "recording", "rules", "scan", "sweep", "view", "visualize",
 ]  # fmt: skip
 

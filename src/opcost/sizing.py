@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from opcost.core.graph import Memory
 from opcost.core.limits import QUANTITIES, amounts_of
 from opcost.core.option import Lora, changed, filled, plain, takes
 from opcost.core.progress import Rounds, sharing
-from opcost.core.report import ModuleCost, Report
+from opcost.core.report import Report
 from opcost.core.results import Advice, Counted, Fit, Point, Recomputation, Sweep
 from opcost.core.units import format_bytes, parse_bytes
 from opcost.errors import BudgetExceeded, ForwardError, InputError
@@ -27,6 +26,7 @@ from opcost.options import Counting, Fitting, Sweeping
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from opcost.analysis.changes import Change
     from opcost.analysis.growth import Sample
 
 USUAL_COUNTS = 5  # counts of a usual search, for progress: three for a limit, a dozen for an allocator
@@ -58,12 +58,12 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit | Re
     counting["inputs"] = inputs
     size = counting.pop(vary, None) if vary in OPTIONS else None
     done = Rounds(USUAL_COUNTS)
-    with _model(source, counting) as (model, label), sharing(done.share):
+    with model_of(source, counting) as (model, label), sharing(done.share):
         counts = _Counts(model, counting, vary, limit, done, label)
         if size is not None:
             return _made_to_fit(counts, size, device_name, options)
         lowest = counts.lowest()
-        done.rounds = 1 + (len([*counts.others()]) if given.advise else 0)
+        done.rounds = 1 + (len(counts.others()) if given.advise else 0)
         first = counts.found[lowest]
         if not counts.fits(lowest):
             hint = _way_out(counts, lowest) if given.advise else ""
@@ -84,7 +84,7 @@ def fit(source: Any, inputs: Any = None, **options: Unpack[Fitting]) -> Fit | Re
             source=counts.source, vary=vary, largest=answer.largest, inputs=counts.inputs[answer.largest],
             peak_bytes=at.peak_bytes, next_peak_bytes=peaks.get(answer.following),
             reserved_bytes=counts.reserved(answer.largest), next_reserved_bytes=counts.reserved(answer.following),
-            limit_bytes=limit, device=device_name, options=_described(options), parts=at.parts,
+            limit_bytes=limit, device=device_name, options=described(options), parts=at.parts,
             counted=tuple(Counted(size, peaks.get(size), fits=counts.fits(size)) for size in tried),
             advice=_advice(counts, answer.largest) if given.advise else (),
             notes=tuple(_notes(counts, lowest, answer.following)),
@@ -115,7 +115,7 @@ def _made_to_fit(counts: _Counts, size: int, device_name: str, options: Mapping[
     return Recomputation(
         source=counts.source, vary=given.vary, size=size, inputs=report.run_on, checkpoint=after.patterns,
         modules=after.modules, before=before.cost, after=after.cost, limit_bytes=counts.limit, device=device_name,
-        options=_described(others), parts=report.known_memory().parts, notes=tuple(search.notes),
+        options=described(others), parts=report.known_memory().parts, notes=tuple(search.notes),
     )  # fmt: skip
 
 
@@ -152,7 +152,7 @@ def _limit(memory: str | int | None, device: str | None) -> tuple[int, str]:
 
 
 @contextmanager
-def _model(source: Any, counting: dict[str, Any]) -> Iterator[tuple[Any, str]]:
+def model_of(source: Any, counting: dict[str, Any]) -> Iterator[tuple[Any, str]]:
     """The model, made once, and what a string called it; `counting` is left with the options of every count of it."""
     given = filled(Counting, counting)
     training = bool(given.backward or given.optimizer)
@@ -174,8 +174,7 @@ class _Counts:
     limit: int
     done: Rounds
     source: str = ""
-    modules: tuple[ModuleCost, ...] = ()
-    halved: bool = False  # no parameter has more than two bytes for an element
+    report: Report | None = None  # of the last count
     found: dict[int, Memory] = field(default_factory=dict)
     inputs: dict[int, str] = field(default_factory=dict)
     samples: dict[int, Sample] = field(default_factory=dict)
@@ -203,10 +202,7 @@ class _Counts:
         from opcost.devices.allocator import fits
 
         self.source = self.source or report.meta.get("source", "the model")
-        self.modules = report.modules
-        self.halved = bool(report.parameters) and all(
-            each.spec.nbytes <= 2 * each.spec.numel for each in report.parameters if each.spec.known and not each.buffer
-        )
+        self.report = report
         self.found[size] = memory = report.known_memory()
         self.inputs[size] = report.run_on
         needed = max(memory.peak_bytes, memory.reserved_bytes or 0)
@@ -252,28 +248,24 @@ class _Counts:
         self.sample(usual)
         return usual
 
-    def others(self) -> Iterator[tuple[str, str | tuple[str, ...]]]:
-        """Options that take less memory and are not chosen yet."""
-        if any(memory.how == "last reader" for memory in self.found.values()):  # a file, which is not run
-            return
-        given = filled(Counting, self.counting)
-        training = bool(given.backward or given.optimizer)
-        if given.dtype is None and given.precision is None and not self.halved:
-            yield from (("precision", name) for name in ("bf16-mixed", "bfloat16") if training or name == "bfloat16")
-        if training and not given.checkpoint and (blocks := _blocks(self.modules)):
-            yield "checkpoint", blocks
-        if isinstance(given.optimizer, str):
-            yield from (("optimizer", name) for name in ("adafactor", "sgd") if name != given.optimizer.lower())
+    def others(self) -> list[Change]:
+        """Other options that take less memory."""
+        from opcost.analysis.changes import changes
+
+        if self.report is None:
+            return []
+        return [each for each in changes(filled(Counting, self.counting), self.report) if each.saves_memory]
 
     def under_others(self, size: int) -> Iterator[tuple[str, str, _Counts]]:
         """Each other option with which the model stays within the limit at a size, with its counts."""
-        for option, value in self.others():
+        for change in self.others():
             self.done.next()
-            counts = _Counts(self.model, {**self.counting, option: value}, self.vary, self.limit, self.done)
+            options = {**self.counting, change.option: change.value}
+            counts = _Counts(self.model, options, self.vary, self.limit, self.done)
             with suppress(ForwardError, InputError):  # the model does not run with it
                 counts.sample(size)
             if counts.fits(size):
-                yield option, value if isinstance(value, str) else ",".join(value), counts
+                yield change.option, change.text, counts
 
 
 def _made_of(memory: Memory) -> str:
@@ -282,7 +274,7 @@ def _made_of(memory: Memory) -> str:
     return f"{format_bytes(memory.peak_bytes)} ({', '.join(f'{part} {format_bytes(size)}' for part, size in parts)})"
 
 
-def _described(options: Mapping[str, Any]) -> dict[str, str]:
+def described(options: Mapping[str, Any]) -> dict[str, str]:
     """The options of the count besides its inputs, in words."""
     own = (
         "shapes", "dtypes", "kwargs", "rules", "memory", "vary", "advise", "device", "calibration", "execution",
@@ -308,19 +300,6 @@ def _notes(counts: _Counts, lowest: int, following: int) -> Iterator[str]:
 
 
 # -- what would let more in ----------------------------------------------------------------------------------------------
-
-
-def _blocks(modules: Sequence[ModuleCost]) -> tuple[str, ...]:
-    """Patterns of the paths of blocks that a model repeats: numbered modules of one type with others inside, near the root."""
-    parents = {module.parent for module in modules}
-    types: dict[str, list[str]] = {}
-    for module in modules:
-        before, _, name = module.path.rpartition(".")
-        if before and name.isdigit() and module.path in parents:
-            types.setdefault(before, []).append(module.type)
-    found = [path for path, kinds in types.items() if len(kinds) > 1 and len(set(kinds)) == 1]
-    nearest = min((path.count(".") for path in found), default=0)
-    return tuple(dict.fromkeys(f"{re.sub('[0-9]+', '*', path)}.*" for path in found if path.count(".") == nearest))
 
 
 def _advice(before: _Counts, size: int) -> tuple[Advice, ...]:
@@ -376,7 +355,7 @@ def sweep(source: Any, inputs: Any = None, **options: Unpack[Sweeping]) -> Sweep
         raise InputError("calibration and execution need a device", hint='name one: device="h200"')
     own = ("vary", "calibration", "execution", "progress")
     counting = {name: value for name, value in plain(options).items() if name not in own} | {"inputs": inputs}
-    with _model(source, counting) as (model, label):
+    with model_of(source, counting) as (model, label):
         varied = Varied(counting, tuple(axes), lambda sizes: count(model, **sizes).inputs)
         points = _Points(model, tuple(axes), varied, given, label)
         if given.device is None:
@@ -391,7 +370,7 @@ def sweep(source: Any, inputs: Any = None, **options: Unpack[Sweeping]) -> Sweep
         raise InputError(f"{points.source or 'the model'} runs at none of these sizes: {points.notes[0]}")
     return Sweep(
         source=points.source or "the model", variables=tuple(axes), points=found, device=points.device,
-        options=_described(options), notes=tuple(points.notes),
+        options=described(options), notes=tuple(points.notes),
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import cyclopts
 from opcost import options as declarations
 from opcost.core.option import INPUTS, Option, declared, usual_mode
 from opcost.errors import InputError, PluginWarning, shortened
-from opcost.options import Checking, Comparing, Fitting, Predicting, Profiling, Showing, Sweeping
+from opcost.options import Advising, Checking, Comparing, Fitting, Predicting, Profiling, Showing, Sweeping
 
 if TYPE_CHECKING:
     from opcost.frontends.options import FrontendOption as OwnOption
@@ -94,7 +94,7 @@ def _flag(name: str, kind: Any, option: Option) -> Any:
     return Annotated[typed, parameter(**words)]
 
 
-_VERBS = (Predicting, Fitting, Sweeping, Profiling, Comparing, Checking)
+_VERBS = (Predicting, Advising, Fitting, Sweeping, Profiling, Comparing, Checking)
 RESERVED = frozenset(
     flag.lstrip("-").replace("-", "_")
     for each in (*_VERBS, Showing)

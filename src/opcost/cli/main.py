@@ -42,6 +42,7 @@ COMMANDS = {
     "count": ("models", "What a model costs: parameters, MACs, FLOPs, activations, bytes, peak memory."),
     "profile": ("profile", "Where a model's time goes: run it and measure every operator."),
     "predict": ("models", "How long a model takes on a device, without running it."),
+    "advise": ("models", "What would make a model faster or smaller on a device."),
     "fit": ("models", "The largest batch, or other size, that fits into memory."),
     "sweep": ("models", "Cost, memory and latency at many sizes."),
     "calibrate": ("profile", "Time single operators on the device at hand, for predict."),
@@ -236,7 +237,7 @@ def _drop_output() -> None:
 
 # -- what `--help` adds to the options of a command: examples, and known names ----------------------------------------------
 
-ON_DEVICES = ("count", "predict", "fit", "sweep", "mfu", "check", "compare", "view", "analyze")
+ON_DEVICES = ("count", "predict", "advise", "fit", "sweep", "mfu", "check", "compare", "view", "analyze")
 """Commands about a device, which need not be present."""
 WIDTH = 100
 

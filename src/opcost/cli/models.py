@@ -1,4 +1,4 @@
-"""Commands about one model or checkpoint: count, predict, fit, sweep, mfu, scan, visualize."""
+"""Commands about one model or checkpoint: count, predict, advise, fit, sweep, mfu, scan, visualize."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Group
 
+from opcost.advising import advise as advise_on
 from opcost.api import scan as scan_checkpoint
 from opcost.cli.flags import SOURCE, SourceArgument, frontend_flags, group, keywords, parameter
 from opcost.cli.flags import flags as flags_of
@@ -24,7 +25,7 @@ from opcost.core.results import Point, Sweep
 from opcost.errors import InputError, OpcostError
 from opcost.frontends.source import Source
 from opcost.frontends.varying import parse_variables
-from opcost.options import SHOWING, Costing, Counting, Fitting, Predicting, Showing, Sweeping
+from opcost.options import SHOWING, Advising, Costing, Counting, Fitting, Predicting, Showing, Sweeping
 from opcost.predicting import predict as predict_model
 from opcost.profiles import more_for
 from opcost.sizing import fit as fit_model
@@ -35,6 +36,7 @@ TEXT = "table"  # the format that further lines follow
 TABLE = ("format", "top", "exact", "width", "output", "quiet")  # what can be chosen of a table that is not a report's
 CountFlags: Any = frontend_flags(Counting, Showing)
 PredictFlags: Any = frontend_flags(Predicting, Showing, only=("format", "output", "quiet"))
+AdviseFlags: Any = frontend_flags(Advising, Showing, only=TABLE)
 FitFlags: Any = frontend_flags(Fitting, Showing, only=TABLE)
 SweepFlags: Any = frontend_flags(Sweeping, Showing, only=TABLE)
 MfuFlags: Any = frontend_flags(Costing, Showing, only=TABLE)
@@ -99,6 +101,15 @@ def predict(
     if not (quiet and files):
         answer = found.query(aggregate_by=by, sort="time", top=top)
         put(view.render(answer, **more_for(view, found)), name)
+    return 0
+
+
+def advise(source: SourceArgument, /, *, flags: AdviseFlags = None) -> int:
+    """What would make a model faster or smaller: options one by one, and those that gain together."""
+    output = Output(flags, "tables")
+    with counting(f"advising on {source}", quiet=output.quiet):
+        found = advise_on(source, **keywords(flags))
+    output.show(found)
     return 0
 
 

@@ -58,21 +58,24 @@ class Search:
             graph, plain.report.known_memory().curve, self._costs(plain.report), self._offered(plain.report)
         )
         every = {module.path: module.same_as or module.path for module in plain.report.modules}
+        types = {module.path: module.type for module in plain.report.modules}
         beyond = plain.needed - step.peak(())
         tried: set[tuple[str, ...]] = {()}
         choices = [plain]
         for _ in range(MOST_COUNTS):
-            chosen = step.cheapest(self.limit - beyond) or step.cheapest(step.least_peak()) or ()
+            chosen = step.cheapest(self.limit - beyond)
+            if chosen is None:
+                chosen = step.cheapest(step.least_peak()) or ()
             modules = tuple(each.path for each in chosen)
             if modules in tried:
                 break
             tried.add(modules)
             try:
                 found, _ = self._count(modules, patterns_for(modules, every))
-            except ForwardError as exc:
-                at_fault = [path for path in modules if _related(path, exc.module)] or modules
-                step = step.without(lambda path, at_fault=at_fault: any(_related(path, each) for each in at_fault))  # type: ignore[misc]
-                self.notes.append(f"not recomputed, because that fails: {', '.join(at_fault)} ({exc.message})")
+            except ForwardError:
+                fails = types[self._failing(modules, every)]
+                step = step.without([path for path, name in types.items() if name == fails])
+                self.notes.append(f"{fails} is not recomputed: called again, it fails")
                 continue
             beyond = found.needed - step.peak(chosen)
             choices.append(found)
@@ -82,6 +85,17 @@ class Search:
         )
         self.notes += _batch_norms(best)
         return best
+
+    def _failing(self, modules: tuple[str, ...], every: Mapping[str, str]) -> str:
+        """The module that fails when it is recomputed, of several of which one does."""
+        while len(modules) > 1:
+            half = modules[: len(modules) // 2]
+            try:
+                self._count(half, patterns_for(half, every))
+                modules = modules[len(half) :]
+            except ForwardError:
+                modules = half
+        return modules[0]
 
     def _count(self, modules: tuple[str, ...], patterns: tuple[str, ...]) -> tuple[CountedChoice, Graph | None]:
         from opcost.devices.allocator import needed_bytes

@@ -131,7 +131,7 @@ def _largest_with(before: _Counts, checkpoint: tuple[str, ...]) -> str:
     if not counts.fits(lowest):
         return ""
     answer = largest(counts.sample, counts.limit, counts.samples, lowest, estimated_largest, both=False)
-    return "" if answer is None else f"{counts.vary} {answer.largest:,} fits with checkpoint={','.join(checkpoint)}"
+    return "" if answer is None else f"{counts.vary} {answer.largest:,} fits with these recomputed"
 
 
 def _limit(memory: str | int | None, device: str | None) -> tuple[int, str]:

@@ -183,6 +183,41 @@ def test_a_module_that_fails_when_it_is_recomputed_is_left_out() -> None:
     assert isinstance(found, opcost.Recomputation)
     assert "1" not in found.modules
     assert found.modules
+    assert found.notes == ("Unsteady is not recomputed: called again, it fails",)
+
+
+class Layer(nn.Module):
+    """Takes a list, which its caller extends."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.inner = nn.Linear(count * WIDTH, 100)
+        self.outer = nn.Linear(100, WIDTH)
+
+    def forward(self, found: list[torch.Tensor]) -> torch.Tensor:
+        return self.outer(torch.tanh(self.inner(torch.cat(found, 1))))
+
+
+class Dense(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(map(Layer, (1, 2, 3)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found = [x]
+        for layer in self.layers:
+            found.append(layer(found))
+        return torch.sin(found[-1])
+
+
+def test_of_modules_that_fail_those_around_them_are_still_offered() -> None:
+    model = nn.Sequential(Dense(), Dense())
+    limit = peak_of(trained(model)) - 4 * BATCH * 100
+    found = opcost.fit(model, shapes=(2, WIDTH), batch=BATCH, memory=limit, optimizer="sgd")
+    assert isinstance(found, opcost.Recomputation)
+    assert not any("layers" in path.split(".")[-2:-1] for path in found.modules)
+    assert found.after.peak_bytes <= limit
+    assert "Layer is not recomputed: called again, it fails" in found.notes
 
 
 def test_where_all_is_not_enough_the_error_says_what_is() -> None:
@@ -190,13 +225,13 @@ def test_where_all_is_not_enough_the_error_says_what_is() -> None:
     limit = peak_of(opcost.count(model, shapes=(20, WIDTH), optimizer="sgd"))
     with pytest.raises(BudgetExceeded, match=r"batch 64 needs .* modules recomputed, .* too much") as caught:
         opcost.fit(model, shapes=(2, WIDTH), batch=BATCH, memory=limit, optimizer="sgd", advise=False)
-    size, _, pattern = caught.value.hint.removeprefix("batch ").partition(" fits with checkpoint=")
-    assert int(size) >= 20
-    largest = opcost.fit(
-        model, shapes=(2, WIDTH), memory=limit, optimizer="sgd", checkpoint=pattern.split(","), advise=False
-    )
-    assert isinstance(largest, opcost.Fit)
-    assert largest.largest == int(size)
+    size = int(caught.value.hint.removeprefix("batch ").removesuffix(" fits with these recomputed"))
+    assert size >= 20
+    found = opcost.fit(model, shapes=(2, WIDTH), batch=size, memory=limit, optimizer="sgd")
+    assert isinstance(found, opcost.Recomputation)
+    assert found.modules
+    with pytest.raises(BudgetExceeded):
+        opcost.fit(model, shapes=(2, WIDTH), batch=size + 1, memory=limit, optimizer="sgd", advise=False)
 
 
 def test_without_a_backward_pass_nothing_can_be_recomputed() -> None:
@@ -266,13 +301,38 @@ def test_on_a_device_reserved_memory_and_predicted_time_decide() -> None:
     assert opcost.predict(counted, device="h200").latency_ns == found.after.latency_ns
 
 
-def test_tokens_can_be_given_too() -> None:
-    """A size that varies and is given: batch remains the option of the count that it is."""
-    model = nn.Sequential(Block(100), Block(100))
-    plain = opcost.count(model, shapes=(3, WIDTH), optimizer="sgd")
-    found = opcost.fit(model, shapes=(3, WIDTH), memory="1GiB", optimizer="sgd", vary="input=0", advise=False)
-    assert isinstance(found, opcost.Fit)
-    assert plain.memory is not None
+class Shared(nn.Module):
+    """One block four times, as ALBERT has one layer for all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block, self.head = Block(100), Block(60)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(4):
+            x = self.block(x)
+        return self.head(x)
+
+
+def test_a_module_that_is_called_often_is_recomputed_in_every_call() -> None:
+    check_with_every_choice(Shared(), subsets(("block", "head")))
+
+
+@pytest.mark.zoo
+def test_tokens_can_be_given_as_well_as_a_batch() -> None:
+    """The size that varies is the one that must fit, and the batch an option of the count."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 3, "num_attention_heads": 4}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=50, **sizes))
+    plain = opcost.count(model, batch=3, tokens=48, optimizer="sgd")
+    every = opcost.count(model, batch=3, tokens=48, optimizer="sgd", checkpoint="layers.*")
+    limit = (peak_of(plain) + peak_of(every)) // 2
+    found = opcost.fit(model, vary="tokens", tokens=48, batch=3, memory=limit, optimizer="sgd")
+    assert isinstance(found, opcost.Recomputation)
+    assert (found.vary, found.size, found.options) == ("tokens", 48, {"batch": "3", "optimizer": "sgd"})
+    assert found.inputs.startswith("input_ids 3x48 ")
+    assert found.before.flops == plain.totals.flops < found.after.flops < every.totals.flops
+    assert found.after.peak_bytes <= limit
 
 
 # -- patterns ------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ All follows from one plain run. What a choice really needs is counted afterwards
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
@@ -56,9 +56,9 @@ class PlainStep:
         """From a run, memory during each of its operators, and the cost of each; `offered` are the paths that may be chosen."""
         return _Run(graph, curve, costs).step(offered)
 
-    def without(self, unusable: Callable[[str], bool]) -> PlainStep:
+    def without(self, paths: Collection[str]) -> PlainStep:
         """The same without some modules."""
-        return replace(self, candidates=tuple(each for each in self.candidates if not unusable(each.path)))
+        return replace(self, candidates=tuple(each for each in self.candidates if each.path not in paths))
 
     def cheapest(self, limit: int) -> tuple[Recomputable, ...] | None:
         """The modules that keep the peak within the limit at the least cost; None if none do."""
@@ -194,28 +194,23 @@ class _Run:
 
     def _candidate(self, path: str, spans: Sequence[tuple[int, int]]) -> Recomputable | None:
         """A module by its calls; None if it saves nothing, or would not compute the same again."""
-        first, end = spans[0][0], spans[-1][1]
-        saved, cost, rise = 0, 0.0, 0
-        for begin, close in spans:
-            kept = self._kept(begin, close)
-            if kept is None:
+        saved = peak = 0
+        cost, before = 0.0, spans[0][0]
+        for first, end in spans:
+            if (kept := self._kept(first, end)) is None:
                 return None
-            inside = [storage for step in range(begin, close) for storage in self.made[step]]
-            freed = (storage for storage in inside if storage in self.saved and self.read.get(storage, 0) < close)
-            saved += sum(self.sizes[storage] for storage in freed) - kept
-            own = (
-                storage for storage in inside if any(is_inside(each, path) for each in self.readers.get(storage, ()))
-            )
-            last = max((self.born[storage] for storage in own), default=begin - 1)  # the rest does not run again
-            cost += sum(
-                1 + each for each in self.costs[begin : last + 1]
-            )  # an operator that costs nothing takes time, too
-            before = self.curve[begin] - sum(self.sizes[storage] for storage in self.made[begin])
-            rise = max(rise, max(self.curve[begin:close]) - before)
-        if saved <= 0:
-            return None
-        again = self.curve[self.done[end]] - saved + rise if self.done[end] < len(self.curve) else 0
-        return Recomputable(path, first, end, saved, max(again, self._backward(first, end)), cost)
+            inside = [storage for step in range(first, end) for storage in self.made[step]]
+            freed = (storage for storage in inside if storage in self.saved and self.read.get(storage, 0) < end)
+            own = sum(self.sizes[storage] for storage in freed) - kept
+            begun = self.curve[first] - sum(self.sizes[storage] for storage in self.made[first])
+            again = self.curve[self.done[end]] - own + max(self.curve[first:end]) - begun
+            between = self._peak(before, first) if before < first else 0
+            peak = max(peak, max(between, again, self._backward(first, end)) - saved)
+            needed = (each for each in inside if any(is_inside(reader, path) for reader in self.readers.get(each, ())))
+            last = max((self.born[storage] for storage in needed), default=first - 1)  # the rest does not run again
+            cost += sum(1 + each for each in self.costs[first : last + 1])  # what costs nothing takes time, too
+            saved, before = saved + own, end
+        return Recomputable(path, spans[0][0], before, saved, peak, cost) if saved > 0 else None
 
     def _kept(self, first: int, end: int) -> int | None:
         """Bytes that a checkpoint keeps for its arguments and the plain run frees; None if they are changed in place."""

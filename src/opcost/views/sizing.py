@@ -161,7 +161,7 @@ def fit_records(fit: Fit) -> Table:
 
 def recomputation_sheet(found: Recomputation, options: ViewOptions) -> Sheet:
     """The step before and after, and the modules to recompute, as patterns of their paths."""
-    steps = (("before", found.before), ("recomputing", found.after))[: 2 if found.modules else 1]
+    steps = (("as given", found.before), ("recomputing", found.after))[: 2 if found.modules else 1]
 
     def left(cost: StepCost) -> int:
         return found.limit_bytes - (cost.peak_bytes if cost.reserved_bytes is None else cost.reserved_bytes)

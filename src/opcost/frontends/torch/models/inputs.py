@@ -31,6 +31,8 @@ def _with_labels(model: nn.Module, inputs: Inputs) -> list[Inputs]:
     given = inputs.kwargs
     if not inputs.source or "labels" in given or "labels" not in argument_names(model):
         return []
+    if "use_cache" in argument_names(model):
+        given = {"use_cache": False, **given}  # as the trainer of transformers does
     name = type(model).__name__
     tokens = given.get("decoder_input_ids", given.get("input_ids"))
     batch = next((tensor.shape[:1] for tensor in tensors_in((inputs.args, given)) if tensor.dim()), None)

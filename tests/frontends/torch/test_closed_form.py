@@ -27,7 +27,7 @@ def tensor(shape: tuple[int, ...], dtype: torch.dtype = torch.float32, *, transp
 
 
 def flat(result: Any) -> list[torch.Tensor]:
-    return [result] if isinstance(result, torch.Tensor) else list(result)
+    return [result] if isinstance(result, torch.Tensor) else list(result or ())
 
 
 def real_tensors(args: Any) -> list[torch.Tensor]:
@@ -55,7 +55,7 @@ def assert_as_pytorch(func: Any, *args: Any, **kwargs: Any) -> bool:
     return True
 
 
-ELEMENTWISE = [func for func in _FORMS if torch.Tag.pointwise in func.tags]
+ELEMENTWISE = [func for func in _FORMS if torch.Tag.pointwise in func.tags and "_foreach_" not in func.name()]
 
 
 @pytest.mark.parametrize("func", ELEMENTWISE, ids=str)
@@ -63,6 +63,8 @@ ELEMENTWISE = [func for func in _FORMS if torch.Tag.pointwise in func.tags]
 def test_elementwise(func: Any, shape: tuple[int, ...], dtype: torch.dtype, transposed: bool) -> None:
     tensors = sum(str(argument.type) == "Tensor" for argument in func._schema.arguments)
     numbers = [2.0] if tensors == 1 and "Scalar" in func._overloadname else []
+    if func is aten.threshold_backward.default:
+        numbers = [0]
     args = [tensor(shape, dtype, transposed=transposed) for _ in range(tensors)]
     if dtype is torch.int64 and closed_form(func, [a.to(META) for a in args] + numbers, {}) is NotImplemented:
         return
@@ -134,6 +136,44 @@ def test_batch_norm(training: bool, shape: list[int]) -> None:
     c = (shape[1],)
     vectors = [tensor(c), tensor(c), tensor(c), tensor(c)]
     assert assert_as_pytorch(aten.native_batch_norm.default, tensor(tuple(shape)), *vectors, training, 0.1, 1e-5)
+
+
+@given(shape=st.lists(extents, min_size=2, max_size=4).filter(lambda s: s[0] > 1))
+def test_batch_norm_backward(shape: list[int]) -> None:
+    x, vectors = tensor(tuple(shape)), [tensor((shape[1],)) for _ in range(5)]
+    rest = (True, 1e-5, [True] * 3)
+    assert assert_as_pytorch(aten.native_batch_norm_backward.default, x, x, *vectors, *rest)
+    turned = x.transpose(0, 1).contiguous().transpose(0, 1)
+    assert_as_pytorch(aten.native_batch_norm_backward.default, turned, turned, *vectors, *rest)
+
+
+FOREACH = [func for func in _FORMS if "_foreach_" in func.name()]
+
+
+@pytest.mark.parametrize("func", FOREACH, ids=str)
+@given(lengths=st.lists(shapes, min_size=1, max_size=3), dtype=dtypes)
+def test_an_operator_on_all_parameters_at_once(func: Any, lengths: list[tuple[int, ...]], dtype: torch.dtype) -> None:
+    args: list[Any] = []
+    for argument in func._schema.arguments:
+        if "Tensor" in str(argument.type):
+            args.append([tensor(shape, dtype) for shape in lengths])
+        elif not argument.has_default_value():
+            args.append([2.0] * len(lengths) if "List" in str(argument.type) else 2.0)
+    metas = [
+        [each.to(META) for each in arg] if isinstance(arg, list) and arg and isinstance(arg[0], torch.Tensor) else arg
+        for arg in args
+    ]
+    answered = closed_form(func, metas, {}) is not NotImplemented
+    assert answered == (dtype is not torch.int64)
+    if answered:
+        assert_as_pytorch(func, *args)
+
+
+def test_an_update_in_other_types_or_shapes_is_left_to_pytorch() -> None:
+    one, other = [tensor((2, 3)).to(META)], [tensor((2, 3), torch.bfloat16).to(META)]
+    assert closed_form(aten._foreach_add_.List, (one, other), {}) is NotImplemented
+    assert closed_form(aten._foreach_add_.List, (one, [tensor((3,)).to(META)]), {}) is NotImplemented
+    assert closed_form(aten._foreach_add_.List, (one, one), {"alpha": 2}) is None
 
 
 @given(shape=st.lists(extents, min_size=1, max_size=4), tail=st.integers(1, 2))

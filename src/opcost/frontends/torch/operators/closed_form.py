@@ -184,6 +184,31 @@ def _embedding(args: Any) -> Any:
     return _TABLE if indices.dtype in (torch.int64, torch.int32) and table.dim() == 2 else NotImplemented
 
 
+def _batch_norm_backward(args: Any) -> Any:
+    """Gradients of the input, the weight and the bias."""
+    grad, x, weight, *_, wanted = args
+    floats = grad.dtype in _FULL_FLOATS and weight is not None and all(wanted) and _plain(grad, x, weight)
+    return (_like(x), _like(weight), _like(weight)) if floats else NotImplemented
+
+
+def _each(args: Any) -> Any:
+    """An operator on each tensor of a list, with others of the same shape and type."""
+    lists = [each for each in args if isinstance(each, (list, tuple)) and each and isinstance(each[0], torch.Tensor)]
+    if any(type(each) is complex for each in args) or not all(
+        _alike(*tensors) for tensors in zip(*lists, strict=False)
+    ):
+        return NotImplemented
+    return [_like(x) for x in args[0]]
+
+
+def _each_in_place(args: Any) -> Any:
+    return None if _each(args) is not NotImplemented else NotImplemented
+
+
+def _alike(*tensors: torch.Tensor) -> bool:
+    return all(t.shape == tensors[0].shape for t in tensors) and _plain(*tensors)
+
+
 def _reduce(args: Any) -> Any:
     return _TABLE if len(args) > 1 and args[1] and _plain(args[0]) else NotImplemented
 
@@ -197,7 +222,7 @@ def _cat(args: Any) -> Any:
 _NAMED: dict[str, Form] = {
     "relu gelu silu sigmoid tanh neg rsqrt sqrt exp log cos sin erf abs reciprocal hardswish hardsigmoid hardtanh "
     "leaky_relu elu softplus clamp clamp_min pow.Tensor_Scalar mul.Scalar add.Scalar sub.Scalar div.Scalar add.Tensor "
-    "mul.Tensor sub.Tensor div.Tensor": _elementwise,
+    "mul.Tensor sub.Tensor div.Tensor threshold_backward": _elementwise,
     "relu_ gelu_ silu_ sigmoid_ tanh_ hardswish_ hardsigmoid_ hardtanh_ leaky_relu_ elu_ mul_.Scalar add_.Scalar "
     "add_.Tensor mul_.Tensor sub_.Tensor div_.Tensor": _in_place,
     "mm addmm": lambda args: _product(args, 2),
@@ -206,6 +231,7 @@ _NAMED: dict[str, Form] = {
     "_weight_int4pack_mm": _int4pack_mm,
     "convolution": _convolution,
     "native_batch_norm": lambda args: _norm(args) if args[0].dim() > 1 else NotImplemented,
+    "native_batch_norm_backward": _batch_norm_backward,
     "native_layer_norm": _layer_norm,
     "_softmax _log_softmax": lambda args: _like(args[0]) if _plain(args[0]) and not args[2] else NotImplemented,
     "mean.dim sum.dim_IntList": _reduce,
@@ -214,6 +240,15 @@ _NAMED: dict[str, Form] = {
     "clone": lambda args: _like(args[0]) if args[0].is_contiguous() else NotImplemented,
     "roll": lambda args: _like(args[0]) if _plain(args[0]) else NotImplemented,
 }
-_FORMS: dict[Any, Form] = {overload: form for names, form in _NAMED.items() for overload in overloads(names)}
-_KEYWORDS_IRRELEVANT = frozenset(overloads("_grouped_mm gelu gelu_ add.Tensor"))
+_UPDATES: dict[str, Form] = {
+    "_foreach_sqrt _foreach_mul.Scalar _foreach_add.Scalar _foreach_neg": _each,
+    "_foreach_sqrt_ _foreach_neg_ _foreach_lerp_.Scalar _foreach_add_.Scalar _foreach_add_.List _foreach_mul_.Scalar "
+    "_foreach_mul_.List _foreach_div_.Scalar _foreach_div_.ScalarList _foreach_div_.List _foreach_maximum_.List "
+    "_foreach_addcmul_.Scalar _foreach_addcmul_.ScalarList _foreach_addcdiv_.Scalar _foreach_addcdiv_.ScalarList": _each_in_place,
+}
+"""Operators on all parameters at once, of which PyTorch's meta kernels go through each."""
+_FORMS: dict[Any, Form] = {
+    overload: form for names, form in (_NAMED | _UPDATES).items() for overload in overloads(names)
+}
+_KEYWORDS_IRRELEVANT = frozenset(overloads(f"_grouped_mm gelu gelu_ add.Tensor {' '.join(_UPDATES)}"))
 """Operators whose keyword arguments (an offset table, a flavour, a factor) do not change the outputs."""

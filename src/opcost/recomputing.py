@@ -120,7 +120,8 @@ class Search:
         try:
             return predict(report, device=self.device)
         except InputError as exc:
-            self.notes[:] = [f"without a time: {exc.message}"]
+            self.notes.append(f"without a time: {exc.message}")
+            self.device = ""
             return None
 
     def _costs(self, report: Report) -> Sequence[float]:

@@ -45,7 +45,7 @@ class Pair(nn.Module):
 
 
 def trained(model: nn.Module, chosen: Iterable[str] = (), **more: Any) -> opcost.Report:
-    return opcost.count(model, shapes=(BATCH, WIDTH), optimizer="sgd", checkpoint=[*chosen], **more)
+    return opcost.count(model, shapes=(BATCH, WIDTH), checkpoint=[*chosen], **(more or {"optimizer": "sgd"}))
 
 
 def peak_of(report: opcost.Report) -> int:
@@ -62,17 +62,17 @@ def limits(least: int, most: int) -> list[int]:
     return [least + (most - least) * part // 7 for part in range(7)]
 
 
-def check_with_every_choice(model: nn.Module, choices: Iterable[tuple[str, ...]]) -> None:
+def check_with_every_choice(model: nn.Module, choices: Iterable[tuple[str, ...]], **more: Any) -> None:
     """At several limits, no choice that fits adds less work than the one that is found."""
-    counted = [(peak_of(report), report.totals.flops) for each in choices for report in [trained(model, each)]]
+    counted = [(peak_of(report), report.totals.flops) for each in choices for report in [trained(model, each, **more)]]
     peaks = [peak for peak, _ in counted]
     for limit in limits(min(peaks), max(peaks)):
-        found = opcost.fit(model, shapes=(2, WIDTH), batch=BATCH, memory=limit, optimizer="sgd")
+        found = opcost.fit(model, shapes=(2, WIDTH), batch=BATCH, memory=limit, **(more or {"optimizer": "sgd"}))
         assert isinstance(found, opcost.Recomputation)
         assert (found.before.peak_bytes, found.before.flops) == counted[0]
         assert found.after.peak_bytes <= limit
         assert found.after.flops == min(flops for peak, flops in counted if peak <= limit)
-        again = trained(model, found.checkpoint)
+        again = trained(model, found.checkpoint, **more)
         assert (peak_of(again), again.totals.flops) == (found.after.peak_bytes, found.after.flops)
 
 
@@ -301,6 +301,19 @@ def test_on_a_device_reserved_memory_and_predicted_time_decide() -> None:
     assert opcost.predict(counted, device="h200").latency_ns == found.after.latency_ns
 
 
+def test_on_a_device_that_cannot_be_predicted_work_decides() -> None:
+    model = nn.Sequential(*[Block(4096) for _ in range(3)])
+    sizes: Any = {"shapes": (2, 64, WIDTH), "optimizer": "sgd", "device": "m2-max", "batch": BATCH}
+    large = opcost.fit(model, memory="100GiB", **sizes)
+    assert isinstance(large, opcost.Recomputation)
+    assert large.before.reserved_bytes is not None
+    found = opcost.fit(model, memory=large.before.reserved_bytes * 3 // 4, **sizes)
+    assert isinstance(found, opcost.Recomputation)
+    assert found.modules
+    assert (found.before.latency_ns, found.after.latency_ns) == (None, None)
+    assert [note.partition(":")[0] for note in found.notes] == ["without a time"]
+
+
 class Shared(nn.Module):
     """One block four times, as ALBERT has one layer for all."""
 
@@ -316,6 +329,24 @@ class Shared(nn.Module):
 
 def test_a_module_that_is_called_often_is_recomputed_in_every_call() -> None:
     check_with_every_choice(Shared(), subsets(("block", "head")))
+
+
+class Remembers(Block):
+    """Keeps what no backward pass needs, which recomputing does not free."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen = x.repeat(1, 40)
+        return super().forward(x)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"backward": True}, {"optimizer": "adamw", "accumulate": 3}, {"optimizer": "sgd", "zero_grad": "zero"}],
+    ids=["backward", "accumulate", "zero"],
+)
+def test_other_steps_than_the_usual_one(more: dict[str, Any]) -> None:
+    model = nn.Sequential(Block(60), Remembers(25), Block(90), Remembers(70))
+    check_with_every_choice(model, subsets(f".{place}" for place in range(4)), **more)
 
 
 @pytest.mark.zoo

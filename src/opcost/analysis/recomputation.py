@@ -34,9 +34,8 @@ class Recomputable(NamedTuple):
     cost: float  # of what runs again
 
 
-_Way: TypeAlias = (
-    "tuple[int, float, tuple[Recomputable, Any] | None]"  # bytes saved, cost, the last module and those before it
-)
+_Way: TypeAlias = "tuple[int, float, tuple[Recomputable, Any] | None]"
+"""Bytes saved, their cost, and the last module with those before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +99,9 @@ class PlainStep:
                     if each.peak_bytes - saved <= limit:
                         more = max(saved, min(saved + each.saved_bytes, enough))
                         ways[each.end].append((more, cost + each.cost, (each, chain)))
-        chosen: list[Recomputable] = []
         if not (arrived := ways[self.places[-1]]):
             return None
+        chosen: list[Recomputable] = []
         _, _, chain = min(arrived, key=lambda way: way[1])
         while chain is not None:
             chosen.append(chain[0])
@@ -145,6 +144,7 @@ class _Run:
         self.forward = next((step for step, phase in enumerate(phases) if phase != "forward"), len(ops))
         self.backward = next((step for step, phase in enumerate(phases) if phase == "update"), len(ops))
         self.inputs = {values[i].storage for i in graph.inputs}
+        freed = set(graph.lifetimes.storages if graph.lifetimes else ())
         returned = {values[i].storage for i in graph.outputs}
         self.read: dict[int, int] = {}  # the last operator of the forward pass that reads a storage
         self.written: dict[int, int] = {}  # the last that writes in place to it
@@ -167,9 +167,9 @@ class _Run:
             storage
             for made in self.made
             for storage in made
-            if self.forward < self.gone[storage] <= self.backward and storage not in returned
+            if storage in freed and self.forward < self.gone[storage] <= self.backward and storage not in returned
         }
-        # When the backward pass of all that follows an operator is done: what is saved there is gone
+        # Until when the backward pass of what follows an operator runs: until what is saved there is gone
         self.done = [self.forward] * (self.forward + 1)
         for step in range(self.forward - 1, -1, -1):
             gone = (self.gone[storage] for storage in self.made[step] if storage in self.saved)
@@ -203,7 +203,7 @@ class _Run:
             freed = (storage for storage in inside if storage in self.saved and self.read.get(storage, 0) < end)
             own = sum(self.sizes[storage] for storage in freed) - kept
             begun = self.curve[first] - sum(self.sizes[storage] for storage in self.made[first])
-            again = self.curve[self.done[end]] - own + max(self.curve[first:end]) - begun
+            again = self.curve[min(self.done[end], self.backward - 1)] - own + max(self.curve[first:end]) - begun
             between = self._peak(before, first) if before < first else 0
             peak = max(peak, max(between, again, self._backward(first, end)) - saved)
             needed = (each for each in inside if any(is_inside(reader, path) for reader in self.readers.get(each, ())))

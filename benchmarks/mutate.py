@@ -98,7 +98,7 @@ ROOMS = {
         "-k 'not real_trace and not command and not ranks_that and not ranks_differ'",
     ),
     "memory": Room(
-        "src/opcost/analysis/memory.py src/opcost/devices/allocator.py",
+        "src/opcost/analysis/memory.py src/opcost/devices/allocator.py src/opcost/devices/neighbours.py",
         "tests/analysis/test_memory.py tests/analysis/test_memory_rows.py tests/devices",
     ),
     "prediction": Room(

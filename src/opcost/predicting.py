@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import fields, replace
+from functools import lru_cache
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from opcost.core.devices import HOST, autocasts_like
@@ -247,23 +250,14 @@ _made: dict[str, Speeds] = {}
 
 def _speeds(name: str, path: str | PathLike[str] | None) -> tuple[Speeds, str, bool]:
     """The speeds of a device, a description of their origin, and whether this very device was calibrated."""
-    from opcost.analysis.prediction.speeds import Speeds, fit_laws
-    from opcost.devices.calibration import DOCUMENT, SHIPPED, refuse_busy, shipped
+    from opcost.analysis.prediction.speeds import Speeds
+    from opcost.devices.calibration import SHIPPED, shipped
 
     device = None if name == HOST else find_device(name)
     if path is not None:
-        calibration = DOCUMENT.load(path)
-        if calibration.device != (device.name if device else HOST):
-            hint = f"say --device {calibration.device}, or calibrate on the other device"
-            raise InputError(f"the calibration {str(path)!r} is of {calibration.device!r}, not of {name!r}", hint=hint)
-        refuse_busy(calibration, path)
-        if len(calibration.rows) < FEWEST:
-            raise InputError(
-                f"the calibration {str(path)!r} has {len(calibration.rows)} operators, and {FEWEST} are needed",
-                hint=f"continue it: opcost calibrate -o {path}",
-            )
-        fitted = fit_laws(calibration, default_rules())
-        return Speeds(fitted, device), _described(fitted), True
+        file = Path(path)
+        changed = file.stat().st_mtime_ns if file.is_file() else time.monotonic_ns()  # a pipe is another each time
+        return _calibrated(name, file, changed)
     if device is None:
         hint = "opcost calibrate --device cpu -o FILE, then opcost predict SOURCE --device cpu --calibration FILE"
         raise InputError("no calibration of a CPU is shipped: processors differ too much", hint=hint)
@@ -280,6 +274,27 @@ def _speeds(name: str, path: str | PathLike[str] | None) -> tuple[Speeds, str, b
     if not calibrated:
         described = f"none of {device.name}; shares of the peaks as of {described}"
     return _made[device.name], described, calibrated
+
+
+@lru_cache(maxsize=4)
+def _calibrated(name: str, path: Path, _changed: int) -> tuple[Speeds, str, bool]:
+    """The speeds of a device by a file, fitted once while the file stays as it is: a sweep predicts many sizes."""
+    from opcost.analysis.prediction.speeds import Speeds, fit_laws
+    from opcost.devices.calibration import DOCUMENT, refuse_busy
+
+    device = None if name == HOST else find_device(name)
+    calibration = DOCUMENT.load(path)
+    if calibration.device != (device.name if device else HOST):
+        hint = f"say --device {calibration.device}, or calibrate on the other device"
+        raise InputError(f"the calibration {str(path)!r} is of {calibration.device!r}, not of {name!r}", hint=hint)
+    refuse_busy(calibration, path)
+    if len(calibration.rows) < FEWEST:
+        raise InputError(
+            f"the calibration {str(path)!r} has {len(calibration.rows)} operators, and {FEWEST} are needed",
+            hint=f"continue it: opcost calibrate -o {path}",
+        )
+    fitted = fit_laws(calibration, default_rules())
+    return Speeds(fitted, device), _described(fitted), True
 
 
 def _described(laws: Laws) -> str:

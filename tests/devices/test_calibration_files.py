@@ -2,16 +2,21 @@
 
 import gzip
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import opcost
-from opcost.analysis.prediction.speeds import fit_laws
+from opcost.analysis.prediction import speeds as speeds_module
+from opcost.analysis.prediction.speeds import Speeds, fit_laws
+from opcost.analysis.prediction.work import Work
 from opcost.core.graph import TensorSpec
+from opcost.devices import neighbours
 from opcost.devices.calibration import DOCUMENT, SHIPPED, Calibration, Measured, dumps, packed, shipped, unpacked
 from opcost.errors import InputError, SourceError
 from opcost.rules import default_rules
@@ -42,6 +47,36 @@ def test_the_laws_that_come_with_the_package_are_those_of_the_calibration(device
         assert getattr(found, name) == getattr(fitted, name), f"{name} differs: run python benchmarks/fit_laws.py"
     assert dict(found.meta) == dict(fitted.meta)
     assert unpacked(packed(found)) == found
+
+
+def test_a_prediction_unpacks_only_the_families_of_its_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacked_families = []
+    unpack = neighbours._unpacked
+    monkeypatch.setattr(neighbours, "_unpacked", lambda packed: unpacked_families.append(packed) or unpack(packed))
+    laws = unpacked(packed(shipped(SHIPPED[0])))
+    unpacked_families.clear()
+    speeds = Speeds(laws)
+    for size in (512, 1024):
+        speeds.time(Work("mm", "bfloat16", 2 * size**3, 6 * size**2, (0.0, 9.0, 9.0, 6.3, 4.5, 1.5, 0.75)))
+    assert unpacked_families == [laws.laws["mm", "bfloat16"].near._packed]
+
+
+def test_a_file_is_fitted_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted = []
+    fit = speeds_module.fit_laws
+    monkeypatch.setattr(speeds_module, "fit_laws", lambda *given: fitted.append(1) or fit(*given))
+    monkeypatch.setattr("opcost.predicting.FEWEST", 2)
+    report = opcost.count(torch.nn.ReLU(), torch.zeros(2, 3))
+    path = tmp_path / "c.json"
+    path.write_text(dumps(MADE))
+    times = [opcost.predict(report, device="h200", calibration=path).latency_ns for _ in range(2)]
+    assert len(fitted) == 1
+    # The operator takes a microsecond more.
+    path.write_text(dumps(replace(MADE, rows=(ROWS[0], ROWS[1]._replace(device_ns=2_700)))))
+    os.utime(path, ns=(0, 0))  # a clock may be too coarse to tell both writings apart
+    times.append(opcost.predict(report, device="h200", calibration=path).latency_ns)
+    assert len(fitted) == 2
+    assert times[0] == times[1] < times[2]
 
 
 @pytest.mark.parametrize("device", SHIPPED)

@@ -124,16 +124,17 @@ class Speeds:
     def fit(self, rows: list[tuple[Work, int]]) -> Law:
         """The law of one family from its timed operators."""
         home = self._home
+        peak = self._peak(rows[0][0], home)
         times = sorted(ns for _, ns in rows)
         start = 0.9 * times[len(times) // 50]
 
         def high(values: list[float], share: float) -> float:
             return sorted(values)[int(share * (len(values) - 1))]
 
-        compute = high([w.flops / max(1.0, ns - start / 2) * 1e9 / self._peak(w, home) for w, ns in rows], 0.95)
+        compute = high([w.flops / max(1.0, ns - start / 2) * 1e9 / peak for w, ns in rows], 0.95)
         memory = high([w.nbytes / max(1.0, ns - start / 2) * 1e9 / home.bandwidth for w, ns in rows], 0.9)
         bare = Law(start, compute or 1.0, memory or 1.0, 0.0, Neighbours())
-        near = tuple(Near(work.place, ns / _base_ns(bare, work, home, self._peak(work, home))[0]) for work, ns in rows)
+        near = tuple(Near(work.place, ns / _base_ns(bare, work, home, peak)[0]) for work, ns in rows)
         # Of those that are equally far the quickest counts.
         return bare._replace(spread=_spread(near), near=Neighbours(sorted(near, key=attrgetter("ratio"))))
 

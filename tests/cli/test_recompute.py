@@ -76,11 +76,13 @@ def check_with_every_choice(model: nn.Module, choices: Iterable[tuple[str, ...]]
         assert (peak_of(again), again.totals.flops) == (found.after.peak_bytes, found.after.flops)
 
 
+@pytest.mark.slow
 def test_no_subset_of_six_blocks_is_cheaper() -> None:
     model = nn.Sequential(*map(Block, (300, 50, 110, 20, 190, 75)))
     check_with_every_choice(model, subsets(f".{place}" for place in range(6)))
 
 
+@pytest.mark.slow
 def test_parts_and_wholes_are_weighed_against_each_other() -> None:
     """Of each pair one part, the other, both one by one, or the pair as one module."""
     model = nn.Sequential(Pair(40, 200), Pair(90, 30), Pair(120, 160))
@@ -98,10 +100,11 @@ def test_equal_blocks_are_recomputed_from_the_first_on() -> None:
     assert found.modules == ("0", "1", "2")
 
 
-def test_what_fits_is_not_recomputed() -> None:
+@pytest.mark.parametrize("given", [{"shapes": (2, WIDTH)}, {"inputs": torch.ones(2, WIDTH)}], ids=["shape", "tensor"])
+def test_what_fits_is_not_recomputed(given: dict[str, Any]) -> None:
     model = nn.Sequential(Block(100), Block(100))
     plain = trained(model)
-    found = opcost.fit(model, shapes=(2, WIDTH), batch=BATCH, memory=peak_of(plain), optimizer="sgd")
+    found = opcost.fit(model, batch=BATCH, memory=peak_of(plain), optimizer="sgd", **given)
     assert isinstance(found, opcost.Recomputation)
     assert (found.modules, found.checkpoint, found.before) == ((), (), found.after)
     assert (found.after.peak_bytes, found.after.flops) == (peak_of(plain), plain.totals.flops)

@@ -161,6 +161,31 @@ def test_checkpoints_are_tried_off_where_they_are_on() -> None:
     assert line["saved"] == pytest.approx(0.25, abs=0.1)
 
 
+class Blocks(nn.Module):
+    """Four blocks with results inside that are kept for the backward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(
+            *(nn.Sequential(nn.Linear(WIDE, WIDE), nn.GELU(), nn.Linear(WIDE, WIDE)) for _ in range(4))
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.blocks(x)
+
+
+def test_what_is_smaller_and_slower_has_a_negative_gain() -> None:
+    found = opcost.advise(Blocks(), shapes=(8 * WIDE, WIDE), backward=True, mode="train")
+    lines = lines_of(found)
+    line, before = lines["checkpoint=blocks.*"], lines["as it is"]
+    assert line["peak"] < before["peak"]
+    # 8 products forward and 15 backward, for the input needs no gradient; of each block the first is run once more
+    assert line["saved"] == pytest.approx(-4 / 23, abs=0.03)
+    assert line["effect"] == "slower"
+    (row,) = (text for text in str(found).splitlines() if text.startswith("checkpoint=blocks.*"))
+    assert f" {100 * line['saved']:.1f} " in row
+
+
 # -- the options that it suggests ------------------------------------------------------------------------------------------
 
 

@@ -263,8 +263,8 @@ def format_cell(value: Cell, field: Field, *, exact: bool = False) -> str:
     if field.name in ("calls", "repeat") and value <= 1:
         return ""
     if field.unit == "share":
-        # `25.5`, `<0.1`, `0`: percent with one decimal, where something never looks like nothing
-        return f"{100 * value:.1f}" if value >= 0.0005 else "<0.1" if value else "0"
+        # `25.5`, `-3.1`, `<0.1`, `0`: percent with one decimal, where something never looks like nothing
+        return f"{100 * value:.1f}" if abs(value) >= 0.0005 else "<0.1" if value > 0 else ">-0.1" if value else "0"
     return f"{value:,}" if exact or field.unit == "number" else FORMATS.get(field.unit, format_count)(value)
 
 

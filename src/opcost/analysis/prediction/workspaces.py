@@ -3,7 +3,8 @@
 Kernels for tensor cores read the channels of a pixel side by side, in whole vectors. A convolution whose tensors are laid out
 otherwise is either run by another kernel, or cuDNN first brings its image, weights and result into that order, in memory as large
 as all of them with their channels padded. Which of the two is faster depends on sizes, so it is taken from neighbours. With
-`cudnn.benchmark` it is found by timing: where both take about as long, one run does the one and the next the other.
+`cudnn.benchmark` it is found by timing: where both take about as long, one run does the one and the next the other. So there is
+a usual workspace, the median of the neighbours', and the least and most of them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from math import log2, prod
 from statistics import median_low
 
+from opcost.analysis.memory import NOTHING, Workspace
 from opcost.analysis.prediction.work import Work, alignment, convolved, families, scaled, work_of
 from opcost.core.graph import Attrs, TensorSpec, nbytes
 from opcost.core.report import Row
@@ -29,7 +31,7 @@ means of a normalisation, which a count has among the results."""
 SAFE_SOFTMAX = "aten::_safe_softmax"
 """A softmax that checks of every element whether it is hidden, and keeps the answers, a byte each, while it runs."""
 
-NEIGHBOURS = 3
+NEIGHBOURS = 5
 _VECTOR = 16  # bytes that a kernel reads at once
 _COLOURS = 8  # an image of fewer channels is the model's input, for which there are kernels of their own
 _SCALES = (0.3, 0.5, 0.4, 1.5, 1.4, 0.6, 0.8, 5.0, 2.0)
@@ -42,14 +44,14 @@ class Workspaces:
     def __init__(self, near: Mapping[tuple[str, str], Neighbours]) -> None:
         self._near = near
         self._kinds = {family.split()[0] for family, _ in near}  # families of all but products begin with it
-        self._known: dict[Work, int] = {}
+        self._known: dict[Work, Workspace] = {}
 
-    def of(self, row: Row) -> int:
-        """Bytes that an operator takes while it runs."""
+    def of(self, row: Row) -> Workspace:
+        """What an operator takes while it runs."""
         if row.op.raw == SAFE_SOFTMAX:
-            return sum(spec.numel for spec in row.ins[:1] if spec.known)
+            return Workspace.exactly(sum(spec.numel for spec in row.ins[:1] if spec.known))
         if row.op.kind not in self._kinds:
-            return 0
+            return NOTHING
         work = work_of(row.op.kind, row.op.raw, row.op.attrs, row.ins, row.outs, row.cost)
         if row.op.kind == "conv":
             work = converted(work.dtype, row.op.attrs, row.ins, row.outs) or work
@@ -58,13 +60,14 @@ class Workspaces:
             found = self._known[work] = self._of(work)
         return found
 
-    def _of(self, work: Work) -> int:
+    def _of(self, work: Work) -> Workspace:
         types = (work.dtype, "bfloat16") if work.dtype == "float16" else (work.dtype,)  # as large, on the same units
         known = (self._near.get((family, dtype)) for family in families(work) for dtype in types)
         near = next(filter(None, known), None)
         if near is None:
-            return 0
-        return round(median_low([share for _, share in near.closest(work.place, NEIGHBOURS)]) * work.nbytes)
+            return NOTHING
+        found = sorted(round(share * work.nbytes) for _, share in near.closest(work.place, NEIGHBOURS))
+        return Workspace(found[0], median_low(found), found[-1])
 
 
 def shares(rows: Sequence[tuple[Work, Measured]]) -> dict[tuple[str, str], Neighbours]:

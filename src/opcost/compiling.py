@@ -59,13 +59,14 @@ def kernels_of(report: Report) -> list[Kernel]:
     from opcost.analysis.compiled.groups import groups
 
     moved = {row.op.id: _bytes(row) for row in report.rows}
-    given = {row.op.id: _known(row.ins) for row in report.rows}
+    tensors = {row.op.id: _known((*row.ins, *row.outs)) for row in report.rows}
     found = []
     for group in groups(report.rows, report.output_values):
         rows, times = group.rows, group.runs[1]
         before = sum(moved.pop(row.op.id, 0) for row in rows)
-        # A library may read a tensor twice; only the bias of a convolution is no longer its own.
-        after = before - given[rows[0].op.id] + _known(rows[0].ins) if group.library else sum(group.moved)
+        after = sum(group.moved)
+        if group.library:  # it may read a tensor twice; only a bias or a size may be another
+            after = before + _known((*rows[0].ins, *rows[0].outs)) - tensors[rows[0].op.id]
         names = list(dict.fromkeys(row.op.raw.rpartition("::")[2] for row in rows))
         more = f", {len(names) - NAMED} more" if len(names) > NAMED else ""
         found.append(

@@ -140,3 +140,21 @@ def test_the_sheet_says_kernels_bytes_and_what_is_saved() -> None:
     (line,) = sheet["kernels"]
     assert (line["before"], line["after"], line["saved"]) == (16_000_000, 8_000_000, 8_000_000)
     assert sheet["modules"][0]["after"] == 8_000_000
+
+
+@pytest.mark.parametrize(("columns", "copied"), [(4096, False), (4100, True)])
+def test_a_large_product_of_sizes_that_tensor_cores_do_not_take_is_enlarged(columns: int, *, copied: bool) -> None:
+    x, weight = (torch.zeros(*shape, dtype=torch.bfloat16, device="meta") for shape in ((2048, 1024), (1024, columns)))
+    found = kernels(torch.mm, x, weight)
+    wide = 4104 if copied else 4096  # a multiple of eight
+    product = (False, (2048 * 1024 + 1024 * wide + 2048 * wide) * HALF)
+    padding = (True, 1024 * (columns + wide) * HALF)
+    assert [(kernel.own, kernel.after) for kernel in found] == ([padding] if copied else []) + [product]
+
+
+def test_predicted_kernels_are_those_of_the_report() -> None:
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 128, 3), torch.nn.BatchNorm2d(128), torch.nn.SiLU()).eval()
+    report = opcost.count(net, image(2, 3, 16, 16))
+    predicted = opcost.predict(report, device="h200", execution="compiled")
+    assert [row.count for row in predicted.rows] == [1] * len(kernels_of(report))
+    assert not [note for note in predicted.notes if note.code == "guessed-time"]

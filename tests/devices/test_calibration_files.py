@@ -17,7 +17,17 @@ from opcost.analysis.prediction.speeds import Speeds, fit_laws
 from opcost.analysis.prediction.work import Work
 from opcost.core.graph import TensorSpec
 from opcost.devices import neighbours
-from opcost.devices.calibration import DOCUMENT, SHIPPED, Calibration, Measured, dumps, packed, shipped, unpacked
+from opcost.devices.calibration import (
+    DOCUMENT,
+    SHIPPED,
+    Calibration,
+    Measured,
+    dumps,
+    kernels,
+    packed,
+    shipped,
+    unpacked,
+)
 from opcost.errors import InputError, SourceError
 from opcost.rules import default_rules
 
@@ -77,6 +87,13 @@ def test_a_file_is_fitted_once_until_it_changes(tmp_path: Path, monkeypatch: pyt
     times.append(opcost.predict(report, device="h200", calibration=path).latency_ns)
     assert len(fitted) == 2
     assert times[0] == times[1] < times[2]
+
+
+def test_the_laws_of_compiled_models_are_those_of_the_measured_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from fit_laws import fitted_kernels
+
+    assert kernels() == fitted_kernels(SHIPPED[0]), "run python benchmarks/fit_laws.py"
 
 
 @pytest.mark.parametrize("device", SHIPPED)

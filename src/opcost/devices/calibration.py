@@ -246,3 +246,9 @@ def unpacked(content: bytes) -> Laws:
 def shipped(device: str) -> Laws:
     """The laws of this device that come with the package."""
     return unpacked((files(__package__) / f"{device}.laws").read_bytes())
+
+
+@lru_cache(maxsize=1)
+def kernels() -> Laws:
+    """The laws of kernels that a compiler writes, as shares of the bandwidth: they were measured on an H200, in whole models."""
+    return unpacked((files(__package__) / f"{SHIPPED[0]}.kernels").read_bytes())

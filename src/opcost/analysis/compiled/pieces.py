@@ -132,13 +132,17 @@ class _Pieces:
             if source is None:
                 reads.setdefault((root, shown), Read(root, shown, stored))
             else:
-                reads.update(source.reads)
+                reads.update(_seen_as(source, spec, shown) if shown != root else source.reads)
                 rows.update(source.rows)
                 steps += source.steps
         return reads, rows, steps
 
     def simple(self, row: Row) -> None:
         if not row.outs:
+            return
+        root, shown = self.of(row.op.inputs[0]) if row.op.inputs else (-1, -1)
+        if row.op.raw == "aten::clone" and root == shown and root not in self.given:
+            self.shown[row.op.outputs[0]] = (root, root)  # the compiler orders what it writes as its readers need it
             return
         if _cat(row) and self.cat(row):
             return
@@ -301,14 +305,27 @@ class _Pieces:
         return new
 
     def product(self, row: Row) -> None:
-        """The bias of a product is left to what follows, if that is simple."""
-        op = row.op
-        if op.raw.rpartition("::")[2] == "addmm" and len(op.inputs) == 3 and op.outputs[0] in self.simply_read:
-            attrs = {name: value for name, value in op.attrs.items() if name != "bias"}
-            plain = op._replace(inputs=op.inputs[:2], raw="aten::mm", attrs=attrs)
-            self.biased(row, row._replace(op=plain, ins=row.ins[:2]), 2)
-        else:
+        """A product of sizes that tensor cores do not take is enlarged to some that they do, where that is worth a copy."""
+        op, (left, right) = row.op, row.ins[:2]
+        depth = op.attrs.get("depth")
+        (m, n), k = row.outs[0].dims, depth if isinstance(depth, int) else 1
+        if m * n * k <= _COMPUTE_BOUND * (m * k + k * n + m * n) or not (n % ALIGNED or k % ALIGNED):
             self.library(row)
+            return
+        n, k = (-(-size // ALIGNED) * ALIGNED for size in (n, k))
+        inputs = list(op.inputs)
+        specs = replace(left, shape=(m, k)), replace(right, shape=(k, n))
+        for place, (before, after) in enumerate(zip((left, right), specs, strict=True)):
+            if before.numel != after.numel:
+                root, shown = self.of(inputs[place])
+                self.write(root)
+                inputs[place] = self.fresh()
+                copying = row._replace(op=op._replace(id=inputs[place], kind="copy", raw="constant_pad_nd"))
+                reads = {(root, shown): Read(root, shown, before)}
+                self.add([copying], reads, {inputs[place]: after}, _runs(row), (after.numel, 1))
+        result = replace(row.outs[0], shape=(m, n))
+        attrs = {**op.attrs, "depth": k}
+        self.library(row._replace(op=op._replace(inputs=tuple(inputs), attrs=attrs), ins=specs, outs=(result,)))
 
     def biased(self, row: Row, without: Row, bias: int) -> None:
         """A library's result, and the sum with its bias, which is simple."""
@@ -357,6 +374,8 @@ def pieces(rows: Iterable[Row], results: Collection[int]) -> tuple[list[Piece], 
             state.summed(row)
         elif kind == "conv" and _convolves(row):
             state.convolution(row)
+        elif kind == "matmul" and _in_halves(row):
+            state.product(row)
         else:
             state.library(row)
     for value in list(state.unwritten):  # what has no reader is not calculated
@@ -390,6 +409,20 @@ def _parts(count: int, depth: int, *, across: bool) -> int:
     return -(-depth // (size * each))
 
 
+def _seen_as(source: _Unwritten, spec: TensorSpec, shown: int) -> dict[tuple[int, int], Read]:
+    """The reads of a result of which a reader sees a view: of tensors as large as the result, only that part, in its order."""
+    whole = source.spec.numel if source.spec.known else 1
+    seen = spec.numel if spec.known else whole
+    found = {}
+    for (root, key), read in source.reads.items():
+        if not read.spec.known or read.spec.numel < whole:
+            found[root, key] = read
+            continue
+        part = read.spec if seen >= whole else TensorSpec((read.spec.numel * seen // whole,), read.spec.dtype)
+        found[root, shown] = Read(root, shown, part)
+    return found
+
+
 def _runs(row: Row) -> tuple[str, int]:
     return row.op.phase, row.op.repeat
 
@@ -398,6 +431,19 @@ def _precisely(row: Row) -> bool:
     """Whether an operator calculates in another precision than that of its tensors."""
     plain = ("add", "sub", "mul", "div", "relu", "neg", "max", "min", "where")
     return bool(row.ins) and row.ins[0].dtype in HALF and row.op.attrs.get("fn") not in plain
+
+
+ALIGNED = 8
+_COMPUTE_BOUND = (
+    206  # multiply-accumulates for each element that a product reads or writes, from which on memory does not decide
+)
+
+
+def _in_halves(row: Row) -> bool:
+    """Whether it is the product of two matrices of 16-bit elements."""
+    return row.op.raw in ("aten::mm", "aten::addmm") and all(
+        spec.known and len(spec.dims) == 2 and spec.dtype in HALF for spec in row.ins[:2]
+    )
 
 
 def _cat(row: Row) -> bool:
@@ -441,7 +487,9 @@ def _convolves(row: Row) -> bool:
 
 _FASTER = {"grouped": 1.358, "small": 0.783, "narrowing": 0.725, "": 0.823}
 """The time of convolutions with channels side by side, compared with that of one channel after another, as inductor has it."""
-_FEW = 300  # operators for each convolution, from which on the few convolutions are left as they are
+_SIMPLEST = {"batch": 15, "layer": 11, "group": 14, "softmax": 7, "gelu": 8, "silu": 7, "hardswish": 8}
+"""Simplest operators that make one of these up."""
+_FEW = 300  # simplest operators for each convolution, from which on the few convolutions are left as they are
 _SMALL = 64
 
 
@@ -449,11 +497,13 @@ def _channels_last(rows: Iterable[Row]) -> bool:
     """Whether a compiler puts the channels of images side by side: where that makes all convolutions together faster."""
     rows = list(rows)
     found = [row for row in rows if row.op.kind == "conv" and _convolves(row)]
-    if not found or len(rows) >= _FEW * len(found):
+    given = {value for row in rows for value in row.op.inputs} - {value for row in rows for value in row.op.outputs}
+    simplest = len(given) + sum(_SIMPLEST.get(str(row.op.attrs.get("fn")), 1) for row in rows)
+    if not found or simplest >= _FEW * len(found):
         return False
     times: Counter[str] = Counter()
     for row in found:
-        times[_shape_class(row)] += row.cost.macs if row.cost else 0
+        times[_shape_class(row)] += row.outs[0].numel * prod(row.ins[1].dims[1:])
     if any(row.op.phase == "backward" for row in rows):
         return "grouped" not in times and "narrowing" not in times and set(times) != {"small"}
     return sum(_FASTER[kind] * macs for kind, macs in times.items()) <= times.total()

@@ -18,6 +18,8 @@ from opcost.options import Execution
 
 GAP_NS = 700
 """Between the end of one kernel and the start of the next in a replayed graph: what was timed has it, a sum of kernels not."""
+COMPILED_GAP_NS = 400
+"""The same in the graph of a compiled model."""
 OTHERS_NS = 900
 """What a product starts later in a model, where another kernel ran before it, than called again and again. Fitted to the models
 that were measured first, and checked with the others."""
@@ -53,7 +55,9 @@ def predict_report(
 ) -> Predicted:
     """What the operators of a report would take, one after another."""
     training = any(row.op.phase != "forward" for row in report.rows)
-    given: Iterable[Row] = merged(report.rows, report.output_values) if execution == "compiled" else report.rows
+    given: Iterable[Row] = report.rows
+    if execution == "compiled":
+        given, speeds = merged(report.rows, report.output_values), speeds.merging()
     rows: list[ProfileRow] = []
     guessed: dict[str, list[int]] = {}
     bounds = {"compute": 0, "memory": 0, "launch": 0, "host": 0}
@@ -62,6 +66,8 @@ def predict_report(
     for row, found in _timed(given, speeds):
         op, times = row.op, row.op.repeat
         later = OTHERS_NS if op.kind in PRODUCTS and not on_host else 0
+        if execution == "compiled" and not on_host:
+            later = COMPILED_GAP_NS - GAP_NS
         taken = round((found.device_ns + later) * times)
         variance += (found.spread * found.device_ns) ** 2 * times
         bounds[found.bound] += taken

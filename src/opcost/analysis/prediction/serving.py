@@ -15,7 +15,6 @@ from itertools import accumulate
 from math import hypot
 from typing import NamedTuple
 
-from opcost.analysis.prediction.fusion import MERGED
 from opcost.analysis.prediction.predict import UNCHECKED, Predicted
 from opcost.core.devices import Device
 from opcost.core.graph import ZERO, Attrs, Cost, Memory, MemoryPart, Note, Op, TensorSpec
@@ -23,7 +22,10 @@ from opcost.core.report import Report, Row
 from opcost.core.units import format_bytes
 from opcost.errors import counted, some
 
-SIMPLE = MERGED | {"gather", "scatter", "sort"}  # those of routing to experts, besides what a compiler merges
+SIMPLE = frozenset(
+    {"elementwise", "copy", "norm", "softmax", "reduce", "create", "random", "gather", "scatter", "sort"}
+)
+"""Kinds that an engine merges; the last three are those of routing to experts."""
 KNOWN = frozenset({"matmul", "attention", "embedding"})  # kernels that the engine has, too
 BLOCK = 16  # tokens of a block of the cache
 UTILIZATION = 0.9  # the share of a device's memory that the engine takes

@@ -5,6 +5,7 @@ how much an operator misses it is taken from its nearest neighbours, weighted by
 the logarithms: the result is a sum of times.
 """
 
+from copy import copy
 from dataclasses import replace
 from math import dist, log, sqrt
 from operator import attrgetter
@@ -17,7 +18,7 @@ from opcost.analysis.prediction.workspaces import shares
 from opcost.core.devices import HOST, TERA, Device, measured
 from opcost.core.devices import device as find_device
 from opcost.core.kinds import check_operator
-from opcost.devices.calibration import Calibration, Law, Laws, Measured
+from opcost.devices.calibration import Calibration, Law, Laws, Measured, kernels
 from opcost.devices.neighbours import Near, Neighbours
 from opcost.errors import OpcostError, SourceError
 from opcost.rules.registry import OpView, Rules
@@ -64,7 +65,8 @@ def _ratio(law: Law, place: tuple[float, ...]) -> float:
     return sum(weight * ratio for weight, (_, ratio) in zip(weights, found, strict=True)) / sum(weights)
 
 
-def _work(row: Measured, rules: Rules) -> Work:
+def measured_work(row: Measured, rules: Rules) -> Work:
+    """What a timed operator is to a device."""
     try:
         check_operator(row.kind, row.raw, row.attrs, len(row.ins), len(row.outs))
         cost, _, _ = apply_rule(rules, OpView(row.kind, row.raw, row.ins, row.outs, row.attrs))
@@ -76,7 +78,7 @@ def _work(row: Measured, rules: Rules) -> Work:
 
 def fit_laws(calibration: Calibration, rules: Rules) -> Laws:
     """The laws of a calibrated device."""
-    rows = [(_work(row, rules), row) for row in calibration.rows]
+    rows = [(measured_work(row, rules), row) for row in calibration.rows]
     times = [(work, max(1, row.device_ns)) for work, row in rows]
     if calibration.device == HOST:  # a processor, which has no printed peaks: its best timed rates
         flops = max((work.flops / taken for work, taken in times), default=1.0) * 1e9
@@ -109,6 +111,16 @@ class Speeds:
         self.laws, self._home, self._hosts = laws.laws, laws.home, laws.host_ns
         self.device = device or self._home
         self._times: dict[Work, OperatorTime] = {}
+
+    def merging(self) -> "Speeds":
+        """These with the speeds of kernels that a compiler writes, which are alike on all devices as shares of the bandwidth.
+
+        Convolutions run beside them at other speeds than alone, as was measured on the shipped device.
+        """
+        found, added = copy(self), kernels()
+        laws = {**self.laws, **added.laws} if added.home == self._home else {**added.laws, **self.laws}
+        vars(found).update(laws=laws, _times={})
+        return found
 
     def without_bias(self, work: Work, taken: int) -> int:
         """The time of a convolution without its bias; a kernel that fuses the bias leaves at least a quarter."""

@@ -16,6 +16,11 @@ LAYOUTS = ("turned", "strided", "channels-last")
 """Words of families for how memory is laid out, which older calibrations do not have."""
 
 
+MERGED = ("merged", "merged sum")
+"""Families of kernels that a compiler writes."""
+LARGE = 4  # a tensor is as large as the loop over it if it has at least a fourth of its elements
+
+
 class Work(NamedTuple):
     """One operator as a device sees it."""
 
@@ -31,6 +36,8 @@ def work_of(
     kind: str, raw: str, attrs: Attrs, ins: tuple[TensorSpec, ...], outs: tuple[TensorSpec, ...], cost: Cost | None
 ) -> Work:
     """What an operator is to a device."""
+    if attrs.get("fn") == "compiled" and cost is not None:
+        return kernel_of(cost.bytes_read + cost.bytes_written, **{name: attrs[name] for name in _OF_A_LOOP})  # type: ignore[arg-type]
     ins, outs = (tuple(spec for spec in specs if spec.known) for specs in (ins, outs))
     dtype = next((spec.dtype for spec in (*ins, *outs) if "float" in spec.dtype), "float32")
     flops = FLOPS_PER_MAC * cost.macs if cost is not None else 0
@@ -52,6 +59,20 @@ def work_of(
         family = _family(kind, raw, attrs, ins, outs)
         return Work(family, dtype, 0, moved, _by_memory(family.split(), raw, attrs, ins, outs, moved))
     return Work(family, dtype, flops, moved, place)
+
+
+_OF_A_LOOP = ("extent", "large", "small", "costly")
+
+
+def kernel_of(moved: int, *, extent: tuple[int, int], large: int, small: int, costly: bool) -> Work:
+    """A kernel that a compiler writes: a loop over so many results, each a sum of so many elements.
+
+    It reads `large` tensors as large as the loop and `small` ones; what it calculates may be `costly`. Its type matters only for
+    the bytes.
+    """
+    count, depth = extent
+    place = _log(moved), 0.3 * min(small, 5), 0.5 * costly, 0.5 * _log(count), 0.5 * _log(depth), 0.5 * large
+    return Work(MERGED[depth > 1], "float32", 0, moved, place)
 
 
 def families(work: Work) -> Iterator[str]:

@@ -152,6 +152,22 @@ def test_a_large_product_of_sizes_that_tensor_cores_do_not_take_is_enlarged(colu
     assert [(kernel.own, kernel.after) for kernel in found] == ([padding] if copied else []) + [product]
 
 
+def test_what_is_calculated_for_a_product_is_written_with_a_depth_that_tensor_cores_take() -> None:
+    scores, values = (torch.zeros(8, *shape, dtype=torch.bfloat16, device="meta") for shape in ((64, 50), (50, 32)))
+    *_, product = kernels(lambda scores, values: scores.softmax(-1) @ values.relu(), scores, values)
+    assert product.after == 8 * (64 * 56 + 56 * 32 + 64 * 32) * HALF
+
+
+def test_sums_in_an_order_are_not_those_of_another() -> None:
+    x, scale = torch.zeros(8, 100, 64), torch.zeros(64)
+    size, sums = 8 * 100 * 64 * FLOAT, 3 * 8 * 100 * FLOAT  # mean, deviation and weight of each row
+
+    def run(x: Any, scale: Any) -> Any:
+        return F.layer_norm(x, (64,), scale, scale).roll(1, 0)
+
+    assert moved(run, x, scale) == [(True, size + sums), (True, 2 * size + sums // 3 + 64 * FLOAT)]
+
+
 def test_predicted_kernels_are_those_of_the_report() -> None:
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 128, 3), torch.nn.BatchNorm2d(128), torch.nn.SiLU()).eval()
     report = opcost.count(net, image(2, 3, 16, 16))

@@ -28,6 +28,7 @@ READS_ONCE = 8  # tensors from which a result is calculated at all, without one 
 STEPS = 30  # steps of a calculation that are not repeated
 UNROLLED = 8  # elements along an axis that are summed one by one, in the reader
 WINDOW = 25  # elements of a pooling window that are read one by one
+MOVING = frozenset({"aten::roll", "aten::flip", "aten::repeat"})  # they read elements in another order
 HALF = ("bfloat16", "float16")
 TWICE = frozenset({"gelu", "gelu_tanh", "silu", "mish", "hardswish", "softmax", "layer", "group", "instance", "rms"})
 """Functions that read what they are given more than once."""
@@ -96,6 +97,7 @@ class _Pieces:
     given: set[int]  # values of the caller: weights and inputs
     copied: dict[int, int] = field(default_factory=dict)
     precise: set[int] = field(default_factory=set)  # results that are in memory as float32
+    summed_up: set[int] = field(default_factory=set)  # values that are sums
     last: int = -1
     pieces: list[Piece] = field(default_factory=list)
     shown: dict[int, tuple[int, int]] = field(default_factory=dict)  # of a view: its root, and what identifies it
@@ -129,10 +131,12 @@ class _Pieces:
                 stored = min(spec, replace(row.outs[0], dtype=spec.dtype), key=lambda each: each.numel)
             else:
                 stored = replace(spec, dtype="float32") if root in self.precise else spec
+            if row.op.raw in MOVING:
+                shown = row.op.outputs[0]
             if source is None:
                 reads.setdefault((root, shown), Read(root, shown, stored))
             else:
-                reads.update(_seen_as(source, spec, shown) if shown != root else source.reads)
+                reads.update(_seen_as(source, spec, shown, self.summed_up) if shown != root else source.reads)
                 rows.update(source.rows)
                 steps += source.steps
         return reads, rows, steps
@@ -258,6 +262,7 @@ class _Pieces:
             spec = TensorSpec((count * parts * results,), "float32")
             return self.sums(rows, {(value, value): Read(value, value, spec)}, count, parts, results, across=False)
         value = self.fresh()
+        self.summed_up.add(value)
         self.add(rows, reads, {value: TensorSpec((count * results,), "float32")}, _runs(rows[-1]), (count, depth))
         return value
 
@@ -305,27 +310,39 @@ class _Pieces:
         return new
 
     def product(self, row: Row) -> None:
-        """A product of sizes that tensor cores do not take is enlarged to some that they do, where that is worth a copy."""
-        op, (left, right) = row.op, row.ins[:2]
+        """A product of sizes that tensor cores do not take is enlarged to some that they do, where that is worth a copy.
+
+        It is also if what it reads is calculated anyway.
+        """
+        op, (left, right), result = row.op, row.ins[:2], row.outs[0]
         depth = op.attrs.get("depth")
-        (m, n), k = row.outs[0].dims, depth if isinstance(depth, int) else 1
-        if m * n * k <= _COMPUTE_BOUND * (m * k + k * n + m * n) or not (n % ALIGNED or k % ALIGNED):
+        (m, n), k = result.dims[-2:], depth if isinstance(depth, int) else 1
+        written = [self.of(value)[0] in self.unwritten for value in op.inputs[:2]]
+        large = m * n * k > _COMPUTE_BOUND * (m * k + k * n + m * n)
+        if not (large and (n % ALIGNED or k % ALIGNED)) and not (all(written) and k % ALIGNED):
             self.library(row)
             return
-        n, k = (-(-size // ALIGNED) * ALIGNED for size in (n, k))
+        n, k = (-(-size // ALIGNED) * ALIGNED if large or size == k else size for size in (n, k))
         inputs = list(op.inputs)
-        specs = replace(left, shape=(m, k)), replace(right, shape=(k, n))
+        first = result.dims[:-2]
+        specs = replace(left, shape=(*first, m, k)), replace(right, shape=(*first, k, n))
         for place, (before, after) in enumerate(zip((left, right), specs, strict=True)):
             if before.numel != after.numel:
-                root, shown = self.of(inputs[place])
-                self.write(root)
                 inputs[place] = self.fresh()
                 copying = row._replace(op=op._replace(id=inputs[place], kind="copy", raw="constant_pad_nd"))
-                reads = {(root, shown): Read(root, shown, before)}
-                self.add([copying], reads, {inputs[place]: after}, _runs(row), (after.numel, 1))
-        result = replace(row.outs[0], shape=(m, n))
+                self.padded(copying, op.inputs[place], before, inputs[place], after)
         attrs = {**op.attrs, "depth": k}
-        self.library(row._replace(op=op._replace(inputs=tuple(inputs), attrs=attrs), ins=specs, outs=(result,)))
+        large_op = op._replace(inputs=tuple(inputs), attrs=attrs)
+        self.library(row._replace(op=large_op, ins=specs, outs=(replace(result, shape=(*first, m, n)),)))
+
+    def padded(self, row: Row, value: int, before: TensorSpec, new: int, after: TensorSpec) -> None:
+        """The new value of one that is enlarged."""
+        root, shown = self.of(value)
+        source = self.unwritten.get(root)
+        reads, rows = {(root, shown): Read(root, shown, before)}, [row]
+        if source is not None:
+            reads, rows = _seen_as(source, before, new, self.summed_up), [*source.rows.values(), row]
+        self.add(rows, reads, {new: after}, _runs(row), (after.numel, 1))
 
     def biased(self, row: Row, without: Row, bias: int) -> None:
         """A library's result, and the sum with its bias, which is simple."""
@@ -409,14 +426,15 @@ def _parts(count: int, depth: int, *, across: bool) -> int:
     return -(-depth // (size * each))
 
 
-def _seen_as(source: _Unwritten, spec: TensorSpec, shown: int) -> dict[tuple[int, int], Read]:
+def _seen_as(source: _Unwritten, spec: TensorSpec, shown: int, sums: Collection[int]) -> dict[tuple[int, int], Read]:
     """The reads of a result of which a reader sees a view: of tensors as large as the result, only that part, in its order."""
     whole = source.spec.numel if source.spec.known else 1
     seen = spec.numel if spec.known else whole
     found = {}
     for (root, key), read in source.reads.items():
         if not read.spec.known or read.spec.numel < whole:
-            found[root, key] = read
+            changed = shown if root in sums else key  # in another order, they are those of other elements
+            found[root, changed] = read._replace(shown=changed)
             continue
         part = read.spec if seen >= whole else TensorSpec((read.spec.numel * seen // whole,), read.spec.dtype)
         found[root, shown] = Read(root, shown, part)
@@ -441,8 +459,8 @@ _COMPUTE_BOUND = (
 
 def _in_halves(row: Row) -> bool:
     """Whether it is the product of two matrices of 16-bit elements."""
-    return row.op.raw in ("aten::mm", "aten::addmm") and all(
-        spec.known and len(spec.dims) == 2 and spec.dtype in HALF for spec in row.ins[:2]
+    return row.op.raw in ("aten::mm", "aten::addmm", "aten::bmm") and all(
+        spec.known and len(spec.dims) == len(row.outs[0].dims) and spec.dtype in HALF for spec in row.ins[:2]
     )
 
 

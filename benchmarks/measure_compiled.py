@@ -318,8 +318,8 @@ def collect(rows: list[Row], out: Path, seconds: float, workers: int, *, dry: bo
                 failed = {**rows[number], "error": f"ended with {process.exitcode}"}
                 found[number] = json.loads(path.read_text()) if path.exists() else failed
                 each = found[number]
-                told = each.get("error") or [each["compile_s"], each.get("compiled", {}).get("graph_ms")]
-                print(f"{end - time.monotonic():.0f}", each["name"], told, flush=True)
+                line = each.get("error") or [each["compile_s"], each.get("compiled", {}).get("graph_ms")]
+                print(f"{end - time.monotonic():.0f}", each["name"], line, flush=True)
                 write(out, [found[index] for index in sorted(found)])
         for number, process in running.items():
             process.kill()

@@ -65,7 +65,7 @@ _OF_A_LOOP = ("extent", "large", "small", "costly")
 
 
 def kernel_of(moved: int, *, extent: tuple[int, int], large: int, small: int, costly: bool) -> Work:
-    """A kernel that a compiler writes: a loop over so many results, each a sum of so many elements.
+    """A kernel that a compiler writes: a loop over results, each a sum of elements.
 
     It reads `large` tensors as large as the loop and `small` ones; what it calculates may be `costly`. Its type matters only for
     the bytes.

@@ -14,34 +14,34 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import NamedTuple
 
+from opcost.analysis.compiled.limits import (
+    ALIGNED,
+    COMPUTE_BOUND,
+    HALF,
+    MOVING,
+    READS_AGAIN,
+    READS_ONCE,
+    STEPS,
+    STEPS_OF,
+    SUMMED,
+    TWICE,
+    UNROLLED,
+    channels_last,
+    convolves,
+    in_halves,
+    parts_of,
+    simply_read,
+    small_window,
+    statistics,
+)
 from opcost.core.graph import TensorSpec
 from opcost.core.report import Row
 
 SIMPLE = frozenset({"elementwise", "copy", "create", "random", "gather", "embedding", "resize"})
-SUMMED = frozenset({"reduce", "norm", "softmax"})
 LOOKED_UP = frozenset({"gather", "embedding"})  # of the first tensor that they read, only what is looked up
 LIBRARY_READERS = frozenset({"conv", "matmul", "pool"})
 """Of several readers of a result, one of these wants it in memory."""
 
-READS_AGAIN = 4  # tensors from which a result is calculated more than once; from more than these it is written
-READS_ONCE = 8  # tensors from which a result is calculated at all, without one on the way being written
-STEPS = 30  # steps of a calculation that are not repeated
-UNROLLED = 8  # elements along an axis that are summed one by one, in the reader
-WINDOW = 25  # elements of a pooling window that are read one by one
-MOVING = frozenset({"aten::roll", "aten::flip", "aten::repeat"})  # they read elements in another order
-HALF = ("bfloat16", "float16")
-TWICE = frozenset({"gelu", "gelu_tanh", "silu", "mish", "hardswish", "softmax", "layer", "group", "instance", "rms"})
-"""Functions that read what they are given more than once."""
-_STEPS_OF: dict[str, int] = {
-    "gelu": 9,
-    "gelu_tanh": 14,
-    "silu": 5,
-    "mish": 8,
-    "hardswish": 6,
-    "hardsigmoid": 5,
-    "batch": 8,
-    "tanh": 3,
-}
 _IN_PLACE_LAYOUT = frozenset(
     "view _unsafe_view reshape unsqueeze squeeze alias detach flatten lift_fresh _reshape_alias".split()
 )
@@ -170,7 +170,7 @@ class _Pieces:
     ) -> None:
         """A result that is not written unless it must be."""
         rows = {**rows, row.op.id: row}
-        steps += _STEPS_OF.get(str(row.op.attrs.get("fn")), 2) + len(row.ins)
+        steps += STEPS_OF.get(str(row.op.attrs.get("fn")), 2) + len(row.ins)
         self.unwritten[value] = _Unwritten(spec, rows, dict(reads), _runs(row), steps)
         if value in self.kept:
             self.write(value)
@@ -235,7 +235,7 @@ class _Pieces:
         if whole:
             self.reused(self.of(op.inputs[0])[0], 2, precisely=True)
         reads, rows, steps = self.reads_of(row)
-        count = _statistics(row)
+        count = statistics(row)
         depth = max(1, given.numel // max(1, count))
         if evaluated or (not whole and depth <= UNROLLED):
             self.keep(row, op.outputs[0], out, reads, rows, steps)
@@ -255,7 +255,7 @@ class _Pieces:
         self, rows: list[Row], reads: dict[tuple[int, int], Read], count: int, depth: int, results: int, *, across: bool
     ) -> int:
         """The value of sums, which are made in two steps where they are few and long."""
-        parts = _parts(count, depth, across=across)
+        parts = parts_of(count, depth, across=across)
         if parts > 1:
             value = self.sums(rows, reads, count * parts, -(-depth // parts), results, across=across)
             self.pieces[-1].cut = True
@@ -318,7 +318,7 @@ class _Pieces:
         depth = op.attrs.get("depth")
         (m, n), k = result.dims[-2:], depth if isinstance(depth, int) else 1
         written = [self.of(value)[0] in self.unwritten for value in op.inputs[:2]]
-        large = m * n * k > _COMPUTE_BOUND * (m * k + k * n + m * n)
+        large = m * n * k > COMPUTE_BOUND * (m * k + k * n + m * n)
         if not (large and (n % ALIGNED or k % ALIGNED)) and not (all(written) and k % ALIGNED):
             self.library(row)
             return
@@ -367,8 +367,8 @@ def pieces(rows: Iterable[Row], results: Collection[int]) -> tuple[list[Piece], 
         users=users,
         wanted={value for row in rows if row.op.kind in LIBRARY_READERS for value in row.op.inputs},
         kept=set(),
-        channels_last=_channels_last(rows),
-        simply_read=_simply_read(rows),
+        channels_last=channels_last(rows),
+        simply_read=simply_read(rows),
         given={value for value in users if value not in made},
     )
     shown: dict[int, int] = {}
@@ -385,13 +385,13 @@ def pieces(rows: Iterable[Row], results: Collection[int]) -> tuple[list[Piece], 
             state.view(row)
         elif row.op.phase == "update":  # the optimizer is not compiled
             state.library(row)
-        elif kind in SIMPLE or (kind == "pool" and _small_window(row)):
+        elif kind in SIMPLE or (kind == "pool" and small_window(row)):
             state.simple(row)
         elif kind in SUMMED:
             state.summed(row)
-        elif kind == "conv" and _convolves(row):
+        elif kind == "conv" and convolves(row):
             state.convolution(row)
-        elif kind == "matmul" and _in_halves(row):
+        elif kind == "matmul" and in_halves(row):
             state.product(row)
         else:
             state.library(row)
@@ -399,31 +399,6 @@ def pieces(rows: Iterable[Row], results: Collection[int]) -> tuple[list[Piece], 
         if value in state.kept:
             state.write(value)
     return state.pieces, state.kept
-
-
-_PROCESSORS = 132
-_PER_THREAD = 32  # elements that each thread sums at least
-_THREADS = 2048  # of a multiprocessor
-
-
-def _parts(count: int, depth: int, *, across: bool) -> int:
-    """Into how many parts a sum is cut, so that all multiprocessors have work; the rules of inductor."""
-    if count > 1 and (depth <= _PER_THREAD or count >= _PROCESSORS * 2 * _PER_THREAD):
-        return 1
-    if across:
-        each, threads, blocks = 4, _PROCESSORS * _THREADS // 256, -(-count // 128)
-    elif count >= 2 * _PROCESSORS or depth <= 8192:
-        return 1
-    else:
-        each, threads, blocks = 256, _PROCESSORS * _THREADS // 512, count
-    size = _PER_THREAD
-    if count * depth > _PER_THREAD * _PROCESSORS * _THREADS:
-        wanted = -(-depth // (each * -(-threads // blocks)))
-        size = min(wanted, 512)
-        near = min((divisor for divisor in range(1, 2 * size) if depth % divisor == 0), key=lambda n: abs(n - wanted))
-        if abs(near - wanted) < 20:
-            size = max(near, _PER_THREAD)
-    return -(-depth // (size * each))
 
 
 def _seen_as(source: _Unwritten, spec: TensorSpec, shown: int, sums: Collection[int]) -> dict[tuple[int, int], Read]:
@@ -445,92 +420,5 @@ def _runs(row: Row) -> tuple[str, int]:
     return row.op.phase, row.op.repeat
 
 
-def _precisely(row: Row) -> bool:
-    """Whether an operator calculates in another precision than that of its tensors."""
-    plain = ("add", "sub", "mul", "div", "relu", "neg", "max", "min", "where")
-    return bool(row.ins) and row.ins[0].dtype in HALF and row.op.attrs.get("fn") not in plain
-
-
-ALIGNED = 8
-_COMPUTE_BOUND = (
-    206  # multiply-accumulates for each element that a product reads or writes, from which on memory does not decide
-)
-
-
-def _in_halves(row: Row) -> bool:
-    """Whether it is the product of two matrices of 16-bit elements."""
-    return row.op.raw in ("aten::mm", "aten::addmm", "aten::bmm") and all(
-        spec.known and len(spec.dims) == len(row.outs[0].dims) and spec.dtype in HALF for spec in row.ins[:2]
-    )
-
-
 def _cat(row: Row) -> bool:
     return row.op.kind == "copy" and row.op.raw.rpartition("::")[2] in ("cat", "stack")
-
-
-def _small_window(row: Row) -> bool:
-    window = row.op.attrs.get("window")
-    return isinstance(window, int) and window <= WINDOW
-
-
-def _statistics(row: Row) -> int:
-    """How many sums an operator makes along its axes."""
-    given = row.ins[0]
-    if row.op.kind == "reduce":
-        return row.outs[0].numel if row.outs[0].known else 1
-    if row.op.kind == "norm" and len(row.outs) > 1 and row.outs[1].known:
-        return row.outs[1].numel
-    return given.numel // max(1, given.dims[-1] if given.dims else 1)
-
-
-def _simply_read(rows: Iterable[Row]) -> set[int]:
-    """Values that only simple operators read, through views or not."""
-    others: set[int] = set()
-    for row in reversed(list(rows)):
-        op = row.op
-        if op.kind == "view":
-            simple = not others.intersection(op.outputs)
-        else:
-            simple = op.raw == "aten::clone" or (op.kind == "elementwise" and not _precisely(row))
-        if not simple:
-            others.update(op.inputs)
-    return {value for row in rows for value in row.op.outputs} - others
-
-
-def _convolves(row: Row) -> bool:
-    """Whether it is the convolution of an image, and not its gradient or another way round."""
-    plain = not any(row.op.attrs.get(name) for name in ("grads", "transposed"))
-    return plain and len(row.ins) > 1 and all(spec.known and len(spec.dims) == 4 for spec in row.ins[:2])
-
-
-_FASTER = {"grouped": 1.358, "small": 0.783, "narrowing": 0.725, "": 0.823}
-"""The time of convolutions with channels side by side, compared with that of one channel after another, as inductor has it."""
-_SIMPLEST = {"batch": 15, "layer": 11, "group": 14, "softmax": 7, "gelu": 8, "silu": 7, "hardswish": 8}
-"""Simplest operators that make one of these up."""
-_FEW = 300  # simplest operators for each convolution, from which on the few convolutions are left as they are
-_SMALL = 64
-
-
-def _channels_last(rows: Iterable[Row]) -> bool:
-    """Whether a compiler puts the channels of images side by side: where that makes all convolutions together faster."""
-    rows = list(rows)
-    found = [row for row in rows if row.op.kind == "conv" and _convolves(row)]
-    given = {value for row in rows for value in row.op.inputs} - {value for row in rows for value in row.op.outputs}
-    simplest = len(given) + sum(_SIMPLEST.get(str(row.op.attrs.get("fn")), 1) for row in rows)
-    if not found or simplest >= _FEW * len(found):
-        return False
-    times: Counter[str] = Counter()
-    for row in found:
-        times[_shape_class(row)] += row.outs[0].numel * prod(row.ins[1].dims[1:])
-    if any(row.op.phase == "backward" for row in rows):
-        return "grouped" not in times and "narrowing" not in times and set(times) != {"small"}
-    return sum(_FASTER[kind] * macs for kind, macs in times.items()) <= times.total()
-
-
-def _shape_class(row: Row) -> str:
-    image, weight = row.ins[0].dims, row.ins[1].dims
-    if 1 < weight[1] < image[1]:
-        return "grouped"
-    if max(weight[:2]) <= _SMALL:
-        return "small"
-    return "narrowing" if weight[0] * 2 <= weight[1] and weight[2] > 1 else ""

@@ -189,9 +189,10 @@ def _served(source: Any, how: dict[str, Any], counting: dict[str, Any], given: A
     subject = replace(reports[0], meta={**reports[0].meta, **names}).subject
     memory = serving.room(last, device)
     notes = (*whole.profile.notes, *serving.assumptions(device, batch, prefill, memory))
-    written = {**whole.profile.meta, **names, "subject": f"{subject}, {serving.ENGINES[given.engine]}"}
-    whole = whole._replace(profile=replace(whole.profile, meta=written, notes=notes))
     times = _times(whole, last, batch, tokens, reading, token)
+    sizes = {name: str(getattr(times, name)) for name in last.meta if name.startswith("cache_")}
+    written = {**whole.profile.meta, **names, **sizes, "subject": f"{subject}, {serving.ENGINES[given.engine]}"}
+    whole = whole._replace(profile=replace(whole.profile, meta=written, notes=notes))
     if memory is None:
         return _with_memory(whole, None, times)
     times = replace(times, largest_batch=memory.largest_batch)

@@ -14,6 +14,7 @@ from opcost.core.devices import DEVICES, UNUSABLE_BYTES
 from opcost.core.graph import TensorSpec
 from opcost.devices.calibration import Calibration, Measured, dumps
 from opcost.errors import SourceError
+from opcost.profiles import Prediction
 
 MEASURED_MS = {"bfloat16": 2.408, "float32": 2.997}
 """timm's resnet50d on 16 images of 224x224, replayed as a CUDA graph on an H200 (benchmarks/measure_gpu.py models)."""
@@ -147,6 +148,25 @@ def test_the_command_prints_the_first_token_the_throughput_and_the_cache_of_a_te
         tokens = {"--decode": 65, "--prefill": 64}[words[0]] + (9 if "--generate" in words else 0)
         assert f"{tokens} tokens a sequence" in printed["cache"]
         assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.zoo
+def test_the_command_prints_what_a_serving_engine_takes_and_holds(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["--dtype", "bf16", "--batch", "2", "--prefill", "64", "--generate", "10", "--engine", "vllm"]
+    saved = tmp_path / "saved.json"
+    assert run(["predict", llama(tmp_path), *words, "-o", str(saved)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    printed = {line.split("  ")[0]: line for line in lines}
+    assert {"tokens/s", "first token", "each token", "largest batch"} <= printed.keys()
+    assert "paged attention" in printed
+    assert max(map(len, lines)) <= 80
+    again = opcost.read_profile(saved)
+    assert isinstance(again, Prediction)
+    assert again.text
+    assert again.text.largest_batch
+    assert again.meta["cache_tokens"] == str(again.text.cache_tokens) == "73"
 
 
 @pytest.mark.zoo

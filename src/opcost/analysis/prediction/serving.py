@@ -373,7 +373,7 @@ def assumptions(device: Device, batch: int, prompt: int | None, memory: Room | N
     if memory is not None:
         yield Note(
             "engine",
-            f"the cache has {format_bytes(memory.cache)}: {UTILIZATION:.0%} of the device's memory less weights and "
+            f"the cache has {format_bytes(memory.cache)}: {UTILIZATION * 100:.0f} % of the device's memory less weights and "
             f"{format_bytes(memory.activations)} for the results of a step",
         )
 

@@ -128,6 +128,75 @@ def language_model(name: str, device: str) -> Any:
         return transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
 
 
+# -- models whose eager runs are measured beside a calibration of their host -----------------------------------------------
+
+_SMALL = {
+    "hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 12, "num_attention_heads": 16,
+    "num_key_value_heads": 8, "vocab_size": 32000,
+}  # fmt: skip
+_BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
+EAGER: dict[str, tuple[str, dict[str, Any], str]] = {
+    "albert": ("AlbertConfig", {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}, "text"),
+    "bart": ("BartConfig", {
+        "encoder_layers": 6, "decoder_layers": 6, "d_model": 768, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072,
+        "encoder_attention_heads": 12, "decoder_attention_heads": 12,
+    }, "both"),
+    "bloom": ("BloomConfig", {"hidden_size": 1024, "n_layer": 12, "n_head": 16, "vocab_size": 32000}, "language"),
+    "deberta-v2": ("DebertaV2Config", _BASE, "text"),
+    "dinov2": ("Dinov2Config", {}, "image"),
+    "electra": ("ElectraConfig", {**_BASE, "embedding_size": 768}, "text"),
+    "gemma2": ("Gemma2Config", {**_SMALL, "head_dim": 64}, "language"),
+    "granite": ("GraniteConfig", _SMALL, "language"),
+    "mpnet": ("MPNetConfig", {}, "text"),
+    "olmo2": ("Olmo2Config", _SMALL, "language"),
+    "phi": ("PhiConfig", _SMALL, "language"),
+    "qwen3": ("Qwen3Config", {**_SMALL, "head_dim": 64}, "language"),
+    "segformer": ("SegformerConfig", {}, "image"),
+    "squeezebert": ("SqueezeBertConfig", {}, "text"),
+    "starcoder2": ("Starcoder2Config", _SMALL, "language"),
+    "t5": ("T5Config", {}, "both"),
+    "vit": ("ViTConfig", {}, "image"),
+    "wav2vec2": ("Wav2Vec2Config", {}, "sound"),
+}  # fmt: skip
+"""Configurations in transformers, and what the model reads: an image, a text, a text and one before it, a sound; the others are
+models of timm."""
+
+
+def eager_model(name: str, device: str) -> Any:
+    """One of these in bfloat16."""
+    load_torchvision()
+    library, _, model = name.partition("/")
+    with torch.device(device):
+        if library == "timm":
+            import timm
+
+            return timm.create_model(model).to(torch.bfloat16)
+        import transformers
+
+        kind, settings, reads = EAGER[model]
+        config = getattr(transformers, kind)(**settings)
+        if reads == "language":
+            config.pad_token_id = None
+        auto = transformers.AutoModelForCausalLM if reads == "language" else transformers.AutoModel
+        return auto.from_config(config, dtype=torch.bfloat16)
+
+
+def eager_inputs(
+    name: str, model: Any, batch: int, device: str, *, training: bool = False
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments of such a model: texts of 128 tokens, sounds of a second, images as it was trained on."""
+    reads = EAGER[name.removeprefix("hf/")][2] if name.startswith("hf/") else "image"
+    floats = {"device": device, "dtype": torch.bfloat16}
+    if reads == "image":
+        extent = model.pretrained_cfg["input_size"][1] if name.startswith("timm/") else 224
+        return (torch.empty(batch, 3, extent, extent, **floats),), {}
+    if reads == "sound":
+        return (torch.empty(batch, 16000, **floats),), {}
+    ids = torch.zeros(batch, 128, dtype=torch.int64, device=device)
+    more = {"both": {"decoder_input_ids": ids}, "language": {"use_cache": False} if training else {}}
+    return (), {"input_ids": ids, **more.get(reads, {})}
+
+
 # -- training steps -------------------------------------------------------------------------------------------------------
 
 MIXED = {"bf16-mixed": torch.bfloat16, "fp16-mixed": torch.float16}

@@ -1,6 +1,7 @@
 """Predictions against measurements: time, memory, operators and the largest batch, of an H200, and time of the processor at hand.
 
     python benchmarks/predict.py latency [WORD]     times of whole models in h200_models.json; WORD: only names that contain it
+    python benchmarks/predict.py eager [WORD]       eager runs, with the calibration of their host (h200_host.json)
     python benchmarks/predict.py memory [WORD]      their peak memory
     python benchmarks/predict.py language [WORD]    prefill, decode and compiled models (h200_language.json, h200_compiled.json)
     python benchmarks/predict.py steps [WORD]       training steps (tests/data/h200_steps.json): peak memory and operators
@@ -22,16 +23,18 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
 import opcost
-from gpu_models import OPERATORS, STEP_NETS, compiled_model, inputs, language_model, made
+from gpu_models import OPERATORS, STEP_NETS, compiled_model, eager_inputs, eager_model, inputs, language_model, made
 from harness import ERRORS, HERE, ROOT, Table, arguments, error_row
 
 FILES = {
     "models": HERE / "h200_models.json",
+    "host": HERE / "h200_host.json",
     "language": HERE / "h200_language.json",
     "compiled": HERE / "h200_compiled.json",
     "fit": HERE / "h200_fit.json",
@@ -80,19 +83,17 @@ def latency(options: argparse.Namespace) -> None:
     )
     errors: dict[str, list[float]] = {
         "CUDA graph": [], "CUDA graph, by the roofline of the data sheet": [], "kernels of an eager run": [],
-        "kernels of a training step": [], "eager run": [],
+        "kernels of a training step": [],
     }  # fmt: skip
-    inside: dict[str, list[bool]] = {"CUDA graph": [], "eager run": []}
+    inside: dict[str, list[bool]] = {"CUDA graph": []}
     for row in measured("models", options):
         report = counted(row, training=False)
         graph = opcost.predict(report, device="h200")
-        eager = opcost.predict(report, device="h200", execution="eager")
         other = row["name"].startswith("hf/") and row["dtype"] == "bfloat16"
         cases = [
             ("CUDA graph", row["graph_ms"], graph.latency_ns, graph.band_ns),
             ("CUDA graph, by the roofline of the data sheet", row["graph_ms"], graph.ideal_ns, None),
             ("kernels of an eager run", row["kernel_ms"], graph.kernel_ns, None),
-            ("eager run", row["eager_ms"], eager.latency_ns, eager.band_ns),
         ][2 if other else 0 :]
         if "train_kernel_ms" in row:
             step = opcost.predict(counted(row, training=True), device="h200")
@@ -110,6 +111,40 @@ def latency(options: argparse.Namespace) -> None:
             table.add(*error_row(what, those))
     for what, hits in inside.items():
         table.add(f"80 % interval, {what}", len(hits), f"{sum(hits) / len(hits):.0%} inside", "", "", "")
+    table.finish(options)
+
+
+def eager(options: argparse.Namespace) -> None:
+    """With their host's calibration of the same minutes: models to which the law's one number was fitted, and others."""
+    columns = ("model", "batch", "pass", "measured ms", "predicted ms", "error", "in interval")
+    table = table_of("eager", "host", ERRORS, columns)
+    hosts = json.loads(FILES["host"].read_text())["hosts"]
+    errors: dict[str, list[float]] = {}
+    inside: list[bool] = []
+    with TemporaryDirectory() as folder:
+        for name, host in hosts.items():
+            (Path(folder) / name).write_text(json.dumps(host))
+        for row in measured("host", options):
+            training, decoding = row["pass"] == "step", row["pass"] == "decode"
+            model = eager_model(row["name"], "meta").train(training)
+            how: dict[str, Any] = {"optimizer": "AdamW"} if training else {}
+            if decoding:
+                how |= {"batch": row["batch"], "decode": 1, "cache": row["cache"]}
+                args, kwargs = (), {}
+            else:
+                args, kwargs = eager_inputs(row["name"], model, row["batch"], "meta", training=training)
+            with torch.set_grad_enabled(training):
+                report = opcost.count(model, args or None, kwargs=kwargs or None, device="h200", **how)
+            host = Path(folder) / row["set"]
+            found = opcost.predict(report, device="h200", execution="eager", host=host)
+            error = found.latency_ns / 1e6 / row["eager_ms"] - 1
+            errors.setdefault(f"{row['pass']}, {row['set']}", []).append(error)
+            inside.append(found.band_ns[0] <= row["eager_ms"] * 1e6 <= found.band_ns[1])
+            times = (row["eager_ms"], round(found.latency_ns / 1e6, 3))
+            table.detail(row["name"], row["batch"], row["pass"], *times, f"{error:+.1%}", "yes" if inside[-1] else "no")
+    for what, those in errors.items():
+        table.add(*error_row(what, those))
+    table.add("80 % interval", len(inside), f"{sum(inside) / len(inside):.0%} inside", "", "", "")
     table.finish(options)
 
 
@@ -346,7 +381,7 @@ def processor(options: argparse.Namespace) -> None:
     table.finish(options)
 
 
-CASES = {case.__name__: case for case in (latency, memory, language, steps, fit, hardware, processor)}
+CASES = {case.__name__: case for case in (latency, eager, memory, language, steps, fit, hardware, processor)}
 
 
 def main() -> None:

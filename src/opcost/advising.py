@@ -61,7 +61,7 @@ def advise(source: Any, inputs: Any = None, **options: Unpack[Advising]) -> Shee
         return _sheet(label, before, found, best, trials)
 
 
-_PLACE = ("device", "calibration", "execution")  # options of a prediction, not of a count
+_PLACE = ("device", "calibration", "execution", "host")  # options of a prediction, not of a count
 USUAL_TRIALS = 16  # for progress
 
 
@@ -134,6 +134,8 @@ class _Trials:
         """Count and predict the model with these changes."""
         chosen = {each.option: each.value for each in changes}
         place = {name: chosen.pop(name, value) for name, value in self.place.items()}
+        if place["execution"] != "eager":
+            place["host"] = None
         batch = chosen.get("batch")
         report = self._counted(chosen)
         item, items = report.processed

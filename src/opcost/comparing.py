@@ -156,7 +156,7 @@ def check(source: Any, inputs: Any = None, **options: Unpack[Checking]) -> Verdi
     wanted = [parse_limit(name, limit, LIMITED) for name, limit in options.items() if name not in known]  # type: ignore[arg-type]
     given = filled(Checking, {name: value for name, value in options.items() if name in known})
     baseline = given.baseline
-    place = LatencyTarget(given.device, given.calibration, given.execution)
+    place = LatencyTarget(given.device, given.calibration, given.execution, given.host)
     check_place(place, wanted)
     if not wanted:
         raise InputError("no limit is given", hint='write, for example, macs="<4.2G"')
@@ -180,6 +180,7 @@ class LatencyTarget(NamedTuple):
     device: str | None = None
     calibration: str | PathLike[str] | None = None
     execution: Execution | None = None
+    host: str | PathLike[str] | None = None
 
 
 class Budgeted(NamedTuple):
@@ -208,7 +209,7 @@ def _predicted(result: Report | Scan, place: LatencyTarget) -> Prediction | None
 
     if not isinstance(result, Report) or place.device is None:
         return None
-    return predict(result, device=place.device, calibration=place.calibration, execution=place.execution)
+    return predict(result, **place._asdict())
 
 
 def _with_latency(costs: Costs, found: Prediction | None, quantity: Quantity) -> Costs:

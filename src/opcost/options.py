@@ -128,6 +128,9 @@ class OnDevice(TypedDict, total=False):
 
     calibration: Annotated[File | None, Option(
         "File that opcost calibrate wrote on this device, instead of the shipped one.", DEVICE, "FILE", typed=Path)]
+    host: Annotated[File | None, Option(
+        "File of opcost calibrate --host, made where the model runs: for eager execution, instead of the shipped host.", DEVICE,
+        "FILE", typed=Path)]
     execution: Annotated[Execution | None, Option(
         "Replayed as a CUDA graph (default on a GPU), eager with the host's time, or compiled with fused operators.",
         DEVICE)]

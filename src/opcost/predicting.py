@@ -26,6 +26,7 @@ from opcost.rules import default_rules
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from opcost.analysis.prediction.host import Host
     from opcost.analysis.prediction.predict import Predicted
     from opcost.analysis.prediction.speeds import Speeds
     from opcost.devices.calibration import Laws
@@ -62,6 +63,12 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
     words = "one operator after another" if on_host and run == "graph" else _EXECUTIONS[run]
     meta = {"device": speeds.device.name, "calibration": described, "execution": words}
     how: dict[str, Any] = {"speeds": speeds, "meta": meta, "calibrated": calibrated, "execution": run}
+    if run == "eager":
+        how["host"], meta["host"] = _host(speeds, given.host)
+    elif given.host is not None:
+        raise InputError(
+            "a host takes part in eager execution only", hint="add --execution eager, or leave the host out"
+        )
     counting = {name: value for name, value in plain(options).items() if name not in _PREDICTING}
     counting |= {
         "inputs": inputs,
@@ -93,7 +100,14 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
     return _with_memory(predicted, report.memory, text)
 
 
-_PREDICTING = ("device", "calibration", "execution", "generate", "engine")  # not for counting, or in another sense
+_PREDICTING = (
+    "device",
+    "calibration",
+    "execution",
+    "host",
+    "generate",
+    "engine",
+)  # not for counting, or in another sense
 
 
 def _generated(source: Any, how: dict[str, Any], counting: dict[str, Any], given: Any) -> Prediction:
@@ -296,6 +310,27 @@ def _calibrated(name: str, path: Path, _changed: int) -> tuple[Speeds, str, bool
         )
     fitted = fit_laws(calibration, default_rules())
     return Speeds(fitted, device), _described(fitted), True
+
+
+def _host(speeds: Speeds, path: str | PathLike[str] | None) -> tuple[Host, str]:
+    """The host that runs a model eagerly, and its description: of a file, else of the calibration, else the shipped one."""
+    from opcost.analysis.prediction.host import CALIBRATED, ELSEWHERE, Host
+    from opcost.devices.calibration import DOCUMENT, refuse_busy
+    from opcost.devices.hosts import described_host, shipped_host
+
+    shipped = shipped_host()
+    starts, beside = (speeds.starts, speeds.beside) if speeds.beside else (shipped.starts, shipped.host)
+    if path is not None:
+        found = DOCUMENT.load(path)
+        refuse_busy(found, path)
+        if not found.host:
+            hint = "make one: opcost calibrate --host -o FILE"
+            raise InputError(f"the calibration {str(path)!r} has no times of a host", hint=hint)
+        return Host(starts, beside, found.host, spread=CALIBRATED), described_host(found.meta)
+    if speeds.beside:
+        return Host(starts, beside, beside, spread=CALIBRATED), "of the calibration"
+    text = f"shipped: {described_host(shipped.meta)}"
+    return Host(starts, beside, beside, spread=ELSEWHERE), text
 
 
 def _described(laws: Laws) -> str:

@@ -277,7 +277,7 @@ def _made_of(memory: Memory) -> str:
 def described(options: Mapping[str, Any]) -> dict[str, str]:
     """The options of the count besides its inputs, in words."""
     own = (
-        "shapes", "dtypes", "kwargs", "rules", "memory", "vary", "advise", "device", "calibration", "execution",
+        "shapes", "dtypes", "kwargs", "rules", "memory", "vary", "advise", "device", "calibration", "execution", "host",
         "progress",
     )  # fmt: skip
     given = {name: value for name, value in changed(Counting, plain(options)).items() if name not in own}
@@ -351,9 +351,9 @@ def sweep(source: Any, inputs: Any = None, **options: Unpack[Sweeping]) -> Sweep
     given.total = prod(map(len, axes.values()))
     if given.total > MOST_POINTS:
         raise InputError(f"{given.total:,} combinations are too many: at most {MOST_POINTS:,} are counted")
-    if given.device is None and (given.calibration is not None or given.execution is not None):
-        raise InputError("calibration and execution need a device", hint='name one: device="h200"')
-    own = ("vary", "calibration", "execution", "progress")
+    if given.device is None and any(each is not None for each in (given.calibration, given.execution, given.host)):
+        raise InputError("calibration, execution and host need a device", hint='name one: device="h200"')
+    own = ("vary", "calibration", "execution", "host", "progress")
     counting = {name: value for name, value in plain(options).items() if name not in own} | {"inputs": inputs}
     with model_of(source, counting) as (model, label):
         varied = Varied(counting, tuple(axes), lambda sizes: count(model, **sizes).inputs)
@@ -416,7 +416,7 @@ class _Points:
 
         if self.given.device is None:
             return {}
-        place = {name: getattr(self.given, name) for name in ("device", "calibration", "execution")}
+        place = {name: getattr(self.given, name) for name in ("device", "calibration", "execution", "host")}
         found = predict(report, **place)
         if not self.device:
             self.device = found.meta["device"]

@@ -1,6 +1,7 @@
 """`opcost predict`."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from opcost.cli.main import run
 from opcost.core.devices import DEVICES, UNUSABLE_BYTES
 from opcost.core.graph import TensorSpec
 from opcost.devices.calibration import Calibration, Measured, dumps
+from opcost.devices.hosts import shipped_host
 from opcost.errors import SourceError
 from opcost.profiles import Prediction
 
@@ -216,6 +218,64 @@ def test_on_a_processor_the_time_is_the_hosts(tmp_path: Path) -> None:
     assert found.shares("type")[0].time_ns == 1000
     with pytest.raises(opcost.OpcostError, match="replays no graphs"):
         opcost.predict(torch.nn.ReLU(), shapes=(1024,), device="cpu", calibration=path, execution="graph")
+
+
+def host_file(path: Path, *, slower: int = 1, **meta: str) -> Path:
+    """The calibration of a host of which every part takes `slower` times what it takes on the shipped one."""
+    parts = {name: slower * taken for name, taken in shipped_host().host.items()}
+    made = {"cpu": "A processor", "python": "3.12.1", "torch": "2.11.0", **meta}
+    path.write_text(dumps(Calibration(device="cpu", meta=made, position=0, rows=(), host=parts)))
+    return path
+
+
+def test_an_eager_run_names_its_host_and_another_is_taken_from_a_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    report = opcost.count(torch.nn.Linear(8, 8), shapes=(2, 8))
+    usual = opcost.predict(report, execution="eager")
+    slow = opcost.predict(report, execution="eager", host=host_file(tmp_path / "slow.json", slower=3))
+    [start], [last] = usual.rows, slow.rows
+    assert last.host_ns == pytest.approx(3 * start.host_ns, abs=2)
+    assert slow.bounds["host"] > usual.bounds["host"]
+    # A host that was timed is surer than the shipped one.
+    same = opcost.predict(report, execution="eager", host=host_file(tmp_path / "same.json"))
+    assert same.latency_ns == usual.latency_ns
+    assert same.band_ns[1] - same.band_ns[0] < usual.band_ns[1] - usual.band_ns[0]
+    assert run(["predict", "timm:resnet18", "--execution", "eager"]) == 0
+    assert re.search(r"host +shipped: Intel.*Python 3\.\d+", capsys.readouterr().out)
+    found = ["--host", str(tmp_path / "slow.json")]
+    assert run(["predict", "timm:resnet18", "--execution", "eager", *found]) == 0
+    assert re.search(r"host +A processor, Python 3\.12\.1, torch 2\.11\.0", capsys.readouterr().out)
+
+
+def test_a_calibration_of_the_gpu_brings_its_host(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    relu = Measured("elementwise", "aten::relu", {"fn": "relu"}, (TensorSpec((9,)),), (TensorSpec((9,)),), 1000, 20_000)
+    parts = shipped_host().host
+    made = Calibration(device="h200", meta={}, position=0, rows=(relu,) * 100, host=parts)
+    path.write_text(dumps(made))
+    report = opcost.count(torch.nn.ReLU(), shapes=(9,))
+    found = opcost.predict(report, execution="eager", calibration=path)
+    assert found.meta["host"] == "of the calibration"
+    assert found.rows[0].host_ns == pytest.approx(1.36 * 20_000, abs=1)
+    slow = host_file(tmp_path / "slow.json", slower=2)
+    found = opcost.predict(report, execution="eager", calibration=path, host=slow)
+    assert found.rows[0].host_ns == pytest.approx(1.36 * 40_000, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"execution": "graph"}, "a host takes part in eager execution only"),
+        ({"execution": "eager", "empty": True}, "has no times of a host"),
+    ],
+)
+def test_a_host_that_is_of_no_use_is_an_error(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    path = host_file(tmp_path / "host.json", slower=1)
+    if options.pop("empty", False):
+        path.write_text(dumps(Calibration(device="cpu", meta={}, position=0, rows=())))
+    with pytest.raises(opcost.OpcostError, match=message):
+        opcost.predict(torch.nn.ReLU(), shapes=(9,), host=path, **options)
 
 
 def test_a_prediction_is_saved_as_a_page(tmp_path: Path) -> None:

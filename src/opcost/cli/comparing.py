@@ -246,6 +246,8 @@ def _model(name: str, table: object, path: Path) -> Budgeted:
         place = LatencyTarget(*(typed.pop(each, None) for each in LatencyTarget._fields))
         if place.calibration is not None:
             place = place._replace(calibration=path.parent / place.calibration)
+        if place.host is not None:
+            place = place._replace(host=path.parent / place.host)
         check_place(place, limits)
         allowed, source = typed.pop("allow_uncounted", False), _of(str, entries["source"])
         # A source that is a file, or code in one, is looked for beside the budget file.

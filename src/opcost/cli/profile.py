@@ -122,5 +122,7 @@ def calibrate(
         timed = "the host" if host else f"{len(found.rows):,} operators on {found.meta['product']}"
         say(f"merged   {len(merge)} files with {timed}" if merge else f"timed    {timed}")
         use = f"; use it with: opcost predict SOURCE --device {found.device} --calibration {output}"
-        say(f"written  {output}{'' if host else use}")
+        if host:
+            use = f"; use it with: opcost predict SOURCE --execution eager --host {output}"
+        say(f"written  {output}{use}")
     return 0

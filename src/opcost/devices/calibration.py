@@ -209,7 +209,9 @@ class Laws:
     operators: int  # how many were timed
     laws: dict[tuple[str, str], Law] = field(default_factory=dict)  # by family and element type
     host_ns: Mapping[str, float] = field(default_factory=dict)
-    """The usual time of the host for each operator, for each kind, and under the empty name for any."""
+    """The usual time of the host to start each operator, each kind, and under the empty name any."""
+    host: Mapping[str, int] = field(default_factory=dict)
+    """The parts of that host, as in the calibration; of laws that come with the package they are in `hosts`."""
     workspaces: Mapping[tuple[str, str], Neighbours] = field(default_factory=dict)
     """Memory beside the results as a share of what an operator moves or a convolution converts, by family and element type."""
 

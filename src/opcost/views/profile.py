@@ -36,7 +36,12 @@ RANKED = (
     "per_call", "delay", "delay_p90", "top_kernel",
 )  # fmt: skip
 """Columns after the labels, in the order in which they are given room."""
-_CONDITIONS = {"inputs": "input", "execution": "run", "calibration": "timed"}  # what the meta data has of them
+_CONDITIONS = {
+    "inputs": "input",
+    "execution": "run",
+    "calibration": "timed",
+    "host": "host",
+}  # what the meta data has of them
 _ROLES: dict[str, Role] = {"row": "row", "total": "total"}  # other lines are sums of some rows
 
 

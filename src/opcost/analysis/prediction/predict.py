@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from opcost.analysis.part import check_keys, label, parts_of, usual_side
 from opcost.analysis.prediction.fusion import merged
+from opcost.analysis.prediction.host import Host, hosted
 from opcost.analysis.prediction.lengths import StepRange
 from opcost.analysis.prediction.speeds import OperatorTime, Speeds
 from opcost.analysis.prediction.work import Work, work_of
@@ -29,7 +30,6 @@ WHOLE = {"inference": 0.115, "training": 0.16}
 five are inside the band."""
 ELSEWHERE = 0.25
 """The same for a device that was not calibrated: the printed peaks with the shares that another device reaches of its own."""
-HOSTS = 0.75  # how far the host's own time is off: another processor, another load, other Python
 ON_A_PROCESSOR = 0.1
 """How far a processor is off besides: its caches are shared, and large products are not timed on it."""
 UNCHECKED = 0.2  # how far what was checked with few measured models may be off besides: what a compiler merges
@@ -51,9 +51,10 @@ class Predicted(NamedTuple):
 
 
 def predict_report(
-    report: Report, speeds: Speeds, meta: Mapping[str, str], *, calibrated: bool, execution: Execution = "graph"
-) -> Predicted:
-    """What the operators of a report would take, one after another."""
+    report: Report, speeds: Speeds, meta: Mapping[str, str], *, calibrated: bool, execution: Execution = "graph",
+    host: Host | None = None,
+) -> Predicted:  # fmt: skip
+    """What the operators of a report would take, one after another; of a `host`, run eagerly by it."""
     training = any(row.op.phase != "forward" for row in report.rows)
     given: Iterable[Row] = report.rows
     if execution == "compiled":
@@ -87,10 +88,10 @@ def predict_report(
     whole = WHOLE["training" if training else "inference"] + (0 if calibrated else ELSEWHERE)
     whole += ON_A_PROCESSOR if on_host else 0
     unsure = (whole * work) ** 2 + 1.6 * variance
-    if execution == "eager":
-        rows, latency = _hosted(report.rows, rows, speeds)
+    if host is not None:
+        rows, latency = hosted(report, rows, host)
         bounds["host"] = latency - work
-        unsure += (HOSTS * bounds["host"]) ** 2
+        unsure += (host.spread * bounds["host"]) ** 2
     if execution == "compiled":
         unsure += (UNCHECKED * work) ** 2
     notes = _notes(report, speeds, guessed, calibrated=calibrated, merges=execution == "compiled")
@@ -103,26 +104,6 @@ def predict_report(
     return Predicted(profile, latency, max(0, work - gaps), band, round(ideal), bounds)
 
 
-def _hosted(all_rows: Iterable[Row], rows: Sequence[ProfileRow], speeds: Speeds) -> tuple[list[ProfileRow], int]:
-    """The rows with what the host needs for each, and when the last one ends: none begins before the host has started it.
-
-    Views have no work on the device, and the host runs them all the same.
-    """
-    on_device = {row.id: row for row in rows}
-    found: list[ProfileRow] = []
-    host = device = 0
-    for row in all_rows:
-        if not row.op.repeat:
-            continue
-        needed = round(speeds.host_ns(row.op.kind, row.op.raw) * row.op.repeat)
-        host += needed
-        known = on_device.get(row.op.id)
-        if known is not None:
-            device = max(device, host) + (known.device_ns or 0)
-            found.append(known._replace(host_ns=needed, host_self_ns=needed))
-    return found, max(host, device)
-
-
 def ideal_of(row: ProfileRow) -> int:
     """What a row would take at the printed peaks of the device."""
     found = row.attrs.get("ideal_ns")
@@ -130,13 +111,17 @@ def ideal_of(row: ProfileRow) -> int:
 
 
 def predict_steps(
-    pieces: Sequence[StepRange], speeds: Speeds, meta: Mapping[str, str], *, calibrated: bool, execution: Execution
-) -> Predicted:
+    pieces: Sequence[StepRange], speeds: Speeds, meta: Mapping[str, str], *, calibrated: bool, execution: Execution,
+    host: Host | None = None,
+) -> Predicted:  # fmt: skip
     """What many steps take together, each row standing for all of its executions."""
     every: list[Predicted] = []
     for piece in pieces:
         found = [
-            (predict_report(piece.at(tokens), speeds, meta, calibrated=calibrated, execution=execution), weight)
+            (
+                predict_report(piece.at(tokens), speeds, meta, calibrated=calibrated, execution=execution, host=host),
+                weight,
+            )
             for tokens, weight in piece.samples(SAMPLES)
         ]
         last = found[-1][0].profile
@@ -150,8 +135,8 @@ def predict_steps(
                 sums[row.id] = [old + weight * new for old, new in zip(total, amounts, strict=True)]
         rows = []
         for row in last.rows:  # times are those of all executions, costs those of one, as in every profile
-            device, host, ideal, *totals = sums[row.id]
-            host_ns = host // 2 if row.host_ns is not None else None
+            device, on_host, ideal, *totals = sums[row.id]
+            host_ns = on_host // 2 if row.host_ns is not None else None
             rows.append(
                 row._replace(
                     device_ns=device // 2, device_total_ns=device // 2, host_ns=host_ns, host_self_ns=host_ns,

@@ -28,14 +28,6 @@ CLOSE = 0.1  # neighbours nearer than this, in doublings of sizes, count alike
 GUESS = 0.5  # the spread of an operator of which nothing like it was timed
 
 
-VIEW_NS = 1_000  # what the host needs for a view, which is never timed: it runs nothing on the device
-IN_A_MODEL = 2.1
-"""By how much an operator takes more of the host in a model than called again and again: modules that are called, arguments
-that are looked at, caches that are cold. The median of measured models, half of which are within a quarter of it."""
-USUAL_HOST_NS = 7_000
-"""What the host needs for an operator that the calibration has not: published are 4 to 10 microseconds."""
-
-
 class OperatorTime(NamedTuple):
     """The time of one operator."""
 
@@ -95,7 +87,14 @@ def fit_laws(calibration: Calibration, rules: Rules) -> Laws:
         for name in (row.raw, row.kind, "") if row.host_ns else ():
             hosts.setdefault(name, []).append(row.host_ns)
     host_ns = {name: float(median(found)) for name, found in hosts.items()}
-    laws = Laws(home=home, meta=calibration.meta, operators=len(rows), host_ns=host_ns, workspaces=shares(rows))
+    laws = Laws(
+        home=home,
+        meta=calibration.meta,
+        operators=len(rows),
+        host_ns=host_ns,
+        host=calibration.host,
+        workspaces=shares(rows),
+    )
     speeds = Speeds(laws, home)
     for key in sorted(timed, key=lambda key: key[0].startswith("conv")):  # a convolution's bias is a law of its own
         laws.laws[key] = speeds.fit([(work, speeds.without_bias(work, taken)) for work, taken in timed[key]])
@@ -108,7 +107,7 @@ class Speeds:
     def __init__(self, laws: Laws, device: Device | None = None) -> None:
         switches = {"conv": "tf32_convolutions", "product": "tf32_products"}
         self.tf32 = {name: laws.meta.get(switch) == "on" for name, switch in switches.items()}
-        self.laws, self._home, self._hosts = laws.laws, laws.home, laws.host_ns
+        self.laws, self._home, self.starts, self.beside = laws.laws, laws.home, laws.host_ns, laws.host
         self.device = device or self._home
         self._times: dict[Work, OperatorTime] = {}
 
@@ -180,12 +179,6 @@ class Speeds:
         alike = alike or self.laws.get(("elementwise", work.dtype)) or self.laws.get(("elementwise", "float32"))
         base, bound = (ideal, "memory") if alike is None else _base_ns(alike, work, device, peak)
         return OperatorTime(base, GUESS, bound, ideal, known=False)
-
-    def host_ns(self, kind: str, raw: str) -> float:
-        """What the host needs to run an operator in a model: what its call alone takes, and what is around it."""
-        if kind == "view":
-            return VIEW_NS
-        return IN_A_MODEL * (self._hosts.get(raw) or self._hosts.get(kind) or self._hosts.get("") or USUAL_HOST_NS)
 
 
 def _spread(near: tuple[Near, ...]) -> float:

@@ -1,6 +1,7 @@
 """What a serving engine makes of the operators of a language model, and of the memory of a device."""
 
 import json
+from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 from statistics import mean
@@ -11,6 +12,7 @@ import pytest
 import opcost
 from opcost.analysis.prediction.serving import BLOCK, SCORES, UTILIZATION, in_steps, limits, room, served
 from opcost.core.devices import device
+from opcost.core.graph import TensorSpec
 from opcost.core.report import Report
 
 pytestmark = pytest.mark.zoo
@@ -103,6 +105,24 @@ def test_what_no_engine_is_known_to_run_otherwise_is_named(tmp_path: Path) -> No
     path.write_text(json.dumps({"model_type": "mamba", "architectures": ["MambaForCausalLM"], **sizes}))
     found = served(opcost.count(f"hf:{path}", decode=1, cache=CACHED))
     assert [note.text for note in found.notes if note.code == "engine"]
+
+
+def test_what_depends_on_data_stays_as_it_is(tmp_path: Path) -> None:
+    counted = opcost.count(source(tmp_path), decode=1, cache=CACHED, batch=BATCH, dtype="bf16")
+    rows = list(counted.rows)
+    place = max(
+        place for place, row in enumerate(rows) if row.op.module.endswith("up_proj") and row.op.kind == "matmul"
+    )
+    rows[place] = rows[place]._replace(outs=(TensorSpec((None, INNER), "bfloat16"),))
+    found = served(replace(counted, rows=tuple(rows)))
+    (kept,) = (row for row in found.rows if row.op.id == rows[place].op.id)
+    assert (kept.op.raw, kept.ins, kept.outs, kept.cost) == (
+        "aten::mm",
+        rows[place].ins,
+        rows[place].outs,
+        rows[place].cost,
+    )
+    assert room(found, H200)
 
 
 @pytest.mark.parametrize("batch", [1, 2])

@@ -121,6 +121,8 @@ class _Engine:
         if op.kind == "view" or (op.kind == "copy" and self._attended.issuperset(ins)):
             # Attention writes its results as they are read.
             self._same.update(dict.fromkeys(op.outputs, next(iter(ins))) if ins else {})
+        elif not all(spec.known for spec in (*row.ins, *row.outs)):  # sizes that depend on data
+            self._own(row, ins)
         elif self._lengthens_cache(row):
             self._cached[op.outputs[0]] = _Cached(row, (self._root(op.inputs[1]), row.ins[1]))
             self._put_after(op.outputs, self._latest(ins))
@@ -147,8 +149,8 @@ class _Engine:
         if row.op.raw.rpartition("::")[2] != "cat" or len(row.ins) != len(("before", "new")):
             return False
         before, new = row.op.inputs[:2]
-        empty = row.ins[0].known and not row.ins[0].numel and self._root(before) not in self._moving
-        fits = all(spec.known and len(spec.dims) == _BATCH_HEADS_TOKENS_FEATURES for spec in (row.ins[1], row.outs[0]))
+        empty = not row.ins[0].numel and self._root(before) not in self._moving
+        fits = all(len(spec.dims) == _BATCH_HEADS_TOKENS_FEATURES for spec in (row.ins[1], row.outs[0]))
         return fits and self._root(new) in self._moving and (empty or self._root(before) in self._inputs)
 
     def _whole(self, value: int, seen: TensorSpec) -> TensorSpec:
@@ -277,7 +279,9 @@ class _Engine:
     def _sampling(self, rows: list[Row]) -> Iterator[Row]:
         """The choice of the next token from scores for each word that the model knows."""
         last = rows[-1] if rows else None
-        if last is None or self._table is None or not last.outs or last.outs[0].dims[-1] != self._table.dims[0]:
+        if last is None or self._table is None or not last.outs or not last.outs[0].known:
+            return
+        if last.outs[0].dims[-1:] != self._table.dims[:1]:
             return
         scores, numbers = last.outs[0], TensorSpec(last.outs[0].dims, "float32")
         chosen = TensorSpec(scores.dims[:-1], "int64")
@@ -435,7 +439,7 @@ def _live_bytes(rows: Sequence[Row], words: int) -> int:
     changes = [0] * (len(rows) + 1)
     for place, row in enumerate(rows):
         for value, spec in zip(row.op.outputs, row.outs, strict=False):
-            if row.op.raw != "write to the cache" and spec.dims[-1:] != (words,):
+            if row.op.raw != "write to the cache" and spec.known and spec.dims[-1:] != (words,):
                 changes[place] += spec.nbytes
                 changes[max(place, read_by.get(value, place)) + 1] -= spec.nbytes
     return max(accumulate(changes), default=0)

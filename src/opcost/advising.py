@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 WORTH = 0.005  # less of the time or of the memory is no gain
 LARGER = 0.02  # what doubling the batch has to gain, to be doubled once more
 DOUBLINGS = 8
+PATIENCE = 2  # how often doubling may gain less, for kernels differ by size
 SHORT = 120  # characters of a reason
 
 
@@ -202,13 +203,14 @@ class _Trials:
         from opcost.analysis.changes import Change
 
         batch = _batch(next(iter(self.reports.values())), self.counting)
-        best = None
+        best, misses = None, 0
         for doubling in range(1, DOUBLINGS + 1):
             trial = None if batch is None else self.tried((*changes, Change("batch", batch << doubling)))
-            last = before if best is None else best
-            if trial is None or trial.predicted.fits is False or trial.gain(last) < LARGER:
+            if trial is None or trial.predicted.fits is False:
                 break
-            best = trial
+            best, misses = (trial, 0) if trial.gain(best or before) >= LARGER else (best, misses + 1)
+            if misses == PATIENCE:
+                break
         return best
 
     def together(self, before: Alternative, found: list[Alternative]) -> Alternative | None:

@@ -248,6 +248,12 @@ class _Counts:
         self.sample(usual)
         return usual
 
+    def likely(self, size: int) -> int:
+        """About the largest size within the limit, if all but weights, gradients and an optimizer's state grows with it."""
+        memory = self.found[size]
+        fixed = sum(memory.parts.get(part, 0) for part in ("weights", "gradients", "optimizer"))
+        return max(size + 1, size * (self.limit - fixed) // max(1, memory.peak_bytes - fixed))
+
     def others(self) -> list[Change]:
         """Other options that take less memory."""
         from opcost.analysis.changes import changes
@@ -309,6 +315,7 @@ def _advice(before: _Counts, size: int) -> tuple[Advice, ...]:
 
     found = []
     for option, value, counts in before.under_others(size):
+        counts.sample(counts.likely(size))
         answer = largest(counts.sample, before.limit, counts.samples, size, estimated_largest, both=False)
         if answer is not None and answer.largest > size:
             found.append(Advice(option, value, answer.largest, counts.found[answer.largest].peak_bytes))

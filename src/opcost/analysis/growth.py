@@ -93,7 +93,7 @@ def largest(
         if estimate is not None and rounds:
             counts = {size: sample for size, sample in samples.items() if sample is not None}
             if (likely := estimate(counts, limit, low, high)) is not None:
-                if not both and likely.largest in counts and rounds < ROUNDS:
+                if not both and likely.largest in counts:
                     return likely
                 rounds -= 1
                 fits(likely.following if likely.largest in counts else likely.largest)

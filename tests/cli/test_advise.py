@@ -204,11 +204,13 @@ def test_a_fused_update_reads_four_tensors_and_writes_three() -> None:
 
 def test_compiling_leaves_the_update_as_it_is() -> None:
     report = opcost.count(nn.Linear(WIDE, WIDE), shapes=(8, WIDE), device="h200", **TRAINING)
-    updates = [
-        sum(row.device_ns or 0 for row in opcost.predict(report, execution=execution).rows if row.phase == "update")
+    graph, compiled = (
+        [row.device_ns or 0 for row in opcost.predict(report, execution=execution).rows if row.phase == "update"]
         for execution in ("graph", "compiled")
-    ]
-    assert updates[0] == updates[1] > 0
+    )
+    assert sum(compiled) == pytest.approx(sum(graph), rel=0.05)  # but for the gaps between kernels
+    assert len(compiled) == len(graph)
+    assert min(compiled) >= 0
 
 
 def test_channels_last_changes_the_layout_and_no_count() -> None:

@@ -69,7 +69,7 @@ def predict_report(
         later = OTHERS_NS if op.kind in PRODUCTS and not on_host else 0
         if execution == "compiled" and not on_host:
             later = COMPILED_GAP_NS - GAP_NS
-        taken = round((found.device_ns + later) * times)
+        taken = max(0, round((found.device_ns + later) * times))  # an update's part may be less than a gap
         variance += (found.spread * found.device_ns) ** 2 * times
         bounds[found.bound] += taken
         ideal += found.ideal_ns * times

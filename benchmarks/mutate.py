@@ -196,6 +196,15 @@ EQUIVALENT: dict[str, str] = {
     "state: decay, rate = _gate(call, call[0], call[1], call[2]), call.at(3) [1 → 2]": "both have a number for each head",
     "memory: NEVER = -1 [1 → 2]": "no operator has a negative number",
     "memory: most = begun + ": "chooses how numbers are packed, of which each has room enough in every case",
+    "neighbours: LEAF = 12  # so few are looked at one by one [12 → 13]": "what is found is the same",
+    "neighbours: if high - low <= LEAF: [high - low <= LEAF → (high - low < LEAF)]": "what is found is the same",
+    "neighbours: _ROUNDING = 1 - 1e-9  # a distance may come out that much too small [1e-9 → 2e-09]": (
+        "any share above the rounding of a distance"
+    ),
+    "neighbours: if len(best) < count or abs(offset) * _ROUNDING <= best[-1][0]: [abs(offset) * _ROUNDING → "
+    "(abs(offset) // _ROUNDING)]": "more is looked at, and what is found is the same",
+    "neighbours: if len(best) < count or abs(offset) * _ROUNDING <= best[-1][0]: [abs(offset) * _ROUNDING <= best[-1][0] → "
+    "(abs(offset) * _ROUNDING < best[-1][0])]": "what is as far is not less by the rounding",
     "memory: changes = packed([0], most) * (len(ops) + 1) [1 → 2]": "the last is never read",
     "memory: changes[part] = packed([0], most) * (steps + 1) [1 → 2]": "the last is never read",
     'memory: changes.setdefault("gradients", packed([0], most) * (steps + 1))[0] += sum( [1 → 2]': "the last is never read",

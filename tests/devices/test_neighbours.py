@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+from itertools import product
 from math import dist
 
 import pytest
@@ -23,16 +26,31 @@ def neighbours(places: list[tuple[float, ...]]) -> tuple[Near, ...]:
     return tuple(Near(place, number / 7) for number, place in enumerate(places))
 
 
+def scanned(near: Sequence[Near], place: tuple[float, ...], count: int) -> list[tuple[float, float]]:
+    found = sorted((dist(one.place, place), number) for number, one in enumerate(near))
+    return [(distance, near[number].ratio) for distance, number in found[:count]]
+
+
 @given(PLACES, st.data(), st.integers(1, 4))
 def test_the_nearest_are_those_of_a_full_scan(places: list[tuple[float, ...]], data: st.DataObject, count: int) -> None:
     near = neighbours(places)
     axes = len(places[0])
     place = data.draw(st.sampled_from(places) | st.tuples(*[st.floats(-1, 21)] * axes))
-    all_of_them = sorted((dist(one.place, place), number) for number, one in enumerate(near))
-    wanted = [(distance, near[number].ratio) for distance, number in all_of_them[:count]]
+    wanted = scanned(near, place, count)
     made = Neighbours(near)
     assert made.closest(place, count) == wanted
     assert Neighbours(packed=made.packed()).closest(place, count) == wanted
+
+
+def test_of_a_grid_the_first_of_those_that_are_equally_far_is_found() -> None:
+    places = list(product(map(float, range(7)), repeat=3))
+    random.Random(0).shuffle(places)
+    near = neighbours(places)
+    made = Neighbours(near)
+    # A place of the grid has six at the same distance; between eight of them all eight are equally far.
+    for place in product((0.0, 2.5, 3.0, 6.0), repeat=3):
+        for count in (1, 3, 5):
+            assert made.closest(place, count) == scanned(near, place, count)
 
 
 @given(PLACES)

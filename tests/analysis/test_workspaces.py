@@ -95,6 +95,12 @@ def test_of_five_neighbours_the_one_in_the_middle_counts_and_all_are_the_range()
     assert found.of(rows[28]) == (0, 0, tensors(rows[28]))
 
 
+def test_of_a_convolution_unlike_any_that_was_measured_nothing_is_expected() -> None:
+    # A window of 16 times as many elements is four doublings away, each of which weighs 1.5.
+    near, far = square(28, 3), square(28, 12)
+    assert fitted((near, tensors(near))).of(far) == (0, 0, tensors(far))
+
+
 def test_a_note_says_so_where_the_peak_depends_on_what_a_run_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
     def notes(least: int) -> list[str]:
         spread = analysis.Workspace(least, 3 * MIB, 3 * MIB)

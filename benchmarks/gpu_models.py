@@ -69,29 +69,6 @@ def inputs(row: dict[str, Any], dtype: torch.dtype, device: torch.device) -> tup
     return (), {"input_ids": ids}
 
 
-COMPILED = (
-    ("tv/resnet50", 16), ("tv/resnet50", 1), ("tv/vit_b_32", 16), ("tv/convnext_tiny", 16), ("tv/efficientnet_b0", 16),
-    ("hf/bert", 8), ("hf/llama-tiny", 4),
-)  # fmt: skip
-"""Models that are measured through torch.compile, and their batches."""
-
-
-def compiled_model(name: str, batch: int, device: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """One of these in bfloat16, with its arguments."""
-    load_torchvision()
-    import transformers
-
-    with torch.device(device):
-        if name.startswith("tv/"):
-            images = torch.zeros(batch, 3, 224, 224, dtype=torch.bfloat16)
-            return made(name).to(torch.bfloat16).eval(), (images,), {}
-        llama = name == "hf/llama-tiny"
-        config = transformers.LlamaConfig(**_LLAMA_TINY) if llama else transformers.BertConfig()
-        model = transformers.AutoModel.from_config(config, dtype=torch.bfloat16).eval()
-        ids = torch.zeros(batch, 512 if llama else 256, dtype=torch.int64)
-    return model, (), {"input_ids": ids, **({"use_cache": False} if llama else {})}
-
-
 # -- language models whose prefill and decode steps are measured ----------------------------------------------------------
 
 _8B = {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8}

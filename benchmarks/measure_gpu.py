@@ -3,7 +3,6 @@
     python benchmarks/measure_gpu.py models OUT.json [--only a,b] [--operators FILE] [--seconds 400]
                                                       whole models; --operators: the kernels of each operator by its shapes
     python benchmarks/measure_gpu.py language OUT.json     prefill, and one more token with a cache, of transformers' models
-    python benchmarks/measure_gpu.py compiled OUT.json     whole models through torch.compile, beside the same without
     python benchmarks/measure_gpu.py steps OUT.json        training steps: peak memory, and operators; needs PyTorch alone
     python benchmarks/measure_gpu.py fit OUT.json          the largest batch that runs within 24 GiB, found by trying
     python benchmarks/measure_gpu.py counters OUT.json     operations and bytes by Nsight Compute; needs `ncu`
@@ -40,13 +39,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from gpu_models import (
-    COMPILED,
     LANGUAGE,
     MIXED,
     OPERATORS,
     STEP_NETS,
     STEPS,
-    compiled_model,
     inputs,
     language_model,
     made,
@@ -256,7 +253,7 @@ def launched(call: Call) -> list[list[Any]]:
     return [[name, *row] for name, row in found.items()]
 
 
-# -- language models, compiled models -------------------------------------------------------------------------------------
+# -- language models --------------------------------------------------------------------------------------------------------
 
 LONGEST = {"gpt2": 1024, "opt-125m": 2048, "gpt-neox-410m": 2048}
 """Tokens that their positions reach."""
@@ -333,19 +330,6 @@ def passes(name: str, *, quick: bool) -> list[Row]:
             taken = (time.perf_counter() - start) * 1e3
         rows.append({**row, "batch": 1, "prefill": 100, "generate": 64, "eager_ms": round(taken, 3)})
     return rows
-
-
-def compiled(options: argparse.Namespace) -> None:
-    def one(name: str, batch: int) -> Row:
-        model, args, kwargs = compiled_model(name, batch, "cuda")
-        row = timed({"name": name, "batch": batch, "dtype": "bfloat16"}, lambda: model(*args, **kwargs))
-        torch.compiler.reset()
-        fast = torch.compile(model)
-        row["compiled"] = timed({}, lambda: fast(*args, **kwargs))
-        return row
-
-    with torch.no_grad():
-        collect(options, (lambda name=name, batch=batch: one(name, batch) for name, batch in COMPILED))
 
 
 # -- training steps -------------------------------------------------------------------------------------------------------
@@ -559,7 +543,7 @@ def calibration(options: argparse.Namespace) -> None:
     print(f"{len(rows)} operators")
 
 
-CASES = {case.__name__: case for case in (models, language, compiled, steps, fit, counters, calibration, run_operators)}
+CASES = {case.__name__: case for case in (models, language, steps, fit, counters, calibration, run_operators)}
 
 
 def main() -> None:
@@ -571,7 +555,7 @@ def main() -> None:
     )
     parser.add_argument("--operators", type=Path, help="models: write the kernels of each operator into this file")
     parser.add_argument("--skip", type=int, default=0, help="models: rows that were measured before")
-    parser.add_argument("--seconds", type=float, default=400, help="models, compiled, calibration: when to stop")
+    parser.add_argument("--seconds", type=float, default=400, help="models, calibration: when to stop")
     parser.add_argument("--families", default="", help="calibration: families of operators, with commas")
     options = parser.parse_args()
     torch.backends.cudnn.benchmark = True

@@ -3,7 +3,7 @@
     python benchmarks/predict.py latency [WORD]     times of whole models in h200_models.json; WORD: only names that contain it
     python benchmarks/predict.py eager [WORD]       eager runs, with the calibration of their host (h200_host.json)
     python benchmarks/predict.py memory [WORD]      their peak memory
-    python benchmarks/predict.py language [WORD]    prefill, decode and compiled models (h200_language.json, h200_compiled.json)
+    python benchmarks/predict.py language [WORD]    prefill and decode of language models (h200_language.json)
     python benchmarks/predict.py steps [WORD]       training steps (tests/data/h200_steps.json): peak memory and operators
     python benchmarks/predict.py fit [WORD]         the largest batch within 24 GiB (h200_fit.json)
     python benchmarks/predict.py hardware [WORD]    operations and bytes by Nsight Compute (tests/data/h200_counters.json)
@@ -29,14 +29,13 @@ from typing import Any
 import torch
 
 import opcost
-from gpu_models import OPERATORS, STEP_NETS, compiled_model, eager_inputs, eager_model, inputs, language_model, made
+from gpu_models import OPERATORS, STEP_NETS, eager_inputs, eager_model, inputs, language_model, made
 from harness import ERRORS, HERE, ROOT, Table, arguments, error_row
 
 FILES = {
     "models": HERE / "h200_models.json",
     "host": HERE / "h200_host.json",
     "language": HERE / "h200_language.json",
-    "compiled": HERE / "h200_compiled.json",
     "fit": HERE / "h200_fit.json",
     "steps": ROOT / "tests/data/h200_steps.json",
     "hardware": ROOT / "tests/data/h200_counters.json",
@@ -174,7 +173,7 @@ def memory(options: argparse.Namespace) -> None:
     table.finish(options)
 
 
-# -- language models, compiled models -------------------------------------------------------------------------------------
+# -- language models --------------------------------------------------------------------------------------------------------
 
 
 def language(options: argparse.Namespace) -> None:
@@ -207,15 +206,6 @@ def language(options: argparse.Namespace) -> None:
         words = " ".join(f"{name}={size}" for name, size in passed.items())
         times = (row["kernel_ms"], round(found.kernel_ns / 1e6, 3))
         table.detail(row["name"], row["batch"], words, *times, f"{error:+.1%}", "yes" if inside[-1] else "no")
-    for row in measured("compiled", options):
-        model, args, kwargs = compiled_model(row["name"], row["batch"], "meta")
-        with torch.no_grad():
-            report = opcost.count(model, args or None, kwargs=kwargs, device="h200")
-        found = opcost.predict(report, device="h200", execution="compiled")
-        true = row["compiled"]["graph_ms"]
-        error = found.latency_ns / 1e6 / true - 1
-        errors.setdefault("CUDA graph of a compiled model", []).append(error)
-        table.detail(row["name"], row["batch"], "compiled", true, round(found.latency_ns / 1e6, 3), f"{error:+.1%}", "")
     for what, those in errors.items():
         table.add(*error_row(what, those))
     if inside:

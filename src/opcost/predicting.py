@@ -43,7 +43,7 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
     interval.
 
     `execution="graph"` predicts one pass (or step) replayed as a CUDA graph, without the host's own time; "eager" includes it;
-    "compiled" is a graph with fused chains of elementwise operators. For a language model `prefill=1024` reads a prompt,
+    "compiled" is a graph of the kernels that `torch.compile` makes. For a language model `prefill=1024` reads a prompt,
     `decode=1, cache=4096` generates one token, and `prefill=1024, generate=500` reads the prompt and generates 500 tokens:
     `.text` has the time to the first token, tokens per second and the size of the cache.
     """
@@ -256,7 +256,7 @@ def _memory_words(memory: Memory) -> str:
 _EXECUTIONS = {
     "graph": "as one CUDA graph, without waiting for the host",
     "eager": "eager: each operator launched by the host",
-    "compiled": "compiled: one graph, chains of elementwise operators fused",
+    "compiled": "compiled: one graph of the kernels that torch.compile makes",
 }
 FEWEST = 100  # operators that a calibration needs: with fewer, whole families are missing
 

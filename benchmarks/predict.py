@@ -1,6 +1,7 @@
 """Predictions against measurements: time, memory, operators and the largest batch, of an H200, and time of the processor at hand.
 
     python benchmarks/predict.py latency [WORD]     times of whole models in h200_models.json; WORD: only names that contain it
+    python benchmarks/predict.py gains [WORD]       what a change saves, in pairs of the same models
     python benchmarks/predict.py eager [WORD]       eager runs, with the calibration of their host (h200_host.json)
     python benchmarks/predict.py memory [WORD]      their peak memory
     python benchmarks/predict.py language [WORD]    prefill and decode of language models (h200_language.json)
@@ -31,6 +32,7 @@ import torch
 import opcost
 from gpu_models import OPERATORS, STEP_NETS, eager_inputs, eager_model, inputs, language_model, made
 from harness import ERRORS, HERE, ROOT, Table, arguments, error_row
+from opcost.advising import Alternative
 
 FILES = {
     "models": HERE / "h200_models.json",
@@ -110,6 +112,34 @@ def latency(options: argparse.Namespace) -> None:
             table.add(*error_row(what, those))
     for what, hits in inside.items():
         table.add(f"80 % interval, {what}", len(hits), f"{sum(hits) / len(hits):.0%} inside", "", "", "")
+    table.finish(options)
+
+
+def gains(options: argparse.Namespace) -> None:
+    """What `opcost advise` says of bfloat16 and of the largest measured batch, with its error, for models of images."""
+    columns = ("model", "type", "batch", "measured", "predicted", "error", "within it")
+    table = table_of("gains", "models", ("change", "gains", "within the error", "certain", "of these right"), columns)
+    found: dict[str, dict[tuple[int, str], tuple[float, Alternative]]] = {}
+    for row in measured("models", options):
+        if not row["name"].startswith("hf/"):
+            predicted = opcost.predict(counted(row, training=False), device="h200")
+            trial = Alternative((), predicted, "image", row["batch"])
+            found.setdefault(row["name"], {})[row["batch"], row["dtype"]] = row["graph_ms"] / row["batch"], trial
+    results: dict[str, list[tuple[bool, bool, bool]]] = {"bfloat16": [], "batch": []}
+    for name, known in found.items():
+        most = {dtype: max(batch for batch, each in known if each == dtype) for _, dtype in known}
+        for (batch, dtype), (time_ms, before) in known.items():
+            for change, other in (("bfloat16", (batch, "bfloat16")), ("batch", (most[dtype], dtype))):
+                if other in known and other != (batch, dtype):
+                    after_ms, after = known[other]
+                    true, gain, error = 1 - after_ms / time_ms, after.gain(before), after.error(before)
+                    inside = abs(true - gain) <= error
+                    results[change].append((inside, abs(gain) > error, gain * true > 0))
+                    shown = [f"{100 * share:.1f} %" for share in (true, gain, error)]
+                    table.detail(name, dtype, f"{batch} to {other[0]}", *shown, "yes" if inside else "no")
+    for change, those in results.items():
+        certain = [right for _, is_certain, right in those if is_certain]
+        table.add(change, len(those), sum(inside for inside, *_ in those), len(certain), sum(certain))
     table.finish(options)
 
 
@@ -371,7 +401,7 @@ def processor(options: argparse.Namespace) -> None:
     table.finish(options)
 
 
-CASES = {case.__name__: case for case in (latency, eager, memory, language, steps, fit, hardware, processor)}
+CASES = {case.__name__: case for case in (latency, gains, eager, memory, language, steps, fit, hardware, processor)}
 
 
 def main() -> None:

@@ -14,7 +14,18 @@ SECTIONS = {
     "Counting": ("counters", "cold_count", "loops", "exact", "inputs_transformers", "inputs_diffusers"),
     "Reading files": ("onnx_speed", "megengine", "kineto", "ranks", "checkpoints"),
     "Traces": ("breakdown", "critical_path", "costed_time", "recording", "gpu_recording", "page"),
-    "Prediction": ("latency", "language", "compiled", "serving", "processor", "memory", "steps", "fit", "hardware"),
+    "Prediction": (
+        "latency",
+        "gains",
+        "language",
+        "compiled",
+        "serving",
+        "processor",
+        "memory",
+        "steps",
+        "fit",
+        "hardware",
+    ),
 }
 """The tables of the page, by the name of their file."""
 HEAD = """\

@@ -10,6 +10,7 @@ from sampling import FULL
 
 import opcost
 from opcost.devices.calibration import DOCUMENT
+from opcost.devices.hosts import shipped_host
 from opcost.errors import InputError
 from opcost.recorders.calibration.cases import Draw, Family
 from opcost.recorders.calibration.memory_families import SHARES
@@ -71,10 +72,8 @@ def test_the_host_is_timed_without_a_gpu_and_beside_operators(tmp_path: Path) ->
     alone = opcost.calibrate(tmp_path / "host.json", host=True, seconds=0, force=True)
     beside = opcost.calibrate(tmp_path / "cpu.json", device="cpu", seconds=0, force=True)
     assert alone.rows == ()
-    assert set(alone.host) == set(beside.host)
+    assert set(alone.host) == set(beside.host) == set(shipped_host().host)
     assert min(alone.host.values()) > 0
-    # 16 modules in one another take longer than one with an operator
-    assert alone.host["modules"] > alone.host["view"]
     assert {"cpu", "python", "torch", "made"} <= set(alone.meta)
     assert len(alone.repeats["host"]) == 3
 

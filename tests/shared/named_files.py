@@ -51,6 +51,8 @@ def write_named_files(folder: Path) -> None:
     """Models, checkpoints, traces, saved results and a budget file."""
     import opcost
     from opcost.core.limits import save_baseline
+    from opcost.devices.calibration import Calibration, dumps
+    from opcost.devices.hosts import shipped_host
 
     for name in ("examples", "tests"):
         (folder / name).symlink_to(ROOT / name)
@@ -84,6 +86,8 @@ def write_named_files(folder: Path) -> None:
             shutil.copy(TRACE, folder / name / f"rank{rank}.json.gz")
     with gzip.open(DATA / "megengine/profile/dwnet_nogn.v2.json.gz") as profile:
         (folder / "prof.json").write_bytes(profile.read())
+    host = Calibration(device="cpu", meta={}, position=0, rows=(), host=shipped_host().host)
+    (folder / "host.json").write_text(dumps(host))
     report = opcost.count("timm:resnet50")
     for name in ("report", "before", "after", "a", "b", "resnet18"):
         report.save(folder / f"{name}.json")

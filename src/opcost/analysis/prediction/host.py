@@ -13,7 +13,7 @@ from opcost.core.profile import ProfileRow
 from opcost.core.report import Report, Row
 
 IN_A_MODEL = 1.36
-CALIBRATED, ELSEWHERE = 0.2, 0.8
+CALIBRATED, ELSEWHERE = 0.3, 0.8
 """The share of its time within which 80 % of the models are: of a host that was calibrated, and of another. The same host took
 half as long again on a day when other programs ran on it."""
 USUAL_START_NS = 12_000  # of an operator, where a calibration has none

@@ -45,6 +45,9 @@ def made(name: str) -> Any:
     if library == "hf":
         import transformers
 
+        if model not in TEXTS:  # a class, with its own configuration
+            cls = getattr(transformers, model)
+            return cls(cls.config_class())
         cls, config, settings, _ = TEXTS[model]
         return getattr(transformers, cls)(getattr(transformers, config)(**settings))
     if library == "timm":
@@ -62,7 +65,8 @@ def inputs(row: dict[str, Any], dtype: torch.dtype, device: torch.device) -> tup
     if library != "hf":
         extent = row.get("image", 224)
         return (torch.empty(row["batch"], 3, extent, extent, dtype=dtype, device=device),), {}
-    ids = torch.zeros(row["batch"], TEXTS[model][3], dtype=torch.int64, device=device)
+    tokens = TEXTS[model][3] if model in TEXTS else row["tokens"]
+    ids = torch.zeros(row["batch"], tokens, dtype=torch.int64, device=device)
     if model.startswith("whisper"):
         sound = torch.zeros(row["batch"], 80, 3000, dtype=dtype, device=device)
         return (), {"input_features": sound, "decoder_input_ids": ids}

@@ -1,13 +1,13 @@
 """Measure on the GPU at hand what predict.py compares with predictions: times, peak memory, operators, batches, counters.
 
-    python benchmarks/measure_gpu.py models OUT.json [--only a,b] [--operators FILE] [--seconds 400]
+    python benchmarks/measure_gpu.py models OUT.json [--only a,b] [--rows FILE] [--operators FILE] [--seconds 400]
                                                       whole models; --operators: the kernels of each operator by its shapes
     python benchmarks/measure_gpu.py language OUT.json     prefill, and one more token with a cache, of transformers' models
     python benchmarks/measure_gpu.py steps OUT.json        training steps: peak memory, and operators; needs PyTorch alone
     python benchmarks/measure_gpu.py fit OUT.json          the largest batch that runs within 24 GiB, found by trying
     python benchmarks/measure_gpu.py counters OUT.json     operations and bytes by Nsight Compute; needs `ncu`
-    python benchmarks/measure_gpu.py calibration OUT.json --families apart,lengths
-                                                      operators of these families, for a calibration
+    python benchmarks/measure_gpu.py calibration OUT.json --rows CASES.gz
+                                                      the operators that operators.py has chosen
 
 Random weights, `cudnn.benchmark` on; times are medians of 9 replays of a CUDA graph and of 9 eager runs, kernels are summed by
 torch.profiler. A training step of `models` is one of Adam on the sum of what the model returns. `fit` limits PyTorch's
@@ -167,7 +167,9 @@ TEXTS = "hf/bert-base hf/gpt2 hf/qwen2-0.5b hf/whisper-tiny-encdec hf/clip-text 
 
 def models(options: argparse.Namespace) -> None:
     """All models at all sizes in a random order, or those of the known rows whose name contains one of the words of --only."""
-    if options.only:
+    if options.rows:
+        rows = json.loads(options.rows.read_text())
+    elif options.only:
         known = json.loads((HERE / "h200_models.json").read_text())["rows"]
         rows = [row for row in known if any(word in row["name"] for word in options.only.split(","))]
     else:
@@ -182,8 +184,8 @@ def models(options: argparse.Namespace) -> None:
 
     def measures() -> Iterator[Callable[[], Row]]:
         for row in rows[options.skip :]:
-            train = "train_kernel_ms" in row if options.only else row["batch"] in (8, 32)
-            chosen = {key: row[key] for key in ("name", "batch", "dtype", "image") if key in row}
+            train = row.get("train", "train_kernel_ms" in row if options.only else row["batch"] in (8, 32))
+            chosen = {key: row[key] for key in ("name", "batch", "dtype", "image", "tokens") if key in row}
             yield lambda chosen=chosen, train=train: one_model(chosen, kept, train=train)
 
     collect(options, measures())
@@ -529,16 +531,15 @@ def summed(kernels: list[dict[str, str]], tensor: list[str]) -> Row:
 
 
 def calibration(options: argparse.Namespace) -> None:
-    """Rows of a calibration: operators of some families alone."""
+    """Rows of a calibration: the operators in a file of cases, beside those of the package."""
     from opcost.devices.calibration import Calibration, Measured, dumps
-    from opcost.recorders.calibration.memory_families import SHARES
+    from opcost.recorders.calibration.plan import plan
     from opcost.recorders.calibration.run import machine, run
 
     device = torch.device("cuda")
     rows: list[Measured] = []
-    families = options.families.split(",")
-    shares = {family: share for family, share in SHARES.items() if family.__name__ in families}
-    run(device, 5 if options.quick else options.seconds, 0, lambda _, row: rows.append(row), shares)
+    seconds = 5 if options.quick else options.seconds
+    run(device, seconds, options.skip, lambda _, row: rows.append(row), cases=plan(options.rows))
     options.out.write_text(dumps(Calibration(device="h200", meta=machine(device), position=0, rows=tuple(rows))))
     print(f"{len(rows)} operators")
 
@@ -554,9 +555,9 @@ def main() -> None:
         "--only", default="", help="models: those of the known rows whose name contains one of these words"
     )
     parser.add_argument("--operators", type=Path, help="models: write the kernels of each operator into this file")
+    parser.add_argument("--rows", type=Path, help="models: a JSON list of rows; calibration: cases")
     parser.add_argument("--skip", type=int, default=0, help="models: rows that were measured before")
     parser.add_argument("--seconds", type=float, default=400, help="models, calibration: when to stop")
-    parser.add_argument("--families", default="", help="calibration: families of operators, with commas")
     options = parser.parse_args()
     torch.backends.cudnn.benchmark = True
     CASES[options.case](options)

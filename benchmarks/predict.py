@@ -2,6 +2,8 @@
 
     python benchmarks/predict.py latency [WORD]     times of whole models in h200_models.json; WORD: only names that contain it
     python benchmarks/predict.py gains [WORD]       what a change saves, in pairs of the same models
+    python benchmarks/predict.py left_out [WORD]    the same, each by laws that were fitted without its family of models
+    python benchmarks/predict.py blind [WORD]       models that a random seed chose (h200_blind.json), measured after the fit
     python benchmarks/predict.py eager [WORD]       eager runs, with the calibration of their host (h200_host.json)
     python benchmarks/predict.py memory [WORD]      their peak memory
     python benchmarks/predict.py language [WORD]    prefill and decode of language models (h200_language.json)
@@ -29,12 +31,18 @@ from typing import Any
 
 import torch
 
+import left_out
 import opcost
 from gpu_models import OPERATORS, STEP_NETS, eager_inputs, eager_model, inputs, language_model, made
 from harness import ERRORS, HERE, ROOT, Table, arguments, error_row
 from opcost.advising import Alternative
+from opcost.analysis.prediction.predict import predict_report
+from opcost.analysis.prediction.speeds import Speeds, fit_laws
+from opcost.devices.calibration import DOCUMENT, shipped
+from opcost.rules import default_rules
 
 FILES = {
+    "blind": HERE / "h200_blind.json",
     "models": HERE / "h200_models.json",
     "host": HERE / "h200_host.json",
     "language": HERE / "h200_language.json",
@@ -74,44 +82,40 @@ def counted(row: dict[str, Any], *, training: bool) -> opcost.Report:
         return opcost.count(model, args, kwargs=kwargs, optimizer="Adam" if training else None, device="h200")
 
 
-def latency(options: argparse.Namespace) -> None:
-    """Without the graphs of transformers' models in bfloat16: during capture they build masks that an eager run leaves out."""
-    table = table_of(
-        "latency",
-        "models",
-        ERRORS,
-        ("model", "batch", "type", "what", "measured ms", "predicted ms", "error", "in interval"),
-    )
+def latency(options: argparse.Namespace, name: str = "latency", kind: str = "models") -> None:
+    """Without the graphs of transformers' models: during capture they build masks that an eager run leaves out."""
+    columns = ("model", "batch", "type", "what", "measured ms", "predicted ms", "error", "in interval")
+    table = table_of(name, kind, ERRORS, columns)
     errors: dict[str, list[float]] = {
         "CUDA graph": [], "CUDA graph, by the roofline of the data sheet": [], "kernels of an eager run": [],
         "kernels of a training step": [],
     }  # fmt: skip
-    inside: dict[str, list[bool]] = {"CUDA graph": []}
-    for row in measured("models", options):
-        report = counted(row, training=False)
-        graph = opcost.predict(report, device="h200")
-        other = row["name"].startswith("hf/") and row["dtype"] == "bfloat16"
-        cases = [
-            ("CUDA graph", row["graph_ms"], graph.latency_ns, graph.band_ns),
-            ("CUDA graph, by the roofline of the data sheet", row["graph_ms"], graph.ideal_ns, None),
-            ("kernels of an eager run", row["kernel_ms"], graph.kernel_ns, None),
-        ][2 if other else 0 :]
+    inside: list[bool] = []
+    given = Speeds(fit_laws(DOCUMENT.load(options.calibration), default_rules())) if options.calibration else None
+    for row in sorted(measured(kind, options), key=left_out.group):
+        speeds = left_out.speeds(row) if name == "left_out" else given or Speeds(shipped("h200"))
+        graph = predict_report(counted(row, training=False), speeds, {"device": "h200"}, calibrated=True)
+        cases = [("kernels of an eager run", row["kernel_ms"], graph.kernel_ns)]
+        if not row["name"].startswith("hf/"):
+            cases.append(("CUDA graph", row["graph_ms"], graph.latency_ns))
+            cases.append(("CUDA graph, by the roofline of the data sheet", row["graph_ms"], graph.ideal_ns))
         if "train_kernel_ms" in row:
-            step = opcost.predict(counted(row, training=True), device="h200")
-            cases.append(("kernels of a training step", row["train_kernel_ms"], step.kernel_ns, None))
-        for what, true, found, band in cases:
+            step = predict_report(counted(row, training=True), speeds, {"device": "h200"}, calibrated=True)
+            cases.append(("kernels of a training step", row["train_kernel_ms"], step.kernel_ns))
+        for what, true, found in cases:
             errors[what].append(found / 1e6 / true - 1)
-            if band is not None:
-                inside[what].append(band[0] <= true * 1e6 <= band[1])
+            hit = ""
+            if what == "CUDA graph":
+                inside.append(graph.band_ns[0] <= true * 1e6 <= graph.band_ns[1])
+                hit = "yes" if inside[-1] else "no"
             if "roofline" not in what:
-                inside_band = "" if band is None else "yes" if inside[what][-1] else "no"
                 model = (row["name"], row["batch"], row["dtype"], what)
-                table.detail(*model, round(true, 3), round(found / 1e6, 3), f"{errors[what][-1]:+.1%}", inside_band)
+                table.detail(*model, round(true, 3), round(found / 1e6, 3), f"{errors[what][-1]:+.1%}", hit)
     for what, those in errors.items():
         if those:
             table.add(*error_row(what, those))
-    for what, hits in inside.items():
-        table.add(f"80 % interval, {what}", len(hits), f"{sum(hits) / len(hits):.0%} inside", "", "", "")
+    if inside:
+        table.add("80 % interval, CUDA graph", len(inside), f"{sum(inside) / len(inside):.0%} inside", "", "", "")
     table.finish(options)
 
 
@@ -141,6 +145,14 @@ def gains(options: argparse.Namespace) -> None:
         certain = [right for _, is_certain, right in those if is_certain]
         table.add(change, len(those), sum(inside for inside, *_ in those), len(certain), sum(certain))
     table.finish(options)
+
+
+def without_family(options: argparse.Namespace) -> None:
+    latency(options, "left_out")
+
+
+def blind(options: argparse.Namespace) -> None:
+    latency(options, "blind", "blind")
 
 
 def eager(options: argparse.Namespace) -> None:
@@ -401,14 +413,17 @@ def processor(options: argparse.Namespace) -> None:
     table.finish(options)
 
 
-CASES = {case.__name__: case for case in (latency, gains, eager, memory, language, steps, fit, hardware, processor)}
+CASES = {
+    case.__name__: case for case in (latency, blind, gains, eager, memory, language, steps, fit, hardware, processor)
+}
+CASES["left_out"] = without_family
 
 
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("case", choices=CASES)
     parser.add_argument("word", nargs="?", default="", help="only names that contain this")
-    parser.add_argument("--calibration", type=Path, help="processor: a file of opcost calibrate")
+    parser.add_argument("--calibration", type=Path, help="processor, latency, blind: a file of opcost calibrate")
     options = parser.parse_args()
     if options.case == "processor" and options.calibration is None:
         parser.error("processor needs --calibration FILE")

@@ -14,7 +14,7 @@ NAMED = 5  # operators of a kernel that are named
 MODULES = 2  # levels of modules that are added up
 
 
-class Kernel(NamedTuple):
+class CompiledKernel(NamedTuple):
     """One kernel of a compiled model; alike ones are counted together."""
 
     operators: str
@@ -54,7 +54,7 @@ def compiled(report: Report) -> Sheet:
     )
 
 
-def kernels_of(report: Report) -> list[Kernel]:
+def kernels_of(report: Report) -> list[CompiledKernel]:
     """The kernels in the order in which they can run; an operator that two of them calculate is counted before with the first."""
     from opcost.analysis.compiled.groups import groups
 
@@ -70,7 +70,7 @@ def kernels_of(report: Report) -> list[Kernel]:
         names = list(dict.fromkeys(row.op.raw.rpartition("::")[2] for row in rows))
         more = f", {len(names) - NAMED} more" if len(names) > NAMED else ""
         found.append(
-            Kernel(
+            CompiledKernel(
                 operators=", ".join(names[:NAMED]) + more,
                 module=_common([row.op.module for row in rows]),
                 phase=group.runs[0],
@@ -100,8 +100,8 @@ def _common(modules: Sequence[str]) -> str:
     return ".".join(first)
 
 
-def _kernels_table(kernels: Iterable[Kernel], remark: str) -> Table:
-    alike: dict[Kernel, list[str]] = {}
+def _kernels_table(kernels: Iterable[CompiledKernel], remark: str) -> Table:
+    alike: dict[CompiledKernel, list[str]] = {}
     for kernel in kernels:
         alike.setdefault(kernel._replace(module=""), []).append(kernel.module)
     found = sorted(alike.items(), key=lambda item: -len(item[1]) * max(item[0].before, item[0].after))
@@ -117,13 +117,15 @@ def _kernels_table(kernels: Iterable[Kernel], remark: str) -> Table:
 _AMOUNTS = "count:count before:bytes after:bytes saved:bytes"
 
 
-def _amounts(kernels: Sequence[Kernel]) -> tuple[int, int, int, int]:
+def _amounts(kernels: Sequence[CompiledKernel]) -> tuple[int, int, int, int]:
     before, after = sum(kernel.before for kernel in kernels), sum(kernel.after for kernel in kernels)
     return len(kernels), before, after, before - after
 
 
-def _table_by(title: str, column: str, kernels: Iterable[Kernel], key: Callable[[Kernel], str]) -> Table:
-    found: dict[str, list[Kernel]] = {}
+def _table_by(
+    title: str, column: str, kernels: Iterable[CompiledKernel], key: Callable[[CompiledKernel], str]
+) -> Table:
+    found: dict[str, list[CompiledKernel]] = {}
     for kernel in kernels:
         found.setdefault(key(kernel), []).append(kernel)
     lines = sorted(((name, *_amounts(those)) for name, those in found.items()), key=lambda line: -line[2])

@@ -216,6 +216,8 @@ class Prediction(Profile):
     """Every operator at the peaks that the maker of the device prints."""
     bounds: Mapping[str, int]
     """The time of operators by what bounds them: compute, memory, launch, host."""
+    likened_ns: int = 0
+    """The time of operators like which nothing was timed, taken from those that are most like them."""
     memory: Memory | None = None
     """The memory of the pass or step as the device would hold it; of a text that is written, that of its largest step."""
     text: TextTimes | None = None
@@ -258,6 +260,7 @@ class _SavedPrediction(msgspec.Struct, forbid_unknown_fields=True):
     memory: Memory | None
     text: TextTimes | None
     fits: bool | None
+    likened_ns: Number = 0
 
 
 def _restored(found: measured.Profile) -> Prediction:

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 import opcost
-from opcost.compiling import Kernel, kernels_of
+from opcost.compiling import CompiledKernel, kernels_of
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
 FLOAT, HALF = 4, 2  # bytes of an element
 
 
-def kernels(run: Callable[..., Any], *given: Any, **options: Any) -> list[Kernel]:
+def kernels(run: Callable[..., Any], *given: Any, **options: Any) -> list[CompiledKernel]:
     with torch.no_grad():
         return kernels_of(opcost.count(run, given, **options))
 

@@ -16,8 +16,6 @@ import opcost
 from opcost.analysis.costing import cost_graph
 from opcost.analysis.prediction.host import Host
 from opcost.analysis.prediction.predict import (
-    COMPILED_GAP_NS,
-    GAP_NS,
     Predicted,
     multi_tensor_launches,
     multi_tensor_ns,
@@ -44,18 +42,19 @@ class Row(NamedTuple):
     times: str
 
 
-MISS = {"graph": 0.064, "kernel": 0.068, "train_kernel": 0.074}
-"""By which share of the measured time predictions miss it, the mean of all measured rows: benchmarks/predict.py latency."""
+MISS = {"graph": 0.065, "kernel": 0.061, "train_kernel": 0.062}
+"""By which share of the measured time predictions miss it, the mean of all measured rows: benchmarks/predict.py left_out."""
 ROWS = [
-    Row("alexnet", 1, "bfloat16", "graph kernel"),
-    Row("alexnet", 8, "float32", "graph kernel train_kernel"),
+    Row("resnet18", 8, "bfloat16", "train_kernel"),
+    Row("alexnet", 8, "float32", "train_kernel"),
     Row("alexnet", 32, "bfloat16", "graph kernel"),
     Row("alexnet", 32, "float32", "graph kernel train_kernel"),
     Row("resnet18", 32, "bfloat16", "graph kernel train_kernel"),
     Row("resnet18", 64, "float32", "graph kernel"),
     Row("squeezenet1_1", 1, "float32", "graph kernel"),
     Row("squeezenet1_1", 64, "bfloat16", "graph kernel"),
-    Row("vgg11", 1, "bfloat16", "graph kernel"),
+    Row("vgg11", 16, "float32", "graph kernel"),
+    Row("vgg11", 1, "bfloat16", "kernel"),
     Row("vit_b_32", 1, "bfloat16", "graph"),
 ]
 
@@ -129,14 +128,15 @@ def band(found: Any) -> float:
 
 
 VARIANCE = 1.6 * SPREAD**2
-ADDS = 3 * 5_000
-"""Three additions."""
+ADD, MM = 5_000 + 300, 20_000 + 900
+"""What an addition and a product take in a model, where they start later."""
+ADDS = 3 * ADD
 
 
 def test_a_product_starts_later_in_a_model_and_kernels_have_gaps() -> None:
     found = predict_report(model("a", "m", "a"), calibrated(), {"device": "h200"}, calibrated=True)
-    assert found.latency_ns == pytest.approx(2 * 5_000 + 20_000 + 900, abs=2)
-    assert found.latency_ns - found.kernel_ns == 3 * 700 + 900
+    assert found.latency_ns == pytest.approx(2 * ADD + MM, abs=2)
+    assert found.latency_ns - found.kernel_ns == 3 * 400 + 2 * 300 + 900
 
 
 @pytest.mark.parametrize(
@@ -150,13 +150,13 @@ def test_a_product_starts_later_in_a_model_and_kernels_have_gaps() -> None:
 )
 def test_the_band_has_the_width_that_holds_four_of_five(phase: str, known: bool, share: float) -> None:
     found = predict_report(model("a", phase=phase), calibrated(), {"device": "h200"}, calibrated=known)
-    assert found.latency_ns == pytest.approx(5_000, abs=1)
-    assert band(found) == pytest.approx(sqrt((share * 5_000) ** 2 + VARIANCE * 5_000**2), abs=2)
+    assert found.latency_ns == pytest.approx(ADD, abs=1)
+    assert band(found) == pytest.approx(sqrt((share * ADD) ** 2 + VARIANCE * 5_000**2), abs=2)
 
 
 def test_what_a_compiler_merges_is_less_sure() -> None:
     found = predict_report(model("m"), calibrated(), {"device": "h200"}, calibrated=True, execution="compiled")
-    taken = 20_000 - GAP_NS + COMPILED_GAP_NS
+    taken = 20_000
     assert found.latency_ns == pytest.approx(taken, abs=1)
     assert band(found) == pytest.approx(sqrt((0.115**2 + 0.2**2) * taken**2 + VARIANCE * 20_000**2), abs=2)
 
@@ -185,22 +185,22 @@ def test_the_host_starts_every_operator_and_its_own_time_is_less_sure() -> None:
     """1.36 times what each part alone needs; the device waits."""
     found = eagerly(model("a", "v", "a"), host())
     needed = 1.36 * (2 * 3_000 + 1_000)
-    assert found.latency_ns == pytest.approx(needed + 5_000, abs=3)
-    assert found.bounds["host"] == pytest.approx(needed + 5_000 - 2 * 5_000, abs=3)
-    expected = sqrt((0.115 * 10_000) ** 2 + VARIANCE * 2 * 5_000**2 + (0.2 * found.bounds["host"]) ** 2)
+    assert found.latency_ns == pytest.approx(needed + ADD, abs=3)
+    assert found.bounds["host"] == pytest.approx(needed + ADD - 2 * ADD, abs=3)
+    expected = sqrt((0.115 * 2 * ADD) ** 2 + VARIANCE * 2 * 5_000**2 + (0.2 * found.bounds["host"]) ** 2)
     assert band(found) == pytest.approx(expected, abs=2)
     busy = eagerly(model("a", "m", "m", "m"), host())
     # The first product is started after 4.08 + 10.88 µs; from there on the device is never idle.
-    assert busy.latency_ns == pytest.approx(4_080 + 10_880 + 3 * 20_900, abs=3)
+    assert busy.latency_ns == pytest.approx(4_080 + 10_880 + 3 * MM, abs=3)
     assert [row.host_ns for row in busy.profile.rows] == [4_080, 10_880, 10_880, 10_880]
 
 
 def test_another_host_starts_operators_by_as_much_slower_as_it_calls_its_own() -> None:
     slower = host(aten__add=4_000, aten__mm=12_000, view=3_000)
     found = eagerly(model("a", "v", "a"), slower)
-    assert found.latency_ns == pytest.approx(1.36 * (2 * 2 * 3_000 + 3_000) + 5_000, abs=3)
+    assert found.latency_ns == pytest.approx(1.36 * (2 * 2 * 3_000 + 3_000) + ADD, abs=3)
     mixed = host(aten__add=4_000, aten__mm=3_000)  # twice as slow and twice as fast
-    assert eagerly(model("a"), mixed).latency_ns == pytest.approx(1.36 * 3_000 + 5_000, abs=3)
+    assert eagerly(model("a"), mixed).latency_ns == pytest.approx(1.36 * 3_000 + ADD, abs=3)
 
 
 def row(kind: str, raw: str, phase: str = "forward", outs: int = 1) -> CostedRow:
@@ -248,7 +248,8 @@ def test_what_was_never_timed_is_half_as_sure() -> None:
     speeds = calibrated()
     found = predict_report(model("s"), speeds, {"device": "h200"}, calibrated=True)
     taken = found.latency_ns
-    assert band(found) == pytest.approx(sqrt((0.115**2 + 1.6 * 0.5**2) * taken**2), abs=3)
+    assert band(found) == pytest.approx(sqrt((0.115**2 + 0.5**2) * taken**2), abs=3)
+    assert found.likened_ns == taken
 
 
 def test_an_update_of_all_parameters_is_off_by_a_tenth() -> None:
@@ -261,7 +262,7 @@ def test_an_update_of_all_parameters_is_off_by_a_tenth() -> None:
 
 def test_a_model_without_operators_takes_nothing() -> None:
     found = predict_report(model(), calibrated(), {"device": "h200"}, calibrated=True)
-    assert found[1:] == (0, 0, (0, 0), 0, {"compute": 0, "memory": 0, "launch": 0, "host": 0})
+    assert found[1:] == (0, 0, (0, 0), 0, {"compute": 0, "memory": 0, "launch": 0, "host": 0}, 0)
     assert found.profile.meta["device"] == "h200"
 
 
@@ -343,8 +344,8 @@ def test_many_steps_are_the_weighted_sum_of_their_samples(execution: Any) -> Non
     first, second = found.profile.rows
     assert (first.count, second.count) == (5, 5)
     assert first.type == "aten::mm"  # as in the last step
-    assert first.device_ns == first.device_total_ns == (4 * 5_000 + 6 * 20_900) // 2
-    assert second.device_ns == (4 + 6) * 20_900 // 2
+    assert first.device_ns == first.device_total_ns == (4 * ADD + 6 * MM) // 2
+    assert second.device_ns == (4 + 6) * MM // 2
     if execution == "eager":
         assert (first.host_ns, second.host_ns) == ((4 * 4_080 + 6 * 10_880) // 2, 5 * 10_880)
         assert first.host_self_ns == first.host_ns

@@ -48,6 +48,7 @@ CASES = {
     "visualize": ["visualize", "REPORT"],
     "badge": ["count", "REPORT", "--view", "badge"],
     "what fits onto a device": ["fit", "examples/resnet18.py:ResNet18", "--input", "1x3x32x32", "--device", "h200"],
+    "advise": ["advise", "examples/resnet18.py:ResNet18", "--input", "1x3x32x32", "--device", "h200"],
     "sweep of a device": [
         "sweep",
         "examples/resnet18.py:ResNet18",
@@ -99,7 +100,7 @@ def test_every_command_is_tried() -> None:
     assert {words[0] for words in CASES.values()} == set(COMMANDS)
 
 
-SLOW = ("profile", "what fits onto a device")
+SLOW = ("profile", "what fits onto a device", "advise")
 """Seconds each: tried on one terminal."""
 
 

@@ -101,7 +101,7 @@ RESERVED = frozenset(
     for name, (_, option) in declared(each).items()
     for flag in (() if option.python_only else (_key(name, option), *option.flags, option.negative))
 ) | frozenset(
-    "all bar_length_max cal_activations cal_flops cal_params config convention debug fail_if help layout limit "
+    "all bar_length_max cal_activations cal_flops cal_params compiled config convention debug fail_if help layout limit "
     "load_input_data log_path logging_to_stdout port save_baseline serve version".split()
 )
 """Names of flags that no option of a front end or recorder can have."""

@@ -34,6 +34,10 @@ class Forecast(Protocol):
         """The time of operators by what bounds them."""
 
     @property
+    def likened_ns(self) -> int:
+        """The time of operators like which nothing was timed."""
+
+    @property
     def memory(self) -> Memory | None: ...
     @property
     def fits(self) -> bool | None: ...

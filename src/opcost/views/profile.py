@@ -205,7 +205,7 @@ def answer_data(answer: Answer, options: ViewOptions) -> dict[str, Any]:
 
 
 def _predicted_data(found: Forecast) -> dict[str, Any]:
-    names = ("latency_ns", "band_ns", "kernel_ns", "ideal_ns", "bounds", "fits")
+    names = ("latency_ns", "band_ns", "kernel_ns", "ideal_ns", "bounds", "likened_ns", "fits")
     memory = found.memory
     sizes = ("peak_bytes", "base_bytes", "reserved_bytes", "fixed_bytes")
     return {
@@ -318,6 +318,7 @@ def _predicted(found: Forecast) -> tuple[Total, ...]:
             Total(f"{bound}-bound", time / whole, "share", large=not place)
             for place, (time, bound) in enumerate(bounds)
         ),
+        Total("most like it", found.likened_ns / whole, "share", remark="operators like which nothing was timed"),
         *(
             Total(name, size, "bytes", remark=remark, large=name == "peak memory")
             for name, size, remark in sizes

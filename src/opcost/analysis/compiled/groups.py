@@ -18,7 +18,7 @@ ROUNDS = 10
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class KernelGroup:
     """What runs as one kernel."""
 
     number: int
@@ -57,11 +57,11 @@ class Group:
         return [found[number] for number in sorted(found)]
 
 
-def groups(rows: Iterable[Row], results: Collection[int]) -> list[Group]:
+def groups(rows: Iterable[Row], results: Collection[int]) -> list[KernelGroup]:
     """The kernels of a compiled model, in the order in which they can run."""
     made, kept = pieces(rows, results)
     found = [
-        Group(each.number, [each], each.extent, each.library, each.runs, dict(each.reads), dict(each.writes))
+        KernelGroup(each.number, [each], each.extent, each.library, each.runs, dict(each.reads), dict(each.writes))
         for each in made
     ]
     joined = _Joined(found)
@@ -74,7 +74,7 @@ def groups(rows: Iterable[Row], results: Collection[int]) -> list[Group]:
 class _Joined:
     """Groups while they are joined."""
 
-    def __init__(self, found: list[Group]) -> None:
+    def __init__(self, found: list[KernelGroup]) -> None:
         self.groups = {group.number: group for group in found}
         self.where = {group.number: group for group in found}  # the group that each piece is in
         self.makers: dict[int, list[int]] = {}
@@ -88,7 +88,7 @@ class _Joined:
 
     def round(self) -> bool:
         """Join the pairs that share memory, the most first."""
-        touching: dict[tuple[int, int], list[Group]] = {}
+        touching: dict[tuple[int, int], list[KernelGroup]] = {}
         for group in self.groups.values():
             if not group.library:
                 for key in {*group.reads, *((value, value) for value in group.writes)}:
@@ -114,7 +114,7 @@ class _Joined:
                 changed = True
         return changed
 
-    def allowed(self, one: Group, other: Group) -> bool:
+    def allowed(self, one: KernelGroup, other: KernelGroup) -> bool:
         """Whether nothing between them must run after the one and before the other, and what passes fits their loops."""
         if len(one.pieces) + len(other.pieces) > LARGEST:
             return False
@@ -124,7 +124,7 @@ class _Joined:
                     return False
         return not self.between(one, other)
 
-    def between(self, one: Group, other: Group) -> bool:
+    def between(self, one: KernelGroup, other: KernelGroup) -> bool:
         """Whether a third group reads of one of them and is read by the other."""
         members = (one, other)
         first = min(piece.number for group in members for piece in group.pieces)
@@ -143,7 +143,7 @@ class _Joined:
                     waiting.append(source)
         return False
 
-    def join(self, one: Group, other: Group) -> None:
+    def join(self, one: KernelGroup, other: KernelGroup) -> None:
         if one.number > other.number:
             one, other = other, one
         one.pieces += other.pieces
@@ -159,7 +159,7 @@ class _Joined:
         one.needs = {number for number in one.needs if self.where[number] is not one}
         del self.groups[other.number]
 
-    def finish(self, kept: Collection[int]) -> list[Group]:
+    def finish(self, kept: Collection[int]) -> list[KernelGroup]:
         """The groups in an order in which they can run; what no other group reads is not written."""
         readers: dict[int, set[int]] = {}
         for group in self.groups.values():
@@ -169,7 +169,7 @@ class _Joined:
             group.writes = {
                 v: spec for v, spec in group.writes.items() if v in kept or readers.get(v, set()) - {group.number}
             }
-        ordered: dict[int, Group] = {}
+        ordered: dict[int, KernelGroup] = {}
         waiting = list(reversed(self.groups.values()))
         while waiting:
             group = waiting[-1]
@@ -183,7 +183,7 @@ class _Joined:
         return list(ordered.values())
 
 
-def _alike(one: Group, other: Group) -> bool:
+def _alike(one: KernelGroup, other: KernelGroup) -> bool:
     """Whether their loops can be one."""
     if one.library or other.library or one.runs != other.runs:
         return False

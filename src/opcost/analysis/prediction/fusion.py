@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
-from opcost.analysis.compiled.groups import Group, groups
+from opcost.analysis.compiled.groups import KernelGroup, groups
 from opcost.analysis.prediction.work import LARGE
 from opcost.core.graph import ZERO, Attr, Cost
 from opcost.core.report import Row
@@ -17,7 +17,7 @@ def merged(rows: Iterable[Row], results: Collection[int]) -> list[Row]:
     return [group.rows[0] if group.library else _one(group) for group in groups(rows, results)]
 
 
-def _one(group: Group) -> Row:
+def _one(group: KernelGroup) -> Row:
     last = group.rows[-1]
     names = list(dict.fromkeys(row.op.raw.rpartition("::")[2] for row in group.rows))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
@@ -33,7 +33,7 @@ def _one(group: Group) -> Row:
     return Row(op, ins, outs, Cost(0, flops, *group.moved), "merged")
 
 
-def _loop(group: Group) -> dict[str, Attr]:
+def _loop(group: KernelGroup) -> dict[str, Attr]:
     """What decides how fast it runs, beside the bytes that it moves."""
     sizes = [read.spec.numel for read in group.reads.values() if read.spec.known]
     large = sum(LARGE * size >= group.extent[0] * group.extent[1] for size in sizes)

@@ -9,7 +9,7 @@ from opcost.analysis.part import check_keys, label, parts_of, usual_side
 from opcost.analysis.prediction.fusion import merged
 from opcost.analysis.prediction.host import Host, hosted
 from opcost.analysis.prediction.lengths import StepRange
-from opcost.analysis.prediction.speeds import OperatorTime, Speeds
+from opcost.analysis.prediction.speeds import GUESS, OperatorTime, Speeds
 from opcost.analysis.prediction.work import Work, work_of
 from opcost.core.devices import HOST
 from opcost.core.graph import ZERO, Cost, Note
@@ -17,13 +17,11 @@ from opcost.core.profile import Profile, ProfileRow
 from opcost.core.report import Report, Row
 from opcost.options import Execution
 
-GAP_NS = 700
+GAP_NS = 400
 """Between the end of one kernel and the start of the next in a replayed graph: what was timed has it, a sum of kernels not."""
-COMPILED_GAP_NS = 400
-"""The same in the graph of a compiled model."""
-OTHERS_NS = 900
-"""What a product starts later in a model, where another kernel ran before it, than called again and again. Fitted to the models
-that were measured first, and checked with the others."""
+OTHERS_NS = {True: 900, False: 300}
+"""What a product, or another operator, starts later in a model, where another kernel ran before it, than called again and again:
+its instructions and small tensors are no longer in the cache. These three numbers are all that is fitted to whole models."""
 PRODUCTS = frozenset({"conv", "matmul", "attention"})
 WHOLE = {"inference": 0.115, "training": 0.16}
 """How far whole models are off beyond what their operators' spreads add up to; checked with measured ones, so that four of
@@ -48,6 +46,7 @@ class Predicted(NamedTuple):
     band_ns: tuple[int, int]  # 80 % of the measured models are inside such a band
     ideal_ns: int  # at the printed peaks of the device, every operator at its roofline
     bounds: Mapping[str, int]  # the time of what waits for each: compute, memory, launch, host
+    likened_ns: int  # the time of operators like which nothing was timed: that of what is most like them
 
 
 def predict_report(
@@ -62,18 +61,18 @@ def predict_report(
     rows: list[ProfileRow] = []
     guessed: dict[str, list[int]] = {}
     bounds = {"compute": 0, "memory": 0, "launch": 0, "host": 0}
-    variance, ideal, gaps = 0.0, 0.0, 0
+    variance, ideal, gaps = 0.0, 0.0, 0.0
     on_host = speeds.device.name == HOST
     for row, found in _timed(given, speeds):
         op, times = row.op, row.op.repeat
-        later = OTHERS_NS if op.kind in PRODUCTS and not on_host else 0
-        if execution == "compiled" and not on_host:
-            later = COMPILED_GAP_NS - GAP_NS
-        taken = max(0, round((found.device_ns + later) * times))  # an update's part may be less than a gap
-        variance += (found.spread * found.device_ns) ** 2 * times
+        # What a compiler launches, and lists of an optimizer, were measured within models.
+        within = on_host or execution == "compiled" or op.phase == "update"
+        later = 0 if within else OTHERS_NS[op.kind in PRODUCTS]
+        taken = round((found.device_ns + later) * times)
+        variance += (found.spread * found.device_ns) ** 2 * times if found.known else 0.0
         bounds[found.bound] += taken
         ideal += found.ideal_ns * times
-        gaps += (GAP_NS + later) * times
+        gaps += (GAP_NS + later) * found.kernels * times
         if not found.known:
             guessed.setdefault(op.raw, []).append(taken)
         rows.append(
@@ -87,7 +86,8 @@ def predict_report(
     work = latency = sum(row.device_ns or 0 for row in rows)
     whole = WHOLE["training" if training else "inference"] + (0 if calibrated else ELSEWHERE)
     whole += ON_A_PROCESSOR if on_host else 0
-    unsure = (whole * work) ** 2 + 1.6 * variance
+    likened = sum(map(sum, guessed.values()))  # which may all be off in the same direction
+    unsure = (whole * work) ** 2 + 1.6 * variance + (GUESS * likened) ** 2
     if host is not None:
         rows, latency = hosted(report, rows, host)
         bounds["host"] = latency - work
@@ -101,7 +101,7 @@ def predict_report(
         notes=(*report.notes, *notes),
     )
     band = (round(max(ideal, latency - sqrt(unsure))), round(latency + sqrt(unsure)))
-    return Predicted(profile, latency, max(0, work - gaps), band, round(ideal), bounds)
+    return Predicted(profile, latency, max(0, work - round(gaps)), band, round(ideal), bounds, likened)
 
 
 def ideal_of(row: ProfileRow) -> int:
@@ -150,15 +150,15 @@ def predict_steps(
 
 def _added(found: Sequence[tuple[Predicted, int]], divisor: int, profile: Profile) -> Predicted:
     """The sum of predictions by their weights, divided."""
-    times = [(each.latency_ns, each.kernel_ns, *each.band_ns, each.ideal_ns) for each, _ in found]
+    times = [(each.latency_ns, each.kernel_ns, *each.band_ns, each.ideal_ns, each.likened_ns) for each, _ in found]
     names = dict.fromkeys(name for each, _ in found for name in each.bounds)
 
     def added(numbers: Iterable[int]) -> int:
         return sum(weight * number for (_, weight), number in zip(found, numbers, strict=True)) // divisor
 
-    latency, kernels, low, high, ideal = map(added, zip(*times, strict=True))
+    latency, kernels, low, high, ideal, likened = map(added, zip(*times, strict=True))
     bounds = {name: added([each.bounds.get(name, 0) for each, _ in found]) for name in names}
-    return Predicted(profile, latency, kernels, (low, high), ideal, bounds)
+    return Predicted(profile, latency, kernels, (low, high), ideal, bounds, likened)
 
 
 def joined(found: Sequence[Predicted]) -> Predicted:
@@ -200,10 +200,11 @@ def _timed(rows: Iterable[Row], speeds: Speeds) -> Iterable[tuple[Row, OperatorT
         itemsize = max((spec.nbytes // max(1, spec.numel) for spec in outs), default=4)
         sizes = [spec.numel for spec in outs]
         taken = multi_tensor_ns(raw, sizes, lists, moved, itemsize, speeds.device.bandwidth)
+        kernels = sum(1 for _ in multi_tensor_launches(sizes, lists)) / len(found)
         for row, nbytes in found:
             share = nbytes / moved if moved else 1 / len(found)
             ideal = nbytes / speeds.device.bandwidth * 1e9
-            yield row, OperatorTime(taken * share, TOGETHER, "memory", ideal, known=True)
+            yield row, OperatorTime(taken * share, TOGETHER, "memory", ideal, known=True, kernels=kernels)
 
 
 def _notes(

@@ -68,21 +68,21 @@ _RULE = "merged"
 
 
 @dataclass(slots=True, eq=False)
-class _Kernel:
+class _ServedKernel:
     """Operators that the engine runs as one."""
 
     level: int  # how many products and others are before it
     make: str  # how its row is made: "as it is", "joined", "simple"
-    steps: list[_Step] = field(default_factory=list)
+    steps: list[_ServedStep] = field(default_factory=list)
 
 
-class _Step(NamedTuple):
+class _ServedStep(NamedTuple):
     """An operator in its kernel, with the values that it reads and makes; views of a value are that value."""
 
     row: Row
     reads: Mapping[int, TensorSpec]
     makes: Mapping[int, TensorSpec]
-    kernel: _Kernel
+    kernel: _ServedKernel
 
 
 class _Cached(NamedTuple):
@@ -102,11 +102,11 @@ class _Engine:
         self._same: dict[int, int] = {}  # of a view, the value that it shows
         self._made_by: dict[int, Row] = {}
         self._cached: dict[int, _Cached] = {}
-        self._before = _Kernel(0, "")
-        self._after: dict[int, _Kernel] = {}  # the last kernel but simple ones that a value depends on
-        self._joined: dict[tuple[object, ...], _Kernel] = {}
-        self._simple: dict[tuple[_Kernel, int], _Kernel] = {}
-        self._steps: list[_Step] = []
+        self._before = _ServedKernel(0, "")
+        self._after: dict[int, _ServedKernel] = {}  # the last kernel but simple ones that a value depends on
+        self._joined: dict[tuple[object, ...], _ServedKernel] = {}
+        self._simple: dict[tuple[_ServedKernel, int], _ServedKernel] = {}
+        self._steps: list[_ServedStep] = []
         self._table: TensorSpec | None = None  # of the first embedding
         self._attended: set[int] = set()  # results of attention
         self.unknown: set[int] = set()  # products of two results that belong to no attention
@@ -132,7 +132,7 @@ class _Engine:
             self._same.update(dict.fromkeys(op.outputs, of_weights[0]) if of_weights else {})
         elif op.kind in SIMPLE:
             latest = self._latest(ins)
-            kernel = self._simple.setdefault((latest, op.repeat), _Kernel(latest.level, "simple"))
+            kernel = self._simple.setdefault((latest, op.repeat), _ServedKernel(latest.level, "simple"))
             whole = {value: self._whole(value, spec) for value, spec in ins.items()} if op.kind != "gather" else ins
             self._step(row, whole, kernel, latest)
         elif op.kind == "attention":
@@ -158,24 +158,26 @@ class _Engine:
         row = self._made_by.get(value)
         return seen if row is None else row.outs[row.op.outputs.index(value)]
 
-    def _latest(self, values: Iterable[int]) -> _Kernel:
+    def _latest(self, values: Iterable[int]) -> _ServedKernel:
         known = (self._after[value] for value in values if value in self._after)
         return max(known, key=lambda kernel: kernel.level, default=self._before)
 
-    def _put_after(self, values: Iterable[int], kernel: _Kernel) -> None:
+    def _put_after(self, values: Iterable[int], kernel: _ServedKernel) -> None:
         for value in values:
             self._moving.add(value)
             self._after[value] = kernel
 
-    def _step(self, row: Row, reads: Mapping[int, TensorSpec], kernel: _Kernel, after: _Kernel | None = None) -> None:
+    def _step(
+        self, row: Row, reads: Mapping[int, TensorSpec], kernel: _ServedKernel, after: _ServedKernel | None = None
+    ) -> None:
         makes = dict(zip(row.op.outputs, row.outs, strict=False))
-        step = _Step(row, reads, makes, kernel)
+        step = _ServedStep(row, reads, makes, kernel)
         kernel.steps.append(step)
         self._steps.append(step)
         self._put_after(makes, after or kernel)
 
-    def _own(self, row: Row, reads: Mapping[int, TensorSpec]) -> _Kernel:
-        kernel = _Kernel(1 + self._latest(reads).level, "as it is")
+    def _own(self, row: Row, reads: Mapping[int, TensorSpec]) -> _ServedKernel:
+        kernel = _ServedKernel(1 + self._latest(reads).level, "as it is")
         self._step(row, reads, kernel)
         return kernel
 
@@ -209,7 +211,7 @@ class _Engine:
             self.unknown.add(op.id)
             self._own(row, ins)
 
-    def _scores(self, value: int) -> _Step | None:
+    def _scores(self, value: int) -> _ServedStep | None:
         """The product of queries and keys from whose softmax alone a value comes."""
         kernel = self._after.get(self._root(value))
         if kernel is None or len(kernel.steps) != 1 or kernel.steps[0].row.op.id not in self.unknown:
@@ -255,13 +257,13 @@ class _Engine:
             self._own(each.row, dict(zip(map(self._root, each.row.op.inputs), each.row.ins, strict=False)))
         self._steps.sort(key=lambda step: step.row.op.id)
         wanted = {self._root(value) for value in self._results}
-        kept: list[_Step] = []
+        kept: list[_ServedStep] = []
         for step in reversed(self._steps):
             if wanted.intersection(step.makes):
                 kept.append(step)
                 wanted.update(step.reads)
-        readers: dict[int, set[_Kernel]] = {}
-        steps: dict[_Kernel, list[_Step]] = {}
+        readers: dict[int, set[_ServedKernel]] = {}
+        steps: dict[_ServedKernel, list[_ServedStep]] = {}
         for step in reversed(kept):
             steps.setdefault(step.kernel, []).append(step)
             for value in step.reads:
@@ -292,7 +294,7 @@ class _Engine:
             yield _costed(Row(op, (given,), (made,), None, _RULE))
 
 
-def _one(make: str, steps: list[_Step], read: Mapping[int, TensorSpec], seen: Mapping[int, TensorSpec]) -> Row:
+def _one(make: str, steps: list[_ServedStep], read: Mapping[int, TensorSpec], seen: Mapping[int, TensorSpec]) -> Row:
     """The row of a kernel: with what it reads of others, and what others see of it."""
     last = steps[-1].row
     op = last.op._replace(inputs=tuple(read), outputs=tuple(seen))

@@ -86,6 +86,8 @@ def families(work: Work) -> Iterator[str]:
         yield " ".join(word for word in words if word != "mixed")
     if "columns" in words:
         yield "reduce sum columns"
+    if words[0] in ("gather", "scatter"):  # what was timed most of them
+        yield f"{words[0]} {'index' if words[0] == 'gather' else 'index_put'}"
 
 
 def _log(size: float) -> float:
@@ -166,6 +168,7 @@ def _attention(attrs: Attrs, query: tuple[int, ...], key: tuple[int, ...], given
     return family, scaled(place, _ATTENTION)
 
 
+_BY_NAME = frozenset({"copy", "gather", "scatter"})
 _BY_FUNCTION = frozenset({"norm", "softmax", "reduce", "pool", "resize"})
 
 
@@ -175,9 +178,9 @@ def _family(kind: str, raw: str, attrs: Attrs, ins: tuple[TensorSpec, ...], outs
         return kind
     if kind in _BY_FUNCTION:
         words.append(str(attrs.get("fn", "")))
-    if kind == "reduce" and len(ins) == 1 and outs and ins[0].dims[-1:] == outs[0].dims[-1:] != (1,):
+    if kind == "reduce" and len(ins) == 1 and outs and _inner(ins[0].dims, outs[0].dims) > 1:
         words.append("columns")  # down, where a gradient to a bias is summed, and not along the rows
-    if kind == "copy":
+    if kind in _BY_NAME:
         words.append(raw.rpartition("::")[2])
     if attrs.get("strided"):
         words.append("turned" if attrs.get("turned") else "strided")
@@ -191,6 +194,18 @@ def _family(kind: str, raw: str, attrs: Attrs, ins: tuple[TensorSpec, ...], outs
         if len({spec.dtype for spec in ins}) > 1:  # a kernel takes these one by one and not in vectors
             words.append("mixed")
     return " ".join(words)
+
+
+def _inner(given: tuple[int, ...], made: tuple[int, ...]) -> int:
+    """The elements side by side that a reduction keeps apart; 1 if it goes along the rows."""
+    if given[: len(made)] == made:
+        return 1
+    kept = 1
+    for a, b in zip(reversed(given), reversed(made), strict=False):
+        if a != b:
+            break
+        kept *= a
+    return kept
 
 
 _EXPENSIVE = frozenset({"gelu", "gelu_backward", "silu", "silu_backward", "mish", "sigmoid", "cos", "sin", "erf"})
@@ -217,8 +232,11 @@ def _by_memory(
     if kind == "pool":
         window = attrs.get("window")
         return _log(moved), 0.3 * _log(width), 0.5 * _log(fewer), _log(window if isinstance(window, int) else 1)
+    if kind == "resize" and len(shape) > 2 and outs:  # a thread goes through all planes
+        planes, pixels = shape[0] * shape[1], prod(outs[0].dims[2:])
+        return _log(planes), _log(pixels), _log(prod(shape[2:]) / max(1, pixels))
     if "columns" in words:
-        return 0.7 * _log(fewer), _log(width)
+        return 0.35 * _log(moved), 0.7 * _log(fewer), 0.7 * _log(_inner(shape, outs[0].dims))
     if kind == "reduce":
         return 0.35 * _log(moved), 0.7 * _log(fewer), 0.05 * _log(width)
     rows = outs[1].numel if kind == "norm" and len(outs) > 1 else 1

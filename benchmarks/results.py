@@ -15,7 +15,8 @@ SECTIONS = {
     "Reading files": ("onnx_speed", "megengine", "kineto", "ranks", "checkpoints"),
     "Traces": ("breakdown", "critical_path", "costed_time", "recording", "gpu_recording", "page"),
     "Prediction": (
-        "latency",
+        "left_out",
+        "blind",
         "gains",
         "language",
         "compiled",

@@ -54,7 +54,7 @@ TEXT_PASSES: tuple[dict[str, Any], ...] = (
     {"batch": 16, "dtype": "bf16", "decode": 1, "cache": 500},
 )
 FAR = 40 << 20
-"""A tensor that was last touched so many bytes ago comes from memory, and not from the cache."""
+"""A tensor that was last touched this many bytes ago comes from memory, and not from the cache."""
 TWINS = 0.04  # operators nearer than this are the same to a prediction
 COVERS = (1.6, 0.8, 0.5, 0.25)  # how near a timed operator is to any other, in doublings of sizes, cover after cover
 LARGEST = 2**31, 10**12, 2 * 10**11  # bytes, FLOPs, FLOPs in float32

@@ -121,8 +121,7 @@ CASES = [
     Case("norm", "aten::batch", {"fn": "batch", "training": True}, "2x16x4x4", "2x16x4x4", "norm batch training", (1, 4, 4)),
     Case("norm", "aten::batch", {"fn": "batch"}, "1x1x8", "1x1x8", "norm batch", (0, 0, 3)),
     Case("norm", "aten::batch", {"fn": "batch"}, "16", "16", "norm batch", (moves(32), 0.3 * 4, 0, 0.4 * 4, 0)),
-    Case("norm", "aten::group", {"fn": "group"}, "2x16x4", "2x16x4 2x4", "norm group",
-         (moves(128, 128, 8), 0.3 * 2, 0, 0.4, 0.7 * 3)),
+    Case("norm", "aten::group", {"fn": "group"}, "2x16x4", "2x16x4 2x4", "norm group", (3, 4)),
     Case("sort", "aten::sort", {"length": 16}, "4x16", "4x16 4x16", "sort", (moves(3 * 64), 0.3 * 4, 0, 0.4 * 2, 0)),
     Case("copy", "aten::cat", {}, "4x16", "4x4", "copy cat", (moves(64, 16), 0.3 * 4, 0.5 * 2, 0.4 * 2, 1.5 * 2)),
     Case("copy", "aten::clone", {"strided": True, "turned": True}, "-", "-", "copy clone turned", (2, 0, 0, 0, 0)),
@@ -230,10 +229,21 @@ def test_a_law_takes_the_longer_of_two_after_its_start(flops: float, nbytes: flo
     assert (taken, seen) == (pytest.approx(1_000 + longer), bound)
 
 
-def test_the_nearest_three_tell_by_how_much_a_law_is_missed() -> None:
-    found = _ratio(law((0.0, 2.0), (1.0, 3.0), (-2.0, 5.0), (9.0, 100.0)), (0.0,))
-    weights = [1 / 0.1**2, 1 / 1.1**2, 1 / 2.1**2]
-    assert found == (pytest.approx((2 * weights[0] + 3 * weights[1] + 5 * weights[2]) / sum(weights)), 0.0)
+@pytest.mark.parametrize(
+    ("near", "ratio"),
+    [
+        (((0.0, 2.0), (1.0, 3.0), (2.0, 5.0)), 2.0),  # one at the very place weighs more than all others
+        (((1.0, 2.0), (1.0, 9.0), (1.0, 3.0)), 3.0),  # as far: the middle one, and not their mean
+        (((0.5, 4.0), (1.0, 2.0), (-1.0, 3.0)), 4.0),  # 1 / 0.6**2 is more than 2 / 1.1**2
+        (
+            ((1.0, 1.0), (1.0, 2.0), (1.0, 3.0), (1.0, 4.0), (1.0, 5.0), (9.0, 100.0), (9.0, 100.0)),
+            3.0,
+        ),  # the nearest five
+    ],
+)
+def test_the_nearest_tell_by_how_much_a_law_is_missed(near: tuple[tuple[float, float], ...], ratio: float) -> None:
+    found = _ratio(law(*near), (0.0,))
+    assert found == (ratio, min(abs(place) for place, _ in near))
 
 
 def timed(*rows: Measured, name: str = "h200", other: Any = None, **meta: str) -> Speeds:

@@ -1,12 +1,12 @@
 """How fast a device runs operators of each family: a law fitted to what was timed, corrected by the nearest ones timed.
 
 The law is t = start + max(FLOPs / (share * peak), bytes / (share * bandwidth)), with the best shares that the device reaches. By
-how much an operator misses it is taken from its nearest neighbours, weighted by their distance. Their ratios are averaged and not
-the logarithms: the result is a sum of times.
+how much an operator misses it is taken from its nearest neighbours: the median of their ratios, weighted by their distance.
 """
 
 from copy import copy
 from dataclasses import replace
+from itertools import accumulate
 from math import dist, log, sqrt
 from operator import attrgetter
 from statistics import median
@@ -23,7 +23,7 @@ from opcost.devices.neighbours import Near, Neighbours
 from opcost.errors import OpcostError, SourceError
 from opcost.rules.registry import OpView, Rules
 
-NEIGHBOURS = 3
+NEIGHBOURS = 5
 CLOSE = 0.1  # neighbours nearer than this, in doublings of sizes, count alike
 GUESS = 0.5  # the spread of an operator of which nothing like it was timed
 FAR = 3.0  # doublings of sizes from which on a timed operator is not like another
@@ -56,10 +56,14 @@ def _base_ns(law: Law, work: Work, device: Device, peak: float) -> tuple[float, 
 
 
 def _ratio(law: Law, place: tuple[float, ...]) -> tuple[float, float]:
-    """By how much operators near this place miss the law, and how far the nearest of them is."""
+    """By how much operators near this place miss the law, and how far the nearest of them is.
+
+    The median by weight: one that is laid out otherwise than its neighbours counts for itself alone.
+    """
     found = law.near.closest(place, NEIGHBOURS)
-    weights = [(distance + CLOSE) ** -2 for distance, _ in found]
-    ratio = sum(weight * ratio for weight, (_, ratio) in zip(weights, found, strict=True)) / sum(weights)
+    weights = sorted((ratio, (distance + CLOSE) ** -2) for distance, ratio in found)
+    sums = list(accumulate(weight for _, weight in weights))
+    ratio = next(ratio for (ratio, _), reached in zip(weights, sums, strict=True) if 2 * reached >= sums[-1])
     return ratio, min(distance for distance, _ in found)
 
 

@@ -225,6 +225,9 @@ def _by_memory(
         return _log(moved), 1.5 * (raw.rpartition("::")[2].rstrip("_") in _EXPENSIVE)
     if kind == "softmax" or words[:2] == ["norm", "layer"]:  # whatever axes the rows are counted along
         return _log(size / max(1, width)), _log(width)
+    if words == ["norm", "group"] and len(outs) > 1:  # a block of threads goes through one group
+        groups = outs[1].numel
+        return _log(groups), _log(size / max(1, groups))
     if words[:2] == ["norm", "batch"] and len(shape) > 1:
         return _log(shape[0]), _log(shape[1]), _log(size / max(1, shape[0] * shape[1]))
     if kind == "copy":  # the axes show what is brought into which order

@@ -1,9 +1,9 @@
 """Predictions against measurements: time, memory, operators and the largest batch, of an H200, and time of the processor at hand.
 
-    python benchmarks/predict.py latency [WORD]     times of whole models in h200_models.json; WORD: only names that contain it
-    python benchmarks/predict.py gains [WORD]       what a change saves, in pairs of the same models
-    python benchmarks/predict.py left_out [WORD]    the same, each by laws that were fitted without its family of models
+    python benchmarks/predict.py left_out [WORD]    times of whole models (h200_models.json), each by laws fitted without
+                                                    its family of models; WORD: only names that contain it
     python benchmarks/predict.py blind [WORD]       models that a random seed chose (h200_blind.json), measured after the fit
+    python benchmarks/predict.py gains [WORD]       what a change saves, in pairs of the same models
     python benchmarks/predict.py eager [WORD]       eager runs, with the calibration of their host (h200_host.json)
     python benchmarks/predict.py memory [WORD]      their peak memory
     python benchmarks/predict.py language [WORD]    prefill and decode of language models (h200_language.json)
@@ -13,9 +13,9 @@
     python benchmarks/predict.py processor [WORD] --calibration FILE
                                                     times on this processor; first: opcost calibrate --device cpu -o FILE
 
-measure_gpu.py wrote the measured files on an H200; none of its models was calibrated on, since the calibration times single
-operators of random sizes. Only `processor` measures anything here: the fastest of several runs, on the threads of the
-calibration.
+measure_gpu.py wrote the measured files on an H200. The calibration timed single operators of many models, those of
+h200_models.json among them, which is why `left_out` leaves families out. Only `processor` measures anything here: the fastest
+of several runs, on the threads of the calibration.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def counted(row: dict[str, Any], *, training: bool) -> opcost.Report:
         return opcost.count(model, args, kwargs=kwargs, optimizer="Adam" if training else None, device="h200")
 
 
-def latency(options: argparse.Namespace, name: str = "latency", kind: str = "models") -> None:
+def whole_models(options: argparse.Namespace, name: str, kind: str) -> None:
     """Without the graphs of transformers' models: during capture they build masks that an eager run leaves out."""
     columns = ("model", "batch", "type", "what", "measured ms", "predicted ms", "error", "in interval")
     table = table_of(name, kind, ERRORS, columns)
@@ -148,11 +148,11 @@ def gains(options: argparse.Namespace) -> None:
 
 
 def without_family(options: argparse.Namespace) -> None:
-    latency(options, "left_out")
+    whole_models(options, "left_out", "models")
 
 
 def blind(options: argparse.Namespace) -> None:
-    latency(options, "blind", "blind")
+    whole_models(options, "blind", "blind")
 
 
 def eager(options: argparse.Namespace) -> None:
@@ -413,9 +413,7 @@ def processor(options: argparse.Namespace) -> None:
     table.finish(options)
 
 
-CASES = {
-    case.__name__: case for case in (latency, blind, gains, eager, memory, language, steps, fit, hardware, processor)
-}
+CASES = {case.__name__: case for case in (blind, gains, eager, memory, language, steps, fit, hardware, processor)}
 CASES["left_out"] = without_family
 
 
@@ -423,7 +421,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("case", choices=CASES)
     parser.add_argument("word", nargs="?", default="", help="only names that contain this")
-    parser.add_argument("--calibration", type=Path, help="processor, latency, blind: a file of opcost calibrate")
+    parser.add_argument("--calibration", type=Path, help="processor, blind: a file of opcost calibrate")
     options = parser.parse_args()
     if options.case == "processor" and options.calibration is None:
         parser.error("processor needs --calibration FILE")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from opcost.analysis.prediction.predict import GAP_NS, OTHERS_NS, predict_report
+from opcost.analysis.prediction.predict import GAP_NS, OTHER_NS, predict_report
 from opcost.analysis.prediction.speeds import Speeds, fit_laws
 from opcost.analysis.prediction.work import work_of
 from opcost.core.devices import device
@@ -137,7 +137,7 @@ def test_the_rows_add_up_to_the_latency_and_the_gaps_are_left_out_of_the_kernels
     found = predict_report(report(RELU, RELU, RELU), SPEEDS, {"device": "h200"}, calibrated=True)
     assert len(found.profile.rows) == 3
     assert sum(row.device_ns or 0 for row in found.profile.rows) == found.latency_ns == sum(found.bounds.values())
-    later = OTHERS_NS[False]
+    later = OTHER_NS
     assert found.kernel_ns == found.latency_ns - 3 * (GAP_NS + later)
     assert found.latency_ns == pytest.approx(3 * (moved(2**20).device_ns + later), rel=0.05)
     # At the printed bandwidth: 4 bytes for each of 2**20 elements, three times.

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from opcost.core.report import ModuleCost, Report
 
 IMAGES = "NCHW"
-SOFTMAX = frozenset({"softmax"})
 
 
 class Change(NamedTuple):

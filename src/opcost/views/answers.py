@@ -242,22 +242,25 @@ def _(verdict: Verdict) -> str:
     return f"{'within the budget' if verdict else 'NOT within the budget'}: {count}{first}"
 
 
+def _limit_and_use(found: Fit | Recomputation) -> tuple[str, str]:
+    """The memory that there is, and what of it is needed."""
+    limit = format_bytes(found.limit_bytes) + (f" of {found.device}" if found.device else "")
+    if found.reserved_bytes is None:
+        return limit, f"{short_bytes(found.peak_bytes)} peak"
+    return limit, f"{short_bytes(found.reserved_bytes)} reserved"
+
+
 @_answer.register
 def _(fit: Fit) -> str:
-    on = f" of {fit.device}" if fit.device else ""
-    peak = fit.peak_bytes if fit.reserved_bytes is None else fit.reserved_bytes
-    used = f"{short_bytes(peak)}{' reserved' if fit.reserved_bytes is not None else ' peak'}"
-    largest = f"{fit.vary} {fit.largest:,} is the largest within {format_bytes(fit.limit_bytes)}{on}"
+    limit, used = _limit_and_use(fit)
+    largest = f"{fit.vary} {fit.largest:,} is the largest within {limit}"
     best = f"; {fit.advice[0].largest:,} with {fit.advice[0].option}={fit.advice[0].value}" if fit.advice else ""
     return f"{short_source(fit.source)}: {largest}, at {used}{best}"
 
 
 @_answer.register
 def _(found: Recomputation) -> str:
-    on = f" of {found.device}" if found.device else ""
-    peak = found.peak_bytes if found.reserved_bytes is None else found.reserved_bytes
-    used = f"{short_bytes(peak)}{' peak' if found.reserved_bytes is None else ' reserved'}"
-    limit = f"{format_bytes(found.limit_bytes)}{on}"
+    limit, used = _limit_and_use(found)
     fits = f"{short_source(found.source)}: {found.vary} {found.size:,} fits within {limit}, at {used}"
     if not found.modules:
         return f"{fits}, and nothing has to be recomputed"

@@ -42,10 +42,8 @@ class Host:
         """What an operator takes in a model; `recorded` for a backward pass, which autograd then runs."""
         op = row.op
         if op.phase == "update":
-            if op.kind in ("create", "view") and not op.raw.endswith(
-                "_"
-            ):  # made in the first step, and there in others
-                return 0.0
+            if op.kind in ("create", "view") and not op.raw.endswith("_"):
+                return 0.0  # made in the first step, and there in others
             if "_foreach_" in op.raw or "_fused_" in op.raw:
                 return self.part_ns("update") * max(1, len(row.outs))
         record = self.part_ns("record") if recorded and op.phase == "forward" else 0.0

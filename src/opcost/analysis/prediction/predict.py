@@ -19,10 +19,10 @@ from opcost.options import Execution
 
 GAP_NS = 400
 """Between the end of one kernel and the start of the next in a replayed graph: what was timed has it, a sum of kernels not."""
-OTHERS_NS = {True: 900, False: 300}
-"""What a product, or another operator, starts later in a model, where another kernel ran before it, than called again and again:
-its instructions and small tensors are no longer in the cache. These three numbers are all that is fitted to whole models."""
 PRODUCTS = frozenset({"conv", "matmul", "attention"})
+PRODUCT_NS, OTHER_NS = 900, 300
+"""What a product, or another operator, starts later in a model, where another kernel ran before it, than called again and again:
+its instructions and small tensors are no longer in the cache. Fitted to whole models, as `GAP_NS`."""
 WHOLE = {"inference": 0.115, "training": 0.16}
 """How far whole models are off beyond what their operators' spreads add up to; checked with measured ones, so that four of
 five are inside the band."""
@@ -67,7 +67,7 @@ def predict_report(
         op, times = row.op, row.op.repeat
         # What a compiler launches, and lists of an optimizer, were measured within models.
         within = on_host or execution == "compiled" or op.phase == "update"
-        later = 0 if within else OTHERS_NS[op.kind in PRODUCTS]
+        later = 0 if within else PRODUCT_NS if op.kind in PRODUCTS else OTHER_NS
         taken = round((found.device_ns + later) * times)
         variance += (found.spread * found.device_ns) ** 2 * times if found.known else 0.0
         bounds[found.bound] += taken

@@ -156,9 +156,17 @@ def test_an_operator_that_was_never_timed_is_named_and_widens_the_band() -> None
     known = predict_report(report(RELU, RELU), SPEEDS, {"device": "h200"}, calibrated=True)
     guessed = predict_report(report(RELU, sort), SPEEDS, {"device": "h200"}, calibrated=True)
     assert not known.profile.notes
-    assert [note.text for note in guessed.profile.notes if "aten::sort (1x) was not timed" in note.text]
+    assert [note.text for note in guessed.profile.notes if "aten::sort (1x): nothing like it" in note.text]
     width = lambda found: (found.band_ns[1] - found.band_ns[0]) / found.latency_ns
     assert width(guessed) > width(known)
+
+
+def test_an_operator_far_larger_than_all_that_was_timed_is_not_said_to_be_untimed() -> None:
+    small = predict_report(report(RELU), SPEEDS, {"device": "h200"}, calibrated=True)
+    large = predict_report(report(RELU, elements=2**44), SPEEDS, {"device": "h200"}, calibrated=True)
+    assert not small.profile.notes
+    (note,) = large.profile.notes
+    assert note.text.startswith("aten::relu (1x): nothing like it in size was timed on this device")
 
 
 def test_views_take_no_time_and_are_no_rows() -> None:

@@ -211,8 +211,8 @@ def _notes(
     report: Report, speeds: Speeds, guessed: Mapping[str, list[int]], *, calibrated: bool, merges: bool
 ) -> Iterable[Note]:
     for raw, taken in sorted(guessed.items(), key=lambda item: -sum(item[1])):
-        how = "was not timed on this device; its time is that of what is most like it"
-        yield Note("guessed-time", f"{raw} ({len(taken)}x) {how}")
+        how = "nothing like it in size was timed on this device; its time is that of what is most like it"
+        yield Note("guessed-time", f"{raw} ({len(taken)}x): {how}")
     for missed in report.coverage.uncounted:
         how = "has no cost model: its time is a guess from the memory it moves"
         yield Note("uncosted", f"{missed.raw} ({missed.count}x) {how}")

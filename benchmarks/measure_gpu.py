@@ -27,7 +27,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -538,10 +538,16 @@ def calibration(options: argparse.Namespace) -> None:
 
     device = torch.device("cuda")
     rows: list[Measured] = []
+    failed: Counter[str] = Counter()
     seconds = 5 if options.quick else options.seconds
-    run(device, seconds, options.skip, lambda _, row: rows.append(row), cases=plan(options.rows))
+
+    def keep(_: int, name: str, row: Measured | None) -> None:
+        rows.extend([row] if row else [])
+        failed[name] += row is None
+
+    run(device, seconds, options.skip, keep, cases=plan(options.rows))
     options.out.write_text(dumps(Calibration(device="h200", meta=machine(device), position=0, rows=tuple(rows))))
-    print(f"{len(rows)} operators")
+    print(f"{len(rows)} operators; failed: {dict(+failed)}")
 
 
 CASES = {case.__name__: case for case in (models, language, steps, fit, counters, calibration, run_operators)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -86,12 +87,14 @@ def _of_device(
 ) -> Calibration:  # fmt: skip
     from opcost.devices.calibration import DOCUMENT, Calibration, dumps
     from opcost.recorders.calibration.host import time_host
+    from opcost.recorders.calibration.plan import plan_id
     from opcost.recorders.calibration.run import device_of, machine, run
 
     where = device_of(device)
-    meta = {**machine(where), "made": _today()}
+    meta = {**machine(where), "made": _today(), "plan": plan_id()}
     known = HOST if where.type == "cpu" else find_device(name or meta["product"]).name
     rows: list[Measured] = []
+    left_out: Counter[str] = Counter()
     repeats: dict[str, list[int]] = {}
     done = 0
     if Path(path).exists():
@@ -102,7 +105,9 @@ def _of_device(
                 f"and this is {known!r} with torch {meta['torch']}",
                 hint="write to another file",
             )
-        rows, done = list(before.rows), before.position
+        rows = list(before.rows)
+        if before.meta.get("plan") == meta["plan"]:  # positions in another plan are of other operators
+            done, left_out = before.position, Counter(before.left_out)
         repeats = {key: list(times) for key, times in before.repeats.items()}
     began = time.monotonic()
     of_host, its_repeats = time_host(min(HOST_SECONDS, seconds * HOST_SECONDS / SECONDS))
@@ -111,13 +116,16 @@ def _of_device(
 
     def found() -> Calibration:
         return Calibration(
-            device=known, meta=meta, position=done, rows=tuple(rows), host=of_host,
+            device=known, meta=meta, position=done, rows=tuple(rows), host=of_host, left_out=dict(left_out),
             repeats={key: tuple(times) for key, times in repeats.items()},
         )  # fmt: skip
 
-    def keep(number: int, row: Measured) -> None:
+    def keep(number: int, name: str, row: Measured | None) -> None:
         nonlocal done
         done = number
+        if row is None:
+            left_out[name] += 1
+            return
         rows.append(row)
         if progress is not None:
             progress(len(rows), min(1.0, (time.monotonic() - began) / seconds) if seconds else 1.0)
@@ -127,5 +135,9 @@ def _of_device(
     def again(name: str, taken: int) -> None:
         repeats.setdefault(name, []).append(taken)
 
-    run(where, began + seconds - time.monotonic(), done, keep, again)
+    try:
+        run(where, began + seconds - time.monotonic(), done, keep, again)
+    except InputError:  # the device failed
+        write_text(path, dumps(found()))
+        raise
     return found()

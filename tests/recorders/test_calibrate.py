@@ -13,9 +13,11 @@ from opcost.devices.hosts import shipped_host
 from opcost.errors import InputError
 from opcost.frontends.options import CountOptions
 from opcost.frontends.torch import FRONTEND
+from opcost.recorders.calibration import plan as plan_module
+from opcost.recorders.calibration import run as run_module
 from opcost.recorders.calibration.plan import Case, packed, plan, unpacked
 from opcost.recorders.calibration.replay import calls_of
-from opcost.recorders.calibration.run import GPU, PROCESSOR, fitting, run
+from opcost.recorders.calibration.run import DTYPES, GPU, PROCESSOR, fitting, run
 
 CPU = torch.device("cpu")
 CASES = list(plan())
@@ -45,7 +47,7 @@ def test_cases_for_a_device_are_of_its_types_and_not_too_large_for_it() -> None:
     assert {case.dtype for case in small} == {"float32"}
     assert max(case.nbytes for case in small) <= PROCESSOR.nbytes
     assert max(case.flops for case in small) <= PROCESSOR.flops32
-    assert len(list(fitting(CASES, ("bfloat16", "float32"), GPU))) == len(CASES)
+    assert len(list(fitting(CASES, DTYPES["cuda"], GPU))) == len(CASES)
 
 
 def sampled(cases: list[Case], few: int) -> list[Case]:
@@ -83,11 +85,68 @@ def test_integers_are_indices_of_what_they_index() -> None:
     assert calls_of(case, CPU, 1)[0]().shape == (500, 2)
 
 
-def test_an_operator_that_is_not_here_is_left_out() -> None:
-    cases = [product()._replace(call="aten.no_such_operator.default"), product()]
+def test_an_operator_that_is_not_here_has_no_times() -> None:
+    cases = [product()._replace(call="aten.no_such_operator.default", raw="aten::none"), product()]
     found = []
-    run(CPU, 60, 0, lambda number, row: found.append((number, row.raw)), cases=cases)
-    assert found == [(2, "aten::mm")]
+    run(CPU, 60, 0, lambda number, name, row: found.append((number, name, row is None)), cases=cases)
+    assert found == [(1, "aten::none", True), (2, "aten::mm", False)]
+
+
+def test_a_failure_while_a_row_is_kept_is_not_hidden() -> None:
+    def keep(*_: object) -> None:
+        raise RuntimeError("no space left")
+
+    with pytest.raises(RuntimeError, match="no space left"):
+        run(CPU, 60, 0, keep, cases=[product()])
+
+
+def test_operators_that_fail_are_counted_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = product()._replace(call="aten.no_such_operator.default", raw="aten::none")
+    monkeypatch.setattr(run_module, "plan", lambda: iter([broken, product(), broken]))
+    path = tmp_path / "cpu.json"
+    found = opcost.calibrate(path, device="cpu", seconds=5, force=True)
+    assert found.left_out == {"aten::none": 2}
+    assert [row.raw for row in found.rows] == ["aten::mm"]
+    assert DOCUMENT.load(path) == found
+
+
+def test_a_device_that_no_longer_works_ends_the_calibration_and_keeps_what_was_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_device: object = None) -> None:
+        raise RuntimeError("an illegal memory access was encountered")
+
+    def clock(case: Case, **_: object) -> tuple[int, int, int]:
+        if case.raw == "aten::bad":
+            raise RuntimeError("illegal")
+        return 1, 2, 3
+
+    cases = [product(), product()._replace(raw="aten::bad"), product()]
+    monkeypatch.setattr(run_module, "plan", lambda: iter(cases))
+    monkeypatch.setattr(run_module, "timed_on_cuda", clock)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda _: None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", gone)
+    monkeypatch.setattr(run_module, "machine", lambda _: {"product": "NVIDIA H200", "torch": torch.__version__})
+    path = tmp_path / "h200.json"
+    with pytest.raises(InputError, match="can no longer be used since aten::bad failed on it: illegal"):
+        opcost.calibrate(path, device="cuda", seconds=60)
+    kept = DOCUMENT.load(path)
+    assert (len(kept.rows), kept.position, kept.left_out) == (1, 2, {"aten::bad": 1})
+
+
+def test_a_file_of_another_plan_is_continued_from_the_first_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "cpu.json"
+    first = opcost.calibrate(path, device="cpu", seconds=0, force=True)
+    assert opcost.calibrate(path, device="cpu", seconds=0, force=True).position == first.position + 1
+    monkeypatch.setattr(plan_module, "plan_id", lambda: "another")
+    again = opcost.calibrate(path, device="cpu", seconds=0, force=True)
+    assert again.position == 1
+    assert again.rows[: len(first.rows)] == first.rows
+    assert again.meta["plan"] == "another"
 
 
 @pytest.mark.parametrize("case", sampled(list(fitting(CASES, ("float32",), PROCESSOR)), 25), ids=lambda case: case.call)

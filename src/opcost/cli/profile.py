@@ -121,6 +121,9 @@ def calibrate(
     if not quiet:
         timed = "the host" if host else f"{len(found.rows):,} operators on {found.meta['product']}"
         say(f"merged   {len(merge)} files with {timed}" if merge else f"timed    {timed}")
+        if found.left_out:
+            names = ", ".join(f"{name} ({count}x)" for name, count in sorted(found.left_out.items()))
+            say(f"failed   {sum(found.left_out.values()):,} operators, left out: {names}")
         use = f"; use it with: opcost predict SOURCE --device {found.device} --calibration {output}"
         if host:
             use = f"; use it with: opcost predict SOURCE --execution eager --host {output}"

@@ -59,6 +59,8 @@ class Calibration(ListsTuples):
     """Nanoseconds of each call that times the host, by its name."""
     repeats: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """The same few calls, timed at the start, again and again, and at the end: what a busy machine makes differ."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Operators that failed on this device or in this PyTorch, and how often."""
     merged: tuple[Mapping[str, str], ...] = ()
     """What each of the merged files has as `meta`."""
 
@@ -98,6 +100,7 @@ class _CalibrationFile(msgspec.Struct, kw_only=True):
     rows: _Rows
     host: dict[str, Number] = {}
     repeats: dict[str, list[Number]] = {}
+    left_out: dict[str, Number] = {}
     merged: list[dict[str, str]] = []
 
 
@@ -109,7 +112,7 @@ def _record(calibration: Calibration) -> _CalibrationFile:
         schema=SCHEMA, device=calibration.device, meta=dict(calibration.meta), position=calibration.position,
         texts=tables.texts.entries, specs=tables.specs.entries, attrs=tables.attrs.entries, rows=_Rows(**columns),
         host=dict(calibration.host), repeats={name: list(times) for name, times in calibration.repeats.items()},
-        merged=[dict(meta) for meta in calibration.merged],
+        left_out=dict(calibration.left_out), merged=[dict(meta) for meta in calibration.merged],
     )  # fmt: skip
 
 
@@ -118,7 +121,8 @@ def _read(file: _CalibrationFile) -> Calibration:
     rows = map(Measured, *(columns[name] for name in Measured._fields))
     return Calibration(
         device=file.device, meta=file.meta, position=file.position, rows=tuple(rows), host=file.host,
-        repeats={name: tuple(times) for name, times in file.repeats.items()}, merged=tuple(file.merged),
+        repeats={name: tuple(times) for name, times in file.repeats.items()}, left_out=file.left_out,
+        merged=tuple(file.merged),
     )  # fmt: skip
 
 
@@ -175,6 +179,7 @@ def merge(found: Sequence[Calibration]) -> Calibration:
         rows=tuple(_middle(rows) for rows in every.values()),
         host={name: round(median(each.host[name] for each in found if name in each.host)) for name in names},
         repeats={},
+        left_out={name: max(each.left_out.get(name, 0) for each in found) for each in found for name in each.left_out},
         merged=sources,
     )
 

@@ -3,17 +3,22 @@
     python benchmarks/operators.py sample SAMPLES.jsonl [--only PATTERN] [--rounds 0:3] [--jobs N] [--seconds S]
     python benchmarks/operators.py choose CASES.gz --samples SAMPLES.jsonl
     python benchmarks/measure_gpu.py calibration OUT.json --rows CASES.gz     on the GPU
-    python benchmarks/operators.py order PLAN.gz --cases CASES.gz --seconds 172
+    python benchmarks/operators.py extend MORE.gz --cases CASES.gz
+    python benchmarks/operators.py order PLAN.gz --cases MORE.gz --seconds 158
 
 `sample` counts models of timm, torchvision and transformers without data, one of each family in turn, and writes a line for each:
 the distinct operators of its passes as they were called, and about which share of the time each takes. `choose` makes cases of
-them, by how many families they matter to and without those that a prediction cannot tell apart. `order` is the plan of `opcost
-calibrate`: the coarsest cover of all operators first, then finer ones, as far as the seconds reach.
+them, by how many families they matter to and without those that a prediction cannot tell apart, each also in float32. `extend`
+adds what the sample lacks: the convolutions of the calibration of an H200, forward and backward, whose calls are made of their
+sizes, and quantized products. `order` is the plan of `opcost calibrate`: the coarsest cover of all operators first, then finer
+ones, as far as the seconds reach that each takes on an H200 (TRIED). The plan of the package was extended from one of 8,267 cases
+whose sample is not kept.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import itertools
 import json
 import logging
@@ -31,11 +36,17 @@ from typing import Any
 
 import torch
 
-from harness import arguments, load_torchvision
+from fit_laws import calibrated
+from harness import HERE, arguments, load_torchvision
 from opcost.analysis.costing import apply_rule
 from opcost.analysis.prediction.work import Work, work_of
 from opcost.core.graph import TensorSpec
+from opcost.devices.calibration import Measured
+from opcost.frontends.options import CountOptions
+from opcost.frontends.torch import FRONTEND
 from opcost.recorders.calibration.plan import Case, packed, unpacked
+from opcost.recorders.calibration.replay import calls_of
+from opcost.recorders.calibration.run import DTYPES
 from opcost.rules import default_rules
 from opcost.rules.registry import OpView
 
@@ -55,9 +66,12 @@ TEXT_PASSES: tuple[dict[str, Any], ...] = (
 )
 FAR = 40 << 20
 """A tensor that was last touched this many bytes ago comes from memory, and not from the cache."""
+CLOSER = {"conv": 0.5}
+"""The same for what neighbours say less of: convolutions, whose algorithm changes with their sizes, take most of many models."""
 TWINS = 0.04  # operators nearer than this are the same to a prediction
 COVERS = (1.6, 0.8, 0.5, 0.25)  # how near a timed operator is to any other, in doublings of sizes, cover after cover
 LARGEST = 2**31, 10**12, 2 * 10**11  # bytes, FLOPs, FLOPs in float32
+UNKNOWN = 3  # families of a case that is not known to be of any
 READS_SIZES = {
     "nonzero",
     "masked_select",
@@ -65,7 +79,6 @@ READS_SIZES = {
     "unique_consecutive",
     "histc",
     "repeat_interleave",
-    "_grouped_mm",
 }
 """Operators whose results depend on numbers, or that check them: they cannot be timed on any."""
 START_NS, PEAK, PEAK32, BANDWIDTH = 2_000, 300e12, 40e12, 3.5e12  # for a rough time
@@ -275,11 +288,13 @@ def sample(options: argparse.Namespace) -> None:
 
 
 def give_bounds(call: str, args: list[Any]) -> None:
-    """Say of indices below which number they are."""
+    """Say of indices below which number they are, and of rows of experts which is the last."""
     name = call.split(".")[1].rstrip("_")
     size = args[0]["shape"] if args and isinstance(args[0], dict) and "shape" in args[0] else []
     bounds: list[tuple[Any, int]] = []
-    if name == "embedding":
+    if name == "_grouped_mm" and len(args) > 2 and args[2] is not None:
+        args[2]["ends"] = size[0]
+    elif name == "embedding":
         bounds = [(args[1], size[0])]
     elif name == "embedding_dense_backward":
         bounds = [(args[1], args[2])]
@@ -312,7 +327,7 @@ def case_of(found: dict[str, Any]) -> tuple[Case, Work] | None:
     nbytes, flops, flops32 = LARGEST
     empty = any(0 in (spec.shape or ()) for spec in (*ins, *outs))
     large = case.nbytes > nbytes or work.flops > (flops32 if case.dtype == "float32" else flops)
-    return None if empty or large or case.dtype not in ("bfloat16", "float32") else (case, work)
+    return None if empty or large or case.dtype not in DTYPES["cuda"] else (case, work)
 
 
 class Cover:
@@ -353,6 +368,111 @@ def choose(options: argparse.Namespace) -> None:
     print(f"{len(known):,} operators of {models.total()} models, {len(cases):,} cases")
 
 
+# -- operators that the sample lacks -----------------------------------------------------------------------------------
+
+
+def counted(call: str, *args: Any, **kwargs: Any) -> tuple[Case, Work] | None:
+    """The case of a call, with the operator that a count of it finds."""
+    given = Case(call, list(args), kwargs, "", "", {}, (), (), 0)
+    graph = FRONTEND.load(calls_of(given, torch.device("meta"), 1)[0], CountOptions(inputs=()))
+    op = next(op for op in reversed(graph.ops) if op.kind != "view")
+    ins, outs = ([graph.values[i].spec for i in ids] for ids in (op.inputs, op.outputs))
+    found = given._replace(kind=op.kind, raw=op.raw, attrs=dict(op.attrs), ins=tuple(ins), outs=tuple(outs))
+    return case_of(found._asdict() | sides(found))
+
+
+def tensor(*shape: int, dtype: str, **how: Any) -> dict[str, Any]:
+    return {"shape": list(shape), "dtype": dtype, **how}
+
+
+LINEAR = [(4096, 4096), (4096, 1024), (4096, 14336), (14336, 4096), (4096, 28672), (4096, 128256), (3584, 18944), (18944, 3584),
+          (2048, 2048), (2048, 8192), (8192, 2048), (1024, 3072), (1024, 1024), (5120, 27648)]  # fmt: skip
+"""Layers of language models: what they read and make."""
+ROWS = (1, 4096, 64, 8, 1024, 16, 2, 8192, 32, 4, 256, 2048, 128)
+EXPERTS = [(128, 2048, 1536), (128, 768, 2048), (8, 4096, 28672), (8, 14336, 4096), (64, 2048, 2048), (64, 1024, 2048)]
+"""Of mixtures: how many, and what each reads and makes."""
+
+
+def quantized() -> Iterator[tuple[Case, Work] | None]:
+    """Products with weights of fewer bits, and of experts, in language models."""
+    for rows, (k, n) in itertools.product(ROWS, LINEAR):
+        if rows * n > 2**28:
+            continue
+        x = tensor(rows, k, dtype="bfloat16")
+        down = {"stride": [1, k], "cold": True}  # columns side by side
+        fp8 = tensor(rows, k, dtype="float8_e4m3fn"), tensor(k, n, dtype="float8_e4m3fn", **down)
+        for scales in (((1,), (1,)), ((rows, 1), (1, n))):
+            made = (tensor(*shape, dtype="float32") for shape in scales)
+            yield counted("aten._scaled_mm.default", *fp8, *made, out_dtype={"as": "bfloat16"})
+        packed = tensor(n // 8, k // 64, 32, 2, dtype="int32", cold=True)
+        scales_of_groups = tensor(k // 128, n, 2, dtype="bfloat16", cold=True)
+        yield counted("aten._weight_int4pack_mm.default", x, packed, 128, scales_of_groups)
+        of_rows = tensor(n, k, dtype="int8", cold=True), tensor(n, dtype="bfloat16", cold=True)
+        yield counted("aten._weight_int8pack_mm.default", x, *of_rows)
+        if rows > 16:  # fewer are refused
+            int8 = tensor(rows, k, dtype="int8"), tensor(k, n, dtype="int8", **down)
+            yield counted("aten._int_mm.default", *int8)
+    for rows, (experts, k, n) in itertools.product(ROWS, EXPERTS):
+        weight = tensor(experts, k, n, dtype="bfloat16", stride=[k * n, 1, k], cold=True)
+        ends = tensor(experts, dtype="int32", ends=8 * rows)
+        yield counted("aten._grouped_mm.default", tensor(8 * rows, k, dtype="bfloat16"), weight, ends)
+
+
+def convolution(row: Measured, *, backward: bool) -> tuple[Case, Work] | None:
+    """A forward convolution of a calibration, or the backward one of a step on 16 images, or on 8 in float32."""
+    (x, w, *bias), (y,) = row.ins, row.outs
+    step, spread = (list(row.attrs[name]) for name in ("stride", "dilation"))
+    reach = [apart * (size - 1) + 1 for apart, size in zip(spread, w.dims[2:], strict=True)]
+    sides_of = list(zip(x.dims[2:], y.dims[2:], step, reach, strict=True))
+    padding = [max(0, -(-((made - 1) * by + window - size) // 2)) for size, made, by, window in sides_of]
+    if any(
+        (size + 2 * more - window) // by + 1 != made
+        for more, (size, made, by, window) in zip(padding, sides_of, strict=True)
+    ):
+        return None  # padded on one side
+    batch = (16 if x.dtype == "bfloat16" else 8) if backward else x.dims[0]
+
+    def image(spec: TensorSpec, **how: Any) -> dict[str, Any]:
+        _, channels, *places = spec.dims
+        if row.attrs.get("channels_last") and len(places) == 2:
+            how["stride"] = [channels * math.prod(places), 1, channels * places[1], channels]
+        return tensor(batch, *spec.dims[1:], dtype=spec.dtype, **how)
+
+    weight = tensor(*w.dims, dtype=w.dtype, cold=True)
+    added = tensor(*bias[0].dims, dtype=bias[0].dtype, cold=True) if bias else None
+    settings = (step, padding, spread, False, [0] * len(step), x.dims[1] // w.dims[1])
+    if not backward:
+        return counted("aten.convolution.default", image(x), weight, added, *settings)
+    wanted = [x.dims[1] > 4, True, bool(bias)]  # an image needs no gradient
+    sizes = list(bias[0].dims) if bias else [0]
+    return counted("aten.convolution_backward.default", image(y), image(x, cold=True), weight, sizes, *settings, wanted)
+
+
+def identity(case: Any) -> str:
+    """What is the same of a case, of its twin in float32, and of their rows in a calibration."""
+    shapes = [[spec.shape for spec in side] for side in (case.ins, case.outs)]
+    return repr((case.raw, sorted(case.attrs.items()), shapes))
+
+
+def extend(options: argparse.Namespace) -> None:
+    """The given cases, the convolutions of the calibration and quantized products, by the number of families they are of."""
+    families = json.loads(gzip.decompress((HERE / "h200_families.json.gz").read_bytes()))["of"]
+    rows = list(zip(calibrated("h200").rows, map(len, families), strict=True))
+    known: Counter[str] = Counter()
+    for row, count in rows:
+        known[identity(row)] = max(known[identity(row)], count)
+    found = [(known[identity(case)] or UNKNOWN, case) for case in unpacked(options.cases.read_bytes())]
+    for row, count in rows:
+        if row.raw == "aten::convolution" and count and not row.attrs.get("transposed"):
+            made = (convolution(row, backward=backward) for backward in (True, False))
+            found += [(count, each[0]) for each in made if each is not None]
+    found += [(UNKNOWN, each[0]) for each in quantized() if each is not None]
+    found.sort(key=lambda each: -each[0])
+    cases = list({repr(case): case for _, case in found}.values())
+    options.out.write_bytes(packed(cases))
+    print(f"{len(cases):,} cases")
+
+
 def in_float32(case: Case) -> Case | None:
     """The same operator on other numbers: an inference in float32 is not in the sample."""
     if (
@@ -375,14 +495,14 @@ def in_float32(case: Case) -> Case | None:
 
 
 def order(options: argparse.Namespace) -> None:
-    """As far as the seconds reach; of convolutions all algorithms are tried first, which takes longest."""
+    """Cover after cover, as far as the seconds reach."""
     cases = list(unpacked(options.cases.read_bytes()))
     works = [found for case in cases if (found := case_of(case._asdict() | sides(case)))]
     cover, plan, left = Cover(), [], options.seconds
     for radius in COVERS:
         for case, work in works:
-            seconds = TRIED.get(case.raw, 0.009)
-            if left > seconds and cover.add(work, radius):
+            seconds = TRIED.get(case.raw, 0.008)
+            if left > seconds and cover.add(work, radius * CLOSER.get(case.kind, 1)):
                 plan.append(case)
                 left -= seconds
     options.out.write_bytes(packed(plan))
@@ -394,16 +514,16 @@ def sides(case: Case) -> dict[str, Any]:
     return {side: [[spec.shape, spec.dtype] for spec in getattr(case, side)] for side in ("ins", "outs")}
 
 
-TRIED = {"aten::convolution_backward": 0.43, "aten::convolution": 0.07, "aten::mm": 0.03, "aten::addmm": 0.03}
-"""Seconds that a case takes on an H200; of others 9 milliseconds."""
+TRIED = {"aten::convolution_backward": 0.045, "aten::convolution": 0.015}
+"""Seconds that a case takes on an H200, where cuDNN chooses its algorithm without trying all; of others 8 milliseconds."""
 
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("what", choices=("sample", "choose", "order"))
+    parser.add_argument("what", choices=("sample", "choose", "extend", "order"))
     parser.add_argument("out", type=Path)
     parser.add_argument("--samples", type=Path, help="choose: what sample wrote")
-    parser.add_argument("--cases", type=Path, help="order: what choose wrote")
+    parser.add_argument("--cases", type=Path, help="extend, order: what choose or extend wrote")
     parser.add_argument("--only", default="", help="sample: a regular expression")
     parser.add_argument("--rounds", default="0:3", help="sample: from which round to which")
     parser.add_argument("--jobs", type=int, default=2, help="sample: models at once")
@@ -412,7 +532,7 @@ def main() -> None:
         "--seconds", type=float, default=1800, help="sample: when to stop; order: what a calibration takes"
     )
     options = parser.parse_args()
-    {"sample": sample, "choose": choose, "order": order}[options.what](options)
+    {"sample": sample, "choose": choose, "extend": extend, "order": order}[options.what](options)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ has the call with the shapes, strides and types of its arguments, and the operat
 """
 
 import gzip
+import zlib
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -22,7 +23,7 @@ class Case(NamedTuple):
 
     call: str
     """Its overload, as `aten.mm.default`."""
-    args: Any  # tensors as {"shape", "dtype", "stride", "cold", "below"}
+    args: Any  # tensors as {"shape", "dtype", "stride", "cold", "below", "ends"}
     kwargs: Any
     kind: str
     raw: str
@@ -39,7 +40,8 @@ class Case(NamedTuple):
     @property
     def dtype(self) -> str:
         """The type of its elements."""
-        return next((spec.dtype for spec in (*self.ins, *self.outs) if "float" in spec.dtype), "float32")
+        own = "int8" if self.kind == "matmul" else "float32"  # where there is no other
+        return next((spec.dtype for spec in (*self.ins, *self.outs) if "float" in spec.dtype), own)
 
 
 _TEXTS = ("call", "kind", "raw")
@@ -71,6 +73,15 @@ def unpacked(content: bytes) -> Iterator[Case]:
     return map(Case, *(columns[name] for name in Case._fields))
 
 
+def _shipped() -> bytes:
+    return (files(__package__) / "operators.json.gz").read_bytes()
+
+
 def plan(path: Path | None = None) -> Iterator[Case]:
     """The cases of the package, or of another file."""
-    return unpacked(path.read_bytes() if path else (files(__package__) / "operators.json.gz").read_bytes())
+    return unpacked(path.read_bytes() if path else _shipped())
+
+
+def plan_id() -> str:
+    """What is another for every other plan of the package: a position is a number within one plan."""
+    return f"{zlib.crc32(_shipped()):08x}"

@@ -66,14 +66,16 @@ def _nbytes(tensor: dict[str, Any]) -> int:
 
 
 def _tensor(made: dict[str, Any], device: torch.device) -> torch.Tensor:
-    """A tensor of numbers around zero; integers are valid indices of what they index."""
+    """A tensor of numbers around zero; integers are valid indices of what they index, or where equal parts of it end."""
     shape, dtype = tuple(made["shape"]), getattr(torch, made["dtype"])
     stride = made.get("stride")
     extent = shape if stride is None else (1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True)),)
     if 0 in shape:
         return torch.empty(shape, dtype=dtype, device=device)
+    if "ends" in made:
+        return (torch.arange(1, shape[0] + 1, device=device) * made["ends"] // shape[0]).to(dtype)
     if dtype.is_floating_point or dtype.is_complex:
-        memory = torch.randn(extent, device=device, dtype=dtype)
+        memory = torch.randn(extent, device=device, dtype=torch.bfloat16 if dtype.itemsize == 1 else dtype).to(dtype)
     elif dtype in (torch.uint64, torch.uint32, torch.uint16):
         memory = torch.zeros(extent, device=device, dtype=dtype)
     else:

@@ -2,6 +2,7 @@
 
     python benchmarks/measure_gpu.py models OUT.json [--only a,b] [--rows FILE] [--operators FILE] [--seconds 400]
                                                       whole models; --operators: the kernels of each operator by its shapes
+    python benchmarks/measure_gpu.py choose ROWS.json --seed N     models by a random seed, none that was measured before
     python benchmarks/measure_gpu.py language OUT.json     prefill, and one more token with a cache, of transformers' models
     python benchmarks/measure_gpu.py steps OUT.json        training steps: peak memory, and operators; needs PyTorch alone
     python benchmarks/measure_gpu.py fit OUT.json          the largest batch that runs within 24 GiB, found by trying
@@ -20,6 +21,7 @@ from __future__ import annotations
 import argparse
 import copy
 import csv
+import gzip
 import itertools
 import json
 import random
@@ -48,7 +50,7 @@ from gpu_models import (
     language_model,
     made,
 )
-from harness import HERE, arguments
+from harness import HERE, arguments, load_torchvision
 
 Call = Callable[[], Any]
 Row = dict[str, Any]
@@ -191,6 +193,65 @@ def models(options: argparse.Namespace) -> None:
     collect(options, measures())
     if options.operators:
         options.operators.write_text(json.dumps(operators))
+
+
+IMAGE_MODELS, TEXT_MODELS = 15, 5
+CHOSEN_SIZES = 3e6, 150e6  # parameters
+CHOSEN_TOKENS = 256
+MEASURED = ("h200_models.json", "h200_blind.json", "h200_kernels.json.gz", "h200_compiled.json.gz", "h200_host.json")
+
+
+def choose(options: argparse.Namespace) -> None:
+    """Models of timm and torchvision, and of transformers with their own configurations; no GPU is needed."""
+    load_torchvision()
+    import timm
+    import torchvision
+    import transformers
+
+    import opcost
+
+    known = set()
+    for name in MEASURED:
+        content = (HERE / name).read_bytes()
+        file = json.loads(gzip.decompress(content) if name.endswith(".gz") else content)
+        known |= {row["name"] for row in file["rows"]}
+    draw = random.Random(options.seed)
+    images = [f"timm/{name}" for name in timm.list_models()]
+    images += [f"tv/{name}" for name in torchvision.models.list_models(torchvision.models)]
+    texts = [
+        f"hf/{name}"
+        for name in dir(transformers)
+        if name.endswith(("Model", "ForCausalLM")) and "PreTrained" not in name
+    ]
+    rows: list[Row] = []
+    for names, wanted in ((images, IMAGE_MODELS), (texts, TEXT_MODELS)):
+        draw.shuffle(names)
+        found: list[Row] = []
+        for name in names:
+            if name in known or len(found) == wanted:
+                continue
+            try:
+                with torch.device("meta"):
+                    model = made(name).eval()
+                size = {"tokens": CHOSEN_TOKENS} if names is texts else {"image": image_size(model)}
+                row = {"name": name, **size}
+                args, kwargs = inputs({**row, "batch": 1}, torch.float32, torch.device("meta"))
+                report = opcost.count(model, args, kwargs=kwargs)
+            except Exception as exc:  # of other inputs, or too large to be made here
+                print(f"{name}: {type(exc).__name__}", file=sys.stderr)
+                continue
+            if CHOSEN_SIZES[0] <= report.totals.params <= CHOSEN_SIZES[1]:
+                found.append(row)
+        rows += found
+    draw.shuffle(rows)
+    sizes = (("bfloat16", 16), ("bfloat16", 1), ("float32", 8))  # if the time is up, what is missing is of all models
+    every = [{**row, "dtype": dtype, "batch": batch, "train": batch == 16} for dtype, batch in sizes for row in rows]
+    options.out.write_text("[\n" + ",\n".join(map(json.dumps, every)) + "\n]\n")
+
+
+def image_size(model: Any) -> int:
+    """The extent of the images that a model is made for."""
+    return int(getattr(model, "pretrained_cfg", {}).get("input_size", (3, 224, 224))[-1])
 
 
 def one_model(row: Row, operators: dict[str, Any] | None, *, train: bool) -> Row:
@@ -550,7 +611,7 @@ def calibration(options: argparse.Namespace) -> None:
     print(f"{len(rows)} operators; failed: {dict(+failed)}")
 
 
-CASES = {case.__name__: case for case in (models, language, steps, fit, counters, calibration, run_operators)}
+CASES = {case.__name__: case for case in (models, choose, language, steps, fit, counters, calibration, run_operators)}
 
 
 def main() -> None:
@@ -562,6 +623,7 @@ def main() -> None:
     )
     parser.add_argument("--operators", type=Path, help="models: write the kernels of each operator into this file")
     parser.add_argument("--rows", type=Path, help="models: a JSON list of rows; calibration: cases")
+    parser.add_argument("--seed", type=int, default=0, help="choose: another seed, other models")
     parser.add_argument("--skip", type=int, default=0, help="models: rows that were measured before")
     parser.add_argument("--seconds", type=float, default=400, help="models, calibration: when to stop")
     options = parser.parse_args()

@@ -88,35 +88,49 @@ def whole_models(options: argparse.Namespace, name: str, kind: str) -> None:
     table = table_of(name, kind, ERRORS, columns)
     errors: dict[str, list[float]] = {
         "CUDA graph": [], "CUDA graph, by the roofline of the data sheet": [], "kernels of an eager run": [],
-        "kernels of a training step": [],
+        "kernels of a training step": [], "eager run": [], "eager training step": [],
     }  # fmt: skip
-    inside: list[bool] = []
+    inside: dict[str, list[bool]] = {"CUDA graph": [], "eager run": [], "eager training step": []}
     given = Speeds(fit_laws(DOCUMENT.load(options.calibration), default_rules())) if options.calibration else None
-    for row in sorted(measured(kind, options), key=left_out.group):
+    host = json.loads(FILES[kind].read_text()).get("host")  # its calibration, where the models ran with it
+    for row in sorted(measured(kind, options), key=left_out.group) if name == "left_out" else measured(kind, options):
         speeds = left_out.speeds(row) if name == "left_out" else given or Speeds(shipped("h200"))
-        graph = predict_report(counted(row, training=False), speeds, {"device": "h200"}, calibrated=True)
-        cases = [("kernels of an eager run", row["kernel_ms"], graph.kernel_ns)]
-        if not row["name"].startswith("hf/"):
-            cases.append(("CUDA graph", row["graph_ms"], graph.latency_ns))
-            cases.append(("CUDA graph, by the roofline of the data sheet", row["graph_ms"], graph.ideal_ns))
+        passes = [(counted(row, training=False), "eager run", "kernels of an eager run", "")]
         if "train_kernel_ms" in row:
-            step = predict_report(counted(row, training=True), speeds, {"device": "h200"}, calibrated=True)
-            cases.append(("kernels of a training step", row["train_kernel_ms"], step.kernel_ns))
-        for what, true, found in cases:
-            errors[what].append(found / 1e6 / true - 1)
-            hit = ""
-            if what == "CUDA graph":
-                inside.append(graph.band_ns[0] <= true * 1e6 <= graph.band_ns[1])
-                hit = "yes" if inside[-1] else "no"
-            if "roofline" not in what:
-                model = (row["name"], row["batch"], row["dtype"], what)
-                table.detail(*model, round(true, 3), round(found / 1e6, 3), f"{errors[what][-1]:+.1%}", hit)
+            passes.append((counted(row, training=True), "eager training step", "kernels of a training step", "train_"))
+        for report, eagerly, kernels, which in passes:
+            graph = predict_report(report, speeds, {"device": "h200"}, calibrated=True)
+            cases = [(kernels, row[f"{which}kernel_ms"], graph.kernel_ns, None)]
+            if "graph_ms" in row and not which and not row["name"].startswith("hf/"):
+                cases.append(("CUDA graph", row["graph_ms"], graph.latency_ns, graph.band_ns))
+                cases.append(("CUDA graph, by the roofline of the data sheet", row["graph_ms"], graph.ideal_ns, None))
+            if host is not None:
+                whole = eager_prediction(report, host)
+                cases.append((eagerly, row["train_ms" if which else "eager_ms"], whole.latency_ns, whole.band_ns))
+            for what, true, found, band in cases:
+                errors[what].append(found / 1e6 / true - 1)
+                hit = ""
+                if band is not None:
+                    inside[what].append(band[0] <= true * 1e6 <= band[1])
+                    hit = "yes" if inside[what][-1] else "no"
+                if "roofline" not in what:
+                    model = (row["name"], row["batch"], row["dtype"], what)
+                    table.detail(*model, round(true, 3), round(found / 1e6, 3), f"{errors[what][-1]:+.1%}", hit)
     for what, those in errors.items():
         if those:
             table.add(*error_row(what, those))
-    if inside:
-        table.add("80 % interval, CUDA graph", len(inside), f"{sum(inside) / len(inside):.0%} inside", "", "", "")
+    for what, hits in inside.items():
+        if hits:
+            table.add(f"80 % interval, {what}", len(hits), f"{sum(hits) / len(hits):.0%} inside", "", "", "")
     table.finish(options)
+
+
+def eager_prediction(report: opcost.Report, host: dict[str, Any]) -> Any:
+    """What a report would take on the H200, started by a calibrated host."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "host.json"
+        path.write_text(json.dumps(host))
+        return opcost.predict(report, device="h200", execution="eager", host=path)
 
 
 def gains(options: argparse.Namespace) -> None:
@@ -162,27 +176,23 @@ def eager(options: argparse.Namespace) -> None:
     hosts = json.loads(FILES["host"].read_text())["hosts"]
     errors: dict[str, list[float]] = {}
     inside: list[bool] = []
-    with TemporaryDirectory() as folder:
-        for name, host in hosts.items():
-            (Path(folder) / name).write_text(json.dumps(host))
-        for row in measured("host", options):
-            training, decoding = row["pass"] == "step", row["pass"] == "decode"
-            model = eager_model(row["name"], "meta").train(training)
-            how: dict[str, Any] = {"optimizer": "AdamW"} if training else {}
-            if decoding:
-                how |= {"batch": row["batch"], "decode": 1, "cache": row["cache"]}
-                args, kwargs = (), {}
-            else:
-                args, kwargs = eager_inputs(row["name"], model, row["batch"], "meta", training=training)
-            with torch.set_grad_enabled(training):
-                report = opcost.count(model, args or None, kwargs=kwargs or None, device="h200", **how)
-            host = Path(folder) / row["set"]
-            found = opcost.predict(report, device="h200", execution="eager", host=host)
-            error = found.latency_ns / 1e6 / row["eager_ms"] - 1
-            errors.setdefault(f"{row['pass']}, {row['set']}", []).append(error)
-            inside.append(found.band_ns[0] <= row["eager_ms"] * 1e6 <= found.band_ns[1])
-            times = (row["eager_ms"], round(found.latency_ns / 1e6, 3))
-            table.detail(row["name"], row["batch"], row["pass"], *times, f"{error:+.1%}", "yes" if inside[-1] else "no")
+    for row in measured("host", options):
+        training, decoding = row["pass"] == "step", row["pass"] == "decode"
+        model = eager_model(row["name"], "meta").train(training)
+        how: dict[str, Any] = {"optimizer": "AdamW"} if training else {}
+        if decoding:
+            how |= {"batch": row["batch"], "decode": 1, "cache": row["cache"]}
+            args, kwargs = (), {}
+        else:
+            args, kwargs = eager_inputs(row["name"], model, row["batch"], "meta", training=training)
+        with torch.set_grad_enabled(training):
+            report = opcost.count(model, args or None, kwargs=kwargs or None, device="h200", **how)
+        found = eager_prediction(report, hosts[row["set"]])
+        error = found.latency_ns / 1e6 / row["eager_ms"] - 1
+        errors.setdefault(f"{row['pass']}, {row['set']}", []).append(error)
+        inside.append(found.band_ns[0] <= row["eager_ms"] * 1e6 <= found.band_ns[1])
+        times = (row["eager_ms"], round(found.latency_ns / 1e6, 3))
+        table.detail(row["name"], row["batch"], row["pass"], *times, f"{error:+.1%}", "yes" if inside[-1] else "no")
     for what, those in errors.items():
         table.add(*error_row(what, those))
     table.add("80 % interval", len(inside), f"{sum(inside) / len(inside):.0%} inside", "", "", "")

@@ -219,7 +219,7 @@ class _Trials:
         for trial in sorted(found, key=lambda each: -each.gain(before)):
             (change,) = trial.changes
             used = {each.option for each in best.changes}
-            if change.alters_training or change.option in used or change.option == "batch":
+            if change.alters_results or change.option in used or change.option == "batch":
                 continue
             added = self.tried((*best.changes, change))
             if added is not None and added.gain(best) > WORTH and added.predicted.fits is not False:
@@ -291,9 +291,11 @@ def _sheet(
         notes.append(TF32)
     if any(change.option == "execution" for _, each in rows for change in each.changes):
         notes.append(EAGER)
-    apart = [str(each) for each in found if each.changes[0].alters_training and each.gain(before) > WORTH]
+    apart = [str(each) for each in found if each.changes[0].alters_results and each.gain(before) > WORTH]
     if best is not None and apart:
-        notes.append(f"not part of the combination, because the model is trained otherwise: {', '.join(apart)}")
+        notes.append(
+            f"not part of the combination, because the model learns otherwise, or computes in fewer bits: {', '.join(apart)}"
+        )
     sections = [Section("left out", tuple(trials.left)), Section("notes", tuple(notes))]
     if best is not None:
         sections.insert(0, Section(TOGETHER, (str(best),)))

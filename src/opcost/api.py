@@ -79,6 +79,7 @@ def count_graph(source: Any, inputs: Any = None, **options: Any) -> tuple[Report
         text=Text(given.prefill, given.decode, given.cache, given.static, cache_dtype),
         step=Step(patterns, given.accumulate, given.zero_grad), tuning=Tuning(frozen, Lora.of(given.lora)),
         as_on_gpu=given.device is not None, channels_last=given.channels_last,
+        quantize=given.quantize,
     )  # fmt: skip
     if precision.dtype is not None:
         counted = replace(counted, dtype=precision.dtype)

@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 
-from opcost.core.option import Mode, Option, Precision, Step, Text, ZeroGrad
+from opcost.core.option import Mode, Option, Precision, Quantize, Step, Text, ZeroGrad
 
 Shape: TypeAlias = "str | Sequence[int]"
 Shapes: TypeAlias = "Shape | Sequence[Shape | Shapes] | Mapping[str, Shape | Shapes]"
@@ -90,6 +90,9 @@ class Costing(OfModel, total=False):
         PRECISION, "NAME", typed=str)]
     channels_last: Annotated[bool, Option(
         "Images and weights of convolutions in the memory format channels_last.", PRECISION, default=False)]
+    quantize: Annotated[Quantize | None, Option(
+        "Weights of linear layers as torchao stores them: int8, int4 (groups of 128), or fp8 with activations in fp8 too.",
+        PRECISION)]
     optimizer: Annotated[bool | str | Callable[[Any], Any] | None, Option(
         "Add the backward pass and one update by an optimizer of torch.optim, by default sgd; adamw8bit and similar "
         "names keep their state in eight bits, adamw_fused updates in fused kernels.", STEP, "[NAME]", typed=str)]

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from opcost.core.devices import device as find_device
 from opcost.core.report import ModuleCost, Report
 
 IMAGES = "NCHW"
@@ -16,8 +17,8 @@ class Change(NamedTuple):
     value: Any
     saves_memory: bool = False
     """It is tried where more is to fit; others may save some too."""
-    alters_training: bool = False
-    """The model learns in another way, so that it is no part of a combination."""
+    alters_results: bool = False
+    """The model learns in another way, or computes with fewer bits, so that it is no part of a combination."""
 
     @property
     def text(self) -> str:
@@ -41,7 +42,7 @@ def changes(given: Any, report: Report, *, lower: str = "bfloat16") -> Iterator[
     if given.dtype is None and given.precision is None and not _is_halved(report):
         if training:
             yield Change("precision", f"{_SHORT[lower]}-mixed", saves_memory=True)
-        yield Change("precision", lower, saves_memory=True, alters_training=training)
+        yield Change("precision", lower, saves_memory=True, alters_results=training)
     if training and not given.checkpoint and (blocks := _blocks(report.modules)):
         yield Change("checkpoint", blocks, saves_memory=True)
     if given.checkpoint:
@@ -50,9 +51,14 @@ def changes(given: Any, report: Report, *, lower: str = "bfloat16") -> Iterator[
         name = given.optimizer.lower()
         for other in ("adafactor", "sgd"):
             if other != name:
-                yield Change("optimizer", other, saves_memory=True, alters_training=True)
+                yield Change("optimizer", other, saves_memory=True, alters_results=True)
         if name in FUSED:
             yield Change("optimizer", f"{name}_fused", saves_memory=given.device is not None)
+    if not training and given.quantize is None and _is_linear(report):
+        names = ["int8", "int4"]
+        if given.device is not None and "float8" in find_device(given.device).flops:
+            names.append("fp8")
+        yield from (Change("quantize", name, saves_memory=True, alters_results=True) for name in names)
     if given.zero_grad == "zero":
         yield Change("zero_grad", "none", saves_memory=True)
     if not given.channels_last and any(_convolves_rows(row) for row in report.rows):
@@ -72,6 +78,11 @@ def _is_halved(report: Report) -> bool:
     """Whether no parameter has more than two bytes for an element."""
     specs = [each.spec for each in report.parameters if each.spec.known and not each.buffer]
     return bool(specs) and all(spec.nbytes <= 2 * spec.numel for spec in specs)
+
+
+def _is_linear(report: Report) -> bool:
+    """Whether most parameters are those of linear layers."""
+    return 2 * sum(module.own.params for module in report.modules if module.type == "Linear") > report.totals.params
 
 
 def _convolves_rows(row: Any) -> bool:

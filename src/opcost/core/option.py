@@ -104,6 +104,7 @@ def changed(options: type, given: Mapping[str, Any]) -> dict[str, Any]:
 # -- options that travel together ------------------------------------------------------------------------------------------
 
 Mode: TypeAlias = Literal["train", "eval"]
+Quantize: TypeAlias = Literal["int8", "int4", "fp8"]
 
 
 def check_mode(mode: str | None) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, get_args
 
-from opcost.core.option import Mode, Precision, Sizes, Step, Text, Tuning, check_mode
+from opcost.core.option import Mode, Precision, Quantize, Sizes, Step, Text, Tuning, check_mode
 from opcost.errors import InputError, UnknownName
 
 
@@ -108,6 +108,8 @@ class CountOptions(InputOptions):
     tuning: Tuning = field(default_factory=Tuning)
     channels_last: bool = False
     """Images and weights of convolutions are stored with their channels last."""
+    quantize: Quantize | None = None
+    """Weights of linear layers are stored in few bits."""
     real: bool | None = None
     """Run the model on its own weights instead of without data; None: where it needs values that only they have."""
     remake: Callable[[], Any] | None = None
@@ -120,6 +122,11 @@ class CountOptions(InputOptions):
         self.text.check()
         self.step.check(backward=self.trains)
         self.tuning.check()
+        if self.quantize is not None and self.quantize not in get_args(Quantize):
+            raise UnknownName("value of quantize", str(self.quantize), get_args(Quantize))
+        if self.quantize and self.trains and self.tuning.lora is None:
+            hint = "train adapters beside them: lora=..., or leave quantize out"
+            raise InputError("weights of few bits are not trained", hint=hint)
 
     @property
     def trains(self) -> bool:
@@ -129,9 +136,9 @@ class CountOptions(InputOptions):
     @property
     def needs_a_run(self) -> str:
         """An option with which no file can be counted; empty where there is none."""
-        mixed = "mixed precision" if self.precision.autocast else ""
-        given = (mixed, "channels_last" if self.channels_last else "", *self.step.given, *self.tuning.described)
-        return next(filter(None, given), "")
+        precision, rest = self.precision, (*self.step.given, *self.tuning.described)
+        given = {"mixed precision": precision.autocast, "channels_last": self.channels_last, "quantize": self.quantize}
+        return next((name for name in (*given, *rest) if given.get(name, True)), "")
 
 
 def check_runs(frontend: TakesOptions, options: CountOptions) -> None:

@@ -133,7 +133,9 @@ rows(
             macs=grad.numel() * self.shape[-1] * sum(map(bool, mask)),
         ),
         # few bits, groups, and weights of which two of four are there
-        "_scaled_mm _scaled_mm_v2": lambda self, mat2, bias: product(self, mat2, bias, depth=_depth_of(self)),
+        "_scaled_mm _scaled_mm_v2": lambda call, self, mat2, bias: product(
+            self, mat2, bias, call.tensors("scale_a", "scale_b"), depth=_depth_of(self),
+        ),
         "_grouped_mm _scaled_grouped_mm _scaled_grouped_mm_v2": _grouped,
         "_weight_int4pack_mm _weight_int4pack_mm_for_cpu _weight_int4pack_mm_with_scales_and_zeros _weight_int8pack_mm "
         "quantized::int4mm_packed_weight_cpu": lambda self: means("matmul", depth=self.shape[-1]),

@@ -32,6 +32,7 @@ from opcost.frontends.torch.models.inputs import (
     make_inputs,
     note_of_defaults,
 )
+from opcost.frontends.torch.models.quantizing import note_of_quantized, quantized
 from opcost.frontends.torch.models.text import CachedText, with_cache
 from opcost.frontends.torch.models.tuning import note_of_adapters, tuned
 from opcost.frontends.torch.models.unwrap import by_position, type_name, unwrap
@@ -130,6 +131,7 @@ class _Count:
         self.device = device_of(given)
         model = given if options.dtype is None else retyped(given, as_dtype(options.dtype), real=real)
         model = with_channels_last(model) if options.channels_last else model
+        model = model if options.quantize is None else quantized(model, options.quantize, real=real)
         self.model = tuned(model, options.tuning, real=real)
 
     def with_first_that_fits(self, inputs: Inputs) -> Graph:
@@ -297,6 +299,8 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         notes = (*notes, Note("accumulate", said))
     notes = (*notes, *note_of_adapters(model, options.tuning))
     meta = {**meta, **options.tuning.described}
+    if options.quantize is not None:
+        notes, meta = (*notes, note_of_quantized(model, options.quantize)), {**meta, "quantize": options.quantize}
     return dataclasses.replace(graph, source=type_name(model), notes=notes, meta=meta | _routing_in(model))
 
 

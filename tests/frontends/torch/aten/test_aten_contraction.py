@@ -110,7 +110,7 @@ def test_scaled_products_of_eight_bit_floats(translated: Any, meta: Any) -> None
         outs=((32, 16),),
     )  # fmt: skip
     assert seen.cost.macs == 32 * 64 * 16
-    assert seen.ins == ((32, 64), (64, 16), (16,))
+    assert seen.ins == ((32, 64), (64, 16), (16,), (1,), (1,))
 
 
 def test_four_bit_floats_are_stored_two_to_an_element(translated: Any, meta: Any) -> None:

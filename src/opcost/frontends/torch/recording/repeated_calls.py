@@ -308,6 +308,13 @@ class _RepeatedFunction:
 _UNSEEN: Any = object()
 
 
+def _function_of(kind: Any) -> Any:
+    return getattr(kind.__torch_function__, "__func__", _USUAL)
+
+
+_USUAL: Any = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
+
+
 class RepeatedCalls:
     """Catches calls of PyTorch's functions for a recorder, from `start` to `stop`."""
 
@@ -339,7 +346,9 @@ class RepeatedCalls:
         del self._mark  # each reference to it counts as a tensor that is still alive
 
     def answer(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """What a function makes of its arguments."""
+        """What a function makes of its arguments; NotImplemented where one is of a class that answers functions itself."""
+        if len(types) > 1 and any(kind is not Recorded and _function_of(kind) is not _USUAL for kind in types):
+            return NotImplemented
         function = self._functions.get(func)
         if function is None:
             return self._run(func, types, args, kwargs)

@@ -407,8 +407,9 @@ def quantized() -> Iterator[tuple[Case, Work] | None]:
         packed = tensor(n // 8, k // 64, 32, 2, dtype="int32", cold=True)
         scales_of_groups = tensor(k // 128, n, 2, dtype="bfloat16", cold=True)
         yield counted("aten._weight_int4pack_mm.default", x, packed, 128, scales_of_groups)
-        of_rows = tensor(n, k, dtype="int8", cold=True), tensor(n, dtype="bfloat16", cold=True)
-        yield counted("aten._weight_int8pack_mm.default", x, *of_rows)
+        if rows <= 64:  # more are multiplied naively, at 1 TFLOP/s on an H200
+            of_rows = tensor(n, k, dtype="int8", cold=True), tensor(n, dtype="bfloat16", cold=True)
+            yield counted("aten._weight_int8pack_mm.default", x, *of_rows)
         if rows > 16:  # fewer are refused
             int8 = tensor(rows, k, dtype="int8"), tensor(k, n, dtype="int8", **down)
             yield counted("aten._int_mm.default", *int8)

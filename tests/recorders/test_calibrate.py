@@ -1,6 +1,12 @@
 """What is timed, and that a calibration that was broken off goes on."""
 
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -110,15 +116,16 @@ def test_operators_that_fail_are_counted_in_the_file(tmp_path: Path, monkeypatch
     assert DOCUMENT.load(path) == found
 
 
+@pytest.mark.parametrize("failure", [RuntimeError("illegal"), TimeoutError("it did not end")], ids=str)
 def test_a_device_that_no_longer_works_ends_the_calibration_and_keeps_what_was_timed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    failure: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(_device: object = None) -> None:
         raise RuntimeError("an illegal memory access was encountered")
 
     def clock(case: Case, **_: object) -> tuple[int, int, int]:
         if case.raw == "aten::bad":
-            raise RuntimeError("illegal")
+            raise failure
         return 1, 2, 3
 
     cases = [product(), product()._replace(raw="aten::bad"), product()]
@@ -130,10 +137,68 @@ def test_a_device_that_no_longer_works_ends_the_calibration_and_keeps_what_was_t
     monkeypatch.setattr(torch.cuda, "synchronize", gone)
     monkeypatch.setattr(run_module, "machine", lambda _: {"product": "NVIDIA H200", "torch": torch.__version__})
     path = tmp_path / "h200.json"
-    with pytest.raises(InputError, match="can no longer be used since aten::bad failed on it: illegal"):
+    with pytest.raises(InputError, match=f"can no longer be used since aten::bad failed on it: {failure}"):
         opcost.calibrate(path, device="cuda", seconds=60)
     kept = DOCUMENT.load(path)
     assert (len(kept.rows), kept.position, kept.left_out) == (1, 2, {"aten::bad": 1})
+
+
+class Stream:
+    """A stream on which calls run at once."""
+
+    def synchronize(self) -> None:
+        pass
+
+    def query(self) -> bool:
+        return True
+
+
+class Event:
+    """A moment on such a stream."""
+
+    def __init__(self, **_: object) -> None:
+        self.at = 0.0
+
+    def record(self, _: Stream) -> None:
+        self.at = time.perf_counter()
+
+    def synchronize(self) -> None:
+        pass
+
+    def elapsed_time(self, end: Event) -> float:
+        return 1e3 * (end.at - self.at)
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [(0.0, 8 * (3 + 1 + 7) + 2), (0.01, 1 * (3 + 1 + 1) + 2)])
+def test_a_call_that_takes_long_is_repeated_a_few_times_only(
+    seconds: float, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two calls to begin with, three rounds for the host, one replay and seven, or one, that are timed."""
+    made = []
+
+    def call() -> None:
+        made.append(1)
+        time.sleep(seconds)
+
+    def graph(calls: list[Callable[[], None]], *_: object) -> SimpleNamespace:
+        return SimpleNamespace(replay=lambda: [each() for each in calls])
+
+    for name in ("reset_peak_memory_stats", "memory_allocated", "max_memory_allocated"):
+        monkeypatch.setattr(torch.cuda, name, lambda _: 0)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(run_module, "_captured", graph)
+    monkeypatch.setattr(run_module, "calls_of", lambda _case, _device, times: [call] * times)
+    monkeypatch.setattr(run_module, "LONG_NS", 5_000_000)
+    taken, _, _ = run_module.timed_on_cuda(product(), CPU, Stream())  # type: ignore[arg-type]
+    assert taken >= seconds * 1e9
+    assert len(made) == calls
+
+
+def test_a_call_that_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "STUCK", 0)
+    with pytest.raises(TimeoutError, match="did not end"):
+        run_module._end(SimpleNamespace(query=lambda: False))
 
 
 def test_a_file_of_another_plan_is_continued_from_the_first_case(

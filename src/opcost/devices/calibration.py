@@ -146,7 +146,7 @@ def refuse_busy(found: Calibration, path: str | PathLike[str]) -> None:
 
 # -- several calibrations of one device as one ---------------------------------------------------------------------------
 
-SWITCHES = ("tf32_convolutions", "tf32_products", "threads")
+SWITCHES = ("tf32_convolutions", "tf32_products", "cudnn_benchmark", "threads")
 """What makes times of one device incomparable."""
 
 

@@ -24,6 +24,11 @@ from opcost.recorders.torch.record import gpu_state
 
 CALLS = 8
 """Calls in a row that are timed as one: between two of them is the gap that is between the operators of a model."""
+ROUNDS = 7  # of such calls, of which the median counts
+LONG_NS = 5_000_000
+"""From this on one call and one round are enough: a product that PyTorch does naively takes half a second, a hundred of them a
+minute."""
+STUCK = 20  # seconds after which a call counts as one that never ends
 HOST_CALLS = 3  # the same on a processor, where a call takes longer and there is no gap between two
 DTYPES = {"cuda": ("bfloat16", "float32", "float8_e4m3fn", "int8"), "cpu": ("float32",)}
 """What models run in on such a device."""
@@ -72,30 +77,42 @@ def timed_on_cuda(case: Case, device: torch.device, stream: torch.cuda.Stream) -
     """Calls captured into one graph, which the device replays without its host."""
     with torch.cuda.stream(stream):
         calls = calls_of(case, device, CALLS)
-        for call in calls[:3]:
-            call()
-        stream.synchronize()
+        calls[0]()
+        _end(stream)
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
+        began = time.perf_counter_ns()
         result = calls[0]()
         stream.synchronize()
+        is_long = time.perf_counter_ns() - began > LONG_NS
         kept = torch.cuda.memory_allocated(device)
         del result
         workspace = int(torch.cuda.max_memory_allocated(device) - max(kept, before))
+        if is_long:
+            calls = calls[:1]
         # A queue that is full makes the host wait, which is not its own time: the quickest round counts.
         host = _quickest(calls, time.perf_counter_ns, stream.synchronize)
         graph = _captured(calls, device, stream)
         graph.replay()
         stream.synchronize()
         taken: list[float] = []
-        for _ in range(7):
+        for _ in range(1 if is_long else ROUNDS):
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record(stream)
             graph.replay()
             end.record(stream)
             end.synchronize()
-            taken.append(begin.elapsed_time(end) * 1e6 / CALLS)
+            taken.append(begin.elapsed_time(end) * 1e6 / len(calls))
         return round(statistics.median(taken)), host, workspace
+
+
+def _end(stream: torch.cuda.Stream) -> None:
+    """Wait for what was started, but not for ever."""
+    end = time.monotonic() + STUCK
+    while not stream.query():
+        if time.monotonic() > end:
+            raise TimeoutError(f"it did not end within {STUCK} s")
+        time.sleep(1e-5)
 
 
 def _captured(calls: list[Callable[[], Any]], device: torch.device, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
@@ -173,7 +190,7 @@ def run(
                 due = time.monotonic() + REPEATED_EVERY
             try:
                 timed = clock(case)
-            except (RuntimeError, AttributeError, TypeError) as failure:
+            except (RuntimeError, AttributeError, TypeError, TimeoutError) as failure:
                 keep(number, case.raw, None)
                 if on_cuda:
                     check_device(device, case.raw, failure)
@@ -187,9 +204,11 @@ def run(
 def check_device(device: torch.device, name: str, failure: Exception) -> None:
     """Raise if an operator that failed has left the device unusable."""
     try:
+        if isinstance(failure, TimeoutError):  # to wait for the device would take as long
+            raise failure
         torch.cuda.empty_cache()
         torch.cuda.synchronize(device)
-    except RuntimeError as exc:
+    except (RuntimeError, TimeoutError) as exc:
         raise InputError(
             f"{device} can no longer be used since {name} failed on it: {failure}",
             hint="what was timed before is in the file: repeat the command to continue after this operator",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -153,45 +151,56 @@ class Stream:
         return True
 
 
-class Event:
-    """A moment on such a stream."""
+class Clock:
+    """Moments that only calls bring forward, and events on a stream at such moments."""
 
-    def __init__(self, **_: object) -> None:
-        self.at = 0.0
+    now = 0
 
-    def record(self, _: Stream) -> None:
-        self.at = time.perf_counter()
+    def perf_counter_ns(self) -> int:
+        return self.now
 
-    def synchronize(self) -> None:
-        pass
+    def monotonic(self) -> float:
+        return self.now / 1e9
 
-    def elapsed_time(self, end: Event) -> float:
-        return 1e3 * (end.at - self.at)
+    def event(self, **_: object) -> SimpleNamespace:
+        made = SimpleNamespace(synchronize=lambda: None)
+        made.record = lambda _: setattr(made, "at", self.now)
+        made.elapsed_time = lambda end: (end.at - made.at) / 1e6
+        return made
 
 
-@pytest.mark.parametrize(("seconds", "calls"), [(0.0, 8 * (3 + 1 + 7) + 2), (0.01, 1 * (3 + 1 + 1) + 2)])
+@pytest.mark.parametrize(
+    ("taken", "calls"),
+    [
+        (100_000, 8 * (3 + 1 + 7) + 2),
+        (300_000, 3 * (3 + 1 + 7) + 2),
+        (2_000_000, 1 * (3 + 1 + 3) + 2),
+        (500_000_000, 1 * (3 + 1 + 1) + 2),
+    ],
+)
 def test_a_call_that_takes_long_is_repeated_a_few_times_only(
-    seconds: float, calls: int, monkeypatch: pytest.MonkeyPatch
+    taken: int, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two calls to begin with, three rounds for the host, one replay and seven, or one, that are timed."""
-    made = []
+    """Two calls to begin with, three rounds for the host, one replay, and those that are timed.
+
+    At most eight calls in a row, as many as fit into one millisecond, and at most seven rounds, as many as fit into seven.
+    """
+    clock = Clock()
 
     def call() -> None:
+        clock.now += taken
         made.append(1)
-        time.sleep(seconds)
 
-    def graph(calls: list[Callable[[], None]], *_: object) -> SimpleNamespace:
-        return SimpleNamespace(replay=lambda: [each() for each in calls])
-
+    made: list[int] = []
     for name in ("reset_peak_memory_stats", "memory_allocated", "max_memory_allocated"):
         monkeypatch.setattr(torch.cuda, name, lambda _: 0)
     monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
-    monkeypatch.setattr(torch.cuda, "Event", Event)
-    monkeypatch.setattr(run_module, "_captured", graph)
+    monkeypatch.setattr(torch.cuda, "Event", clock.event)
+    monkeypatch.setattr(run_module, "time", clock)
+    replayed = lambda calls, *_: SimpleNamespace(replay=lambda: [each() for each in calls])
+    monkeypatch.setattr(run_module, "_captured", replayed)
     monkeypatch.setattr(run_module, "calls_of", lambda _case, _device, times: [call] * times)
-    monkeypatch.setattr(run_module, "LONG_NS", 5_000_000)
-    taken, _, _ = run_module.timed_on_cuda(product(), CPU, Stream())  # type: ignore[arg-type]
-    assert taken >= seconds * 1e9
+    assert run_module.timed_on_cuda(product(), CPU, Stream()) == (taken, taken, 0)  # type: ignore[arg-type]
     assert len(made) == calls
 
 

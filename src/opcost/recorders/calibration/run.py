@@ -25,9 +25,9 @@ from opcost.recorders.torch.record import gpu_state
 CALLS = 8
 """Calls in a row that are timed as one: between two of them is the gap that is between the operators of a model."""
 ROUNDS = 7  # of such calls, of which the median counts
-LONG_NS = 5_000_000
-"""From this on one call and one round are enough: a product that PyTorch does naively takes half a second, a hundred of them a
-minute."""
+ENOUGH_NS = 1_000_000
+"""Calls in a row need not take longer, for a gap is nothing beside this, and all rounds not ROUNDS times as long: a product that
+PyTorch does naively takes half a second, a hundred of them a minute."""
 STUCK = 20  # seconds after which a call counts as one that never ends
 HOST_CALLS = 3  # the same on a processor, where a call takes longer and there is no gap between two
 DTYPES = {"cuda": ("bfloat16", "float32", "float8_e4m3fn", "int8"), "cpu": ("float32",)}
@@ -84,19 +84,18 @@ def timed_on_cuda(case: Case, device: torch.device, stream: torch.cuda.Stream) -
         began = time.perf_counter_ns()
         result = calls[0]()
         stream.synchronize()
-        is_long = time.perf_counter_ns() - began > LONG_NS
+        took = max(1, time.perf_counter_ns() - began)
         kept = torch.cuda.memory_allocated(device)
         del result
         workspace = int(torch.cuda.max_memory_allocated(device) - max(kept, before))
-        if is_long:
-            calls = calls[:1]
+        calls = calls[: max(1, ENOUGH_NS // took)]
         # A queue that is full makes the host wait, which is not its own time: the quickest round counts.
         host = _quickest(calls, time.perf_counter_ns, stream.synchronize)
         graph = _captured(calls, device, stream)
         graph.replay()
         stream.synchronize()
         taken: list[float] = []
-        for _ in range(1 if is_long else ROUNDS):
+        for _ in range(max(1, min(ROUNDS, ROUNDS * ENOUGH_NS // (took * len(calls))))):
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record(stream)
             graph.replay()

@@ -126,7 +126,7 @@ def attention(op: OpView) -> Cost:
     L queries meet S keys of E features (scores) and S values of Ev features (output); `batch` is that of q, so
     grouped keys and values count once for every query head. Softmax and scaling add 6 FLOPs for each score, a mask
     one more. Causal: the whole square, or with the convention `half` only Σ_i min(i + 1, S) pairs, aligned top left.
-    Sequences packed along the length are taken as equally long.
+    Sequences packed along the length are taken as equally long. Where a mask of blocks skips others, `pairs` meet.
     Gradient: dV and dP have Ev, dQ and dK have E MACs for each pair; a kernel with 5 products also computes the
     scores again.
     """
@@ -145,6 +145,8 @@ def attention(op: OpView) -> Cost:
 
 def _scores(op: OpView, q: TensorSpec, k: TensorSpec) -> int:
     """Query-key pairs that are computed, over the whole batch."""
+    if op.get("pairs") is not None:
+        return op.integer("pairs")
     along = -3 if op.flag("heads_last") else -2
     sequences = op.integer("sequences", 1)
     length, source = q.dims[along] // sequences, k.dims[along] // sequences

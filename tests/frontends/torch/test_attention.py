@@ -231,11 +231,58 @@ def test_flex_attention_is_recorded_as_it_runs() -> None:
     assert torch.allclose(result, sdpa(q, q, q), atol=1e-5)
 
 
-def test_a_block_mask_of_flex_attention_is_not_looked_into(count: Any) -> None:
-    length = 128
-    mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, length, length, device="cpu")
-    report = count(lambda q, k, v: flex_attention(q, k, v, block_mask=mask), *qkv(length, length))
-    assert report.totals.macs == B * H * length * length * (E + E)
+def causal(_b: Any, _h: Any, i: Tensor, j: Tensor) -> Tensor:
+    return i >= j
+
+
+class Flexible(nn.Module):
+    """Flex attention on projected queries under a mask that is made by its constructor, or by each run for the given starts."""
+
+    def __init__(self, *, compiled: bool = False, fixed: bool = True, length: int = 512) -> None:
+        super().__init__()
+        self.project = nn.Linear(E, E)
+        self.attend = torch.compile(flex_attention) if compiled else flex_attention
+        self.mask = create_block_mask(causal, None, None, length, length, device="cpu") if fixed else None
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, start: Tensor | None = None) -> Tensor:
+        mask = self.mask
+        if mask is None:
+            behind = causal if start is None else lambda b, h, i, j: (i >= j) & (j >= start[b])
+            mask = create_block_mask(behind, None if start is None else B, None, q.shape[2], k.shape[2], device="cpu")
+        return self.attend(self.project(q), k, v, score_mod=lambda score, b, h, i, j: score + i - j, block_mask=mask)
+
+
+@pytest.mark.parametrize("made", [{"compiled": False}, {"compiled": True}, {"fixed": False}], ids=str)
+def test_flex_attention_is_counted_over_the_blocks_that_its_mask_leaves(made: Any) -> None:
+    """Of 4 x 4 blocks of 128 queries and keys 10 are not above the diagonal."""
+    report = opcost.count(Flexible(**made), qkv(512, 512))
+    assert attention_macs(report) == B * H * 512 * 512 * (E + E) * 10 // 16
+    note = next(note.text for note in report.notes if note.code == "flex")
+    assert "62% of the square" in note
+
+
+def test_the_last_blocks_of_flex_attention_may_be_begun() -> None:
+    """Of 3 x 3 blocks 6 are on or below the diagonal, the last of which have 44 of 128 queries or keys."""
+    report = opcost.count(Flexible(length=300), qkv(300, 300))
+    assert attention_macs(report) == B * H * 300 * 300 * 6 // 9 * (E + E)
+
+
+def test_a_mask_of_flex_attention_that_depends_on_data_skips_nothing() -> None:
+    report = opcost.count(Flexible(fixed=False), (*qkv(512, 512), t(B, dtype=torch.int64)))
+    assert attention_macs(report) == B * H * 512 * 512 * (E + E)
+    assert "its mask is not known" in next(note.text for note in report.notes if note.code == "flex")
+
+
+def test_flex_attention_is_trained_without_its_scores_in_memory() -> None:
+    """Backward has five products for two; the scores of a sequence alone would be larger than all that is kept."""
+    length, model = 4096, Flexible(length=4096)
+    blocks = length // 128
+    report = opcost.count(model, qkv(length, length), optimizer="SGD")
+    square = B * H * length * length * (E + E)
+    assert 2 * attention_macs(report) == (2 + 5) * square * (blocks + 1) // (2 * blocks)
+    assert report.memory is not None
+    assert report.memory.peak_bytes < B * H * length * length * 4
+    assert any(row.op.phase == "update" for row in report.rows)  # the projection has a gradient
 
 
 # -- layers ----------------------------------------------------------------------------------------------------------

@@ -1,8 +1,7 @@
 """Scaled dot-product attention by every kernel the dispatcher can pick, its gradients, and layers that contain it.
 
-The whole square of queries and keys is counted unless the kernel says that it is causal, which is handed on; a sparse
-block mask (`flex_attention`) is in data and is not seen. Sequences packed one after another (`cum_seq_q`) are taken
-as equally long, since only their number is in the shapes.
+The whole square of queries and keys is counted unless the kernel says that it is causal, which is handed on. Sequences packed
+one after another (`cum_seq_q`) are taken as equally long, since only their number is in the shapes.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,8 @@
 """Operators that are recorded as a whole or by their parts: packed sequences, recurrent layers, nested tensors, control flow."""
 
+import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -10,7 +12,7 @@ from opcost.errors import DataDependent
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
 from opcost.frontends.torch.ledger.tensors import Recorded
-from opcost.frontends.torch.operators.calls import META, DispatchedCall, Trial, record
+from opcost.frontends.torch.operators.calls import META, DispatchedCall, Trial, describe, record
 from opcost.frontends.torch.operators.closed_form import overloads
 from opcost.frontends.torch.tree import tensors_in
 
@@ -209,20 +211,57 @@ def _scan(ledger: RecorderState, func: Any, combine: Any, init: Any, xs: Any, ad
 
 
 def _flex_attention(
-    ledger: RecorderState, func: Any, query: Any, key: Any, value: Any, *rest: Any, **kwargs: Any
-) -> Any:
-    """One attention over the full square: a block mask skips work that depends on the mask's own function."""
-    args = (query, key, value)
-    call = DispatchedCall(ledger, func, args, {}, [ledger.state(tensor) for tensor in args])
-    queries, values = call.states[0].sig, call.states[2].sig
+    ledger: RecorderState, func: Any, query: Any, key: Any, value: Any, score_mod: Any, block_mask: Any, *_: Any, **__: Any
+) -> Any:  # fmt: skip
+    """One fused attention, over the pairs in the blocks that its mask leaves."""
+    queries, values = ledger.state(query).sig, ledger.state(value).sig
     out = torch.empty((*queries.shape[:-1], values.shape[-1]), dtype=queries.dtype, device=META)
     extra = [torch.empty(queries.shape[:-1], dtype=torch.float32, device=META) for _ in range(2)]
-    counted = "over the full square of queries and keys; its score function is not counted"
-    ledger.note("flex", f"flex_attention is counted {counted}")
-    return record(call, call.on_meta(), (out, *extra))
+    return _flex(ledger, func, (query, key, value), block_mask, (out, *extra))
+
+
+def _flex_attention_backward(
+    ledger: RecorderState, func: Any, query: Any, key: Any, value: Any, out: Any, sums: Any, grad_out: Any, grad_sums: Any,
+    score_mod: Any, joint: Any, block_mask: Any, *_: Any, **__: Any,
+) -> Any:  # fmt: skip
+    """Its gradient, without that of what the score function reads."""
+    made = [ledger.state(tensor).sig.meta() for tensor in (query, key, value)]
+    return _flex(ledger, func, (query, key, value, out, sums, grad_out), block_mask, (*made, ()))
+
+
+def _flex(ledger: RecorderState, func: Any, args: tuple[Any, ...], block_mask: Any, made: Any) -> Any:
+    call = DispatchedCall(ledger, func, args, {}, [ledger.state(tensor) for tensor in args])
+    entry = describe(call, call.on_meta(), made)
+    query, key = call.states[0].sig.shape, call.states[1].sig.shape
+    pairs, counted = math.prod(query[:-1]) * key[-2], "over the full square of queries and keys"
+    share = _share_of_blocks(ledger, block_mask, key[-2])
+    if share is None:
+        counted += ", because its mask is not known without data"
+    elif share < 1:
+        entry = entry._replace(attrs={**entry.attrs, "pairs": round(pairs * share)})
+        counted = f"over the blocks that its mask leaves, {float(share):.0%} of the square"
+    fused = "as the one kernel that torch.compile makes of it, which does not keep the scores"
+    ledger.note("flex", f"flex_attention is counted {counted}, {fused}; its score function is not counted")
+    return ledger.emit(entry, call.states, None)
+
+
+def _share_of_blocks(ledger: RecorderState, block_mask: Any, keys: int) -> Fraction | None:
+    """Of all blocks of queries and keys those that a mask leaves; None where only data could tell.
+
+    The first tensor of a mask has how many blocks of keys each block of queries meets in part, the second after it how many as a
+    whole. Before its last item, the function, are the sizes of blocks.
+    """
+    first = next(place for place, item in enumerate(block_mask) if isinstance(item, torch.Tensor))
+    parts = [ledger.content_of(item) for item in block_mask[first : first + 3 : 2] if item is not None]
+    if any(part is None for part in parts):
+        return None
+    blocks = sum(int(part.sum()) for part in parts if part is not None)
+    return Fraction(blocks, block_mask[first].numel() * -(-keys // block_mask[-2]))
 
 
 _CONTROL_FLOW: dict[str, Callable[..., Any]] = {
     "cond": _cond, "while_loop": _while, "map_impl": _map, "map": _map, "scan": _scan,
 }  # fmt: skip
-_HANDLERS: dict[str, Callable[..., Any]] = {**_CONTROL_FLOW, "flex_attention": _flex_attention}
+_HANDLERS: dict[str, Callable[..., Any]] = {
+    **_CONTROL_FLOW, "flex_attention": _flex_attention, "flex_attention_backward": _flex_attention_backward,
+}  # fmt: skip

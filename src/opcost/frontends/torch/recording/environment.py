@@ -152,8 +152,22 @@ def settings_for_run() -> Iterator[None]:
         undo.enter_context(process.no_inference_mode())
         undo.enter_context(as_one_rank())
         undo.enter_context(attention_apart())
+        undo.enter_context(flex_attention_in_training())
         # Where there are GPUs it would copy the model's inputs to them.
         undo.enter_context(replaced(torch.nn.DataParallel, "forward", lambda wrapper, *a, **k: wrapper.module(*a, **k)))
+        yield
+
+
+@contextmanager
+def flex_attention_in_training() -> Iterator[None]:
+    """Let flex attention have gradients, which it refuses on a processor, without a trace of its score function."""
+    with ExitStack() as undo:
+        for module, name, stand_in in (
+            ("torch.nn.attention.flex_attention", "_validate_device", lambda *_: None),
+            ("torch._higher_order_ops.flex_attention", "create_fw_bw_graph", lambda score_mod, *_: (score_mod, None)),
+        ):
+            if hasattr(sys.modules.get(module), name):
+                undo.enter_context(replaced(sys.modules[module], name, stand_in))
         yield
 
 

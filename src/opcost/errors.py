@@ -38,6 +38,8 @@ class OpcostError(Exception):
     """The root of all errors raised on purpose; `hint` says what to do next."""
 
     exit_code = 2
+    of_update = False
+    """Whether an optimizer raised it, for which no other inputs would help."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 import opcost
-from opcost.errors import ForwardError, InputError, UnknownName
+from opcost.errors import DataDependent, ForwardError, InputError, UnknownName
 from opcost.frontends.torch.recording.training_step import EIGHT_BIT
 
 N, K, M = 8, 16, 32
@@ -95,6 +95,25 @@ def test_what_an_optimizer_refuses_is_reported_as_its_own_error() -> None:
         opcost.count(Net(), torch.zeros(N, K), optimizer="LBFGS")
     with pytest.raises(UnknownName, match="unknown optimizer 'adamw8'; did you mean 'AdamW' or 'AdamW8bit'"):
         opcost.count(Net(), torch.zeros(N, K), optimizer="adamw8")
+
+
+def test_other_inputs_are_not_tried_where_the_optimizer_fails() -> None:
+    class Pair(nn.Module):  # what it takes as the second input is unknown, so several forms would be tried
+        calls = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(K, M, device="meta")
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            Pair.calls += 1
+            return self.layer(x) + y
+
+    with pytest.raises(DataDependent, match="_local_scalar_dense"):  # adafactor reads the size of the weights
+        opcost.count(Pair(), optimizer="adafactor")
+    once, Pair.calls = Pair.calls, 0
+    opcost.count(Pair(), optimizer="adamw")
+    assert once == Pair.calls
 
 
 # -- state of eight bits ----------------------------------------------------------------------------------------------------

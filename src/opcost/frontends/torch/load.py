@@ -158,6 +158,8 @@ class _Count:
                     notes = (*notes, note_of_defaults(graph, guessed, label, takes_more=takes_more))
                 break
             except (ForwardError, InputError) as exc:
+                if exc.of_update:
+                    raise
                 if attempt.on_trial:
                     no_loss = no_loss or shortened(exc.message)
                     continue

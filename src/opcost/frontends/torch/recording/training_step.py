@@ -240,13 +240,16 @@ class TrainingPass:
             optimizer.step()
             if self._options.step.zero_grad == "zero":
                 optimizer.zero_grad(set_to_none=False)
-        except OpcostError:
+        except OpcostError as exc:
+            exc.of_update = True
             raise
         except Exception as exc:
             if is_delivered(exc):
                 raise
             hint = "name another one, or give a function that makes one of those parameters that it can take"
-            raise ForwardError(f"the optimizer raised {type(exc).__name__}: {exc}", hint=hint) from exc
+            fault = ForwardError(f"the optimizer raised {type(exc).__name__}: {exc}", hint=hint)
+            fault.of_update = True
+            raise fault from exc
         self._state = self._storages(list(getattr(optimizer, "state", {}).values()))
 
     def _storages(self, tree: Any) -> frozenset[int]:

@@ -127,34 +127,31 @@ class AllocatedBlocks(NamedTuple):
 def allocated_blocks(lives: Lives, capacity: int | None = None) -> AllocatedBlocks:
     """The blocks of tensors in a pass or step once memory no longer changes."""
     allocator = Allocator(capacity)
-    lasting = [block.size for block in map(allocator.take, lives.lasting)]
+    take, give = allocator.take, allocator.give
+    lasting = [block.size for block in map(take, lives.lasting)]
     given: list[int] = []
-    sizes: list[int] = []
-    workspaces: list[int] = []
+    sizes, workspaces = [0] * len(lives.sizes), [0] * len(lives.workspaces)
+    # What is gone before an operator is freed first, then it makes its results, then it has its workspace
+    events = [(step, 0, at, 0) for at, step in enumerate(lives.deaths) if step < len(workspaces)]
+    events += [(step, 1, at, size) for at, (step, size) in enumerate(zip(lives.births, lives.sizes, strict=True))]
+    events += [(step, 2, step, size) for step, size in enumerate(lives.workspaces) if size]
+    events.sort()
     for _ in range(PASSES):
-        inputs = [allocator.take(size) for size in lives.inputs]
+        inputs = [take(size) for size in lives.inputs]
         blocks: dict[int, _CachedBlock] = {}
-        sizes, workspaces = [], []
-        births = iter(zip(lives.births, lives.sizes, strict=True))
-        following = next(births, None)
-        deaths = sorted(range(len(lives.deaths)), key=lives.deaths.__getitem__)
-        gone = 0
-        for step, wanted in enumerate(lives.workspaces):
-            while gone < len(deaths) and lives.deaths[deaths[gone]] <= step:
-                allocator.give(blocks.pop(deaths[gone]))
-                gone += 1
-            while following is not None and following[0] == step:
-                block = blocks[len(sizes)] = allocator.take(following[1])
-                sizes.append(block.size)
-                following = next(births, None)
-            workspaces.append(0)
-            if wanted:
-                workspace = allocator.take(wanted)
-                workspaces[step] = workspace.size
-                allocator.give(workspace)
+        for _, what, at, size in events:
+            if what == 0:
+                give(blocks.pop(at))
+                continue
+            block = take(size)
+            if what == 1:
+                blocks[at], sizes[at] = block, block.size
+            else:
+                workspaces[at] = block.size
+                give(block)
         given = [block.size for block in inputs]
         for block in (*blocks.values(), *inputs):  # what is left at the end of a pass is freed too
-            allocator.give(block)
+            give(block)
     return AllocatedBlocks(lasting, given, sizes, workspaces, allocator.most_reserved)
 
 

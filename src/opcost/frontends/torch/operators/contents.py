@@ -122,11 +122,15 @@ _SPREADING = frozenset(
 
 
 def filled(call: DispatchedCall) -> Any:
-    """`ones_like`, `new_zeros`: what they make is known, whatever their template holds."""
+    """`ones_like`, `new_zeros`: what they make is known, whatever their template holds.
+
+    What an optimizer remembers of each parameter is not followed: gradients, which are unknown, are added to it at once.
+    """
     sig = call.states[0].sig
     like = "_like" in call.func._schema.name
     elements = sig.spec.numel if like else prod(call.args[1])
-    if call.ledger.knows(call.states[0]) or sig.stored is not None or elements > SMALL:
+    largest = 1 if call.ledger.phase == "update" else SMALL
+    if call.ledger.knows(call.states[0]) or sig.stored is not None or elements > largest:
         return NotImplemented
     template = sig.zeros() if like else torch.zeros((), dtype=sig.dtype)
     trial = Trial([template], (template, *call.args[1:]), calls.substitute(call.kwargs, iter(()), CPU))

@@ -289,12 +289,15 @@ def one_process(options: argparse.Namespace) -> None:
             square @ square  # libraries take their own memory once
     file = json.loads(gzip.decompress(options.cases.read_bytes()))
     kinds: tuple[tuple[str, list[Any], float, Callable[..., Any]], ...] = (
-        ("rows", file["rows"], time.time() + FOR_CONVOLUTIONS * options.seconds, workspace),
+        ("rows", file["rows"], options.begun + FOR_CONVOLUTIONS * options.seconds + GRACE, workspace),
         ("models", file["models"], options.begun + options.seconds, peak),
     )
     with options.out.open("a") as out, torch.no_grad():
         for kind, cases, end, measure in kinds:
             for number in range(options.first, len(cases), options.jobs):
+                position = number + (len(file["rows"]) if kind == "models" else 0)
+                if position <= options.after:
+                    continue
                 if time.time() > end:
                     break
                 out.write(f'["{kind}", {number}, ')  # an unfinished line says which case took the process down
@@ -306,8 +309,19 @@ def one_process(options: argparse.Namespace) -> None:
                 except ERRORS as exc:
                     found = f"{type(exc).__name__}: {str(exc)[:100]}"
                 out.write(json.dumps(found) + "]\n")
+                if on_gpu and isinstance(found, str):
+                    out.flush()
+                    go_on(position)
                 if on_gpu and (kind == "models" or torch.cuda.memory_reserved() > KEPT):
                     torch.cuda.empty_cache()  # raises where the device can no longer be used
+
+
+def go_on(position: int) -> None:
+    """Begin anew behind this case if it has left the device unusable."""
+    try:
+        torch.cuda.synchronize()
+    except ERRORS:
+        os.execv(sys.executable, [sys.executable, *sys.argv, "--after", str(position)])
 
 
 # -- all of them ----------------------------------------------------------------------------------------------------------
@@ -379,6 +393,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=75)
     parser.add_argument("--jobs", type=int, default=12)
     parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--after", type=int, default=-1, help=argparse.SUPPRESS)
     parser.add_argument("--begun", type=float, default=0.0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     MODES[options.mode](options)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from sampling import FULL
+from torch import Tensor
 
 import opcost
 from opcost.core.graph import TensorSpec
@@ -225,9 +228,44 @@ def test_a_file_of_another_plan_is_continued_from_the_first_case(
 
 @pytest.mark.parametrize("case", sampled(list(fitting(CASES, ("float32",), PROCESSOR)), 25), ids=lambda case: case.call)
 def test_cases_run_on_a_processor(case: Case) -> None:
-    if "attention" in case.raw and "backward" in case.raw:
-        pytest.skip("the gradient of a kernel that a processor does not have")
     calls_of(case, CPU, 1)[0]()
+
+
+@pytest.mark.parametrize("keys", [2, 4], ids=["shared keys", "as many keys"])
+@pytest.mark.parametrize("masked", [False, True], ids=["plain", "masked"])
+def test_attention_is_timed_by_the_kernel_that_the_device_chooses(
+    monkeypatch: pytest.MonkeyPatch, keys: int, masked: bool
+) -> None:
+    """Not by that of the count, which was seen on another device; the mask has numbers for each head, and is learned."""
+    given = []
+    attention = F.scaled_dot_product_attention
+
+    def seen(*args: Tensor, **kwargs: Any) -> Tensor:
+        given.append((args, kwargs))
+        return attention(*args, **kwargs)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", seen)
+    query, key, mask = ({"shape": [2, *shape], "dtype": "float32"} for shape in ([4, 5, 8], [keys, 6, 8], [4, 5, 6]))
+    specs = tuple(TensorSpec(tuple(each["shape"]), "float32") for each in (query, key, key, *[mask] * masked))
+    rest = [mask if masked else None, True]
+    raw = "_scaled_dot_product_efficient_attention"
+    case = Case(
+        f"aten.{raw}.default", [query, key, key, *rest], {}, "attention", f"aten::{raw}", {}, specs, specs[:1], 0
+    )
+    out = calls_of(case, CPU, 1)[0]()
+    assert out.shape == (2, 4, 5, 8)
+    args, kwargs = given.pop()
+    assert kwargs == {"attn_mask": kwargs["attn_mask"], "is_causal": False, "enable_gqa": keys == 2}
+    assert (kwargs["attn_mask"] is not None) == masked
+    backward = case._replace(
+        call=f"aten.{raw}_backward.default", raw=f"{case.raw}_backward", attrs={"grad": True},
+        args=[query, *case.args], ins=(specs[0], *specs),
+    )  # fmt: skip
+    (call,) = calls_of(backward, CPU, 1)
+    (args, kwargs) = given.pop()  # the forward pass, which is not timed
+    gradients = call()
+    assert not given
+    assert [each.shape for each in gradients] == [each.shape for each in (*args, *[kwargs["attn_mask"]] * masked)]
 
 
 def test_a_calibration_that_was_broken_off_goes_on_and_keeps_what_it_has(tmp_path: Path) -> None:

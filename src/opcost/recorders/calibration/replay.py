@@ -1,6 +1,7 @@
 """A case made ready to run on a device: its tensors, some from memory and some from the cache, and the call."""
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -96,10 +97,14 @@ def _function(case: Case, device: torch.device) -> tuple[Callable[..., Any], Any
         choose = torch.ops.aten._batch_norm_impl_index.default  # noqa: SLF001 - an operator, and not private
         return choose, lambda args, kwargs: ((*args, torch.backends.cudnn.enabled), kwargs)
     if case.raw == "aten::native_batch_norm_backward":
-        return _backward_of_batch_norm, _forward_of_batch_norm
-    if case.kind == "attention" and device.type == "cpu":  # whose kernels have other names
-        causal = {"is_causal": bool(case.attrs.get("causal"))}
-        return F.scaled_dot_product_attention, lambda args, _: ((*args[:3], _mask(args)), causal)
+        return _backward, _forward_of_batch_norm
+    if case.kind == "attention":  # runs by the kernel that the device chooses, and a count names the one it saw
+        gradient = bool(case.attrs.get("grad"))
+        masked = len(case.ins) > (4 if gradient else 3)
+        given = partial(_given_to_attention, masked=masked, causal=bool(case.attrs.get("causal")))
+        if gradient:
+            return _backward, lambda args, kwargs: _forward_of_attention(*given(args[1:], kwargs), gradient=args[0])
+        return F.scaled_dot_product_attention, given
     found: Any = torch.ops
     for part in case.call.split("."):
         found = getattr(found, part)
@@ -119,9 +124,25 @@ def _forward_of_batch_norm(args: Any, _: Any) -> Any:
     return (out, [*given, *([] if bias is None else [bias])], gradient), {}
 
 
-def _backward_of_batch_norm(out: torch.Tensor, sources: Any, gradient: torch.Tensor) -> Any:
+def _given_to_attention(args: Any, kwargs: Any, *, masked: bool, causal: bool) -> Any:
+    """Query, key, value and mask; the other arguments are those of one kernel."""
+    query, key, value, *others = args
+    mask = kwargs.get("attn_mask", others[0] if others else None) if masked else None
+    shared = query.dim() == 4 and query.shape[1] != key.shape[1]
+    return (query, key, value), {"attn_mask": mask, "is_causal": causal, "enable_gqa": shared}
+
+
+def _forward_of_attention(args: Any, kwargs: Any, *, gradient: torch.Tensor) -> Any:
+    """The forward pass; a mask with numbers for each head is learned, and gets a gradient too."""
+    sources = [each.detach().requires_grad_() for each in args]
+    mask = kwargs["attn_mask"]
+    if mask is not None and mask.is_floating_point() and mask.dim() == args[0].dim() and mask.shape[-3] > 1:
+        kwargs["attn_mask"] = mask.detach().requires_grad_()
+    with torch.enable_grad():
+        out = F.scaled_dot_product_attention(*sources, **kwargs)
+    learned = [mask for mask in [kwargs["attn_mask"]] if mask is not None and mask.requires_grad]
+    return (out, [*sources, *learned], gradient), {}
+
+
+def _backward(out: torch.Tensor, sources: Any, gradient: torch.Tensor) -> Any:
     return torch.autograd.grad(out, sources, gradient, retain_graph=True)
-
-
-def _mask(args: Any) -> Any:
-    return next((each for each in args[3:] if isinstance(each, torch.Tensor)), None)

@@ -67,7 +67,7 @@ def test_a_prediction_unpacks_only_the_families_of_its_operators(monkeypatch: py
     unpacked_families.clear()
     speeds = Speeds(laws)
     for size in (512, 1024):
-        speeds.time(Work("mm", "bfloat16", 2 * size**3, 6 * size**2, (0.0, 9.0, 9.0, 6.3, 4.5, 1.5, 0.75)))
+        speeds.time(Work("mm", "bfloat16", 2 * size**3, 6 * size**2, (0.0, 9.0, 9.0, 6.3, 4.5, 1.5, 0.75, 4.0)))
     assert unpacked_families == [laws.laws["mm", "bfloat16"].near._packed]
 
 

@@ -49,7 +49,7 @@ _AS_FAST_AS = {"float16": "bfloat16"}  # types that are as large as another and 
 def _base_ns(law: Law, work: Work, device: Device, peak: float) -> tuple[float, str]:
     """The time by the law alone, and what bounds it."""
     compute = work.flops / (law.compute * peak) * 1e9 if work.flops else 0.0
-    memory = work.nbytes / (law.memory * device.bandwidth) * 1e9
+    memory = work.nbytes * work.idle / (law.memory * device.bandwidth) * 1e9
     longer = max(compute, memory)
     bound = "launch" if longer < law.start_ns else "compute" if compute > memory else "memory"
     return law.start_ns + longer, bound
@@ -153,7 +153,7 @@ class Speeds:
             return sorted(values)[int(share * (len(values) - 1))]
 
         compute = high([w.flops / max(1.0, ns - start / 2) * 1e9 / peak for w, ns in rows], 0.95)
-        memory = high([w.nbytes / max(1.0, ns - start / 2) * 1e9 / home.bandwidth for w, ns in rows], 0.9)
+        memory = high([w.idle * w.nbytes / max(1.0, ns - start / 2) * 1e9 / home.bandwidth for w, ns in rows], 0.9)
         bare = Law(start, compute or 1.0, memory or 1.0, 0.0, Neighbours())
         near = tuple(Near(work.place, ns / _base_ns(bare, work, home, peak)[0]) for work, ns in rows)
         # Of those that are equally far the quickest counts.

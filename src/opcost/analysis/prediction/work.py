@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import log2, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from opcost.core.graph import FLOPS_PER_MAC, Attrs, Cost, TensorSpec
 
@@ -18,6 +18,7 @@ LAYOUTS = ("turned", "strided", "channels-last")
 
 MERGED = ("merged", "merged sum")
 """Families of kernels that a compiler writes."""
+PROCESSORS = 132  # of an H200; other large GPUs have about as many
 LARGE = 4  # a tensor is as large as the loop over it if it has at least a fourth of its elements
 
 
@@ -29,7 +30,10 @@ class Work(NamedTuple):
     flops: int  # of its products; what else it calculates hides behind the memory
     nbytes: int
     place: tuple[float, ...]
-    bias: Work | None = None  # what adds the bias of a convolution, where that is a kernel of its own
+    bias: Work | None = (
+        None  # what adds the bias of a convolution, or sums its gradient, where that is a kernel of its own
+    )
+    idle: float = 1.0  # how many times longer its memory takes, as a part of the device has nothing to do
 
 
 def work_of(
@@ -37,7 +41,8 @@ def work_of(
 ) -> Work:
     """What an operator is to a device."""
     if attrs.get("fn") == "compiled" and cost is not None:
-        return kernel_of(cost.bytes_read + cost.bytes_written, **{name: attrs[name] for name in _OF_A_LOOP})  # type: ignore[arg-type]
+        loop: Any = {name: attrs[name] for name in _OF_A_LOOP}
+        return kernel_of(cost.bytes_read + cost.bytes_written, **loop)
     ins, outs = (tuple(spec for spec in specs if spec.known) for specs in (ins, outs))
     dtype = next((spec.dtype for spec in (*ins, *outs) if "float" in spec.dtype), "float32")
     flops = FLOPS_PER_MAC * cost.macs if cost is not None else 0
@@ -49,16 +54,34 @@ def work_of(
         family, place = _product(raw, attrs, outs[0].dims)
     elif kind == "conv" and len(ins) > 1 and outs:
         family, place = _convolution(attrs, ins, outs)
-        if len(ins) > 2 and not attrs.get("grads") and "depthwise" not in family:
-            bias = work_of("elementwise", "aten::add_", {"fn": "add"}, (outs[0], ins[2]), (outs[0],), None)
-            return Work(family, dtype, flops, moved, place, bias)
+        return Work(family, dtype, flops, moved, place, _of_a_bias(family, attrs, ins, outs))
     elif kind == "attention" and len(ins) > 2:
         family, place = _attention(attrs, ins[1 if gradient else 0].dims, ins[2 if gradient else 1].dims, len(ins))
         flops = 0 if "decode" in family else flops
     else:
         family = _family(kind, raw, attrs, ins, outs)
-        return Work(family, dtype, 0, moved, _by_memory(family.split(), raw, attrs, ins, outs, moved))
+        place = _by_memory(family.split(), raw, attrs, ins, outs, moved)
+        return Work(family, dtype, 0, moved, place, idle=_idle(family, ins))
     return Work(family, dtype, flops, moved, place)
+
+
+def _of_a_bias(family: str, attrs: Attrs, ins: tuple[TensorSpec, ...], outs: tuple[TensorSpec, ...]) -> Work | None:
+    """What adds the bias of a convolution, or sums its gradient."""
+    wanted = attrs.get("grads")
+    if isinstance(wanted, tuple) and wanted:
+        gradient = ins[0]
+        sums = TensorSpec((1, *gradient.dims[1:2], *(1 for _ in gradient.dims[2:])), gradient.dtype)
+        return work_of("reduce", "aten::sum", {"fn": "sum"}, (gradient,), (sums,), None) if "bias" in wanted else None
+    if len(ins) > 2 and "depthwise" not in family:
+        return work_of("elementwise", "aten::add_", {"fn": "add"}, (outs[0], ins[2]), (outs[0],), None)
+    return None
+
+
+def _idle(family: str, ins: tuple[TensorSpec, ...]) -> float:
+    """How many times longer memory takes where a block of threads goes through each channel, and channels are few."""
+    words = family.split()
+    by_channel = words[:2] == ["norm", "batch"] and not {"training", "gradient"}.isdisjoint(words)
+    return max(1.0, PROCESSORS / max(1, ins[0].dims[1])) if by_channel and len(ins[0].dims) > 1 else 1.0
 
 
 _OF_A_LOOP = ("extent", "large", "small", "costly")
@@ -99,9 +122,9 @@ def alignment(size: int) -> float:
     return min((size & -size).bit_length() - 1, 3) / 2 if size else 0.0
 
 
-_PRODUCT = (1.0, 1.0, 1.0, 0.7, 3.0, 1.0, 0.5)
-_BATCHED = (0.35, 0.5, 1.5, 0.7, 1.0, 3.0, 0.1)
-_CONVOLUTION = (0.5, 0.35, 0.35, 1.4, 1.0, 0.25, 1.0, 0.5, 1.0, 1.0)
+_PRODUCT = (1.0, 1.0, 1.0, 0.7, 3.0, 1.0, 0.5, 4.0)
+_BATCHED = (0.35, 0.5, 1.5, 0.7, 1.0, 3.0, 0.1, 4.0)
+_CONVOLUTION = (0.5, 0.5, 0.35, 1.4, 1.5, 0.15, 1.0, 0.75, 1.0, 1.0, 1.0, 0.7, 1.0, 0.25)
 _ATTENTION = (0.7, 0.5, 1.0, 1.2)
 """What one step along each number of a place weighs: operators of a calibration are predicted best by the others of it."""
 
@@ -118,7 +141,8 @@ def _product(raw: str, attrs: Attrs, shape: tuple[int, ...]) -> tuple[str, tuple
     batch = prod(shape[:-2])
     # A product with a bias takes another way through the library, and in float32 twice the time at small sizes.
     family = "bmm" if "bmm" in raw else "addmm" if attrs.get("bias") else "mm"
-    place = (*map(_log, (batch, m, n, depth)), *map(alignment, (n, depth, m)))
+    whole = n % 8 == depth % 8 == 0  # rows of whole vectors: otherwise another kernel reads them element by element
+    place = (*map(_log, (batch, m, n, depth)), *map(alignment, (n, depth, m)), float(whole))
     return family, scaled(place, _BATCHED if family == "bmm" else _PRODUCT)
 
 
@@ -143,17 +167,23 @@ def _convolution(
     words = ("conv", "depthwise" if depthwise else "grouped" if groups > 1 else "dense", to, layout)
     family = " ".join(filter(None, words))
     stride = -(-image[-1] // max(1, result[-1]))
+    window = weight[2:] or weight[-1:]
+    pointwise = float(prod(window) == 1)  # a product, to which the alignment of its rows of pixels matters
     place = (
         _log(prod(result) / max(1, result[1])),  # places of the result
         _log(image[1]),
         _log(result[1]),
-        _log(weight[-1]),
+        _log(window[-1]),
         _log(stride),
         _log(result[0]),
         0.0 if depthwise else _log(groups),
         float(image[1] % 8 == 0),
         float(result[1] % 8 == 0),
         float(depthwise and len(ins) > 2 and not gradients),  # within the kernel, or added by one of its own
+        _log(window[-1] / window[0]),
+        pointwise,
+        pointwise * alignment(prod(result[2:])),
+        pointwise * alignment(prod(image[2:])),
     )
     return family, scaled(place, _CONVOLUTION)
 
@@ -178,6 +208,8 @@ def _family(kind: str, raw: str, attrs: Attrs, ins: tuple[TensorSpec, ...], outs
         return kind
     if kind in _BY_FUNCTION:
         words.append(str(attrs.get("fn", "")))
+    if raw.endswith("_safe_softmax"):  # looks through each row once more
+        words.append("safe")
     if kind == "reduce" and len(ins) == 1 and outs and _inner(ins[0].dims, outs[0].dims) > 1:
         words.append("columns")  # down, where a gradient to a bias is summed, and not along the rows
     if kind in _BY_NAME:
@@ -231,7 +263,10 @@ def _by_memory(
     if words[:2] == ["norm", "batch"] and len(shape) > 1:
         return _log(shape[0]), _log(shape[1]), _log(size / max(1, shape[0] * shape[1]))
     if kind == "copy":  # the axes show what is brought into which order
-        return _log(moved), 0.3 * _log(width), 0.5 * _log(fewer), 0.4 * _log(shape[0] if shape else 1), 1.5 * len(shape)
+        first = shape[0] if shape else 1
+        added = raw.endswith("pad_nd") and fewer != 1
+        sizes = _log(moved), 0.3 * _log(width), 0.5 * _log(fewer), 0.4 * _log(first)
+        return *sizes, 1.5 * len(shape), 3.0 * added, 0.5 * _log(len(ins))
     if kind == "pool":
         window = attrs.get("window")
         return _log(moved), 0.3 * _log(width), 0.5 * _log(fewer), _log(window if isinstance(window, int) else 1)

@@ -11,10 +11,14 @@ import json
 import re
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from fit_laws import CALIBRATIONS, calibrated
 from opcost.analysis.prediction.speeds import Speeds, fit_laws
+from opcost.devices.calibration import Measured
+from opcost.recorders.calibration.plan import Case, plan
+from opcost.recorders.calibration.run import DTYPES, GPU, fitting
 from opcost.rules import default_rules
 
 GROUPS = {
@@ -57,15 +61,23 @@ def group(row: dict[str, Any]) -> str:
     return found
 
 
-def speeds(row: dict[str, Any]) -> Speeds:
-    """The speeds of an H200 without the family of a model."""
-    return _without(group(row))
+def speeds(row: dict[str, Any], first: int | None = None) -> Speeds:
+    """The speeds of an H200 without the family of a model, from the first cases of a calibration's plan or from all."""
+    return _without(group(row), first)
 
 
 @lru_cache(maxsize=1)
-def _without(families: str) -> Speeds:
+def _without(families: str, first: int | None) -> Speeds:
     file = json.loads(gzip.decompress((CALIBRATIONS / "h200_families.json.gz").read_bytes()))
     own = {number for number, name in enumerate(file["families"]) if re.search(families, name)}
     whole = calibrated("h200")
     kept = [row for row, drawn in zip(whole.rows, file["of"], strict=True) if not drawn or not own.issuperset(drawn)]
+    if first is not None:
+        early = {_what(case) for case in islice(fitting(plan(), DTYPES["cuda"], GPU), first)}
+        kept = [row for row in kept if _what(row) in early]
     return Speeds(fit_laws(replace(whole, rows=tuple(kept)), default_rules()))
+
+
+def _what(case: Case | Measured) -> tuple[Any, ...]:
+    """An operator on its sizes."""
+    return case.raw, tuple(sorted(case.attrs.items())), case.ins

@@ -1,7 +1,8 @@
 """Predictions against measurements: time, memory, operators and the largest batch, of an H200, and time of the processor at hand.
 
     python benchmarks/predict.py left_out [WORD]    times of whole models (h200_models.json), each by laws fitted without
-                                                    its family of models; WORD: only names that contain it
+                                                    its family of models; WORD: only names that contain it;
+                                                    --first 2500: by what a calibration of three minutes times
     python benchmarks/predict.py blind [WORD]       models that a random seed chose (h200_blind.json), measured after the fit
     python benchmarks/predict.py gains [WORD]       what a change saves, in pairs of the same models
     python benchmarks/predict.py eager [WORD]       eager runs, with the calibration of their host (h200_host.json)
@@ -94,7 +95,7 @@ def whole_models(options: argparse.Namespace, name: str, kind: str) -> None:
     given = Speeds(fit_laws(DOCUMENT.load(options.calibration), default_rules())) if options.calibration else None
     host = json.loads(FILES[kind].read_text()).get("host")  # its calibration, where the models ran with it
     for row in sorted(measured(kind, options), key=left_out.group) if name == "left_out" else measured(kind, options):
-        speeds = left_out.speeds(row) if name == "left_out" else given or Speeds(shipped("h200"))
+        speeds = left_out.speeds(row, options.first) if name == "left_out" else given or Speeds(shipped("h200"))
         passes = [(counted(row, training=False), "eager run", "kernels of an eager run", "")]
         if "train_kernel_ms" in row:
             passes.append((counted(row, training=True), "eager training step", "kernels of a training step", "train_"))
@@ -431,6 +432,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("case", choices=CASES)
     parser.add_argument("word", nargs="?", default="", help="only names that contain this")
+    parser.add_argument("--first", type=int, help="left_out: by the first cases of a calibration's plan alone")
     parser.add_argument("--calibration", type=Path, help="processor, blind: a file of opcost calibrate")
     options = parser.parse_args()
     if options.case == "processor" and options.calibration is None:

@@ -23,6 +23,7 @@ from opcost.core.progress import sharing
 from opcost.core.rendering import brief
 from opcost.core.report import Report
 from opcost.core.scan import Scan
+from opcost.core.several import several_counts
 from opcost.errors import InputError, MissingFramework, OpcostError, UnknownName, UnknownSource
 from opcost.frontends.inputs import check_not_a_shape, parse_dtype, parse_precision, spelled_out
 from opcost.frontends.options import CountOptions, check_understood
@@ -160,17 +161,19 @@ def made_once(
 ) -> Iterator[tuple[Any, Mode | None]]:
     """A model for several counts, and the mode that it is then counted in, if it has none of its own.
 
-    One that code makes is made without weights; a file is read anew by every count.
+    One that code makes is made without weights; a file is read anew by every count. Operators that several counts have in common
+    are worked out once.
     """
     named = resolve_source(source, settings)
     if isinstance(named, SavedReport):
         hint = "name the model"
         raise InputError(f"{named.label} is a saved report, and only a model can be counted at other sizes", hint=hint)
-    if not isinstance(named, PythonModel):
-        yield source if named is None else named, None
-        return
-    with named.guard():
-        yield named.build(), usual_mode(training=training)
+    with several_counts():
+        if not isinstance(named, PythonModel):
+            yield source if named is None else named, None
+            return
+        with named.guard():
+            yield named.build(), usual_mode(training=training)
 
 
 def resolve_source(source: Any, settings: Mapping[str, object] | None = None) -> Source | None:

@@ -17,6 +17,8 @@ from torch import nn
 import opcost
 from opcost.core.devices import DEVICES, UNUSABLE_BYTES
 from opcost.errors import BudgetExceeded, ForwardError, InputError, UnknownName
+from opcost.frontends.torch.recording import recorder
+from opcost.frontends.torch.tree import tensors_in
 
 INS, OUTS = 100, 40
 WEIGHTS = 4 * (INS * OUTS + OUTS)
@@ -130,6 +132,28 @@ def test_without_advice_nothing_else_is_counted(linear: nn.Linear, monkeypatch: 
     monkeypatch.setattr("opcost.sizing.count", count)
     opcost.fit(linear, shapes=(3, INS), memory="1MiB", advise=False)
     assert len(counted) == 4
+
+
+def test_operators_are_worked_out_once_for_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def work_out(call: Any) -> Any:
+        others = [each for each in (*call.args, *call.kwargs.values()) if not tensors_in(each)]
+        if call.func.namespace == "aten":  # marks of a profiler have no arguments that could be compared
+            seen.append(f"{call.func} {others} {[(state.sig.spec, state.sig.stride) for state in call.states]}")
+        return usual(call)
+
+    usual = recorder.work_out
+    monkeypatch.setattr(recorder, "work_out", work_out)
+    model = nn.Sequential(nn.Linear(INS, OUTS), nn.Tanh())
+    opcost.fit(model, shapes=(3, INS), memory="1MiB", optimizer="adam")
+    assert len(seen) == len(set(seen)) > 0
+    numbers = []
+    for _ in range(2):  # and anew after the fit, for rules and kernels may be registered in between
+        seen.clear()
+        opcost.count(model, shapes=(3, INS), optimizer="adam")
+        numbers.append(len(seen))
+    assert numbers[0] == numbers[1] > 0
 
 
 # -- what does not fit, and what does not grow -----------------------------------------------------------------------------

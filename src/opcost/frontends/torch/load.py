@@ -12,6 +12,7 @@ from torch import nn
 from opcost.core.graph import ASSUMED, Graph, Note
 from opcost.core.interrupts import defer_signals
 from opcost.core.progress import sharing, working
+from opcost.core.several import kept
 from opcost.core.shapes import text
 from opcost.core.units import format_bytes
 from opcost.errors import DataDependent, ForwardError, InputError, OpcostError, shortened
@@ -20,7 +21,7 @@ from opcost.frontends.torch import private
 from opcost.frontends.torch.default_inputs.engine import Inputs, features_in, signature, takes_any
 from opcost.frontends.torch.ledger.parameters import has_data
 from opcost.frontends.torch.ledger.recorder_state import ASSUMPTIONS, NOT_KNOWN, READ_UNKNOWN
-from opcost.frontends.torch.ledger.tensors import Recorded
+from opcost.frontends.torch.ledger.tensors import KnownOperators, Recorded
 from opcost.frontends.torch.models import is_exported
 from opcost.frontends.torch.models.inputs import (
     as_dtype,
@@ -217,13 +218,16 @@ class _Count:
             if otherwise:
                 around.enter_context(autocast_as(like))
             doing = f"running {type_name(model)} on real values"
+            place = device, torch.get_default_device(), torch.get_default_dtype(), on_gpu
+            operators = kept((KnownOperators, place), KnownOperators)
+            operators.limit()
 
             def recorded(
                 before: DatalessRecorder | None = None, *, together: bool = False
             ) -> tuple[Graph, DatalessRecorder, bool]:
                 """The graph of a run, what recorded it, and whether to do so again; with gradients where forward takes some."""
                 for attempt in (wanted, dataclasses.replace(wanted, gradients=True)):
-                    recorder = RealRecorder(device) if real else DatalessRecorder(device)
+                    recorder = RealRecorder(device) if real else DatalessRecorder(device, operators)
                     if before is None:
                         recorder.can_run_real = lambda: not real and not obstacle(self.given, options)
                     else:

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from functools import cache
 from threading import RLock, current_thread, get_ident, local
 from typing import Any
 from weakref import ref
@@ -23,6 +22,7 @@ from opcost.frontends.torch.ledger.parameters import (
 )
 from opcost.frontends.torch.ledger.tensors import (
     SMALL,
+    KnownOperators,
     OperatorEntry,
     Recorded,
     Signature,
@@ -95,8 +95,9 @@ class RecorderState(private.DispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, known: KnownOperators | None = None) -> None:
         super().__init__()
+        self.known = KnownOperators() if known is None else known
         self.device = device  # Where tensors without data claim to be if the model's own are nowhere
         default = torch.get_default_device()
         self.default_device = device if default.type == "meta" else default
@@ -116,7 +117,7 @@ class RecorderState(private.DispatchMode):
         self.leaves: dict[int, tuple[str, Role, bool]] = {}
         """Name, role and trainability of the values that are not activations."""
         self.notes: dict[Note, None] = {}
-        self.signature = cache(Signature)  # One object for each combination of arguments
+        self.signature = self.known.signature
         self.leaf_of: dict[int, TensorRecord] = {}  # The tensors of the user's that were seen so far
         self._memory = SharedMemory()
         self._unknown_storages: set[int] = set()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import Any, NamedTuple
 from weakref import ref
@@ -257,3 +257,27 @@ class OperatorEntry(NamedTuple):
     outs: tuple[OutputSignature, ...]
     pack: Callable[[list[Any]], Any] | None  # Puts outputs into the operator's own structure; None for one plain tensor
     written: tuple[int, ...] = ()  # Tensor arguments that the operator writes to
+
+
+MOST_KNOWN = 50_000  # Entries that are kept for other counts, of which many sizes need their own
+
+
+class KnownOperators:
+    """What was worked out of operators, by the signatures of their tensors and their other arguments."""
+
+    def __init__(self) -> None:
+        self.signature = cache(Signature)  # One object for each combination of arguments
+        self.entries: dict[tuple[Any, ...], OperatorEntry] = {}
+        self._functions: dict[int, Any] = {}  # By their ids, which are part of the keys and so remain theirs
+
+    def add(self, key: tuple[Any, ...], func: Any, entry: OperatorEntry) -> None:
+        """Keep the entry of an operator."""
+        self.entries[key] = entry
+        self._functions[id(func)] = func
+
+    def limit(self) -> None:
+        """Before another count, forget what would grow without end."""
+        if len(self.entries) > MOST_KNOWN:
+            self.entries.clear()
+            self._functions.clear()
+            self.signature.cache_clear()

@@ -20,7 +20,7 @@ from opcost.errors import InputError
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import ForeignTensor, has_data, is_foreign
 from opcost.frontends.torch.ledger.recorder_state import RecorderState
-from opcost.frontends.torch.ledger.tensors import OperatorEntry, Recorded, Signature, State, TensorRecord
+from opcost.frontends.torch.ledger.tensors import KnownOperators, Recorded, Signature, State, TensorRecord
 from opcost.frontends.torch.operators import contents, layers
 from opcost.frontends.torch.operators.calls import DispatchedCall, Trial, describe, is_composite, work_out
 from opcost.frontends.torch.recording.repeated_calls import RepeatedCalls
@@ -38,9 +38,9 @@ class DatalessRecorder(RecorderState):
 
     without_data = True
 
-    def __init__(self, device: torch.device) -> None:
-        super().__init__(device)
-        self._memo: dict[tuple[Any, ...], OperatorEntry] = {}
+    def __init__(self, device: torch.device, known: KnownOperators | None = None) -> None:
+        """`known` is what other counts of the same model, with the same devices, worked out."""
+        super().__init__(device, known)
         self.replay: RepeatedCalls | None = None  # Of a run that is long
         self.replays_after = REPLAYS_AFTER  # Operators from which on a run is long (see `repeated_calls`)
         self.ended = False  # Forward has: what threads that it started do is the user's own
@@ -85,14 +85,14 @@ class DatalessRecorder(RecorderState):
         known = known and contents.computable(func, args, states)
         if known and contents.depends_on_content(func):
             return contents.run(DispatchedCall(self, func, args, kwargs, states))
-        entry = None if key is None else self._memo.get(key)
+        entry = None if key is None else self.known.entries.get(key)
         if entry is None:
             if is_composite(func):  # inside control flow operators arrive before autograd has taken them apart
                 with self:
                     return func.decompose(*args, **kwargs)
             entry = work_out(DispatchedCall(self, func, args, kwargs, states))
             if key is not None:
-                self._memo[key] = entry
+                self.known.add(key, func, entry)
         if known and contents.is_small(entry):
             with suppress(NotImplementedError):  # a library may have no kernel for the CPU
                 return contents.run(DispatchedCall(self, func, args, kwargs, states), entry)

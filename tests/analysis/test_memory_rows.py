@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from opcost.analysis import memory as analysis
-from opcost.analysis.memory import DeviceMemory, Workspace, memory, storage_bytes
+from opcost.analysis.memory import DeviceMemory, memory, storage_bytes
 from opcost.core.devices import LIBRARY_BYTES, PROCESS_BYTES
 from opcost.core.graph import NO_ATTRS, Graph, Lifetimes, Memory, Module, Op, TensorSpec, Value
 from opcost.core.report import Row
@@ -136,24 +136,10 @@ def test_without_operators_memory_is_only_the_base() -> None:
     assert (found.peak_bytes, found.at, list(found.curve), found.layers) == (4 * 8, 0, [], {})
 
 
-def on_device(graph: Graph, workspaces: dict[int, int], others: dict[int, Workspace] | None = None) -> Memory:
+def on_device(graph: Graph, workspaces: dict[int, int]) -> Memory:
     rows = [Row(op, (), (), None, "") for op in graph.ops]
-
-    def workspace(row: Row) -> Workspace:
-        return (others or {}).get(row.op.id) or Workspace.exactly(workspaces.get(row.op.id, 1))
-
-    return memory(graph, storage_bytes(graph), DeviceMemory("gpu", workspace), rows)
-
-
-def test_a_peak_is_between_those_of_the_least_and_the_most_workspaces() -> None:
-    mib = 4 * MIB  # of four bytes each
-    spread = {1: Workspace(0, 30 * mib, 60 * mib), 2: Workspace(10 * mib, 10 * mib, 90 * mib)}
-    found = on_device(run(factor=MIB), {0: 0, 3: 0, 4: 0}, spread)
-    # Without workspaces there are 15, 26, 39, 45 and 57: in the end 57; with the usual ones 15, 56, 49, 45, 57
-    assert found.peak_bytes == 57 * mib
-    assert found.peak_between == (57 * mib, (39 + 90) * mib)
-    none = dict.fromkeys(range(5), 0)
-    assert on_device(run(factor=MIB), none).peak_between == (57 * mib, 57 * mib)
+    taken = DeviceMemory("gpu", lambda row: workspaces.get(row.op.id, 1))
+    return memory(graph, storage_bytes(graph), taken, rows)
 
 
 def test_a_device_hands_out_blocks_and_operators_take_workspaces() -> None:

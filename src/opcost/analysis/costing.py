@@ -30,11 +30,8 @@ from opcost.core.report import (
     stats_of,
 )
 from opcost.core.steps import Expanded, Pattern, PatternedOps, PatternedValues, Steps
-from opcost.core.units import format_bytes
 from opcost.errors import RuleError, shortened
 from opcost.rules.registry import DEFAULT, Convention, OpView, Rules
-
-WIDE = 1.05  # the most memory over the least from which a note says so
 
 
 @garbage_collector_paused()
@@ -89,21 +86,10 @@ def _accounted(account: Callable[[], Memory], on: DeviceMemory | None) -> tuple[
             raise
         text = f"memory is not reported, because its account failed with {type(exc).__name__}: {shortened(str(exc))}"
         return None, (Note(NO_MEMORY, text),)
-    if on is None:
+    if on is None or found.device:
         return found, ()
-    if found.peak_between is not None:
-        return found, _spread_note(found, *found.peak_between)
     text = "so long a run is not followed tensor by tensor: memory is that of tensors alone, and not as the device holds it"
     return found, (Note("memory", text),)
-
-
-def _spread_note(found: Memory, least: int, most: int) -> tuple[Note, ...]:
-    """A note where the peak depends on which kernels a run takes."""
-    if most - found.base_bytes <= WIDE * (least - found.base_bytes):
-        return ()
-    sizes = f"{format_bytes(least)} to {format_bytes(most)}"
-    text = f"the peak is {sizes}, as cuDNN chooses kernels of convolutions by timing, and their workspaces differ"
-    return (Note("workspaces", text),)
 
 
 def _row_maker(

@@ -32,27 +32,12 @@ def storage_bytes(graph: Graph) -> dict[int, int]:
     return sizes
 
 
-class Workspace(NamedTuple):
-    """The bytes that an operator takes for itself while it runs, which may differ from run to run."""
-
-    least: int
-    usual: int
-    most: int
-
-    @classmethod
-    def exactly(cls, size: int) -> Workspace:
-        """One that is always as large."""
-        return cls(size, size, size)
-
-
-NOTHING = Workspace.exactly(0)
-
-
 class DeviceMemory(NamedTuple):
     """How a device holds memory."""
 
     name: str
-    workspace: Callable[[Row], Workspace]
+    workspace: Callable[[Row], int]
+    """The bytes that an operator takes for itself while it runs."""
 
 
 def memory(graph: Graph, sizes: Mapping[int, int], on: DeviceMemory | None = None, rows: Sequence[Row] = ()) -> Memory:
@@ -74,29 +59,20 @@ def memory(graph: Graph, sizes: Mapping[int, int], on: DeviceMemory | None = Non
         for storage, step in enumerate(born)
         if (step != NEVER or storage in graph.released) and sizes[storage]
     )
-    workspaces = [on.workspace(row) if row.op.repeat else NOTHING for row in rows]
     lives = Lives(
         lasting=[LIBRARY_BYTES, *(sizes[storage] for storage in lasting)],
         inputs=[sizes[storage] for storage in inputs],
         births=[step for step, _ in made],
         deaths=[max(gone[storage], step + 1) for step, storage in made],
         sizes=[sizes[storage] for _, storage in made],
-        workspaces=[each.usual for each in workspaces],
+        workspaces=[on.workspace(row) if row.op.repeat else 0 for row in rows],
     )
     storages = [*lasting, *inputs, *(storage for _, storage in made)]
     handed = allocated_blocks(lives)
     blocks = dict.fromkeys(sizes, 0)
     blocks.update(zip(storages, (*handed.lasting[1:], *handed.inputs, *handed.sizes), strict=True))
     found = follow(graph, blocks, permanent, born, gone, handed.workspaces)
-    others = [size - taken for size, taken in zip(found.curve, handed.workspaces, strict=True)]
-    least, most = (
-        max((size + each[which] for size, each in zip(others, workspaces, strict=True)), default=found.base_bytes)
-        for which in (0, 2)
-    )
-    return replace(
-        found, device=on.name, reserved_bytes=handed.reserved, fixed_bytes=PROCESS_BYTES, lives=lives,
-        peak_between=(least, max(most, found.peak_bytes)),
-    )  # fmt: skip
+    return replace(found, device=on.name, reserved_bytes=handed.reserved, fixed_bytes=PROCESS_BYTES, lives=lives)
 
 
 def births(graph: Graph, permanent: Collection[int]) -> array[int]:

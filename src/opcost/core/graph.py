@@ -160,8 +160,6 @@ class Memory:
     """The curve by category, of tensors that are created and freed; only right after a short run, not saved."""
     lives: Lives | None = field(default=None, repr=False, compare=False)
     """Of a device, and not saved: the requests to its allocator."""
-    peak_between: tuple[int, int] | None = field(default=None, compare=False)
-    """Of a device, and not saved: the peak if all workspaces are the least that similar operators took, and the most."""
 
     def __repr__(self) -> str:
         on = f"as on {self.device}" if self.device else ""

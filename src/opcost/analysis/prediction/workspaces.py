@@ -2,9 +2,7 @@
 
 Kernels for tensor cores read the channels of a pixel side by side, in whole vectors. A convolution whose tensors are laid out
 otherwise is either run by another kernel, or cuDNN first brings its image, weights and result into that order, in memory as large
-as all of them with their channels padded. Which of the two is faster depends on sizes, so it is taken from neighbours. With
-`cudnn.benchmark` it is found by timing: where both take about as long, one run does the one and the next the other. So there is
-a usual workspace, the median of the neighbours', and the least and most of them.
+as all of them with their channels padded. Which of the two it does depends on sizes: it is what most neighbours do.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from math import log2, prod
 from statistics import median_low
 
-from opcost.analysis.memory import NOTHING, Workspace
 from opcost.analysis.prediction.work import Work, alignment, convolved, families, scaled, work_of
 from opcost.core.graph import Attrs, TensorSpec, nbytes
 from opcost.core.report import Row
@@ -46,14 +43,14 @@ class Workspaces:
     def __init__(self, near: Mapping[tuple[str, str], Neighbours]) -> None:
         self._near = near
         self._kinds = {family.split()[0] for family, _ in near}  # families of all but products begin with it
-        self._known: dict[Work, Workspace] = {}
+        self._known: dict[Work, int] = {}
 
-    def of(self, row: Row) -> Workspace:
+    def of(self, row: Row) -> int:
         """What an operator takes while it runs."""
         if row.op.raw == SAFE_SOFTMAX:
-            return Workspace.exactly(sum(spec.numel for spec in row.ins[:1] if spec.known))
+            return sum(spec.numel for spec in row.ins[:1] if spec.known)
         if row.op.kind not in self._kinds:
-            return NOTHING
+            return 0
         work = work_of(row.op.kind, row.op.raw, row.op.attrs, row.ins, row.outs, row.cost)
         if row.op.kind == "conv":
             work = converted(work.dtype, row.op.attrs, row.ins, row.outs) or work
@@ -62,17 +59,14 @@ class Workspaces:
             found = self._known[work] = self._of(work)
         return found
 
-    def _of(self, work: Work) -> Workspace:
+    def _of(self, work: Work) -> int:
         types = (work.dtype, "bfloat16") if work.dtype == "float16" else (work.dtype,)  # as large, on the same units
         known = (self._near.get((family, dtype)) for family in families(work) for dtype in types)
         near = next(filter(None, known), None)
-        if near is None:
-            return NOTHING
-        closest = near.closest(work.place, NEIGHBOURS)
-        found = sorted(round(share * work.nbytes) for _, share in closest)
-        if closest[0][0] > FAR:
-            return Workspace(0, 0, found[-1])
-        return Workspace(found[0], median_low(found), found[-1])
+        closest = near.closest(work.place, NEIGHBOURS) if near is not None else []
+        if not closest or closest[0][0] > FAR:
+            return 0
+        return round(median_low(share for _, share in closest) * work.nbytes)
 
 
 def shares(rows: Sequence[tuple[Work, Measured]]) -> dict[tuple[str, str], Neighbours]:

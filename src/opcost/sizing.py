@@ -208,7 +208,8 @@ class _Counts:
         needed = max(memory.peak_bytes, memory.reserved_bytes or 0)
         if fits(memory, self.limit):  # its allocator may reserve more than it needs
             needed = min(needed, self.limit)
-        self.samples[size] = Sample(needed, memory.curve, memory.lives)
+        fixed = sum(memory.parts.get(part, 0) for part in ("weights", "gradients", "optimizer"))
+        self.samples[size] = Sample(needed, memory.curve, memory.lives, fixed)
         return self.samples[size]
 
     def fits(self, size: int) -> bool:
@@ -247,12 +248,6 @@ class _Counts:
             raise faults[0]
         self.sample(usual)
         return usual
-
-    def likely(self, size: int) -> int:
-        """About the largest size within the limit, if all but weights, gradients and an optimizer's state grows with it."""
-        memory = self.found[size]
-        fixed = sum(memory.parts.get(part, 0) for part in ("weights", "gradients", "optimizer"))
-        return max(size + 1, size * (self.limit - fixed) // max(1, memory.peak_bytes - fixed))
 
     def others(self) -> list[Change]:
         """Other options that take less memory."""
@@ -315,7 +310,7 @@ def _advice(before: _Counts, size: int) -> tuple[Advice, ...]:
 
     found = []
     for option, value, counts in before.under_others(size):
-        counts.sample(counts.likely(size))
+        counts.sample(counts.samples[size].reaches(size, before.limit))
         answer = largest(counts.sample, before.limit, counts.samples, size, estimated_largest, both=False)
         if answer is not None and answer.largest > size:
             found.append(Advice(option, value, answer.largest, counts.found[answer.largest].peak_bytes))

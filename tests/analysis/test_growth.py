@@ -112,6 +112,18 @@ def test_sizes_that_are_known_are_not_counted_again() -> None:
     assert counted == [100, 101]
 
 
+def test_where_runs_differ_the_next_size_follows_from_what_grows() -> None:
+    def count(size: int) -> Sample:
+        counted.append(size)
+        return Sample(1000 + 50 * size, [1000 + 50 * size, 900], fixed_bytes=1000)
+
+    # At 1 another operator ran, and the peak was higher. Of 1310 bytes 310 are there for 50 of each size.
+    counted: list[int] = []
+    one = Sample(1190, [1190, 0, 0], fixed_bytes=1000)
+    assert largest(count, 1310, {1: one, 2: Sample(1100, [1100, 900], fixed_bytes=1000)}) == (6, 7)
+    assert counted == [6, 7]
+
+
 @pytest.mark.parametrize("limit", [7, 13, 14])
 def test_the_lowest_may_be_the_answer(limit: int) -> None:
     found, counted = search(lambda n: [7 * n], limit)

@@ -15,10 +15,13 @@ from sampling import chosen
 from torch import nn
 
 import opcost
+from opcost.analysis.changes import changes
 from opcost.core.devices import DEVICES, UNUSABLE_BYTES
+from opcost.core.option import filled
 from opcost.errors import BudgetExceeded, ForwardError, InputError, UnknownName
 from opcost.frontends.torch.recording import recorder
 from opcost.frontends.torch.tree import tensors_in
+from opcost.options import Counting
 
 INS, OUTS = 100, 40
 WEIGHTS = 4 * (INS * OUTS + OUTS)
@@ -132,6 +135,15 @@ def test_without_advice_nothing_else_is_counted(linear: nn.Linear, monkeypatch: 
     monkeypatch.setattr("opcost.sizing.count", count)
     opcost.fit(linear, shapes=(3, INS), memory="1MiB", advise=False)
     assert len(counted) == 4
+
+
+@pytest.mark.parametrize(("batch", "tried"), [(1, True), (1 << 20, False)])
+def test_a_fused_optimizer_is_tried_where_its_update_takes_most(batch: int, tried: bool) -> None:
+    # The update has temporary tensors as large as the weight, of 16 MiB; of the larger batch input and gradients take 8 GiB each.
+    options: dict[str, Any] = {"optimizer": "adamw", "device": "h200"}
+    report = opcost.count(nn.Linear(2048, 2048, device="meta"), shapes=(batch, 2048), **options)
+    found = [each for each in changes(filled(Counting, options), report) if each.value == "adamw_fused"]
+    assert [each.saves_memory for each in found] == [tried]
 
 
 def test_operators_are_worked_out_once_for_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:

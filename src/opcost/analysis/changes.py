@@ -53,7 +53,9 @@ def changes(given: Any, report: Report, *, lower: str = "bfloat16") -> Iterator[
             if other != name:
                 yield Change("optimizer", other, saves_memory=True, alters_results=True)
         if name in FUSED:
-            yield Change("optimizer", f"{name}_fused", saves_memory=given.device is not None)
+            yield Change(
+                "optimizer", f"{name}_fused", saves_memory=given.device is not None and _peaks_in_update(report)
+            )
     if not training and given.quantize is None and _is_linear(report):
         names = ["int8", "int4"]
         if given.device is not None and "float8" in find_device(given.device).flops:
@@ -78,6 +80,12 @@ def _is_halved(report: Report) -> bool:
     """Whether no parameter has more than two bytes for an element."""
     specs = [each.spec for each in report.parameters if each.spec.known and not each.buffer]
     return bool(specs) and all(spec.nbytes <= 2 * spec.numel for spec in specs)
+
+
+def _peaks_in_update(report: Report) -> bool:
+    """Whether most memory is taken while the optimizer runs, whose temporary tensors a fused one does without."""
+    at = report.known_memory().at
+    return at < len(report.rows) and report.rows[at].op.phase == "update"
 
 
 def _is_linear(report: Report) -> bool:

@@ -51,6 +51,12 @@ class Sample(NamedTuple):
     curve: Sequence[int]
     """Bytes live during each operator; its highest is the peak, or less than that by what an allocator loses."""
     lives: Lives | None = None  # the requests to the allocator of a device
+    fixed_bytes: int = 0  # what is the same at every size: weights, gradients, an optimizer's state
+
+    def reaches(self, size: int, limit: int) -> int:
+        """About the largest size within the limit, if all but the fixed bytes grows with it, as from none at this size."""
+        growing = max(self.curve, default=self.peak_bytes) - self.fixed_bytes
+        return max(size + 1, size * (limit - self.fixed_bytes) // max(1, growing))
 
 
 class LargestSize(NamedTuple):
@@ -129,7 +135,8 @@ def _predicted(samples: Mapping[int, Sample | None], limit: int, low: int, high:
     by_curve = len(alike) > 1
     sizes = sorted(alike if by_curve else known, key=lambda size: abs(size - low))[:NEAREST]
     if not by_curve:  # runs of other operators, which share no curve with these: only the peaks are left
-        return within_all(sizes, [(known[size].peak_bytes,) for size in sizes], limit, low, min(end, HOP * low))
+        end = min(end, HOP * low, known[low].reaches(low, limit))
+        return within_all(sizes, [(known[size].peak_bytes,) for size in sizes], limit, low, end)
     curves = [known[size].curve for size in sizes]
     found = within_all(sizes, curves, limit, low, end)
     near = min(alike, key=lambda size: max(size, found) / min(size, found))

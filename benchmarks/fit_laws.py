@@ -13,7 +13,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from opcost.analysis.prediction.predict import GAP_NS
 from opcost.analysis.prediction.speeds import Speeds, fit_laws, measured_work
 from opcost.analysis.prediction.work import LARGE, Work, kernel_of, work_of
 from opcost.core.graph import Cost, TensorSpec
@@ -22,7 +21,6 @@ from opcost.rules import default_rules
 
 CALIBRATIONS = Path(__file__).parent
 HALF = {"float16": "bfloat16"}
-LEAST_GAP_MS = 1e-4
 COSTLY = {"erf", "exp", "tanh", "sigmoid"}
 
 
@@ -37,29 +35,44 @@ def fitted(device: str) -> calibration.Laws:
     return fit_laws(calibrated(device), default_rules())
 
 
-def calibrated_convolutions(device: str) -> Iterator[tuple[Work, int]]:
-    """Convolutions of the calibration."""
-    for row in calibrated(device).rows:
-        if row.kind == "conv":
-            yield measured_work(row, default_rules()), max(1, row.device_ns)
+def compiled_models(device: str) -> list[dict[str, Any]]:
+    """Models that were measured as compiled: what the compiler made of them, and each kernel that ran."""
+    return json.loads(gzip.decompress((CALIBRATIONS / f"{device}_kernels.json.gz").read_bytes()))["rows"]
 
 
-def alone(row: dict[str, Any]) -> bool:
-    """Whether nothing else ran on the GPU: between two kernels of a graph there is a gap."""
-    found = row.get("compiled", {})
-    return "ran" in found and found["graph_ms"] > found["kernel_ms"] + LEAST_GAP_MS * found["kernels"]
+def parts(row: dict[str, Any]) -> Iterator[tuple[list[dict[str, Any]], float]]:
+    """Nodes of a compiled model and their nanoseconds: one kernel that was written, or what libraries ran between two of them.
+
+    What a replay of all takes longer or shorter than its kernels one by one is shared out among them.
+    """
+    made = row["compiled"]
+    gap = 1e6 * (made["graph_ms"] - made["kernel_ms"]) / made["kernels"]
+    nodes = [node for node in row["nodes"] if node["kind"] != "NopKernel"]
+    libraries: list[dict[str, Any]] = []
+    taken = 0.0
+    for name, us in made["ran"]:
+        if not made["ran_names"][name].startswith("triton_"):
+            taken += 1e3 * us + gap
+            continue
+        while nodes[0]["kind"] == "ExternKernel":
+            libraries.append(nodes.pop(0))
+        yield libraries, taken
+        yield [nodes.pop(0)], 1e3 * us + gap
+        libraries, taken = [], 0.0
+    yield nodes, taken
 
 
-def measured_kernels(file: dict[str, Any]) -> Iterator[tuple[Work, int]]:
-    """Kernels that the compiler wrote, in whole models, and their nanoseconds with the gap behind."""
-    for row in filter(alone, file["rows"]):
-        ran = row["compiled"]["ran"]
-        written = [us for name, us in ran if row["compiled"]["ran_names"][name].startswith("triton_")]
-        nodes = [node for node in row["nodes"] if node["kind"] not in ("ExternKernel", "NopKernel")]
-        # A model that was compiled again for a second run has the nodes of the last one at the end.
-        for node, us in zip(nodes[len(nodes) - len(written) :], written, strict=True):
-            if not any(name.startswith("embedding") for name in node["ops"]):  # all of the table is in its bytes
-                yield kernel(node), round(1e3 * us + GAP_NS)
+def measured_kernels(row: dict[str, Any]) -> Iterator[tuple[Work, int]]:
+    """Kernels that the compiler wrote for a model, and their nanoseconds with the gap behind."""
+    for nodes, taken in parts(row):
+        for node in nodes:
+            if node["kind"] != "ExternKernel" and not table_read(node):
+                yield kernel(node), max(1, round(taken))
+
+
+def table_read(node: dict[str, Any]) -> bool:
+    """Whether the bytes of a node have all of a table of which a few rows are read."""
+    return any(name.startswith("embedding") for name in node.get("ops", ()))
 
 
 def kernel(node: dict[str, Any]) -> Work:
@@ -72,40 +85,49 @@ def kernel(node: dict[str, Any]) -> Work:
     )  # fmt: skip
 
 
-def measured_convolutions(file: dict[str, Any]) -> Iterator[tuple[Work, int]]:
-    """Convolutions with channels side by side in these models."""
-    for image, weight, result, dtype, us in file["convolutions"]:
-        ins, outs = (
-            (TensorSpec(tuple(image), dtype), TensorSpec(tuple(weight), dtype)),
-            (TensorSpec(tuple(result), dtype),),
-        )
-        macs = prod(result) * prod(weight[1:])
-        cost = Cost(macs, 2 * macs, sum(spec.nbytes for spec in ins), outs[0].nbytes)
-        yield work_of("conv", "aten::convolution", {"channels_last": True}, ins, outs, cost), round(1e3 * us + GAP_NS)
+def measured_convolutions(row: dict[str, Any]) -> Iterator[tuple[Work, int]]:
+    """Convolutions of a model with channels side by side, into which order the compiler copies images and weights."""
+    if not any(node.get("ops") == ["convolution"] and node["kind"] != "ExternKernel" for node in row["nodes"]):
+        return
+    for nodes, taken in parts(row):
+        shapes = [(*node["given"], node["shape"]) for node in nodes if node.get("name") == "extern_kernels.convolution"]
+        if shapes and shapes.count(shapes[0]) == len(nodes):
+            ins = tuple(TensorSpec(tuple(shape), row["dtype"]) for shape in shapes[0][:2])
+            out = TensorSpec(tuple(shapes[0][2]), row["dtype"])
+            macs = out.numel * prod(ins[1].dims[1:])
+            cost = Cost(macs, 2 * macs, sum(spec.nbytes for spec in ins), out.nbytes)
+            work = work_of("conv", "aten::convolution", {"channels_last": True}, ins, (out,), cost)
+            yield from [(work, max(1, round(taken / len(shapes))))] * len(shapes)
 
 
-def fitted_kernels(device: str) -> calibration.Laws:
-    """The laws of a compiled model: of the kernels that are written, and of convolutions as they run beside them."""
-    file = json.loads(gzip.decompress((CALIBRATIONS / f"{device}_kernels.json.gz").read_bytes()))
+def fitted_kernels(
+    laws: calibration.Laws, given: calibration.Calibration, rows: list[dict[str, Any]]
+) -> calibration.Laws:
+    """The laws of a compiled model: of the kernels that are written, and of convolutions as they run beside them.
+
+    They are fitted to measured models and to the convolutions of a calibration, with the laws of that.
+    """
     timed: dict[tuple[str, str], list[tuple[Work, int]]] = {}
-    for work, taken in (*measured_kernels(file), *measured_convolutions(file)):
-        timed.setdefault((work.family, HALF.get(work.dtype, work.dtype)), []).append((work, taken))
-    speeds = Speeds(calibration.shipped(device))
-    for work, taken in calibrated_convolutions(device):
-        if (key := (work.family, HALF.get(work.dtype, work.dtype))) in timed:
-            timed[key].append((work._replace(bias=None), speeds.without_bias(work, taken)))
-    laws = {key: speeds.fit(rows) for key, rows in timed.items()}
-    for (family, dtype), law in list(laws.items()):
-        laws |= {(family, half): law for half, same in HALF.items() if same == dtype}
-    return replace(
-        calibration.shipped(device), laws=laws, host_ns={}, workspaces={}, operators=sum(map(len, timed.values()))
-    )
+    for row in rows:
+        for work, taken in (*measured_kernels(row), *measured_convolutions(row)):
+            timed.setdefault((work.family, HALF.get(work.dtype, work.dtype)), []).append((work, taken))
+    speeds = Speeds(laws)
+    for each in given.rows:
+        if each.kind == "conv":
+            work = measured_work(each, default_rules())
+            if (key := (work.family, HALF.get(work.dtype, work.dtype))) in timed:
+                timed[key].append((work._replace(bias=None), speeds.without_bias(work, max(1, each.device_ns))))
+    fitted = {key: speeds.fit(found) for key, found in timed.items()}
+    for (family, dtype), law in list(fitted.items()):
+        fitted |= {(family, half): law for half, same in HALF.items() if same == dtype}
+    return replace(laws, laws=fitted, host_ns={}, host={}, workspaces={}, operators=sum(map(len, timed.values())))
 
 
 if __name__ == "__main__":
     for name in calibration.SHIPPED:
-        for fit, suffix in ((fitted, "laws"), (fitted_kernels, "kernels")):
+        laws = fitted(name)
+        beside = fitted_kernels(laws, calibrated(name), compiled_models(name))
+        for suffix, found in (("laws", laws), ("kernels", beside)):
             path = Path(calibration.__file__).with_name(f"{name}.{suffix}")
-            path.write_bytes(calibration.packed(fit(name)))
-            calibration.shipped.cache_clear()
+            path.write_bytes(calibration.packed(found))
             print(f"{path.name}: {path.stat().st_size:,} bytes")

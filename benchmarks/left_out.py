@@ -14,15 +14,15 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from fit_laws import CALIBRATIONS, calibrated
+from fit_laws import CALIBRATIONS, calibrated, compiled_models, fitted_kernels
 from opcost.analysis.prediction.speeds import Speeds, fit_laws
-from opcost.devices.calibration import Measured
+from opcost.devices.calibration import Calibration, Laws, Measured
 from opcost.recorders.calibration.plan import Case, plan
 from opcost.recorders.calibration.run import DTYPES, GPU, fitting
 from opcost.rules import default_rules
 
 GROUPS = {
-    "resnet|resnext|resnetaa": "resnet|byobnet|senet",
+    "(wide_)?resnet|resnext": "resnet|byobnet|senet",
     "vit_|deit|beit|eva02": "vision_transformer|deit|beit|eva|naflexvit",
     "swin": "swin",
     "vgg": "vgg",
@@ -34,28 +34,43 @@ GROUPS = {
     "regnet": "regnet",
     "squeezenet|alexnet": "squeezenet|alexnet",
     "maxvit|coatnet": "maxvit|maxxvit",
+    "inception_next": "inception_next",
     "inception|googlenet": "inception|googlenet",
     "shufflenet": "shufflenet",
-    "nfnet": "nfnet",
+    "(dm_)?nfnet": "nfnet",
     "pvt": "pvt",
-    "mixer": "mlp_mixer",
-    "xcit": "xcit",
+    "mixer|gmlp|resmlp": "mlp_mixer",
+    "xcit|cait": "xcit|cait",
     "fastvit": "fastvit",
     "tresnet": "tresnet",
-    "hf/(bert|distilbert|roberta)": "hf .*(Bert|Roberta|Electra|Ernie|Camembert|XLM|MPNet)",
-    "hf/(gpt2|opt)": "hf (GPT|OPT|Open|CTRL|ImageGPT)",
-    "hf/(llama|qwen)": "hf .*(Llama|Qwen|Mistral|Phi|Gemma|Olmo|DeepSeek|Granite)",
+    "repvgg": "byobnet|repvit|repghost",
+    "res2net": "res2net",
+    "mobilevit": "mobilevit|hf MobileViT",
+    "(ese_)?vovnet": "vovnet",
+    "convit": "convit",
+    "davit": "davit",
+    "dla": "dla",
+    "edgenext": "edgenext",
+    "focalnet": "focalnet",
+    "hiera": "hiera",
+    "hrnet": "hrnet",
+    "levit": "levit",
+    "twins": "twins",
+    "hf/(bert|distilbert|roberta|electra)": "hf .*(Bert|Roberta|Electra|Ernie|Camembert|XLM|MPNet)",
+    "hf/(gpt|opt)": "hf (GPT|OPT|Open|CTRL|ImageGPT)",
+    "hf/(llama|qwen|phi|gemma)": "hf .*(Llama|Qwen|Mistral|Phi|Gemma|Olmo|DeepSeek|Granite)",
     "hf/t5": "hf .*T5",
     "hf/clip": "hf .*C[Ll][Ii][Pp]",
     "hf/modernbert": "hf ModernBert",
     "hf/whisper": "hf .*(Whisper|Speech2Text|Moonshine)",
 }
-"""Models by a pattern of their names, and the families of theirs in the sample."""
+"""Models by how their names begin, and the families of theirs in the sample."""
 
 
 def group(row: dict[str, Any]) -> str:
     """The families of the sample that are those of a measured model."""
-    found = next((families for models, families in GROUPS.items() if re.search(models, row["name"])), None)
+    name = row["name"].removeprefix("timm/").removeprefix("tv/")
+    found = next((families for models, families in GROUPS.items() if re.match(models, name, re.IGNORECASE)), None)
     if found is None:
         raise SystemExit(f"{row['name']} is of no family in left_out.GROUPS")
     return found
@@ -63,11 +78,22 @@ def group(row: dict[str, Any]) -> str:
 
 def speeds(row: dict[str, Any], first: int | None = None) -> Speeds:
     """The speeds of an H200 without the family of a model, from the first cases of a calibration's plan or from all."""
-    return _without(group(row), first)
+    return Speeds(_without(group(row), first)[0])
+
+
+class CompiledSpeeds(Speeds):
+    """The same, and of kernels of a compiler those without the measured models of this family."""
+
+    def __init__(self, row: dict[str, Any]) -> None:
+        super().__init__(_without(group(row))[0])
+        self._kernels = _compiled_without(group(row))
+
+    def merging(self, added: Laws | None = None) -> Speeds:
+        return super().merging(added or self._kernels)
 
 
 @lru_cache(maxsize=1)
-def _without(families: str, first: int | None) -> Speeds:
+def _without(families: str, first: int | None = None) -> tuple[Laws, Calibration]:
     file = json.loads(gzip.decompress((CALIBRATIONS / "h200_families.json.gz").read_bytes()))
     own = {number for number, name in enumerate(file["families"]) if re.search(families, name)}
     whole = calibrated("h200")
@@ -75,7 +101,14 @@ def _without(families: str, first: int | None) -> Speeds:
     if first is not None:
         early = {_what(case) for case in islice(fitting(plan(), DTYPES["cuda"], GPU), first)}
         kept = [row for row in kept if _what(row) in early]
-    return Speeds(fit_laws(replace(whole, rows=tuple(kept)), default_rules()))
+    given = replace(whole, rows=tuple(kept))
+    return fit_laws(given, default_rules()), given
+
+
+@lru_cache(maxsize=1)
+def _compiled_without(families: str) -> Laws:
+    rows = [row for row in compiled_models("h200") if group(row) != families]
+    return fitted_kernels(*_without(families), rows)
 
 
 def _what(case: Case | Measured) -> tuple[Any, ...]:

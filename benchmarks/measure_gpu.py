@@ -210,7 +210,7 @@ def models(options: argparse.Namespace) -> None:
 IMAGE_MODELS, TEXT_MODELS = 15, 5
 CHOSEN_SIZES = 3e6, 150e6  # parameters
 CHOSEN_TOKENS = 256
-MEASURED = ("h200_models.json", "h200_blind.json", "h200_kernels.json.gz", "h200_compiled.json.gz", "h200_host.json")
+MEASURED = ("h200_models.json", "h200_blind.json", "h200_kernels.json.gz", "h200_host.json")
 
 
 def choose(options: argparse.Namespace) -> None:

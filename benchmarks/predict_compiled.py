@@ -2,22 +2,25 @@
 
     python benchmarks/predict_compiled.py [WORD] [--fitted]     WORD: only names that contain it
 
-The models of h200_compiled.json.gz were measured once, after the laws were fitted; none of their families is in
-h200_kernels.json.gz (`--fitted`), to which laws are fitted. measure_compiled.py measured both.
+Each model is predicted by laws fitted without its family (left_out.py), or with `--fitted` by those that come with the package.
+h200_kernels.json.gz has the models; measure_compiled.py measured them.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
 from typing import Any
 
 import torch
 
+import left_out
 import opcost
-from harness import ERRORS, HERE, Table, arguments, error_row, load_torchvision
+from fit_laws import compiled_models, table_read
+from harness import ERRORS, Table, arguments, error_row, load_torchvision
 from measure_compiled import built
+from opcost.analysis.prediction.predict import predict_report
+from opcost.analysis.prediction.speeds import Speeds
 from opcost.compiling import kernels_of
+from opcost.devices.calibration import shipped
 
 
 def counted(row: dict[str, Any]) -> opcost.Report:
@@ -30,11 +33,6 @@ def counted(row: dict[str, Any]) -> opcost.Report:
         return opcost.count(model, args or None, kwargs=kwargs, device="h200")
 
 
-def looked_up(node: dict[str, Any]) -> bool:
-    """Whether inductor counts all of a table of which a few rows are read."""
-    return any(name.startswith("embedding") for name in node.get("ops", ()))
-
-
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("word", nargs="?", default="", help="only names that contain this")
@@ -42,20 +40,18 @@ def main() -> None:
     options = parser.parse_args()
     options.save = options.save and not options.word
     load_torchvision()
-    name = "h200_kernels.json.gz" if options.fitted else "h200_compiled.json.gz"
-    file = json.loads(gzip.decompress((HERE / name).read_bytes()))
     columns = ("model", "batch", "type", "what", "measured", "predicted", "error", "in interval")
-    machine = f"{file['measured'].partition(';')[0]} (measured)"
+    machine = "NVIDIA H200, torch 2.11.0+cu130, cudnn.benchmark on (measured)"
     table = Table("compiled_fitted" if options.fitted else "compiled", ERRORS, columns, machine=machine)
     errors: dict[str, list[float]] = {}
     inside: list[bool] = []
-    rows = [row for row in file["rows"] if "graph_ms" in row.get("compiled", {}) and options.word in row["name"]]
+    rows = sorted((row for row in compiled_models("h200") if options.word in row["name"]), key=left_out.group)
     for row in rows[:2] if options.quick else rows:
         report = counted(row)
-        found = opcost.predict(report, device="h200", execution="compiled")
+        speeds = Speeds(shipped("h200")) if options.fitted else left_out.CompiledSpeeds(row)
+        found = predict_report(report, speeds, {"device": "h200"}, calibrated=True, execution="compiled")
         own = [kernel for kernel in kernels_of(report) if kernel.own]
         nodes = [node for node in row["nodes"] if node["kind"] not in ("ExternKernel", "NopKernel")]
-        nodes = nodes[len(nodes) // row.get("graphs", 1) * (row.get("graphs", 1) - 1) :]
         made = row["compiled"]
         inside.append(found.band_ns[0] <= made["graph_ms"] * 1e6 <= found.band_ns[1])
         cases = {
@@ -63,7 +59,7 @@ def main() -> None:
             "sum of kernels, ms": (made["kernel_ms"], round(found.kernel_ns / 1e6, 3)),
             "kernels that inductor writes": (len(nodes), len(own)),
             "their bytes, MB": (
-                round(sum(sum(node["bytes"]) for node in nodes if not looked_up(node)) / 1e6, 1),
+                round(sum(sum(node["bytes"]) for node in nodes if not table_read(node)) / 1e6, 1),
                 round(sum(kernel.after for kernel in own if "embedding" not in kernel.operators) / 1e6, 1),
             ),
         }

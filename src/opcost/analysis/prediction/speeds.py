@@ -121,12 +121,12 @@ class Speeds:
         self.device = device or self._home
         self._times: dict[Work, OperatorTime] = {}
 
-    def merging(self) -> "Speeds":
+    def merging(self, added: Laws | None = None) -> "Speeds":
         """These with the speeds of kernels that a compiler writes, which are alike on all devices as shares of the bandwidth.
 
         Convolutions run beside them at other speeds than alone, as was measured on the shipped device.
         """
-        found, added = copy(self), kernels()
+        found, added = copy(self), added or kernels()
         laws = {**self.laws, **added.laws} if added.home == self._home else {**added.laws, **self.laws}
         vars(found).update(laws=laws, _times={})
         return found

@@ -152,10 +152,12 @@ def test_a_large_product_of_sizes_that_tensor_cores_do_not_take_is_enlarged(colu
     assert [(kernel.own, kernel.after) for kernel in found] == ([padding] if copied else []) + [product]
 
 
-def test_what_is_calculated_for_a_product_is_written_with_a_depth_that_tensor_cores_take() -> None:
-    scores, values = (torch.zeros(8, *shape, dtype=torch.bfloat16, device="meta") for shape in ((64, 50), (50, 32)))
-    *_, product = kernels(lambda scores, values: scores.softmax(-1) @ values.relu(), scores, values)
-    assert product.after == 8 * (64 * 56 + 56 * 32 + 64 * 32) * HALF
+@pytest.mark.parametrize(("size", "wide"), [(4, 8), (9, 9)])
+def test_a_very_narrow_product_is_enlarged(size: int, wide: int) -> None:
+    rows, heads = (torch.zeros(*shape, dtype=torch.bfloat16, device="meta") for shape in ((4000, size), (size, size)))
+    *copies, product = kernels(torch.mm, rows, heads)
+    assert len(copies) == (2 if wide > size else 0)
+    assert product.after == (2 * 4000 * wide + wide * wide) * HALF
 
 
 def test_sums_in_an_order_are_not_those_of_another() -> None:

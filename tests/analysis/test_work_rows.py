@@ -12,7 +12,7 @@ import pytest
 
 from opcost.analysis.prediction.fusion import merged
 from opcost.analysis.prediction.speeds import Speeds, _base_ns, _ratio, _spread, fit_laws
-from opcost.analysis.prediction.work import Work, families, work_of
+from opcost.analysis.prediction.work import Work, families, place_in, work_of
 from opcost.core.devices import HOST, device
 from opcost.core.graph import Cost, Op, TensorSpec
 from opcost.core.report import Row
@@ -50,10 +50,15 @@ def moves(*elements: int) -> float:
     return log2(2 * sum(elements))
 
 
-def convolution(*sizes: float, wide: float = 0, result: float | None = None, image: float = 0) -> tuple[float, ...]:
+PLAIN = 0.5, 0.5, 0.35, 1.4, 1.5, 0.15, 1, 0.75, 1, 1
+LAST = 0.25, 0.5, 0.25, 1.4, 0.3, 0.08, 1, 0.75, 3, 1  # channels: what is not whole vectors is copied first
+
+
+def convolution(
+    *sizes: float, wide: float = 0, result: float | None = None, image: float = 0, weights: tuple[float, ...] = PLAIN
+) -> tuple[float, ...]:
     """Places of the result, channels, window, stride, images, groups; multiples of eight; a bias within; how often pixels can
     be halved where the window is one pixel, as `alignment` counts it."""
-    weights = 0.5, 0.5, 0.35, 1.4, 1.5, 0.15, 1, 0.75, 1, 1
     place = tuple(weight * size for weight, size in zip(weights, sizes, strict=True))
     return *place, wide, 0.7 * (result is not None), result or 0, 0.25 * image
 
@@ -83,7 +88,11 @@ CASES = [
     # convolutions
     Case("conv", CONV, {}, "4x16x32x32 64x16x2x2", "4x64x16x16", "conv dense", convolution(10, 4, 6, 1, 1, 2, 0, 1, 1, 0)),
     Case("conv", CONV, {"channels_last": True}, "2x4x9x9 12x4x4x4", "2x12x4x4", "conv dense channels-last",
-         convolution(5, 2, log2(12), 2, log2(3), 1, 0, 0, 0, 0)),
+         convolution(5, 2, log2(12), 2, log2(3), 1, 0, 0, 0, 0, weights=LAST)),
+    Case("conv", CONV, {"channels_last": True}, "1x8x4x4 8x8x1x1", "1x8x4x4", "conv dense channels-last",
+         convolution(4, 3, 3, 0, 0, 0, 0, 1, 1, 0, result=1.5, image=1.5, weights=LAST)),
+    Case("conv", CONV, {"channels_last": True}, "1x8x4x4 8x1x2x2", "1x8x3x3", "conv depthwise channels-last",
+         convolution(log2(9), 3, 3, 1, 1, 0, 0, 1, 1, 0)),
     Case("conv", CONV, {}, "1x16x4x4 8x4x4x4", "1x8x1x1", "conv grouped", convolution(0, 4, 3, 2, 2, 0, 2, 1, 1, 0)),
     Case("conv", CONV, {}, "1x16x4x8 8x16x2x8", "1x8x3x1", "conv dense",
          convolution(log2(3), 4, 3, 3, 3, 0, 0, 1, 1, 0, wide=2)),
@@ -243,6 +252,14 @@ def test_of_few_channels_a_batch_norm_uses_a_part_of_the_device(attrs: Any, chan
 )  # fmt: skip
 def test_a_family_that_was_not_timed_is_taken_for_the_nearest(family: str, tried: list[str]) -> None:
     assert list(families(Work(family, "float32", 0, 0, ()))) == tried
+
+
+def test_a_family_with_other_weights_has_the_same_operator_at_another_place() -> None:
+    ins, outs = tensors("1x8x4x4 8x8x1x1"), tensors("1x8x4x4")
+    beside, usual = (work_of("conv", CONV, attrs, ins, outs, None) for attrs in ({"channels_last": True}, {}))
+    assert beside.place != usual.place
+    assert place_in(beside, usual.family) == pytest.approx(usual.place)
+    assert place_in(beside, beside.family) == beside.place
 
 
 # -- laws ----------------------------------------------------------------------------------------------------------------

@@ -310,19 +310,15 @@ class _Pieces:
         return new
 
     def product(self, row: Row) -> None:
-        """A product of sizes that tensor cores do not take is enlarged to some that they do, where that is worth a copy.
-
-        It is also if what it reads is calculated anyway.
-        """
+        """A product of sizes that tensor cores do not take is enlarged to some that they do, where that is worth a copy."""
         op, (left, right), result = row.op, row.ins[:2], row.outs[0]
         depth = op.attrs.get("depth")
         (m, n), k = result.dims[-2:], depth if isinstance(depth, int) else 1
-        written = [self.of(value)[0] in self.unwritten for value in op.inputs[:2]]
         large = m * n * k > COMPUTE_BOUND * (m * k + k * n + m * n)
-        if not (large and (n % ALIGNED or k % ALIGNED)) and not (all(written) and k % ALIGNED):
+        if not (large and (n % ALIGNED or k % ALIGNED)) and not max(n, k) < ALIGNED:
             self.library(row)
             return
-        n, k = (-(-size // ALIGNED) * ALIGNED if large or size == k else size for size in (n, k))
+        n, k = (-(-size // ALIGNED) * ALIGNED for size in (n, k))
         inputs = list(op.inputs)
         first = result.dims[:-2]
         specs = replace(left, shape=(*first, m, k)), replace(right, shape=(*first, k, n))

@@ -13,7 +13,7 @@ from statistics import median
 from typing import NamedTuple
 
 from opcost.analysis.costing import apply_rule
-from opcost.analysis.prediction.work import Work, families, work_of
+from opcost.analysis.prediction.work import Work, families, place_in, work_of
 from opcost.analysis.prediction.workspaces import shares
 from opcost.core.devices import HOST, TERA, Device, measured
 from opcost.core.devices import device as find_device
@@ -173,11 +173,11 @@ class Speeds:
         peak = self._peak(work, device)
         ideal = max(work.flops / peak, work.nbytes / device.bandwidth) * 1e9
         types = (work.dtype, _AS_FAST_AS.get(work.dtype, work.dtype))
-        known = (self.laws.get((family, dtype)) for family in families(work) for dtype in types)
-        law = next(filter(None, known), None)
+        known = ((family, self.laws.get((family, dtype))) for family in families(work) for dtype in types)
+        family, law = next((found for found in known if found[1] is not None), ("", None))
         if law is not None:
             base, bound = _base_ns(law, work, device, peak)
-            ratio, distance = _ratio(law, work.place)
+            ratio, distance = _ratio(law, place_in(work, family))
             spread = law.spread + FARTHER * distance if distance <= FAR else GUESS
             return OperatorTime(base * ratio, spread, bound, ideal, known=distance <= FAR)
         # The nearest family: in the same type, the one with the most words in common; else what only moves memory

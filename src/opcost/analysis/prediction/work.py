@@ -125,6 +125,7 @@ def alignment(size: int) -> float:
 _PRODUCT = (1.0, 1.0, 1.0, 0.7, 3.0, 1.0, 0.5, 4.0)
 _BATCHED = (0.35, 0.5, 1.5, 0.7, 1.0, 3.0, 0.1, 4.0)
 _CONVOLUTION = (0.5, 0.5, 0.35, 1.4, 1.5, 0.15, 1.0, 0.75, 1.0, 1.0, 1.0, 0.7, 1.0, 0.25)
+_CHANNELS_LAST = (0.25, 0.5, 0.25, 1.4, 0.3, 0.08, 1.0, 0.75, 3.0, 1.0, 1.0, 0.7, 1.0, 0.25)
 _ATTENTION = (0.7, 0.5, 1.0, 1.2)
 """What one step along each number of a place weighs: operators of a calibration are predicted best by the others of it."""
 
@@ -185,7 +186,21 @@ def _convolution(
         pointwise * alignment(prod(result[2:])),
         pointwise * alignment(prod(image[2:])),
     )
-    return family, scaled(place, _CONVOLUTION)
+    return family, scaled(place, _weights(family))
+
+
+def _weights(family: str) -> tuple[float, ...]:
+    """What the numbers of a convolution's place weigh: with channels side by side, those that are no whole vectors are copied."""
+    beside = "channels-last" in family and "depthwise" not in family
+    return _CHANNELS_LAST if beside else _CONVOLUTION
+
+
+def place_in(work: Work, family: str) -> tuple[float, ...]:
+    """The place of an operator in a family that is like its own."""
+    if family == work.family or not family.startswith("conv"):
+        return work.place
+    weights = zip(_weights(family), _weights(work.family), strict=True)
+    return scaled(work.place, tuple(new / old for new, old in weights))
 
 
 def _attention(attrs: Attrs, query: tuple[int, ...], key: tuple[int, ...], given: int) -> tuple[str, tuple[float, ...]]:

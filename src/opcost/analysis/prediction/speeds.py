@@ -32,6 +32,11 @@ FARTHER = 0.08
 5 % where something within a quarter of a doubling was timed, 14 % at one, 19 % at two, and 60 % beyond three and a half."""
 
 
+SHORT_NS = 2_000  # at the peaks of a device: an operator of so little takes about as long as its start
+USUAL_START_NS = 5_000  # of operators of which only large ones were timed
+USUAL_SHARE = 0.3  # of a peak, where only small ones were
+
+
 class OperatorTime(NamedTuple):
     """The time of one operator."""
 
@@ -146,15 +151,12 @@ class Speeds:
         """The law of one family from its timed operators."""
         home = self._home
         peak = self._peak(rows[0][0], home)
-        times = sorted(ns for _, ns in rows)
-        start = 0.9 * times[len(times) // 50]
-
-        def high(values: list[float], share: float) -> float:
-            return sorted(values)[int(share * (len(values) - 1))]
-
-        compute = high([w.flops / max(1.0, ns - start / 2) * 1e9 / peak for w, ns in rows], 0.95)
-        memory = high([w.idle * w.nbytes / max(1.0, ns - start / 2) * 1e9 / home.bandwidth for w, ns in rows], 0.9)
-        bare = Law(start, compute or 1.0, memory or 1.0, 0.0, Neighbours())
+        ideals = [(w.flops / peak * 1e9, w.idle * w.nbytes / home.bandwidth * 1e9, ns) for w, ns in rows]
+        times = sorted(ns for *ideal, ns in ideals if max(ideal) < SHORT_NS)
+        start = 0.9 * times[len(times) // 50] if times else USUAL_START_NS
+        compute = _share([(ideal, ns) for ideal, _, ns in ideals], start, 0.95)
+        memory = _share([(ideal, ns) for _, ideal, ns in ideals], start, 0.9)
+        bare = Law(start, compute, memory, 0.0, Neighbours())
         near = tuple(Near(work.place, ns / _base_ns(bare, work, home, peak)[0]) for work, ns in rows)
         # Of those that are equally far the quickest counts.
         return bare._replace(spread=_spread(near), near=Neighbours(sorted(near, key=attrgetter("ratio"))))
@@ -191,6 +193,16 @@ class Speeds:
         alike = alike or self.laws.get(("elementwise", work.dtype)) or self.laws.get(("elementwise", "float32"))
         base, bound = (ideal, "memory") if alike is None else _base_ns(alike, work, device, peak)
         return OperatorTime(base, GUESS, bound, ideal, known=False)
+
+
+def _share(rows: list[tuple[float, int]], start: float, most: float) -> float:
+    """The share of a peak that most rows reach at best, by their times at the peak and as they were.
+
+    Rows that take little longer than their start say little of it, however many they are.
+    """
+    found = sorted(ideal / max(1.0, ns - start / 2) for ideal, ns in rows)[int(most * (len(rows) - 1))]
+    trust = min(1.0, max(ideal for ideal, _ in rows) / start)
+    return found**trust * USUAL_SHARE ** (1 - trust) if found else 1.0
 
 
 def _spread(near: tuple[Near, ...]) -> float:

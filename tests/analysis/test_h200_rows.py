@@ -145,10 +145,10 @@ def test_a_product_starts_later_in_a_model_and_kernels_have_gaps() -> None:
 @pytest.mark.parametrize(
     ("phase", "known", "share"),
     [
-        ("forward", True, 0.115),
-        ("backward", True, 0.16),
-        ("forward", False, 0.115 + 0.25),
-        ("backward", False, 0.16 + 0.25),
+        ("forward", True, 0.09),
+        ("backward", True, 0.09),
+        ("forward", False, 0.09 + 0.25),
+        ("backward", False, 0.09 + 0.25),
     ],
 )
 def test_the_band_has_the_width_that_holds_four_of_five(phase: str, known: bool, share: float) -> None:
@@ -161,12 +161,12 @@ def test_what_a_compiler_merges_is_less_sure() -> None:
     found = predict_report(model("m"), calibrated(), {"device": "h200"}, calibrated=True, execution="compiled")
     taken = 20_000
     assert found.latency_ns == pytest.approx(taken, abs=1)
-    assert band(found) == pytest.approx(sqrt((0.115**2 + 0.2**2) * taken**2 + VARIANCE * 20_000**2), abs=2)
+    assert band(found) == pytest.approx(sqrt((0.09**2 + 0.2**2) * taken**2 + VARIANCE * 20_000**2), abs=2)
 
 
 def test_misses_of_single_operators_add_up_by_their_squares() -> None:
     found = predict_report(model("a", "a", "a"), calibrated(), {"device": "h200"}, calibrated=True)
-    assert band(found) == pytest.approx(sqrt((0.115 * ADDS) ** 2 + VARIANCE * 3 * 5_000**2), abs=2)
+    assert band(found) == pytest.approx(sqrt((0.09 * ADDS) ** 2 + VARIANCE * 3 * 5_000**2), abs=2)
 
 
 STARTS = {"aten::add": 3_000.0, "aten::mm": 8_000.0, "elementwise": 4_000.0, "": 5_500.0}
@@ -190,7 +190,7 @@ def test_the_host_starts_every_operator_and_its_own_time_is_less_sure() -> None:
     needed = 1.36 * (2 * 3_000 + 1_000)
     assert found.latency_ns == pytest.approx(needed + ADD, abs=3)
     assert found.bounds["host"] == pytest.approx(needed + ADD - 2 * ADD, abs=3)
-    expected = sqrt((0.115 * 2 * ADD) ** 2 + VARIANCE * 2 * 5_000**2 + (0.2 * found.bounds["host"]) ** 2)
+    expected = sqrt((0.09 * 2 * ADD) ** 2 + VARIANCE * 2 * 5_000**2 + (0.2 * found.bounds["host"]) ** 2)
     assert band(found) == pytest.approx(expected, abs=2)
     busy = eagerly(model("a", "m", "m", "m"), host())
     # The first product is started after 4.08 + 10.88 µs; from there on the device is never idle.
@@ -243,7 +243,7 @@ def test_the_host_calls_modules_before_their_operators() -> None:
 def test_a_processor_starts_nothing_and_is_less_sure() -> None:
     found = predict_report(model("a", "m"), calibrated(HOST), {"device": HOST}, calibrated=True)
     assert found.latency_ns == pytest.approx(25_000, abs=2)
-    expected = sqrt(((0.115 + 0.1) * 25_000) ** 2 + VARIANCE * (5_000**2 + 20_000**2))
+    expected = sqrt(((0.09 + 0.1) * 25_000) ** 2 + VARIANCE * (5_000**2 + 20_000**2))
     assert band(found) == pytest.approx(expected, abs=2)
 
 
@@ -251,7 +251,7 @@ def test_what_was_never_timed_is_half_as_sure() -> None:
     speeds = calibrated()
     found = predict_report(model("s"), speeds, {"device": "h200"}, calibrated=True)
     taken = found.latency_ns
-    assert band(found) == pytest.approx(sqrt((0.115**2 + 0.5**2) * taken**2), abs=3)
+    assert band(found) == pytest.approx(sqrt((0.09**2 + 0.5**2) * taken**2), abs=3)
     assert found.likened_ns == taken
 
 
@@ -259,7 +259,7 @@ def test_an_update_of_all_parameters_is_off_by_a_tenth() -> None:
     found = predict_report(model("a", phase="update"), calibrated(), {"device": "h200"}, calibrated=True)
     taken = 2_500 + 15_000 * 64 * 64 / 65_536  # a kernel starts, and goes through a sixteenth of a chunk
     assert found.latency_ns == round(taken)
-    assert band(found) == pytest.approx(sqrt((0.16**2 + 1.6 * 0.1**2) * taken**2), abs=3)
+    assert band(found) == pytest.approx(sqrt((0.09**2 + 1.6 * 0.1**2) * taken**2), abs=3)
     assert found.ideal_ns == round(3 * 2 * 64 * 64 / H200.bandwidth * 1e9)
 
 

@@ -23,6 +23,8 @@ PRODUCTS = frozenset({"conv", "matmul", "attention"})
 PRODUCT_NS, OTHER_NS = 900, 300
 """What a product, or another operator, starts later in a model, where another kernel ran before it, than called again and again:
 its instructions and small tensors are no longer in the cache. Fitted to whole models, as `GAP_NS`."""
+COMPILED_NS = 500
+"""The same for a product between kernels of a compiler, which are few and large."""
 WHOLE = 0.09
 """How far whole models are off beyond what their operators' spreads add up to: of 245 graphs and 104 training steps, each
 predicted without its family of models, 81 % and 83 % are inside the band."""

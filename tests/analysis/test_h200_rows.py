@@ -159,7 +159,7 @@ def test_the_band_has_the_width_that_holds_four_of_five(phase: str, known: bool,
 
 def test_what_a_compiler_merges_is_less_sure() -> None:
     found = predict_report(model("m"), calibrated(), {"device": "h200"}, calibrated=True, execution="compiled")
-    taken = 20_000
+    taken = 20_000 + 500  # it starts later, but not as much as between other kernels
     assert found.latency_ns == pytest.approx(taken, abs=1)
     assert band(found) == pytest.approx(sqrt((0.09**2 + 0.2**2) * taken**2 + VARIANCE * 20_000**2), abs=2)
 

@@ -55,12 +55,15 @@ LAST = 0.25, 0.5, 0.25, 1.4, 0.3, 0.08, 1, 0.75, 3, 1  # channels: what is not w
 
 
 def convolution(
-    *sizes: float, wide: float = 0, result: float | None = None, image: float = 0, weights: tuple[float, ...] = PLAIN
-) -> tuple[float, ...]:
+    *sizes: float, wide: float = 0, result: float | None = None, image: float = 0, weights: tuple[float, ...] = PLAIN,
+    each: int = 0,
+) -> tuple[float, ...]:  # fmt: skip
     """Places of the result, channels, window, stride, images, groups; multiples of eight; a bias within; how often pixels can
-    be halved where the window is one pixel, as `alignment` counts it."""
+    be halved where the window is one pixel, as `alignment` counts it; the channels of each group, and if they are a power of two.
+    """
     place = tuple(weight * size for weight, size in zip(weights, sizes, strict=True))
-    return *place, wide, 0.7 * (result is not None), result or 0, 0.25 * image
+    of_groups = (log2(each), 3.0 * log2(each).is_integer()) if each else (0, 0)
+    return *place, wide, 0.7 * (result is not None), result or 0, 0.25 * image, *of_groups
 
 
 DEPTH = {"depth": 4}
@@ -93,7 +96,10 @@ CASES = [
          convolution(4, 3, 3, 0, 0, 0, 0, 1, 1, 0, result=1.5, image=1.5, weights=LAST)),
     Case("conv", CONV, {"channels_last": True}, "1x8x4x4 8x1x2x2", "1x8x3x3", "conv depthwise channels-last",
          convolution(log2(9), 3, 3, 1, 1, 0, 0, 1, 1, 0)),
-    Case("conv", CONV, {}, "1x16x4x4 8x4x4x4", "1x8x1x1", "conv grouped", convolution(0, 4, 3, 2, 2, 0, 2, 1, 1, 0)),
+    Case("conv", CONV, {}, "1x16x4x4 8x4x4x4", "1x8x1x1", "conv grouped",
+         convolution(0, 4, 3, 2, 2, 0, 2, 1, 1, 0, each=4)),
+    Case("conv", CONV, {}, "1x12x4x4 8x6x4x4", "1x8x1x1", "conv grouped",
+         convolution(0, log2(12), 3, 2, 2, 0, 1, 0, 1, 0, each=6)),
     Case("conv", CONV, {}, "1x16x4x8 8x16x2x8", "1x8x3x1", "conv dense",
          convolution(log2(3), 4, 3, 3, 3, 0, 0, 1, 1, 0, wide=2)),
     Case("conv", CONV, {}, "1x1x4x4 8x1x1x1", "1x8x4x4", "conv dense",
@@ -110,7 +116,7 @@ CASES = [
     Case("conv", BACK, ALL, "1x8x4x4 1x8x4x4 8x1x1x1", "1x8x4x4 8x1x1x1 8", "conv depthwise iw",
          convolution(4, 3, 3, 0, 0, 0, 0, 1, 1, 0, result=1.5, image=1.5)),
     Case("conv", BACK, {"grads": ("weight",)}, "1x8x4x4 1x4x8x8", "8x4x2x2", "conv grouped w",  # of two: as it is given
-         convolution(5, 3, 2, 3, 1, 3, 1, 1, 0, 0)),
+         convolution(5, 3, 2, 3, 1, 3, 1, 1, 0, 0, each=4)),
     Case("conv", CONV, {}, "1x8x4x4", "1x8x4x4", "conv", (moves(128, 128), 0.3 * 2, 0, 0, 0)),
     # attention: heads, queries, keys, features
     Case("attention", "aten::sdpa", {}, "2x4x8x16 2x4x32x16 2x4x32x16", "2x4x8x16", "attention",

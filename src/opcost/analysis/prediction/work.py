@@ -124,8 +124,8 @@ def alignment(size: int) -> float:
 
 _PRODUCT = (1.0, 1.0, 1.0, 0.7, 3.0, 1.0, 0.5, 4.0)
 _BATCHED = (0.35, 0.5, 1.5, 0.7, 1.0, 3.0, 0.1, 4.0)
-_CONVOLUTION = (0.5, 0.5, 0.35, 1.4, 1.5, 0.15, 1.0, 0.75, 1.0, 1.0, 1.0, 0.7, 1.0, 0.25)
-_CHANNELS_LAST = (0.25, 0.5, 0.25, 1.4, 0.3, 0.08, 1.0, 0.75, 3.0, 1.0, 1.0, 0.7, 1.0, 0.25)
+_CONVOLUTION = (0.5, 0.5, 0.35, 1.4, 1.5, 0.15, 1.0, 0.75, 1.0, 1.0, 1.0, 0.7, 1.0, 0.25, 1.0, 3.0)
+_CHANNELS_LAST = (0.25, 0.5, 0.25, 1.4, 0.3, 0.08, 1.0, 0.75, 3.0, 1.0, 1.0, 0.7, 1.0, 0.25, 1.0, 3.0)
 _ATTENTION = (0.7, 0.5, 1.0, 1.2)
 """What one step along each number of a place weighs: operators of a calibration are predicted best by the others of it."""
 
@@ -168,6 +168,7 @@ def _convolution(
     words = ("conv", "depthwise" if depthwise else "grouped" if groups > 1 else "dense", to, layout)
     family = " ".join(filter(None, words))
     stride = -(-image[-1] // max(1, result[-1]))
+    each = weight[1] if groups > 1 and not depthwise else 0  # channels of a group
     window = weight[2:] or weight[-1:]
     pointwise = float(prod(window) == 1)  # a product, to which the alignment of its rows of pixels matters
     place = (
@@ -185,6 +186,8 @@ def _convolution(
         pointwise,
         pointwise * alignment(prod(result[2:])),
         pointwise * alignment(prod(image[2:])),
+        _log(each),
+        float(each > 0 and each & (each - 1) == 0),  # kernels of their own take groups of a power of two
     )
     return family, scaled(place, _weights(family))
 

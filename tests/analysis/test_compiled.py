@@ -44,6 +44,24 @@ def test_products_stay_kernels_of_a_library_with_what_is_between_them() -> None:
     assert moved(lambda x, w: F.gelu(x @ w) @ w, x, weight) == [(False, product), (True, 2 * size), (False, product)]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "then", "fused"),
+    [
+        (torch.float32, F.gelu, False),
+        (torch.bfloat16, F.gelu, True),  # the library adds it to halves
+        (torch.float32, lambda x: x.softmax(-1), True),  # which reads it twice, and does not only follow
+    ],
+)
+def test_a_bias_of_a_float32_product_is_added_by_what_follows(
+    dtype: Any, then: Callable[..., Any], *, fused: bool
+) -> None:
+    x, weight, bias = (torch.zeros(*shape, dtype=dtype, device="meta") for shape in ((64, 32), (32, 48), (48,)))
+    product, after = kernels(lambda x, w, b: then(torch.addmm(b, x, w)), x, weight, bias)
+    size = dtype.itemsize
+    assert product.after == (64 * 32 + 32 * 48 + 64 * 48 + 48 * fused) * size
+    assert after.after == (2 * 64 * 48 + 48 * (not fused)) * size
+
+
 def test_a_layer_norm_is_one_kernel_with_the_sum_before_it() -> None:
     x, y, scale = torch.zeros(100, 64), torch.zeros(100, 64), torch.zeros(64)
     (kernel,) = kernels(lambda x, y, s: F.layer_norm(x + y, (64,), s, s), x, y, scale)

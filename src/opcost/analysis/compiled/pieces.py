@@ -340,6 +340,12 @@ class _Pieces:
             reads, rows = _seen_as(source, before, new, self.summed_up), [*source.rows.values(), row]
         self.add(rows, reads, {new: after}, _runs(row), (after.numel, 1))
 
+    def unfused(self, row: Row) -> None:
+        """A product with a bias, which what follows adds."""
+        attrs = {name: value for name, value in row.op.attrs.items() if name != "bias"}
+        op = row.op._replace(raw="aten::mm", inputs=row.op.inputs[:2], attrs=attrs)
+        self.biased(row, row._replace(op=op, ins=row.ins[:2]), 2)
+
     def biased(self, row: Row, without: Row, bias: int) -> None:
         """A library's result, and the sum with its bias, which is simple."""
         new, spec = self.fresh(), row.outs[0]
@@ -389,6 +395,8 @@ def pieces(rows: Iterable[Row], results: Collection[int]) -> tuple[list[Piece], 
             state.convolution(row)
         elif kind == "matmul" and in_halves(row):
             state.product(row)
+        elif row.op.raw == "aten::addmm" and len(row.ins) > 2 and row.op.outputs[0] in state.simply_read:
+            state.unfused(row)
         else:
             state.library(row)
     for value in list(state.unwritten):  # what has no reader is not calculated

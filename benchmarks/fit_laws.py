@@ -15,6 +15,7 @@ from typing import Any
 
 from opcost.analysis.prediction.speeds import Speeds, fit_laws, measured_work
 from opcost.analysis.prediction.work import LARGE, Work, kernel_of, work_of
+from opcost.analysis.prediction.workspaces import fit_workspaces
 from opcost.core.graph import Cost, TensorSpec
 from opcost.devices import calibration
 from opcost.rules import default_rules
@@ -33,6 +34,37 @@ def calibrated(device: str) -> calibration.Calibration:
 def fitted(device: str) -> calibration.Laws:
     """The laws of a device from its calibration."""
     return fit_laws(calibrated(device), default_rules())
+
+
+def taking_memory(device: str) -> list[tuple[calibration.Measured, frozenset[str]]]:
+    """Operators of the calibration, convolutions of measure_workspaces.py, and the families of models that these are of."""
+    file = json.loads(gzip.decompress((CALIBRATIONS / f"{device}_workspaces.json.gz").read_bytes()))
+    others = [row for row in calibrated(device).rows if row.raw != "aten::convolution"]
+    of = [frozenset(file["families"][number] for number in numbers) for numbers in file["of"]]
+    return [(row, frozenset[str]()) for row in others] + [(convolution(row), of[row[12]]) for row in file["rows"]]
+
+
+def convolution(row: list[Any]) -> calibration.Measured:
+    """A convolution of measure_workspaces.py, without the copy of weights that lie otherwise than the image."""
+    image, weight, _, stride, padding, dilation, transposed, more, groups, dtype, layout, _, _, workspace, _ = row
+    sizes = zip(image[2:], weight[2:], stride, padding, dilation, more or [0] * len(stride), strict=True)
+    places = [
+        (size - 1) * step - 2 * edge + apart * (window - 1) + 1 + rest if transposed
+        else (size + 2 * edge - apart * (window - 1) - 1) // step + 1
+        for size, window, step, edge, apart, rest in sizes
+    ]  # fmt: skip
+    channels = weight[1] * groups if transposed else weight[0]
+    attrs = {
+        "stride": tuple(stride),
+        "dilation": tuple(dilation),
+        "transposed": bool(transposed),
+        "channels_last": layout > 0,
+    }
+    ins = TensorSpec(tuple(image), dtype), TensorSpec(tuple(weight), dtype)
+    outs = (TensorSpec((image[0], channels, *places), dtype),)
+    copied = ins[1].nbytes if layout == 1 and prod(weight[2:]) > 1 else 0
+    attrs = {name: value for name, value in attrs.items() if value}
+    return calibration.Measured("conv", "aten::convolution", attrs, ins, outs, 0, 0, max(0, workspace - copied))
 
 
 def compiled_models(device: str) -> list[dict[str, Any]]:
@@ -120,7 +152,7 @@ def fitted_kernels(
     fitted = {key: speeds.fit(found) for key, found in timed.items()}
     for (family, dtype), law in list(fitted.items()):
         fitted |= {(family, half): law for half, same in HALF.items() if same == dtype}
-    return replace(laws, laws=fitted, host_ns={}, host={}, workspaces={}, operators=sum(map(len, timed.values())))
+    return replace(laws, laws=fitted, host_ns={}, host={}, operators=sum(map(len, timed.values())))
 
 
 if __name__ == "__main__":
@@ -131,3 +163,7 @@ if __name__ == "__main__":
             path = Path(calibration.__file__).with_name(f"{name}.{suffix}")
             path.write_bytes(calibration.packed(found))
             print(f"{path.name}: {path.stat().st_size:,} bytes")
+    taken = fit_workspaces((row for row, _ in taking_memory(calibration.SHIPPED[0])), default_rules())
+    path = Path(calibration.__file__).with_name(f"{calibration.SHIPPED[0]}.workspaces")
+    path.write_bytes(calibration.packed_workspaces(taken))
+    print(f"{path.name}: {path.stat().st_size:,} bytes")

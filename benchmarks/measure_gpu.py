@@ -132,7 +132,7 @@ def allocated(call: Call) -> tuple[int, int]:
 
 
 def usually_allocated(call: Call) -> tuple[int, int]:
-    """The same as PyTorch runs unless it is told otherwise: the workspaces of kernels that were not found by trying."""
+    """The same as PyTorch runs by default: the workspaces of kernels that were not found by trying."""
     torch.backends.cudnn.benchmark = False
     try:
         call()

@@ -169,7 +169,7 @@ def enumerated(cases: list[Convolution], seen: int) -> Iterator[tuple[int, Convo
 
 
 def sized(case: Convolution, batch: int, dtype: str) -> Convolution:
-    """The same on more images, or as many as a model makes of so many."""
+    """The same on more images, or as many as a model makes of them."""
     return case._replace(image=[batch * case.image[0], *case.image[1:]], dtype=dtype)
 
 
@@ -389,7 +389,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("mode", choices=MODES)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--cases", type=Path, default=HERE / "convolutions.json.gz")
+    parser.add_argument("--cases", type=Path, default=HERE / "h200_workspaces.json.gz")
     parser.add_argument("--seconds", type=float, default=75)
     parser.add_argument("--jobs", type=int, default=12)
     parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)

@@ -119,13 +119,12 @@ def check_saved(source: Source | None, options: Mapping[str, Any]) -> None:
 
 @cache
 def _on_device(name: str) -> DeviceMemory:
-    """The allocator and workspaces of a device; workspaces of one that was not calibrated are those of one that was."""
+    """The allocator and workspaces of a device; the latter are those of an H200."""
     from opcost.analysis.memory import DeviceMemory
     from opcost.analysis.prediction.workspaces import Workspaces
-    from opcost.devices.calibration import SHIPPED, shipped
+    from opcost.devices.calibration import shipped_workspaces
 
-    laws = shipped(name if name in SHIPPED else SHIPPED[0])
-    return DeviceMemory(name, Workspaces(laws.workspaces).of)
+    return DeviceMemory(name, Workspaces(shipped_workspaces()).of)
 
 
 def _count(source: Any, options: CountOptions, costed: Callable[[Graph], Report]) -> Report:

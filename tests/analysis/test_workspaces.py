@@ -7,11 +7,10 @@ import torch
 from torch import nn
 
 import opcost
-from opcost.analysis.prediction.speeds import fit_laws
-from opcost.analysis.prediction.workspaces import Workspaces
+from opcost.analysis.prediction.workspaces import Workspaces, fit_workspaces
 from opcost.core.graph import Op, TensorSpec
 from opcost.core.report import Row
-from opcost.devices.calibration import Calibration, Measured
+from opcost.devices.calibration import Measured
 from opcost.errors import UnknownName
 from opcost.frontends.torch.recording import recorder
 from opcost.rules import default_rules
@@ -31,9 +30,7 @@ def row_of(image: TensorSpec, weight: TensorSpec, result: TensorSpec, **attrs: b
 def fitted(*rows: tuple[Row, int]) -> Workspaces:
     """Workspaces by these convolutions and what each took."""
     measured = tuple(Measured("conv", row.op.raw, row.op.attrs, row.ins, row.outs, 1000, 0, took) for row, took in rows)
-    return Workspaces(
-        fit_laws(Calibration(device="h200", meta={}, position=2, rows=measured), default_rules()).workspaces
-    )
+    return Workspaces(fit_workspaces(measured, default_rules()))
 
 
 def square(extent: int, window: int, channels: int = 64) -> Row:
@@ -85,21 +82,43 @@ def test_the_other_way_round_a_convolution_converts_as_much() -> None:
     assert found.of(row_of(image, weight, result, transposed=True)) == tensors(forward)
 
 
-def test_of_five_neighbours_the_one_in_the_middle_counts() -> None:
-    rows = {extent: square(extent, 3) for extent in (20, 24, 28, 32, 36, 112)}
+def test_what_most_of_five_neighbours_do_counts_and_more_the_nearer_they_are() -> None:
+    rows = {extent: square(extent, 3) for extent in (20, 24, 28, 36, 40, 112)}  # of which the last is too far to count
 
-    def taken(*converting: int) -> int:  # the last one is too far to count
-        return fitted(*((row, tensors(row) if extent in converting else 0) for extent, row in rows.items())).of(
-            rows[28]
-        )
+    def taken(*converting: int) -> int:
+        measured = ((row, tensors(row) if extent in converting else 0) for extent, row in rows.items())
+        return fitted(*measured).of(square(32, 3))
 
-    assert taken(32, 36, 112) == 0
-    assert taken(20, 32, 36) == tensors(rows[28])
+    assert taken(28, 36) == tensors(square(32, 3))
+    assert taken(20, 24, 112) == 0
+
+
+def test_what_was_measured_of_the_same_sizes_counts_alone() -> None:
+    rows = [square(extent, 3) for extent in (28, 29, 30, 31, 32)]
+    assert fitted((rows[0], tensors(rows[0])), *((row, 0) for row in rows[1:])).of(rows[0]) == tensors(rows[0])
+
+
+def test_slices_have_results_of_their_own_and_more_channels_more_slices() -> None:
+    image, result = half(1, 512, 7, 7), half(1, 80, 7, 7)
+    found = fitted((row_of(image, half(80, 512, 1, 1), result), 8 * result.nbytes + 256))  # each of 64 channels
+    wider, larger = half(1, 1000, 7, 7), half(1, 96, 7, 7)
+    assert found.of(row_of(wider, half(96, 1000, 1, 1), larger)) == 16 * larger.nbytes  # the last one of 40
+
+
+@pytest.mark.parametrize("converted", ["image", "weight", "result", "image weight", "image result", "weight result"])
+def test_some_of_the_tensors_may_be_converted_alone(converted: str) -> None:
+    def row(batch: int) -> tuple[Row, int]:
+        sizes = half(batch, 64, 28, 28), half(200, 64, 3, 3), half(batch, 200, 14, 14)
+        sums = zip(("image", "weight", "result"), sizes, strict=True)
+        return row_of(*sizes), sum(spec.nbytes for name, spec in sums if name in converted)
+
+    (measured, took), (other, expected) = row(8), row(12)
+    assert fitted((measured, took)).of(other) == expected
 
 
 def test_of_a_convolution_unlike_any_that_was_measured_nothing_is_expected() -> None:
-    # A window of 16 times as many elements is four doublings away, each of which weighs 1.5.
-    near, far = square(28, 3), square(28, 12)
+    # A window of 256 times as many elements is eight doublings away, each of which weighs 0.6.
+    near, far = square(28, 3), square(28, 48)
     assert fitted((near, tensors(near))).of(far) == 0
 
 

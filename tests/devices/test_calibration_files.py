@@ -15,6 +15,7 @@ import opcost
 from opcost.analysis.prediction import speeds as speeds_module
 from opcost.analysis.prediction.speeds import Speeds, fit_laws
 from opcost.analysis.prediction.work import Work
+from opcost.analysis.prediction.workspaces import fit_workspaces
 from opcost.core.graph import TensorSpec
 from opcost.devices import neighbours
 from opcost.devices.calibration import (
@@ -26,6 +27,7 @@ from opcost.devices.calibration import (
     kernels,
     packed,
     shipped,
+    shipped_workspaces,
     unpacked,
 )
 from opcost.errors import InputError, SourceError
@@ -53,10 +55,18 @@ def calibration(device: str) -> Calibration:
 @pytest.mark.parametrize("device", SHIPPED)
 def test_the_laws_that_come_with_the_package_are_those_of_the_calibration(device: str) -> None:
     found, fitted = shipped(device), fit_laws(calibration(device), default_rules())
-    for name in ("home", "operators", "host_ns", "laws", "workspaces"):
+    for name in ("home", "operators", "host_ns", "laws"):
         assert getattr(found, name) == getattr(fitted, name), f"{name} differs: run python benchmarks/fit_laws.py"
     assert dict(found.meta) == dict(fitted.meta)
     assert unpacked(packed(found)) == found
+
+
+def test_the_workspaces_that_come_with_the_package_are_the_measured_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from fit_laws import taking_memory
+
+    fitted = fit_workspaces((row for row, _ in taking_memory(SHIPPED[0])), default_rules())
+    assert shipped_workspaces() == fitted, "run python benchmarks/fit_laws.py"
 
 
 def test_a_prediction_unpacks_only_the_families_of_its_operators(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from importlib.resources import files
 from os import PathLike
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -217,8 +217,6 @@ class Laws:
     """The usual time of the host to start each operator, each kind, and under the empty name any."""
     host: Mapping[str, int] = field(default_factory=dict)
     """The parts of that host, as in the calibration; of laws that come with the package they are in `hosts`."""
-    workspaces: Mapping[tuple[str, str], Neighbours] = field(default_factory=dict)
-    """Memory beside the results as a share of what an operator moves or a convolution converts, by family and element type."""
 
 
 class _LawsFile(msgspec.Struct, array_like=True):
@@ -227,14 +225,12 @@ class _LawsFile(msgspec.Struct, array_like=True):
     operators: int
     host_ns: dict[str, float]
     laws: list[tuple[str, str, Law]]
-    workspaces: list[tuple[str, str, Neighbours]]
 
 
 def packed(laws: Laws) -> bytes:
     """The content of the file of laws."""
     fitted = [(*key, law) for key, law in laws.laws.items()]
-    workspaces = [(*key, near) for key, near in laws.workspaces.items()]
-    made = _LawsFile(laws.home.name, dict(laws.meta), laws.operators, dict(laws.host_ns), fitted, workspaces)
+    made = _LawsFile(laws.home.name, dict(laws.meta), laws.operators, dict(laws.host_ns), fitted)
     return msgspec.msgpack.encode(made, enc_hook=Neighbours.packed)
 
 
@@ -242,11 +238,9 @@ def unpacked(content: bytes) -> Laws:
     """What such a file holds."""
     found = msgspec.msgpack.decode(content, type=_LawsFile, dec_hook=lambda _, packed: Neighbours(packed=packed))
     laws = {(family, dtype): law for family, dtype, law in found.laws}
-    workspaces = {(family, dtype): near for family, dtype, near in found.workspaces}
     return Laws(
-        home=find_device(found.device), meta=found.meta, operators=found.operators, laws=laws, host_ns=found.host_ns,
-        workspaces=workspaces,
-    )  # fmt: skip
+        home=find_device(found.device), meta=found.meta, operators=found.operators, laws=laws, host_ns=found.host_ns
+    )
 
 
 @lru_cache(maxsize=4)
@@ -259,3 +253,23 @@ def shipped(device: str) -> Laws:
 def kernels() -> Laws:
     """The laws of kernels that a compiler writes, as shares of the bandwidth: they were measured on an H200, in whole models."""
     return unpacked((files(__package__) / f"{SHIPPED[0]}.kernels").read_bytes())
+
+
+# -- memory that operators take for themselves ----------------------------------------------------------------------------
+
+Taken: TypeAlias = Mapping[tuple[str, str], Neighbours]
+"""By family and element type: shares of what operators move, and which of its tensors a convolution converts."""
+
+
+def packed_workspaces(taken: Taken) -> bytes:
+    """The content of the file of workspaces."""
+    return msgspec.msgpack.encode([(*key, near) for key, near in taken.items()], enc_hook=Neighbours.packed)
+
+
+@lru_cache(maxsize=1)
+def shipped_workspaces() -> Taken:
+    """Those that come with the package, which were measured on an H200."""
+    content = (files(__package__) / f"{SHIPPED[0]}.workspaces").read_bytes()
+    form = list[tuple[str, str, Neighbours]]
+    found = msgspec.msgpack.decode(content, type=form, dec_hook=lambda _, packed: Neighbours(packed=packed))
+    return {(family, dtype): near for family, dtype, near in found}

@@ -25,6 +25,6 @@ OTHERWISE = [row for row in DATA["rows"] if row not in ONCE and row["precision"]
 def test_a_step_runs_the_operators_of_a_real_gpu_and_allocates_its_bytes(row: dict[str, Any]) -> None:
     added, ops = estimated_step(row)
     assert ops == measured_operators(row, DATA["ops"])
-    # Where cuDNN chooses among kernels by timing, the workspace is that of neighbours which may take another one.
+    # They were measured with cudnn.benchmark, where cuDNN chooses among kernels by timing, and takes other workspaces.
     off = {"float32": 0.05, "bfloat16": 0.02}.get(row["precision"], 0.01) if row["name"] == "convolutions" else 0.01
     assert added == pytest.approx(row["peak"] - row["base"], rel=off)

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from opcost.analysis.costing import apply_rule
 from opcost.analysis.prediction.work import Work, families, place_in, work_of
-from opcost.analysis.prediction.workspaces import shares
 from opcost.core.devices import HOST, TERA, Device, measured
 from opcost.core.devices import device as find_device
 from opcost.core.kinds import check_operator
@@ -108,7 +107,6 @@ def fit_laws(calibration: Calibration, rules: Rules) -> Laws:
         operators=len(rows),
         host_ns=host_ns,
         host=calibration.host,
-        workspaces=shares(rows),
     )
     speeds = Speeds(laws, home)
     for key in sorted(timed, key=lambda key: key[0].startswith("conv")):  # a convolution's bias is a law of its own

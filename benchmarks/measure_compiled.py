@@ -159,6 +159,7 @@ def of_code(text: str) -> tuple[dict[str, Row], list[str]]:
 
 
 def captured(call: Call) -> tuple[torch.cuda.CUDAGraph, torch.cuda.Stream]:
+    """A call as a CUDA graph that ran once."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(3):
@@ -172,7 +173,8 @@ def captured(call: Call) -> tuple[torch.cuda.CUDAGraph, torch.cuda.Stream]:
     return graph, stream
 
 
-def graph_ms(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> float:
+def replayed_ms(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> float:
+    """The median of some replays."""
     taken = []
     with torch.cuda.stream(stream):
         for _ in range(REPLAYS):
@@ -182,7 +184,7 @@ def graph_ms(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> float:
             end.record(stream)
             end.synchronize()
             taken.append(begin.elapsed_time(end))
-    return round(statistics.median(taken), 4)
+    return statistics.median(taken)
 
 
 def kernels(graph: torch.cuda.CUDAGraph) -> list[tuple[str, float]]:
@@ -202,7 +204,7 @@ def kernels(graph: torch.cuda.CUDAGraph) -> list[tuple[str, float]]:
 def timed(call: Call, *, single: bool) -> Row:
     """A CUDA graph of a call, the sum of its kernels, and on request each of them."""
     graph, stream = captured(call)
-    found = {"graph_ms": graph_ms(graph, stream)}
+    found = {"graph_ms": round(replayed_ms(graph, stream), 4)}
     every = kernels(graph)
     found["kernel_ms"] = round(sum(us for _, us in every) / 1e3, 4)
     found["kernels"] = len(every)

@@ -52,6 +52,7 @@ from gpu_models import (
     made,
 )
 from harness import HERE, arguments, load_torchvision
+from measure_compiled import REPLAYS, captured, replayed_ms
 
 Call = Callable[[], Any]
 Row = dict[str, Any]
@@ -61,32 +62,13 @@ Row = dict[str, Any]
 
 
 def graph_ms(call: Call) -> float:
-    """The median of 9 replays of a CUDA graph."""
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            call()
-        stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            call()
-        graph.replay()
-        stream.synchronize()
-        taken = []
-        for _ in range(9):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record(stream)
-            graph.replay()
-            end.record(stream)
-            end.synchronize()
-            taken.append(begin.elapsed_time(end))
-    del graph
-    return statistics.median(taken)
+    """The median of the replays of a CUDA graph."""
+    return replayed_ms(*captured(call))
 
 
 def eager_ms(call: Call) -> float:
     taken = []
-    for _ in range(9):
+    for _ in range(REPLAYS):
         torch.cuda.synchronize()
         start = time.perf_counter()
         call()
@@ -145,7 +127,7 @@ def write_rows(path: Path, rows: list[Row]) -> None:
     transformers = sys.modules.get("transformers")
     words = [torch.cuda.get_device_name(), f"torch {torch.__version__}", f"cuDNN {torch.backends.cudnn.version()}"]
     words += [f"transformers {transformers.__version__}"] if transformers else []
-    how = "cudnn.benchmark on, for memory off; medians of 9 replays of a CUDA graph; kernels by torch.profiler"
+    how = f"cudnn.benchmark on, for memory off; medians of {REPLAYS} replays of a CUDA graph; kernels by torch.profiler"
     text = f"{', '.join(words)}, {how}"
     lines = ",\n  ".join(json.dumps(row) for row in rows)
     path.write_text(f'{{"measured": {json.dumps(text)}, "rows": [\n  {lines}\n]}}\n')

@@ -14,8 +14,10 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from fit_laws import CALIBRATIONS, calibrated, compiled_models, fitted_kernels
+from fit_laws import CALIBRATIONS, calibrated, compiled_models, fitted_kernels, taking_memory
+from harness import load_torchvision
 from opcost.analysis.prediction.speeds import Speeds, fit_laws
+from opcost.analysis.prediction.workspaces import Workspaces, fit_workspaces
 from opcost.devices.calibration import Calibration, Laws, Measured
 from opcost.recorders.calibration.plan import Case, plan
 from opcost.recorders.calibration.run import DTYPES, GPU, fitting
@@ -69,8 +71,14 @@ GROUPS = {
 
 def group(row: dict[str, Any]) -> str:
     """The families of the sample that are those of a measured model."""
-    name = row["name"].removeprefix("timm/").removeprefix("tv/")
-    found = next((families for models, families in GROUPS.items() if re.match(models, name, re.IGNORECASE)), None)
+    library, _, name = row["name"].rpartition("/")
+    whole = row["name"] if library == "hf" else name
+    found = next((families for models, families in GROUPS.items() if re.match(models, whole, re.IGNORECASE)), None)
+    if found is None and library == "timm":  # the module that defines it
+        load_torchvision()
+        import timm
+
+        found = str(timm.models._registry._model_to_module[name])  # noqa: SLF001 - no public function says it
     if found is None:
         raise SystemExit(f"{row['name']} is of no family in left_out.GROUPS")
     return found
@@ -90,6 +98,20 @@ class CompiledSpeeds(Speeds):
 
     def merging(self, added: Laws | None = None) -> Speeds:
         return super().merging(added or self._kernels)
+
+
+def workspaces(row: dict[str, Any]) -> Workspaces:
+    """What operators take, without the convolutions of the family alone."""
+    return _workspaces_without(group(row))
+
+
+@lru_cache(maxsize=8)
+def _workspaces_without(families: str) -> Workspaces:
+    rows = [row for row, of in _taking_memory() if not (of and all(re.search(families, name) for name in of))]
+    return Workspaces(fit_workspaces(rows, default_rules()))
+
+
+_taking_memory = lru_cache(maxsize=1)(lambda: taking_memory("h200"))
 
 
 @lru_cache(maxsize=1)

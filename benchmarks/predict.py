@@ -6,7 +6,7 @@
     python benchmarks/predict.py blind [WORD]       models that a random seed chose (h200_blind.json), measured after the fit
     python benchmarks/predict.py gains [WORD]       what a change saves, in pairs of the same models
     python benchmarks/predict.py eager [WORD]       eager runs, with the calibration of their host (h200_host.json)
-    python benchmarks/predict.py memory [WORD]      their peak memory
+    python benchmarks/predict.py memory [WORD]      their peak memory, and that of h200_workspaces.json.gz, also without families
     python benchmarks/predict.py language [WORD]    prefill and decode of language models (h200_language.json)
     python benchmarks/predict.py steps [WORD]       training steps (tests/data/h200_steps.json): peak memory and operators
     python benchmarks/predict.py fit [WORD]         the largest batch within 24 GiB (h200_fit.json)
@@ -22,10 +22,13 @@ of several runs, on the threads of the calibration.
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,6 +42,8 @@ from harness import ERRORS, HERE, ROOT, Table, arguments, error_row
 from opcost.advising import Alternative
 from opcost.analysis.prediction.predict import predict_report
 from opcost.analysis.prediction.speeds import Speeds, fit_laws
+from opcost.analysis.prediction.workspaces import Workspaces
+from opcost.devices.allocator import allocated_blocks
 from opcost.devices.calibration import DOCUMENT, shipped
 from opcost.rules import default_rules
 
@@ -46,6 +51,7 @@ FILES = {
     "blind": HERE / "h200_blind.json",
     "models": HERE / "h200_models.json",
     "host": HERE / "h200_host.json",
+    "workspaces": HERE / "h200_workspaces.json.gz",
     "language": HERE / "h200_language.json",
     "fit": HERE / "h200_fit.json",
     "steps": ROOT / "tests/data/h200_steps.json",
@@ -53,15 +59,21 @@ FILES = {
 }
 
 
+def content(kind: str) -> dict[str, Any]:
+    found = FILES[kind].read_bytes()
+    file: dict[str, Any] = json.loads(gzip.decompress(found) if FILES[kind].suffix == ".gz" else found)
+    return file
+
+
 def table_of(name: str, kind: str, columns: Sequence[str], detail_columns: Sequence[str] = ()) -> Table:
     """A table with the machine on which the file of a kind was measured."""
-    found = json.loads(FILES[kind].read_text())
+    found = content(kind)
     text = found["measured"].partition(";")[0] if "measured" in found else f"{found['device']}, torch {found['torch']}"
     return Table(name, columns, detail_columns, machine=f"{text} (measured)")
 
 
 def measured(kind: str, options: argparse.Namespace) -> list[dict[str, Any]]:
-    rows = json.loads(FILES[kind].read_text())["rows"]
+    rows = content(kind)["models" if kind == "workspaces" else "rows"]
     chosen = [row for row in rows if options.word in row.get("name", row.get("net"))]
     return chosen[:2] if options.quick else chosen
 
@@ -201,29 +213,49 @@ def eager(options: argparse.Namespace) -> None:
 
 
 def memory(options: argparse.Namespace) -> None:
-    """What a pass, or a step with Adam, adds to what was allocated before."""
-    table = table_of(
-        "memory",
-        "models",
-        [*ERRORS, "within 6 %"],
-        ("model", "batch", "type", "what", "measured MiB", "estimated MiB", "ratio"),
-    )
-    errors: dict[str, list[float]] = {"infer": [], "train": []}
+    """What a pass, or a step with Adam, adds to what was allocated before; images also without their model's family."""
+    columns = ("model", "batch", "type", "what", "measured MiB", "estimated MiB", "ratio")
+    table = table_of("memory", "models", [*ERRORS, "within 6 %"], columns)
+    texts, steps = "peak of a pass, texts", "peak of a step with Adam"
+    images, without = "peak of a pass, images", "the same without the family"
+    errors: dict[str, list[float]] = {images: [], without: [], texts: [], steps: []}
+
+    def compare(row: dict[str, Any], what: str, added: int, before: int, peak: int) -> None:
+        true = peak - before
+        errors[what].append(added / true - 1)
+        sizes = (round(true / 2**20, 1), round(added / 2**20, 1), f"{added / true:.2f}")
+        table.detail(row["name"], row["batch"], row["dtype"], what, *sizes)
+
+    for row in measured("workspaces", options):
+        report, (_, before), (_, peak) = counted(row, training=False), row["base_bytes"], row["peak_bytes"]
+        compare(row, images, added_bytes(report), before, peak)
+        compare(row, without, added_bytes(report, left_out.workspaces(row)), before, peak)
     for row in measured("models", options):
-        for what, those in errors.items():
-            if f"{what}_peak_bytes" not in row:
-                continue
-            true = row[f"{what}_peak_bytes"] - row[f"{what}_base_bytes"]
-            found = counted(row, training=what == "train").memory
-            added = found.peak_bytes - found.base_bytes
-            those.append(added / true - 1)
-            sizes = (round(true / 2**20, 1), round(added / 2**20, 1), f"{added / true:.2f}")
-            table.detail(row["name"], row["batch"], row["dtype"], what, *sizes)
+        if row["name"].startswith("hf/") and "infer_peak_bytes" in row:
+            added = added_bytes(counted(row, training=False))
+            compare(row, texts, added, row["infer_base_bytes"], row["infer_peak_bytes"])
+        if "train_peak_bytes" in row:
+            added = added_bytes(counted(row, training=True))
+            compare(row, steps, added, row["train_base_bytes"], row["train_peak_bytes"])
     for what, those in errors.items():
         if those:
-            label = "peak of a pass" if what == "infer" else "peak of a step with Adam"
-            table.add(*error_row(label, those), f"{sum(abs(each) <= 0.06 for each in those)}")
+            table.add(*error_row(what, those), f"{sum(abs(each) <= 0.06 for each in those)}")
     table.finish(options)
+
+
+def added_bytes(report: opcost.Report, workspaces: Workspaces | None = None) -> int:
+    """How far the peak is above what was there before, as counted or with other workspaces."""
+    memory = report.memory
+    lives = memory.lives
+    if workspaces is None or lives is None:
+        return memory.peak_bytes - memory.base_bytes
+    lives = replace(lives, workspaces=[workspaces.of(row) if row.op.repeat else 0 for row in report.rows])
+    blocks = allocated_blocks(lives)
+    changes = [0] * (len(lives.workspaces) + 1)
+    for born, dead, size in zip(lives.births, lives.deaths, blocks.sizes, strict=True):
+        changes[born] += size
+        changes[min(dead, len(lives.workspaces))] -= size
+    return max(map(sum, zip(accumulate(changes), blocks.workspaces, strict=False)))
 
 
 # -- language models --------------------------------------------------------------------------------------------------------

@@ -136,6 +136,23 @@ def test_dropout_keeps_one_byte_for_an_element() -> None:
     assert saved == size  # the mask; a linear layer keeps only its input, which is the user's
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_a_group_norm_has_the_pixels_of_a_channel_side_by_side(training: bool) -> None:
+    """A GPU copies an input that is channels-last, and what comes behind is no longer: a processor normalises it as it is."""
+    x = torch.zeros(2, 8, 4, 4).to(memory_format=torch.channels_last)
+    model = nn.Sequential(nn.GroupNorm(2, 8), nn.Conv2d(8, 8, 3)).train(training)
+    wanted = {None: (0, True), "h200": (1, False)}
+    for device, (copies, channels_last) in wanted.items():
+        rows = [
+            row for row in opcost.count(model, x, device=device, backward=training).rows if row.op.phase == "forward"
+        ]
+        assert sum(row.op.kind == "copy" for row in rows) == copies
+        (conv,) = (row for row in rows if row.op.kind == "conv")
+        assert bool(conv.op.attrs.get("channels_last")) == channels_last
+    report = opcost.count(model, x.contiguous(), device="h200")
+    assert not any(row.op.kind == "copy" for row in report.rows)
+
+
 def test_the_functions_are_back_afterwards_also_of_what_raises() -> None:
     before = F.scaled_dot_product_attention, F.dropout
 

@@ -158,7 +158,8 @@ def autocast_as(like: str) -> Iterator[None]:
         yield
 
 
-# -- gpu: What PyTorch decides by the device, decided as on a GPU: the kernel of attention, its heads, and dropout in one kernel.
+# -- gpu: What PyTorch decides by the device, decided as on a GPU: the kernel of attention, its heads, dropout in one kernel, the
+# layout of group norms.
 #
 # A model that is counted is on a processor or nowhere, where attention with dropout goes by products and keeps the whole square
 # of queries and keys, and dropout keeps its noise in the type of its input: twice the memory that a GPU holds. So these
@@ -218,6 +219,13 @@ def _dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace
     return NotImplemented
 
 
+def _group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:  # noqa: A002 - as the function that it replaces
+    """With the pixels of a channel side by side: where they are not, a GPU copies them first, and leaves them so."""
+    if not _is_plain(input) or input.is_contiguous():
+        return NotImplemented
+    return torch.group_norm(input.contiguous(), num_groups, weight, bias, eps, torch.backends.cudnn.enabled)
+
+
 def _heads(
     query: Any, key: Any, value: Any, embed_dim_to_check: int, num_heads: int, in_proj_weight: Any, in_proj_bias: Any,
     bias_k: Any, bias_v: Any, add_zero_attn: Any, dropout_p: float, out_proj_weight: Any, out_proj_bias: Any,
@@ -246,6 +254,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 _EXCHANGED: dict[str, Any] = {
     "scaled_dot_product_attention": _attention,
     "dropout": _dropout,
+    "group_norm": _group_norm,
     "multi_head_attention_forward": _heads,
 }
 """By the names of the functions in `torch.nn.functional`; what they do not know is left to the function itself."""

@@ -5,7 +5,6 @@
                                                     --first 2500: by what a calibration of three minutes times
     python benchmarks/predict.py blind [WORD]       models that a random seed chose (h200_blind.json), measured after the fit
     python benchmarks/predict.py gains [WORD]       what a change saves, in pairs of the same models
-    python benchmarks/predict.py eager [WORD]       eager runs, with the calibration of their host (h200_host.json)
     python benchmarks/predict.py memory [WORD]      their peak memory, and that of h200_workspaces.json.gz, also without families
     python benchmarks/predict.py language [WORD]    prefill and decode of language models (h200_language.json)
     python benchmarks/predict.py steps [WORD]       training steps (tests/data/h200_steps.json): peak memory and operators
@@ -37,7 +36,7 @@ import torch
 
 import left_out
 import opcost
-from gpu_models import OPERATORS, STEP_NETS, eager_inputs, eager_model, inputs, language_model, made
+from gpu_models import OPERATORS, STEP_NETS, inputs, language_model, made
 from harness import ERRORS, HERE, ROOT, Table, arguments, error_row
 from opcost.advising import Alternative
 from opcost.analysis.prediction.predict import predict_report
@@ -50,7 +49,6 @@ from opcost.rules import default_rules
 FILES = {
     "blind": HERE / "h200_blind.json",
     "models": HERE / "h200_models.json",
-    "host": HERE / "h200_host.json",
     "workspaces": HERE / "h200_workspaces.json.gz",
     "language": HERE / "h200_language.json",
     "fit": HERE / "h200_fit.json",
@@ -180,36 +178,6 @@ def without_family(options: argparse.Namespace) -> None:
 
 def blind(options: argparse.Namespace) -> None:
     whole_models(options, "blind", "blind")
-
-
-def eager(options: argparse.Namespace) -> None:
-    """With their host's calibration of the same minutes: models to which the law's one number was fitted, and others."""
-    columns = ("model", "batch", "pass", "measured ms", "predicted ms", "error", "in interval")
-    table = table_of("eager", "host", ERRORS, columns)
-    hosts = json.loads(FILES["host"].read_text())["hosts"]
-    errors: dict[str, list[float]] = {}
-    inside: list[bool] = []
-    for row in measured("host", options):
-        training, decoding = row["pass"] == "step", row["pass"] == "decode"
-        model = eager_model(row["name"], "meta").train(training)
-        how: dict[str, Any] = {"optimizer": "AdamW"} if training else {}
-        if decoding:
-            how |= {"batch": row["batch"], "decode": 1, "cache": row["cache"]}
-            args, kwargs = (), {}
-        else:
-            args, kwargs = eager_inputs(row["name"], model, row["batch"], "meta", training=training)
-        with torch.set_grad_enabled(training):
-            report = opcost.count(model, args or None, kwargs=kwargs or None, device="h200", **how)
-        found = eager_prediction(report, hosts[row["set"]])
-        error = found.latency_ns / 1e6 / row["eager_ms"] - 1
-        errors.setdefault(f"{row['pass']}, {row['set']}", []).append(error)
-        inside.append(found.band_ns[0] <= row["eager_ms"] * 1e6 <= found.band_ns[1])
-        times = (row["eager_ms"], round(found.latency_ns / 1e6, 3))
-        table.detail(row["name"], row["batch"], row["pass"], *times, f"{error:+.1%}", "yes" if inside[-1] else "no")
-    for what, those in errors.items():
-        table.add(*error_row(what, those))
-    table.add("80 % interval", len(inside), f"{sum(inside) / len(inside):.0%} inside", "", "", "")
-    table.finish(options)
 
 
 def memory(options: argparse.Namespace) -> None:
@@ -456,7 +424,7 @@ def processor(options: argparse.Namespace) -> None:
     table.finish(options)
 
 
-CASES = {case.__name__: case for case in (blind, gains, eager, memory, language, steps, fit, hardware, processor)}
+CASES = {case.__name__: case for case in (blind, gains, memory, language, steps, fit, hardware, processor)}
 CASES["left_out"] = without_family
 
 

@@ -185,25 +185,32 @@ def eagerly(report: Report, on: Host) -> Predicted:
 
 
 def test_the_host_starts_every_operator_and_its_own_time_is_less_sure() -> None:
-    """1.36 times what each part alone needs; the device waits."""
+    """1.47 times what each part alone needs; the device waits."""
     found = eagerly(model("a", "v", "a"), host())
-    needed = 1.36 * (2 * 3_000 + 1_000)
+    needed = 1.47 * (2 * 3_000 + 1_000)
     assert found.latency_ns == pytest.approx(needed + ADD, abs=3)
     assert found.bounds["host"] == pytest.approx(needed + ADD - 2 * ADD, abs=3)
     expected = sqrt((0.09 * 2 * ADD) ** 2 + VARIANCE * 2 * 5_000**2 + (0.2 * found.bounds["host"]) ** 2)
     assert band(found) == pytest.approx(expected, abs=2)
     busy = eagerly(model("a", "m", "m", "m"), host())
-    # The first product is started after 4.08 + 10.88 µs; from there on the device is never idle.
-    assert busy.latency_ns == pytest.approx(4_080 + 10_880 + 3 * MM, abs=3)
-    assert [row.host_ns for row in busy.profile.rows] == [4_080, 10_880, 10_880, 10_880]
+    # The first product is started after 4.41 + 11.76 µs; from there on the device is never idle.
+    assert busy.latency_ns == pytest.approx(4_410 + 11_760 + 3 * MM, abs=3)
+    assert [row.host_ns for row in busy.profile.rows] == [4_410, 11_760, 11_760, 11_760]
 
 
 def test_another_host_starts_operators_by_as_much_slower_as_it_calls_its_own() -> None:
     slower = host(aten__add=4_000, aten__mm=12_000, view=3_000)
     found = eagerly(model("a", "v", "a"), slower)
-    assert found.latency_ns == pytest.approx(1.36 * (2 * 2 * 3_000 + 3_000) + ADD, abs=3)
+    assert found.latency_ns == pytest.approx(1.47 * (2 * 2 * 3_000 + 3_000) + ADD, abs=3)
     mixed = host(aten__add=4_000, aten__mm=3_000)  # twice as slow and twice as fast
-    assert eagerly(model("a"), mixed).latency_ns == pytest.approx(1.36 * 3_000 + ADD, abs=3)
+    assert eagerly(model("a"), mixed).latency_ns == pytest.approx(1.47 * 3_000 + ADD, abs=3)
+
+
+def test_the_host_of_a_training_step_is_less_sure() -> None:
+    found = eagerly(model("a", phase="backward"), host())
+    assert found.bounds["host"] == pytest.approx(1.47 * 3_000, abs=2)
+    expected = (0.09 * ADD) ** 2 + VARIANCE * 5_000**2 + (0.2**2 + 0.3**2) * found.bounds["host"] ** 2
+    assert band(found) == pytest.approx(sqrt(expected), abs=2)
 
 
 def row(kind: str, raw: str, phase: str = "forward", outs: int = 1) -> CostedRow:
@@ -213,20 +220,22 @@ def row(kind: str, raw: str, phase: str = "forward", outs: int = 1) -> CostedRow
 
 def test_an_operator_that_was_never_timed_needs_the_usual_time_of_its_kind_or_of_any() -> None:
     one = host()
-    assert one.operator_ns(row("elementwise", "aten::mul"), recorded=False) == pytest.approx(1.36 * 4_000)
-    assert one.operator_ns(row("sort", "aten::sort"), recorded=False) == pytest.approx(1.36 * 5_500)
-    assert Host({}, {}, {}, spread=1).operator_ns(row("sort", "aten::sort"), recorded=False) == 1.36 * 12_000
+    assert one.operator_ns(row("elementwise", "aten::mul"), recorded=False) == pytest.approx(1.47 * 4_000)
+    assert one.operator_ns(row("sort", "aten::sort"), recorded=False) == pytest.approx(1.47 * 5_500)
+    assert Host({}, {}, {}, spread=1).operator_ns(row("sort", "aten::sort"), recorded=False) == 1.47 * 12_000
 
 
 def test_a_step_also_records_in_its_forward_pass_and_updates_each_parameter() -> None:
+    """What is recorded takes three times the record: once in the forward pass, and its node, with views, in the backward pass."""
     one = host()
     add, view = row("elementwise", "aten::add"), row("view", "aten::t")
-    assert one.operator_ns(add, recorded=True) == pytest.approx(1.36 * (3_000 + 200))
-    assert one.operator_ns(view, recorded=True) == pytest.approx(1.36 * (1_000 + 200))
-    assert one.operator_ns(row("elementwise", "aten::add", "backward"), recorded=True) == pytest.approx(1.36 * 3_000)
+    assert one.operator_ns(add, recorded=True) == pytest.approx(1.47 * (3_000 + 3 * 200))
+    assert one.operator_ns(view, recorded=True) == pytest.approx(1.47 * (1_000 + 3 * 200))
+    assert one.operator_ns(row("elementwise", "aten::add", "backward"), recorded=True) == pytest.approx(1.47 * 3_000)
+    assert one.operator_ns(row("view", "aten::t", "backward"), recorded=True) == 0
     lists = row("elementwise", "aten::_foreach_add_", "update", outs=7)
-    assert one.operator_ns(lists, recorded=True) == pytest.approx(1.36 * 7 * 300)
-    assert one.operator_ns(row("elementwise", "aten::add_", "update"), recorded=True) == pytest.approx(1.36 * 4_000)
+    assert one.operator_ns(lists, recorded=True) == pytest.approx(1.47 * 7 * 300)
+    assert one.operator_ns(row("elementwise", "aten::add_", "update"), recorded=True) == pytest.approx(1.47 * 4_000)
     # The state of an optimizer is made in the first step.
     assert one.operator_ns(row("create", "aten::zeros_like", "update"), recorded=True) == 0
 
@@ -237,7 +246,7 @@ def test_the_host_calls_modules_before_their_operators() -> None:
         report = opcost.count(nested, torch.empty(64, 64))
     called = eagerly(report, host(module=50_000))
     # Four modules are called, the last two of which wait for the device.
-    assert called.latency_ns == pytest.approx(1.36 * (4 * 50_000 + 2 * 4_000) + called.profile.rows[1].device_ns, abs=3)
+    assert called.latency_ns == pytest.approx(1.47 * (4 * 50_000 + 2 * 4_000) + called.profile.rows[1].device_ns, abs=3)
 
 
 def test_a_processor_starts_nothing_and_is_less_sure() -> None:
@@ -350,7 +359,7 @@ def test_many_steps_are_the_weighted_sum_of_their_samples(execution: Any) -> Non
     assert first.device_ns == first.device_total_ns == (4 * ADD + 6 * MM) // 2
     assert second.device_ns == (4 + 6) * MM // 2
     if execution == "eager":
-        assert (first.host_ns, second.host_ns) == ((4 * 4_080 + 6 * 10_880) // 2, 5 * 10_880)
+        assert (first.host_ns, second.host_ns) == ((4 * 4_410 + 6 * 11_760) // 2, 5 * 11_760)
         assert first.host_self_ns == first.host_ns
     else:
         assert first.host_ns is None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from opcost.analysis.part import check_keys, label, parts_of, usual_side
 from opcost.analysis.prediction.fusion import merged
-from opcost.analysis.prediction.host import Host, hosted
+from opcost.analysis.prediction.host import TRAINING, Host, hosted
 from opcost.analysis.prediction.lengths import StepRange
 from opcost.analysis.prediction.speeds import GUESS, OperatorTime, Speeds
 from opcost.analysis.prediction.work import Work, work_of
@@ -90,7 +90,8 @@ def predict_report(
     if host is not None:
         rows, latency = hosted(report, rows, host)
         bounds["host"] = latency - work
-        unsure += (host.spread * bounds["host"]) ** 2
+        training = any(row.op.phase != "forward" for row in report.rows)
+        unsure += (host.spread**2 + (TRAINING**2 if training else 0)) * bounds["host"] ** 2
     if execution == "compiled":
         unsure += (UNCHECKED * work) ** 2
     notes = _notes(report, speeds, guessed, calibrated=calibrated, merges=execution == "compiled")

@@ -116,6 +116,17 @@ def test_some_of_the_tensors_may_be_converted_alone(converted: str) -> None:
     assert fitted((measured, took)).of(other) == expected
 
 
+def test_tensors_that_are_copied_first_are_there_beside_the_workspace() -> None:
+    image, weight, result = half(2, 8, 9, 9), half(16, 8, 3, 3), half(2, 16, 7, 7)
+    row = row_of(image, weight, result)
+    found = fitted((row, tensors(row)))
+    copying = row._replace(op=row.op._replace(attrs={"copied": ("image",)}))
+    assert found.of(copying) == tensors(row) + image.nbytes
+    assert found.of(row._replace(op=row.op._replace(attrs={"copied": ("image", "weight")}))) == sum(
+        (tensors(row), image.nbytes, weight.nbytes)
+    )
+
+
 def test_of_a_convolution_unlike_any_that_was_measured_nothing_is_expected() -> None:
     # A window of 256 times as many elements is eight doublings away, each of which weighs 0.6.
     near, far = square(28, 3), square(28, 48)

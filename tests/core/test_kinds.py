@@ -36,7 +36,13 @@ def test_what_fits_its_kind_passes(kind: str, attrs: Attrs, ins: int, outs: int)
     [
         ("cnv", {}, 2, 1, "unknown kind 'cnv'; did you mean 'conv'"),
         ("conv", {"transposd": True}, 2, 1, "unknown attribute 'transposd'; did you mean 'transposed'?"),
-        ("conv", {"format": "NCHW"}, 2, 1, "unknown attribute 'format'; known: bias, channels_last, dilation, "),
+        (
+            "conv",
+            {"format": "NCHW"},
+            2,
+            1,
+            "unknown attribute 'format'; known: bias, channels_last, copied, dilation, ",
+        ),
         ("conv", {"transposed": 1}, 2, 1, "the attribute 'transposed' is 1, not true or false"),
         ("conv", {"macs": True}, 1, 1, "the attribute 'macs' is True, not a whole number"),
         ("conv", {"macs": -1}, 1, 1, "the attribute 'macs' is -1, not a whole number"),

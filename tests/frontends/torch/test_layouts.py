@@ -54,6 +54,26 @@ def test_a_convolution_of_images_whose_channels_are_side_by_side() -> None:
         )
 
 
+def test_a_convolution_copies_what_lies_otherwise_than_it_reads() -> None:
+    weight = torch.zeros(16, 8, 3, 3)
+
+    def copied(image: torch.Tensor, filters: torch.Tensor = weight) -> object:
+        attrs = attributes("aten::convolution", lambda x: F.conv2d(x, filters), image)
+        return attrs.get("channels_last"), attrs.get("copied")
+
+    rows, last = torch.zeros(2, 8, 5, 5), torch.zeros(2, 8, 5, 5).contiguous(memory_format=LAST)
+    assert copied(rows) == (None, None)
+    assert copied(last) == (True, ("weight",))
+    assert copied(last, weight.contiguous(memory_format=LAST)) == (True, None)
+    assert copied(last, weight[..., :1, :1].contiguous()) == (True, None)  # both orders are the same
+    assert copied(rows, weight.contiguous(memory_format=LAST)) == (True, ("image",))
+    assert copied(torch.zeros(2, 5, 8, 5).transpose(1, 2)) == (None, ("image",))
+    # A view of one image has any stride along its first axis, and PyTorch asks for that of a batch.
+    tokens = torch.zeros(1, 25, 8).transpose(1, 2)
+    assert copied(tokens.view(1, 8, 5, 5)) == (None, ("image",))
+    assert tokens.view(1, 8, 5, 5).is_contiguous(memory_format=LAST)
+
+
 IMAGES = torch.zeros(2, 6, 7, 8).permute(0, 3, 1, 2)
 """Channels side by side."""
 

@@ -60,6 +60,9 @@ class Workspaces:
             return sum(spec.numel for spec in row.ins[:1] if spec.known)
         if row.op.kind not in self._kinds:
             return 0
+        return self._by_neighbours(row) + _copied(row)
+
+    def _by_neighbours(self, row: Row) -> int:
         if row.op.kind == "conv" and (conversion := conversion_of(row.op.attrs, row.ins, row.outs)):
             work = conversion.work
         else:
@@ -82,6 +85,15 @@ class Workspaces:
         known = (self._near.get((family, dtype)) for family in families(work) for dtype in types)
         near = next(filter(None, known), None)
         return near.closest(work.place, NEIGHBOURS) if near is not None else []
+
+
+def _copied(row: Row) -> int:
+    """The bytes of tensors that are copied because they lie otherwise than their kernel reads them."""
+    names = row.op.attrs.get("copied")
+    copied = names if isinstance(names, tuple) else ()
+    return sum(
+        spec.nbytes for name, spec in zip(("image", "weight"), row.ins, strict=False) if name in copied and spec.known
+    )
 
 
 def _chosen_by_most(closest: Sequence[tuple[float, float]]) -> float:

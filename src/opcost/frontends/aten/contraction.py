@@ -11,7 +11,16 @@ from typing import Any
 from opcost.core.shapes import Mismatch, broadcast, einsum, explicit, reduced, spread, tensordot, windows
 from opcost.frontends.aten.call import AtenCall, Handler, Translation, means, on, per_axis, rows
 from opcost.frontends.aten.results import OUTPUTS, Results, like, made, only, with_last
-from opcost.frontends.aten.tensor import AtenTensor, Described, has_channels_last, layout_name, type_name
+from opcost.frontends.aten.tensor import (
+    AtenTensor,
+    Described,
+    asks_for_channels_last,
+    has_channels_last,
+    is_contiguous,
+    layout_name,
+    tells_strides,
+    type_name,
+)
 
 
 def product(
@@ -208,8 +217,21 @@ def conv(call: AtenCall, added: Any = None, *, then: tuple[str, ...] | None = No
     stride, dilation = (tuple(call[name]) if name in call.args else None for name in ("stride", "dilation"))
     return means(
         "conv", (x, weight, call.get("bias", "B"), added), transposed=_is_transposed(call) or None, then=then or None,
-        stride=stride, dilation=dilation, channels_last=has_channels_last(x) or None,
+        stride=stride, dilation=dilation, **_order(x, weight),
     )  # fmt: skip
+
+
+def _order(x: AtenTensor, weight: AtenTensor) -> dict[str, Any]:
+    """Whether a GPU runs a convolution with channels last, and which tensors it has to copy because they lie otherwise."""
+    if not (tells_strides(x) and tells_strides(weight)):
+        return {}
+    last = asks_for_channels_last(x) or asks_for_channels_last(weight)
+    axes = (0, *range(2, x.dim()), 1) if last else None
+    copied = tuple(name for name, tensor in (("image", x), ("weight", weight)) if not is_contiguous(tensor, axes))
+    return {
+        "channels_last": (last and not (is_contiguous(x) and is_contiguous(x, axes))) or None,
+        "copied": copied or None,
+    }
 
 
 def _conv_grads(call: AtenCall, weight: AtenTensor, grad_output: AtenTensor) -> Translation:

@@ -118,6 +118,20 @@ def has_channels_last(tensor: AtenTensor) -> bool:
     )
 
 
+def asks_for_channels_last(tensor: AtenTensor) -> bool:
+    """Whether PyTorch runs a convolution of this tensor with channels last: by its strides, even those of axes of one element."""
+    rank = tensor.dim()
+    if rank not in (4, 5) or 0 in tensor.shape:
+        return False
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    least = 0
+    for axis in (1, *range(rank - 1, 1, -1), 0):
+        if strides[axis] < least or (axis == 0 and least == strides[1]):
+            return False
+        least = strides[axis] * shape[axis]
+    return strides[1] != 0
+
+
 def lie_alike(tensors: Sequence[AtenTensor]) -> bool:
     """Whether all tensors lie row by row, or all with channels last, so that one kernel can copy them together."""
     filled = [tensor for tensor in tensors if tensor.numel() and tells_strides(tensor)]

@@ -1,6 +1,7 @@
 """Predictions of eager runs against an H200 and its host, by the law of the host fitted without the model's family.
 
     python benchmarks/predict_host.py [WORD]     WORD: only names that contain it
+    python benchmarks/predict_host.py --measured FILE     what measure_host.py measured, by the law as it is
 
 h200_host.json has models that were measured beside a calibration of their host. Those of QUIET and of h200_blind.json, which a
 seed chose, were measured on other days with the same host, as far as is known; of the other days of h200_models.json it is known
@@ -15,7 +16,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -36,7 +40,8 @@ WAITS = 0.6  # the share of a run that its kernels take at most where it waits f
 STEP = "training step"
 
 
-class Run(NamedTuple):
+@dataclass
+class Run:
     """A measured run."""
 
     name: str
@@ -44,7 +49,6 @@ class Run(NamedTuple):
     what: str
     by_seed: bool  # chosen by a seed when a law was fixed
     ms: float
-    kernel_ms: float
     host: dict[str, Any]  # a calibration of it
     report: opcost.Report
 
@@ -52,7 +56,12 @@ class Run(NamedTuple):
     def family(self) -> str:
         return left_out.group({"name": self.name})
 
-    @property
+    @cached_property
+    def kernels_ms(self) -> float:
+        """What its kernels are predicted to take."""
+        return opcost.predict(self.report, device="h200").kernel_ns / 1e6
+
+    @cached_property
     def parts_ms(self) -> float:
         """What the host takes for all parts on their own."""
         shipped = shipped_host()
@@ -66,17 +75,21 @@ def runs() -> Iterator[Run]:
     for row in file["rows"]:
         what = STEP if row["pass"] == "step" else row["pass"]
         beside, by_seed = file["hosts"][row["set"]], row["set"] == "blind"
-        yield Run(row["name"], row["batch"], what, by_seed, row["eager_ms"], row["kernel_ms"], beside, passed(row))
+        yield Run(row["name"], row["batch"], what, by_seed, row["eager_ms"], beside, passed(row))
     for name in ("h200_models.json", "h200_blind.json"):
         later = json.loads((HERE / name).read_text())
-        beside = later.get("host", file["hosts"]["blind"])
-        for row in later["rows"]:
-            if name == "h200_models.json" and row["name"].removeprefix("timm/") not in QUIET:
-                continue
-            for what, taken, kernels in (("inference", "eager_ms", "kernel_ms"), (STEP, "train_ms", "train_kernel_ms")):
-                if taken in row:
-                    report = counted(row, training=what == STEP)
-                    yield Run(row["name"], row["batch"], what, True, row[taken], row[kernels], beside, report)  # noqa: FBT003
+        if name == "h200_models.json":
+            later["rows"] = [row for row in later["rows"] if row["name"].removeprefix("timm/") in QUIET]
+        yield from pairs(later["rows"], later.get("host", file["hosts"]["blind"]))
+
+
+def pairs(rows: list[dict[str, Any]], beside: dict[str, Any]) -> Iterator[Run]:
+    """Passes and steps with Adam."""
+    for row in rows:
+        for what, taken in (("inference", "eager_ms"), (STEP, "train_ms")):
+            if taken in row:
+                report = counted(row, training=what == STEP)
+                yield Run(row["name"], row["batch"], what, True, row[taken], beside, report)  # noqa: FBT003
 
 
 def passed(row: dict[str, Any]) -> opcost.Report:
@@ -95,7 +108,7 @@ def passed(row: dict[str, Any]) -> opcost.Report:
 
 def law(given: Sequence[Run]) -> float:
     """By how much parts take longer in these models."""
-    waiting = [run for run in given if run.kernel_ms < WAITS * run.ms]
+    waiting = [run for run in given if run.kernels_ms < WAITS * run.ms]
     times = Counter((run.family, run.what == STEP) for run in waiting)
     ratios = sorted((run.ms / run.parts_ms, 1 / times[run.family, run.what == STEP]) for run in waiting)
     below, half = 0.0, sum(weight for _, weight in ratios) / 2
@@ -109,21 +122,28 @@ def law(given: Sequence[Run]) -> float:
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("word", nargs="?", default="", help="only names that contain this")
+    parser.add_argument("--measured", type=Path, help="a file of measure_host.py")
     options = parser.parse_args()
-    options.save = options.save and not options.word
+    options.save = options.save and not options.word and options.measured is None
     torch.set_num_threads(1)
     columns = ("model", "batch", "what", "measured ms", "predicted ms", "error", "in interval")
     table = Table("eager", ERRORS, columns, machine="NVIDIA H200 and its host, torch 2.11.0+cu130 (measured)")
-    every = list(runs())
-    print(f"fitted to all: {law(every):.3f}")
+    if options.measured is None:
+        every = list(runs())
+        print(f"fitted to all: {law(every):.3f}")
+    else:
+        file = json.loads(options.measured.read_text())
+        every = list(pairs(file["rows"], file["host"]))
+        print(f"fitted to these: {law(every):.3f}")
     errors: dict[str, list[float]] = {}
     inside: dict[str, list[bool]] = {}
     chosen = sorted((run for run in every if options.word in run.name), key=lambda run: run.family)
     laws: dict[str, float] = {}
     for run in chosen[:2] if options.quick else chosen:
-        if run.family not in laws:
-            laws[run.family] = law([other for other in every if other.family != run.family])
-        host.IN_A_MODEL = laws[run.family]
+        if options.measured is None:
+            if run.family not in laws:
+                laws[run.family] = law([other for other in every if other.family != run.family])
+            host.IN_A_MODEL = laws[run.family]
         found = eager_prediction(run.report, run.host)
         error = found.latency_ns / 1e6 / run.ms - 1
         hit = found.band_ns[0] <= run.ms * 1e6 <= found.band_ns[1]

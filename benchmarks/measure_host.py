@@ -3,9 +3,9 @@
     python benchmarks/measure_host.py OUT.json [--rows FILE] [--seconds 120]
 
 The host is calibrated first; then a pass and a training step with Adam of each row (--rows: those of h200_blind.json), medians of
-9 runs after 3. Nothing is captured or profiled in this process, as was done between the models of h200_blind.json, whose steps were
-further above the predicted ones from model to model; why is not known. The first row is measured again at the end, which shows
-whether a process gets slower. With `--device cpu --quick` it can be tried without a GPU.
+9 runs after 3. Nothing is captured or profiled in this process, as was done between the models of h200_blind.json, whose steps
+were further above the predicted ones from model to model; why is not known. The first row is measured again at the end, which
+shows whether a process gets slower. With `--device cpu --quick` it can be tried without a GPU.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
                                                     --first 2500: by what a calibration of three minutes times
     python benchmarks/predict.py blind [WORD]       models that a random seed chose (h200_blind.json), measured after the fit
     python benchmarks/predict.py gains [WORD]       what a change saves, in pairs of the same models
-    python benchmarks/predict.py memory [WORD]      their peak memory, and that of h200_workspaces.json.gz, also without families
+    python benchmarks/predict.py memory [WORD]      their peak memory, and that of h200_workspaces.json.gz, also without families;
+                                                    --every: all of these
     python benchmarks/predict.py language [WORD]    prefill and decode of language models (h200_language.json)
     python benchmarks/predict.py steps [WORD]       training steps (tests/data/h200_steps.json): peak memory and operators
     python benchmarks/predict.py fit [WORD]         the largest batch within 24 GiB (h200_fit.json)
@@ -180,6 +181,9 @@ def blind(options: argparse.Namespace) -> None:
     whole_models(options, "blind", "blind")
 
 
+SAMPLED = 6  # of the passes over images one; all take half an hour
+
+
 def memory(options: argparse.Namespace) -> None:
     """What a pass, or a step with Adam, adds to what was allocated before; images also without their model's family."""
     columns = ("model", "batch", "type", "what", "measured MiB", "estimated MiB", "ratio")
@@ -194,7 +198,8 @@ def memory(options: argparse.Namespace) -> None:
         sizes = (round(true / 2**20, 1), round(added / 2**20, 1), f"{added / true:.2f}")
         table.detail(row["name"], row["batch"], row["dtype"], what, *sizes)
 
-    for row in measured("workspaces", options):
+    chosen = measured("workspaces", options)[:: 1 if options.every else SAMPLED]
+    for row in sorted(chosen, key=left_out.group):
         report, (_, before), (_, peak) = counted(row, training=False), row["base_bytes"], row["peak_bytes"]
         compare(row, images, added_bytes(report), before, peak)
         compare(row, without, added_bytes(report, left_out.workspaces(row)), before, peak)
@@ -432,6 +437,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("case", choices=CASES)
     parser.add_argument("word", nargs="?", default="", help="only names that contain this")
+    parser.add_argument("--every", action="store_true", help="memory: all passes over images, and not each sixth")
     parser.add_argument("--first", type=int, help="left_out: by the first cases of a calibration's plan alone")
     parser.add_argument("--calibration", type=Path, help="processor, blind: a file of opcost calibrate")
     options = parser.parse_args()

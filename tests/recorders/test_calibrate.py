@@ -65,7 +65,8 @@ def sampled(cases: list[Case], few: int) -> list[Case]:
 def test_a_case_is_the_operator_that_a_count_of_its_call_finds(case: Case) -> None:
     graph = FRONTEND.load(calls_of(case, torch.device("meta"), 1)[0], CountOptions(inputs=()))
     op = next(op for op in reversed(graph.ops) if op.kind != "view")
-    assert (op.kind, op.raw, dict(op.attrs)) == (case.kind, case.raw, dict(case.attrs))
+    attrs = {name: value for name, value in op.attrs.items() if name != "copied"}  # matters to its memory alone
+    assert (op.kind, op.raw, attrs) == (case.kind, case.raw, dict(case.attrs))
     made = tuple(graph.values[i].spec for i in op.outputs)
     assert made[0] == case.outs[0]
     assert made == case.outs or case.raw == "aten::native_batch_norm"  # whose statistics depend on the kernel

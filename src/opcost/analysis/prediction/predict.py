@@ -27,7 +27,7 @@ COMPILED_NS = 500
 """The same for a product between kernels of a compiler, which are few and large."""
 WHOLE = 0.09
 """How far whole models are off beyond what their operators' spreads add up to: of 245 graphs and 104 training steps, each
-predicted without its family of models, 81 % and 83 % are inside the band."""
+predicted without its family of models, 83 % are inside the band."""
 ELSEWHERE = 0.25
 """The same for a device that was not calibrated: the printed peaks with the shares that another device reaches of its own."""
 ON_A_PROCESSOR = 0.1

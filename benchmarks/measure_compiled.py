@@ -25,6 +25,8 @@ from typing import Any
 
 import torch
 
+from opcost.recorders.calibration.run import capture
+
 Row = dict[str, Any]
 Call = Callable[[], Any]
 REPLAYS = 9
@@ -165,9 +167,7 @@ def captured(call: Call) -> tuple[torch.cuda.CUDAGraph, torch.cuda.Stream]:
         for _ in range(3):
             call()
         stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            call()
+        graph = capture([call], torch.device("cuda"), stream)
         graph.replay()
         stream.synchronize()
     return graph, stream

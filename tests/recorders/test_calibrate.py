@@ -202,7 +202,7 @@ def test_a_call_that_takes_long_is_repeated_a_few_times_only(
     monkeypatch.setattr(torch.cuda, "Event", clock.event)
     monkeypatch.setattr(run_module, "time", clock)
     replayed = lambda calls, *_: SimpleNamespace(replay=lambda: [each() for each in calls])
-    monkeypatch.setattr(run_module, "_captured", replayed)
+    monkeypatch.setattr(run_module, "capture", replayed)
     monkeypatch.setattr(run_module, "calls_of", lambda _case, _device, times: [call] * times)
     assert run_module.timed_on_cuda(product(), CPU, Stream()) == (taken, taken, 0)  # type: ignore[arg-type]
     assert len(made) == calls

@@ -162,7 +162,7 @@ class Plan(NamedTuple):
 
 
 UNKNOWN = Constant("unknown", (), {})
-_BY_LAYOUT = frozenset({"elementwise", "norm"})
+_BY_LAYOUT = frozenset({"copy", "elementwise", "norm"})
 """Kinds whose kernels read in vectors where all tensors lie alike, and element by element, or after a copy, elsewhere."""
 _OWN_LIBRARIES = frozenset({"aten", "mkldnn", "prims", "profiler", "quantized"})
 """PyTorch's libraries whose questions are known to be only that; anybody else's operator might do anything."""

@@ -91,7 +91,7 @@ def timed_on_cuda(case: Case, device: torch.device, stream: torch.cuda.Stream) -
         calls = calls[: max(1, ENOUGH_NS // took)]
         # A queue that is full makes the host wait, which is not its own time: the quickest round counts.
         host = _quickest(calls, time.perf_counter_ns, stream.synchronize)
-        graph = _captured(calls, device, stream)
+        graph = capture(calls, device, stream)
         graph.replay()
         stream.synchronize()
         taken: list[float] = []
@@ -114,7 +114,7 @@ def _end(stream: torch.cuda.Stream) -> None:
         time.sleep(1e-5)
 
 
-def _captured(calls: list[Callable[[], Any]], device: torch.device, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
+def capture(calls: list[Callable[[], Any]], device: torch.device, stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
     """The calls as one graph; where one cannot be captured, random numbers can still be made afterwards."""
     graph = torch.cuda.CUDAGraph()
     generator = torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]

@@ -107,6 +107,8 @@ def families(work: Work) -> Iterator[str]:
         yield " ".join(word for word in words if word != "decode")
     if "mixed" in words:
         yield " ".join(word for word in words if word != "mixed")
+    if words[-1] in _OF_THEIR_OWN:
+        yield words[0]
     if "columns" in words:
         yield "reduce sum columns"
     if words[0] in ("gather", "scatter"):  # what was timed most of them
@@ -135,6 +137,10 @@ def scaled(place: tuple[float, ...], scales: tuple[float, ...]) -> tuple[float, 
     return tuple(number * scale for number, scale in zip(place, scales, strict=True))
 
 
+_OF_THEIR_OWN = frozenset({"_weight_int4pack_mm", "_weight_int8pack_mm", "_int_mm", "_grouped_mm"})
+"""Products whose kernels take other times than those of whole matrices of one type."""
+
+
 def _product(raw: str, attrs: Attrs, shape: tuple[int, ...]) -> tuple[str, tuple[float, ...]]:
     k = attrs.get("depth")
     depth = k if isinstance(k, int) else 1
@@ -142,6 +148,8 @@ def _product(raw: str, attrs: Attrs, shape: tuple[int, ...]) -> tuple[str, tuple
     batch = prod(shape[:-2])
     # A product with a bias takes another way through the library, and in float32 twice the time at small sizes.
     family = "bmm" if "bmm" in raw else "addmm" if attrs.get("bias") else "mm"
+    name = raw.rpartition("::")[2]
+    family += f" {name}" if name in _OF_THEIR_OWN else ""
     whole = n % 8 == depth % 8 == 0  # rows of whole vectors: otherwise another kernel reads them element by element
     place = (*map(_log, (batch, m, n, depth)), *map(alignment, (n, depth, m)), float(whole))
     return family, scaled(place, _BATCHED if family == "bmm" else _PRODUCT)

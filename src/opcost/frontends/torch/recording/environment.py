@@ -21,7 +21,7 @@ from opcost.frontends.torch.ledger.parameters import is_foreign
 from opcost.frontends.torch.ledger.recorder_state import RecorderState, counting_thread
 from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.operators.layers import pad_packed
-from opcost.frontends.torch.recording.training_step import as_one_rank, unseen
+from opcost.frontends.torch.recording.sharded import as_one_rank, unseen
 from opcost.frontends.torch.restore import process
 from opcost.frontends.torch.restore.process import replaced
 

@@ -31,7 +31,8 @@ from opcost.frontends.torch.recording.failure import FailedCall, extra_of, forwa
 from opcost.frontends.torch.recording.module_calls import Checkpoints, Paths, Threads, intercept_calls, marked, markers
 from opcost.frontends.torch.recording.recorder import DatalessRecorder, RealRecorder
 from opcost.frontends.torch.recording.repeated_calls import StepRecords
-from opcost.frontends.torch.recording.training_step import RunOptions, TrainingPass, is_fully_sharded, note_of
+from opcost.frontends.torch.recording.sharded import is_fully_sharded, note_of
+from opcost.frontends.torch.recording.training_step import RunOptions, TrainingPass
 from opcost.frontends.torch.restore import restored
 from opcost.frontends.torch.restore.leftovers import collect_garbage, empty_caches, remove_leftovers
 from opcost.frontends.torch.restore.process import as_written, one_at_a_time, replaced

@@ -190,8 +190,22 @@ class TestCollective:
         assert cost("collective", [], [(n,)], fn="recv") == Cost(bytes_written=4 * n)
         assert cost("collective", [(n,)], [(n,)], fn="wait") == ZERO
 
-    def test_one_rank_alone_moves_nothing(self, cost: Any) -> None:
-        assert cost("collective", [(self.N,)], [(self.N,)], fn="all_reduce", group=1) == ZERO
+    def test_a_sum_for_one_rank_passes_all_of_it_from_rank_to_rank(self, cost: Any) -> None:
+        n = self.N
+        summed = cost("collective", [(n,)], [(n,)], fn="reduce", group=self.RANKS)
+        assert summed == Cost(flops=n, bytes_read=4 * n, bytes_written=4 * n)
+
+    def test_the_root_gets_or_gives_all_parts_but_its_own(self, cost: Any) -> None:
+        g, n = self.RANKS, self.N
+        part, parts = [(n,)], [(n,)] * g
+        assert cost("collective", part, parts, fn="gather", group=g) == Cost(bytes_written=4 * n * (g - 1))
+        assert cost("collective", part, [], fn="gather", group=g) == Cost(bytes_read=4 * n)
+        assert cost("collective", parts, part, fn="scatter", group=g) == Cost(bytes_read=4 * n * (g - 1))
+        assert cost("collective", [], part, fn="scatter", group=g) == Cost(bytes_written=4 * n)
+
+    @pytest.mark.parametrize("fn", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce"])
+    def test_one_rank_alone_moves_nothing(self, cost: Any, fn: str) -> None:
+        assert cost("collective", [(self.N,)], [(self.N,)], fn=fn, group=1) == ZERO
 
     def test_an_unknown_number_of_ranks_is_taken_as_large(self, cost: Any) -> None:
         n = self.N

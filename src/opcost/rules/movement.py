@@ -126,22 +126,25 @@ def collective(op: OpView) -> Cost:
     """Elements that one rank adds while reducing: (g - 1) / g × x.numel FLOPs.
 
     Bytes are those that one of g ranks sends (read) and receives (written), ring algorithm. all_reduce: 2 (g - 1) / g ×
-    x each way; all_gather: (g - 1) / g × y; reduce_scatter and all_to_all: (g - 1) / g × x; broadcast: x; send and recv: x
-    one way; wait: nothing. Only all_reduce and reduce_scatter add. An unknown g is taken as large: (g - 1) / g = 1.
+    x each way; all_gather: (g - 1) / g × y; reduce_scatter and all_to_all: (g - 1) / g × x; broadcast and reduce: x; send
+    and recv: x one way; gather and scatter: (g - 1) / g of all tensors at the root, one tensor at the others, one way;
+    wait: nothing. Only all_reduce, reduce_scatter and reduce (all of x) add. An unknown g is taken as large: (g - 1) / g
+    = 1. Every tensor is sent, also one that is given twice.
     """
     share = Fraction(1)
     if op.get("group") is not None:
         share -= Fraction(1, op.integer("group"))
-    x, y = op.bytes_in, op.bytes_out
+    x, y = (sum(spec.nbytes for spec in side) for side in (op.ins, op.outs))
+    passed_on = x if share else 0
     traffic: dict[str, tuple[Fraction | int, Fraction | int]] = {
         "all_reduce": (2 * share * x, 2 * share * x), "reduce_scatter": (share * x, share * x),
-        "all_gather": (share * y, share * y), "all_to_all": (share * x, share * y), "broadcast": (x, x), "send": (x, 0),
-        "recv": (0, y), "wait": (0, 0),
+        "all_gather": (share * y, share * y), "all_to_all": (share * x, share * y), "broadcast": (passed_on, passed_on),
+        "reduce": (passed_on, passed_on), "send": (x, 0), "recv": (0, y), "gather": (0, share * y) if y else (x, 0),
+        "scatter": (share * x, 0) if x else (0, y), "wait": (0, 0),
     }  # fmt: skip
     sent, received = op.choice(traffic)
-    adds = op.text("fn") in ("all_reduce", "reduce_scatter")
-    flops = round(share * sum(spec.numel for spec in op.ins)) if adds else 0
-    return Cost(0, flops, round(sent), round(received))
+    added = {"all_reduce": share, "reduce_scatter": share, "reduce": 1 if share else 0}.get(op.text("fn"), 0)
+    return Cost(0, round(added * sum(spec.numel for spec in op.ins)), round(sent), round(received))
 
 
 RULES: dict[str, Rule] = {

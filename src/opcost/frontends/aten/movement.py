@@ -126,10 +126,10 @@ rows(
 # -- communication between ranks: functional collectives, and those of `torch.distributed` on process groups
 
 _FUNCTIONS = {
-    "all_reduce": "all_reduce", "allreduce": "all_reduce", "reduce": "all_reduce", "all_gather": "all_gather",
-    "allgather": "all_gather", "_allgather": "all_gather", "gather": "all_gather", "reduce_scatter": "reduce_scatter",
+    "all_reduce": "all_reduce", "allreduce": "all_reduce", "reduce": "reduce", "all_gather": "all_gather",
+    "allgather": "all_gather", "_allgather": "all_gather", "gather": "gather", "reduce_scatter": "reduce_scatter",
     "_reduce_scatter": "reduce_scatter", "all_to_all": "all_to_all", "alltoall": "all_to_all",
-    "shard_dim_alltoall": "all_to_all", "scatter": "broadcast", "broadcast": "broadcast", "send": "send",
+    "shard_dim_alltoall": "all_to_all", "scatter": "scatter", "broadcast": "broadcast", "send": "send",
     "isend": "send", "batch_p2p": "send", "recv": "recv", "irecv": "recv", "wait": "wait", "barrier": "wait",
     "monitored_barrier": "wait", "check_for_nan": "wait",
 }  # fmt: skip

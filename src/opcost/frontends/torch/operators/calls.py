@@ -85,23 +85,33 @@ def substitute(tree: Any, feed: Iterator[torch.Tensor], device: torch.device) ->
     return tree
 
 
-# -- ranks: Operators that talk to other ranks: which they are, and how many ranks take part.
+# -- ranks: Operators that talk to other ranks: which they are, how many ranks take part, and along which axis of the mesh.
 
 RANKS = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "_dtensor", "symm_mem"})
 """The libraries of such operators. None of them is ever run without data: the other ranks do not count, and would not answer."""
+_MESH = (
+    "mesh_"  # begins the description of a group that a DeviceMesh made, which goes on with the name of the dimension
+)
+_UNNAMED = ("mesh_default",)  # the group of all ranks, of whichever dimension
 
 
-def group_size(args: dict[str, Any]) -> int | None:
-    """How many ranks are in the group that is named or handed over among the arguments of an operator; None: not given."""
-    group, name = args.get("process_group"), args.get("group_name")
-    if group is None and not isinstance(name, str):
-        return None
+def group_attrs(args: dict[str, Any]) -> dict[str, Attr]:
+    """The group that is named or handed over among the arguments of an operator: its ranks, and its dimension of the mesh.
+
+    Empty where no group is given; a group that no DeviceMesh made has no dimension.
+    """
+    handed, name = args.get("process_group"), args.get("group_name")
+    if handed is None and not isinstance(name, str):
+        return {}
     groups = private.distributed()
     try:
-        found = groups.ProcessGroup.unbox(group) if group is not None else groups._resolve_process_group(name)
-        return int(found.size())
+        found = groups.ProcessGroup.unbox(handed) if handed is not None else groups._resolve_process_group(name)
+        size, description = int(found.size()), str(found.group_desc)
     except (RuntimeError, TypeError, ValueError):  # a group that is gone
-        return None
+        return {}
+    if not description.startswith(_MESH) or description in _UNNAMED:
+        return {"group": size}
+    return {"group": size, "axis": description.removeprefix(_MESH)}
 
 
 # -- requested gradients: those of the running autograd node, where its operator computes all of them in one.
@@ -135,8 +145,8 @@ def translate(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tu
     plan = plan_of(func)
     call = plan.call(plan.named(args, kwargs), outs)  # type: ignore[arg-type]
     found = translate_call(plan, call)
-    if found.kind == "collective" and "group" not in found.attrs and (size := group_size(call.args)) is not None:
-        found.attrs["group"] = size
+    if found.kind == "collective":
+        found.attrs.update(group_attrs(call.args))
     if found.kind == "unknown":
         # The formulas that were registered with PyTorch's own counter, beside those that it brings for PyTorch's operators
         counter: Any = sys.modules.get("torch.utils.flop_counter")

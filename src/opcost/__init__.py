@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from opcost.core.report import Report, Row, Stats
     from opcost.core.results import Comparison, Fit, Recomputation, Sweep, Verdict
     from opcost.core.scan import Scan
+    from opcost.distributed.mesh import Mesh
     from opcost.errors import OpcostError
     from opcost.installed import doctor
     from opcost.predicting import predict
@@ -33,14 +34,14 @@ _HOMES = {
     "core.graph": "Cost Graph Op TensorSpec",
     "core.option": "Step Text", "core.report": "Report Row Stats",
     "core.results": "Comparison Fit Recomputation Sweep Verdict",
-    "core.scan": "Scan", "errors": "OpcostError", "installed": "doctor", "predicting": "predict",
+    "core.scan": "Scan", "distributed.mesh": "Mesh", "errors": "OpcostError", "installed": "doctor", "predicting": "predict",
     "calibrating": "calibrate",
     "profiles": "Prediction Profile", "recorders.measure": "measure", "rules": "rules", "rules.registry": "OpView",
     "sizing": "fit sweep", "utilizing": "StepMeter mfu", "viewing": "view",
 }  # fmt: skip
 
 __all__ = [
-    "Comparison", "Cost", "Fit", "Graph", "Op", "OpView", "OpcostError", "Prediction", "Profile", "Recomputation",
+    "Comparison", "Cost", "Fit", "Graph", "Mesh", "Op", "OpView", "OpcostError", "Prediction", "Profile", "Recomputation",
     "Report", "Row", "Scan", "Stats", "Step", "StepMeter", "Sweep", "TensorSpec", "Text", "Verdict", "__version__", "advise",
     "analyze", "calibrate", "check", "compare", "compiled", "count", "doctor", "fit", "load_report", "measure", "mfu", "predict",
     "profile",

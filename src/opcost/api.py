@@ -24,6 +24,8 @@ from opcost.core.rendering import brief
 from opcost.core.report import Report
 from opcost.core.scan import Scan
 from opcost.core.several import several_counts
+from opcost.distributed.mesh import Mesh
+from opcost.distributed.sharding import Sharding, plan_of
 from opcost.errors import InputError, MissingFramework, OpcostError, UnknownName, UnknownSource
 from opcost.frontends.inputs import check_not_a_shape, parse_dtype, parse_precision, spelled_out
 from opcost.frontends.options import CountOptions, check_understood
@@ -58,7 +60,8 @@ def count(source: Any, inputs: Any = None, **options: Unpack[Counting]) -> Repor
     recomputes activations, `accumulate=4` counts four passes and one update; `freeze="model.*"` trains only the rest, and
     `lora="r=16,targets=q_proj,v_proj"` only adapters. No data is needed; a model whose control flow
     depends on float values is run on its own weights, and a note says why. `device="h200"` gives memory as the allocator and the
-    kernels of that GPU need it. `rules={"library::operator": rule}` adds cost rules. docs/options.md lists every option.
+    kernels of that GPU need it. `mesh=opcost.Mesh(fsdp=128, tp=8)` counts one `rank` of many, none of which has to exist.
+    `rules={"library::operator": rule}` adds cost rules. docs/options.md lists every option.
     """
     return count_graph(source, inputs, **options)[0]
 
@@ -80,7 +83,7 @@ def count_graph(source: Any, inputs: Any = None, **options: Any) -> tuple[Report
         text=Text(given.prefill, given.decode, given.cache, given.static, cache_dtype),
         step=Step(patterns, given.accumulate, given.zero_grad), tuning=Tuning(frozen, Lora.of(given.lora)),
         as_on_gpu=given.device is not None, channels_last=given.channels_last,
-        quantize=given.quantize,
+        quantize=given.quantize, sharding=_sharding(given),
     )  # fmt: skip
     if precision.dtype is not None:
         counted = replace(counted, dtype=precision.dtype)
@@ -97,6 +100,22 @@ def count_graph(source: Any, inputs: Any = None, **options: Any) -> tuple[Report
         check_saved(found, {**options, "inputs": inputs})
         report = _count(source if found is None else found, counted, costed)
         return report, graphs[0]
+
+
+def _sharding(given: Any) -> Sharding | None:
+    """The rank that is counted, where that is one of many."""
+    if given.mesh is None:
+        about = ("rank", "reshard", "reduce_dtype", "tp_plan")
+        if given_alone := [name for name in about if getattr(given, name) != declared(Counting)[name][1].default]:
+            raise InputError(
+                f"{given_alone[0]} is about one rank of a mesh, and no mesh is given", hint='mesh="fsdp=128,tp=8"'
+            )
+        return None
+    reduce_dtype = None if given.reduce_dtype is None else parse_dtype(given.reduce_dtype)
+    return Sharding(
+        mesh=Mesh.of(given.mesh), rank=given.rank, reshard=given.reshard, reduce_dtype=reduce_dtype,
+        plan=plan_of(given.tp_plan),
+    )  # fmt: skip
 
 
 def _of_model(given: Any, inputs: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 
 from opcost.core.option import Mode, Option, Precision, Quantize, Step, Text, ZeroGrad
+from opcost.distributed.mesh import Mesh
 
 Shape: TypeAlias = "str | Sequence[int]"
 Shapes: TypeAlias = "Shape | Sequence[Shape | Shapes] | Mapping[str, Shape | Shapes]"
@@ -29,6 +30,7 @@ TEXT = "Language model"
 PRECISION = "Precision"
 STEP = "Training step"
 DEVICE = "Device"
+RANKS = "Many ranks"
 COUNTING = "Counting"
 RUNNING = "Running"
 BUDGET = "Budget"
@@ -124,6 +126,18 @@ class Counting(Costing, total=False):
 
     device: Annotated[str | None, Option(
         "GPU whose allocator and kernels decide memory: h200, a100, ...", DEVICE, "NAME")]
+    mesh: Annotated[Mesh | str | Mapping[str, int] | None, Option(
+        "Count one rank of a layout that need not exist: fsdp=128,tp=8. Axes: replicate, fsdp (or dp), tp. The inputs are those "
+        "of that rank.", RANKS, "AXIS=N,...", typed=str)]
+    rank: Annotated[int, Option("The rank that is counted.", RANKS, "R", default=0)]
+    reshard: Annotated[bool, Option(
+        "Free gathered parameters of blocks after forward and gather them again (default), or keep them.", RANKS,
+        default=True, negative="--no-reshard")]
+    reduce_dtype: Annotated[str | None, Option(
+        "Element type in which FSDP sums gradients. Without it: float32 in mixed precision, else their own.", RANKS, "TYPE")]
+    tp_plan: Annotated[File | Mapping[str, str] | None, Option(
+        'JSON file of styles of tensor parallelism by the pattern of modules, {"layers.*.wq": "colwise"}, in place of the '
+        "model's own plan or the usual names of layers.", RANKS, "FILE", typed=Path)]
 
 
 class OnDevice(TypedDict, total=False):

@@ -64,6 +64,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "calibration": Calibration(device="h200", meta={"made": "2026-11-18"}, position=0, rows=()),
         "meter": opcost.StepMeter("h200", step=report),
         "op view": opcost.OpView("conv", attrs={"groups": 1}),
+        "mesh": opcost.Mesh(fsdp=128, tp=8),
     }
 
 

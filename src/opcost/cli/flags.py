@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _GROUPS = (
     "Source", declarations.BUDGET, declarations.SIZE, INPUTS, declarations.PRECISION, declarations.TEXT,
-    declarations.STEP, declarations.COUNTING, declarations.RUNNING, declarations.DEVICE, declarations.CHOOSING,
-    declarations.ADDING, "Reading", declarations.SHOWING, "One file format or library",
+    declarations.STEP, declarations.RANKS, declarations.COUNTING, declarations.RUNNING, declarations.DEVICE,
+    declarations.CHOOSING, declarations.ADDING, "Reading", declarations.SHOWING, "One file format or library",
 )  # fmt: skip
 """The groups of the help, in their order."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, get_args
 
 from opcost.core.option import Mode, Precision, Quantize, Sizes, Step, Text, Tuning, check_mode
+from opcost.distributed.sharding import Sharding
 from opcost.errors import InputError, UnknownName
 
 
@@ -117,6 +118,9 @@ class CountOptions(InputOptions):
     as_on_gpu: bool = False
     """What PyTorch decides by the device is decided as on a GPU: attention, dropout, how parameters are updated."""
 
+    sharding: Sharding | None = None
+    """One rank of a mesh over which the model is spread."""
+
     def __post_init__(self) -> None:
         InputOptions.__post_init__(self)
         self.text.check()
@@ -127,6 +131,11 @@ class CountOptions(InputOptions):
         if self.quantize and self.trains and self.tuning.lora is None:
             hint = "train adapters beside them: lora=..., or leave quantize out"
             raise InputError("weights of few bits are not trained", hint=hint)
+        if self.sharding is not None:
+            if self.real:
+                raise InputError("one rank of a mesh has no data to run on", hint="leave out real=True, or mesh")
+            if self.quantize:
+                raise InputError("weights of few bits are not spread over ranks", hint="leave out quantize, or mesh")
 
     @property
     def trains(self) -> bool:
@@ -138,6 +147,7 @@ class CountOptions(InputOptions):
         """An option with which no file can be counted; empty where there is none."""
         precision, rest = self.precision, (*self.step.given, *self.tuning.described)
         given = {"mixed precision": precision.autocast, "channels_last": self.channels_last, "quantize": self.quantize}
+        given["a mesh"] = self.sharding is not None
         return next((name for name in (*given, *rest) if given.get(name, True)), "")
 
 

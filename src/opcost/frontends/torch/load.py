@@ -11,6 +11,7 @@ from torch import nn
 
 from opcost.core.graph import ASSUMED, Graph, Note
 from opcost.core.interrupts import defer_signals
+from opcost.core.option import Precision
 from opcost.core.progress import sharing, working
 from opcost.core.several import kept
 from opcost.core.shapes import text
@@ -50,6 +51,7 @@ from opcost.frontends.torch.recording.recorder import DatalessRecorder, RealReco
 from opcost.frontends.torch.recording.run import ModelRun
 from opcost.frontends.torch.recording.training_step import RunOptions, optimizer_of
 from opcost.frontends.torch.restore.process import one_at_a_time
+from opcost.frontends.torch.sharding.sharded_copy import sharded_copy
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 
 AFFORDABLE = 2 << 30
@@ -58,6 +60,8 @@ AFFORDABLE = 2 << 30
 
 def obstacle(model: nn.Module, options: CountOptions) -> str:
     """Why a model cannot be run on real values, as a hint of what to do; empty where it can."""
+    if options.sharding is not None:
+        return "one rank of a mesh has no data: give inputs for which the model does not ask, or count it without mesh"
     if options.real is False:
         return "leave out real=False (on the command line --no-real): then the model is run on its own weights"
     stored = [(name, t) for name, t in (*model.named_parameters(), *model.named_buffers()) if not is_uninitialized(t)]
@@ -286,11 +290,19 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     inputs = in_type(inputs, options.precision.dtype)
     if options.channels_last:
         inputs = each_float(inputs, channels_last)
-    graph = count.with_first_that_fits(inputs)
+    mixed = as_dtype(options.precision.autocast) if options.sharding is not None and options.sharding.gathers else None
+    if mixed is not None:  # in which the parameters are gathered, and forward runs in their type
+        count.options = dataclasses.replace(options, precision=Precision())
+    with sharded_copy(model, options.sharding, mixed) as count.model:
+        graph = count.with_first_that_fits(inputs)
     if passes is not None:
         graph = with_cache(graph, options.text, passes)
     notes, meta = graph.notes, graph.meta
-    if options.precision.autocast is not None:
+    if options.sharding is not None:
+        meta = {**meta, "mesh": str(options.sharding.mesh), "rank": str(options.sharding.rank)}
+    if mixed is not None:
+        meta = {**meta, "mixed_precision": options.precision.autocast or ""}
+    elif options.precision.autocast is not None:
         meta = {**meta, "autocast": options.precision.autocast}
         like = options.precision.like or device.type
         said = f"forward runs under autocast to {options.precision.autocast} by the rules that PyTorch has for {like}"

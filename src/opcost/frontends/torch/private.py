@@ -125,3 +125,17 @@ def distributed() -> Any:
     from torch._C import _distributed_c10d
 
     return _distributed_c10d
+
+
+def fake_store() -> Any:
+    """What ranks of a fake process group, which sends nothing, meet at; importing it makes the backend known."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    return FakeStore()
+
+
+def fake_mode() -> Any:
+    """Inside, tensors are made on a device without taking memory there."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode(allow_non_fake_inputs=True)

@@ -1,0 +1,1 @@
+"""Layouts of a model over many ranks, as data."""

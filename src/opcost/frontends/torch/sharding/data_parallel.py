@@ -1,0 +1,35 @@
+"""Data parallelism: FSDP2 with a group of parameters for each repeated block and one for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from opcost.distributed.sharding import Sharding
+
+
+def blocks_of(model: nn.Module) -> Iterator[nn.Module]:
+    """The repeated blocks: members of the outermost lists of modules of one class."""
+    for child in model.children():
+        members = [*child.children()]
+        if isinstance(child, (nn.ModuleList, nn.Sequential)) and len(members) > 1 and len({*map(type, members)}) == 1:
+            yield from members
+        else:
+            yield from blocks_of(child)
+
+
+def shard_fully(model: nn.Module, mesh: Any, sharding: Sharding, param_dtype: torch.dtype | None) -> None:
+    """Shard the parameters of a model over the ranks of a mesh: one axis, or copies of that in the first of two."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    named = sharding.reduce_dtype
+    mixed = torch.float32 if param_dtype is not None else None
+    reduce_dtype = mixed if named is None else getattr(torch, named)
+    policy = MixedPrecisionPolicy(param_dtype=param_dtype, reduce_dtype=reduce_dtype)
+    for block in blocks_of(model):
+        if any(True for _ in block.parameters()):
+            fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=sharding.reshard)
+    fully_shard(model, mesh=mesh, mp_policy=policy)

@@ -1,0 +1,72 @@
+"""A model as one rank of a mesh has it: a copy on the meta device, spread by PyTorch's own code, then given shapes alone.
+
+The user's model is only read. The copy is spread outside of any mode, because `DeviceMesh` looks at its ranks, and gets tensors
+that seem to lie on the CPU afterwards, because autograd hands gradients to tensors of the same device.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from opcost.distributed.sharding import Sharding
+from opcost.errors import InputError, OpcostError
+from opcost.frontends.torch import private
+from opcost.frontends.torch.models.unwrap import type_name
+from opcost.frontends.torch.models.weights import copied, has_lazy_parts
+from opcost.frontends.torch.sharding.data_parallel import shard_fully
+from opcost.frontends.torch.sharding.ranks import as_rank
+from opcost.frontends.torch.sharding.tensor_parallel import parallelize
+
+
+@contextmanager
+def sharded_copy(
+    model: nn.Module, sharding: Sharding | None, param_dtype: torch.dtype | None = None
+) -> Iterator[nn.Module]:
+    """The copy, while this process is that rank; without a layout, or with one rank alone, the model itself."""
+    if sharding is None or not sharding.mesh.shape:
+        yield model
+        return
+    if has_lazy_parts(model):
+        raise InputError(f"{type_name(model)} has lazy parameters, which cannot be sharded", hint="run it once before")
+    with as_rank(sharding.mesh, sharding.rank) as mesh:
+        copy = _on_meta(model)
+        try:
+            _spread(copy, mesh, sharding, param_dtype)
+        except OpcostError:
+            raise
+        except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as exc:
+            raise InputError(f"{type_name(model)} cannot be spread over {sharding.mesh}: {exc}") from exc
+        with warnings.catch_warnings():  # about changing the outputs in place, which does not happen here
+            warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
+            yield copy
+
+
+def _spread(copy: nn.Module, mesh: Any, sharding: Sharding, param_dtype: torch.dtype | None) -> None:
+    shape = sharding.mesh.shape
+    if "tp" in shape:
+        parallelize(copy, mesh["tp"], sharding.plan)
+    if sharding.gathers:
+        axes = tuple(axis for axis in ("replicate", "fsdp") if axis in shape)
+        shard_fully(copy, mesh[axes], sharding, param_dtype)
+    with private.fake_mode():
+        copy._apply(_on_cpu)
+
+
+def _on_meta(model: nn.Module) -> nn.Module:
+    """A copy whose parameters have no data; buffers, whose contents may decide what runs, are shared."""
+    memo: dict[int, Any] = {id(buffer): buffer for buffer in model.buffers()}
+    for parameter in model.parameters():
+        if id(parameter) not in memo:
+            made = torch.empty_like(parameter, device="meta")
+            memo[id(parameter)] = nn.Parameter(made, requires_grad=parameter.requires_grad)
+    return copied(model, memo, "as a rank of a mesh", "shard it yourself and leave mesh out")
+
+
+def _on_cpu(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(tensor, device="cpu") if tensor.device.type == "meta" else tensor

@@ -102,6 +102,23 @@ def test_what_a_run_lets_go_before_it_is_read_is_there_for_one_operator() -> Non
     }  # fmt: skip
 
 
+def test_gathered_memory_that_is_freed_and_allocated_again_lives_in_pieces() -> None:
+    """a is freed before the second operator and is there again for the fourth; b and c are away from the next one on."""
+    away = {2: [(1, 3)], 3: [(2, 2)], 4: []}
+    lifetimes = Lifetimes((3, 4), (2, 3), gathered=frozenset(away), away=away)
+    found = found_of(run(lifetimes))
+    assert units(found.curve) == [8 + 7, 8 + 11, 8 + 13, 8 + 7 + 17, 8 + 7 + 17 + 19]
+    assert found.parts == {"inputs": 12, "weights": 20, "gathered": 28, "temporary": 4 * (17 + 19)}
+    assert {part: units(curve) for part, curve in found.layers.items()} == {
+        "gathered": [7, 11, 13, 7, 7], "temporary": [0, 0, 0, 17, 17 + 19],
+    }  # fmt: skip
+    lives = on_device(run(lifetimes), {}).lives
+    assert lives is not None
+    assert list(zip(lives.sizes, lives.births, lives.deaths, strict=True)) == [
+        (28, 0, 1), (44, 1, 2), (52, 2, 3), (68, 3, 5), (28, 3, 5), (76, 4, 5),
+    ]  # fmt: skip
+
+
 def test_a_storage_is_as_large_as_the_value_that_made_it() -> None:
     graph = run()
     values = list(graph.values)

@@ -48,6 +48,8 @@ def memory(graph: Graph, sizes: Mapping[int, int], on: DeviceMemory | None = Non
     """
     permanent = {value.storage for value in graph.values if value.role != "activation"}
     born, gone = births(graph, permanent), deaths(graph)
+    if graph.lifetimes and graph.lifetimes.away:
+        sizes = _in_pieces(graph.lifetimes, sizes, born, gone)
     if on is None:
         return follow(graph, sizes, permanent, born, gone)
     # What is allocated, libraries first, and which storages these are: what lasts, inputs, what operators make
@@ -106,6 +108,23 @@ def deaths(graph: Graph) -> array[int]:
     for i in graph.outputs:
         gone[values[i].storage] = end
     return gone
+
+
+def _in_pieces(lifetimes: Lifetimes, sizes: Mapping[int, int], born: array[int], gone: array[int]) -> Mapping[int, int]:
+    """Make several storages of each one that was freed and allocated again: new ones, after the last value's.
+
+    Births and deaths are changed in place; the sizes of all storages are returned.
+    """
+    sizes = dict(sizes)
+    for storage, intervals in lifetimes.away.items():
+        ends = [*(freed for freed, _ in intervals), gone[storage]]
+        gone[storage] = ends[0]
+        for (_, begin), end in zip(intervals, ends[1:], strict=True):
+            if begin < end:
+                sizes[len(born)] = sizes[storage]
+                born.append(begin)
+                gone.append(end)
+    return sizes
 
 
 def follow(
@@ -168,13 +187,16 @@ def _part_of_storage(graph: Graph, born: Sequence[int], gone: Sequence[int]) -> 
     """What a storage is that some operator made."""
     ops = graph.ops
     outputs = {graph.values[i].storage for i in graph.outputs}
-    gradients = graph.lifetimes.gradients if graph.lifetimes else frozenset[int]()
+    lifetimes = graph.lifetimes or Lifetimes((), ())
+    gradients, gathered, made = lifetimes.gradients, lifetimes.gathered, len(graph.values)
     trains = len(ops) > 0 and ops[-1].phase != "forward"
     forward_ends = next(step for step, op in enumerate(ops) if op.phase != "forward") if trains else 0
 
     def part_of(storage: int) -> MemoryPart:
         if storage in gradients:
             return "gradients"
+        if storage in gathered or storage >= made:  # what was allocated again was gathered
+            return "gathered"
         if storage in outputs:
             return "outputs"
         return "saved" if born[storage] < forward_ends < gone[storage] else "temporary"

@@ -145,7 +145,10 @@ class _Run:
         self.backward = next((step for step, phase in enumerate(phases) if phase == "update"), len(ops))
         self.inputs = {values[i].storage for i in graph.inputs}
         freed = set(graph.lifetimes.storages if graph.lifetimes else ())
-        returned = {values[i].storage for i in graph.outputs}
+        kept = {values[i].storage for i in graph.outputs}
+        kept |= (
+            graph.lifetimes.gathered if graph.lifetimes else set()
+        )  # no activations: a checkpoint frees none of them
         self.read: dict[int, int] = {}  # the last operator of the forward pass that reads a storage
         self.written: dict[int, int] = {}  # the last that writes in place to it
         for step, op in enumerate(ops[: self.forward]):
@@ -167,7 +170,7 @@ class _Run:
             storage
             for made in self.made
             for storage in made
-            if storage in freed and self.forward < self.gone[storage] <= self.backward and storage not in returned
+            if storage in freed and self.forward < self.gone[storage] <= self.backward and storage not in kept
         }
         # Until when the backward pass of what follows an operator runs: until what is saved there is gone
         self.done = [self.forward] * (self.forward + 1)

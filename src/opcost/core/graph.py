@@ -76,11 +76,12 @@ ZERO = Cost()
 # -- memory: when a run occupies it, and the peak that follows ----------------------------------------------------------
 
 MemoryPart: TypeAlias = Literal[
-    "weights", "inputs", "optimizer", "gradients", "saved", "outputs", "temporary", "workspace"
+    "weights", "gathered", "inputs", "optimizer", "gradients", "saved", "outputs", "temporary", "workspace"
 ]
 How: TypeAlias = Literal["lifetimes", "last reader"]
 PARTS: dict[MemoryPart, str] = {
     "weights": "parameters, buffers and constants",
+    "gathered": "parameters gathered from other ranks",
     "inputs": "what the model is given",
     "optimizer": "what the optimizer remembers",
     "gradients": "of parameters and inputs",
@@ -104,6 +105,9 @@ class Lifetimes:
     gradients: frozenset[int] = frozenset()  # storages of the gradients of parameters and inputs
     state: frozenset[int] = frozenset()  # storages that an optimizer keeps for its next step
     carried: frozenset[int] = frozenset()  # storages of gradients of earlier passes, which exist when the run begins
+    gathered: frozenset[int] = frozenset()  # storages of parameters that were gathered from other ranks
+    away: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    """Of gathered parameters: the operators before which their memory was freed and before which it was allocated again."""
 
     __repr__ = brief_record
 

@@ -24,6 +24,7 @@ from opcost.views.view import keep_together, whole_percent
 FEW = 3  # quantities of a comparison or a sweep in one sentence
 LEAST_CAUSE = 0.05  # of a device's time: a smaller cause of its idleness is not named
 _PARTS: dict[MemoryPart, str] = {
+    "gathered": "gathered parameters",
     "saved": "saved activations",
     "temporary": "temporary results",
     "optimizer": "optimizer state",

@@ -120,6 +120,13 @@ def own_operators(**arguments: str) -> tuple[Any, ...]:
     return *[getattr(torch.ops.opcost, name).default for name in arguments], library
 
 
+def fully_sharded_groups(model: torch.nn.Module) -> Iterator[Any]:
+    """The groups of parameters that a model gathers together, of which each knows its shards."""
+    for module in model.modules():
+        if (state := getattr(module, "_get_fsdp_state", None)) is not None:
+            yield from state()._fsdp_param_groups
+
+
 def distributed() -> Any:
     """Process groups and the work that they return; only where PyTorch was built with them."""
     from torch._C import _distributed_c10d

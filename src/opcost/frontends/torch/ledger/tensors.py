@@ -21,15 +21,43 @@ class StorageLives(dict[int, int]):
     def __init__(self, ops: Sized) -> None:
         super().__init__()
         self.ops = ops  # What has run so far; its length is the time
+        self.away: dict[int, list[tuple[int, int]]] = {}
+        """The storages of gathered parameters, and from when to when each was freed, as it is between two uses."""
+        self._freed_since: dict[int, int] = {}
         self._watched: dict[int, ref[torch.UntypedStorage]] = {}
+        self._by_address: dict[int, int] = {}
+
+    def free(self, storage: int) -> None:
+        """The memory of gathered parameters is freed, and the tensors in it stay."""
+        self.away.setdefault(storage, [])
+        self._freed_since.setdefault(storage, len(self.ops))
+
+    def allocate(self, storage: int) -> None:
+        """Gathered parameters have memory, for the first time or again."""
+        intervals = self.away.setdefault(storage, [])
+        if self._freed_since.get(storage, now := len(self.ops)) < now:
+            intervals.append((self._freed_since[storage], now))
+        self._freed_since.pop(storage, None)
+
+    def ended(self) -> dict[int, int]:
+        """The storages that are gone by now, and since when, also those of gathered parameters that are freed."""
+        return {**self, **self._freed_since}
 
     def watch(self, tensor: torch.Tensor, storage: int) -> None:
         """Note when the memory of a tensor with data is freed, which it says itself."""
         if tensor.layout is torch.strided:
-            self._watched[storage] = ref(tensor.untyped_storage(), partial(self._freed, storage))
+            memory = tensor.untyped_storage()
+            self._watched[storage] = ref(memory, partial(self._freed, storage, memory._cdata))
+            self._by_address[memory._cdata] = storage
 
-    def _freed(self, storage: int, _: object) -> None:
+    def storage_of(self, tensor: torch.Tensor) -> int | None:
+        """The storage of a tensor with data, if it is watched."""
+        return self._by_address.get(tensor.untyped_storage()._cdata) if tensor.layout is torch.strided else None
+
+    def _freed(self, storage: int, address: int, _: object) -> None:
         del self._watched[storage]
+        if self._by_address.get(address) == storage:
+            del self._by_address[address]
         self[storage] = len(self.ops)
 
 

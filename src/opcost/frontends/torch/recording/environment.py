@@ -21,7 +21,7 @@ from opcost.frontends.torch.ledger.parameters import is_foreign
 from opcost.frontends.torch.ledger.recorder_state import RecorderState, counting_thread
 from opcost.frontends.torch.ledger.tensors import Recorded
 from opcost.frontends.torch.operators.layers import pad_packed
-from opcost.frontends.torch.recording.sharded import as_one_rank, unseen
+from opcost.frontends.torch.recording.sharded import unseen
 from opcost.frontends.torch.restore import process
 from opcost.frontends.torch.restore.process import replaced
 
@@ -150,7 +150,6 @@ def settings_for_run() -> Iterator[None]:
         undo.enter_context(replaced(torch.Tensor, "_make_subclass", _subclassed))
         undo.enter_context(process.no_sharing())
         undo.enter_context(process.no_inference_mode())
-        undo.enter_context(as_one_rank())
         undo.enter_context(attention_apart())
         undo.enter_context(flex_attention_in_training())
         # Where there are GPUs it would copy the model's inputs to them.

@@ -215,6 +215,13 @@ class RealRecorder(DatalessRecorder):
         made = self._made.get(id(tensor))
         if made is not None and made.ref() is tensor:
             return made  # type: ignore[return-value]
+        if not is_foreign(tensor) and id(tensor) not in self.leaf_of:
+            # Another tensor in memory that an operator of the run allocated: made into a parameter, or by code in C++
+            storage = self.lives.storage_of(tensor)
+            if storage is not None:
+                sig = self.signature_of(tensor, tensor.device)
+                made = self._made[id(tensor)] = _RealTensor(tensor, sig, self.new_value(sig.spec, storage))
+                return made  # type: ignore[return-value]
         return super().state(tensor)
 
     def _dispatched(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:

@@ -31,7 +31,13 @@ from opcost.frontends.torch.recording.failure import FailedCall, extra_of, forwa
 from opcost.frontends.torch.recording.module_calls import Checkpoints, Paths, Threads, intercept_calls, marked, markers
 from opcost.frontends.torch.recording.recorder import DatalessRecorder, RealRecorder
 from opcost.frontends.torch.recording.repeated_calls import StepRecords
-from opcost.frontends.torch.recording.sharded import is_fully_sharded, note_of
+from opcost.frontends.torch.recording.sharded import (
+    as_one_rank,
+    forget_gathered,
+    is_fully_sharded,
+    note_of,
+    place_shards,
+)
 from opcost.frontends.torch.recording.training_step import RunOptions, TrainingPass
 from opcost.frontends.torch.restore import restored
 from opcost.frontends.torch.restore.leftovers import collect_garbage, empty_caches, remove_leftovers
@@ -197,6 +203,7 @@ class ModelRun:
             undo.enter_context(one_at_a_time())
             undo.enter_context(restored(self.model, args, kwargs))
             undo.enter_context(settings_for_run())
+            undo.enter_context(as_one_rank(recorder))
             undo.enter_context(torch.inference_mode(mode=False))
             graded = self.options.backward or self.options.gradients
             undo.enter_context(torch.set_grad_enabled(graded))
@@ -207,12 +214,15 @@ class ModelRun:
                 self._checkpoints = Checkpoints(self.options.step.checkpoint, self.paths, self.enter)
             enter = self._checkpoints or self.enter
             undo.enter_context(intercept_calls(enter, elsewhere=self._unseen))
+            forget_gathered(self.model)
             for path, module in self.paths.all:
                 self._register(path, module)
             args, kwargs = map_tensors((args, kwargs), lambda t: self._stand_in(t, names.get(id(t), "")))
             if (ranks := note_of(self.model)) is not None:
                 recorder.note("ranks", ranks)
             undo.callback(recorder.restore)
+            if recorder.without_data and is_fully_sharded(self.model):
+                place_shards(self.model, recorder)
             if recorder.without_data:
                 undo.enter_context(reading_contents(recorder))
             threads = Threads(recorder, enter, backward=self.options.backward)

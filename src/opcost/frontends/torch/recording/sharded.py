@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from opcost.errors import InputError
 from opcost.frontends.torch import private
+from opcost.frontends.torch.ledger.parameters import rebuilt
 from opcost.frontends.torch.ledger.tensors import Recorded
+from opcost.frontends.torch.recording.recorder import DatalessRecorder
 from opcost.frontends.torch.restore.process import replaced
 
 _PROPAGATION = "torch.distributed.tensor._sharding_prop"
@@ -26,7 +27,7 @@ _GATHERED = (f"{_FULLY_SHARDED}._fsdp_param", f"{_FULLY_SHARDED}._fsdp_param_gro
 
 
 @contextmanager
-def as_one_rank() -> Iterator[None]:
+def as_one_rank(recorder: DatalessRecorder) -> Iterator[None]:
     """Let distributed tensors show this rank's operators, and nothing else."""
     with ExitStack() as undo:
 
@@ -37,8 +38,8 @@ def as_one_rank() -> Iterator[None]:
         if (propagation := sys.modules.get(_PROPAGATION)) is not None:
             replace(propagation.ShardingPropagator, "_propagate_tensor_meta_non_cached", unseen)
         for module in filter(None, map(sys.modules.get, _GATHERED)):
-            replace(module, "alloc_storage", _with_memory)
-            replace(module, "free_storage", _with_memory)
+            replace(module, "alloc_storage", partial(_followed, recorder, recorder.lives.allocate))
+            replace(module, "free_storage", partial(_followed, recorder, recorder.lives.free))
             # Weights on the meta device are no reason not to count.
             replace(getattr(module, "FSDPParamGroup", None), "_validate_no_meta_params", lambda *_: None)
         yield
@@ -50,17 +51,50 @@ def is_fully_sharded(model: nn.Module) -> bool:
     return found is not None and any(isinstance(module, found.FSDPModule) for module in model.modules())
 
 
+def forget_gathered(model: nn.Module) -> None:
+    """Bring a fully sharded model to its state before its first forward pass: with shards, and without gathered weights.
+
+    What earlier runs gathered keeps its memory, or the lack of it, and is there again with all else that a run changes.
+    """
+    for group in private.fully_sharded_groups(model):
+        for shard in group.fsdp_params:
+            if not group.is_sharded:
+                shard._setattr_on_modules(shard.sharded_param)
+                shard.sharded_state = type(shard.sharded_state).SHARDED
+            shard.all_gather_outputs, shard._unsharded_inner_tensors = [], []
+            vars(shard).pop("_unsharded_param", None)
+        group._sharded_state = type(group._sharded_state).SHARDED
+
+
+def place_shards(model: nn.Module, recorder: DatalessRecorder) -> None:
+    """Put tensors without data in the place of a fully sharded model's parameters that are on the meta device.
+
+    PyTorch shares gradients out into `.grad`, which takes none that is on another device than the parameter.
+    """
+    placed: dict[int, torch.Tensor] = {}
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is None or parameter.device.type != "meta":
+                continue
+            if id(parameter) not in placed:
+                stand_in: Any = rebuilt(parameter, lambda part, _: recorder.twin(part))
+                stand_in._is_param = True  # it is then an nn.Parameter
+                placed[id(parameter)] = stand_in.requires_grad_(parameter.requires_grad)
+            module._parameters[name] = placed[id(parameter)]  # type: ignore[assignment]
+    for group in private.fully_sharded_groups(model):
+        for shard in group.fsdp_params:
+            if id(shard.sharded_param) in placed:
+                shard.sharded_param = placed[id(shard.sharded_param)]
+                shard._sharded_param_data = recorder.twin(shard._sharded_param_data)
+                group._reset_sharded_params = True  # as after a first forward, which looks for memory of its own
+
+
 def shared_gradients(outputs: list[torch.Tensor], leaves: list[torch.Tensor], given: list[torch.Tensor]) -> list[Any]:
     """The gradients of a fully sharded model's parameters.
 
     They belong to gathered weights, which are no parameters after forward, and PyTorch shares them out into `.grad`, which
     is put back with all else that a run changes.
     """
-    if any(leaf.device.type == "meta" for leaf in leaves):
-        raise InputError(
-            "the gradients of a fully sharded model are handed to its parameters, and some of these lie on the meta device",
-            hint='give it memory with model.to_empty(device="cpu"), or count without backward',
-        )
     for leaf in leaves:
         leaf.grad = None
     torch.autograd.backward(outputs, given)
@@ -85,6 +119,14 @@ def unseen(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
 
-def _with_memory(function: Callable[[torch.Tensor], None], tensor: torch.Tensor) -> None:
+def _followed(
+    recorder: DatalessRecorder,
+    note: Callable[[int], None],
+    change: Callable[..., None],
+    tensor: torch.Tensor,
+    *size: torch.Size,
+) -> None:
+    """The memory of gathered parameters is freed or allocated, and if they have any, that is done."""
+    note(recorder.storages[recorder.state(tensor).vid])
     if type(tensor) is not Recorded:
-        function(tensor)
+        change(tensor, *size)

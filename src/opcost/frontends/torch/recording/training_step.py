@@ -67,7 +67,7 @@ class TrainingPass:
         self.loss = ""  # What the model itself computed as a loss, in words
         self.optimizer = ""  # The class of the optimizer
         self.begins = 0  # Operators of the forward pass, once that is over
-        self._seeds: frozenset[int] = frozenset()  # Storages of the gradients from which the backward pass begins
+        self._seeds: frozenset[int] = frozenset()  # Storages of the substitutes for the gradient of a loss
         self._gradients: frozenset[int] = frozenset()
         self._state: frozenset[int] = frozenset()  # Storages of what the optimizer remembers
         self._additions: set[int] = set()  # The operators that add to gradients that are there
@@ -100,7 +100,8 @@ class TrainingPass:
                 grads: Any = torch.autograd.grad(outputs, leaves, grad_outputs=given, allow_unused=True)
             else:
                 grads = shared_gradients(outputs, leaves, given)
-        self._seeds = self._storages(given)
+        self._seeds = self._storages([seed for seed in given if seed.numel() > 1])
+        del given
         self._gradients = self._storages(grads)
         recorder.phase, recorder.where = "update", self._where_forward
         pairs = [(w, g) for w, g in zip(weights.values(), grads, strict=False) if g is not None]
@@ -183,14 +184,18 @@ class TrainingPass:
         recorder, step = self._recorder, self._options.step
         if isinstance(recorder.ops, StepRecords):
             return None
-        gone = {recorder.storages[vid]: time for vid, time in recorder.lives.items()}
+        lives, storages = recorder.lives, recorder.storages
+        gone = {storages[vid]: time for vid, time in lives.ended().items()}
         # A loss begins with one number. Its substitute here is as large as the output, and is kept until the end.
         for op in recorder.ops if self._seeds else ():
             for vid in op.inputs:
                 if (storage := recorder.storages[vid]) in self._seeds:
                     gone[storage] = op.id + 1
         carried = self._gradients if step.accumulate > 1 and step.zero_grad == "none" else frozenset[int]()
-        return Lifetimes(tuple(gone), tuple(gone.values()), self._gradients, self._state, carried)
+        away = {storages[vid]: tuple(intervals) for vid, intervals in lives.away.items()}
+        return Lifetimes(
+            tuple(gone), tuple(gone.values()), self._gradients, self._state, carried, frozenset(away), away
+        )
 
     def repeated(self, ops: list[Op]) -> tuple[Op, ...]:
         """The operators as often as they run in a step; where gradients begin as none, the first pass adds to nothing."""

@@ -315,7 +315,8 @@ class Showing(TypedDict, total=False):
     view: Annotated[str, Option(
         "What is shown: table, arch, memory, badge, or a view of a plug-in.", SHOWING, "NAME", default="table")]
     format: Annotated[str | None, Option("table, text, md, latex, csv, json or html.", SHOWING, "NAME")]
-    by: Annotated[str | None, Option("One row per module, op, kind (of operator) or type (of module).", SHOWING, "KEY")]
+    by: Annotated[str | None, Option(
+        "One row per module, op, kind (of operator), type (of module) or collective.", SHOWING, "KEY")]
     depth: Annotated[str | None, Option(
         "Show modules down to this depth; deeper ones are added up. Without it, as deep as is readable.", SHOWING,
         "N|all")]

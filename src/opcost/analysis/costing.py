@@ -292,6 +292,12 @@ class PatternedRows(Expanded[Row]):
         for op, row in zip(self._ops, rows, strict=True):
             yield row._replace(op=op)
 
+    def distinct(self) -> Iterable[Row]:
+        """One row of all steps that are alike, with their number as its repetitions; values are those of the first."""
+        for number, times in Counter(self._numbers).items():
+            for row in self._rows[number]:
+                yield row._replace(op=row.op._replace(repeat=row.op.repeat * times))
+
 
 def _walk(
     graph: Graph, rules: Rules, convention: Convention, reasons: dict[int, str]

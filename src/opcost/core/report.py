@@ -9,10 +9,12 @@ from itertools import groupby
 from os import PathLike
 from typing import IO, Any, ClassVar, NamedTuple
 
+from opcost.core.collectives import CollectiveCost, collectives_of
 from opcost.core.graph import Cost, Memory, ModuleCall, Note, Op, Phase, TensorSpec
 from opcost.core.names import is_expert, short_source
 from opcost.core.plugin import load_view
 from opcost.core.rendering import Listed, Rendered, brief, brief_repr
+from opcost.core.steps import Expanded
 from opcost.core.units import format_count
 from opcost.errors import OpcostError, UnknownName, counted, some
 
@@ -200,6 +202,7 @@ class Report(Rendered):
     """Every call of every module in the order of entry."""
     notes: tuple[Note, ...] = ()
     _index: dict[str, ModuleCost] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _collectives: list[tuple[CollectiveCost, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
         missed = self.totals.uncounted
@@ -239,6 +242,18 @@ class Report(Rendered):
         """Cost per operator in the framework's own words, the costliest first."""
         return self.group(lambda row: row.op.raw)
 
+    @property
+    def collectives(self) -> tuple[CollectiveCost, ...]:
+        """What this rank sends to others, by axis of the mesh, type, phase and element type, the most first."""
+        if not self._collectives:
+            self._collectives.append(collectives_of(self.distinct_rows))
+        return self._collectives[0]
+
+    @property
+    def wire_bytes(self) -> int:
+        """The bytes that this rank sends to others in the pass or step, by the ring algorithms."""
+        return sum(line.wire_bytes for line in self.collectives)
+
     def by_type(self) -> tuple[Group, ...]:
         """Cost and parameters per module class: what each module's own operators cost, the costliest first."""
         found: dict[str, list[Stats]] = {}
@@ -246,6 +261,11 @@ class Report(Rendered):
             if module.own != Stats() or module.same_as is None:
                 found.setdefault(module.type, []).append(module.own)
         return _ranked([Group(name, sum(own, Stats()), len(own)) for name, own in found.items()])
+
+    @property
+    def distinct_rows(self) -> Iterable[Row]:
+        """The rows; of a long run equal ones once, with how often they ran as `repeat`."""
+        return self.rows.distinct() if isinstance(self.rows, Expanded) else self.rows
 
     def group(self, key: Callable[[Row], str]) -> tuple[Group, ...]:
         """Rows added up by any key, the costliest first."""

@@ -6,7 +6,7 @@ are made when they are looked at.
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -133,6 +133,10 @@ class Expanded(Sequence[T_co], Generic[T_co]):
         if not 0 <= at < len(self):
             raise IndexError(f"there are {len(self)} items, and {index} is none of them")
         return self._item(at)
+
+    def distinct(self) -> Iterable[T_co]:
+        """The items, where some have a number of repetitions: equal ones once."""
+        return iter(self)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):

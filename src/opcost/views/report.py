@@ -5,6 +5,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
+from opcost.core.collectives import CollectiveCost
 from opcost.core.graph import Cost
 from opcost.core.limits import QUANTITIES
 from opcost.core.report import STATS, Group, ModuleCost, Report, Row, Stats
@@ -14,8 +15,8 @@ from opcost.views.summary import summarize
 from opcost.views.tree import Order, TreeNode, draw_tree, flat_nodes, idle_modules, sharers
 from opcost.views.view import Column, ViewOptions, by_name, choose_columns, find_column, reading
 
-By: TypeAlias = Literal["module", "op", "kind", "type"]
-EVERY_BY: tuple[By, ...] = ("module", "op", "kind", "type")
+By: TypeAlias = Literal["module", "op", "kind", "type", "collective"]
+EVERY_BY: tuple[By, ...] = ("module", "op", "kind", "type", "collective")
 MANY_TYPES = 4  # types of modules that one remark names
 NOTEBOOK_LINES = 250  # lines of a tree in a notebook; a cell that holds more makes the notebook slow
 
@@ -46,6 +47,16 @@ def columns_of(by: By, total_macs: int) -> dict[str, Column]:
         )
     if by == "op":
         return _op_columns(total_macs)
+    if by == "collective":
+        return by_name(
+            *reading("collective:name"),
+            Column("axis", of=attrgetter("axis"), blank=("",)),
+            *reading("phase ranks:number dtype calls:count"),
+            Column("payload_bytes", "bytes", "payload", of=attrgetter("payload_bytes"), has_cost=True),
+            Column("wire_bytes", "bytes", "on the wire", of=attrgetter("wire_bytes"), has_cost=True),
+            Column("tree_bytes", "bytes", "by trees", of=attrgetter("tree_bytes"), has_cost=True, extra=True),
+            Column("uncounted", "number", of=attrgetter("uncounted"), blank=(0,)),
+        )
     # Columns of groups of operators (by kind) or of modules (by type)
     stats = _stat_columns(lambda group: group.stats, total_macs)
     return by_name(
@@ -132,6 +143,7 @@ SHOWN: Mapping[By, Sequence[str]] = {
     "op": "index op kind module phase repeat input output dtype macs share flops bytes activations".split(),
     "kind": "kind count macs share flops bytes_read bytes_written activations uncounted".split(),
     "type": "type count params macs share flops bytes_read bytes_written activations param_bytes uncounted".split(),
+    "collective": "collective axis phase ranks dtype calls payload_bytes wire_bytes tree_bytes uncounted".split(),
 }
 # The same columns in the order in which they are given room
 RANKED: Mapping[By, Sequence[str]] = {
@@ -140,6 +152,7 @@ RANKED: Mapping[By, Sequence[str]] = {
     "op": "index op macs phase repeat share output module flops bytes input kind dtype activations".split(),
     "kind": "kind macs share count flops uncounted bytes_read bytes_written activations".split(),
     "type": "type macs params share count flops uncounted bytes_read bytes_written activations param_bytes".split(),
+    "collective": "collective axis wire_bytes phase calls payload_bytes ranks uncounted dtype tree_bytes".split(),
 }
 
 
@@ -151,7 +164,15 @@ LISTING = "by depth merge sort top columns"  # what to list, and how
 
 def report_sheet(report: Report, options: ViewOptions) -> Sheet:
     """The table, and the whole report in a few lines."""
-    return replace(summarize(report), tables=(list_report(report, options),))
+    others = () if options.by == "collective" else collective_tables(report)
+    return replace(summarize(report), tables=(list_report(report, options), *others))
+
+
+def collective_tables(report: Report) -> tuple[Table, ...]:
+    """What ranks send each other as a table beside others; none where the model is on one rank."""
+    if not report.collectives:
+        return ()
+    return (replace(list_report(report, ViewOptions(by="collective")), title="collectives", main=False),)
 
 
 def report_records(report: Report, options: ViewOptions) -> Table:
@@ -174,6 +195,8 @@ def list_report(report: Report, options: ViewOptions, default: Sequence[str] | N
     costly = None if options.top is None else (_costly, False)
     if options.by == "op":
         return _flat(report.rows, order or costly, columns, options)
+    if options.by == "collective":
+        return _flat(report.collectives, order, columns, options)
     if options.by != "module":
         return _flat(report.by_kind() if options.by == "kind" else report.by_type(), order, columns, options)
     if costly is not None:
@@ -230,14 +253,14 @@ def _flat(items: Sequence[Any], order: Order | None, columns: Sequence[Column], 
     return _listed([*lines, _sum(lines, columns, "total", "total")], columns, options)
 
 
-def _line(item: TreeNode | Row | Group, columns: Sequence[Column], guides: str = "") -> Line:
+def _line(item: TreeNode | Row | Group | CollectiveCost, columns: Sequence[Column], guides: str = "") -> Line:
     values = tuple([column.of(item) for column in columns])
     if isinstance(item, Row):
         return Line(values, partial=item.cost is None)
     if isinstance(item, TreeNode):
         module = item.module
         return Line(values, "row", guides, bool(module.total.uncounted), bool(module.own.uncounted), item.shares)
-    return Line(values, partial=bool(item.stats.uncounted))
+    return Line(values, partial=bool(item.uncounted if isinstance(item, CollectiveCost) else item.stats.uncounted))
 
 
 def _sum(lines: Sequence[Line], columns: Sequence[Column], role: Literal["rest", "total"], name: str) -> Line:

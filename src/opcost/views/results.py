@@ -75,7 +75,8 @@ def _sheet_data(sheet: Sheet) -> dict[str, Any]:
 
 def _report_data(report: Report) -> dict[str, Any]:
     active = {} if report.active_params is None else {"active_params": report.active_params}
-    return schema.to_dict(report) | active
+    collectives = {"collectives": list(map(fields_data, found))} if (found := report.collectives) else {}
+    return schema.to_dict(report) | active | collectives
 
 
 _Of: TypeAlias = Callable[..., Any]

@@ -21,7 +21,9 @@ def summarize(report: Report) -> Sheet:
     meta = report.meta
     conventions = [f"1 MAC = {FLOPS_PER_MAC} FLOPs"]
     causal = meta.get("causal", "full")
-    if causal != "full" or any(row.op.kind == "attention" and row.op.attrs.get("causal") for row in report.rows):
+    if causal != "full" or any(
+        row.op.kind == "attention" and row.op.attrs.get("causal") for row in report.distinct_rows
+    ):
         conventions.append(f"causal attention counted {'in full' if causal == 'full' else 'by half'}")
     conventions += filter(None, (f"{mode} mode" if (mode := meta.get("mode")) else "", report.device))
     if dtypes := list(dict.fromkeys(parameter.spec.dtype for parameter in report.parameters if not parameter.buffer)):
@@ -103,6 +105,9 @@ def _totals(report: Report) -> tuple[Total, ...]:
     ]
     if report.peak_bytes is not None:
         found.append(Total("peak memory", report.peak_bytes, "bytes", partial, live, large=True))
+    if collectives := report.collectives:
+        sent, unknown = report.wire_bytes, any(line.uncounted for line in collectives)
+        found.append(Total("on the wire", sent, "bytes", unknown, "sent to other ranks, ring algorithms", large=True))
     # What a language model caches of the texts that it has read; a saved file may hold anything there
     numbers = [meta.get(name, "") for name in ("cache_tokens", "cache_bytes", "cache_bytes_per_token")]
     if all(text.isdecimal() and len(text) < LONGEST_NUMBER for text in numbers):

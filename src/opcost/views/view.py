@@ -134,7 +134,7 @@ class ViewOptions:
     """All that callers can choose of views; each view takes some of it. Whole numbers are checked."""
 
     by: Any = (
-        "module"  # what a line is about: of a report module, op, kind or type, of a scan layer, module, type or tensor
+        "module"  # what a line is about: of a report module, op, kind, type or collective, of a scan layer, module, ...
     )
     depth: Any = "auto"
     """Levels below the root; None: all, "auto": readable, "notebook": as many as a cell holds. Of a scan words of a name:

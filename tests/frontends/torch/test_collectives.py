@@ -1,7 +1,7 @@
 """What ranks send each other: type, ranks, axis of the mesh and bytes of every collective that PyTorch's parallelisms make.
 
-One process is rank 0 of sixteen: its process group is a fake one, which sends nothing. Of g ranks, a ring sends (g - 1) / g of what
-is gathered, scattered or exchanged, twice that of a sum that all get, and all of what is broadcast.
+One process is rank 0 of sixteen: its process group is a fake one, which sends nothing. Of g ranks, a ring sends (g - 1) / g of
+what is gathered, scattered or exchanged, twice that of a sum that all get, and all of what is broadcast.
 """
 
 from __future__ import annotations
@@ -227,3 +227,20 @@ def test_groups_that_no_mesh_made_have_no_axis(mesh: DeviceMesh) -> None:
     report = opcost.count(Sums(), torch.ones(B, D))
     every = ("forward", "", "all_reduce", RANKS, 2 * X * (RANKS - 1) // RANKS)
     assert seen(report) == [every, *[("forward", "", "all_reduce", 2, X)] * 2]  # of two ranks each sends half, twice
+
+
+def test_a_long_run_counts_each_repetition(mesh: DeviceMesh) -> None:
+    """Runs of more than 4,000 operators are stored as repeated patterns."""
+    group, times = mesh.get_group("tp"), 3_000
+
+    def sums(x: Tensor) -> Tensor:
+        for _ in range(times):
+            x = x * 2
+            dist.all_reduce(x, group=group)
+        return x
+
+    report = opcost.count(sums, torch.ones(B, D))
+    assert len(report.rows) == 2 * times
+    (found,) = report.collectives
+    assert (found.axis, found.calls, found.payload_bytes) == ("tp", times, times * X)
+    assert report.wire_bytes == times * 2 * X * (PARTS - 1) // PARTS

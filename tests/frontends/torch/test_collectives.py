@@ -244,3 +244,17 @@ def test_a_long_run_counts_each_repetition(mesh: DeviceMesh) -> None:
     (found,) = report.collectives
     assert (found.axis, found.calls, found.payload_bytes) == ("tp", times, times * X)
     assert report.wire_bytes == times * 2 * X * (PARTS - 1) // PARTS
+
+
+def test_an_axis_of_all_ranks_has_its_name_though_its_group_has_none(mesh: DeviceMesh) -> None:
+    """A mesh takes the process group of all ranks for an axis of that many."""
+    every = init_device_mesh("cpu", (1, RANKS), mesh_dim_names=("replicate", "fsdp"))
+    assert every.get_group("fsdp") is dist.group.WORLD
+    net = Net()
+    fully_shard(net, mesh=every["fsdp"])
+    sent = (NORM + FIRST + SECOND) * FLOAT * (RANKS - 1) // RANKS
+    assert seen(opcost.count(net, torch.ones(B, D))) == [("forward", "fsdp", "all_gather", RANKS, sent)]
+    rows = init_device_mesh("cpu", (RANKS,), mesh_dim_names=("tp",))
+    net = parallelize_module(Net(), rows, {"first": ColwiseParallel(), "second": RowwiseParallel()})
+    summed = 2 * X * (RANKS - 1) // RANKS
+    assert seen(opcost.count(net, torch.ones(B, D))) == [("forward", "tp", "all_reduce", RANKS, summed)]

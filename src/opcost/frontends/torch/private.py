@@ -146,3 +146,8 @@ def fake_mode() -> Any:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def group_names(mesh: Any) -> list[str]:
+    """The names of the process groups along the dimensions of a `DeviceMesh`."""
+    return getattr(mesh, "_dim_group_names", [])

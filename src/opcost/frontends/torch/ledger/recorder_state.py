@@ -1,7 +1,7 @@
 """The state of a run: which values there are, in whose memory they are, what is known of them, and which operators ran."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import RLock, current_thread, get_ident, local
 from typing import Any
 from weakref import ref
@@ -131,6 +131,7 @@ class RecorderState(private.DispatchMode):
         """The known contents, by storage, that were handed out as memory: to NumPy, or as an address."""
         self._reshaped: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.packages = Packages()
+        self.axes: Mapping[str, str] = {}  # Dimensions of the model's mesh by the names of their process groups
 
     # -- values -------------------------------------------------------------------------------------------------
 

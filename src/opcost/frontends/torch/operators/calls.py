@@ -3,7 +3,8 @@
 import functools
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +23,7 @@ from opcost.frontends.torch.restore import written_by
 
 META = torch.device("meta")
 CPU = torch.device("cpu")
+NO_AXES: Mapping[str, str] = MappingProxyType({})
 
 
 class Trial(NamedTuple):
@@ -89,16 +91,15 @@ def substitute(tree: Any, feed: Iterator[torch.Tensor], device: torch.device) ->
 
 RANKS = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "_dtensor", "symm_mem"})
 """The libraries of such operators. None of them is ever run without data: the other ranks do not count, and would not answer."""
-_MESH = (
-    "mesh_"  # begins the description of a group that a DeviceMesh made, which goes on with the name of the dimension
-)
-_UNNAMED = ("mesh_default",)  # the group of all ranks, of whichever dimension
+_MESH = "mesh_"  # begins the description of a group that a DeviceMesh made; the name of the dimension follows
+_UNNAMED = "mesh_default"  # the description of a group of all ranks that a DeviceMesh made, of whichever dimension
 
 
-def group_attrs(args: dict[str, Any]) -> dict[str, Attr]:
+def group_attrs(args: dict[str, Any], axes: Mapping[str, str]) -> dict[str, Attr]:
     """The group that is named or handed over among the arguments of an operator: its ranks, and its dimension of the mesh.
 
-    Empty where no group is given; a group that no DeviceMesh made has no dimension.
+    Empty where no group is given; a group that is of no DeviceMesh has no dimension. `axes` has those of groups by name, for
+    the group of all ranks, which a mesh does not describe.
     """
     handed, name = args.get("process_group"), args.get("group_name")
     if handed is None and not isinstance(name, str):
@@ -106,12 +107,12 @@ def group_attrs(args: dict[str, Any]) -> dict[str, Attr]:
     groups = private.distributed()
     try:
         found = groups.ProcessGroup.unbox(handed) if handed is not None else groups._resolve_process_group(name)
-        size, description = int(found.size()), str(found.group_desc)
+        size, name, description = int(found.size()), str(found.group_name), str(found.group_desc)
     except (RuntimeError, TypeError, ValueError):  # a group that is gone
         return {}
-    if not description.startswith(_MESH) or description in _UNNAMED:
-        return {"group": size}
-    return {"group": size, "axis": description.removeprefix(_MESH)}
+    is_named = description.startswith(_MESH) and description != _UNNAMED
+    axis = description.removeprefix(_MESH) if is_named else axes.get(name)
+    return {"group": size} if axis is None else {"group": size, "axis": axis}
 
 
 # -- requested gradients: those of the running autograd node, where its operator computes all of them in one.
@@ -136,17 +137,23 @@ def unasked_of_layer(call: AtenCall) -> dict[str, Attr]:
 # -- translate: PyTorch's operators as objects, translated by the table of `frontends.aten`.
 
 
-def translate(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: tuple[torch.Tensor, ...]) -> Translation:
+def translate(
+    func: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    outs: tuple[torch.Tensor, ...],
+    axes: Mapping[str, str] = NO_AXES,
+) -> Translation:
     """What this call of an operator overload or a higher-order operator computes.
 
     `args`, `kwargs` and `outs` hold tensors whose shape, strides and type are valid; their data is never looked at. An
-    operator that is not known is of the kind `unknown`.
+    operator that is not known is of the kind `unknown`. `axes` has dimensions of the mesh by the names of groups.
     """
     plan = plan_of(func)
     call = plan.call(plan.named(args, kwargs), outs)  # type: ignore[arg-type]
     found = translate_call(plan, call)
     if found.kind == "collective":
-        found.attrs.update(group_attrs(call.args))
+        found.attrs.update(group_attrs(call.args, axes))
     if found.kind == "unknown":
         # The formulas that were registered with PyTorch's own counter, beside those that it brings for PyTorch's operators
         counter: Any = sys.modules.get("torch.utils.flop_counter")
@@ -189,7 +196,7 @@ def describe(call: DispatchedCall, trial: Trial, result: Any, device: torch.devi
         else:
             base = memory.get(_storage(tensor), -1)
             outs.append(OutputSignature(ledger.signature_of(tensor, device), base, same=False))
-    translation = translate(func, trial.args, trial.kwargs, tuple(flat))
+    translation = translate(func, trial.args, trial.kwargs, tuple(flat), ledger.axes)
     if not flat and translation.outs:  # it returns nothing and writes into its arguments
         places = [position[id(tensor)] for tensor in translation.outs if id(tensor) in position]
         outs = [OutputSignature(states[at].sig, at, same=True) for at in places]

@@ -33,6 +33,7 @@ from opcost.frontends.torch.recording.recorder import DatalessRecorder, RealReco
 from opcost.frontends.torch.recording.repeated_calls import StepRecords
 from opcost.frontends.torch.recording.sharded import (
     as_one_rank,
+    axes_of,
     forget_gathered,
     is_fully_sharded,
     note_of,
@@ -220,6 +221,7 @@ class ModelRun:
             args, kwargs = map_tensors((args, kwargs), lambda t: self._stand_in(t, names.get(id(t), "")))
             if (ranks := note_of(self.model)) is not None:
                 recorder.note("ranks", ranks)
+                recorder.axes = axes_of(self.model)
             undo.callback(recorder.restore)
             if recorder.without_data and is_fully_sharded(self.model):
                 place_shards(self.model, recorder)

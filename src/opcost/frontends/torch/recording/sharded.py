@@ -113,6 +113,16 @@ def note_of(model: nn.Module) -> str | None:
     return f"the model lies on {max(sizes)} ranks: parameters, operators and memory are those of rank {rank}"
 
 
+def axes_of(model: nn.Module) -> dict[str, str]:
+    """The dimensions of the meshes on which parameters lie, by the names of their process groups."""
+    distributed = sys.modules.get("torch.distributed.tensor")
+    if distributed is None:
+        return {}
+    meshes = {id(p.device_mesh): p.device_mesh for p in model.parameters() if isinstance(p, distributed.DTensor)}
+    named = [zip(private.group_names(mesh), mesh.mesh_dim_names or (), strict=False) for mesh in meshes.values()]
+    return {group: axis for pairs in named for group, axis in pairs}
+
+
 def unseen(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function without its operators being recorded."""
     with private.no_modes():

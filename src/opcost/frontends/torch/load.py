@@ -37,7 +37,7 @@ from opcost.frontends.torch.models.inputs import (
 from opcost.frontends.torch.models.quantizing import note_of_quantized, quantized
 from opcost.frontends.torch.models.text import CachedText, with_cache
 from opcost.frontends.torch.models.tuning import note_of_adapters, tuned
-from opcost.frontends.torch.models.unwrap import by_position, type_name, unwrap
+from opcost.frontends.torch.models.unwrap import by_position, data_parallel_around, type_name, unwrap
 from opcost.frontends.torch.models.weights import (
     channels_last,
     countable_model,
@@ -131,8 +131,9 @@ def _tensors(inputs: Inputs) -> list[torch.Tensor]:
 class _Count:
     """The count of one model: what was given, what that is in another element type, and how it runs."""
 
-    def __init__(self, given: nn.Module, options: CountOptions, *, real: bool) -> None:
+    def __init__(self, given: nn.Module, options: CountOptions, *, real: bool, data_parallel: Any = None) -> None:
         self.given, self.options, self.real = given, options, real
+        self.data_parallel = data_parallel  # The wrapper around it that averages gradients over ranks
         self.device = device_of(given)
         model = given if options.dtype is None else retyped(given, as_dtype(options.dtype), real=real)
         model = with_channels_last(model) if options.channels_last else model
@@ -207,6 +208,7 @@ class _Count:
             optimizer=optimizer_of(options.optimizer, together=options.as_on_gpu),
             autocast=nullcontext if lower is None else partial(torch.autocast, device.type, lower),
             step=options.step,
+            data_parallel=self.data_parallel,
             tentative=tentative,
         )
         # A run on real values by the rules of its own device is left to PyTorch, which has them.
@@ -273,7 +275,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         options = dataclasses.replace(options, inputs=tuple(args), kwargs=dict(kwargs))
     if options.dtype is not None and is_exported(source):
         raise InputError("an exported program has its own element types", hint="export the model in that type")
-    count = _Count(unwrap(source), options, real=real)
+    count = _Count(unwrap(source), options, real=real, data_parallel=data_parallel_around(source))
     model, device = count.model, count.device
 
     def run_once(given: dict[str, Any]) -> None:  # for what the model does to its arguments

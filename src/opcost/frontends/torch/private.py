@@ -127,6 +127,11 @@ def fully_sharded_groups(model: torch.nn.Module) -> Iterator[Any]:
             yield from state()._fsdp_param_groups
 
 
+def first_bucket_bytes() -> int:
+    """How many bytes the first bucket of DistributedDataParallel has, after which it is sent."""
+    return int(torch.distributed._DEFAULT_FIRST_BUCKET_BYTES)
+
+
 def distributed() -> Any:
     """Process groups and the work that they return; only where PyTorch was built with them."""
     from torch._C import _distributed_c10d

@@ -234,9 +234,13 @@ class RecorderState(private.DispatchMode):
     def before_run(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """A tensor as large as a leaf that is there before the run: a gradient of earlier passes."""
         sig = self.leaf(tensor).sig
-        vid = self.new_value(sig.spec)
+        return self.of_value(tensor, sig, self.value_before_run(sig.spec, name), zeros=True)
+
+    def value_before_run(self, spec: TensorSpec, name: str, storage: int | None = None) -> int:
+        """A value that is there before the run, in memory of its own or in that of another."""
+        vid = self.new_value(spec, storage)
         self.leaves[vid] = (name, "const", False)
-        return self.of_value(tensor, sig, vid, zeros=True)
+        return vid
 
     def of_value(self, like: torch.Tensor, sig: Signature, vid: int, *, zeros: bool = False) -> torch.Tensor:
         """A tensor for a value; in a run for real it has the numbers of another, or zeros."""

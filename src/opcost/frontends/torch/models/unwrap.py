@@ -34,6 +34,22 @@ def unwrap(source: Any) -> nn.Module:
                 return torch.export.unflatten(source)
         except Exception:  # not every program can be taken apart again; its operators are then all the root's
             return source.module()  # type: ignore[no-any-return]
+    source = _wrappers(source)[-1]
+    if is_function(source):
+        return FunctionModel(source)
+    if not isinstance(source, torch.nn.Module):
+        raise UnknownSource(f"an object of type {type(source).__name__} is not a PyTorch module")
+    return source
+
+
+def data_parallel_around(source: Any) -> nn.parallel.DistributedDataParallel | None:
+    """The wrapper that averages the gradients of a model over ranks, if there is one."""
+    return next((one for one in _wrappers(source) if isinstance(one, nn.parallel.DistributedDataParallel)), None)
+
+
+def _wrappers(source: Any) -> list[Any]:
+    """What was given, and inside of it one wrapper after the other, down to what does the work."""
+    found = [source]
     dynamo = sys.modules.get("torch._dynamo")
     while True:
         if isinstance(source, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
@@ -47,12 +63,8 @@ def unwrap(source: Any) -> nn.Module:
         ):  # it has no forward of its own and keeps the model that has one, as `ultralytics.YOLO` does
             source = source.model
         else:
-            break
-    if is_function(source):
-        return FunctionModel(source)
-    if not isinstance(source, torch.nn.Module):
-        raise UnknownSource(f"an object of type {type(source).__name__} is not a PyTorch module")
-    return source
+            return found
+        found.append(source)
 
 
 def type_name(module: nn.Module) -> str:

@@ -16,6 +16,7 @@ from opcost.core.option import Step
 from opcost.errors import ForwardError, InputError, OpcostError, UnknownName
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import parts, rebuilt
+from opcost.frontends.torch.recording.data_parallel import GradientBuckets
 from opcost.frontends.torch.recording.recorder import DatalessRecorder
 from opcost.frontends.torch.recording.repeated_calls import StepRecords
 from opcost.frontends.torch.recording.sharded import shared_gradients
@@ -34,6 +35,8 @@ class RunOptions:
     optimizer: Callable[[list[torch.Tensor]], Any] | None = None
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext  # Makes the region in which forward runs
     step: Step = dataclasses.field(default_factory=Step)
+    data_parallel: Any = None
+    """The DistributedDataParallel around the model, which averages its gradients over ranks."""
     tentative: bool = False
     """Other inputs are tried where the run fails: the frames of its error are emptied, which spares a search for tensors."""
 
@@ -95,14 +98,14 @@ class TrainingPass:
         recorder.phase, recorder.where = "backward", self._where_forward
         given = [torch.ones_like(t) for t in outputs]
         recorder.where = self._where_backward
-        with self._adding(weights, sharded=shards is not None):
+        with self._adding(weights, sharded=shards is not None), self._averaging(weights):
             if shards is None:
                 grads: Any = torch.autograd.grad(outputs, leaves, grad_outputs=given, allow_unused=True)
             else:
                 grads = shared_gradients(outputs, leaves, given)
         self._seeds = self._storages([seed for seed in given if seed.numel() > 1])
         del given
-        self._gradients = self._storages(grads)
+        self._gradients |= self._storages(grads)
         recorder.phase, recorder.where = "update", self._where_forward
         pairs = [(w, g) for w, g in zip(weights.values(), grads, strict=False) if g is not None]
         with torch.no_grad():
@@ -111,6 +114,27 @@ class TrainingPass:
             elif self._options.step.zero_grad == "zero":
                 for _, grad in pairs:
                     grad.zero_()
+
+    @contextmanager
+    def _averaging(self, weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
+        """Let gradients be averaged over the ranks of DistributedDataParallel, in buckets that are gradients as well."""
+        wrapper = self._options.data_parallel
+        if wrapper is None or not wrapper.require_backward_grad_sync:
+            yield
+            return
+        ranks = wrapper.process_group.size()
+        if not self._recorder.without_data:
+            said = f"the averages of gradients over {ranks} ranks are not counted in a run on real values"
+            self._recorder.note("ranks", said)
+            yield
+            return
+        self._recorder.note(
+            "ranks", f"gradients are averaged over {ranks} ranks, in buckets as from the second step on"
+        )
+        buckets = GradientBuckets(wrapper, self._recorder)
+        with buckets.filled(weights):
+            yield
+        self._gradients |= buckets.storages
 
     @contextmanager
     def _adding(self, weights: Mapping[str, torch.Tensor], *, sharded: bool) -> Iterator[None]:

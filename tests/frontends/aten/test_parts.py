@@ -172,7 +172,7 @@ def cost(plan: Any, call: AtenCall) -> tuple[Any, ...]:
     outs = call.outs if found.outs is None else found.outs
     specs = [tuple(TensorSpec(tuple(t.shape), str(t.dtype)) for t in group) for group in (ins, outs)]
     counted = RULES[found.kind](OpView(found.kind, plan.name, specs[0], specs[1], found.attrs))
-    attrs = {name: value for name, value in found.attrs.items() if name not in ("strided", "turned")}
+    attrs = {name: value for name, value in found.attrs.items() if name not in ("strided", "turned", "expanded")}
     return found.kind, WHOLE.get(plan.name, plan.name), tuple(sorted(attrs.items(), key=str)), counted
 
 

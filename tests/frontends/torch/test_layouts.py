@@ -143,6 +143,23 @@ def test_simple_operators_on_tensors_alike_apart_or_turned_round() -> None:
     assert not layout(torch.zeros(6, 1, 8).transpose(0, 1), torch.zeros(1, 6, 8))
 
 
+def test_copies_of_tensors_apart_turned_round_and_expanded() -> None:
+    """An expanded tensor is read in the order in which it is written: what turns it round besides is not."""
+
+    def copied(x: torch.Tensor) -> torch.Tensor:
+        return x.clone(memory_format=torch.contiguous_format)
+
+    def layout(given: torch.Tensor) -> set[str]:
+        return {"strided", "turned", "expanded"}.intersection(attributes("aten::clone", copied, given))
+
+    heads = torch.zeros(2, 4, 1, 6, 8)
+    assert layout(heads[..., :4]) == {"strided"}
+    assert layout(heads.transpose(-1, -2)) == {"strided", "turned"}
+    assert layout(heads.expand(2, 4, 3, 6, 8)) == {"expanded"}
+    assert layout(heads.transpose(-1, -2).expand(2, 4, 3, 8, 6)) == {"strided", "turned"}
+    assert layout(torch.zeros(2, 6, 1, 4, 8).transpose(1, 3).expand(2, 4, 3, 6, 8).transpose(1, 3)) == {"expanded"}
+
+
 def test_a_normalization_of_a_transposed_tensor_copies_it_first() -> None:
     norm = nn.LayerNorm(8)
     assert "strided" not in attributes("aten::native_layer_norm", norm, torch.zeros(2, 6, 8))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from opcost.core.graph import FLOPS_PER_MAC, Attrs, Cost, TensorSpec
 
-LAYOUTS = ("turned", "strided", "channels-last")
+LAYOUTS = ("turned", "strided", "expanded", "channels-last")
 """Words of families for how memory is laid out, which older calibrations do not have."""
 
 
@@ -55,8 +55,9 @@ def work_of(
     elif kind == "conv" and len(ins) > 1 and outs:
         family, place = _convolution(attrs, ins, outs)
         return Work(family, dtype, flops, moved, place, _of_a_bias(family, attrs, ins, outs))
-    elif kind == "attention" and len(ins) > 2:
-        family, place = _attention(attrs, ins[1 if gradient else 0].dims, ins[2 if gradient else 1].dims, len(ins))
+    elif kind == "attention" and len(ins) > (3 if gradient else 2):
+        query, key, _, *masks = ins[1 if gradient else 0 :]
+        family, place = _attention(attrs, query.dims, key.dims, masks)
         flops = 0 if "decode" in family else flops
     else:
         family = _family(kind, raw, attrs, ins, outs)
@@ -104,6 +105,7 @@ def families(work: Work) -> Iterator[str]:
     words = [word for word in work.family.split() if word not in LAYOUTS]
     yield " ".join(words)
     if "decode" in words:
+        yield " ".join(word for word in words if word != "masked")  # the cache is read all the same
         yield " ".join(word for word in words if word != "decode")
     if "mixed" in words:
         yield " ".join(word for word in words if word != "mixed")
@@ -128,7 +130,7 @@ _PRODUCT = (1.0, 1.0, 1.0, 0.7, 3.0, 1.0, 0.5, 4.0)
 _BATCHED = (0.35, 0.5, 1.5, 0.7, 1.0, 3.0, 0.1, 4.0)
 _CONVOLUTION = (0.5, 0.5, 0.35, 1.4, 1.5, 0.15, 1.0, 0.75, 1.0, 1.0, 1.0, 0.7, 1.0, 0.25, 1.0, 3.0)
 _CHANNELS_LAST = (0.25, 0.5, 0.25, 1.4, 0.3, 0.08, 1.0, 0.75, 3.0, 1.0, 1.0, 0.7, 1.0, 0.25, 1.0, 3.0)
-_ATTENTION = (0.7, 0.5, 1.0, 1.2)
+_ATTENTION = (0.7, 0.5, 1.0, 1.2, 0.35, 1.5)
 """What one step along each number of a place weighs: operators of a calibration are predicted best by the others of it."""
 
 
@@ -214,14 +216,16 @@ def place_in(work: Work, family: str) -> tuple[float, ...]:
     return scaled(work.place, tuple(new / old for new, old in weights))
 
 
-def _attention(attrs: Attrs, query: tuple[int, ...], key: tuple[int, ...], given: int) -> tuple[str, tuple[float, ...]]:
-    gradient = bool(attrs.get("grad"))
-    masked = given > (4 if gradient else 3)
+def _attention(
+    attrs: Attrs, query: tuple[int, ...], key: tuple[int, ...], masks: Sequence[TensorSpec]
+) -> tuple[str, tuple[float, ...]]:
     # For one new token the cache is read, and little is calculated.
-    words = "attention", "gradient" if gradient else "decode" if query[-2] == 1 else ""
+    words = "attention", "gradient" if attrs.get("grad") else "decode" if query[-2] == 1 else ""
+    masked = bool(masks) and not attrs.get("causal")
     family = " ".join(filter(None, (*words, "causal" if attrs.get("causal") else "masked" if masked else "")))
-    place = _log(prod(query[:-2])), _log(query[-2]), _log(key[-2]), _log(query[-1])
-    return family, scaled(place, _ATTENTION)
+    read = prod(masks[0].dims[:-2]) if masked else 1  # one for all heads comes from the cache
+    sizes = map(_log, (prod(query[:-2]), query[-2], key[-2], query[-1], read))
+    return family, scaled((*sizes, float(masked and key[-2] % 64 == 0)), _ATTENTION)  # whole tiles of a mask
 
 
 _BY_NAME = frozenset({"copy", "gather", "scatter"})
@@ -242,6 +246,8 @@ def _family(kind: str, raw: str, attrs: Attrs, ins: tuple[TensorSpec, ...], outs
         words.append(raw.rpartition("::")[2])
     if attrs.get("strided"):
         words.append("turned" if attrs.get("turned") else "strided")
+    if attrs.get("expanded"):
+        words.append("expanded")
     if attrs.get("grad"):
         words.append("gradient")
     if attrs.get("training"):

@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from opcost.frontends.aten.call import HANDLERS, AtenCall, Constant, Handler, Translation, flat
-from opcost.frontends.aten.tensor import AtenTensor, layout
+from opcost.frontends.aten.tensor import AtenTensor, is_expanded, layout
 
 
 class Argument(NamedTuple):
@@ -235,7 +235,9 @@ def translate(plan: Plan, call: AtenCall) -> Translation:
     if found.outs is None and plan.writes is not None and not call.outs:
         found = found._replace(outs=tuple(flat(call[name] for name in plan.writes)))
     if found.kind in _BY_LAYOUT and call.outs:
-        given = (argument for argument in call.args.values() if isinstance(argument, AtenTensor))
+        given = [argument for argument in call.args.values() if isinstance(argument, AtenTensor)]
         if apart := layout(given, call.outs[0]):
+            if found.kind == "copy" and any(is_expanded(tensor, call.outs[0]) for tensor in given):
+                apart = {"expanded": True}
             found = found._replace(attrs={**found.attrs, **apart})
     return found

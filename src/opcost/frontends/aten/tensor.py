@@ -156,6 +156,16 @@ def layout(tensors: Iterable[AtenTensor], result: AtenTensor) -> dict[str, Attr]
     return found
 
 
+def is_expanded(tensor: AtenTensor, result: AtenTensor) -> bool:
+    """Whether the same elements are read again and again along some axis, and all in the order in which they are written."""
+    if tensor.shape != result.shape or not tells_strides(tensor) or not tells_strides(result):
+        return False
+    here, there = tensor.stride(), result.stride()
+    axes = [axis for axis, extent in enumerate(tensor.shape) if extent > 1]
+    moving = [axis for axis in axes if here[axis]]
+    return len(moving) < len(axes) and sorted(moving, key=here.__getitem__) == sorted(moving, key=there.__getitem__)
+
+
 def seen_as(tensor: AtenTensor, shape: Sequence[int]) -> tuple[int, ...] | None:
     """The strides with which the same memory has another shape; None if it must be copied."""
     if not tensor.numel() or not tensor.dim():

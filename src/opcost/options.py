@@ -238,6 +238,7 @@ class Checking(Costing, OnDevice, total=False):
         "activation_bytes", "SIZE", "Limit on the bytes that the forward pass writes.")]
     bytes: Annotated[str | int, _limit("bytes", "SIZE", "Limit on the bytes that operators read and write.")]
     peak_bytes: Annotated[str | int, _limit("peak_bytes", "SIZE", "Limit on the peak memory.")]
+    wire_bytes: Annotated[str | int, _limit("wire_bytes", "SIZE", "Limit on the bytes that a rank sends to others.")]
     latency: Annotated[str | int, _limit("latency", "TIME", "Limit on the predicted time of one pass on --device: 5ms.")]
 
 

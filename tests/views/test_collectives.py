@@ -13,6 +13,8 @@ from opcost.analysis.costing import cost_graph
 from opcost.core import schema
 from opcost.core.graph import Attrs, Graph, Module, Op, Phase, TensorSpec, Value
 from opcost.core.report import Report
+from opcost.core.units import short_bytes
+from opcost.errors import BudgetExceeded
 from opcost.rules import add
 from opcost.rules.registry import Rules
 from opcost.views.html.reports import report_page
@@ -124,5 +126,17 @@ def test_a_model_on_one_rank_says_nothing_of_it(alone: Report) -> None:
     assert "collectives" not in text
 
 
-def test_two_layouts_are_compared(sharded: Report, alone: Report) -> None:
-    assert opcost.compare(sharded, alone).render("table", width=120)
+def test_the_answer_says_how_much_is_sent(sharded: Report, alone: Report) -> None:
+    assert f"{short_bytes(SENT)} on the wire" in sharded.answer
+    assert "on the wire" not in alone.answer
+
+
+def test_layouts_are_compared_and_limited_by_what_they_send(sharded: Report, alone: Report) -> None:
+    compared = opcost.compare(alone, sharded)
+    (sent,) = [entry for entry in compared.of_part("total") if entry.quantity.name == "wire_bytes"]
+    assert sent.amounts == (0, SENT)
+    assert opcost.compare(alone, sharded, changes=True).render("table", width=120).count("on the wire") == 1
+    assert "on the wire" not in opcost.compare(alone, alone).render("table", width=120)
+    assert opcost.check(sharded, wire_bytes=f"<={SENT}B")
+    with pytest.raises(BudgetExceeded, match="on the wire"):
+        opcost.check(sharded, wire_bytes=f"<{SENT}B")

@@ -24,7 +24,7 @@ USUAL: dict[By, tuple[str, ...]] = {"kind": ("macs",), "module": ("params", "mac
 """Quantities that are compared by kind and by module by default."""
 OF_OPERATORS = ("macs", "flops", "bytes_read", "bytes_written", "activations", "activation_bytes", "ops", "uncounted")
 """What a kind of operator has: parameters belong to modules."""
-WHOLE = (*STATS, "peak_bytes")
+WHOLE = (*STATS, "peak_bytes", "wire_bytes")
 _EVER = "ops"  # listed of whatever was added or removed, even where it costs nothing
 
 

@@ -36,9 +36,9 @@ _TITLES = {
     "param_bytes": "param bytes", "buffer_bytes": "buffer bytes", "macs": "MACs", "flops": "FLOPs",
     "bytes_read": "bytes read", "bytes_written": "bytes written", "activations": "activations",
     "activation_bytes": "activation bytes", "ops": "operators", "uncounted": "uncounted", "bytes": "bytes moved",
-    "peak_bytes": "peak memory",
+    "peak_bytes": "peak memory", "wire_bytes": "on the wire",
 }  # fmt: skip
-_NEEDS_COSTS = "macs flops bytes_read bytes_written bytes activations activation_bytes peak_bytes".split()
+_NEEDS_COSTS = "macs flops bytes_read bytes_written bytes activations activation_bytes peak_bytes wire_bytes".split()
 _PLAIN = ("ops", "uncounted")
 
 QUANTITIES: dict[str, Quantity] = {
@@ -47,7 +47,7 @@ QUANTITIES: dict[str, Quantity] = {
     )
     for name, title in _TITLES.items()
 }
-"""What a report has of the whole model: the sums of `Stats`, the bytes that move, and the highest memory."""
+"""What a report has of the whole model: the sums of `Stats`, the bytes that move, the highest memory, and what a rank sends."""
 LATENCY = Quantity("latency", "latency", "time", needs_costs=True)  # predicted of a device, in no report
 LIMITED: dict[str, Quantity] = {**QUANTITIES, LATENCY.name: LATENCY}  # what can be limited
 OTHER_NAMES = {"peak_memory": "peak_bytes", "peak": "peak_bytes", "memory": "peak_bytes", "parameters": "params"}
@@ -65,7 +65,11 @@ def find_quantity(name: str, known: Mapping[str, Quantity] = QUANTITIES) -> Quan
 def amounts_of(report: Report) -> dict[str, int]:
     """Every quantity of the whole model that is known."""
     totals = report.totals
-    known = totals._asdict() | {"bytes": totals.bytes_read + totals.bytes_written, "peak_bytes": report.peak_bytes}
+    known = totals._asdict() | {
+        "bytes": totals.bytes_read + totals.bytes_written,
+        "peak_bytes": report.peak_bytes,
+        "wire_bytes": report.wire_bytes,
+    }
     return {name: int(known[name]) for name in QUANTITIES if known[name] is not None}
 
 

@@ -85,6 +85,7 @@ def _(report: Report) -> str:
     work = "macs" if totals.macs or not totals.flops else "flops"
     amount = _spelled(QUANTITIES[work], getattr(totals, work), partial=partial)
     peak = None if memory is None else memory.peak_bytes
+    sent = f", {_spelled(QUANTITIES['wire_bytes'], report.wire_bytes, partial=partial)}" if report.collectives else ""
     if "backward" in report.phases:
         forward = report.phases.get("forward")
         if forward is not None and totals.macs:
@@ -93,9 +94,9 @@ def _(report: Report) -> str:
         if memory is not None and memory.parts and peak:
             part = max(memory.parts, key=memory.parts.__getitem__)
             peak_text += f", of which {whole_percent(memory.parts[part] / peak)} {_PARTS.get(part, part)}"
-        return f"{report.subject}: {amount}, {peak_text}"
+        return f"{report.subject}: {amount}{sent}, {peak_text}"
     peak_text = _spelled(QUANTITIES["peak_bytes"], peak, partial=partial and peak is not None)
-    sentence = f"{report.subject}: {amount}, {_params(totals.params, report.active_params)}, {peak_text}"
+    sentence = f"{report.subject}: {amount}{sent}, {_params(totals.params, report.active_params)}, {peak_text}"
     if (main := main_part(report)) is not None:
         typed = "" if any(map(str.isalpha, main.path)) else f" ({main.type})"
         sentence += f"; {whole_percent(main.macs / totals.macs)} in {main.path}{typed}"

@@ -19,7 +19,7 @@ _PARTS: dict[EntryPart, str] = {
     "kind": "by kind", "module": "by module", "operator": "by module, type and shapes", "type": "by operator",
     "kernel": "by kernel",
 }  # fmt: skip
-_RANKED = ("params", "macs", "flops", "latency", "peak_bytes", "activations", "bytes_read", "bytes_written", "ops")
+_RANKED = "params macs flops latency peak_bytes wire_bytes activations bytes_read bytes_written ops".split()
 
 
 def comparison_sheet(comparison: Comparison, options: ViewOptions) -> Sheet:

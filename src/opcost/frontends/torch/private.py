@@ -3,6 +3,7 @@
 What another version lacks shows here first; names that only some versions have come with what is used instead.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import CDLL, c_int
@@ -125,6 +126,14 @@ def fully_sharded_groups(model: torch.nn.Module) -> Iterator[Any]:
     for module in model.modules():
         if (state := getattr(module, "_get_fsdp_state", None)) is not None:
             yield from state()._fsdp_param_groups
+
+
+def flat_handles(model: torch.nn.Module) -> Iterator[tuple[Any, Any]]:
+    """The modules in FullyShardedDataParallel, and what handles the flat parameter of each; None where there is none."""
+    known: Any = sys.modules.get("torch.distributed.fsdp.fully_sharded_data_parallel")
+    for module in model.modules() if known is not None else ():
+        if isinstance(module, known.FullyShardedDataParallel):
+            yield module, module._handle
 
 
 def first_bucket_bytes() -> int:

@@ -64,11 +64,13 @@ class StorageLives(dict[int, int]):
 class StorageLife:
     """One storage, kept by every tensor in it; tensors have no other memory."""
 
-    __slots__ = ("_lives", "_storage")
+    __slots__ = ("_lives", "_storage", "memory")
 
     def __init__(self, lives: StorageLives, storage: int) -> None:
         self._lives = lives
         self._storage = storage
+        self.memory: torch.UntypedStorage | None = None
+        """On the meta device, where only its size matters: of gathered parameters, whose code frees and allocates it."""
 
     def __del__(self) -> None:
         self._lives[self._storage] = len(self._lives.ops)
@@ -185,6 +187,8 @@ class Recorded(torch.Tensor):
 
     def untyped_storage(self) -> torch.UntypedStorage:
         """The memory of a known content; else an object that has a size and an identity, and raises when it is read."""
+        if self.life is not None and self.life.memory is not None:
+            return self.life.memory
         if self._is_known():
             return self.answer(torch.Tensor.untyped_storage, shares=True)  # type: ignore[no-any-return]
         return _untyped_storage(self)

@@ -34,7 +34,7 @@ class _Bucket:
 
     @property
     def nbytes(self) -> int:
-        return self.numel * self.dtype.itemsize
+        return self.numel * int(self.dtype.itemsize)
 
 
 class GradientBuckets:

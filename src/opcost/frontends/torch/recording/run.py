@@ -37,6 +37,7 @@ from opcost.frontends.torch.recording.sharded import (
     forget_gathered,
     is_fully_sharded,
     note_of,
+    place_flat_shards,
     place_shards,
 )
 from opcost.frontends.torch.recording.training_step import RunOptions, TrainingPass
@@ -225,6 +226,7 @@ class ModelRun:
             undo.callback(recorder.restore)
             if recorder.without_data and is_fully_sharded(self.model):
                 place_shards(self.model, recorder)
+                place_flat_shards(self.model, recorder)
             if recorder.without_data:
                 undo.enter_context(reading_contents(recorder))
             threads = Threads(recorder, enter, backward=self.options.backward)

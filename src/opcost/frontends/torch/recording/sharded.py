@@ -22,8 +22,14 @@ from opcost.frontends.torch.restore.process import replaced
 
 _PROPAGATION = "torch.distributed.tensor._sharding_prop"
 _FULLY_SHARDED = "torch.distributed.fsdp._fully_shard"
-_GATHERED = (f"{_FULLY_SHARDED}._fsdp_param", f"{_FULLY_SHARDED}._fsdp_param_group")
-"""Where the memory of gathered weights is given and taken."""
+_GATHERED = (
+    f"{_FULLY_SHARDED}._fsdp_param",
+    f"{_FULLY_SHARDED}._fsdp_param_group",
+    "torch.distributed.fsdp._flat_param",
+)
+"""Where the memory of gathered weights is allocated and freed, by functions of one name or the other."""
+
+_FLAT_RUNTIME = "torch.distributed.fsdp._runtime_utils"
 
 
 @contextmanager
@@ -38,17 +44,21 @@ def as_one_rank(recorder: DatalessRecorder) -> Iterator[None]:
         if (propagation := sys.modules.get(_PROPAGATION)) is not None:
             replace(propagation.ShardingPropagator, "_propagate_tensor_meta_non_cached", unseen)
         for module in filter(None, map(sys.modules.get, _GATHERED)):
-            replace(module, "alloc_storage", partial(_followed, recorder, recorder.lives.allocate))
-            replace(module, "free_storage", partial(_followed, recorder, recorder.lives.free))
+            for prefix in ("", "_"):
+                replace(module, f"{prefix}alloc_storage", partial(_followed, recorder, recorder.lives.allocate))
+                replace(module, f"{prefix}free_storage", partial(_followed, recorder, recorder.lives.free))
             # Weights on the meta device are no reason not to count.
             replace(getattr(module, "FSDPParamGroup", None), "_validate_no_meta_params", lambda *_: None)
+        replace(sys.modules.get(_FLAT_RUNTIME), "_catch_all_reshard", _reshard_rest)
         yield
 
 
 def is_fully_sharded(model: nn.Module) -> bool:
     """Whether some module gathers its weights for a call and shares out their gradients afterwards."""
     found = sys.modules.get(_FULLY_SHARDED)
-    return found is not None and any(isinstance(module, found.FSDPModule) for module in model.modules())
+    if found is not None and any(isinstance(module, found.FSDPModule) for module in model.modules()):
+        return True
+    return next(private.flat_handles(model), None) is not None
 
 
 def forget_gathered(model: nn.Module) -> None:
@@ -89,6 +99,35 @@ def place_shards(model: nn.Module, recorder: DatalessRecorder) -> None:
                 group._reset_sharded_params = True  # as after a first forward, which looks for memory of its own
 
 
+def place_flat_shards(model: nn.Module, recorder: DatalessRecorder) -> None:
+    """Put tensors without data in the place of the flat parameters of FullyShardedDataParallel, as before its first forward.
+
+    A forward pass lets them be all of the gathered parameters for a time, which a tensor of another kind cannot be.
+    """
+    placed: dict[int, torch.Tensor] = {}
+
+    def place(parameter: torch.Tensor) -> Any:
+        if id(parameter) not in placed:
+            stand_in: Any = recorder.twin(parameter)
+            vars(stand_in).update(vars(parameter), _is_param=True)
+            placed[id(parameter)] = stand_in.requires_grad_(parameter.requires_grad)
+        return placed[id(parameter)]
+
+    for state, handle in private.flat_handles(model):
+        state._is_root = None
+        if handle is None:
+            continue
+        handle._skip_writeback_check = True  # which compares addresses, to find parameters that a user has replaced
+        flat = handle.flat_param = place(handle.flat_param)
+        for name in ("_params", "_shared_params"):
+            if getattr(flat, name, None) is not None:
+                setattr(flat, name, [place(parameter) for parameter in getattr(flat, name)])
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                module._parameters[name] = placed.get(id(parameter), parameter)  # type: ignore[assignment]
+
+
 def shared_gradients(outputs: list[torch.Tensor], leaves: list[torch.Tensor], given: list[torch.Tensor]) -> list[Any]:
     """The gradients of a fully sharded model's parameters.
 
@@ -107,6 +146,7 @@ def note_of(model: nn.Module) -> str | None:
     if distributed is None:
         return None
     sizes = [p.device_mesh.size() for p in model.parameters() if isinstance(p, distributed.DTensor)]
+    sizes += [handle.world_size for _, handle in private.flat_handles(model) if handle is not None]
     if not sizes:
         return None
     rank = torch.distributed.get_rank()
@@ -129,6 +169,16 @@ def unseen(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
 
+def _reshard_rest(reshard: Callable[[Any], None], state: Any) -> None:
+    """After a backward pass, free gathered parameters that it did not; without data their addresses do not say which."""
+    handle = state._handle
+    if handle is None or type(handle.flat_param) is not Recorded:
+        reshard(state)
+    elif handle.flat_param.shape != handle.flat_param._local_shard.shape or handle._skipped_use_sharded_views:
+        runtime: Any = sys.modules[_FLAT_RUNTIME]
+        runtime._reshard(state, handle, runtime._should_free_in_backward(state, handle))
+
+
 def _followed(
     recorder: DatalessRecorder,
     note: Callable[[int], None],
@@ -136,7 +186,10 @@ def _followed(
     tensor: torch.Tensor,
     *size: torch.Size,
 ) -> None:
-    """The memory of gathered parameters is freed or allocated, and if they have any, that is done."""
-    note(recorder.storages[recorder.state(tensor).vid])
-    if type(tensor) is not Recorded:
+    """The memory of gathered parameters is freed or allocated; of tensors without data it has a size and nothing else."""
+    if type(tensor) is Recorded and tensor.life is not None and tensor.life.memory is None:
+        tensor.life.memory = torch.UntypedStorage(tensor.untyped_storage().nbytes(), device="meta")
+    if not tensor.untyped_storage().size():  # there is nothing that could be looked at
         change(tensor, *size)
+    note(recorder.storages[recorder.state(tensor).vid])
+    change(tensor, *size)

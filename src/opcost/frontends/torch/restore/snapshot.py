@@ -327,7 +327,7 @@ class KeptTensor:
     """A tensor as it was."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor, self.leaf, self.version = tensor, _is_leaf(tensor), version_of(tensor)
+        self.tensor, self.leaf, self.version = tensor, _has_no_history(tensor), version_of(tensor)
         ordinary = type(tensor) in (torch.Tensor, nn.Parameter) and _dtype(tensor) in _NUMBERS and self.version >= 0
         view: tuple[Any, Any] = (_view_of(tensor) if ordinary else None) or (_data(tensor), None)
         self.memory, self.layout = view
@@ -377,6 +377,14 @@ def _view_of(tensor: torch.Tensor) -> tuple[torch.UntypedStorage, Layout] | None
         return _BASE.untyped_storage(tensor), layout
     except (RuntimeError, NotImplementedError):
         return None
+
+
+def _has_no_history(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is a leaf; a view of one that has been replaced in place has a history that cannot be worked out."""
+    try:
+        return bool(_is_leaf(tensor))
+    except RuntimeError:
+        return False
 
 
 def version_of(tensor: torch.Tensor) -> int:

@@ -215,6 +215,45 @@ def test_tensors_pass_from_one_stage_of_a_pipeline_to_the_next(mesh: DeviceMesh)
     assert seen(report) == [("forward", "replicate", fn, REPLICAS, sent) for fn, sent in (("send", X), ("recv", 0))]
 
 
+def test_the_first_stage_sends_each_microbatch_on_and_gets_its_gradient_back(
+    mesh: DeviceMesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B, schedules
+
+    def shapes_are_known(schedule: Any, stages: Any, *_: Any) -> None:
+        for stage in stages:
+            stage._inference_mode = schedules.InferenceMode.STATIC
+
+    # Before its first step a schedule asks the other stages for shapes, and waits for their answers.
+    monkeypatch.setattr(schedules._PipelineSchedule, "_warmup_p2p", shapes_are_known)
+    group, microbatches = mesh.get_group("replicate"), 16
+    first, inside = torch.empty(1, D), torch.empty(1, D, requires_grad=True)
+
+    class Pipeline(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.part = nn.Linear(D, D)
+            ends = {"input_args": (first,), "output_args": (inside,)}
+            stage = PipelineStage(self.part, 0, REPLICAS, torch.device("cpu"), group=group, **ends)
+            self.schedule = Schedule1F1B(stage, microbatches, loss_fn=nn.functional.mse_loss)
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.schedule.step(x)
+            return x * 1
+
+    x = torch.ones(microbatches, D, requires_grad=True)
+    sent, received = opcost.count(Pipeline(), x, backward=True).collectives
+    row = D * FLOAT
+    assert (sent.collective, sent.axis, sent.calls, sent.wire_bytes) == (
+        "send",
+        "replicate",
+        microbatches,
+        microbatches * row,
+    )
+    assert (received.collective, received.axis, received.calls) == ("recv", "replicate", microbatches)
+    assert (received.payload_bytes, received.wire_bytes) == (microbatches * row, 0)  # the next stage sends it
+
+
 def test_groups_that_no_mesh_made_have_no_axis(mesh: DeviceMesh) -> None:
     pair = dist.new_group([0, 1])
 

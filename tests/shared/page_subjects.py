@@ -215,6 +215,17 @@ def step() -> Report:
     return replace(plain, rows=rows, phases=dict.fromkeys(phases, Cost(1, 2, 3, 4)))
 
 
+def sharded() -> Report:
+    """The same on one of eight ranks: the first operator of each phase gathers, scatters or sums over the ranks."""
+    rows = list(step().rows)
+    for place, fn, axis in ((0, "all_gather", "fsdp"), (4, "reduce_scatter", "fsdp"), (10, "all_reduce", "tp")):
+        attrs = {"fn": fn, "group": 8, "axis": axis}
+        rows[place] = rows[place]._replace(
+            op=rows[place].op._replace(kind="collective", raw=f"c10d::{fn}", attrs=attrs)
+        )
+    return replace(step(), rows=rows)
+
+
 AMOUNTS = {"params": (100, 200, 400, 300), "macs": (1000, 4000, 2000, 500)}
 
 
@@ -294,6 +305,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "report": lambda: HTML.render(report(blocks=2, ops=2, uncounted=True)),
     "blocks": lambda: HTML.render(stack()),
     "training": lambda: HTML.render(step()),
+    "sharded": lambda: HTML.render(sharded()),
     "profile": lambda: page_of(profile(count=4)),
     "trace": trace,
     "comparison": lambda: comparison().render("html"),

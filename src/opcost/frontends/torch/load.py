@@ -11,7 +11,7 @@ from torch import nn
 
 from opcost.core.graph import ASSUMED, Graph, Note
 from opcost.core.interrupts import defer_signals
-from opcost.core.option import Precision
+from opcost.core.option import Precision, Step
 from opcost.core.progress import sharing, working
 from opcost.core.several import kept
 from opcost.core.shapes import text
@@ -51,7 +51,7 @@ from opcost.frontends.torch.recording.recorder import DatalessRecorder, RealReco
 from opcost.frontends.torch.recording.run import ModelRun
 from opcost.frontends.torch.recording.training_step import RunOptions, optimizer_of
 from opcost.frontends.torch.restore.process import one_at_a_time
-from opcost.frontends.torch.sharding.sharded_copy import sharded_copy
+from opcost.frontends.torch.sharding.one_rank import graph_of_rank
 from opcost.frontends.torch.tree import map_tensors, tensors_in
 
 AFFORDABLE = 2 << 30
@@ -293,10 +293,15 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     if options.channels_last:
         inputs = each_float(inputs, channels_last)
     mixed = as_dtype(options.precision.autocast) if options.sharding is not None and options.sharding.gathers else None
-    if mixed is not None:  # in which the parameters are gathered, and forward runs in their type
-        count.options = dataclasses.replace(options, precision=Precision())
-    with sharded_copy(model, options.sharding, mixed) as count.model:
-        graph = count.with_first_that_fits(inputs)
+    # FSDP gathers the parameters in that type, and forward runs in it.
+    of_rank = options if mixed is None else dataclasses.replace(options, precision=Precision())
+    of_forward = dataclasses.replace(of_rank, backward=False, optimizer=None, step=Step())
+
+    def recorded(model: nn.Module, *, forward_only: bool = False) -> Graph:
+        count.model, count.options = model, of_forward if forward_only else of_rank
+        return count.with_first_that_fits(inputs)
+
+    graph = graph_of_rank(model, recorded, options.sharding, mixed)
     if passes is not None:
         graph = with_cache(graph, options.text, passes)
     notes, meta = graph.notes, graph.meta

@@ -11,14 +11,15 @@ from torch import nn
 from opcost.distributed.sharding import Sharding
 
 
-def blocks_of(model: nn.Module) -> Iterator[nn.Module]:
-    """The repeated blocks: members of the outermost lists of modules of one class."""
-    for child in model.children():
+def lists_of_blocks(model: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The outermost lists of modules of one class, which are the repeated blocks, and their paths."""
+    for name, child in model.named_children():
         members = [*child.children()]
+        below = f"{path}.{name}" if path else name
         if isinstance(child, (nn.ModuleList, nn.Sequential)) and len(members) > 1 and len({*map(type, members)}) == 1:
-            yield from members
+            yield below, child
         else:
-            yield from blocks_of(child)
+            yield from lists_of_blocks(child, below)
 
 
 def shard_fully(model: nn.Module, mesh: Any, sharding: Sharding, param_dtype: torch.dtype | None) -> None:
@@ -29,7 +30,8 @@ def shard_fully(model: nn.Module, mesh: Any, sharding: Sharding, param_dtype: to
     mixed = torch.float32 if param_dtype is not None else None
     reduce_dtype = mixed if named is None else getattr(torch, named)
     policy = MixedPrecisionPolicy(param_dtype=param_dtype, reduce_dtype=reduce_dtype)
-    for block in blocks_of(model):
-        if any(True for _ in block.parameters()):
-            fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=sharding.reshard)
+    for _, blocks in lists_of_blocks(model):
+        for block in blocks.children():
+            if any(True for _ in block.parameters()):
+                fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=sharding.reshard)
     fully_shard(model, mesh=mesh, mp_policy=policy)

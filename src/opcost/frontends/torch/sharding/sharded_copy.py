@@ -25,26 +25,40 @@ from opcost.frontends.torch.sharding.tensor_parallel import parallelize
 
 
 @contextmanager
-def sharded_copy(
-    model: nn.Module, sharding: Sharding | None, param_dtype: torch.dtype | None = None
-) -> Iterator[nn.Module]:
-    """The copy, while this process is that rank; without a layout, or with one rank alone, the model itself."""
-    if sharding is None or not sharding.mesh.shape:
-        yield model
-        return
-    if has_lazy_parts(model):
-        raise InputError(f"{type_name(model)} has lazy parameters, which cannot be sharded", hint="run it once before")
+def spread(copy: nn.Module, sharding: Sharding, param_dtype: torch.dtype | None) -> Iterator[nn.Module]:
+    """The copy as one rank has it, while this process is that rank."""
     with as_rank(sharding.mesh, sharding.rank) as mesh:
-        copy = _on_meta(model)
         try:
             _spread(copy, mesh, sharding, param_dtype)
         except OpcostError:
             raise
         except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as exc:
-            raise InputError(f"{type_name(model)} cannot be spread over {sharding.mesh}: {exc}") from exc
+            raise InputError(f"{type_name(copy)} cannot be spread over {sharding.mesh}: {exc}") from exc
         with warnings.catch_warnings():  # about changing the outputs in place, which does not happen here
             warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
             yield copy
+
+
+def copy_on_meta(model: nn.Module, blocks: str = "", first: int = 0) -> nn.Module:
+    """A copy whose parameters have no data, of a list of blocks only with the `first` ones.
+
+    Buffers, whose contents may decide what runs, are shared.
+    """
+    if has_lazy_parts(model):
+        raise InputError(f"{type_name(model)} has lazy parameters, which cannot be sharded", hint="run it once before")
+    memo: dict[int, Any] = {id(buffer): buffer for buffer in model.buffers()}
+    members = [*model.get_submodule(blocks).children()][first:] if blocks else []
+    memo.update({id(member): nn.Identity() for member in members})
+    for parameter in model.parameters():
+        if id(parameter) not in memo:
+            made = torch.empty_like(parameter, device="meta")
+            memo[id(parameter)] = nn.Parameter(made, requires_grad=parameter.requires_grad)
+    copy = copied(model, memo, "as a rank of a mesh", "shard it yourself and leave mesh out")
+    if blocks:
+        kept = copy.get_submodule(blocks)
+        for name in [*kept._modules][first:]:
+            del kept._modules[name]
+    return copy
 
 
 def _spread(copy: nn.Module, mesh: Any, sharding: Sharding, param_dtype: torch.dtype | None) -> None:
@@ -56,16 +70,6 @@ def _spread(copy: nn.Module, mesh: Any, sharding: Sharding, param_dtype: torch.d
         shard_fully(copy, mesh[axes], sharding, param_dtype)
     with private.fake_mode():
         copy._apply(_on_cpu)
-
-
-def _on_meta(model: nn.Module) -> nn.Module:
-    """A copy whose parameters have no data; buffers, whose contents may decide what runs, are shared."""
-    memo: dict[int, Any] = {id(buffer): buffer for buffer in model.buffers()}
-    for parameter in model.parameters():
-        if id(parameter) not in memo:
-            made = torch.empty_like(parameter, device="meta")
-            memo[id(parameter)] = nn.Parameter(made, requires_grad=parameter.requires_grad)
-    return copied(model, memo, "as a rank of a mesh", "shard it yourself and leave mesh out")
 
 
 def _on_cpu(tensor: torch.Tensor) -> torch.Tensor:

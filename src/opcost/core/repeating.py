@@ -1,0 +1,446 @@
+"""The graph of many equal blocks, from graphs of few.
+
+A model of 80 equal layers does the same 80 times. Its graphs with n and with n + 1 of them differ in what was inserted: runs of
+operators that repeat what was just before, in each phase. Operators refer to others, and a reference moves by the same step from
+one repetition to the next and from n to n + 1. So both graphs determine that of any number of layers, exactly; where something
+does not move so, `NotRepeating` is raised.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+from opcost.core.graph import Graph, Lifetimes, Module, ModuleCall, Note, Op, Value
+
+FEWEST = 5, 6
+"""The numbers of blocks of the two graphs: the first and the last blocks differ from those between."""
+
+
+class NotRepeating(Exception):
+    """The two graphs do not determine others."""
+
+
+class _Ref(NamedTuple):
+    """What a record refers to: a place in a section, or of the section "" the number of a block itself."""
+
+    section: str
+    place: int
+    part: int = 0
+
+
+class _Record(NamedTuple):
+    """An operator, a tensor that is there before, a call, or a module: what it is in any block, and what it refers to."""
+
+    key: Any
+    refs: tuple[_Ref, ...]
+    item: Any
+
+
+class _Chunk(NamedTuple):
+    """Records that are as many in both graphs (`period` 0), or that repeat."""
+
+    first: tuple[int, int]  # in either graph
+    period: int
+    times: tuple[int, int]
+
+
+def repeated(fewer: Graph, more: Graph, blocks: str, count: int) -> Graph:
+    """The graph with `count` blocks below the path `blocks`, from those with as many as `FEWEST` says."""
+    if fewer.choices or more.choices:
+        raise NotRepeating
+    both = [_Sections(graph, blocks) for graph in (fewer, more)]
+    aligned = {name: _Alignment(both[0].records[name], both[1].records[name]) for name in both[0].records}
+    larger = {name: _Larger(name, aligned, both, count - FEWEST[1]) for name in aligned}
+    return _assembled(more, larger, blocks)
+
+
+def same(one: Graph, other: Graph) -> bool:
+    """Whether two graphs do the same with the same tensors, whatever their numbers are, and whenever their memory is freed."""
+    records = [_Sections(replace(graph, lifetimes=None), "").records for graph in (one, other)]
+    return all(
+        len(found) == len(its) and all(a.key == b.key and a.refs == b.refs for a, b in zip(found, its, strict=True))
+        for found, its in zip(records[0].values(), records[1].values(), strict=True)
+    )
+
+
+def _number_in(blocks: str) -> re.Pattern[str]:
+    """Finds the number of a block in a path."""
+    return re.compile(rf"^{re.escape(blocks)}\.(\d+)(?=\.|$)")
+
+
+# -- graphs as records ----------------------------------------------------------------------------------------------------
+
+
+class _Sections:
+    """The records of one graph."""
+
+    def __init__(self, graph: Graph, blocks: str) -> None:
+        self._number = _number_in(blocks)
+        values = [*graph.values]
+        made = {vid: _Ref("ops", at, part) for at, op in enumerate(graph.ops) for part, vid in enumerate(op.outputs)}
+        there = [value for value in values if value.id not in made]
+        self._refs = made | {value.id: _Ref("leaves", at) for at, value in enumerate(there)}
+        life = graph.lifetimes or Lifetimes((), ())
+        self._gone = dict(zip(life.storages, life.times, strict=True))
+        self._sets = [
+            (each.name, getattr(life, each.name)) for each in fields(life) if each.name not in ("storages", "times")
+        ]
+        self.records = {
+            "leaves": [self._leaf(value, released=value.storage in graph.released) for value in there],
+            "ops": [self._op(op, values) for op in graph.ops] + [_Record("end", (), None)],
+            "calls": [self._call(call) for call in graph.calls],
+            "modules": [self._module(module) for module in graph.modules],
+            "notes": [self._note(note) for note in graph.notes],
+            "ends": [
+                _Record(role, (self._refs[v],), role) for role in ("inputs", "outputs") for v in getattr(graph, role)
+            ],
+        }
+
+    def _anywhere(self, path: str | None) -> tuple[str | None, tuple[_Ref, ...]]:
+        """A path without the number of its block, and that number."""
+        found = self._number.search(path or "")
+        if found is None or path is None:
+            return path, ()
+        return f"{path[: found.start(1)]}*{path[found.end(1) :]}", (_Ref("", int(found[1])),)
+
+    def _memory(self, value: Value) -> tuple[Any, list[_Ref]]:
+        """In which sets the memory of a tensor is, and when it is freed; only of the tensor that it belongs to."""
+        refs = [self._refs[value.storage]]
+        key: list[Any] = []
+        if value.storage == value.id:
+            gone = self._gone.get(value.id)
+            refs += [] if gone is None else [_Ref("ops", gone)]
+            key.append(gone is not None)
+            for name, found in self._sets:
+                if value.id in found:
+                    times = (
+                        [time for interval in found[value.id] for time in interval]
+                        if isinstance(found, Mapping)
+                        else []
+                    )
+                    refs += [_Ref("ops", time) for time in times]
+                    key.append((name, len(times)))
+        return tuple(key), refs
+
+    def _leaf(self, value: Value, *, released: bool) -> _Record:
+        name, number = self._anywhere(value.name)
+        key, refs = self._memory(value)
+        return _Record((name, value.spec, value.role, value.trainable, released, key), (*number, *refs), value)
+
+    def _op(self, op: Op, values: Sequence[Value]) -> _Record:
+        module, number = self._anywhere(op.module)
+        refs = [*number, *(self._refs[vid] for vid in op.inputs)]
+        memory = []
+        for vid in op.outputs:
+            key, its = self._memory(values[vid])
+            memory.append(key)
+            refs += its
+        specs = [values[vid].spec for vid in (*op.inputs, *op.outputs)]
+        what = (op.kind, op.raw, op.phase, op.repeat, module, len(op.outputs), *specs, *memory)
+        return _Record((what, repr(op.attrs), repr(op.native)), tuple(refs), (op, [values[vid] for vid in op.outputs]))
+
+    def _call(self, call: ModuleCall) -> _Record:
+        path, number = self._anywhere(call.path)
+        return _Record(
+            (path, call.inputs, call.outputs), (*number, _Ref("ops", call.first), _Ref("ops", call.end)), call
+        )
+
+    def _note(self, note: Note) -> _Record:
+        where, number = self._anywhere(note.where)
+        return _Record((note.code, note.text, where), number, note)
+
+    def _module(self, module: Module) -> _Record:
+        path, number = self._anywhere(module.path)
+        same_as, other = self._anywhere(module.same_as)
+        tensors = (*module.parameters, *module.buffers)
+        what = (
+            path,
+            same_as,
+            module.type,
+            module.calls,
+            module.inputs,
+            module.outputs,
+            tuple(name for name, _ in tensors),
+        )
+        return _Record(what, (*number, *other, *(self._refs[vid] for _, vid in tensors)), module)
+
+
+# -- what was inserted ----------------------------------------------------------------------------------------------------
+
+
+class _Alignment:
+    """Where one sequence of records has one repetition more than the other."""
+
+    def __init__(self, fewer: list[_Record], more: list[_Record]) -> None:
+        a, b = _numbered(fewer, more)
+        self.chunks: list[_Chunk] = []
+        at, inserted, from_ = (
+            0,
+            0,
+            (0, 0),
+        )  # the place in `a`, what `b` has more up to there, where the open chunk began
+        while True:
+            while at < len(a) and at + inserted < len(b) and a[at] == b[at + inserted]:
+                at += 1
+            there = at + inserted
+            if at == len(a) and there == len(b):
+                break
+            period = _period(a, b, at, there)
+            first = there
+            while first - period >= from_[1] and b[first - period : first] == b[first : first + period]:
+                first -= period
+            times = (there - first) // period + 1
+            self._add((from_[0], from_[1]), 0, (first - from_[1],) * 2)
+            self._add((from_[0] + first - from_[1], first), period, (times - 1, times))
+            inserted += period
+            from_ = (at, there + period)
+        self._add(from_, 0, (len(b) - from_[1],) * 2)
+        self._firsts = [[chunk.first[graph] for chunk in self.chunks] for graph in (0, 1)]
+
+    def _add(self, first: tuple[int, int], period: int, times: tuple[int, int]) -> None:
+        if times[1]:
+            self.chunks.append(_Chunk(first, period, times))
+
+    def place(self, graph: int, place: int) -> tuple[int, int, int]:
+        """The chunk of a record, its place there, and in which repetition."""
+        number = bisect_right(self._firsts[graph], place) - 1
+        chunk = self.chunks[number]
+        inside = place - chunk.first[graph]
+        repetition, offset = divmod(inside, chunk.period) if chunk.period else (0, inside)
+        return number, offset, repetition
+
+
+def _numbered(*sequences: list[_Record]) -> list[list[int]]:
+    """Numbers in place of keys, which are compared often."""
+    known: dict[Any, int] = {}
+    return [[known.setdefault(record.key, len(known)) for record in records] for records in sequences]
+
+
+def _period(a: list[int], b: list[int], at: int, there: int) -> int:
+    """How much was inserted here: it repeats what is before it, and after it both go on alike for the longest time.
+
+    Of several, all of what remains: what repeats within it, such as equal numbers one by one, is no block.
+    """
+    best, longest = 0, -1
+    for period in range(1, min(there, len(b) - there, len(b) - len(a) - (there - at)) + 1):
+        if b[there - period : there] == b[there : there + period]:
+            alike = next(
+                (n for n, (x, y) in enumerate(zip(a[at:], b[there + period :], strict=False)) if x != y), len(a) - at
+            )
+            if alike >= longest:
+                best, longest = period, alike
+    if not best:
+        raise NotRepeating
+    return best
+
+
+# -- the larger graph -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Larger:
+    """The records of a section in the larger graph, and what they refer to."""
+
+    name: str
+    aligned: Mapping[str, _Alignment]
+    both: Sequence[_Sections]
+    more: int  # repetitions more than in the larger of the two graphs
+    firsts: list[int] = field(init=False)
+    records: list[tuple[_Record, tuple[_Ref, ...]]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        chunks = self.aligned[self.name].chunks
+        lengths = [c.period * (c.times[1] + self.more) if c.period else c.times[1] for c in chunks]
+        self.firsts = [*accumulate(lengths, initial=0)]
+        self.records = []
+
+    def fill(self, larger: Mapping[str, _Larger]) -> None:
+        """Make all records, once the places of all sections are known."""
+        for chunk in self.aligned[self.name].chunks:
+            made = self._repeated(chunk) if chunk.period else self._once(chunk)
+            for record, places in made:
+                self.records.append(
+                    (record, tuple([larger[p[0]].at(*p[1:]) if p[0] else _Ref("", p[3]) for p in places]))
+                )
+
+    def at(self, chunk: int, offset: int, repetition: int, part: int) -> _Ref:
+        """The place in the larger graph."""
+        found = self.aligned[self.name].chunks[chunk]
+        if not 0 <= repetition < (found.times[1] + self.more if found.period else 1):
+            raise NotRepeating
+        return _Ref(self.name, self.firsts[chunk] + repetition * found.period + offset, part)
+
+    def _once(self, chunk: _Chunk) -> Iterator[tuple[_Record, list[Any]]]:
+        for offset in range(chunk.times[1]):
+            record, own, steps = self._steps(chunk.first[0] + offset, chunk.first[1] + offset)
+            yield record, [_moved(place, step * self.more) for place, step in zip(own, steps, strict=True)]
+
+    def _repeated(self, chunk: _Chunk) -> Iterator[tuple[_Record, list[Any]]]:
+        """The first and last repetitions are like those of the larger of the two graphs; others continue those between."""
+        (first, last), period, (fewer, times) = chunk.first, chunk.period, chunk.times
+        edge = (times - 2) // 2
+        if edge < 1:
+            raise NotRepeating
+        between = [
+            self._between(first + edge * period + o, last + edge * period + o, chunk, edge) for o in range(period)
+        ]
+        for repetition in range(times + self.more):
+            from_end = times + self.more - repetition
+            if edge <= repetition < times + self.more - edge:
+                for record, own, steps, slopes in between:
+                    by = [
+                        step * self.more + slope * (repetition - edge)
+                        for step, slope in zip(steps, slopes, strict=True)
+                    ]
+                    yield record, [_moved(place, moves) for place, moves in zip(own, by, strict=True)]
+                continue
+            a, b = (repetition, repetition) if repetition < edge else (fewer - from_end, times - from_end)
+            for offset in range(period):
+                record, own, steps = self._steps(first + a * period + offset, last + b * period + offset)
+                yield record, [_moved(place, step * self.more) for place, step in zip(own, steps, strict=True)]
+
+    def _steps(self, a: int, b: int) -> tuple[_Record, list[Any], list[int]]:
+        """A record of the larger of the two graphs, where its references lead, and how they move from one graph to the other."""
+        before, after = self._places(0, a), self._places(1, b)
+        return self.both[1].records[self.name][b], after, _differences(before, after)
+
+    def _between(self, a: int, b: int, chunk: _Chunk, edge: int) -> tuple[_Record, list[Any], list[int], list[int]]:
+        """The same for one between, and how its references move from each repetition to the next."""
+        record, own, steps = self._steps(a, b)
+        known = [self._places(1, b + n * chunk.period) for n in range(chunk.times[1] - 2 * edge)]
+        slopes = [_differences(x, y) for x, y in pairwise(known)]
+        if any(other != slopes[0] for other in slopes):
+            raise NotRepeating
+        return record, own, steps, slopes[0]
+
+    def _places(self, graph: int, place: int) -> list[Any]:
+        found = []
+        for section, at, part in self.both[graph].records[self.name][place].refs:
+            chunk, offset, repetition = self.aligned[section].place(graph, at) if section else (0, 0, at)
+            found.append((section, chunk, offset, repetition, part))
+        return found
+
+
+def _differences(before: list[Any], after: list[Any]) -> list[int]:
+    """By how many repetitions each reference moves; to another kind of record none does."""
+    if len(before) != len(after) or any((*x[:3], x[4]) != (*y[:3], y[4]) for x, y in zip(before, after, strict=True)):
+        raise NotRepeating
+    return [y[3] - x[3] for x, y in zip(before, after, strict=True)]
+
+
+def _moved(place: Any, by: int) -> Any:
+    section, chunk, offset, repetition, part = place
+    return section, chunk, offset, repetition + by, part
+
+
+# -- records as a graph ---------------------------------------------------------------------------------------------------
+
+
+def _assembled(more: Graph, larger: Mapping[str, _Larger], blocks: str) -> Graph:
+    """The graph, with new numbers for all tensors: first those that are there before."""
+    for each in larger.values():
+        each.fill(larger)
+    leaves, ops = larger["leaves"].records, larger["ops"].records[:-1]
+    begins = [*accumulate((len(record.item[0].outputs) for record, _ in ops), initial=len(leaves))]
+
+    def vid(ref: _Ref) -> int:
+        return ref.place if ref.section == "leaves" else begins[ref.place] + ref.part
+
+    pattern = _number_in(blocks)
+
+    def named(path: str, refs: list[_Ref]) -> str:
+        """A path with the number of its block, which is the next reference."""
+        found = pattern.search(path)
+        return path if found is None else f"{path[: found.start(1)]}{refs.pop(0).place}{path[found.end(1) :]}"
+
+    memory = _Memory(more.lifetimes or Lifetimes((), ()), vid)
+    values: list[Value] = []
+    released = set()
+    for number, (record, places) in enumerate(leaves):
+        refs = [*places]
+        value: Value = record.item
+        name = named(value.name, refs)
+        values.append(value._replace(id=number, name=name, storage=memory.take(value, number, refs)))
+        if value.storage in more.released:
+            released.add(values[-1].storage)
+    done: list[Op] = []
+    for number, (record, places) in enumerate(ops):
+        refs = [*places]
+        op, outputs = record.item
+        module = named(op.module, refs)
+        inputs = tuple([vid(ref) for ref in refs[: len(op.inputs)]])
+        del refs[: len(op.inputs)]
+        first = begins[number]
+        for at, value in enumerate(outputs, first):
+            values.append(value._replace(id=at, storage=memory.take(value, at, refs)))
+        done.append(
+            op._replace(id=number, module=module, inputs=inputs, outputs=tuple(range(first, first + len(outputs))))
+        )
+    calls = []
+    for record, places in larger["calls"].records:
+        refs = [*places]
+        path = named(record.item.path, refs)
+        calls.append(record.item._replace(path=path, first=refs[0].place, end=refs[1].place))
+    notes = [
+        replace(record.item, where=named(record.item.where, [*places])) for record, places in larger["notes"].records
+    ]
+    ends = [(record.item, vid(places[0])) for record, places in larger["ends"].records]
+    modules = tuple(_module(record.item, [*places], named, vid) for record, places in larger["modules"].records)
+    lifetimes = None if more.lifetimes is None else memory.lifetimes()
+    return replace(
+        more, values=tuple(values), ops=tuple(done), modules=modules, calls=tuple(calls), lifetimes=lifetimes,
+        released=frozenset(released), notes=tuple(notes),
+        inputs=tuple([found for role, found in ends if role == "inputs"]),
+        outputs=tuple([found for role, found in ends if role == "outputs"]),
+    )  # fmt: skip
+
+
+def _module(
+    module: Module, refs: list[_Ref], named: Callable[[str, list[_Ref]], str], vid: Callable[[_Ref], int]
+) -> Module:
+    path = named(module.path, refs)
+    same_as = None if module.same_as is None else named(module.same_as, refs)
+    found = [(name, vid(ref)) for (name, _), ref in zip((*module.parameters, *module.buffers), refs, strict=True)]
+    split = len(module.parameters)
+    return replace(module, path=path, same_as=same_as, parameters=tuple(found[:split]), buffers=tuple(found[split:]))
+
+
+class _Memory:
+    """The lifetimes of the larger graph, gathered tensor by tensor."""
+
+    def __init__(self, like: Lifetimes, vid: Callable[[_Ref], int]) -> None:
+        self._like, self._vid = like, vid
+        self._known = frozenset(like.storages)
+        self._gone: dict[int, int] = {}
+        self._sets: dict[str, Any] = {}
+        for each in fields(like):
+            if each.name not in ("storages", "times"):
+                self._sets[each.name] = {} if isinstance(getattr(like, each.name), Mapping) else set()
+
+    def take(self, value: Value, number: int, refs: list[_Ref]) -> int:
+        """Use the references about the memory of a tensor, which is like this value; says whose memory it is."""
+        storage = self._vid(refs.pop(0))
+        if value.storage != value.id:
+            return storage
+        if value.id in self._known:
+            self._gone[number] = refs.pop(0).place
+        for name, found in self._sets.items():
+            known = getattr(self._like, name)
+            if value.id not in known:
+                continue
+            if isinstance(known, Mapping):
+                times = [refs.pop(0).place for interval in known[value.id] for _ in interval]
+                found[number] = tuple(zip(times[::2], times[1::2], strict=True))
+            else:
+                found.add(number)
+        return storage
+
+    def lifetimes(self) -> Lifetimes:
+        gone = dict(sorted(self._gone.items(), key=lambda each: each[1]))
+        sets: Any = {name: found if isinstance(found, dict) else frozenset(found) for name, found in self._sets.items()}
+        return replace(self._like, storages=tuple(gone), times=tuple(gone.values()), **sets)

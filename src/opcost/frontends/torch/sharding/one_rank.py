@@ -1,0 +1,59 @@
+"""The graph of one rank: recorded, or where a model has many equal blocks, continued from recordings with few of them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from opcost.core.graph import Graph
+from opcost.core.repeating import FEWEST, NotRepeating, repeated, same
+from opcost.distributed.sharding import Sharding
+from opcost.errors import OpcostError
+from opcost.frontends.torch.sharding.data_parallel import lists_of_blocks
+from opcost.frontends.torch.sharding.sharded_copy import copy_on_meta, spread
+
+MANY = 16
+"""Blocks from which on two recordings of few take less time than one of all."""
+
+
+class Records(Protocol):
+    """Records a run of a model, whole or its forward pass alone."""
+
+    def __call__(self, model: nn.Module, *, forward_only: bool = False) -> Graph: ...
+
+
+def graph_of_rank(
+    model: nn.Module, record: Records, sharding: Sharding | None, param_dtype: torch.dtype | None = None
+) -> Graph:
+    """What one rank does, of a mesh; without one, or with one rank alone, what the model does."""
+    if sharding is None or not sharding.mesh.shape:
+        return record(model)
+    lists = [(path, len([*blocks.children()])) for path, blocks in lists_of_blocks(model)]
+    long = [(path, count) for path, count in lists if count >= MANY]
+    if len(long) == 1:
+        with suppress(NotRepeating):
+            return _from_few(model, record, sharding, param_dtype, *long[0])
+    with spread(copy_on_meta(model), sharding, param_dtype) as copy:
+        return record(copy)
+
+
+def _from_few(
+    model: nn.Module, record: Records, sharding: Sharding, param_dtype: torch.dtype | None, blocks: str, count: int
+) -> Graph:
+    """From recordings with few blocks, if the forward pass of all follows from that of few."""
+    copies = [copy_on_meta(model, blocks, first) for first in FEWEST]
+    whole = record(model, forward_only=True)
+    try:
+        few = [record(copy, forward_only=True) for copy in copies]
+    except OpcostError as exc:  # the model needs all of its blocks
+        raise NotRepeating from exc
+    if not same(whole, repeated(few[0], few[1], blocks, count)):
+        raise NotRepeating
+    graphs = []
+    for copy in copies:
+        with spread(copy, sharding, param_dtype) as rank:
+            graphs.append(record(rank))
+    return repeated(graphs[0], graphs[1], blocks, count)

@@ -188,7 +188,7 @@ def _followed(
 ) -> None:
     """The memory of gathered parameters is freed or allocated; of tensors without data it has a size and nothing else."""
     if type(tensor) is Recorded and tensor.life is not None and tensor.life.memory is None:
-        tensor.life.memory = torch.UntypedStorage(tensor.untyped_storage().nbytes(), device="meta")
+        tensor.life.memory = torch.UntypedStorage(tensor.numel() * tensor.element_size(), device="meta")
     if not tensor.untyped_storage().size():  # there is nothing that could be looked at
         change(tensor, *size)
     note(recorder.storages[recorder.state(tensor).vid])

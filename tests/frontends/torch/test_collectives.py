@@ -22,7 +22,7 @@ if not dist.is_available():
 
 import torch.distributed._functional_collectives as functional  # noqa: E402
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh  # noqa: E402
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard  # noqa: E402
 from torch.distributed.tensor import Shard  # noqa: E402
 from torch.distributed.tensor.parallel import (  # noqa: E402
     ColwiseParallel,
@@ -297,3 +297,22 @@ def test_an_axis_of_all_ranks_has_its_name_though_its_group_has_none(mesh: Devic
     net = parallelize_module(Net(), rows, {"first": ColwiseParallel(), "second": RowwiseParallel()})
     summed = 2 * X * (RANKS - 1) // RANKS
     assert seen(opcost.count(net, torch.ones(B, D))) == [("forward", "tp", "all_reduce", RANKS, summed)]
+
+
+def test_wrappers_name_an_axis_of_all_ranks_too(mesh: DeviceMesh) -> None:
+    every = init_device_mesh("cpu", (RANKS,), mesh_dim_names=("dp",))
+    weights, ranks = (NORM + FIRST + SECOND) * FLOAT, ("dp", RANKS)
+    wrapped = nn.parallel.DistributedDataParallel(Net(), device_mesh=every)
+    (averaged,) = opcost.count(wrapped, torch.ones(B, D), backward=True).collectives
+    assert (averaged.collective, averaged.axis, averaged.ranks, averaged.payload_bytes) == (
+        "all_reduce",
+        *ranks,
+        weights,
+    )
+    flat = FullyShardedDataParallel(Net(), device_mesh=every, device_id=torch.device("cpu"))
+    (gathered,) = opcost.count(flat, torch.ones(B, D)).collectives
+    assert (gathered.collective, gathered.axis, gathered.ranks, gathered.payload_bytes) == (
+        "all_gather",
+        *ranks,
+        weights,
+    )

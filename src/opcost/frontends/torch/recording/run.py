@@ -222,7 +222,7 @@ class ModelRun:
             args, kwargs = map_tensors((args, kwargs), lambda t: self._stand_in(t, names.get(id(t), "")))
             if (ranks := note_of(self.model)) is not None:
                 recorder.note("ranks", ranks)
-                recorder.axes = axes_of(self.model)
+            recorder.axes = axes_of(self.model, self.options.data_parallel)
             undo.callback(recorder.restore)
             if recorder.without_data and is_fully_sharded(self.model):
                 place_shards(self.model, recorder)

@@ -153,14 +153,19 @@ def note_of(model: nn.Module) -> str | None:
     return f"the model lies on {max(sizes)} ranks: parameters, operators and memory are those of rank {rank}"
 
 
-def axes_of(model: nn.Module) -> dict[str, str]:
-    """The dimensions of the meshes on which parameters lie, by the names of their process groups."""
+def axes_of(model: nn.Module, data_parallel: Any = None) -> dict[str, str]:
+    """The dimensions of the meshes over which a model is spread, by the names of their process groups.
+
+    `data_parallel` is the DistributedDataParallel around it, if there is one.
+    """
     distributed = sys.modules.get("torch.distributed.tensor")
-    if distributed is None:
-        return {}
-    meshes = {id(p.device_mesh): p.device_mesh for p in model.parameters() if isinstance(p, distributed.DTensor)}
-    named = [zip(private.group_names(mesh), mesh.mesh_dim_names or (), strict=False) for mesh in meshes.values()]
-    return {group: axis for pairs in named for group, axis in pairs}
+    meshes = [p.device_mesh for p in model.parameters() if distributed and isinstance(p, distributed.DTensor)]
+    meshes += [getattr(wrapper, "_device_mesh", None) for wrapper, _ in private.flat_handles(model)]
+    meshes.append(getattr(data_parallel, "device_mesh", None))
+    found: dict[str, str] = {}
+    for mesh in {id(mesh): mesh for mesh in meshes if mesh is not None}.values():
+        found.update(zip(private.group_names(mesh), mesh.mesh_dim_names or (), strict=False))
+    return found
 
 
 def unseen(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -82,6 +82,13 @@ def test_axes_that_are_not_counted_are_refused(axis: str) -> None:
         Sharding(mesh=Mesh.of({axis: 2}))
 
 
+def test_copies_of_a_whole_model_have_no_tensor_parallelism() -> None:
+    assert Sharding(mesh=Mesh(replicate=8)).replicates_whole
+    assert not Sharding(mesh=Mesh(replicate=2, fsdp=4, tp=2)).replicates_whole
+    with pytest.raises(InputError, match="takes no tensor parallelism"):
+        Sharding(mesh=Mesh(replicate=2, tp=2))
+
+
 def test_a_plan_is_a_mapping_or_a_file(tmp_path: Path) -> None:
     plan = {"layers.*.wq": "colwise", "layers.*.wo": "rowwise"}
     file = tmp_path / "plan.json"

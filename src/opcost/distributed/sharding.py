@@ -43,11 +43,16 @@ class Sharding:
             if axis not in COUNTED:
                 hint = f"axes that are counted: {', '.join(COUNTED)}"
                 raise InputError(f"{AXES[axis].partition(':')[0]} ({axis}) is not counted yet", hint=hint)
-        if self.mesh.replicate > 1 and self.mesh.fsdp == 1:
-            hint = "add fsdp, for copies of a sharded model (HSDP)"
-            raise InputError("copies of a whole model (replicate without fsdp) are not counted yet", hint=hint)
+        if self.replicates_whole and self.mesh.tp > 1:
+            hint = "use fsdp in its place, or add it for copies of a sharded model (HSDP)"
+            raise InputError("DistributedDataParallel (replicate without fsdp) takes no tensor parallelism", hint=hint)
         if self.plan and self.mesh.tp == 1:
             raise InputError("a plan of tensor parallelism is given, and the mesh has no axis tp", hint="mesh='tp=8'")
+
+    @property
+    def replicates_whole(self) -> bool:
+        """Whether every rank has the whole model (DistributedDataParallel)."""
+        return self.mesh.replicate > 1 and self.mesh.fsdp == 1
 
     @property
     def gathers(self) -> bool:

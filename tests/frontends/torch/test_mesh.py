@@ -302,6 +302,17 @@ def test_copies_of_the_shards_sum_their_gradients() -> None:
     assert found == alone
 
 
+def test_copies_of_the_whole_model_average_their_gradients() -> None:
+    """DistributedDataParallel sums buckets: a first one of 1 MiB, which is more than this model has."""
+    report = opcost.count(Decoder(), TOKENS, mesh="replicate=8", backward=True)
+    alone = opcost.count(Decoder(), TOKENS, backward=True)
+    params = alone.totals.params
+    assert (report.totals.params, report.totals.macs) == (params, alone.totals.macs)
+    assert params * FLOAT < 2**20
+    assert collectives(report) == {("backward", "replicate", "all_reduce"): (1, 2 * 7 * params * FLOAT // 8)}
+    assert collectives(opcost.count(Decoder(), TOKENS, mesh="replicate=8")) == {}
+
+
 def test_without_reshard_nothing_is_gathered_again() -> None:
     found = {
         key: calls

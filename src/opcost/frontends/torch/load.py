@@ -298,7 +298,8 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     of_forward = dataclasses.replace(of_rank, backward=False, optimizer=None, step=Step())
 
     def recorded(model: nn.Module, *, forward_only: bool = False) -> Graph:
-        count.model, count.options = model, of_forward if forward_only else of_rank
+        count.model, count.options = unwrap(model), of_forward if forward_only else of_rank
+        count.data_parallel = data_parallel_around(model) or data_parallel_around(source)
         return count.with_first_that_fits(inputs)
 
     graph = graph_of_rank(model, recorded, options.sharding, mixed)

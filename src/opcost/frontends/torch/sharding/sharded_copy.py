@@ -26,17 +26,17 @@ from opcost.frontends.torch.sharding.tensor_parallel import parallelize
 
 @contextmanager
 def spread(copy: nn.Module, sharding: Sharding, param_dtype: torch.dtype | None) -> Iterator[nn.Module]:
-    """The copy as one rank has it, while this process is that rank."""
+    """The copy as one rank has it, while this process is that rank; in DistributedDataParallel, where the mesh is one of that."""
     with as_rank(sharding.mesh, sharding.rank) as mesh:
         try:
-            _spread(copy, mesh, sharding, param_dtype)
+            rank = _spread(copy, mesh, sharding, param_dtype)
         except OpcostError:
             raise
         except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as exc:
             raise InputError(f"{type_name(copy)} cannot be spread over {sharding.mesh}: {exc}") from exc
         with warnings.catch_warnings():  # about changing the outputs in place, which does not happen here
             warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
-            yield copy
+            yield rank
 
 
 def copy_on_meta(model: nn.Module, blocks: str = "", first: int = 0) -> nn.Module:
@@ -61,7 +61,7 @@ def copy_on_meta(model: nn.Module, blocks: str = "", first: int = 0) -> nn.Modul
     return copy
 
 
-def _spread(copy: nn.Module, mesh: Any, sharding: Sharding, param_dtype: torch.dtype | None) -> None:
+def _spread(copy: nn.Module, mesh: Any, sharding: Sharding, param_dtype: torch.dtype | None) -> nn.Module:
     shape = sharding.mesh.shape
     if "tp" in shape:
         parallelize(copy, mesh["tp"], sharding.plan)
@@ -70,6 +70,9 @@ def _spread(copy: nn.Module, mesh: Any, sharding: Sharding, param_dtype: torch.d
         shard_fully(copy, mesh[axes], sharding, param_dtype)
     with private.fake_mode():
         copy._apply(_on_cpu)
+    if sharding.replicates_whole:
+        return nn.parallel.DistributedDataParallel(copy, process_group=mesh.get_group("replicate"))
+    return copy
 
 
 def _on_cpu(tensor: torch.Tensor) -> torch.Tensor:

@@ -22,6 +22,10 @@ class LiveStorages(TorchDispatchMode):
         self.curve: list[int] = []
         self._see(given)
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else the first operator imports torch._dynamo, for seconds
+
     @property
     def peak(self) -> int:
         return max(self.curve)

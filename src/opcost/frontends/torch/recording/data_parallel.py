@@ -51,7 +51,6 @@ class GradientBuckets:
         self._open: dict[tuple[torch.dtype, torch.device], _Bucket] = {}
         self._made: dict[tuple[torch.dtype, torch.device], int] = {}
         self._copied: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._share: torch.Tensor | None = None
         self.storages: set[int] = set()  # Of all buckets
 
     @contextmanager
@@ -112,14 +111,11 @@ class GradientBuckets:
 
     def _put(self, name: str, gradient: torch.Tensor) -> torch.Tensor:
         recorder = self._recorder
-        if self._share is None:
-            sig = recorder.signature((), (), torch.float64, gradient.device)
-            self._share = self._made_before(sig, "1 / ranks")
         bucket = next((each for each in self._planned if name in each.missing), None) or self._bucket_for(gradient)
         bucket.missing.discard(name)
         bucket.numel += gradient.numel()
         view = self._made_before(recorder.state(gradient).sig, f"{name}.grad", bucket.storage)
-        torch.mul(gradient, self._share, out=view)
+        torch.ops.aten.mul.Scalar_out(gradient, 1 / self._group.size(), out=view)
         return view
 
     def _send(self) -> None:

@@ -17,7 +17,6 @@ STYLES: dict[str, str] = {
     "colwise_gather_output": "as colwise, and the whole output is gathered",
     "rowwise_split_input": "as rowwise, from an input that every rank has whole",
     "embedding_rowwise": "rows of a table of embeddings",
-    "sequence_parallel": "no weight is spread, but the sequence: norms and dropout",
     "replicate": "nothing",
 }
 """Styles of tensor parallelism by the names that transformers gives them, and what each spreads."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from math import ceil, prod
 from pathlib import Path
 from typing import Any
@@ -371,6 +372,12 @@ def test_an_error_leaves_the_process_as_it_was_too() -> None:
     with pytest.raises(opcost.OpcostError, match="not today"):
         opcost.count(Fails(), TOKENS, mesh="fsdp=2")
     assert state_of_process() == before
+
+
+def test_counts_in_several_threads_take_turns() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        found = [*pool.map(lambda ranks: opcost.count(Decoder(), TOKENS, mesh=f"fsdp={ranks}").totals.params, (2, 4))]
+    assert found[0] == 2 * found[1]
 
 
 def test_a_process_that_has_a_group_cannot_be_another_rank() -> None:

@@ -165,3 +165,10 @@ def fake_mode() -> Any:
 def group_names(mesh: Any) -> list[str]:
     """The names of the process groups along the dimensions of a `DeviceMesh`."""
     return getattr(mesh, "_dim_group_names", [])
+
+
+def fully_sharded_parameters() -> Any:
+    """Where `fully_shard` divides parameters."""
+    from torch.distributed.fsdp._fully_shard import _fsdp_param
+
+    return _fsdp_param

@@ -9,6 +9,8 @@ import torch
 from torch import nn
 
 from opcost.distributed.sharding import Sharding
+from opcost.frontends.torch import private
+from opcost.frontends.torch.restore.process import replaced
 
 
 def lists_of_blocks(model: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
@@ -30,8 +32,15 @@ def shard_fully(model: nn.Module, mesh: Any, sharding: Sharding, param_dtype: to
     mixed = torch.float32 if param_dtype is not None else None
     reduce_dtype = mixed if named is None else getattr(torch, named)
     policy = MixedPrecisionPolicy(param_dtype=param_dtype, reduce_dtype=reduce_dtype)
-    for _, blocks in lists_of_blocks(model):
-        for block in blocks.children():
-            if any(True for _ in block.parameters()):
-                fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=sharding.reshard)
-    fully_shard(model, mesh=mesh, mp_policy=policy)
+    with replaced(private.fully_sharded_parameters(), "_chunk_with_empty", _shares):
+        for _, blocks in lists_of_blocks(model):
+            for block in blocks.children():
+                if any(True for _ in block.parameters()):
+                    fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=sharding.reshard)
+        fully_shard(model, mesh=mesh, mp_policy=policy)
+
+
+def _shares(tensor: torch.Tensor, ranks: int, dim: int) -> list[torch.Tensor]:
+    """The shares of all ranks. Those without elements are one tensor: thousands for each parameter take seconds to make."""
+    shares = [*torch.chunk(tensor, ranks, dim=dim)]
+    return shares + [tensor.new_empty(0)] * (ranks - len(shares))

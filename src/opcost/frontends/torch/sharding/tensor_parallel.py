@@ -111,7 +111,7 @@ def _check_size(what: str, size: int, ranks: int) -> None:
 def _style(name: str) -> Any:
     """PyTorch's style of that name."""
     from torch.distributed.tensor import Replicate
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
     made = {
         "colwise": ColwiseParallel,
@@ -119,13 +119,12 @@ def _style(name: str) -> Any:
         "colwise_gather_output": lambda: ColwiseParallel(output_layouts=Replicate()),
         "rowwise_split_input": lambda: RowwiseParallel(input_layouts=Replicate()),
         "embedding_rowwise": lambda: RowwiseParallel(input_layouts=Replicate()),
-        "sequence_parallel": SequenceParallel,
     }
     aliases = {"colwise_rep": "colwise_gather_output", "rowwise_rep": "rowwise_split_input"}
     name = aliases.get(name, name)
     if name not in made:
-        hint = "install a newer version of transformers, or give a plan with styles of PyTorch"
-        raise InputError(f"the model's plan has the style {name!r}, which PyTorch does not have", hint=hint)
+        hint = f"install a newer version of transformers, or give a plan with the styles {', '.join(made)}"
+        raise InputError(f"the model's plan has the style {name!r}, which is not one of PyTorch's", hint=hint)
     return made[name]()
 
 

@@ -14,6 +14,7 @@ from live_storages import LiveStorages
 from torch import Tensor, nn
 
 import opcost
+from opcost.frontends.torch.recording.recorder import REPLAYS_AFTER
 
 dist = pytest.importorskip("torch.distributed")
 if not dist.is_available():
@@ -175,3 +176,10 @@ def test_earlier_runs_change_nothing_and_what_they_gathered_stays(mesh: DeviceMe
         assert gathered.shape == (D, H)
         assert gathered.untyped_storage().nbytes() == D * H * FLOAT
         assert torch.equal(net(x), before)
+
+
+def test_a_long_forward_pass_is_followed_tensor_by_tensor(mesh: DeviceMesh) -> None:
+    """Of 180 blocks, which run more operators than those from which other runs are recorded as repeated patterns."""
+    report = opcost.count(sharded(Blocks(180), mesh), torch.ones(B, D))
+    assert len(report.rows) > REPLAYS_AFTER
+    assert report.known_memory().peak_bytes == 180 * BLOCK // RANKS + 3 * BLOCK + 2 * X

@@ -74,8 +74,8 @@ class ModelRun:
         self._where_forward = partial(getattr, here, "path")
         recorder.where = self._where_forward
         self._training = TrainingPass(model, recorder, options, self._where_forward, self.where_backward)
-        if options.backward or options.gradients:
-            recorder.replays_after = sys.maxsize  # every operator is needed by itself, with its gradient
+        if options.backward or options.gradients or is_fully_sharded(model):
+            recorder.replays_after = sys.maxsize  # every operator is needed by itself, with its gradient or its memory
 
     # -- where an operator runs ---------------------------------------------------------------------------------
 

@@ -260,7 +260,7 @@ def format_cell(value: Cell, field: Field, *, exact: bool = False) -> str:
         return format_amount(value, exact=exact)
     if value == 0 and field.adds and not exact:
         return NOTHING
-    if field.name in ("calls", "repeat") and value <= 1:
+    if field.name in ("calls", "repeat") and field.unit == "number" and value <= 1:
         return ""
     if field.unit == "share":
         # `25.5`, `-3.1`, `<0.1`, `0`: percent with one decimal, where something never looks like nothing

@@ -163,11 +163,13 @@ class Llama:
 
 def llama(layers: int, **changes: Any) -> nn.Module:
     transformers = pytest.importorskip("transformers")
+    sizes = {
+        "hidden_size": Llama.width, "num_attention_heads": Llama.heads, "num_key_value_heads": Llama.kv,
+        "intermediate_size": Llama.hidden, "vocab_size": Llama.vocabulary, "tie_word_embeddings": False,
+    }  # fmt: skip
     config = transformers.LlamaConfig(
-        hidden_size=Llama.width, num_attention_heads=Llama.heads, num_key_value_heads=Llama.kv, intermediate_size=Llama.hidden,
-        num_hidden_layers=layers, vocab_size=Llama.vocabulary, max_position_embeddings=8192, attn_implementation="sdpa",
-        **{"tie_word_embeddings": False} | changes,
-    )  # fmt: skip
+        num_hidden_layers=layers, max_position_embeddings=8192, attn_implementation="sdpa", **sizes | changes
+    )
     with torch.device("meta"):
         made: nn.Module = transformers.AutoModelForCausalLM.from_config(config)
     return made
@@ -223,6 +225,17 @@ def test_16384_ranks_make_only_the_groups_of_one() -> None:
     report = opcost.count(llama(1), kwargs=LLAMA_TOKENS, mesh=opcost.Mesh(fsdp=2048, tp=8))
     assert report.totals.params == Llama(1, 8192, fsdp=2048, tp=8).params()
     assert report.totals.macs * 2 == Llama(1, 8192, fsdp=2048, tp=8).forward_flops()
+
+
+@pytest.mark.zoo
+def test_a_rank_has_the_cache_of_its_own_heads() -> None:
+    """A step of decoding reads keys and values of the heads of this rank: half of them, and of their products, for two ranks."""
+    model = llama(1, hidden_size=64, num_attention_heads=8, num_key_value_heads=4, intermediate_size=96, vocab_size=256)
+    options: dict[str, Any] = {"decode": 1, "cache": 64}
+    alone, half = opcost.count(model, **options), opcost.count(model, **options, mesh="tp=2")
+    assert alone.totals.macs == 2 * half.totals.macs
+    assert int(alone.meta["cache_bytes"]) == 2 * (64 + 1) * 4 * 8 * FLOAT == 2 * int(half.meta["cache_bytes"])
+    assert opcost.count(model, **options).totals == alone.totals
 
 
 @pytest.mark.zoo

@@ -277,9 +277,16 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
         raise InputError("an exported program has its own element types", hint="export the model in that type")
     count = _Count(unwrap(source), options, real=real, data_parallel=data_parallel_around(source))
     model, device = count.model, count.device
+    mixed = as_dtype(options.precision.autocast) if options.sharding is not None and options.sharding.gathers else None
+    # FSDP gathers the parameters in that type, and forward runs in it.
+    of_rank = options if mixed is None else dataclasses.replace(options, precision=Precision())
 
     def run_once(given: dict[str, Any]) -> None:  # for what the model does to its arguments
-        _Count(model, CountOptions(precision=options.precision, real=False), real=False).ran(Inputs((), given))
+        def run(rank: nn.Module) -> Graph:
+            alone = CountOptions(precision=of_rank.precision, real=False)
+            return _Count(unwrap(rank), alone, real=False).ran(Inputs((), given))
+
+        graph_of_rank(model, run, options.sharding, mixed)
 
     passes = CachedText(model, count.given, options, run_once) if any(options.text) else None
     if passes is None:
@@ -292,17 +299,16 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     inputs = in_type(inputs, options.precision.dtype)
     if options.channels_last:
         inputs = each_float(inputs, channels_last)
-    mixed = as_dtype(options.precision.autocast) if options.sharding is not None and options.sharding.gathers else None
-    # FSDP gathers the parameters in that type, and forward runs in it.
-    of_rank = options if mixed is None else dataclasses.replace(options, precision=Precision())
     of_forward = dataclasses.replace(of_rank, backward=False, optimizer=None, step=Step())
 
-    def recorded(model: nn.Module, *, forward_only: bool = False) -> Graph:
-        count.model, count.options = unwrap(model), of_forward if forward_only else of_rank
+    def recorded(chosen: CountOptions, model: nn.Module) -> Graph:
+        count.model, count.options = unwrap(model), chosen
         count.data_parallel = data_parallel_around(model) or data_parallel_around(source)
         return count.with_first_that_fits(inputs)
 
-    graph = graph_of_rank(model, recorded, options.sharding, mixed)
+    # A cache notes what each run does to it, so that is one run.
+    forward = partial(recorded, of_forward) if passes is None else None
+    graph = graph_of_rank(model, partial(recorded, of_rank), options.sharding, mixed, forward)
     if passes is not None:
         graph = with_cache(graph, options.text, passes)
     notes, meta = graph.notes, graph.meta

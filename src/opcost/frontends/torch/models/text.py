@@ -63,6 +63,7 @@ class CachedText:
         self._seen = _seen.setdefault(given, {})
         self.batch, self.static = options.sizes.batch or 1, options.text.static
         self._autocast = options.precision.autocast
+        self._rank = str(options.sharding)  # which has its own heads alone
         self._cache_name, self._run = cache, run
 
     def inputs(self, text: Text, more: Mapping[str, Any]) -> Inputs:
@@ -123,7 +124,7 @@ class CachedText:
 
     def _key(self) -> tuple[Any, ...]:
         dtype = next((tensor.dtype for tensor in self.model.parameters() if tensor.is_floating_point()), None)
-        return (self.config.to_json_string(), self.batch, self.static is not None, self._autocast, dtype)
+        return (self.config.to_json_string(), self.batch, self.static is not None, self._autocast, self._rank, dtype)
 
     def _watched(self) -> Any:
         """An empty cache that records its calls."""

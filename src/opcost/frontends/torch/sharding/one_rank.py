@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import TypeAlias
 
 import torch
 from torch import nn
@@ -19,41 +20,45 @@ MANY = 16
 """Blocks from which on two recordings of few take less time than one of all."""
 
 
-class Records(Protocol):
-    """Records a run of a model, whole or its forward pass alone."""
-
-    def __call__(self, model: nn.Module, *, forward_only: bool = False) -> Graph: ...
+Record: TypeAlias = Callable[[nn.Module], Graph]
+"""Records a run of a model."""
 
 
 def graph_of_rank(
-    model: nn.Module, record: Records, sharding: Sharding | None, param_dtype: torch.dtype | None = None
+    model: nn.Module,
+    record: Record,
+    sharding: Sharding | None,
+    param_dtype: torch.dtype | None = None,
+    forward: Record | None = None,
 ) -> Graph:
-    """What one rank does, of a mesh; without one, or with one rank alone, what the model does."""
+    """What one rank does, of a mesh; without one, or with one rank alone, what the model does.
+
+    With what records the forward pass alone, which must change nothing, few of many equal blocks are enough.
+    """
     if sharding is None or not sharding.mesh.shape:
         return record(model)
     lists = [(path, len([*blocks.children()])) for path, blocks in lists_of_blocks(model)]
     long = [(path, count) for path, count in lists if count >= MANY]
-    if len(long) == 1:
+    if len(long) == 1 and forward is not None:
         with suppress(NotRepeating):
-            return _from_few(model, record, sharding, param_dtype, *long[0])
+            copies = _with_few(model, forward, *long[0])
+            graphs = []
+            for copy in copies:
+                with spread(copy, sharding, param_dtype) as rank:
+                    graphs.append(record(rank))
+            return repeated(graphs[0], graphs[1], *long[0])
     with spread(copy_on_meta(model), sharding, param_dtype) as copy:
         return record(copy)
 
 
-def _from_few(
-    model: nn.Module, record: Records, sharding: Sharding, param_dtype: torch.dtype | None, blocks: str, count: int
-) -> Graph:
-    """From recordings with few blocks, if the forward pass of all follows from that of few."""
+def _with_few(model: nn.Module, forward: Record, blocks: str, count: int) -> list[nn.Module]:
+    """Copies with few blocks, if the forward pass of all follows from theirs."""
     copies = [copy_on_meta(model, blocks, first) for first in FEWEST]
-    whole = record(model, forward_only=True)
+    whole = forward(model)
     try:
-        few = [record(copy, forward_only=True) for copy in copies]
+        few = [forward(copy) for copy in copies]
     except OpcostError as exc:  # the model needs all of its blocks
         raise NotRepeating from exc
     if not same(whole, repeated(few[0], few[1], blocks, count)):
         raise NotRepeating
-    graphs = []
-    for copy in copies:
-        with spread(copy, sharding, param_dtype) as rank:
-            graphs.append(record(rank))
-    return repeated(graphs[0], graphs[1], blocks, count)
+    return copies

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import opcost
 from opcost.core.report import Report
+from opcost.errors import ForwardError
 
 dist = pytest.importorskip("torch.distributed")
 if not dist.is_available():
@@ -129,3 +130,16 @@ def test_large_parameters_have_no_memory_in_a_count() -> None:
     assert report.totals.params == 2 * width * width // RANKS
     updated = [row for row in report.rows if row.op.phase == "update" and row.op.raw == "aten::sqrt"]
     assert sum(row.outs[0].numel for row in updated) == 2 * width * width // RANKS
+
+
+@pytest.mark.parametrize("use_orig_params", [False, True])
+def test_a_count_that_fails_leaves_the_model_as_it_was(*, use_orig_params: bool) -> None:
+    model = sharded(use_orig_params=use_orig_params)
+    expected = measured(sharded(use_orig_params=use_orig_params), backward=True)
+    for _ in range(2):  # before and after a first run
+        before = {name: (p, tuple(p.shape), p.grad) for name, p in model.named_parameters()}
+        with pytest.raises(ForwardError):
+            opcost.count(model, torch.ones(B, D - 1), backward=True)
+        assert {name: (p, tuple(p.shape), p.grad) for name, p in model.named_parameters()} == before
+        assert measured(model, backward=True) == expected
+        model.zero_grad()

@@ -14,6 +14,7 @@ from live_storages import LiveStorages
 from torch import Tensor, nn
 
 import opcost
+from opcost.errors import ForwardError
 from opcost.frontends.torch.recording.recorder import REPLAYS_AFTER
 
 dist = pytest.importorskip("torch.distributed")
@@ -183,3 +184,14 @@ def test_a_long_forward_pass_is_followed_tensor_by_tensor(mesh: DeviceMesh) -> N
     report = opcost.count(sharded(Blocks(180), mesh), torch.ones(B, D))
     assert len(report.rows) > REPLAYS_AFTER
     assert report.known_memory().peak_bytes == 180 * BLOCK // RANKS + 3 * BLOCK + 2 * X
+
+
+def test_a_count_that_fails_leaves_the_model_as_it_was(mesh: DeviceMesh) -> None:
+    net = sharded(Blocks(3), mesh)
+    parameters = {name: (p, p.grad) for name, p in net.named_parameters()}
+    for _ in range(2):  # before and after a first run
+        with pytest.raises(ForwardError):
+            opcost.count(net, torch.ones(B, D - 1), backward=True)
+        assert {name: (p, p.grad) for name, p in net.named_parameters()} == parameters
+        assert measured(net, backward=True) == measured(sharded(Blocks(3), mesh), backward=True)
+        net.zero_grad()

@@ -33,7 +33,7 @@ class _Ref(NamedTuple):
     part: int = 0
 
 
-class _Record(NamedTuple):
+class _Item(NamedTuple):
     """An operator, a tensor that is there before, a call, or a module: what it is in any block, and what it refers to."""
 
     key: Any
@@ -92,12 +92,12 @@ class _Sections:
         ]
         self.records = {
             "leaves": [self._leaf(value, released=value.storage in graph.released) for value in there],
-            "ops": [self._op(op, values) for op in graph.ops] + [_Record("end", (), None)],
+            "ops": [self._op(op, values) for op in graph.ops] + [_Item("end", (), None)],
             "calls": [self._call(call) for call in graph.calls],
             "modules": [self._module(module) for module in graph.modules],
             "notes": [self._note(note) for note in graph.notes],
             "ends": [
-                _Record(role, (self._refs[v],), role) for role in ("inputs", "outputs") for v in getattr(graph, role)
+                _Item(role, (self._refs[v],), role) for role in ("inputs", "outputs") for v in getattr(graph, role)
             ],
         }
 
@@ -127,12 +127,12 @@ class _Sections:
                     key.append((name, len(times)))
         return tuple(key), refs
 
-    def _leaf(self, value: Value, *, released: bool) -> _Record:
+    def _leaf(self, value: Value, *, released: bool) -> _Item:
         name, number = self._anywhere(value.name)
         key, refs = self._memory(value)
-        return _Record((name, value.spec, value.role, value.trainable, released, key), (*number, *refs), value)
+        return _Item((name, value.spec, value.role, value.trainable, released, key), (*number, *refs), value)
 
-    def _op(self, op: Op, values: Sequence[Value]) -> _Record:
+    def _op(self, op: Op, values: Sequence[Value]) -> _Item:
         module, number = self._anywhere(op.module)
         refs = [*number, *(self._refs[vid] for vid in op.inputs)]
         memory = []
@@ -142,19 +142,17 @@ class _Sections:
             refs += its
         specs = [values[vid].spec for vid in (*op.inputs, *op.outputs)]
         what = (op.kind, op.raw, op.phase, op.repeat, module, len(op.outputs), *specs, *memory)
-        return _Record((what, repr(op.attrs), repr(op.native)), tuple(refs), (op, [values[vid] for vid in op.outputs]))
+        return _Item((what, repr(op.attrs), repr(op.native)), tuple(refs), (op, [values[vid] for vid in op.outputs]))
 
-    def _call(self, call: ModuleCall) -> _Record:
+    def _call(self, call: ModuleCall) -> _Item:
         path, number = self._anywhere(call.path)
-        return _Record(
-            (path, call.inputs, call.outputs), (*number, _Ref("ops", call.first), _Ref("ops", call.end)), call
-        )
+        return _Item((path, call.inputs, call.outputs), (*number, _Ref("ops", call.first), _Ref("ops", call.end)), call)
 
-    def _note(self, note: Note) -> _Record:
+    def _note(self, note: Note) -> _Item:
         where, number = self._anywhere(note.where)
-        return _Record((note.code, note.text, where), number, note)
+        return _Item((note.code, note.text, where), number, note)
 
-    def _module(self, module: Module) -> _Record:
+    def _module(self, module: Module) -> _Item:
         path, number = self._anywhere(module.path)
         same_as, other = self._anywhere(module.same_as)
         tensors = (*module.parameters, *module.buffers)
@@ -167,7 +165,7 @@ class _Sections:
             module.outputs,
             tuple(name for name, _ in tensors),
         )
-        return _Record(what, (*number, *other, *(self._refs[vid] for _, vid in tensors)), module)
+        return _Item(what, (*number, *other, *(self._refs[vid] for _, vid in tensors)), module)
 
 
 # -- what was inserted ----------------------------------------------------------------------------------------------------
@@ -176,7 +174,7 @@ class _Sections:
 class _Alignment:
     """Where one sequence of records has one repetition more than the other."""
 
-    def __init__(self, fewer: list[_Record], more: list[_Record]) -> None:
+    def __init__(self, fewer: list[_Item], more: list[_Item]) -> None:
         a, b = _numbered(fewer, more)
         self.chunks: list[_Chunk] = []
         at, inserted, from_ = (
@@ -215,7 +213,7 @@ class _Alignment:
         return number, offset, repetition
 
 
-def _numbered(*sequences: list[_Record]) -> list[list[int]]:
+def _numbered(*sequences: list[_Item]) -> list[list[int]]:
     """Numbers in place of keys, which are compared often."""
     known: dict[Any, int] = {}
     return [[known.setdefault(record.key, len(known)) for record in records] for records in sequences]
@@ -251,7 +249,7 @@ class _Larger:
     both: Sequence[_Sections]
     more: int  # repetitions more than in the larger of the two graphs
     firsts: list[int] = field(init=False)
-    records: list[tuple[_Record, tuple[_Ref, ...]]] = field(init=False)
+    records: list[tuple[_Item, tuple[_Ref, ...]]] = field(init=False)
 
     def __post_init__(self) -> None:
         chunks = self.aligned[self.name].chunks
@@ -275,12 +273,12 @@ class _Larger:
             raise NotRepeating
         return _Ref(self.name, self.firsts[chunk] + repetition * found.period + offset, part)
 
-    def _once(self, chunk: _Chunk) -> Iterator[tuple[_Record, list[Any]]]:
+    def _once(self, chunk: _Chunk) -> Iterator[tuple[_Item, list[Any]]]:
         for offset in range(chunk.times[1]):
             record, own, steps = self._steps(chunk.first[0] + offset, chunk.first[1] + offset)
             yield record, [_moved(place, step * self.more) for place, step in zip(own, steps, strict=True)]
 
-    def _repeated(self, chunk: _Chunk) -> Iterator[tuple[_Record, list[Any]]]:
+    def _repeated(self, chunk: _Chunk) -> Iterator[tuple[_Item, list[Any]]]:
         """The first and last repetitions are like those of the larger of the two graphs; others continue those between."""
         (first, last), period, (fewer, times) = chunk.first, chunk.period, chunk.times
         edge = (times - 2) // 2
@@ -304,12 +302,12 @@ class _Larger:
                 record, own, steps = self._steps(first + a * period + offset, last + b * period + offset)
                 yield record, [_moved(place, step * self.more) for place, step in zip(own, steps, strict=True)]
 
-    def _steps(self, a: int, b: int) -> tuple[_Record, list[Any], list[int]]:
+    def _steps(self, a: int, b: int) -> tuple[_Item, list[Any], list[int]]:
         """A record of the larger of the two graphs, where its references lead, and how they move from one graph to the other."""
         before, after = self._places(0, a), self._places(1, b)
         return self.both[1].records[self.name][b], after, _differences(before, after)
 
-    def _between(self, a: int, b: int, chunk: _Chunk, edge: int) -> tuple[_Record, list[Any], list[int], list[int]]:
+    def _between(self, a: int, b: int, chunk: _Chunk, edge: int) -> tuple[_Item, list[Any], list[int], list[int]]:
         """The same for one between, and how its references move from each repetition to the next."""
         record, own, steps = self._steps(a, b)
         known = [self._places(1, b + n * chunk.period) for n in range(chunk.times[1] - 2 * edge)]
@@ -358,7 +356,7 @@ def _assembled(more: Graph, larger: Mapping[str, _Larger], blocks: str) -> Graph
         found = pattern.search(path)
         return path if found is None else f"{path[: found.start(1)]}{refs.pop(0).place}{path[found.end(1) :]}"
 
-    memory = _Memory(more.lifetimes or Lifetimes((), ()), vid)
+    memory = _Storages(more.lifetimes or Lifetimes((), ()), vid)
     values: list[Value] = []
     released = set()
     for number, (record, places) in enumerate(leaves):
@@ -410,7 +408,7 @@ def _module(
     return replace(module, path=path, same_as=same_as, parameters=tuple(found[:split]), buffers=tuple(found[split:]))
 
 
-class _Memory:
+class _Storages:
     """The lifetimes of the larger graph, gathered tensor by tensor."""
 
     def __init__(self, like: Lifetimes, vid: Callable[[_Ref], int]) -> None:

@@ -307,6 +307,19 @@ def test_a_mesh_is_the_layout_made_by_hand() -> None:
     }
 
 
+def test_a_model_that_is_itself_a_list_of_blocks() -> None:
+    """Eighths of each block, three blocks gathered at once, and the input and output of one."""
+    block = 2 * 64 * 256 * FLOAT
+    net = nn.Sequential(
+        *(nn.Sequential(nn.Linear(64, 256, bias=False), nn.ReLU(), nn.Linear(256, 64, bias=False)) for _ in range(24))
+    )
+    report = opcost.count(net, torch.ones(8, 64), mesh=opcost.Mesh(fsdp=8))
+    (gathered,) = report.collectives
+    assert (gathered.axis, gathered.calls, gathered.payload_bytes) == ("fsdp", 24, 24 * block)
+    activations = 2 * 8 * 64 * FLOAT
+    assert report.peak_bytes == 24 * block // 8 + 3 * block + activations == 790_528
+
+
 def test_copies_of_the_shards_sum_their_gradients() -> None:
     """Eight ranks shard, and four such groups hold copies: each part of a gradient is summed over four."""
     found = collectives(opcost.count(Decoder(), TOKENS, mesh="replicate=4,fsdp=8", backward=True))

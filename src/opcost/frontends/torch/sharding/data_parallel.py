@@ -14,14 +14,13 @@ from opcost.frontends.torch.restore.process import replaced
 
 
 def lists_of_blocks(model: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """The outermost lists of modules of one class, which are the repeated blocks, and their paths."""
+    """The outermost lists of modules of one class, which are the repeated blocks, and their paths; a model may be one itself."""
+    members = [*model.children()]
+    if isinstance(model, (nn.ModuleList, nn.Sequential)) and len(members) > 1 and len({*map(type, members)}) == 1:
+        yield path, model
+        return
     for name, child in model.named_children():
-        members = [*child.children()]
-        below = f"{path}.{name}" if path else name
-        if isinstance(child, (nn.ModuleList, nn.Sequential)) and len(members) > 1 and len({*map(type, members)}) == 1:
-            yield below, child
-        else:
-            yield from lists_of_blocks(child, below)
+        yield from lists_of_blocks(child, f"{path}.{name}" if path else name)
 
 
 def shard_fully(model: nn.Module, mesh: Any, sharding: Sharding, param_dtype: torch.dtype | None) -> None:

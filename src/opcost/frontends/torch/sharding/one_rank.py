@@ -38,7 +38,7 @@ def graph_of_rank(
     if sharding is None or not sharding.mesh.shape:
         return record(model)
     lists = [(path, len([*blocks.children()])) for path, blocks in lists_of_blocks(model)]
-    long = [(path, count) for path, count in lists if count >= MANY]
+    long = [(path, count) for path, count in lists if path and count >= MANY]
     if len(long) == 1 and forward is not None:
         with suppress(NotRepeating):
             copies = _with_few(model, forward, *long[0])

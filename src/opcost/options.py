@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 
 from opcost.core.option import Mode, Option, Precision, Quantize, Step, Text, ZeroGrad
+from opcost.distributed.clusters import Cluster
 from opcost.distributed.mesh import Mesh
 
 Shape: TypeAlias = "str | Sequence[int]"
@@ -121,11 +122,9 @@ class Costing(OfModel, total=False):
         'Cost rules of operators that opcost does not know: {"library::operator": rule}.')]
 
 
-class Counting(Costing, total=False):
-    """Options of `opcost.count`."""
+class OfRanks(TypedDict, total=False):
+    """Which rank of how many is counted, and how the model is spread over them."""
 
-    device: Annotated[str | None, Option(
-        "GPU whose allocator and kernels decide memory: h200, a100, ...", DEVICE, "NAME")]
     mesh: Annotated[Mesh | str | Mapping[str, int] | None, Option(
         "Count one rank of a layout that need not exist: fsdp=128,tp=8. Axes: replicate, fsdp (or dp), tp. The inputs are those "
         "of that rank.", RANKS, "AXIS=N,...", typed=str)]
@@ -138,6 +137,13 @@ class Counting(Costing, total=False):
     tp_plan: Annotated[File | Mapping[str, str] | None, Option(
         'JSON file of styles of tensor parallelism by the pattern of modules, {"layers.*.wq": "colwise"}, in place of the '
         "model's own plan or the usual names of layers.", RANKS, "FILE", typed=Path)]
+
+
+class Counting(Costing, OfRanks, total=False):
+    """Options of `opcost.count`."""
+
+    device: Annotated[str | None, Option(
+        "GPU whose allocator and kernels decide memory: h200, a100, ...", DEVICE, "NAME")]
 
 
 class OnDevice(TypedDict, total=False):
@@ -159,9 +165,12 @@ class Advising(Costing, OnDevice, total=False):
     device: Annotated[str, Option("Device to predict for: h200, h100, a100, ...", DEVICE, "NAME", default="h200")]
 
 
-class Predicting(Advising, total=False):
+class Predicting(Advising, OfRanks, total=False):
     """Options of `opcost.predict`."""
 
+    cluster: Annotated[Cluster | str | None, Option(
+        "How the ranks of a mesh are connected: dgx-h100, dgx-h200, dgx-b200, dgx-a100, p4d, p5, mi300x, or a text such as "
+        "'8 per node, nvlink 450GB/s, network 50GB/s per gpu', of each GPU in one direction.", RANKS, "NAME", typed=str)]
     generate: Annotated[int | None, Option("After --prefill, generate N tokens one by one.", TEXT, metavar="N")]
     engine: Annotated[Engine, Option(
         "What runs the language model: transformers, or a serving engine with a paged cache and its own kernels.", TEXT,

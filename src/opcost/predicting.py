@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import fields, replace
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from opcost.core.devices import HOST, autocasts_like
+from opcost.core.devices import HOST, Device, autocasts_like
 from opcost.core.devices import device as find_device
-from opcost.core.graph import Memory, Note
+from opcost.core.graph import FLOPS_PER_MAC, Memory, Note
 from opcost.core.interrupts import garbage_collector_paused
 from opcost.core.option import filled, plain, takes
 from opcost.core.report import Report
 from opcost.core.units import format_bytes
+from opcost.distributed.clusters import Cluster
 from opcost.errors import InputError, UnknownName
 from opcost.frontends.inputs import parse_precision
 from opcost.frontends.source import SavedReport
 from opcost.options import Engine, Execution, Predicting
-from opcost.profiles import CacheCopies, Prediction, TextTimes
+from opcost.profiles import CacheCopies, Prediction, RankStep, TextTimes
 from opcost.rules import default_rules
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from opcost.analysis.prediction.host import Host
+    from opcost.analysis.prediction.network import Network
     from opcost.analysis.prediction.predict import Predicted
     from opcost.analysis.prediction.speeds import Speeds
     from opcost.devices.calibration import Laws
@@ -46,6 +49,9 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
     "compiled" is a graph of the kernels that `torch.compile` makes. For a language model `prefill=1024` reads a prompt,
     `decode=1, cache=4096` generates one token, and `prefill=1024, generate=500` reads the prompt and generates 500 tokens:
     `.text` has the time to the first token, tokens per second and the size of the cache.
+
+    `mesh=opcost.Mesh(fsdp=8), cluster="dgx-h100"` predicts one rank of many: `.step` has what it waits for, tokens per second and
+    the use of the peak.
     """
     from opcost.analysis.prediction.predict import predict_report
     from opcost.api import check_saved, count, load_report, resolve_source
@@ -54,6 +60,7 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
     execution = given.execution
     if execution is not None and execution not in get_args(Execution):
         raise UnknownName("execution", execution, get_args(Execution))
+    _check_ranks(given)
     speeds, described, calibrated = _speeds(given.device, given.calibration)
     on_host = speeds.device.name == HOST
     if on_host and execution == "graph":
@@ -90,14 +97,20 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
         else:
             counting.pop("set", None)
             report = count(source if found is None else found, **counting)
-    predicted = predict_report(report, **how)
+    network = _network(report, given.cluster)
+    if network is not None:
+        meta["cluster"] = network.cluster.name
+    predicted = predict_report(report, **how, network=network)
     text = None
     if "text" in report.meta:  # one pass of a language model
         batch, new, latency = int(report.meta["batch"]), int(report.meta["text_tokens"]), predicted.latency_ns
         reads = report.meta["text"].startswith("prefill")
         first, token = (latency, None) if reads else (None, latency // new)
         text = _times(predicted, report, batch, new, first, token)
-    return _with_memory(predicted, report.memory, text)
+    prediction = _with_memory(predicted, report.memory, text)
+    if network is None:
+        return prediction
+    return replace(prediction, step=_step(predicted, report, network, speeds.device))
 
 
 _PREDICTING = (
@@ -107,7 +120,56 @@ _PREDICTING = (
     "host",
     "generate",
     "engine",
+    "cluster",
 )  # not for counting, or in another sense
+
+
+def _check_ranks(given: Any) -> None:
+    """Raise for what is not predicted of one rank of many."""
+    if given.mesh is not None and given.cluster is None:
+        raise InputError("a mesh is given, and no cluster that connects its ranks", hint="--cluster dgx-h100")
+    if given.cluster is None:
+        return
+    if given.execution not in (None, "graph"):
+        raise InputError(f"one rank of many is not predicted as {given.execution} yet", hint="leave execution out")
+    if given.generate is not None or given.engine != "transformers":
+        raise InputError("one rank of many is predicted for a single pass or step", hint="leave the cluster out")
+
+
+def _network(report: Report, given: Any) -> Network | None:
+    """What connects the rank that was counted with others."""
+    from opcost.analysis.prediction.network import Network
+
+    if given is None:
+        return None
+    if "mesh" not in report.meta and not report.collectives:
+        raise InputError("a cluster is given, and the model runs on one rank", hint="mesh='fsdp=8'")
+    return Network.of(report, Cluster.of(given))
+
+
+def _step(found: Predicted, report: Report, network: Network, device: Device) -> RankStep | None:
+    """How fast one rank is."""
+    from opcost.analysis.join import step_flops, tokens_of
+
+    if found.timeline is None:
+        return None
+    seconds = max(1, found.latency_ns) / 1e9
+    tokens = mfu = hfu = None
+    with suppress(InputError):  # it reads no tokens
+        tokens = tokens_of(report) / seconds / network.ranks_per_batch
+    with suppress(InputError):  # it multiplies nothing, or there is no peak for that
+        executed = step_flops(report, device)
+        hfu = executed.used(seconds)
+        if all(parameter.trainable or parameter.buffer for parameter in report.parameters):
+            rows = (row for row in report.rows if row.op.phase == "forward" and row.cost is not None)
+            forward = sum(FLOPS_PER_MAC * row.cost.macs * row.op.repeat for row in rows if row.cost is not None)
+            passes = 3 if "backward" in report.phases else 1
+            mfu = executed._replace(flops=passes * forward).used(seconds)
+    waited, sending = found.timeline.exposed_ns(), found.timeline.taken_ns()
+    return RankStep(
+        cluster=network.cluster.name, compute_ns=found.latency_ns - sum(waited.values()), exposed_ns=waited,
+        sending_ns=sending, tokens_per_second=tokens, mfu=mfu, hfu=hfu,
+    )  # fmt: skip
 
 
 def _generated(source: Any, how: dict[str, Any], counting: dict[str, Any], given: Any) -> Prediction:
@@ -237,7 +299,7 @@ def _with_memory(
             row._replace(host_ns=row.device_ns, host_self_ns=row.device_ns, device_ns=None, device_total_ns=None)
             for row in found.profile.rows
         )
-    sums = {name: value for name, value in found._asdict().items() if name != "profile"}
+    sums = {name: value for name, value in found._asdict().items() if name not in ("profile", "timeline")}
     name = found.profile.meta["device"]
     usable = usable or (None if name == HOST else find_device(name).usable)
     enough = None if memory is None or usable is None else fits(memory, usable)

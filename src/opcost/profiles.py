@@ -202,6 +202,37 @@ class TextTimes:
         return tuple(found)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankStep:
+    """How fast one rank of many is in a pass or step, and what it waits for."""
+
+    cluster: str
+    compute_ns: int  # its operators, one after another
+    exposed_ns: Mapping[str, int]  # in which operators wait for collectives, by axis of the mesh
+    sending_ns: Mapping[str, int]  # in which collectives run, by axis
+    tokens_per_second: float | None  # of this GPU's share; None where the model reads no tokens
+    mfu: float | None  # of the peak for products: three times those of the forward pass, of inference those alone
+    hfu: float | None  # every product that runs
+
+    @property
+    def totals(self) -> tuple[Total, ...]:
+        """The same as totals of a sheet."""
+        found = [Total("computing", self.compute_ns, "time", remark="operators, one after another")]
+        for axis, waited in sorted(self.exposed_ns.items(), key=lambda item: -item[1]):
+            sending = format_time(self.sending_ns[axis])
+            found.append(
+                Total(f"waiting {axis}".rstrip(), waited, "time", remark=f"for collectives that run {sending}")
+            )
+        if self.tokens_per_second is not None:
+            found.append(Total("tokens/s", round(self.tokens_per_second, 1), "number", remark="per GPU", large=True))
+        if self.mfu is not None:
+            remark = "of the peak: 3 times the products of the forward pass, of inference once"
+            found.append(Total("MFU", self.mfu, "share", remark=remark, large=True))
+        if self.hfu is not None:
+            found.append(Total("HFU", self.hfu, "share", remark="every product that runs"))
+        return tuple(found)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Prediction(Profile):
     """A profile of what was not run: each operator with the time it would take, and what they add up to."""
@@ -224,6 +255,8 @@ class Prediction(Profile):
     """Of a language model what prefill, decode or generate take."""
     fits: bool | None = None
     """Whether the memory of the device is enough; None where that is not known."""
+    step: RankStep | None = None
+    """Of one rank of many: what it waits for, tokens per second and the use of the peak."""
 
     def _summary(self) -> list[str]:
         low, high = map(format_time, self.band_ns)
@@ -261,6 +294,7 @@ class _SavedPrediction(msgspec.Struct, forbid_unknown_fields=True):
     text: TextTimes | None
     fits: bool | None
     likened_ns: Number = 0
+    step: RankStep | None = None
 
 
 def _restored(found: measured.Profile) -> Prediction:

@@ -82,6 +82,11 @@ def collectives_of(rows: Iterable[CostedOp]) -> tuple[CollectiveCost, ...]:
     return Listed(sorted(lines, key=lambda line: (-line.wire_bytes, -line.payload_bytes)))
 
 
+def payload_of(row: CostedOp) -> int:
+    """What a rank hands in or gets, the larger side."""
+    return max(sum(spec.nbytes for spec in side if spec.known) for side in (row.ins, row.outs))
+
+
 def _added_up(key: _Alike, rows: Iterable[CostedOp]) -> CollectiveCost:
     calls = payload = wire = tree = uncounted = 0
     for row in rows:
@@ -90,7 +95,7 @@ def _added_up(key: _Alike, rows: Iterable[CostedOp]) -> CollectiveCost:
         if row.cost is None:
             uncounted += times
             continue
-        larger = max(sum(spec.nbytes for spec in side if spec.known) for side in (row.ins, row.outs))
+        larger = payload_of(row)
         payload += larger * times
         wire += row.cost.bytes_read * times
         # Each rank is a leaf of one tree and inside the other, each with half of the tensor: going up it sends both halves, going

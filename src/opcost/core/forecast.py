@@ -16,6 +16,15 @@ class TextSpeed(Protocol):
     def totals(self) -> tuple[Total, ...]: ...
 
 
+class RankSpeed(Protocol):
+    """How fast one rank of many is."""
+
+    @property
+    def tokens_per_second(self) -> float | None: ...
+    @property
+    def totals(self) -> tuple[Total, ...]: ...
+
+
 class Forecast(Protocol):
     """What a prediction adds to a profile."""
 
@@ -43,3 +52,6 @@ class Forecast(Protocol):
     def fits(self) -> bool | None: ...
     @property
     def text(self) -> TextSpeed | None: ...
+    @property
+    def step(self) -> RankSpeed | None:
+        """Of one rank of many."""

@@ -120,6 +120,8 @@ def _predicted(found: Forecast, subject: str, device: str) -> str:
         return f"{subject} DOES NOT FIT on {device}; with enough memory {', '.join(facts)}"
     if found.text is not None:
         facts.append(f"{found.text.tokens_per_second:,.0f} tokens/s")
+    if found.step is not None and found.step.tokens_per_second is not None:
+        facts.append(f"{found.step.tokens_per_second:,.0f} tokens/s per GPU")
     return f"{subject} on {device}: {', '.join(facts)}"
 
 

@@ -212,6 +212,7 @@ def _predicted_data(found: Forecast) -> dict[str, Any]:
         **{name: fields_data(getattr(found, name)) for name in names},
         "memory": None if memory is None else {name: getattr(memory, name) for name in sizes},
         "text": None if found.text is None else fields_data(found.text),
+        "step": None if found.step is None else fields_data(found.step),
     }
 
 
@@ -309,7 +310,7 @@ def _predicted(found: Forecast) -> tuple[Total, ...]:
             ("peak memory", memory.peak_bytes, f"{keep_together(format_bytes(memory.base_bytes))} of it before the run")
         )
         sizes.append(("reserved", memory.reserved_bytes, "by the allocator, with libraries' workspaces"))
-    speeds = () if found.text is None else found.text.totals
+    speeds = (*(found.text.totals if found.text else ()), *(found.step.totals if found.step else ()))
     return (
         Total("latency", found.latency_ns, "time", remark=f"80\u00a0% interval {interval}", large=True),
         Total("kernels", found.kernel_ns, "time", remark="without the gaps between them"),

@@ -9,6 +9,8 @@ from opcost.analysis.part import check_keys, label, parts_of, usual_side
 from opcost.analysis.prediction.fusion import merged
 from opcost.analysis.prediction.host import TRAINING, Host, hosted
 from opcost.analysis.prediction.lengths import StepRange
+from opcost.analysis.prediction.network import Network
+from opcost.analysis.prediction.overlap import Timeline, timeline
 from opcost.analysis.prediction.speeds import GUESS, OperatorTime, Speeds
 from opcost.analysis.prediction.work import Work, work_of
 from opcost.core.devices import HOST
@@ -35,6 +37,8 @@ ON_A_PROCESSOR = 0.1
 UNCHECKED = 0.2  # how far what was checked with few measured models may be off besides: what a compiler merges
 
 
+SENDING = 0.3
+"""How far off the time may be in which operators wait for collectives: assumed, as none was measured."""
 TOGETHER = 0.1  # the spread of an operator over many tensors at once, which only moves memory
 SAMPLES = 9  # steps of a piece whose times are predicted; between two of them they are on a line
 
@@ -49,14 +53,20 @@ class Predicted(NamedTuple):
     ideal_ns: int  # at the printed peaks of the device, every operator at its roofline
     bounds: Mapping[str, int]  # the time of what waits for each: compute, memory, launch, host
     likened_ns: int  # the time of operators like which nothing was timed: that of what is most like them
+    timeline: Timeline | None = None  # of one rank of many: its collectives, and what waits for them
 
 
 def predict_report(
     report: Report, speeds: Speeds, meta: Mapping[str, str], *, calibrated: bool, execution: Execution = "graph",
-    host: Host | None = None,
+    host: Host | None = None, network: Network | None = None,
 ) -> Predicted:  # fmt: skip
-    """What the operators of a report would take, one after another; of a `host`, run eagerly by it."""
+    """What the operators of a report would take, one after another; of a `host`, run eagerly by it.
+
+    With a `network`, collectives run beside them, and each takes as long as operators wait for it.
+    """
     given: Iterable[Row] = report.rows
+    if network is not None:
+        given = (row for row in report.rows if row.op.kind != "collective")
     if execution == "compiled":
         given, speeds = merged(report.rows, report.output_values), speeds.merging()
     rows: list[ProfileRow] = []
@@ -87,6 +97,15 @@ def predict_report(
     whole += ON_A_PROCESSOR if on_host else 0
     likened = sum(map(sum, guessed.values()))  # which may all be off in the same direction
     unsure = (whole * work) ** 2 + 1.6 * variance + (GUESS * likened) ** 2
+    in_time: Timeline | None = None
+    if network is not None:
+        alone = {row.id: float(row.device_ns or 0) for row in rows}
+        in_time = timeline(report.rows, report.input_values, alone, network.taken_ns)
+        rows = network.beside(rows, in_time, meta["device"])
+        latency = round(in_time.end_ns)
+        for bound in (*bounds, "network"):
+            bounds[bound] = sum(row.device_ns or 0 for row in rows if row.attrs["bound"] == bound)
+        unsure += (SENDING * bounds["network"]) ** 2
     if host is not None:
         rows, latency = hosted(report, rows, host)
         bounds["host"] = latency - work
@@ -101,7 +120,8 @@ def predict_report(
         notes=(*report.notes, *notes),
     )
     band = (round(max(ideal, latency - sqrt(unsure))), round(latency + sqrt(unsure)))
-    return Predicted(profile, latency, max(0, work - round(gaps)), band, round(ideal), bounds, likened)
+    kernels = max(0, work - round(gaps))
+    return Predicted(profile, latency, kernels, band, round(ideal), bounds, likened, in_time)
 
 
 def _later(kind: str, execution: Execution) -> int:

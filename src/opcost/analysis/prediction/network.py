@@ -1,0 +1,58 @@
+"""How long each collective of a report takes between the ranks of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opcost.analysis.prediction.overlap import Sent, Timeline
+from opcost.core.collectives import payload_of
+from opcost.core.profile import ProfileRow
+from opcost.core.report import Report, Row
+from opcost.distributed.clusters import Cluster
+from opcost.distributed.collectives import collective_ns
+from opcost.distributed.mesh import Mesh
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """A cluster, and where one rank of a mesh is in it; without a mesh the ranks of each group are neighbours."""
+
+    cluster: Cluster
+    mesh: Mesh | None = None
+    rank: int = 0
+
+    @classmethod
+    def of(cls, report: Report, cluster: Cluster) -> Network:
+        """The cluster of the rank that was counted."""
+        mesh = Mesh.of(report.meta["mesh"]) if "mesh" in report.meta else None
+        return cls(cluster=cluster, mesh=mesh, rank=int(report.meta.get("rank", 0)))
+
+    @property
+    def ranks_per_batch(self) -> int:
+        """How many ranks compute parts of the same tokens."""
+        return 1 if self.mesh is None else self.mesh.tp
+
+    def taken_ns(self, row: Row) -> float:
+        """The time of a collective, without waiting for other ranks."""
+        attrs = row.op.attrs
+        group = attrs.get("group")
+        ranks = group if isinstance(group, int) else 1
+        nodes = self.cluster.nodes(self.mesh, self.rank, str(attrs.get("axis", "")), ranks)
+        return row.op.repeat * collective_ns(str(attrs.get("fn", "")), payload_of(row), ranks, nodes, self.cluster)
+
+    def beside(self, rows: Sequence[ProfileRow], found: Timeline, device: str) -> list[ProfileRow]:
+        """All rows of a rank, with times that add up to the whole: what runs beside other operators takes none."""
+        alone = (row._replace(device_ns=0, device_total_ns=0) if row.id in found.beside else row for row in rows)
+        return sorted((*alone, *(_row(sent, device) for sent in found.sent)), key=lambda row: row.id)
+
+
+def _row(sent: Sent, device: str) -> ProfileRow:
+    """The row of a collective, whose time is that in which operators wait for it."""
+    op, waited = sent.row.op, round(sent.exposed_ns)
+    return ProfileRow(
+        id=op.id, name=op.module or op.raw, type=op.raw, kind=op.kind, module=op.module, phase=op.phase,
+        device=device, device_ns=waited, device_total_ns=waited, ins=sent.row.ins, outs=sent.row.outs,
+        attrs={**op.attrs, "bound": "network", "ideal_ns": 0, "sending_ns": round(sent.taken_ns)},
+        cost=sent.row.cost, count=op.repeat,
+    )  # fmt: skip

@@ -1,0 +1,105 @@
+"""What of the communication of a rank runs beside its operators, on programs small enough to draw."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from opcost.analysis.prediction.overlap import Timeline, timeline
+from opcost.core.graph import Op, Phase, TensorSpec
+from opcost.core.report import Row
+
+SPEC = TensorSpec((1,))
+
+
+class Program:
+    """Operators, each with its time; values are named by numbers."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.taken: dict[int, float] = {}
+
+    def run(
+        self, kind: str, ins: tuple[int, ...], outs: tuple[int, ...], ns: float = 0, *, phase: Phase = "forward",
+        **attrs: Any,
+    ) -> None:  # fmt: skip
+        op = Op(len(self.rows), kind, kind, ins, outs, attrs, phase=phase)
+        self.taken[op.id] = ns
+        self.rows.append(Row(op, (SPEC,), (SPEC,), None, ""))
+
+    def send(self, fn: str, value: int, result: int, ns: float, axis: str = "fsdp") -> None:
+        self.run("collective", (value,), (result,), ns, fn=fn, axis=axis, group=8)
+
+    def timeline(self, *inputs: int) -> Timeline:
+        return timeline(self.rows, inputs, self.taken, lambda row: self.taken[row.op.id])
+
+
+def gathered_block(program: Program, shard: int, gathered: int, activation: int) -> None:
+    """Gather a block's parameters (10 ns to copy in, 100 to send), copy them out (20 ns), and compute with them (300 ns)."""
+    program.run("copy", (shard,), (gathered,), 10)
+    program.send("all_gather", gathered, gathered + 1, 100)
+    program.run("view", (gathered + 1,), (gathered + 2,))
+    program.run("copy", (gathered + 2,), (gathered + 3,), 20)
+    program.run("matmul", (activation, gathered + 3), (activation + 1,), 300)
+
+
+def test_parameters_are_gathered_one_block_ahead() -> None:
+    program = Program()
+    for block in range(3):
+        gathered_block(program, block, 100 + 10 * block, 50 + block)
+    found = program.timeline(50)
+    # The first gather has nothing to run beside: 10 + 100. Then each block takes 20 + 300; the next gather begins after the 20.
+    assert found.end_ns == 110 + 3 * 320
+    assert [sent.exposed_ns for sent in found.sent] == [110, 0, 0]
+    assert [sent.start_ns for sent in found.sent] == [10, 110 + 20 + 10, 110 + 320 + 20 + 10]
+    assert found.exposed_ns() == {"fsdp": 110}
+    assert found.taken_ns() == {"fsdp": 300}
+
+
+def test_a_sum_over_ranks_holds_up_what_reads_it() -> None:
+    program = Program()
+    program.run("matmul", (0,), (1,), 300)
+    program.send("all_reduce", 1, 2, 80, "tp")
+    program.run("collective", (2,), (3,), fn="wait")
+    program.run("elementwise", (3,), (4,), 50)
+    assert program.timeline(0).end_ns == 300 + 80 + 50
+    assert program.timeline(0).exposed_ns() == {"tp": 80}
+
+
+def test_gradients_are_scattered_beside_the_next_block_and_before_the_next_scatter() -> None:
+    program = Program()
+    for block in range(2):
+        program.run("matmul", (block,), (block + 1,), 100, phase="backward")
+        program.send("reduce_scatter", block + 1, 10 + block, 150)
+    program.run("elementwise", (10, 11), (20,), 30, phase="update")
+    found = program.timeline(0)
+    # The first one runs from 100 to 250, beside the second block until 200; the second from 250 to 400, before the update.
+    assert [sent.start_ns for sent in found.sent] == [100, 250]
+    assert [sent.exposed_ns for sent in found.sent] == [50, 150]
+    assert found.end_ns == 430
+
+
+def test_an_axis_sends_one_thing_at_a_time_and_two_axes_both() -> None:
+    program = Program()
+    program.run("matmul", (0,), (1,), 10, phase="backward")
+    program.send("all_reduce", 1, 2, 100, "replicate")
+    program.send("all_reduce", 1, 3, 100, "replicate")
+    program.send("all_reduce", 1, 4, 100, "tp")
+    found = program.timeline(0)
+    assert [sent.start_ns for sent in found.sent] == [10, 110, 10]
+    assert found.end_ns == 210
+    assert sum(found.exposed_ns().values()) == 200
+
+
+def test_a_gather_of_what_was_computed_is_not_ahead() -> None:
+    program = Program()
+    program.run("matmul", (0,), (1,), 100)
+    program.send("all_gather", 1, 2, 40, "tp")
+    program.run("matmul", (2,), (3,), 100)
+    assert program.timeline(0).end_ns == 240
+
+
+def test_without_collectives_the_operators_follow_one_another() -> None:
+    taken: Mapping[int, float] = {0: 5.0, 1: 7.0}
+    program = Program()
+    program.run("matmul", (0,), (1,))
+    program.run("matmul", (1,), (2,))
+    assert timeline(program.rows, (0,), taken, lambda row: 0.0).end_ns == 12

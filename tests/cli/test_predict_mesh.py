@@ -1,0 +1,135 @@
+"""`opcost predict --mesh --cluster`: how long a step of one rank of many takes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import opcost
+from opcost.cli.main import run
+from opcost.core.devices import device
+from opcost.errors import InputError, UnknownName
+
+dist = pytest.importorskip("torch.distributed")
+if not dist.is_available():
+    pytest.skip("PyTorch without torch.distributed", allow_module_level=True)
+
+LAYERS, D, HIDDEN, HEADS, VOCABULARY, TOKENS = 3, 512, 1024, 8, 2048, 1024
+CLUSTER = "8 per node, nvlink 450GB/s, network 50GB/s per gpu"
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> str:
+    pytest.importorskip("transformers")
+    path = tmp_path_factory.mktemp("model") / "config.json"
+    sizes = {
+        "hidden_size": D, "intermediate_size": HIDDEN, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+        "num_key_value_heads": HEADS, "vocab_size": VOCABULARY,
+    }  # fmt: skip
+    words = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "tie_word_embeddings": False}
+    path.write_text(json.dumps(sizes | words))
+    return f"hf:{path}"
+
+
+@pytest.fixture(scope="module")
+def step(config: str) -> opcost.Prediction:
+    options: dict[str, Any] = {"optimizer": "adamw", "precision": "bf16-mixed", "tokens": TOKENS}
+    return opcost.predict(config, device="h200", cluster=CLUSTER, mesh="fsdp=8", **options)
+
+
+def test_the_times_of_all_rows_add_up_to_the_step(step: opcost.Prediction) -> None:
+    assert step.step is not None
+    assert sum(row.device_ns or 0 for row in step.rows) == pytest.approx(step.latency_ns, abs=len(step.rows))
+    assert step.step.compute_ns + sum(step.step.exposed_ns.values()) == step.latency_ns
+    assert step.bounds["network"] == pytest.approx(step.step.exposed_ns["fsdp"], abs=20)
+    low, high = step.band_ns
+    assert low < step.latency_ns < high
+
+
+def test_collectives_take_as_long_as_their_bytes_and_steps(step: opcost.Prediction) -> None:
+    # A block has 4 D² parameters of attention, 3 D x HIDDEN of the feed-forward part, and two norms; the rest is the embedding,
+    # the head and the last norm. Gathered in bfloat16 twice but for the root, which is kept; gradients are scattered in float32.
+    block, root = 4 * D * D + 3 * D * HIDDEN + 2 * D, 2 * VOCABULARY * D + D
+
+    def ring(payload: int) -> float:
+        bandwidth = 450e9 * 0.8
+        protocols = ((6_600, 600, 0.5), (14_000, 1_900, 0.92), (8_400, 3_400, 1.0))
+        return min(base + 7 * each + 7 / 8 * payload / (bandwidth * share) * 1e9 for base, each, share in protocols)
+
+    gathers = 2 * LAYERS * ring(2 * block) + ring(2 * root)
+    scatters = LAYERS * ring(4 * block) + ring(4 * root)
+    assert step.step is not None
+    # Every number of parameters is divisible by the 8 ranks, so nothing is padded.
+    assert step.step.sending_ns["fsdp"] == pytest.approx(gathers + scatters, abs=20)
+
+
+def test_tokens_and_use_of_the_peak_follow_from_the_step(step: opcost.Prediction) -> None:
+    seconds = step.latency_ns / 1e9
+    # Forward: 2 FLOPs for each weight of a product and token, and 4 x tokens² x D for each layer's attention.
+    weights = LAYERS * (4 * D * D + 3 * D * HIDDEN) + VOCABULARY * D
+    forward = 2 * weights * TOKENS + LAYERS * 4 * TOKENS * TOKENS * D
+    peak = device("h200").peak_flops("bfloat16")
+    assert peak is not None
+    assert step.step is not None
+    assert step.step.tokens_per_second == pytest.approx(TOKENS / seconds)
+    assert step.step.mfu == pytest.approx(3 * forward / seconds / peak)
+    # Backward computes the products of queries and keys once more than twice: 5 products in place of 4.
+    assert step.step.hfu == pytest.approx((3 * forward + LAYERS * 2 * TOKENS * TOKENS * D) / seconds / peak)
+
+
+def test_ranks_of_a_tensor_parallel_group_share_their_tokens(config: str) -> None:
+    found = opcost.predict(config, device="h200", cluster="dgx-h200", mesh="tp=4", tokens=TOKENS, backward=True)
+    assert found.step is not None
+    assert found.step.tokens_per_second == pytest.approx(TOKENS / 4 / (found.latency_ns / 1e9))
+    assert found.step.exposed_ns["tp"] > 0
+
+
+def test_a_slower_network_takes_longer(config: str) -> None:
+    slow, fast = (
+        opcost.predict(config, device="h200", cluster=cluster, mesh="fsdp=16", tokens=TOKENS, backward=True)
+        for cluster in ("8 per node, nvlink 450GB/s, network 1GB/s", "8 per node, nvlink 450GB/s, network 50GB/s")
+    )
+    assert slow.latency_ns > fast.latency_ns
+    assert slow.step is not None
+    assert fast.step is not None
+    assert slow.step.compute_ns == pytest.approx(fast.step.compute_ns, abs=2)
+
+
+def test_a_saved_prediction_says_the_same_again(step: opcost.Prediction, tmp_path: Path) -> None:
+    step.save(tmp_path / "step.json")
+    again = opcost.read_profile(tmp_path / "step.json")
+    assert isinstance(again, opcost.Prediction)
+    assert again.step == step.step
+    assert again.answer == step.answer
+
+
+def test_the_command_prints_tokens_and_what_is_waited_for(config: str, capfd: pytest.CaptureFixture[str]) -> None:
+    flags = f"--mesh fsdp=8 --device h100 --cluster dgx-h100 --tokens {TOKENS} --optimizer adamw --quiet".split()
+    assert run(["predict", config, *flags]) == 0
+    text = capfd.readouterr().out
+    assert "tokens/s per GPU" in text.replace("\n  ", " ")
+    assert "waiting fsdp" in text
+    assert run(["predict", config, *flags, "--format", "json"]) == 0
+    found = json.loads(capfd.readouterr().out)["predicted"]["step"]
+    assert found["cluster"] == "dgx-h100"
+    assert set(found["exposed_ns"]) == {"fsdp"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mesh": "fsdp=8"}, "no cluster that connects its ranks"),
+        ({"cluster": "p5"}, "runs on one rank"),
+        ({"mesh": "fsdp=8", "cluster": "p5", "execution": "eager"}, "not predicted as eager"),
+        ({"mesh": "fsdp=8", "cluster": "p5", "prefill": 4, "generate": 2}, "a single pass or step"),
+    ],
+)
+def test_what_is_not_predicted_is_refused(config: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        opcost.predict(config, device="h200", **{"tokens": 8} | options)
+
+
+def test_a_cluster_that_is_not_known_is_refused(config: str) -> None:
+    with pytest.raises(UnknownName, match="did you mean 'dgx-h100'"):
+        opcost.predict(config, device="h200", tokens=8, mesh="fsdp=8", cluster="dgx-h10")

@@ -1,6 +1,5 @@
 """How fast files are read, each beside the reader that its users have otherwise: CPU seconds and peak memory.
 
-    python benchmarks/reading.py megengine                     a MegEngine dump of 47 MB, counted
     python benchmarks/reading.py kineto [--megabytes 1000] [--trace TRACE.json.gz] [--hta PYTHON]
                                                                a trace, plain and gzipped, beside json and HolisticTraceAnalysis
     python benchmarks/reading.py checkpoints                   shards of 812 GB and a GGUF, beside safetensors and gguf
@@ -31,9 +30,7 @@ from typing import Any, NamedTuple
 
 from harness import HERE, Table, arguments, cpu_seconds, in_process
 from made_files import (
-    SMALL_DUMP,
     SMALL_TRACE,
-    ResNet18,
     llama_405b,
     mixture,
     write_ranks,
@@ -83,7 +80,7 @@ def profiled(path):
 """
 READERS = {
     "opcost.count": (
-        f"import opcost; opcost.count({str(SMALL_DUMP)!r}) if path.endswith('.mge') else None",
+        "import opcost",
         "opcost.count(path, shapes={name: tuple(shape) for name, shape in given.items()} or None).totals.macs",
     ),
     "opcost.scan": ("import opcost", "opcost.scan(path).totals.params"),
@@ -112,12 +109,6 @@ READERS = {
 
 File = tuple[str, Path, tuple[str, ...], dict[str, Any]]
 """What it is, where it is, its readers, and shapes of its inputs."""
-
-
-def dumps(folder: Path, _: argparse.Namespace) -> Iterator[File]:
-    net, path = ResNet18(), folder / "resnet18.mge"
-    net.dump.write(path, net.result)
-    yield "MegEngine ResNet-18", path, ("opcost.count",), {}
 
 
 def traces(folder: Path, options: argparse.Namespace) -> Iterator[File]:
@@ -157,7 +148,6 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "megengine": Case(dumps, rounds=5),
     "kineto": Case(traces, rounds=1),
     "checkpoints": Case(checkpoints, rounds=3, same=True),
     "onnx_speed": Case(onnx_files, rounds=5, processes=3),

@@ -12,7 +12,7 @@ from harness import HERE, RESULTS, markdown
 PAGE = HERE / "RESULTS.md"
 SECTIONS = {
     "Counting": ("counters", "cold_count", "loops", "exact", "inputs_transformers", "inputs_diffusers"),
-    "Reading files": ("onnx_speed", "megengine", "kineto", "ranks", "checkpoints"),
+    "Reading files": ("onnx_speed", "kineto", "ranks", "checkpoints"),
     "Traces": ("breakdown", "critical_path", "costed_time", "recording", "gpu_recording", "page"),
     "Prediction": (
         "left_out",

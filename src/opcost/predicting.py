@@ -127,7 +127,7 @@ _PREDICTING = (
 def _check_ranks(given: Any) -> None:
     """Raise for what is not predicted of one rank of many."""
     if given.mesh is not None and given.cluster is None:
-        raise InputError("a mesh is given, and no cluster that connects its ranks", hint="--cluster dgx-h100")
+        raise InputError("a mesh is given, and no cluster that connects its ranks", hint="cluster='dgx-h100'")
     if given.cluster is None:
         return
     if given.execution not in (None, "graph"):

@@ -274,7 +274,7 @@ def test_an_update_of_all_parameters_is_off_by_a_tenth() -> None:
 
 def test_a_model_without_operators_takes_nothing() -> None:
     found = predict_report(model(), calibrated(), {"device": "h200"}, calibrated=True)
-    assert found[1:] == (0, 0, (0, 0), 0, {"compute": 0, "memory": 0, "launch": 0, "host": 0}, 0)
+    assert found[1:] == (0, 0, (0, 0), 0, {"compute": 0, "memory": 0, "launch": 0, "host": 0}, 0, None)
     assert found.profile.meta["device"] == "h200"
 
 

@@ -216,9 +216,9 @@ class RealRecorder(DatalessRecorder):
         if made is not None and made.ref() is tensor:
             return made  # type: ignore[return-value]
         if not is_foreign(tensor) and id(tensor) not in self.leaf_of:
-            # Another tensor in memory that an operator of the run allocated: made into a parameter, or by code in C++
+            # Another tensor in memory that an operator of the run allocated: a gathered parameter, or made by code in C++
             storage = self.lives.storage_of(tensor)
-            if storage is not None:
+            if storage is not None and (storage in self.lives.away or not isinstance(tensor, torch.nn.Parameter)):
                 sig = self.signature_of(tensor, tensor.device)
                 made = self._made[id(tensor)] = _RealTensor(tensor, sig, self.new_value(sig.spec, storage))
                 return made  # type: ignore[return-value]

@@ -158,14 +158,11 @@ def follow(
         curve[step] += size
     at = max(range(len(curve)), key=curve.__getitem__, default=0)
     # What is there at the peak, by what it is, and by whose results it is
-    inputs = {graph.values[i].storage for i in graph.inputs}
+    lasting = _part_of_lasting(graph)
     parts = dict.fromkeys(PARTS, 0) | {"workspace": workspaces[at] if workspaces else 0}
     there = (storage for storage in permanent if storage not in graph.released or gone[storage] > at)
     for storage in state.union(there):
-        lasting: MemoryPart = (
-            "gradients" if storage in lifetimes.gradients else "inputs" if storage in inputs else "weights"
-        )
-        parts["optimizer" if storage in state else lasting] += sizes[storage]
+        parts["optimizer" if storage in state else lasting(storage)] += sizes[storage]
     part_of = _part_of_storage(graph, born, gone)
     found: dict[str, list[int]] = {}
     for storage, step in enumerate(born):
@@ -183,14 +180,29 @@ def follow(
     )  # fmt: skip
 
 
+def _part_of_lasting(graph: Graph) -> Callable[[int], MemoryPart]:
+    """What a storage is that is there before."""
+    inputs, lifetimes = {graph.values[i].storage for i in graph.inputs}, graph.lifetimes or Lifetimes((), ())
+
+    def part_of(storage: int) -> MemoryPart:
+        if storage in lifetimes.gradients:
+            return "gradients"
+        if storage in lifetimes.received:
+            return "received"
+        return "inputs" if storage in inputs else "weights"
+
+    return part_of
+
+
 def _part_of_storage(graph: Graph, born: Sequence[int], gone: Sequence[int]) -> Callable[[int], MemoryPart]:
     """What a storage is that some operator made."""
     ops = graph.ops
     outputs = {graph.values[i].storage for i in graph.outputs}
     lifetimes = graph.lifetimes or Lifetimes((), ())
     gradients, gathered, made = lifetimes.gradients, lifetimes.gathered, len(graph.values)
-    trains = len(ops) > 0 and ops[-1].phase != "forward"
-    forward_ends = next(step for step, op in enumerate(ops) if op.phase != "forward") if trains else 0
+    trains = isinstance(ops, tuple) and any(op.phase != "forward" for op in ops)  # long runs are all forward
+    later = [*accumulate((op.phase != "forward" for op in ops), initial=0)] if trains else []
+    """How many operators before each are not of the forward pass."""
 
     def part_of(storage: int) -> MemoryPart:
         if storage in gradients:
@@ -199,7 +211,9 @@ def _part_of_storage(graph: Graph, born: Sequence[int], gone: Sequence[int]) -> 
             return "gathered"
         if storage in outputs:
             return "outputs"
-        return "saved" if born[storage] < forward_ends < gone[storage] else "temporary"
+        begins, ends = born[storage], gone[storage]
+        is_saved = trains and ops[begins].phase == "forward" and later[begins] < later[ends]
+        return "saved" if is_saved else "temporary"
 
     return part_of
 
@@ -218,9 +232,12 @@ def _layers(
             own[max(gone[storage], step + 1)] -= sizes[storage]
     if graph.lifetimes and graph.lifetimes.carried and steps:
         changes["gradients"][0] += sum(sizes[storage] for storage in graph.lifetimes.carried)
-    if graph.released and steps:
-        changes["inputs"][0] = sum(sizes[storage] for storage in {graph.values[i].storage for i in graph.inputs})
-        for storage in graph.released:
-            changes["inputs"][gone[storage]] -= sizes[storage]
+    lasting = _part_of_lasting(graph)
+    passing = {lasting(storage) for storage in graph.released} if steps else set()
+    for storage in {value.storage for value in graph.values if value.role != "activation"} if passing else ():
+        if (part := lasting(storage)) in passing:
+            changes[part][0] += sizes[storage]
+    for storage in graph.released if passing else ():
+        changes[lasting(storage)][gone[storage]] -= sizes[storage]
     parts = list(changes)  # one after another, so that only one is there twice
     return {part: packed(islice(accumulate(changes.pop(part)), steps), most) for part in parts}

@@ -76,13 +76,14 @@ ZERO = Cost()
 # -- memory: when a run occupies it, and the peak that follows ----------------------------------------------------------
 
 MemoryPart: TypeAlias = Literal[
-    "weights", "gathered", "inputs", "optimizer", "gradients", "saved", "outputs", "temporary", "workspace"
+    "weights", "gathered", "inputs", "received", "optimizer", "gradients", "saved", "outputs", "temporary", "workspace"
 ]
 How: TypeAlias = Literal["lifetimes", "last reader"]
 PARTS: dict[MemoryPart, str] = {
     "weights": "parameters, buffers and constants",
     "gathered": "parameters gathered from other ranks",
     "inputs": "what the model is given",
+    "received": "what other stages of a pipeline send",
     "optimizer": "what the optimizer remembers",
     "gradients": "of parameters and inputs",
     "saved": "kept for the backward pass",
@@ -106,6 +107,7 @@ class Lifetimes:
     state: frozenset[int] = frozenset()  # storages that an optimizer keeps for its next step
     carried: frozenset[int] = frozenset()  # storages of gradients of earlier passes, which exist when the run begins
     gathered: frozenset[int] = frozenset()  # storages of parameters that were gathered from other ranks
+    received: frozenset[int] = frozenset()  # storages that other stages of a pipeline write to
     away: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
     """Of gathered parameters: the operators before which their memory was freed and before which it was allocated again."""
 

@@ -25,6 +25,7 @@ FEW = 3  # quantities of a comparison or a sweep in one sentence
 LEAST_CAUSE = 0.05  # of a device's time: a smaller cause of its idleness is not named
 _PARTS: dict[MemoryPart, str] = {
     "gathered": "gathered parameters",
+    "received": "what other stages send",
     "saved": "saved activations",
     "temporary": "temporary results",
     "optimizer": "optimizer state",

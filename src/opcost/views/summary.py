@@ -202,7 +202,7 @@ HOW: dict[How, str] = {
     "lifetimes": "a tensor lives until Python and autograd let go of it",
     "last reader": "a tensor is gone after the last operator that reads it",
 }
-STANDING: tuple[MemoryPart, ...] = ("weights", "inputs", "optimizer")
+STANDING: tuple[MemoryPart, ...] = ("weights", "inputs", "received", "optimizer")
 """What is in memory from the first operator to the last."""
 
 

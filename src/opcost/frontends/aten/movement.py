@@ -138,7 +138,7 @@ _FUNCTIONS = {
 
 def _collective(call: AtenCall, ins: Any, outs: Any, group: int | None) -> Translation:
     fn = _FUNCTIONS[max((start for start in _FUNCTIONS if call.base.startswith(start)), key=len)]
-    return means("collective", ins, outs, fn=fn, group=group)
+    return means("collective", ins, outs, fn=fn, group=group, peer=call.get("dst", "src"))
 
 
 def _process_group(call: AtenCall) -> Translation:

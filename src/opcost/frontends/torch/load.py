@@ -23,7 +23,7 @@ from opcost.frontends.torch.default_inputs.engine import Inputs, features_in, si
 from opcost.frontends.torch.ledger.parameters import has_data
 from opcost.frontends.torch.ledger.recorder_state import ASSUMPTIONS, NOT_KNOWN, READ_UNKNOWN
 from opcost.frontends.torch.ledger.tensors import KnownOperators, Recorded
-from opcost.frontends.torch.models import is_exported
+from opcost.frontends.torch.models import is_exported, is_schedule
 from opcost.frontends.torch.models.inputs import (
     as_dtype,
     attempts_of,
@@ -134,6 +134,7 @@ class _Count:
     def __init__(self, given: nn.Module, options: CountOptions, *, real: bool, data_parallel: Any = None) -> None:
         self.given, self.options, self.real = given, options, real
         self.data_parallel = data_parallel  # The wrapper around it that averages gradients over ranks
+        self.schedule: Any = None  # Of a pipeline, of which it is the stages
         self.device = device_of(given)
         model = given if options.dtype is None else retyped(given, as_dtype(options.dtype), real=real)
         model = with_channels_last(model) if options.channels_last else model
@@ -209,6 +210,7 @@ class _Count:
             autocast=nullcontext if lower is None else partial(torch.autocast, device.type, lower),
             step=options.step,
             data_parallel=self.data_parallel,
+            schedule=self.schedule,
             tentative=tentative,
         )
         # A run on real values by the rules of its own device is left to PyTorch, which has them.
@@ -268,7 +270,30 @@ class _Count:
             return graph
 
 
+def _record_schedule(schedule: Any, options: CountOptions) -> Graph:
+    """A step of a pipeline that its user has put together, of which only the inputs are given."""
+    plain = CountOptions(inputs=options.inputs, kwargs=options.kwargs, mode=options.mode, real=options.real)
+    given = dataclasses.replace(
+        plain, backward=options.backward, optimizer=options.optimizer, step=options.step, precision=options.precision,
+        as_on_gpu=options.as_on_gpu,
+    )  # fmt: skip
+    if given != options:
+        hint = "give a tuple of what its step takes, and kwargs={'target': ...}; change the stages themselves"
+        raise InputError("a pipeline's schedule is counted as it is, with inputs that are given", hint=hint)
+    if options.trains and not schedule._has_backward:
+        raise InputError("the schedule has no loss, so it runs no backward pass", hint="give it a loss_fn")
+    count = _Count(unwrap(schedule), dataclasses.replace(options, backward=schedule._has_backward), real=False)
+    count.schedule = schedule
+    args = (
+        options.inputs if isinstance(options.inputs, tuple) else (() if options.inputs is None else (options.inputs,))
+    )
+    graph = count.ran(Inputs(args, dict(options.kwargs)))
+    return dataclasses.replace(graph, source=type(schedule).__name__)
+
+
 def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
+    if is_schedule(source):
+        return _record_schedule(source, options)
     none_given = options.inputs is options.shapes is None and not options.kwargs
     if none_given and is_exported(source) and source.example_inputs:
         args, kwargs = source.example_inputs  # with which the program was exported

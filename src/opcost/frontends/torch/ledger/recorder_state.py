@@ -190,9 +190,9 @@ class RecorderState(private.DispatchMode):
         return stand_in.requires_grad_() if tensor.requires_grad else stand_in
 
     def released(self) -> frozenset[int]:
-        """The storages of inputs of which no tensor is left."""
-        inputs = {vid for vid, (_, role, _) in self.leaves.items() if role == "input"}
-        freed = inputs.intersection(self.lives)
+        """The storages of inputs, and of what was received, of which no tensor is left."""
+        before = {vid for vid, (_, role, _) in self.leaves.items() if role in ("input", "const")}
+        freed = before.intersection(self.lives)
         kept = {self.storages[vid] for vid in self.leaves if vid not in freed}
         return frozenset(self.storages[vid] for vid in freed) - kept
 

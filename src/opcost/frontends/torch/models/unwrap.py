@@ -10,7 +10,7 @@ from torch import nn
 
 from opcost.errors import UnknownSource
 from opcost.frontends.torch import private
-from opcost.frontends.torch.models import is_exported, is_function
+from opcost.frontends.torch.models import is_exported, is_function, is_schedule
 
 
 class FunctionModel(nn.Module):
@@ -34,12 +34,27 @@ def unwrap(source: Any) -> nn.Module:
                 return torch.export.unflatten(source)
         except Exception:  # not every program can be taken apart again; its operators are then all the root's
             return source.module()  # type: ignore[no-any-return]
+    if is_schedule(source):
+        return _stages(source)
     source = _wrappers(source)[-1]
     if is_function(source):
         return FunctionModel(source)
     if not isinstance(source, torch.nn.Module):
         raise UnknownSource(f"an object of type {type(source).__name__} is not a PyTorch module")
     return source
+
+
+def stages_in(schedule: Any) -> list[Any]:
+    """The stages of a pipeline that this rank has."""
+    return list(getattr(schedule, "_stages", None) or [schedule._stage])
+
+
+def _stages(schedule: Any) -> nn.Module:
+    """The model of the stage that this rank has of a pipeline; of several those of each, by its number."""
+    stages = stages_in(schedule)
+    if len(stages) == 1:
+        return stages[0].submod  # type: ignore[no-any-return]
+    return nn.ModuleDict({f"stage{stage.stage_index}": stage.submod for stage in stages})
 
 
 def data_parallel_around(source: Any) -> nn.parallel.DistributedDataParallel | None:

@@ -29,6 +29,7 @@ from opcost.frontends.torch.operators.layers import STRIDED, whole_layers
 from opcost.frontends.torch.recording.environment import as_jagged, reading_contents, settings_for_run
 from opcost.frontends.torch.recording.failure import FailedCall, extra_of, forward_error, locate
 from opcost.frontends.torch.recording.module_calls import Checkpoints, Paths, Threads, intercept_calls, marked, markers
+from opcost.frontends.torch.recording.pipelined import Messages, following_stages
 from opcost.frontends.torch.recording.recorder import DatalessRecorder, RealRecorder
 from opcost.frontends.torch.recording.repeated_calls import StepRecords
 from opcost.frontends.torch.recording.sharded import (
@@ -68,9 +69,11 @@ class ModelRun:
         self._scripts: dict[int, Callable[..., Any]] = {}
         self._open: list[tuple[str, list[Any]]] = []
         """The calls inside scripted modules that have not ended, with the path around each."""
+        self._owners: dict[int, str] = {}  # Of parameters by their identities the paths of their modules
         self._sequence: list[int] = []
         self._sequence_path: list[str] = []
         self._checkpoints: Checkpoints | None = None
+        self._messages: Messages | None = None
         self._where_forward = partial(getattr, here, "path")
         recorder.where = self._where_forward
         self._training = TrainingPass(model, recorder, options, self._where_forward, self.where_backward)
@@ -96,7 +99,15 @@ class ModelRun:
             return ""
         # A node takes its number just before its operator is dispatched, so the operator saw the next one.
         at = bisect_right(self._sequence, node._sequence_nr())
-        return self._sequence_path[at] if at < len(self._sequence_path) else ""
+        if at < len(self._sequence_path):
+            return self._sequence_path[at]
+        return "" if self.options.schedule is None else self._owner(getattr(node, "variable", None))
+
+    def _owner(self, weight: Any) -> str:
+        """The module that has this parameter now: gathered ones take the place of shards for a time."""
+        if id(weight) not in self._owners:
+            self._owners |= {id(own): path for path, module in self.paths.all for own in module._parameters.values()}
+        return self._owners.get(id(weight), "")
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Called in place of every module call."""
@@ -203,7 +214,7 @@ class ModelRun:
         recorder = self.recorder
         with ExitStack() as undo:
             undo.enter_context(one_at_a_time())
-            undo.enter_context(restored(self.model, args, kwargs))
+            undo.enter_context(restored(self.model, self.options.schedule, args, kwargs))
             undo.enter_context(settings_for_run())
             undo.enter_context(as_one_rank(recorder))
             undo.enter_context(torch.inference_mode(mode=False))
@@ -229,6 +240,8 @@ class ModelRun:
                 place_flat_shards(self.model, recorder)
             if recorder.without_data:
                 undo.enter_context(reading_contents(recorder))
+            following = following_stages(recorder, self.where_graded, self.where_backward)
+            self._messages = undo.enter_context(following)
             threads = Threads(recorder, enter, backward=self.options.backward)
             undo.enter_context(threads.followed())
             recorder.thread = counting_thread()
@@ -267,6 +280,8 @@ class ModelRun:
         """Run the model, and say which values it returned."""
         if self.options.backward:
             self.recorder.where = self.where_graded
+        if self.options.schedule is not None:
+            return self._step(args, kwargs)
         shards = list(self.model.parameters()) if self.options.backward and is_fully_sharded(self.model) else None
         with self.options.autocast():
             result = self.model(*args, **kwargs)
@@ -279,6 +294,22 @@ class ModelRun:
             if self._training.loss:
                 del result  # logits and caches are freed, as after `loss = model(**batch).loss`
             self._training.run(roots, tensors_in((args, kwargs)), shards)
+        return outputs
+
+    def _step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
+        """Run a step of a pipeline's schedule, and say which values it returned."""
+        weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+        for weight in weights:
+            weight.grad = None
+        if self._messages is not None:
+            self._messages.place(self.options.schedule)
+        with self.options.autocast():
+            result = self.options.schedule.step(*args, **kwargs)
+        state = self.recorder.state
+        outputs = tuple(dict.fromkeys(state(part).vid for t in tensors_in(result) for _, part in parts("", t)))
+        if self.options.backward:
+            pairs = [(weight, weight.grad) for weight in weights if weight.grad is not None]
+            self._training.update(pairs, [grad for _, grad in pairs])
         return outputs
 
     def _unseen(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -325,7 +356,7 @@ class ModelRun:
             self._register(path, module)
 
     def graph_of(self, outputs: tuple[int, ...]) -> Graph:
-        recorder = self.recorder
+        recorder, sent = self.recorder, self._messages
         roles = recorder.leaves
         values: Sequence[Value] = PatternedValues(recorder.specs, recorder.storages, roles, self._packed)
         ops: Sequence[Op]
@@ -333,6 +364,7 @@ class ModelRun:
             ops = PatternedOps(recorder.ops.steps)
         else:
             values, ops = tuple(values), self._training.repeated(recorder.ops)
+            ops = ops if sent is None else tuple(map(sent.in_phase, ops))
         calls = tuple([ModuleCall(*call) for call in self.calls])
         with private.no_modes():  # an `extra_repr` may run operators, which are not the model's
             modules = tuple(self._modules(calls))
@@ -345,7 +377,7 @@ class ModelRun:
             calls=calls,
             inputs=tuple(vid for vid, (_, role, _) in roles.items() if role == "input"),
             outputs=outputs,
-            lifetimes=self._training.lifetimes(),
+            lifetimes=self._training.lifetimes(*(() if sent is None else (sent.received, sent.gradients))),
             released=recorder.released(),
             notes=tuple(recorder.notes),
             meta={

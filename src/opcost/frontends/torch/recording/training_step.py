@@ -1,7 +1,7 @@
 """The backward pass and the update of a run: gradients, what they are added to, and what an optimizer keeps."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache, partial
 from inspect import signature
@@ -37,6 +37,8 @@ class RunOptions:
     step: Step = dataclasses.field(default_factory=Step)
     data_parallel: Any = None
     """The DistributedDataParallel around the model, which averages its gradients over ranks."""
+    schedule: Any = None
+    """The schedule of a pipeline, which runs the model's stages forward and backward in turns."""
     tentative: bool = False
     """Other inputs are tried where the run fails: the frames of its error are emptied, which spares a search for tensors."""
 
@@ -87,7 +89,7 @@ class TrainingPass:
 
         They begin at these outputs. `shards` are the parameters of a fully sharded model before it gathered them.
         """
-        recorder, optimizer = self._recorder, self._options.optimizer
+        recorder = self._recorder
         named = self._model.named_parameters() if shards is None else ((str(at), p) for at, p in enumerate(shards))
         weights = {name: parameter for name, parameter in named if parameter.requires_grad}
         leaves = [*weights.values(), *(t for t in inputs if t.requires_grad)]
@@ -105,9 +107,13 @@ class TrainingPass:
                 grads = shared_gradients(outputs, leaves, given)
         self._seeds = self._storages([seed for seed in given if seed.numel() > 1])
         del given
-        self._gradients |= self._storages(grads)
+        self.update([(w, g) for w, g in zip(weights.values(), grads, strict=False) if g is not None], grads)
+
+    def update(self, pairs: list[tuple[torch.Tensor, torch.Tensor]], gradients: Any) -> None:
+        """What follows the backward pass, on these parameters with their gradients; others may be of the inputs."""
+        recorder, optimizer = self._recorder, self._options.optimizer
+        self._gradients |= self._storages(gradients)
         recorder.phase, recorder.where = "update", self._where_forward
-        pairs = [(w, g) for w, g in zip(weights.values(), grads, strict=False) if g is not None]
         with torch.no_grad():
             if optimizer is not None:
                 self._update(optimizer, pairs)
@@ -203,8 +209,11 @@ class TrainingPass:
         found = [part for tensor in tensors_in(tree) for _, part in parts("", tensor)]
         return frozenset([recorder.storages[recorder.state(part).vid] for part in found])
 
-    def lifetimes(self) -> Lifetimes | None:
-        """When memory was let go; of a long run, whose tensors come and go without operators, that is not known."""
+    def lifetimes(self, received: Collection[int] = (), gradients: Collection[int] = ()) -> Lifetimes | None:
+        """When memory was let go; of a long run, whose tensors come and go without operators, that is not known.
+
+        With the storages that other stages write to, and those of gradients before they are shared out.
+        """
         recorder, step = self._recorder, self._options.step
         if isinstance(recorder.ops, StepRecords):
             return None
@@ -218,8 +227,9 @@ class TrainingPass:
         carried = self._gradients if step.accumulate > 1 and step.zero_grad == "none" else frozenset[int]()
         away = {storages[vid]: tuple(intervals) for vid, intervals in lives.away.items()}
         return Lifetimes(
-            tuple(gone), tuple(gone.values()), self._gradients, self._state, carried, frozenset(away), away
-        )
+            tuple(gone), tuple(gone.values()), self._gradients.union(gradients), self._state, carried, frozenset(away),
+            frozenset(received), away,
+        )  # fmt: skip
 
     def repeated(self, ops: list[Op]) -> tuple[Op, ...]:
         """The operators as often as they run in a step; where gradients begin as none, the first pass adds to nothing."""

@@ -5,7 +5,7 @@ import { make } from "./dom.js";
 import { formatBytes, formatShare } from "./format.js";
 
 const COLOURS = new Map([
-  ["weights", "#0072b2"], ["gathered", "#2b8cbe"], ["inputs", "#56b4e9"], ["optimizer", "#cc79a7"], ["gradients", "#d55e00"], ["saved", "#e69f00"],
+  ["weights", "#0072b2"], ["gathered", "#2b8cbe"], ["inputs", "#56b4e9"], ["received", "#88ccee"], ["optimizer", "#cc79a7"], ["gradients", "#d55e00"], ["saved", "#e69f00"],
   ["outputs", "#b8a800"], ["temporary", "#009e73"], ["workspace", "#8a929c"], ["added", "#e69f00"], ["all", "#0072b2"],
   ["kept by the allocator", "#8a929c"],
 ]);

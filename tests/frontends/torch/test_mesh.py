@@ -17,7 +17,9 @@ import torch
 from torch import Tensor, nn
 
 import opcost
+from opcost.analysis.prediction.overlap import is_sent
 from opcost.core.report import Report
+from opcost.core.several import several_counts
 from opcost.errors import InputError
 
 dist = pytest.importorskip("torch.distributed")
@@ -318,6 +320,20 @@ def test_a_model_that_is_itself_a_list_of_blocks() -> None:
     assert (gathered.axis, gathered.calls, gathered.payload_bytes) == ("fsdp", 24, 24 * block)
     activations = 2 * 8 * 64 * FLOAT
     assert report.peak_bytes == 24 * block // 8 + 3 * block + activations == 790_528
+
+
+def test_counts_of_one_model_on_several_meshes_keep_their_groups_apart() -> None:
+    """PyTorch numbers the groups of each mesh from the start."""
+    with several_counts():
+        groups = {
+            tp: {
+                row.op.attrs["group"]
+                for row in opcost.count(Decoder(), TOKENS, mesh={"tp": tp}).rows
+                if is_sent(row.op)
+            }
+            for tp in (2, 4)
+        }
+    assert groups == {2: {2}, 4: {4}}
 
 
 def test_copies_of_the_shards_sum_their_gradients() -> None:

@@ -308,7 +308,9 @@ class KnownOperators:
         self._functions[id(func)] = func
 
     def limit(self) -> None:
-        """Before another count, forget what would grow without end."""
+        """Before another count, forget what would grow without end, and collectives: names of groups mean others by then."""
+        for key in [key for key, entry in self.entries.items() if entry.kind == "collective"]:
+            del self.entries[key]
         if len(self.entries) > MOST_KNOWN:
             self.entries.clear()
             self._functions.clear()

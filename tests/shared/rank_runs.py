@@ -77,10 +77,12 @@ def data_parallel() -> nn.Module:
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "fully_shard": fully_sharded, "FullyShardedDataParallel": flat_sharded, "DistributedDataParallel": data_parallel,
+    "fully_shard, accumulating": fully_sharded,
 }  # fmt: skip
+ACCUMULATING = frozenset({"fully_shard, accumulating"})
 
 
-def measured(model: nn.Module) -> tuple[int, list[Sent]]:
+def measured(model: nn.Module, *, accumulates: bool) -> tuple[int, list[Sent]]:
     """The least peak of some steps, and what was sent in the last; DistributedDataParallel makes new buckets after the first.
 
     Threads of gloo hold what they have sent for a moment longer, in some steps.
@@ -88,16 +90,18 @@ def measured(model: nn.Module) -> tuple[int, list[Sent]]:
     x = torch.ones(B, D)
     peaks = []
     for _ in range(4):
-        model.zero_grad()
-        with RankRun([getattr(p, "_local_tensor", p) for p in model.parameters()], x) as run:
+        if not accumulates:
+            model.zero_grad()
+        grads = [p.grad for p in model.parameters() if p.grad is not None]
+        with RankRun([getattr(t, "_local_tensor", t) for t in (*model.parameters(), *grads)], x) as run:
             model(x)["loss"].backward()
         peaks.append(run.peak)
     return min(peaks[1:]), run.sent
 
 
-def counted(model: nn.Module) -> tuple[int, list[Sent]]:
-    """The same of one step, without running it."""
-    report = opcost.count(model, torch.ones(B, D), backward=True, real=False)
+def counted(model: nn.Module, *, accumulates: bool) -> tuple[int, list[Sent]]:
+    """The same of one step, or of its later passes, without running it."""
+    report = opcost.count(model, torch.ones(B, D), backward=True, real=False, accumulate=2 if accumulates else 1)
     sent = [
         (row.op.raw, max(sum(spec.nbytes for spec in side) for side in (row.ins, row.outs)), row.op.attrs["group"])
         for row in report.rows
@@ -113,7 +117,10 @@ def run_rank(rank: int, ranks: int, folder: str) -> None:
     dist.init_process_group("gloo", init_method=where, rank=rank, world_size=ranks, timeout=LIMIT)
     found = {}
     for name, make in MODELS.items():
-        found[name] = {"counted": counted(make()), "measured": measured(make())}
+        accumulates = name in ACCUMULATING
+        found[name] = {
+            "counted": counted(make(), accumulates=accumulates), "measured": measured(make(), accumulates=accumulates),
+        }  # fmt: skip
     Path(folder, f"{rank}.json").write_text(json.dumps(found), encoding="utf-8")
     dist.barrier()
     dist.destroy_process_group()

@@ -66,9 +66,10 @@ def sharded(model: Blocks, mesh: DeviceMesh, **options: Any) -> Blocks:
 
 
 def measured(model: Blocks, *, backward: bool) -> int:
-    """The peak of a run on real memory."""
+    """The peak of a run on real memory, with gradients that are there."""
     x = torch.ones(B, D)
-    with LiveStorages(list(model.parameters()), x) as live, torch.set_grad_enabled(backward):
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    with LiveStorages([*model.parameters(), *gradients], x) as live, torch.set_grad_enabled(backward):
         loss = model(x)["loss"]
         if backward:
             loss.backward()
@@ -104,6 +105,32 @@ def test_a_backward_pass_frees_what_it_gathered_again(mesh: DeviceMesh, count: i
     assert memory.peak_bytes == measured(sharded(Blocks(count), mesh), backward=True)
 
 
+@pytest.mark.parametrize("count", [3, 24])
+def test_gradients_of_earlier_passes_are_there_from_the_start(mesh: DeviceMesh, count: int) -> None:
+    """So the peak is as early in the backward pass as two blocks are gathered, in the last but one.
+
+    Beside it and its gradients there are both sides of its first layer, and the inputs of the layers of all blocks before it. Its
+    own gradients are added in place and let go.
+    """
+    model = sharded(Blocks(count), mesh)
+    report = opcost.count(model, torch.ones(B, D), backward=True, accumulate=3)
+    memory, shards = report.known_memory(), count * BLOCK // RANKS
+    assert memory.base_bytes == shards + X
+    assert memory.parts["gradients"] == shards
+    saved, passing = (count - 2) * (X + HIDDEN) + X, HIDDEN + X
+    assert memory.peak_bytes == shards + shards + 4 * BLOCK + saved + passing + 2 * FLOAT
+    added = [row for row in report.rows if row.op.raw == "aten::add_"]
+    assert [(row.op.phase, row.op.repeat) for row in added] == [
+        ("backward", 2)
+    ] * 2 * count  # the first adds to nothing
+    sent = {(each.collective, each.phase): each.calls for each in report.collectives}
+    assert sent == {
+        ("all_gather", "forward"): 3 * count, ("all_gather", "backward"): 3 * count, ("reduce_scatter", "backward"): 3 * count,
+    }  # fmt: skip
+    measured(model, backward=True)
+    assert memory.peak_bytes == measured(model, backward=True)
+
+
 CASES: list[dict[str, Any]] = [
     {},
     {"reshard_after_forward": False},
@@ -120,16 +147,24 @@ def test_memory_is_that_of_live_storages(mesh: DeviceMesh, options: dict[str, An
     def make() -> Blocks:
         return sharded(Blocks(4, 250, bias=True), mesh, **options)
 
-    assert opcost.count(make(), torch.ones(B, D), backward=backward).known_memory().peak_bytes == measured(
-        make(), backward=backward
+    model = make()
+    assert opcost.count(model, torch.ones(B, D), backward=backward).known_memory().peak_bytes == measured(
+        model, backward=backward
     )
+    if backward:
+        later = opcost.count(make(), torch.ones(B, D), backward=True, accumulate=2).known_memory()
+        assert later.peak_bytes == measured(model, backward=True)
 
 
 @pytest.mark.parametrize("backward", [False, True])
 def test_memory_of_shards_that_are_replicated(mesh: DeviceMesh, *, backward: bool) -> None:
     both = init_device_mesh("cpu", (2, RANKS // 2), mesh_dim_names=("replicate", "shard"))
-    counted = opcost.count(sharded(Blocks(3), both), torch.ones(B, D), backward=backward).known_memory()
-    assert counted.peak_bytes == measured(sharded(Blocks(3), both), backward=backward)
+    model = sharded(Blocks(3), both)
+    counted = opcost.count(model, torch.ones(B, D), backward=backward).known_memory()
+    assert counted.peak_bytes == measured(model, backward=backward)
+    if backward:
+        later = opcost.count(sharded(Blocks(3), both), torch.ones(B, D), backward=True, accumulate=2).known_memory()
+        assert later.peak_bytes == measured(model, backward=True)
 
 
 def test_a_model_on_the_meta_device_has_the_memory_of_one_with_data(mesh: DeviceMesh) -> None:

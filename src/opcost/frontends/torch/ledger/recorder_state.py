@@ -231,10 +231,10 @@ class RecorderState(private.DispatchMode):
         leaf = self.leaf(tensor)
         return self.of_value(tensor, leaf.sig, leaf.vid)
 
-    def before_run(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
+    def before_run(self, tensor: torch.Tensor, name: str, storage: int | None = None) -> torch.Tensor:
         """A tensor as large as a leaf that is there before the run: a gradient of earlier passes."""
         sig = self.leaf(tensor).sig
-        return self.of_value(tensor, sig, self.value_before_run(sig.spec, name), zeros=True)
+        return self.of_value(tensor, sig, self.value_before_run(sig.spec, name, storage), zeros=True)
 
     def value_before_run(self, spec: TensorSpec, name: str, storage: int | None = None) -> int:
         """A value that is there before the run, in memory of its own or in that of another."""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from opcost.core.graph import TensorSpec
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.parameters import rebuilt
 from opcost.frontends.torch.ledger.tensors import Recorded
@@ -138,6 +139,29 @@ def shared_gradients(outputs: list[torch.Tensor], leaves: list[torch.Tensor], gi
         leaf.grad = None
     torch.autograd.backward(outputs, given)
     return [leaf.grad for leaf in leaves]
+
+
+@contextmanager
+def earlier_gradients(recorder: DatalessRecorder) -> Iterator[set[int]]:
+    """Let FSDP2 find gradients of earlier passes, to which it adds; the storages of those that it found.
+
+    It has left those of a group of parameters as parts of one buffer.
+    """
+    found: set[int] = set()
+
+    def reduce(function: Callable[..., Any], shards: list[Any], *args: Any, **kwargs: Any) -> Any:
+        dtype = str(shards[0].sharded_param.dtype).removeprefix("torch.")
+        whole = TensorSpec((sum(shard.padded_sharded_param_size.numel() for shard in shards),), dtype)
+        buffer = recorder.value_before_run(whole, "gradients")
+        found.add(buffer)
+        for shard in shards:
+            part_of_buffer = partial(recorder.before_run, storage=buffer)
+            shard.sharded_param.grad = rebuilt(shard.sharded_param, lambda part, _, of=part_of_buffer: of(part, "grad"))  # type: ignore[misc]
+        return function(shards, *args, **kwargs)
+
+    groups = sys.modules[f"{_FULLY_SHARDED}._fsdp_param_group"]
+    with replaced(groups, "foreach_reduce", partial(reduce, groups.foreach_reduce)):  # type: ignore[attr-defined]
+        yield found
 
 
 def note_of(model: nn.Module) -> str | None:

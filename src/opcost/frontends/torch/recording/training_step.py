@@ -19,7 +19,7 @@ from opcost.frontends.torch.ledger.parameters import parts, rebuilt
 from opcost.frontends.torch.recording.data_parallel import GradientBuckets
 from opcost.frontends.torch.recording.recorder import DatalessRecorder
 from opcost.frontends.torch.recording.repeated_calls import StepRecords
-from opcost.frontends.torch.recording.sharded import shared_gradients
+from opcost.frontends.torch.recording.sharded import earlier_gradients, shared_gradients
 from opcost.frontends.torch.tree import tensors_in, vars_of
 
 Where = Callable[[], str]  # Returns the path of the module that runs
@@ -145,15 +145,22 @@ class TrainingPass:
     @contextmanager
     def _adding(self, weights: Mapping[str, torch.Tensor], *, sharded: bool) -> Iterator[None]:
         """Let gradients be added to those that are there, as soon as they are made, if the step finds any."""
-        step = self._options.step
+        step, recorder = self._options.step, self._recorder
         if step.accumulate == 1 and step.zero_grad == "none":
             yield
             return
-        if sharded:
+        if sharded and next(private.flat_handles(self._model), None) is not None:
             raise ForwardError(
-                "of a fully sharded model neither accumulated gradients nor zeros in their place are counted",
-                hint="count one pass forward and backward, without accumulate and zero_grad",
+                "of FullyShardedDataParallel neither accumulated gradients nor zeros in their place are counted",
+                hint="count one pass forward and backward, without accumulate and zero_grad, or use fully_shard",
             )
+        if sharded:
+            first = len(recorder.ops)
+            with earlier_gradients(recorder) as there:
+                yield
+            of_added = (op for op in recorder.ops[first:] if any(recorder.storages[vid] in there for vid in op.outputs))
+            self._additions.update(op.id for op in of_added)
+            return
         with ExitStack() as undo:
             for name, weight in weights.items():
                 undo.callback(weight.register_hook(partial(self._add, name, weight)).remove)

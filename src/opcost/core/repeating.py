@@ -3,7 +3,8 @@
 A model of 80 equal layers does the same 80 times. Its graphs with n and with n + 1 of them differ in what was inserted: runs of
 operators that repeat what was just before, in each phase. Operators refer to others, and a reference moves by the same step from
 one repetition to the next and from n to n + 1. So both graphs determine that of any number of layers, exactly; where something
-does not move so, `NotRepeating` is raised.
+does not move so, `NotRepeating` is raised. An update of all parameters in one operator has a list of tensors that grows: its
+tensors are records of their own.
 """
 
 from __future__ import annotations
@@ -15,10 +16,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
-from opcost.core.graph import Graph, Lifetimes, Module, ModuleCall, Note, Op, Value
-
-FEWEST = 5, 6
-"""The numbers of blocks of the two graphs: the first and the last blocks differ from those between."""
+from opcost.core.graph import Attrs, Graph, Lifetimes, Module, ModuleCall, Note, Op, Value
 
 
 class NotRepeating(Exception):
@@ -49,14 +47,17 @@ class _Chunk(NamedTuple):
     times: tuple[int, int]
 
 
-def repeated(fewer: Graph, more: Graph, blocks: str, count: int) -> Graph:
-    """The graph with `count` blocks below the path `blocks`, from those with as many as `FEWEST` says."""
+def repeated(fewer: Graph, more: Graph, blocks: str, further: int) -> Graph:
+    """The graph with so many further blocks below the path `blocks`, from two of which the second has one more than the first."""
     if fewer.choices or more.choices:
         raise NotRepeating
     both = [_Sections(graph, blocks) for graph in (fewer, more)]
+    if both[0].records.keys() != both[1].records.keys():
+        raise NotRepeating
     aligned = {name: _Alignment(both[0].records[name], both[1].records[name]) for name in both[0].records}
-    larger = {name: _Larger(name, aligned, both, count - FEWEST[1]) for name in aligned}
-    return _assembled(more, larger, blocks)
+    larger = {name: _Larger(name, aligned, both, further) for name in aligned}
+    attrs = [_larger_attrs(a, b, further) for a, b in zip(*(map(_attrs_of_lists, (fewer, more))), strict=True)]
+    return _assembled(more, larger, blocks, attrs)
 
 
 def same(one: Graph, other: Graph) -> bool:
@@ -66,6 +67,27 @@ def same(one: Graph, other: Graph) -> bool:
         len(found) == len(its) and all(a.key == b.key and a.refs == b.refs for a, b in zip(found, its, strict=True))
         for found, its in zip(records[0].values(), records[1].values(), strict=True)
     )
+
+
+def _takes_lists(op: Op) -> bool:
+    """Whether an operator updates many parameters at once."""
+    return op.phase == "update" and op.raw.rpartition("::")[2].startswith(_OF_LISTS)
+
+
+_OF_LISTS = ("_foreach_", "_fused_")
+
+
+def _attrs_of_lists(graph: Graph) -> list[Attrs]:
+    return [op.attrs for op in graph.ops if _takes_lists(op)]
+
+
+def _larger_attrs(fewer: Attrs, more: Attrs, further: int) -> Attrs:
+    """Attributes of an operator on lists, whose numbers grow with these."""
+    return {name: _grown(fewer[name], value, further) for name, value in more.items()}
+
+
+def _grown(fewer: Any, more: Any, further: int) -> Any:
+    return more if fewer == more else more + (more - fewer) * further
 
 
 def _number_in(blocks: str) -> re.Pattern[str]:
@@ -82,7 +104,12 @@ class _Sections:
     def __init__(self, graph: Graph, blocks: str) -> None:
         self._number = _number_in(blocks)
         values = [*graph.values]
-        made = {vid: _Ref("ops", at, part) for at, op in enumerate(graph.ops) for part, vid in enumerate(op.outputs)}
+        self._lists = {op.id: number for number, op in enumerate(filter(_takes_lists, graph.ops))}
+        made = {
+            vid: _Ref(f"outputs {self._lists[op.id]}", part) if op.id in self._lists else _Ref("ops", at, part)
+            for at, op in enumerate(graph.ops)
+            for part, vid in enumerate(op.outputs)
+        }
         there = [value for value in values if value.id not in made]
         self._refs = made | {value.id: _Ref("leaves", at) for at, value in enumerate(there)}
         life = graph.lifetimes or Lifetimes((), ())
@@ -100,6 +127,10 @@ class _Sections:
                 _Item(role, (self._refs[v],), role) for role in ("inputs", "outputs") for v in getattr(graph, role)
             ],
         }
+        for op in filter(_takes_lists, graph.ops):
+            number = self._lists[op.id]
+            self.records[f"inputs {number}"] = [_Item(values[v].spec, (self._refs[v],), None) for v in op.inputs]
+            self.records[f"outputs {number}"] = [self._output(values[v]) for v in op.outputs]
 
     def _anywhere(self, path: str | None) -> tuple[str | None, tuple[_Ref, ...]]:
         """A path without the number of its block, and that number."""
@@ -132,8 +163,16 @@ class _Sections:
         key, refs = self._memory(value)
         return _Item((name, value.spec, value.role, value.trainable, released, key), (*number, *refs), value)
 
+    def _output(self, value: Value) -> _Item:
+        key, refs = self._memory(value)
+        return _Item((value.spec, key), tuple(refs), value)
+
     def _op(self, op: Op, values: Sequence[Value]) -> _Item:
         module, number = self._anywhere(op.module)
+        if (of_lists := self._lists.get(op.id)) is not None:
+            fixed = {name: value for name, value in op.attrs.items() if type(value) is not int}
+            what: Any = (op.kind, op.raw, op.phase, op.repeat, module, of_lists, *op.attrs)
+            return _Item((what, repr(fixed), repr(op.native)), number, (op, [], of_lists))
         refs = [*number, *(self._refs[vid] for vid in op.inputs)]
         memory = []
         for vid in op.outputs:
@@ -142,7 +181,9 @@ class _Sections:
             refs += its
         specs = [values[vid].spec for vid in (*op.inputs, *op.outputs)]
         what = (op.kind, op.raw, op.phase, op.repeat, module, len(op.outputs), *specs, *memory)
-        return _Item((what, repr(op.attrs), repr(op.native)), tuple(refs), (op, [values[vid] for vid in op.outputs]))
+        return _Item(
+            (what, repr(op.attrs), repr(op.native)), tuple(refs), (op, [values[vid] for vid in op.outputs], None)
+        )
 
     def _call(self, call: ModuleCall) -> _Item:
         path, number = self._anywhere(call.path)
@@ -339,15 +380,20 @@ def _moved(place: Any, by: int) -> Any:
 # -- records as a graph ---------------------------------------------------------------------------------------------------
 
 
-def _assembled(more: Graph, larger: Mapping[str, _Larger], blocks: str) -> Graph:
+def _assembled(more: Graph, larger: Mapping[str, _Larger], blocks: str, attrs_of_lists: Sequence[Attrs]) -> Graph:
     """The graph, with new numbers for all tensors: first those that are there before."""
     for each in larger.values():
         each.fill(larger)
     leaves, ops = larger["leaves"].records, larger["ops"].records[:-1]
-    begins = [*accumulate((len(record.item[0].outputs) for record, _ in ops), initial=len(leaves))]
+    made = [_outputs(record, larger) for record, _ in ops]
+    begins = [*accumulate(map(len, made), initial=len(leaves))]
+    firsts = {"leaves": 0}
+    for (record, _), begin in zip(ops, begins, strict=False):
+        if record.item[2] is not None:
+            firsts[f"outputs {record.item[2]}"] = begin
 
     def vid(ref: _Ref) -> int:
-        return ref.place if ref.section == "leaves" else begins[ref.place] + ref.part
+        return begins[ref.place] + ref.part if ref.section == "ops" else firsts[ref.section] + ref.place
 
     pattern = _number_in(blocks)
 
@@ -369,16 +415,19 @@ def _assembled(more: Graph, larger: Mapping[str, _Larger], blocks: str) -> Graph
     done: list[Op] = []
     for number, (record, places) in enumerate(ops):
         refs = [*places]
-        op, outputs = record.item
+        op, _, of_lists = record.item
         module = named(op.module, refs)
-        inputs = tuple([vid(ref) for ref in refs[: len(op.inputs)]])
-        del refs[: len(op.inputs)]
+        if of_lists is None:
+            inputs = tuple([vid(ref) for ref in refs[: len(op.inputs)]])
+            del refs[: len(op.inputs)]
+        else:
+            inputs = tuple([vid(found[0]) for _, found in larger[f"inputs {of_lists}"].records])
+            op = op._replace(attrs=attrs_of_lists[of_lists])
         first = begins[number]
-        for at, value in enumerate(outputs, first):
-            values.append(value._replace(id=at, storage=memory.take(value, at, refs)))
-        done.append(
-            op._replace(id=number, module=module, inputs=inputs, outputs=tuple(range(first, first + len(outputs))))
-        )
+        for at, (value, own) in enumerate(made[number], first):
+            values.append(value._replace(id=at, storage=memory.take(value, at, refs if own is None else [*own])))
+        outputs = tuple(range(first, first + len(made[number])))
+        done.append(op._replace(id=number, module=module, inputs=inputs, outputs=outputs))
     calls = []
     for record, places in larger["calls"].records:
         refs = [*places]
@@ -396,6 +445,14 @@ def _assembled(more: Graph, larger: Mapping[str, _Larger], blocks: str) -> Graph
         inputs=tuple([found for role, found in ends if role == "inputs"]),
         outputs=tuple([found for role, found in ends if role == "outputs"]),
     )  # fmt: skip
+
+
+def _outputs(record: _Item, larger: Mapping[str, _Larger]) -> list[tuple[Value, tuple[_Ref, ...] | None]]:
+    """What an operator makes, and the references about the memory of each where these are not the operator's own."""
+    _, outputs, of_lists = record.item
+    if of_lists is None:
+        return [(value, None) for value in outputs]
+    return [(found.item, places) for found, places in larger[f"outputs {of_lists}"].records]
 
 
 def _module(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import opcost
 from opcost.api import count_graph
 from opcost.core.graph import Graph
-from opcost.core.repeating import FEWEST, NotRepeating, repeated, same
+from opcost.core.repeating import NotRepeating, repeated, same
 from opcost.core.report import Report
 from opcost.frontends.torch.sharding import one_rank
 
@@ -87,7 +87,10 @@ OPTIONS: list[dict[str, Any]] = [
     {"mesh": "fsdp=4,tp=2", "backward": True, "precision": "bf16-mixed", "rank": 5},
     {"mesh": "replicate=2,fsdp=4", "optimizer": "adamw", "reshard": False},
     {"mesh": "fsdp=8", "optimizer": "sgd", "checkpoint": "layers.*"},
-    {"mesh": "fsdp=8", "optimizer": "adamw", "device": "h100"},  # all parameters in one operator: all are recorded
+    {"mesh": "fsdp=8", "optimizer": "adamw", "device": "h100"},  # all parameters in one operator
+    {"mesh": "fsdp=4,tp=2", "optimizer": "sgd", "device": "h100", "precision": "bf16-mixed"},
+    {"mesh": "fsdp=8", "optimizer": "adamw_fused"},
+    {"mesh": "fsdp=8", "optimizer": "adamw", "device": "h100", "accumulate": 3},
 ]
 
 
@@ -102,7 +105,7 @@ def test_few_blocks_give_the_report_of_all(
     assert_equal(found, opcost.count(model(), X, **options))
 
 
-def recorded_layers(model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def recorded_layers(model: nn.Module, monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[int]:
     """How many blocks each of the sharded copies had that were recorded."""
     seen = []
     spread = one_rank.spread
@@ -112,12 +115,23 @@ def recorded_layers(model: nn.Module, monkeypatch: pytest.MonkeyPatch) -> list[i
         return spread(copy, *args)
 
     monkeypatch.setattr(one_rank, "spread", noted)
-    opcost.count(model, X, mesh="fsdp=8")
+    opcost.count(model, X, mesh="fsdp=8", **options)
     return seen
 
 
-def test_equal_blocks_are_not_all_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert recorded_layers(Net(), monkeypatch) == [*FEWEST]
+@pytest.mark.parametrize(
+    ("options", "layers"),
+    [
+        ({}, [5, 6]),
+        ({"backward": True}, [5, 6, 7]),  # in backward two blocks at either end differ from those between
+        ({"optimizer": "adamw", "device": "h100"}, [5, 6, 7]),
+        ({"optimizer": "adamw_fused"}, [5, 6, 7]),
+    ],
+)
+def test_equal_blocks_are_not_all_recorded(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], layers: list[int]
+) -> None:
+    assert recorded_layers(Net(), monkeypatch, **options) == layers
 
 
 @pytest.mark.parametrize("model", [Tapped, Mirrored])
@@ -134,13 +148,13 @@ def graph(layers: int, **options: Any) -> Graph:
 
 
 def test_the_larger_graph_is_valid_and_the_same() -> None:
-    fewer, more, whole = (graph(layers, backward=True) for layers in (*FEWEST, 9))
-    found = repeated(fewer, more, "layers", 9)
+    fewer, more, whole = (graph(layers, backward=True) for layers in (5, 6, 9))
+    found = repeated(fewer, more, "layers", 3)
     found.check()
     assert same(found, whole)
-    assert not same(found, repeated(fewer, more, "layers", 10))
+    assert not same(found, repeated(fewer, more, "layers", 4))
 
 
 def test_graphs_that_differ_otherwise_determine_nothing() -> None:
     with pytest.raises(NotRepeating):
-        repeated(graph(FEWEST[0]), graph(FEWEST[1], backward=True), "layers", 9)
+        repeated(graph(5), graph(6, backward=True), "layers", 3)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from opcost.core.graph import Graph
-from opcost.core.repeating import FEWEST, NotRepeating, repeated, same
+from opcost.core.repeating import NotRepeating, repeated, same
 from opcost.distributed.sharding import Sharding
 from opcost.errors import OpcostError
 from opcost.frontends.torch.sharding.data_parallel import lists_of_blocks
@@ -18,6 +18,8 @@ from opcost.frontends.torch.sharding.sharded_copy import copy_on_meta, spread
 
 MANY = 16
 """Blocks from which on two recordings of few take less time than one of all."""
+FEWEST = 5, 6, 7
+"""How many blocks are recorded: the first and last blocks differ from those between. The third where two are not enough."""
 
 
 Record: TypeAlias = Callable[[nn.Module], Graph]
@@ -40,25 +42,22 @@ def graph_of_rank(
     lists = [(path, len([*blocks.children()])) for path, blocks in lists_of_blocks(model)]
     long = [(path, count) for path, count in lists if path and count >= MANY]
     if len(long) == 1 and forward is not None:
-        with suppress(NotRepeating):
-            copies = _with_few(model, forward, *long[0])
-            graphs = []
-            for copy in copies:
-                with spread(copy, sharding, param_dtype) as rank:
-                    graphs.append(record(rank))
-            return repeated(graphs[0], graphs[1], *long[0])
+        (blocks, count), graphs = long[0], list[Graph]()
+        for copy in _with_few(model, forward, blocks, count):
+            with spread(copy, sharding, param_dtype) as rank:
+                graphs.append(record(rank))
+            with suppress(NotRepeating):
+                if graphs[1:]:
+                    return repeated(graphs[-2], graphs[-1], blocks, count - FEWEST[len(graphs) - 1])
     with spread(copy_on_meta(model), sharding, param_dtype) as copy:
         return record(copy)
 
 
 def _with_few(model: nn.Module, forward: Record, blocks: str, count: int) -> list[nn.Module]:
-    """Copies with few blocks, if the forward pass of all follows from theirs."""
+    """Copies with few blocks, if the forward pass of all follows from theirs; else none."""
     copies = [copy_on_meta(model, blocks, first) for first in FEWEST]
     whole = forward(model)
-    try:
-        few = [forward(copy) for copy in copies]
-    except OpcostError as exc:  # the model needs all of its blocks
-        raise NotRepeating from exc
-    if not same(whole, repeated(few[0], few[1], blocks, count)):
-        raise NotRepeating
-    return copies
+    with suppress(OpcostError, NotRepeating):  # the first: the model needs all of its blocks
+        if same(whole, repeated(forward(copies[0]), forward(copies[1]), blocks, count - FEWEST[1])):
+            return copies
+    return []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from opcost.core.graph import Lives
 from opcost.devices.allocator import Allocator, OutOfMemory, allocated_blocks, least_capacity, reserved
@@ -134,6 +136,38 @@ def test_the_second_pass_finds_what_the_first_left() -> None:
     assert reserved(lasting) == 40 * MIB
     grown = passing((0, 2, 11 * MIB), (1, 9, 40 * MIB), (2, 9, 12 * MIB))
     assert allocated_blocks(grown).sizes == [12 * MIB, 40 * MIB, 12 * MIB]
+
+
+TENSORS = st.tuples(st.integers(0, 5), st.integers(1, 6), st.integers(1, 90).map(lambda size: size * MIB // 2))
+
+
+@given(st.lists(TENSORS, max_size=12), st.lists(st.integers(0, 40), min_size=6, max_size=6), st.integers(0, 50))
+def test_a_pass_that_takes_no_segment_is_the_last(
+    tensors: list[tuple[int, int, int]], workspaces: list[int], weight: int
+) -> None:
+    """Three passes, written down plainly, hand out the same blocks."""
+    made = sorted((born, born + lasts, size) for born, lasts, size in tensors)
+    births, deaths, sizes = zip(*made, strict=True) if made else ((), (), ())
+    lives = Lives((weight * MIB,), (3 * MIB,), births, deaths, sizes, [size * MIB for size in workspaces])
+    allocator = Allocator()
+    allocator.take(weight * MIB)
+    for _ in range(3):
+        batch, blocks = allocator.take(3 * MIB), {}
+        found, taken = [0] * len(made), [0] * 6
+        for step in range(6):
+            for at in [at for at in blocks if deaths[at] == step]:
+                allocator.give(blocks.pop(at))
+            for at in [at for at, born in enumerate(births) if born == step]:
+                blocks[at] = allocator.take(sizes[at])
+                found[at] = blocks[at].size
+            if workspaces[step]:
+                block = allocator.take(workspaces[step] * MIB)
+                taken[step] = block.size
+                allocator.give(block)
+        for block in (*blocks.values(), batch):
+            allocator.give(block)
+    handed = allocated_blocks(lives)
+    assert (handed.sizes, handed.workspaces, handed.reserved) == (found, taken, allocator.most_reserved)
 
 
 def test_a_rest_of_exactly_one_mebibyte_stays_with_its_block() -> None:

@@ -46,6 +46,7 @@ class Allocator:
     def __init__(self, capacity: int | None = None) -> None:
         self.reserved = 0
         self.most_reserved = 0
+        self.segments = 0  # taken from the device so far
         self._capacity = capacity
         self._following = 0
         self._free: dict[bool, list[tuple[int, int, _CachedBlock]]] = {True: [], False: []}
@@ -60,23 +61,33 @@ class Allocator:
         block.free = False
         left = block.size - size
         if left >= BLOCK if small else left > SMALL:
-            rest = _CachedBlock(block.address + size, left, small, before=block, after=block.after)
-            if rest.after is not None:
-                rest.after.before = rest
-            block.after, block.size = rest, size
-            self._put(rest)
+            after = block.after
+            block.after = rest = _CachedBlock(block.address + size, left, small, block, after, free=True)
+            if after is not None:
+                after.before = rest
+            block.size = size
+            insort(free, (left, rest.address, rest))
         return block
 
     def give(self, block: _CachedBlock) -> None:
         """Free a block, and join it with free neighbours."""
+        free = self._free[block.small]
         before, after = block.before, block.after
-        if before is not None and before.free:
-            self._pull(before)
-            block = self._joined(before, block)
         if after is not None and after.free:
-            self._pull(after)
-            block = self._joined(block, after)
-        self._put(block)
+            del free[bisect_left(free, (after.size, after.address))]
+            block.size += after.size
+            block.after = after = after.after
+            if after is not None:
+                after.before = block
+        if before is not None and before.free:
+            del free[bisect_left(free, (before.size, before.address))]
+            before.size += block.size
+            before.after = after
+            if after is not None:
+                after.before = before
+            block = before
+        block.free = True
+        insort(free, (block.size, block.address, block))
 
     def _segment(self, size: int, *, small: bool) -> _CachedBlock:
         whole = -(-size // SMALL_SEGMENT) * SMALL_SEGMENT
@@ -87,27 +98,12 @@ class Allocator:
                 free[:] = [entry for entry in free if not _is_segment(entry[2])]
             if self.reserved + segment > self._capacity:
                 raise OutOfMemory
+        self.segments += 1
         self.reserved += segment
         self.most_reserved = max(self.most_reserved, self.reserved)
         block = _CachedBlock(self._following, segment, small)
         self._following += segment
         return block
-
-    @staticmethod
-    def _joined(first: _CachedBlock, second: _CachedBlock) -> _CachedBlock:
-        first.size += second.size
-        first.after = second.after
-        if first.after is not None:
-            first.after.before = first
-        return first
-
-    def _put(self, block: _CachedBlock) -> None:
-        block.free = True
-        insort(self._free[block.small], (block.size, block.address, block))
-
-    def _pull(self, block: _CachedBlock) -> None:
-        free = self._free[block.small]
-        del free[bisect_left(free, (block.size, block.address))]
 
 
 def _is_segment(block: _CachedBlock) -> bool:
@@ -130,29 +126,44 @@ def allocated_blocks(lives: Lives, capacity: int | None = None) -> AllocatedBloc
     take, give = allocator.take, allocator.give
     lasting = [block.size for block in map(take, lives.lasting)]
     given: list[int] = []
-    sizes, workspaces = [0] * len(lives.sizes), [0] * len(lives.workspaces)
-    # What is gone before an operator is freed first, then it makes its results, then it has its workspace
-    events = [(step, 0, at, 0) for at, step in enumerate(lives.deaths) if step < len(workspaces)]
-    events += [(step, 1, at, size) for at, (step, size) in enumerate(zip(lives.births, lives.sizes, strict=True))]
-    events += [(step, 2, step, size) for step, size in enumerate(lives.workspaces) if size]
-    events.sort()
+    wanted, made = lives.sizes, len(lives.sizes)
+    sizes, workspaces = [0] * made, [0] * len(lives.workspaces)
+    order = _order(lives)
     for _ in range(PASSES):
+        before = allocator.segments
         inputs = [take(size) for size in lives.inputs]
-        blocks: dict[int, _CachedBlock] = {}
-        for _, what, at, size in events:
-            if what == 0:
-                give(blocks.pop(at))
-                continue
-            block = take(size)
-            if what == 1:
-                blocks[at], sizes[at] = block, block.size
+        blocks: list[_CachedBlock | None] = [None] * made
+        for event in order:
+            if event < 0:
+                give(blocks[event])  # type: ignore[arg-type]
+                blocks[event] = None
+            elif event < made:
+                blocks[event] = block = take(wanted[event])
+                sizes[event] = block.size
             else:
-                workspaces[at] = block.size
+                block = take(lives.workspaces[event - made])
+                workspaces[event - made] = block.size
                 give(block)
         given = [block.size for block in inputs]
-        for block in (*blocks.values(), *inputs):  # what is left at the end of a pass is freed too
-            give(block)
+        for left in (*filter(None, blocks), *inputs):  # what is left at the end of a pass is freed too
+            give(left)
+        if allocator.segments == before:  # all that is free is joined again as it was, so the next pass does the same
+            break
     return AllocatedBlocks(lasting, given, sizes, workspaces, allocator.most_reserved)
+
+
+def _order(lives: Lives) -> list[int]:
+    """What happens, one after the other: tensor i of n is made (i) and freed (i - n), operator j has its workspace (n + j).
+
+    What is gone before an operator is freed first, then it makes its results, then it has its workspace.
+    """
+    made, steps = len(lives.sizes), len(lives.workspaces)
+    whole = made + steps
+    events = [3 * step * whole + at for at, step in enumerate(lives.deaths) if step < steps]
+    events += [(3 * step + 1) * whole + at for at, step in enumerate(lives.births)]
+    events += [(3 * step + 2) * whole + made + step for step, size in enumerate(lives.workspaces) if size]
+    events.sort()
+    return [at - made if kind % 3 == 0 else at for kind, at in (divmod(event, whole) for event in events)]
 
 
 def reserved(lives: Lives, capacity: int | None = None) -> int | None:

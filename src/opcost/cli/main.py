@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.stderr = StringIO()
     escape_unknown()
     # Nearly all that imports make stays: looking through it again and again takes a tenth of the time and frees nothing.
-    gc.set_threshold(100_000, 50, 50)
+    gc.set_threshold(1_000_000, 50, 50)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # clean up what is unfinished
     words = sys.argv[1:] if argv is None else argv

@@ -6,12 +6,14 @@ behind it. Each family is packed by itself, and unpacked when the first operator
 
 import struct
 import zlib
+from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from math import dist
+from itertools import repeat
+from math import dist, inf
 from typing import NamedTuple
 
-LEAF = 12  # so few are looked at one by one
+LEAF = 64  # so few are looked at one by one
 _ROUNDING = 1 - 1e-9  # a distance may come out that much too small
 
 
@@ -53,24 +55,37 @@ class Neighbours:
         """The distances and ratios of those nearest to a place, the nearest first."""
         places, ratios, numbers, axes = self._tree
         best: list[tuple[float, int, float]] = []
+        farthest = inf  # of the nearest so far, once these are as many as wanted
+        gaps = [0.0] * len(place)  # the squares of the distances to the range that is searched, along each axis
 
-        def look(among: range) -> None:
-            found = [(dist(places[i], place), numbers[i], ratios[i]) for i in among]
-            best[:] = sorted(best + found)[:count]
+        def look(low: int, high: int) -> None:
+            nonlocal farthest
+            for i, distance in enumerate(map(dist, places[low:high], repeat(place)), low):
+                if distance <= farthest:
+                    insort(best, (distance, numbers[i], ratios[i]))
+                    if len(best) > count:
+                        del best[-1]
+                    if len(best) == count:
+                        farthest = best[-1][0]
 
-        def search(low: int, high: int) -> None:
+        def search(low: int, high: int, beyond: float) -> None:
             if high - low <= LEAF:
-                look(range(low, high))
+                look(low, high)
                 return
             middle = (low + high) // 2
-            offset = place[axes[middle]] - places[middle][axes[middle]]
+            axis = axes[middle]
+            offset = place[axis] - places[middle][axis]
             sides = (low, middle), (middle + 1, high)
-            search(*sides[offset > 0])
-            if len(best) < count or abs(offset) * _ROUNDING <= best[-1][0]:
-                look(range(middle, middle + 1))
-                search(*sides[offset <= 0])
+            search(*sides[offset > 0], beyond)
+            gap = gaps[axis]
+            beyond += offset * offset - gap
+            if beyond * _ROUNDING <= farthest * farthest:
+                look(middle, middle + 1)
+                gaps[axis] = offset * offset
+                search(*sides[offset <= 0], beyond)
+                gaps[axis] = gap
 
-        search(0, len(numbers))
+        search(0, len(numbers), 0.0)
         return [(distance, ratio) for distance, _, ratio in best]
 
     def packed(self) -> bytes:

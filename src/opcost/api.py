@@ -81,7 +81,8 @@ def count_graph(source: Any, inputs: Any = None, **options: Any) -> tuple[Report
     counted = CountOptions(
         **_of_model(given, inputs), precision=precision, optimizer=given.optimizer, real=given.real,
         text=Text(given.prefill, given.decode, given.cache, given.static, cache_dtype),
-        step=Step(patterns, given.accumulate, given.zero_grad), tuning=Tuning(frozen, Lora.of(given.lora)),
+        step=Step(patterns, given.accumulate, given.zero_grad, checkpoint_keep=given.checkpoint_keep),
+        tuning=Tuning(frozen, Lora.of(given.lora)),
         as_on_gpu=given.device is not None, channels_last=given.channels_last,
         quantize=given.quantize, sharding=_sharding(given),
     )  # fmt: skip

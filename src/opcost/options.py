@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 
-from opcost.core.option import Mode, Option, Precision, Quantize, Step, Text, ZeroGrad
+from opcost.core.option import Keep, Mode, Option, Precision, Quantize, Step, Text, ZeroGrad
 from opcost.distributed.clusters import Cluster
 from opcost.distributed.mesh import Mesh
 
@@ -102,11 +102,14 @@ class Costing(OfModel, total=False):
     checkpoint: Annotated[str | Sequence[str], Option(
         "Recompute the activations of modules whose path ends as 'blocks.*', or is '.blocks.*', instead of keeping them. "
         "May be repeated.", STEP, "PATTERN", default=(), typed=tuple[str, ...])]
+    checkpoint_keep: Annotated[Keep | None, Option(
+        "Of checkpointed modules keep the results of attention and of all products, or of every second one (alternate), as "
+        "torchtitan's selective checkpointing does.", STEP)]
     accumulate: Annotated[int, Option(
         "Passes forward and backward before each update (gradient accumulation).", STEP, "N", default=1)]
     zero_grad: Annotated[ZeroGrad, Option(
         "Gradients after the update: freed (none), or kept as zeros.", STEP, default="none")]
-    step: Annotated[Step | None, _python('The four options above as one value: `opcost.Step(optimizer="adamw")`.')]
+    step: Annotated[Step | None, _python('The five options above as one value: `opcost.Step(optimizer="adamw")`.')]
     freeze: Annotated[str | Sequence[str], Option(
         "Do not train the modules and parameters whose path matches, such as 'model.*'. May be repeated.", STEP, "PATTERN",
         default=(), typed=tuple[str, ...])]

@@ -197,3 +197,17 @@ def test_what_is_freed_before_it_is_read_and_what_is_empty_is_allocated_as_such(
     assert (list(lives.births), list(lives.deaths), list(lives.sizes)) == ([0, 1, 3, 4], [1, 3, 5, 5], [28, 44, 68, 76])
     assert [size // 512 for size in found.curve] == [1 + 1 + 1, 1 + 1 + 1, 1 + 1 + 1, 1 + 1 + 1, 1 + 2 + 1]
     assert all(size % 512 == 0 for size in found.curve)
+
+
+def test_what_fsdp_gathers_and_sums_is_allocated_in_streams_of_its_own() -> None:
+    graph = run()
+    raws = {0: ("c10d::_allgather_base_", "all_gather"), 1: ("c10d::_reduce_scatter_base_", "reduce_scatter"),
+            2: ("_c10d_functional::all_gather_into_tensor", "all_gather")}  # fmt: skip
+    ops = tuple(
+        op._replace(kind="collective", raw=raws[place][0], attrs={"fn": raws[place][1]}) if place in raws else op
+        for place, op in enumerate(graph.ops)
+    )
+    lives = on_device(replace(graph, ops=ops), {}).lives
+    assert lives is not None
+    assert list(lives.streams) == [1, 2, 0, 0, 0]  # what the third makes is made by an operator of the model
+    assert list(on_device(run(), {}).lives.streams) == []  # type: ignore[union-attr]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,15 +71,15 @@ def test_free_blocks_side_by_side_become_one() -> None:
         blocks = [allocator.take(600 * KIB) for _ in range(3)]  # 1,800 KiB of 2,048
         for place in order:
             allocator.give(blocks[place])
-        assert [(size, block.address) for size, _, block in allocator._free[True]] == [(2 * MIB, 0)]
-        assert not allocator._free[False]
+        assert [(size, block.address) for size, _, block in allocator._free[0, True]] == [(2 * MIB, 0)]
+        assert not allocator._free[0, False]
 
 
 def test_what_lies_between_two_that_are_in_use_is_joined_with_neither() -> None:
     allocator = Allocator()
     first, middle, last = (allocator.take(600 * KIB) for _ in range(3))
     allocator.give(middle)
-    assert [size for size, _, _ in allocator._free[True]] == [(2048 - 1800) * KIB, 600 * KIB]
+    assert [size for size, _, _ in allocator._free[0, True]] == [(2048 - 1800) * KIB, 600 * KIB]
     again = allocator.take(500 * KIB)  # in the middle; what is left of it is split off, and found by the next
     assert (again.address, again.size, again.before, again.after.after) == (600 * KIB, 500 * KIB, first, last)
     assert last.before is again.after
@@ -199,3 +201,11 @@ def test_nothing_goes_back_while_the_device_has_just_enough() -> None:
     allocator.give(allocator.take(30 * MIB))
     allocator.take(512)
     assert allocator.reserved == 32 * MIB
+
+
+def test_memory_that_one_stream_has_used_is_not_given_to_another() -> None:
+    one_after_the_other = passing((0, 1, 30 * MIB), (1, 2, 30 * MIB), (2, 3, 600), (3, 4, 700))
+    assert reserved(one_after_the_other) == (30 + 2) * MIB
+    apart = replace(one_after_the_other, streams=[0, 1, 0, 1])
+    assert reserved(apart) == 2 * (30 + 2) * MIB
+    assert allocated_blocks(apart).sizes == [30 * MIB, 30 * MIB, 1024, 1024]

@@ -69,12 +69,32 @@ def memory(graph: Graph, sizes: Mapping[int, int], on: DeviceMemory | None = Non
         sizes=[sizes[storage] for _, storage in made],
         workspaces=[on.workspace(row) if row.op.repeat else 0 for row in rows],
     )
+    streams = _streams(graph)
+    if streams:
+        lives = replace(lives, streams=[streams.get(storage, 0) for _, storage in made])
     storages = [*lasting, *inputs, *(storage for _, storage in made)]
     handed = allocated_blocks(lives)
     blocks = dict.fromkeys(sizes, 0)
     blocks.update(zip(storages, (*handed.lasting[1:], *handed.inputs, *handed.sizes), strict=True))
     found = follow(graph, blocks, permanent, born, gone, handed.workspaces)
     return replace(found, device=on.name, reserved_bytes=handed.reserved, fixed_bytes=PROCESS_BYTES, lives=lives)
+
+
+_OF_FSDP = {"all_gather": (1, ("inputs", "outputs")), "reduce_scatter": (2, ("outputs",))}
+"""The streams in which FSDP gathers parameters and sums gradients, and which memory of these collectives it takes there."""
+
+
+def _streams(graph: Graph) -> dict[int, int]:
+    """The stream in which memory is allocated, where that is not the one of the operators.
+
+    FSDP hands memory to its collectives (`_allgather_base_`); those of tensor parallelism make their results.
+    """
+    found: dict[int, int] = {}
+    for op in graph.ops:
+        if op.kind == "collective" and op.raw.endswith("_base_"):
+            stream, sides = _OF_FSDP.get(str(op.attrs.get("fn", "")), (0, ()))
+            found.update((graph.values[value].storage, stream) for side in sides for value in getattr(op, side))
+    return found
 
 
 def births(graph: Graph, permanent: Collection[int]) -> array[int]:

@@ -124,6 +124,7 @@ class Lives:
     deaths: Sequence[int]  # the operator before which it is gone
     sizes: Sequence[int]
     workspaces: Sequence[int]  # bytes of each operator's workspace
+    streams: Sequence[int] = ()  # of each tensor that is created; none: all in the same one
 
     def __repr__(self) -> str:
         return f"Lives({len(self.sizes):,} tensors, {len(self.workspaces):,} operators)"

@@ -251,6 +251,7 @@ class Precision(NamedTuple):
 
 
 ZeroGrad: TypeAlias = Literal["none", "zero"]
+Keep: TypeAlias = Literal["products", "alternate"]
 
 
 class Step(NamedTuple):
@@ -264,6 +265,8 @@ class Step(NamedTuple):
     """Gradients after the update: freed (none), or kept as zeros."""
     optimizer: Any = None
     """As `opcost.count` takes it; a front end finds it in `CountOptions.optimizer`."""
+    checkpoint_keep: Keep | None = None
+    """Which results of those modules are kept all the same: attention and all products, or every second product."""
 
     @property
     def given(self) -> list[str]:
@@ -275,6 +278,11 @@ class Step(NamedTuple):
         _check_counts({"accumulate": self.accumulate})
         if self.zero_grad not in get_args(ZeroGrad):
             raise UnknownName("value of zero_grad", self.zero_grad, get_args(ZeroGrad))
+        if self.checkpoint_keep not in (None, *get_args(Keep)):
+            raise UnknownName("value of checkpoint_keep", str(self.checkpoint_keep), get_args(Keep))
+        if self.checkpoint_keep and not self.checkpoint:
+            hint = "checkpoint='layers.*' (on the command line --checkpoint 'layers.*')"
+            raise InputError("checkpoint_keep is about checkpointed modules, and none is named", hint=hint)
         if self.given and not backward:
             hint = "add backward=True or an optimizer (on the command line --backward, --optimizer)"
             raise InputError(f"{self.given[0]} is about a training step, and no backward pass is counted", hint=hint)

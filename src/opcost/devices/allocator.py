@@ -10,8 +10,9 @@ memory in pieces is lost, and a model may fail far below the limit.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from opcost.core.graph import Lives, Memory
 
@@ -24,6 +25,10 @@ PASSES = 3  # passes or steps after which memory no longer changes
 NARROWINGS = 7  # how often the range of the least capacity is halved
 
 
+_Pool: TypeAlias = tuple[int, bool]
+"""Where a block is from: memory that one stream has used is not given to another; and whether it is one for small tensors."""
+
+
 class OutOfMemory(Exception):
     """The device has too little memory."""
 
@@ -34,7 +39,7 @@ class _CachedBlock:
 
     address: int
     size: int
-    small: bool
+    pool: _Pool
     before: _CachedBlock | None = None
     after: _CachedBlock | None = None
     free: bool = False
@@ -49,20 +54,20 @@ class Allocator:
         self.segments = 0  # taken from the device so far
         self._capacity = capacity
         self._following = 0
-        self._free: dict[bool, list[tuple[int, int, _CachedBlock]]] = {True: [], False: []}
+        self._free: defaultdict[_Pool, list[tuple[int, int, _CachedBlock]]] = defaultdict(list)
 
-    def take(self, size: int) -> _CachedBlock:
+    def take(self, size: int, stream: int = 0) -> _CachedBlock:
         """A block for a tensor of this size."""
         size = -(-size // BLOCK) * BLOCK
-        small = size <= SMALL
-        free = self._free[small]
+        pool = stream, size <= SMALL
+        free = self._free[pool]
         place = bisect_left(free, (size, -1))
-        block = free.pop(place)[2] if place < len(free) else self._segment(size, small=small)
+        block = free.pop(place)[2] if place < len(free) else self._segment(size, pool)
         block.free = False
         left = block.size - size
-        if left >= BLOCK if small else left > SMALL:
+        if left >= BLOCK if pool[1] else left > SMALL:
             after = block.after
-            block.after = rest = _CachedBlock(block.address + size, left, small, block, after, free=True)
+            block.after = rest = _CachedBlock(block.address + size, left, pool, block, after, free=True)
             if after is not None:
                 after.before = rest
             block.size = size
@@ -71,7 +76,7 @@ class Allocator:
 
     def give(self, block: _CachedBlock) -> None:
         """Free a block, and join it with free neighbours."""
-        free = self._free[block.small]
+        free = self._free[block.pool]
         before, after = block.before, block.after
         if after is not None and after.free:
             del free[bisect_left(free, (after.size, after.address))]
@@ -89,9 +94,9 @@ class Allocator:
         block.free = True
         insort(free, (block.size, block.address, block))
 
-    def _segment(self, size: int, *, small: bool) -> _CachedBlock:
+    def _segment(self, size: int, pool: _Pool) -> _CachedBlock:
         whole = -(-size // SMALL_SEGMENT) * SMALL_SEGMENT
-        segment = SMALL_SEGMENT if small else LARGE_SEGMENT if size < LARGE else whole
+        segment = SMALL_SEGMENT if pool[1] else LARGE_SEGMENT if size < LARGE else whole
         if self._capacity is not None and self.reserved + segment > self._capacity:
             for free in self._free.values():
                 self.reserved -= sum(block.size for _, _, block in free if _is_segment(block))
@@ -101,7 +106,7 @@ class Allocator:
         self.segments += 1
         self.reserved += segment
         self.most_reserved = max(self.most_reserved, self.reserved)
-        block = _CachedBlock(self._following, segment, small)
+        block = _CachedBlock(self._following, segment, pool)
         self._following += segment
         return block
 
@@ -128,7 +133,7 @@ def allocated_blocks(lives: Lives, capacity: int | None = None) -> AllocatedBloc
     given: list[int] = []
     wanted, made = lives.sizes, len(lives.sizes)
     sizes, workspaces = [0] * made, [0] * len(lives.workspaces)
-    order = _order(lives)
+    order, streams = _order(lives), lives.streams or [0] * made
     for _ in range(PASSES):
         before = allocator.segments
         inputs = [take(size) for size in lives.inputs]
@@ -138,7 +143,7 @@ def allocated_blocks(lives: Lives, capacity: int | None = None) -> AllocatedBloc
                 give(blocks[event])  # type: ignore[arg-type]
                 blocks[event] = None
             elif event < made:
-                blocks[event] = block = take(wanted[event])
+                blocks[event] = block = take(wanted[event], streams[event])
                 sizes[event] = block.size
             else:
                 block = take(lives.workspaces[event - made])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import nullcontext
+from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from helpers_live import Live, work
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 import opcost
 from opcost.errors import ForwardError, InputError, UnknownName
@@ -160,3 +163,62 @@ def test_a_pattern_that_means_nothing_is_an_error() -> None:
     assert caught.value.hint == "mean the modules in it: blocks.*"
     with pytest.raises(InputError, match="checkpoint is about a training step"):
         opcost.count(Net(), rows(), checkpoint="blocks.*")
+
+
+class Attending(nn.Module):
+    """Products and attention, the last product not the last operator: M, K and N as above."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.out = (nn.Linear(K, K, bias=False) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (each(x).view(1, N, 2, K // 2).transpose(1, 2) for each in (self.q, self.k, self.v))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return x + self.out(y.transpose(1, 2).reshape(N, K)).relu()
+
+
+class Kept(nn.Module):
+    """Blocks that keep, if they are `own`, the results of attention and of every product, or every second."""
+
+    def __init__(self, every: int = 0) -> None:
+        super().__init__()
+        self.blocks, self.every = nn.ModuleList(Attending() for _ in range(DEEP)), every
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            if not self.every:
+                x = block(x)
+                continue
+            numbers = {False: count(), True: count()}
+
+            def policy(context: Any, func: Any, *_: Any, numbers: Any = numbers, **__: Any) -> bool:
+                if func is torch.ops.aten.mm.default:
+                    return next(numbers[context.is_recompute]) % self.every == 0
+                return func is torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+
+            contexts = partial(create_selective_checkpoint_contexts, policy)
+            x = checkpoint(block, x, use_reentrant=False, context_fn=contexts)
+        return x.square().mean()
+
+
+@pytest.mark.parametrize(("keep", "every"), [("products", 1), ("alternate", 2)])
+def test_results_that_are_kept_are_not_computed_again_as_in_a_real_step(keep: str, every: int) -> None:
+    model, x = Kept(every), rows()
+    with Live() as live:
+        model(x).backward()
+    report = opcost.count(Kept(), x, backward=True, checkpoint="blocks.*", checkpoint_keep=keep)
+    assert [name for name, _ in work(report)] == [name for name, _ in live.work]
+    assert live.peak - (report.memory.peak_bytes - report.memory.base_bytes) in (0, 4)  # of the loss, as above
+    names = Counter((row.op.phase, row.op.raw.rpartition("::")[2]) for row in report.rows)
+    again = DEEP * {1: 0, 2: 2}[every]  # of four products of a block the second and the last
+    # each product has two in its backward pass, but those of the input, which has no gradient, have one
+    assert names["backward", "mm"] == DEEP * 8 - 3 + again
+    assert names["backward", "_scaled_dot_product_flash_attention_for_cpu"] == 0
+
+
+def test_what_is_kept_belongs_to_checkpoints() -> None:
+    with pytest.raises(InputError, match="none is named"):
+        opcost.count(Kept(), rows(), backward=True, checkpoint_keep="products")
+    with pytest.raises(UnknownName, match="alternate"):
+        opcost.count(Kept(), rows(), backward=True, checkpoint="blocks.*", checkpoint_keep="alternating")

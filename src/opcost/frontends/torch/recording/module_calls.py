@@ -7,19 +7,21 @@ threads of the autograd engine are an exception on demand: with checkpoints, a b
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.thread import _worker as _pool_worker
 from contextlib import ExitStack, contextmanager
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts, noop_context_fn
 
 from opcost.core.graph import UNSEEN
 from opcost.core.names import STAR, matches, starred
+from opcost.core.option import Keep, Step
 from opcost.errors import InputError, OpcostError, UnknownName
 from opcost.frontends.torch import private
 from opcost.frontends.torch.ledger.recorder_state import counting_thread, here
@@ -362,9 +364,10 @@ _NO_CACHE: dict[str, Any] = {"use_cache": False, "past_key_values": None, "past_
 class Checkpoints:
     """Calls the modules whose paths end as one of the patterns through PyTorch's own checkpoint."""
 
-    def __init__(self, patterns: Sequence[str], paths: Paths, enter: Enter) -> None:
-        self._patterns = patterns
+    def __init__(self, step: Step, paths: Paths, enter: Enter) -> None:
+        self._patterns = patterns = step.checkpoint
         self._enter = enter
+        self._contexts = partial(_keeping, step.checkpoint_keep) if step.checkpoint_keep else noop_context_fn
         self._modules: dict[int, tuple[str, nn.Module]] = {}
         self._called = False
         for pattern in patterns:
@@ -382,7 +385,8 @@ class Checkpoints:
         def run(*args: Any, **kwargs: Any) -> Any:
             return self._enter(module, args, kwargs)
 
-        return checkpoint(run, *args, use_reentrant=False, **kept)  # which runs it again in the backward pass
+        # which runs it again in the backward pass
+        return checkpoint(run, *args, use_reentrant=False, context_fn=self._contexts, **kept)
 
     def check(self) -> None:
         """Raise where forward has called none of the modules: a list of layers, for instance, is not called itself."""
@@ -392,3 +396,22 @@ class Checkpoints:
                 f"no module that checkpoint={', '.join(self._patterns)} means is called: {path} ({type_name(module)})",
                 hint=f"mean the modules in it: {self._patterns[0]}.*",
             )
+
+
+_PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "_scaled_mm", "_grouped_mm", "convolution"})
+
+
+def _keeping(what: Keep) -> tuple[Any, Any]:
+    """Around a checkpointed call and around its repetition: results of some operators are kept, and not computed again."""
+    calls: Counter[bool] = Counter()  # products of the call, and of its repetition
+
+    def policy(context: Any, func: Any, *_: Any, **__: Any) -> CheckpointPolicy:
+        name = func._schema.name.rpartition("::")[2]
+        kept = "scaled_dot_product" in name or name in _PRODUCTS
+        if name in _PRODUCTS:
+            calls[context.is_recompute] += 1
+            kept = what == "products" or calls[context.is_recompute] % 2 == 1
+        return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    contexts: tuple[Any, Any] = create_selective_checkpoint_contexts(policy)
+    return contexts

@@ -224,7 +224,7 @@ class ModelRun:
             if not graded:
                 undo.enter_context(replaced(torch.autograd, "_engine_run_backward", self._take_gradients))
             if self.options.step.checkpoint:
-                self._checkpoints = Checkpoints(self.options.step.checkpoint, self.paths, self.enter)
+                self._checkpoints = Checkpoints(self.options.step, self.paths, self.enter)
             enter = self._checkpoints or self.enter
             undo.enter_context(intercept_calls(enter, elsewhere=self._unseen))
             forget_gathered(self.model)

@@ -174,6 +174,9 @@ class Predicting(Advising, OfRanks, total=False):
     cluster: Annotated[Cluster | str | None, Option(
         "How the ranks of a mesh are connected: dgx-h100, dgx-h200, dgx-b200, dgx-a100, p4d, p5, mi300x, or a text such as "
         "'8 per node, nvlink 450GB/s, network 50GB/s per gpu', of each GPU in one direction.", RANKS, "NAME", typed=str)]
+    compile_only: Annotated[str | Sequence[str], Option(
+        "With --execution compiled, compile only modules whose path ends so, each by itself. May be repeated.", DEVICE,
+        "PATTERN", default=(), typed=tuple[str, ...])]
     generate: Annotated[int | None, Option("After --prefill, generate N tokens one by one.", TEXT, metavar="N")]
     engine: Annotated[Engine, Option(
         "What runs the language model: transformers, or a serving engine with a paged cache and its own kernels.", TEXT,

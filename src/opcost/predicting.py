@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from functools import lru_cache
@@ -100,7 +101,7 @@ def predict(source: Any, inputs: Any = None, **options: Unpack[Predicting]) -> P
     network = _network(report, given.cluster)
     if network is not None:
         meta["cluster"] = network.cluster.name
-    predicted = predict_report(report, **how, network=network)
+    predicted = predict_report(report, **how, network=network, compile_only=_patterns(given.compile_only))
     text = None
     if "text" in report.meta:  # one pass of a language model
         batch, new, latency = int(report.meta["batch"]), int(report.meta["text_tokens"]), predicted.latency_ns
@@ -121,7 +122,12 @@ _PREDICTING = (
     "generate",
     "engine",
     "cluster",
+    "compile_only",
 )  # not for counting, or in another sense
+
+
+def _patterns(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _check_ranks(given: Any) -> None:
@@ -130,8 +136,6 @@ def _check_ranks(given: Any) -> None:
         raise InputError("a mesh is given, and no cluster that connects its ranks", hint="cluster='dgx-h100'")
     if given.cluster is None:
         return
-    if given.execution not in (None, "graph"):
-        raise InputError(f"one rank of many is not predicted as {given.execution} yet", hint="leave execution out")
     if given.generate is not None or given.engine != "transformers":
         raise InputError("one rank of many is predicted for a single pass or step", hint="leave the cluster out")
 

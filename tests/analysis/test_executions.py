@@ -5,13 +5,14 @@ import torch
 from torch import nn
 
 import opcost
-from opcost.analysis.prediction.fusion import merged
+from opcost.analysis.prediction.fusion import compiled, merged
 from opcost.analysis.prediction.host import Host
 from opcost.analysis.prediction.predict import COMPILED_NS, PRODUCT_NS, predict_report
 from opcost.analysis.prediction.speeds import Speeds, fit_laws
 from opcost.core.devices import device
 from opcost.core.graph import TensorSpec
 from opcost.devices.calibration import Calibration, Measured
+from opcost.errors import InputError
 from opcost.rules import default_rules
 
 N = 1024
@@ -38,6 +39,23 @@ def test_chains_are_one_kernel_that_moves_memory_only_at_its_edges() -> None:
     for group in (first, second):
         assert group.cost
         assert (group.cost.bytes_read, group.cost.bytes_written) == (MIB * 2**20, MIB * 2**20)
+
+
+class Part(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x.relu() + 1.0).sigmoid()
+
+
+def test_of_modules_that_are_compiled_alone_nothing_is_merged_with_another() -> None:
+    report = opcost.count(nn.Sequential(Part(), Part(), nn.Tanh()), torch.empty(N, N))
+    whole, first, both = (compiled(report, only) for only in ((), ("0",), ("0", "1")))
+    assert [row.op.raw for row in whole] == ["merged relu, add, sigmoid and 1 more"]
+    simple = ["aten::relu", "aten::add", "aten::sigmoid"]
+    assert [row.op.raw for row in first] == ["merged relu, add, sigmoid", *simple, "aten::tanh"]
+    assert [row.op.raw for row in both] == ["merged relu, add, sigmoid"] * 2 + ["aten::tanh"]
+    assert all(row.cost is not None and row.cost.bytes_written == MIB * 2**20 for row in (*whole, *first, *both))
+    with pytest.raises(InputError, match="matches no module"):
+        compiled(report, ("2.*",))
 
 
 def test_what_a_kernel_between_reads_is_written_and_no_group_needs_what_comes_after_it() -> None:

@@ -47,6 +47,41 @@ def test_the_times_of_all_rows_add_up_to_the_step(step: opcost.Prediction) -> No
     assert low < step.latency_ns < high
 
 
+def test_a_compiled_rank_merges_operators_of_each_block_and_gathers_as_before(
+    config: str, step: opcost.Prediction
+) -> None:
+    options: dict[str, Any] = {"optimizer": "adamw", "precision": "bf16-mixed", "tokens": TOKENS, "device": "h200"}
+    found, blocks = (
+        opcost.predict(config, cluster=CLUSTER, mesh="fsdp=8", execution="compiled", compile_only=only, **options)
+        for only in ((), "layers.*")
+    )
+    assert found.step is not None
+    assert step.step is not None
+    assert found.step.compute_ns < step.step.compute_ns
+    for each in (found, blocks):
+        assert sum(row.device_ns or 0 for row in each.rows) == pytest.approx(each.latency_ns, abs=len(each.rows))
+        assert each.step is not None
+        assert each.step.sending_ns == step.step.sending_ns
+        assert each.memory == step.memory
+        for kind in ("matmul", "attention", "collective"):
+            assert sum(row.kind == kind for row in each.rows) == sum(row.kind == kind for row in step.rows)
+    outside = {row.type for row in blocks.rows if row.module.partition(".")[0] != "model" or row.module == "model.norm"}
+    assert not any(name.startswith("merged") for name in outside)
+    assert {row.module.split(".")[2] for row in blocks.rows if row.type.startswith("merged")} == {"0", "1", "2"}
+
+
+def test_an_eager_rank_also_waits_for_its_host(config: str, step: opcost.Prediction) -> None:
+    options: dict[str, Any] = {"optimizer": "adamw", "precision": "bf16-mixed", "device": "h200", "mesh": "fsdp=8"}
+    short, long = (
+        opcost.predict(config, cluster=CLUSTER, execution="eager", tokens=tokens, **options) for tokens in (16, 65536)
+    )
+    assert short.bounds["host"] > 0.8 * short.latency_ns  # three small layers of so few tokens
+    assert long.bounds["host"] < 0.1 * long.latency_ns
+    for each in (short, long):
+        rows = sum(row.device_ns or 0 for row in each.rows)
+        assert rows + each.bounds["host"] == pytest.approx(each.latency_ns, abs=len(each.rows))
+
+
 def test_collectives_take_as_long_as_their_bytes_and_steps(step: opcost.Prediction) -> None:
     # A block has 4 D² parameters of attention, 3 D x HIDDEN of the feed-forward part, and two norms; the rest is the embedding,
     # the head and the last norm. Gathered in bfloat16 twice but for the root, which is kept; gradients are scattered in float32.
@@ -121,7 +156,6 @@ def test_the_command_prints_tokens_and_what_is_waited_for(config: str, capfd: py
     [
         ({"mesh": "fsdp=8"}, "no cluster that connects its ranks"),
         ({"cluster": "p5"}, "runs on one rank"),
-        ({"mesh": "fsdp=8", "cluster": "p5", "execution": "eager"}, "not predicted as eager"),
         ({"mesh": "fsdp=8", "cluster": "p5", "prefill": 4, "generate": 2}, "a single pass or step"),
     ],
 )

@@ -104,7 +104,9 @@ def changed(options: type, given: Mapping[str, Any]) -> dict[str, Any]:
 # -- options that travel together ------------------------------------------------------------------------------------------
 
 Mode: TypeAlias = Literal["train", "eval"]
-Quantize: TypeAlias = Literal["int8", "int4", "fp8"]
+Quantize: TypeAlias = Literal["int8", "int4", "fp8", "fp8-rows"]
+TRAINED = ("fp8", "fp8-rows")
+"""Schemes in which layers are trained: their weights stay as they are, and are converted for each product."""
 
 
 def check_mode(mode: str | None) -> None:

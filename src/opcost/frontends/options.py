@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, get_args
 
-from opcost.core.option import Mode, Precision, Quantize, Sizes, Step, Text, Tuning, check_mode
+from opcost.core.option import TRAINED, Mode, Precision, Quantize, Sizes, Step, Text, Tuning, check_mode
 from opcost.distributed.sharding import Sharding
 from opcost.errors import InputError, UnknownName
 
@@ -128,14 +128,21 @@ class CountOptions(InputOptions):
         self.tuning.check()
         if self.quantize is not None and self.quantize not in get_args(Quantize):
             raise UnknownName("value of quantize", str(self.quantize), get_args(Quantize))
-        if self.quantize and self.trains and self.tuning.lora is None:
-            hint = "train adapters beside them: lora=..., or leave quantize out"
+        if self.quantize and self.trains and self.tuning.lora is None and not self.in_float8:
+            hint = "train adapters beside them: lora=..., quantize='fp8', or leave quantize out"
             raise InputError("weights of few bits are not trained", hint=hint)
+        if self.quantize == "fp8-rows" and not self.in_float8:
+            raise InputError("fp8-rows is how layers are trained", hint="add an optimizer, or say fp8")
         if self.sharding is not None:
             if self.real:
                 raise InputError("one rank of a mesh has no data to run on", hint="leave out real=True, or mesh")
-            if self.quantize:
+            if self.quantize and not self.in_float8:
                 raise InputError("weights of few bits are not spread over ranks", hint="leave out quantize, or mesh")
+
+    @property
+    def in_float8(self) -> bool:
+        """Whether layers are trained in float8."""
+        return self.trains and self.tuning.lora is None and self.quantize in TRAINED
 
     @property
     def trains(self) -> bool:

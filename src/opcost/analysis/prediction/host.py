@@ -58,21 +58,30 @@ class Host:
         return IN_A_MODEL * self._slower * start + record
 
 
-def hosted(report: Report, rows: Sequence[ProfileRow], host: Host) -> tuple[list[ProfileRow], int]:
+def started_ns(report: Report, host: Host) -> dict[int, tuple[float, float]]:
+    """What the host needs for each operator of a report, and when it has started it."""
+    entered = Counter(call.first for call in report.calls)
+    recorded = any(row.op.phase == "backward" for row in report.rows)
+    found: dict[int, tuple[float, float]] = {}
+    reached = 0.0
+    for place, row in enumerate(report.rows):
+        reached += entered[place] * host.part_ns("module")
+        needed = host.operator_ns(row, recorded=recorded) * row.op.repeat
+        reached += needed
+        found[row.op.id] = needed, reached
+    return found
+
+
+def hosted(rows: Sequence[ProfileRow], started: Mapping[int, tuple[float, float]]) -> tuple[list[ProfileRow], int]:
     """The rows with what the host needs for each, and when the last one ends: none begins before the host has started it.
 
     Views and calls of modules have no work on the device, and the host runs them all the same.
     """
     on_device = {row.id: row for row in rows}
-    entered = Counter(call.first for call in report.calls)
-    recorded = any(row.op.phase == "backward" for row in report.rows)
     found: list[ProfileRow] = []
-    reached = device = 0.0
-    for place, row in enumerate(report.rows):
-        reached += entered[place] * host.part_ns("module")
-        needed = host.operator_ns(row, recorded=recorded) * row.op.repeat
-        reached += needed
-        known = on_device.get(row.op.id)
+    device = reached = 0.0
+    for number, (needed, reached) in started.items():
+        known = on_device.get(number)
         if known is not None:
             device = max(device, reached) + (known.device_ns or 0)
             found.append(known._replace(host_ns=round(needed), host_self_ns=round(needed)))

@@ -8,7 +8,7 @@ What an operator reads of a collective, it waits for. When a collective begins:
   what that read.
 - An update begins when all of them are done.
 
-The host is ahead of the device, and what runs at the same time slows nothing else down.
+Where the host is not known it is ahead of the device. What runs at the same time slows nothing else down.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Timeline:
 
     end_ns: float = 0.0
     sent: list[Sent] = field(default_factory=list)
+    host_ns: float = 0.0
+    """The time in which the device waits for the host."""
     beside: frozenset[int] = frozenset()
 
     def exposed_ns(self) -> dict[str, int]:
@@ -65,9 +67,14 @@ def is_sent(op: Op) -> bool:
 
 
 def timeline(
-    rows: Sequence[Row], inputs: Sequence[int], taken: Mapping[int, float], sent_ns: Callable[[Row], float]
-) -> Timeline:
-    """The operators of a report with the time that each has `taken` by its identity, and collectives by `sent_ns`."""
+    rows: Sequence[Row], inputs: Sequence[int], taken: Mapping[int, float], sent_ns: Callable[[Row], float],
+    launched: Mapping[int, float] | None = None,
+) -> Timeline:  # fmt: skip
+    """The operators of a report with the time that each has `taken` by its identity, and collectives by `sent_ns`.
+
+    Nothing begins before the host has `launched` it, where that is given.
+    """
+    launched = launched or {}
     beside = _copies_beside(rows, inputs)
     found = Timeline(beside=frozenset(each for copies in beside.values() for each in copies))
     now = 0.0
@@ -88,6 +95,9 @@ def timeline(
         op = row.op
         if op.id in found.beside:
             continue
+        if launched.get(op.id, 0.0) > now and op.kind != "view":
+            found.host_ns += launched[op.id] - now
+            now = launched[op.id]
         reads = {id(coming[value]): coming[value] for value in op.inputs if value in coming}.values()
         if is_sent(op):
             axis = str(op.attrs.get("axis", ""))

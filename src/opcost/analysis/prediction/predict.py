@@ -6,8 +6,8 @@ from math import sqrt
 from typing import NamedTuple
 
 from opcost.analysis.part import check_keys, label, parts_of, usual_side
-from opcost.analysis.prediction.fusion import merged
-from opcost.analysis.prediction.host import TRAINING, Host, hosted
+from opcost.analysis.prediction.fusion import compiled
+from opcost.analysis.prediction.host import TRAINING, Host, hosted, started_ns
 from opcost.analysis.prediction.lengths import StepRange
 from opcost.analysis.prediction.network import Network
 from opcost.analysis.prediction.overlap import Timeline, timeline
@@ -58,17 +58,17 @@ class Predicted(NamedTuple):
 
 def predict_report(
     report: Report, speeds: Speeds, meta: Mapping[str, str], *, calibrated: bool, execution: Execution = "graph",
-    host: Host | None = None, network: Network | None = None,
+    host: Host | None = None, network: Network | None = None, compile_only: Sequence[str] = (),
 ) -> Predicted:  # fmt: skip
     """What the operators of a report would take, one after another; of a `host`, run eagerly by it.
 
-    With a `network`, collectives run beside them, and each takes as long as operators wait for it.
+    With a `network`, collectives run beside them, and each takes as long as operators wait for it. `compile_only` are patterns
+    of modules: others are not compiled.
     """
-    given: Iterable[Row] = report.rows
-    if network is not None:
-        given = (row for row in report.rows if row.op.kind != "collective")
+    running: Sequence[Row] = report.rows
     if execution == "compiled":
-        given, speeds = merged(report.rows, report.output_values), speeds.merging()
+        running, speeds = compiled(report, compile_only), speeds.merging()
+    given = running if network is None else [row for row in running if row.op.kind != "collective"]
     rows: list[ProfileRow] = []
     guessed: dict[str, list[int]] = {}
     bounds = {"compute": 0, "memory": 0, "launch": 0, "host": 0}
@@ -98,19 +98,24 @@ def predict_report(
     likened = sum(map(sum, guessed.values()))  # which may all be off in the same direction
     unsure = (whole * work) ** 2 + 1.6 * variance + (GUESS * likened) ** 2
     in_time: Timeline | None = None
+    started = started_ns(report, host) if host is not None else {}
+    waited = 0
     if network is not None:
         alone = {row.id: float(row.device_ns or 0) for row in rows}
-        in_time = timeline(report.rows, report.input_values, alone, network.taken_ns)
+        launched = {number: reached for number, (_, reached) in started.items()}
+        in_time = timeline(running, report.input_values, alone, network.taken_ns, launched)
         rows = network.beside(rows, in_time, meta["device"])
-        latency = round(in_time.end_ns)
+        latency, waited = round(in_time.end_ns), round(in_time.host_ns)
         for bound in (*bounds, "network"):
             bounds[bound] = sum(row.device_ns or 0 for row in rows if row.attrs["bound"] == bound)
         unsure += (SENDING * bounds["network"]) ** 2
+    elif host is not None:
+        rows, latency = hosted(rows, started)
+        waited = latency - work
     if host is not None:
-        rows, latency = hosted(report, rows, host)
-        bounds["host"] = latency - work
+        bounds["host"] = waited
         training = any(row.op.phase != "forward" for row in report.rows)
-        unsure += (host.spread**2 + (TRAINING**2 if training else 0)) * bounds["host"] ** 2
+        unsure += (host.spread**2 + (TRAINING**2 if training else 0)) * waited**2
     if execution == "compiled":
         unsure += (UNCHECKED * work) ** 2
     notes = _notes(report, speeds, guessed, calibrated=calibrated, merges=execution == "compiled")

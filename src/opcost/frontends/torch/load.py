@@ -24,6 +24,7 @@ from opcost.frontends.torch.ledger.parameters import has_data
 from opcost.frontends.torch.ledger.recorder_state import ASSUMPTIONS, NOT_KNOWN, READ_UNKNOWN
 from opcost.frontends.torch.ledger.tensors import KnownOperators, Recorded
 from opcost.frontends.torch.models import is_exported, is_schedule
+from opcost.frontends.torch.models.float8 import note_of_training, training_in_float8
 from opcost.frontends.torch.models.inputs import (
     as_dtype,
     attempts_of,
@@ -138,7 +139,10 @@ class _Count:
         self.device = device_of(given)
         model = given if options.dtype is None else retyped(given, as_dtype(options.dtype), real=real)
         model = with_channels_last(model) if options.channels_last else model
-        model = model if options.quantize is None else quantized(model, options.quantize, real=real)
+        if options.in_float8:
+            model = training_in_float8(model, by_rows=options.quantize == "fp8-rows")
+        elif options.quantize is not None:
+            model = quantized(model, options.quantize, real=real)
         self.model = tuned(model, options.tuning, real=real)
 
     def with_first_that_fits(self, inputs: Inputs) -> Graph:
@@ -324,7 +328,7 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     inputs = in_type(inputs, options.precision.dtype)
     if options.channels_last:
         inputs = each_float(inputs, channels_last)
-    of_forward = dataclasses.replace(of_rank, backward=False, optimizer=None, step=Step())
+    of_forward = dataclasses.replace(of_rank, backward=False, optimizer=None, step=Step(), quantize=None)
 
     def recorded(chosen: CountOptions, model: nn.Module) -> Graph:
         count.model, count.options = unwrap(model), chosen
@@ -357,7 +361,8 @@ def _record(source: Any, options: CountOptions, *, real: bool) -> Graph:
     notes = (*notes, *note_of_adapters(model, options.tuning))
     meta = {**meta, **options.tuning.described}
     if options.quantize is not None:
-        notes, meta = (*notes, note_of_quantized(model, options.quantize)), {**meta, "quantize": options.quantize}
+        note = note_of_training(model) if options.in_float8 else note_of_quantized(model, options.quantize)
+        notes, meta = (*notes, note), {**meta, "quantize": options.quantize}
     return dataclasses.replace(graph, source=type_name(model), notes=notes, meta=meta | _routing_in(model))
 
 

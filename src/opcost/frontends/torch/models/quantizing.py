@@ -56,7 +56,10 @@ class FewBits(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
+        as_strided = func is torch.ops.aten.as_strided.default and (*args[0].shape,) == (
+            *args[1],
+        )  # what FSDP has gathered
+        if as_strided or func in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
             one = args[0]
             return cls.of(one.values, one.scales, one.scheme, one.shape, one.dtype)
         raise InputError(f"{func} reads a quantized weight, and only linear layers do", hint="leave out quantize")
@@ -129,7 +132,7 @@ def quantized(model: nn.Module, scheme: Quantize, *, real: bool) -> nn.Module:
     if real:
         hint = "leave out real (on the command line --real), or quantize the model itself"
         raise InputError("quantized weights are made without data, and cannot be run", hint=hint)
-    weights = [layer.weight for layer in _linear_layers(model) if _is_fit(layer.weight, scheme)]
+    weights = [layer.weight for layer in linear_layers(model) if is_fit(layer.weight, scheme)]
     if not weights:
         multiples = "{} x {}".format(*_SCHEMES[scheme].of)
         fault = f"{type_name(model)} has no linear layer that could store its weight as {scheme}"
@@ -142,7 +145,7 @@ def quantized(model: nn.Module, scheme: Quantize, *, real: bool) -> nn.Module:
     return copied(model, memo, "with quantized weights", "quantize the model itself")
 
 
-def _linear_layers(model: nn.Module) -> list[nn.Linear]:
+def linear_layers(model: nn.Module) -> list[nn.Linear]:
     """Linear layers but the last of a language model, as transformers leaves it, and those whose weight others read too."""
     users: dict[int, int] = {}
     for module in model.modules():
@@ -160,7 +163,7 @@ def _linear_layers(model: nn.Module) -> list[nn.Linear]:
     ]
 
 
-def _is_fit(weight: Tensor, scheme: Quantize) -> bool:
+def is_fit(weight: Tensor, scheme: Quantize) -> bool:
     """Whether the kernels take a weight of this shape."""
     if is_uninitialized(weight) or not weight.is_floating_point():
         return False

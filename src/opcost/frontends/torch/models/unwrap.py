@@ -1,7 +1,7 @@
 """The model inside a wrapper (data parallel, compiled, exported), and a model around a bare function."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from inspect import getattr_static
 from typing import Any
 
@@ -120,3 +120,13 @@ class _Shared(private.DispatchMode):
         if func is torch.ops.aten.clone.default:
             return args[0].detach()
         return func(*args, **(kwargs or {}))
+
+
+def lists_of_blocks(model: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The outermost lists of modules of one class, which are the repeated blocks, and their paths; a model may be one itself."""
+    members = [*model.children()]
+    if isinstance(model, (nn.ModuleList, nn.Sequential)) and len(members) > 1 and len({*map(type, members)}) == 1:
+        yield path, model
+        return
+    for name, child in model.named_children():
+        yield from lists_of_blocks(child, f"{path}.{name}" if path else name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -10,17 +9,8 @@ from torch import nn
 
 from opcost.distributed.sharding import Sharding
 from opcost.frontends.torch import private
+from opcost.frontends.torch.models.unwrap import lists_of_blocks
 from opcost.frontends.torch.restore.process import replaced
-
-
-def lists_of_blocks(model: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """The outermost lists of modules of one class, which are the repeated blocks, and their paths; a model may be one itself."""
-    members = [*model.children()]
-    if isinstance(model, (nn.ModuleList, nn.Sequential)) and len(members) > 1 and len({*map(type, members)}) == 1:
-        yield path, model
-        return
-    for name, child in model.named_children():
-        yield from lists_of_blocks(child, f"{path}.{name}" if path else name)
 
 
 def shard_fully(model: nn.Module, mesh: Any, sharding: Sharding, param_dtype: torch.dtype | None) -> None:

@@ -13,7 +13,7 @@ from opcost.core.graph import Graph
 from opcost.core.repeating import NotRepeating, repeated, same
 from opcost.distributed.sharding import Sharding
 from opcost.errors import OpcostError
-from opcost.frontends.torch.sharding.data_parallel import lists_of_blocks
+from opcost.frontends.torch.models.unwrap import lists_of_blocks
 from opcost.frontends.torch.sharding.sharded_copy import copy_on_meta, spread
 
 MANY = 16

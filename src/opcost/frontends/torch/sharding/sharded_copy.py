@@ -17,6 +17,7 @@ from torch import nn
 from opcost.distributed.sharding import Sharding
 from opcost.errors import InputError, OpcostError
 from opcost.frontends.torch import private
+from opcost.frontends.torch.models.float8 import gather_in_float8
 from opcost.frontends.torch.models.unwrap import type_name
 from opcost.frontends.torch.models.weights import copied, has_lazy_parts
 from opcost.frontends.torch.sharding.data_parallel import shard_fully
@@ -70,6 +71,9 @@ def _spread(copy: nn.Module, mesh: Any, sharding: Sharding, param_dtype: torch.d
         shard_fully(copy, mesh[axes], sharding, param_dtype)
     with private.fake_mode():
         copy._apply(_on_cpu)
+    for group in private.fully_sharded_groups(copy):
+        for shard in group.fsdp_params:
+            gather_in_float8(shard)
     if sharding.replicates_whole:
         return nn.parallel.DistributedDataParallel(copy, process_group=mesh.get_group("replicate"))
     return copy

@@ -1,0 +1,163 @@
+"""Linear layers that train in float8, as torchao's do: what a product reads is converted before, forward and backward.
+
+There is one scale for a whole tensor, or one for each row. Fully sharded weights with one scale are converted before they are
+gathered, so that a byte of each element is sent.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from opcost.core.graph import Note
+from opcost.errors import InputError, counted
+from opcost.frontends.torch.models.quantizing import FewBits, is_fit, linear_layers
+from opcost.frontends.torch.models.unwrap import lists_of_blocks, type_name
+from opcost.frontends.torch.models.weights import copied
+
+E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2  # of activations and weights, and of gradients
+
+
+class Float8Linear(nn.Linear):
+    """A linear layer whose three products read float8."""
+
+    by_rows: bool
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - as nn.Linear has it
+        device = input.device.type
+        if torch.is_autocast_enabled(device):
+            input = input.to(torch.get_autocast_dtype(device))  # noqa: A001
+        rows = input.reshape(-1, self.in_features)
+        made: Tensor = _Product.apply(rows, self.weight, self.by_rows)
+        made = made.view(*input.shape[:-1], self.out_features)
+        return made if self.bias is None else made + self.bias.to(made.dtype)
+
+
+def training_in_float8(model: nn.Module, *, by_rows: bool) -> nn.Module:
+    """A copy of a model whose layers compute in float8, but for those outside of its repeated blocks (the logits)."""
+    blocks = [inside for _, found in lists_of_blocks(model) for inside in found.modules()]
+    inside = {id(module) for module in blocks or model.modules()}
+    layers = [
+        layer
+        for layer in linear_layers(model)
+        if id(layer) in inside and layer.weight.requires_grad and is_fit(layer.weight, "fp8")
+    ]
+    if not layers:
+        hint = "rows and columns of its weight are multiples of 16, and no other layer reads it"
+        raise InputError(f"{type_name(model)} has no linear layer that could compute in float8", hint=hint)
+    memo: dict[int, Any] = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    copy = copied(model, memo, "with layers in float8", "convert the model itself")
+    paths = {id(module): path for path, module in model.named_modules()}
+    for layer in layers:
+        made: Any = copy.get_submodule(paths[id(layer)])
+        made.__class__, made.by_rows = Float8Linear, by_rows
+    return copy
+
+
+def note_of_training(model: nn.Module) -> Note:
+    """Which layers compute in float8."""
+    found = [module for module in model.modules() if isinstance(module, Float8Linear)]
+    how = "a scale for each row" if found[0].by_rows else "one scale for each tensor"
+    said = f"{counted(len(found), 'linear layer')} multiply in float8, {how}, as torchao trains them"
+    return Note("quantized", f"{said}; optimizer and gradients of weights are as without")
+
+
+def _scale(tensor: Tensor, dtype: torch.dtype, dim: int | None = None) -> Tensor:
+    """By what a tensor is multiplied before it is converted: its largest value, or that of each row, becomes the type's."""
+    largest = tensor.abs().amax() if dim is None else tensor.abs().amax(dim, keepdim=True)
+    return torch.finfo(dtype).max / largest.float()
+
+
+def _converted(tensor: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    most = torch.finfo(dtype).max
+    return (tensor.float() * scale).clamp(-most, most).to(dtype)
+
+
+def _multiplied(
+    left: Tensor, right: Tensor, scales: tuple[Tensor, Tensor], dtype: torch.dtype, *, fast: bool
+) -> Tensor:
+    """The product of a matrix in rows and one in columns."""
+    a, b = (each.reciprocal() for each in scales)
+    return torch._scaled_mm(left, right, scale_a=a, scale_b=b, out_dtype=dtype, use_fast_accum=fast)
+
+
+def _in_columns(tensor: Tensor) -> Tensor:
+    return tensor.t().contiguous().t()
+
+
+class _Product(torch.autograd.Function):
+    """`rows @ weight.T`, and the products of the gradients of both."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, by_rows: bool) -> Tensor:  # noqa: FBT001 - as apply passes it
+        ctx.by_rows, ctx.dtype, ctx.of_weight = by_rows, rows.dtype, weight.dtype
+        along = -1 if by_rows else None
+        scale = _scale(rows, E4M3, along)
+        given = _converted(rows, scale, E4M3)
+        gathered = type(weight) is FewBits
+        if gathered:  # it was converted before
+            values, of_weight = weight.values, weight.scales
+        else:
+            of_weight = _scale(weight, E4M3, along)
+            values = _converted(weight, of_weight, E4M3)
+        made = _multiplied(given, values.t(), (scale, of_weight.t() if by_rows else of_weight), rows.dtype, fast=True)
+        # What has one scale is kept as it was converted; of rows, others are read in the backward pass.
+        ctx.save_for_backward(*((rows, weight) if by_rows else (given, scale, values, of_weight)))
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:  # type: ignore[override]
+        of_rows = of_weight = None
+        if ctx.by_rows:
+            rows, weight = ctx.saved_tensors
+            if ctx.needs_input_grad[0]:
+                scales = _scale(gradient, E5M2, -1), _scale(weight, E4M3, 0)
+                left, right = _converted(gradient, scales[0], E5M2), _converted(weight, scales[1], E4M3)
+                of_rows = _multiplied(left, _in_columns(right), scales, ctx.dtype, fast=False)
+            if ctx.needs_input_grad[1]:
+                scales = _scale(gradient, E5M2, 0), _scale(rows, E4M3, 0)
+                left, right = _converted(gradient, scales[0], E5M2), _converted(rows, scales[1], E4M3)
+                scales = scales[0].t(), scales[1]
+                of_weight = _multiplied(left.t().contiguous(), _in_columns(right), scales, ctx.dtype, fast=False)
+        else:
+            given, scale, values, its_scale = ctx.saved_tensors
+            own = _scale(gradient, E5M2)
+            left = _converted(gradient, own, E5M2)
+            if ctx.needs_input_grad[0]:
+                of_rows = _multiplied(left, _in_columns(values), (own, its_scale), ctx.dtype, fast=False)
+            if ctx.needs_input_grad[1]:
+                of_weight = _multiplied(left.t().contiguous(), _in_columns(given), (own, scale), ctx.dtype, fast=False)
+        return of_rows, None if of_weight is None else of_weight.to(ctx.of_weight), None
+
+
+# -- weights that are converted before FSDP gathers them
+
+
+def gather_in_float8(shard: Any) -> None:
+    """Let FSDP send a shard in float8, if its layer trains so with one scale; it has hooks for that."""
+    module = shard._module_info.module
+    if isinstance(module, Float8Linear) and not module.by_rows and shard._module_info.param_name == "weight":
+        local = shard._sharded_local_tensor
+        local.fsdp_pre_all_gather = partial(_before_gathering, local)
+        local.fsdp_post_all_gather = partial(_after_gathering, local)
+        shard._init_extensions()
+
+
+def _before_gathering(local: Tensor, mesh: Any) -> tuple[tuple[Tensor], tuple[Tensor]]:
+    """The shard in float8. Scales of all weights are found together after the update, from the largest value of all ranks."""
+    scale = local.new_empty(())
+    values = _converted(local, scale, E4M3)
+    return (values,), (scale,)
+
+
+def _after_gathering(
+    local: Tensor, gathered: tuple[Tensor], metadata: tuple[Tensor], dtype: torch.dtype, *, out: Any = None
+) -> Any:
+    """The weight that the layer reads: of its shape and type, with the values that were gathered."""
+    (values,), (scale,) = gathered, metadata
+    if out is not None:
+        return None
+    return FewBits.of(values, scale, "fp8", values.shape, dtype), (values,)
